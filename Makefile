@@ -1,0 +1,48 @@
+# Two commands do all the set-up: `make run` and `make test`. Everything lives in .venv.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+CONFIG ?= configs/digits.yaml
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lab lint nbval bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+# torch first and by itself: where an index of CPU builds is configured, pip then keeps that build.
+$(VENV)/.workbook: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[workbook]'
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.workbook
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[workbook,dev]'
+	touch $@
+
+run: $(VENV)/.workbook ## install the workbook and run CONFIG (default configs/digits.yaml) to bundles
+	$(BIN)/edgekit run $(CONFIG)
+
+lab: $(VENV)/.workbook ## open JupyterLab on the notebooks
+	$(BIN)/jupyter lab --notebook-dir=. notebooks/01_profile.ipynb
+
+lint: $(VENV)/.dev ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check edgekit tests
+	$(BIN)/mypy
+
+# The notebooks as they stand, with their own default parameters, into a folder of their own.
+nbval: $(VENV)/.dev ## run all seven notebooks under nbval
+	rm -rf build/nbval && mkdir -p build/nbval
+	EDGEKIT_ARTIFACTS=$(CURDIR)/build/nbval $(BIN)/pytest -q --nbval-lax --nbval-cell-timeout=600 -p no:cacheprovider notebooks
+
+test: lint ## ruff, mypy, pytest, nbval
+	$(MAKE) nbval
+	$(BIN)/pytest -q
+
+bench: $(VENV)/.dev ## the runner's overhead, measured
+	$(BIN)/pytest -q benchmarks --benchmark-only
+
+clean: ## remove what was built, not what was run
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache

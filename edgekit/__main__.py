@@ -1,0 +1,26 @@
+"""Entry of the `edgekit` command; says what to install where only the runner is there."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line of the workbook."""
+    try:
+        from edgekit.cli import app
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("edgekit"):
+            raise
+        print(
+            f"edgekit: the workbook is not installed here (no module {error.name!r}).\n"
+            "For the workbook: pip install 'edgekit[workbook]' on Python 3.11 or newer. "
+            "For running a bundle: edgerun --help",
+            file=sys.stderr,
+        )
+        raise SystemExit(2) from None
+    app()
+
+
+if __name__ == "__main__":
+    main()

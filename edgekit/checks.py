@@ -1,0 +1,65 @@
+"""Gates: a notebook's checks. Each prints what it found, or raises with the value, the limit and what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgekit.artifact import Artifact, verify
+from edgekit.errors import BudgetMissed, StageError
+
+
+def at_least(what: str, value: float, limit: float, fix: str) -> None:
+    """`value` ≥ `limit`, else StageError."""
+    _judge(
+        value >= limit,
+        f"{what}: {value:.4g} ≥ {limit:.4g}",
+        f"{what}: got {value:.4g}, wanted at least {limit:.4g}; {fix}",
+    )
+
+
+def at_most(what: str, value: float, limit: float, fix: str) -> None:
+    """`value` ≤ `limit`, else StageError."""
+    _judge(
+        value <= limit,
+        f"{what}: {value:.4g} ≤ {limit:.4g}",
+        f"{what}: got {value:.4g}, wanted at most {limit:.4g}; {fix}",
+    )
+
+
+def holds(what: str, condition: bool, fix: str) -> None:
+    """A plain fact, else StageError."""
+    _judge(condition, what, f"does not hold: {what}; {fix}")
+
+
+def whole(artifact: Artifact) -> None:
+    """Every file of the artifact is as it was sealed, else TrustError."""
+    verify(artifact)
+    print(f"✓ {artifact.stage}: {len(artifact.files)} files match their sha256")
+
+
+def budget_met(benchmark: Artifact) -> None:
+    """At least one variant is inside the budget, else BudgetMissed with the nearest miss."""
+    metrics = benchmark.metrics
+    verdict = metrics["verdict"]
+    if not verdict["met"]:
+        raise BudgetMissed(missed_message(metrics["nearest_miss"]))
+    missing = [target for target in benchmark.config["targets"] if target not in metrics["winners"]]
+    note = f"; no variant inside it for {', '.join(missing)}" if missing else ""
+    print(f"✓ budget met by {verdict['winner']}: {verdict['drop_validation_pp']:+.2f} pp drop on validation{note}")
+
+
+def missed_message(nearest: dict[str, Any] | None) -> str:
+    """What to tell somebody whose budget no variant meets."""
+    if nearest is None:
+        return "no variant inside the budget: there was none to measure; check convert.models and targets"
+    return (
+        f"no variant inside the budget; the nearest miss is {nearest['name']} "
+        f"(p50 {nearest['p50_ms']:.4g} ms, {nearest['bytes']:,} bytes): {'; '.join(nearest['reasons'])}. "
+        "Widen the budget, prune less, or give the student more epochs"
+    )
+
+
+def _judge(good: bool, found: str, fault: str) -> None:
+    if not good:
+        raise StageError(fault)
+    print(f"✓ {found}")

@@ -1,0 +1,109 @@
+"""What a config may say: the pieces shared by every stage, and errors that tell the user what to write instead.
+
+The stages' own options stand in each stage's `Config`; `edgekit.plan` puts the two together.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from edgekit.errors import ConfigError
+
+STAGES = ("profile", "distill", "prune", "quantize", "convert", "benchmark", "bundle")
+
+Target = Literal["tflite", "openvino", "onnx"]
+TARGETS: tuple[Target, ...] = ("tflite", "openvino", "onnx")
+Builder = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
+
+
+class Strict(BaseModel):
+    """No unknown key, no silent conversion, no change after the check."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, validate_default=True)
+
+
+class Budget(Strict):
+    """The limits a variant must meet, on the validation split and on this machine."""
+
+    accuracy_drop_pp: float = Field(1.0, ge=0, le=100, description="largest drop below the baseline, percentage points")
+    latency_p50_ms: float | None = Field(None, gt=0, description="largest median latency of one call, milliseconds")
+    size_bytes: int | None = Field(None, gt=0, description="largest size of the model's files, bytes")
+
+
+class NetworkConfig(Strict):
+    """A network: who builds it, and with what."""
+
+    builder: Builder = Field(description="package.module:function that returns a torch.nn.Module")
+    kwargs: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the builder")
+
+
+class ModelConfig(NetworkConfig):
+    """The network a user came with, and where its weights come from."""
+
+    weights: str | None = Field(None, description="a .safetensors file; absent, the network is trained here")
+
+
+class TrainOptions(Strict):
+    """Options of the one training loop, `edgekit.train.fit`."""
+
+    epochs: int = Field(20, ge=1, le=10_000, description="passes over the train split")
+    batch_size: int = Field(64, ge=2, le=8192, description="samples per optimiser step")
+    learning_rate: float = Field(0.05, gt=0, le=10, description="peak rate of SGD with Nesterov momentum")
+    weight_decay: float = Field(5e-4, ge=0, le=1, description="L2 penalty, weights only")
+    augment: Literal["none", "shift", "shift_flip"] = Field("shift", description="random shifts, mirror images too")
+    patience_epochs: int = Field(0, ge=0, description="stop after so many epochs without a better validation; 0: never")
+
+
+class StageConfig(Strict):
+    """What every stage is told besides its own options; filled in from the top of the config."""
+
+    seed: int = Field(0, ge=0, lt=2**31, description="seed of every random choice")
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="where training runs")
+    threads: int = Field(0, ge=0, le=256, description="threads for training; 0: all cores")
+
+
+SHARED_FIELDS = ("seed", "device", "threads", "budget", "targets", "name", "version")
+"""Top-level keys that are copied into every stage `Config` that declares a field of that name."""
+
+
+def suggest(word: str, known: Sequence[str]) -> str:
+    """`', did you mean "ratio"?'` or a list of what is allowed."""
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.55)
+    if close:
+        return f'did you mean "{close[0]}"?'
+    return "allowed here: " + ", ".join(sorted(known)) if known else "nothing is allowed here"
+
+
+def check(model: type[BaseModel], values: dict[str, Any], where: str) -> Any:
+    """Validate `values`; raise ConfigError with one line per fault, each naming the key as the user wrote it."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_explain(model, fault, where) for fault in error.errors())) from None
+
+
+def _explain(model: type[BaseModel], fault: ErrorDetails, where: str) -> str:
+    path = [str(part) for part in fault["loc"]]
+    key = ".".join([where, *path] if where else path)
+    if fault["type"] == "extra_forbidden":
+        return f"{key}: unknown key, {suggest(path[-1], _fields_at(model, path[:-1]))}"
+    if fault["type"] == "missing":
+        return f"{key}: missing; it has no default"
+    if fault["type"] == "value_error":
+        return f"{key or 'config'}: {fault['ctx']['error']}"
+    return f"{key}: got {fault['input']!r}; {fault['msg'][0].lower()}{fault['msg'][1:]}"
+
+
+def _fields_at(model: type[BaseModel], path: list[str]) -> list[str]:
+    for part in path:
+        field = model.model_fields.get(part)
+        inner = field.annotation if field else None
+        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
+            return []
+        model = inner
+    return list(model.model_fields)

@@ -1,0 +1,101 @@
+"""What samples must be before anything is made of them; every fault is a DataError that says where and what to do."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edgekit.data.types import Kind, Pools, Split
+from edgekit.errors import DataError
+
+_CHUNK_SAMPLES = 4096
+
+
+def normal(pools: Pools) -> Pools:
+    """Labels as int64, vectors as float32; refuse whatever is not raw samples with a label each."""
+    checked = {name: _split(name, split, pools.kind) for name, split in pools.given().items()}
+    _classes(pools.classes)
+    shapes = {name: split.x.shape[1:] for name, split in checked.items()}
+    if len(set(shapes.values())) > 1:
+        told = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise DataError(f"samples differ in shape between splits: {told}; give all splits the same shape")
+    for name, split in checked.items():
+        _labels(name, split.y, pools.classes)
+    return pools.with_splits(checked)
+
+
+def no_empty_class(name: str, y: np.ndarray, classes: tuple[str, ...]) -> None:
+    """Every class must have a sample in this split."""
+    counts = np.bincount(y, minlength=len(classes))
+    empty = [classes[index] for index in np.flatnonzero(counts == 0)]
+    if empty:
+        raise DataError(
+            f"{name}: no sample of class {_some(empty)} ({len(empty)} of {len(classes)} classes are empty); "
+            "add different samples (copies of one count once), raise data.limit, or remove the class"
+        )
+
+
+def _split(name: str, split: Split, kind: Kind) -> Split:
+    x, y = split.x, split.y
+    if y.ndim != 1 or not np.issubdtype(y.dtype, np.integer):
+        raise DataError(
+            f"{name}: labels are {y.dtype} of shape {y.shape}; they must be integers, one per sample "
+            "(one-hot labels: take argmax over the last axis)"
+        )
+    if x.ndim < 2 or len(x) != len(y):
+        raise DataError(f"{name}: {x.shape} samples and {y.shape} labels; the first axis of both must be as long")
+    if not len(x):
+        raise DataError(f"{name}: no samples at all; leave the split out or fill it")
+    x = _image(name, x) if kind == "image" else _vector(name, x)
+    return Split(x, y.astype(np.int64))
+
+
+def _image(name: str, x: np.ndarray) -> np.ndarray:
+    if x.dtype != np.uint8 or x.ndim != 4 or x.shape[3] not in (1, 3) or 0 in x.shape:
+        raise DataError(
+            f"{name}: images are {x.dtype} of shape {x.shape}; they must be uint8 (n, height, width, 1 or 3), "
+            "as a camera gives them: scaling belongs in `preprocess`"
+        )
+    return x
+
+
+def _vector(name: str, x: np.ndarray) -> np.ndarray:
+    if x.ndim != 2 or not np.issubdtype(x.dtype, np.floating) or x.shape[1] == 0:
+        raise DataError(
+            f"{name}: vectors are {x.dtype} of shape {x.shape}; they must be floating-point (n, features); "
+            "convert with x.reshape(len(x), -1).astype('float32')"
+        )
+    # A float64 beyond float32's range turns into an infinity here, and is reported as one below.
+    with np.errstate(over="ignore"):
+        x = x.astype(np.float32, copy=False)
+    for start in range(0, len(x), _CHUNK_SAMPLES):
+        bad = ~np.isfinite(x[start : start + _CHUNK_SAMPLES]).all(axis=1)
+        if bad.any():
+            first = start + int(np.argmax(bad))
+            feature = int(np.argmax(~np.isfinite(x[first])))
+            raise DataError(
+                f"{name}: sample {first}, feature {feature} is {x[first, feature]}; "
+                "NaN and infinity (in float32) are not samples: repair or remove them"
+            )
+    return x
+
+
+def _classes(classes: tuple[str, ...]) -> None:
+    if len(classes) < 2:
+        raise DataError(f"classes: got {list(classes)}; a classifier needs at least two")
+    if len(set(classes)) != len(classes) or not all(classes):
+        raise DataError(f"classes: got {_some(list(classes))}; names must be unique and not empty")
+
+
+def _labels(name: str, y: np.ndarray, classes: tuple[str, ...]) -> None:
+    wrong = np.flatnonzero((y < 0) | (y >= len(classes)))
+    if len(wrong):
+        raise DataError(
+            f"{name}: label {y[wrong[0]]} at sample {wrong[0]} ({len(wrong)} such labels); "
+            f"labels must be 0 to {len(classes) - 1}, one per name in classes"
+        )
+    no_empty_class(name, y, classes)
+
+
+def _some(names: list[str], most: int = 5) -> str:
+    shown = ", ".join(repr(name) for name in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -1,0 +1,140 @@
+"""Decoded samples on disk: one folder per key, put in its place whole, opened memory-mapped.
+
+An entry holds `<split>_x.npy`, `<split>_y.npy` and `record.json` with the sha256 of each; an entry that does not
+match its record is made anew. Two processes that make the same entry do not disturb each other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit.artifact import sha256_file, write_json
+from edgekit.data.types import Split
+from edgekit.errors import ResourceError
+
+FORMAT = 1
+_RECORD = "record.json"
+_CHUNK = 4096
+_STALE_SECONDS = 24 * 3600
+
+
+@dataclass(frozen=True)
+class Found:
+    """What an entry holds; `corrupt` names each picture out of `total` that could not be read, and why."""
+
+    splits: dict[str, Split]
+    classes: tuple[str, ...]
+    notes: tuple[str, ...]
+    corrupt: list[str]
+    total: int
+
+
+def default_folder() -> Path:
+    """~/.cache/edgekit, or below XDG_CACHE_HOME where that is set."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "edgekit"
+
+
+def open_entry(root: Path, key: str) -> Found | None:
+    """The entry, every byte of it checked; None if there is none or it is damaged."""
+    folder = root / key
+    try:
+        record: dict[str, Any] = json.loads((folder / _RECORD).read_text())
+        for name, sha in record["files"].items():
+            if sha256_file(folder / name) != sha:
+                return None
+        splits = {
+            name: Split(np.load(folder / f"{name}_x.npy", mmap_mode="r"), np.load(folder / f"{name}_y.npy"))
+            for name in record["splits"]
+        }
+        return Found(splits, tuple(record["classes"]), tuple(record["notes"]), record["corrupt"], record["total"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+@contextmanager
+def new_entry(root: Path, key: str) -> Iterator[Entry]:
+    """A folder to fill, moved to its place at the end; nothing is left of it if that end is not reached."""
+    folder = root / f".{key}.{os.getpid()}.tmp"
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        _sweep(root)
+        folder.mkdir()
+        yield Entry(folder)
+        _place(folder, root / key)
+    except OSError as error:
+        raise ResourceError(
+            f"data.cache: cannot write to {root} ({error.strerror or error}); free some space there, "
+            "or set data.cache to another folder"
+        ) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Entry:
+    """An entry in the making."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._splits: list[str] = []
+
+    def array(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
+        """A uint8 array on disk to write into. Its space is claimed at once: a full disk is an error, no signal."""
+        path = self._folder / f"{name}.npy"
+        array = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape)
+        if hasattr(os, "posix_fallocate"):  # not on macOS
+            with open(path, "r+b") as stream:
+                os.posix_fallocate(stream.fileno(), 0, path.stat().st_size)
+        return array
+
+    def keep(self, split: str, good: np.ndarray, y: np.ndarray) -> None:
+        """Close a split: only the samples marked good remain."""
+        path = self._folder / f"{split}_x.npy"
+        if not good.all():
+            self._compact(path, np.flatnonzero(good))
+        np.save(self._folder / f"{split}_y.npy", y[good])
+        self._splits.append(split)
+
+    def finish(self, classes: tuple[str, ...], notes: tuple[str, ...], corrupt: list[str], total: int) -> None:
+        """Write the record, after everything that it vouches for is on disk."""
+        files = {}
+        for path in sorted(self._folder.glob("*.npy")):
+            with open(path, "rb") as stream:
+                os.fsync(stream.fileno())
+            files[path.name] = sha256_file(path)
+        record = {"format": FORMAT, "splits": self._splits, "classes": classes, "notes": notes}
+        write_json(self._folder / _RECORD, {**record, "corrupt": corrupt, "total": total, "files": files})
+
+    def _compact(self, path: Path, kept: np.ndarray) -> None:
+        whole = np.load(path, mmap_mode="r")
+        smaller = self.array(f"{path.stem}_smaller", (len(kept), *whole.shape[1:]))
+        for start in range(0, len(kept), _CHUNK):
+            smaller[start : start + _CHUNK] = whole[kept[start : start + _CHUNK]]
+        os.replace(path.with_name(f"{path.stem}_smaller.npy"), path)
+
+
+def _place(folder: Path, final: Path) -> None:
+    try:
+        os.replace(folder, final)
+    except OSError:
+        # Something is there: either another process was faster, or it is damaged and gives way.
+        if open_entry(final.parent, final.name) is None:
+            shutil.rmtree(final)
+            os.replace(folder, final)
+
+
+def _sweep(root: Path) -> None:
+    """Remove what killed processes have left."""
+    for old in root.glob(".*.tmp"):
+        if time.time() - old.stat().st_mtime > _STALE_SECONDS:
+            shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,102 @@
+"""The layout of an image folder, split/class/picture: which names are samples, of which split and class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgekit.config import suggest
+from edgekit.data.members import Listing
+from edgekit.errors import DataError
+
+_SPLITS = {"train": "train", "validation": "validation", "val": "validation", "valid": "validation", "test": "test"}
+_PICTURES = (".jpg", ".jpeg", ".png")
+_EXPECTED = (
+    "expected split/class/picture, as in train/cat/0001.jpg: splits train (needed), validation (or val) and test, "
+    "pictures .jpg, .jpeg or .png"
+)
+_SHOWN = 10
+
+Parts = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names and labels of the samples of each split, in a fixed mixed order; `notes` tell what was passed over."""
+
+    classes: tuple[str, ...]
+    names: dict[str, list[str]]
+    labels: dict[str, np.ndarray]
+    notes: tuple[str, ...]
+
+
+def parse(listing: Listing, origin: str) -> Layout:
+    """Find splits, classes and samples; DataError where the folder is laid out otherwise."""
+    wrapper = _wrapper(listing)
+    files = [tuple(name.removeprefix(wrapper).split("/")) for name in listing.files]
+    folders = [tuple(name.removeprefix(wrapper).split("/")) for name in listing.folders if not _hidden(name)]
+    pictures = [parts for parts in files if _is_picture(parts)]
+    splits = _splits({parts[0] for parts in [*pictures, *folders] if len(parts) > 1}, origin)
+    for parts in pictures:
+        if len(parts) != 3:
+            raise DataError(f"{origin}: {'/'.join(parts)!r} stands at the wrong depth; {_EXPECTED}")
+    # An empty class folder is a class too: it is reported as empty, not forgotten.
+    classes = tuple(sorted({parts[1] for parts in [*pictures, *folders] if len(parts) > 1}))
+    index = {name: label for label, name in enumerate(classes)}
+    names: dict[str, list[str]] = {split: [] for split in splits.values()}
+    labels: dict[str, list[int]] = {split: [] for split in splits.values()}
+    # Mixed, so that any prefix of a split is a fair sample of it; the order depends on nothing but the names.
+    for place in np.random.default_rng(0).permutation(len(pictures)):
+        split, name, _ = pictures[place]
+        names[splits[split]].append(wrapper + "/".join(pictures[place]))
+        labels[splits[split]].append(index[name])
+    passed = ["/".join(parts) for parts in files if not _is_picture(parts)]
+    notes = [*_noted("files that are no .jpg, .jpeg or .png", passed), *_noted("linked folders", listing.links)]
+    return Layout(classes, names, {split: np.array(found, np.int64) for split, found in labels.items()}, tuple(notes))
+
+
+def _splits(tops: set[str], origin: str) -> dict[str, str]:
+    """Top folders and the split that each means."""
+    found = {name: _SPLITS[name] for name in sorted(tops) if name in _SPLITS}
+    unknown = sorted(tops - set(_SPLITS))
+    if not found:
+        hint = ""
+        if unknown:
+            hint = f" there are only {_some(unknown)}: are these classes? Put their folders into a folder named train"
+        raise DataError(f"{origin}: no split found; {_EXPECTED};{hint or ' it holds no such folder'}")
+    if unknown:
+        raise DataError(f"{origin}: {unknown[0]!r} is not the name of a split, {suggest(unknown[0], list(_SPLITS))}")
+    if len(set(found.values())) < len(found):
+        raise DataError(f"{origin}: {_some(sorted(found))} mean the same split twice; keep one folder for each")
+    if "train" not in found:
+        raise DataError(f"{origin}: no train folder, only {_some(sorted(found))}; {_EXPECTED}")
+    return found
+
+
+def _wrapper(listing: Listing) -> str:
+    """'name/' if everything stands in one folder around the splits, as many zips are made."""
+    tops = {name.split("/")[0] for name in listing.files if _is_picture(tuple(name.split("/")))}
+    if len(tops) != 1 or tops & set(_SPLITS):
+        return ""
+    wrapper = f"{tops.pop()}/"
+    inner = {name.removeprefix(wrapper).split("/")[0] for name in listing.files if name.startswith(wrapper)}
+    return wrapper if inner & set(_SPLITS) else ""
+
+
+def _is_picture(parts: Parts) -> bool:
+    return parts[-1].lower().endswith(_PICTURES) and not _hidden("/".join(parts))
+
+
+def _hidden(name: str) -> bool:
+    return any(part.startswith(".") or part == "__MACOSX" for part in name.split("/"))
+
+
+def _noted(what: str, names: Sequence[str]) -> list[str]:
+    return [f"passed over {len(names)} {what}: {_some(names)}"] if names else []
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(repr(name) for name in names[:_SHOWN]) + more

@@ -1,0 +1,47 @@
+"""Paths as a user writes them in a config: `~` and ${VARIABLE} are filled in when the path is used, never stored."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from edgekit.errors import ConfigError, DataError
+
+_VARIABLE = re.compile(r"\$\{([^}]*)\}")
+
+
+def _variables_are_set(text: str) -> str:
+    for name in _VARIABLE.findall(text):
+        if not os.environ.get(name):
+            raise ValueError(
+                f"got {text!r}; environment variable {name!r} is not set: export it, or write out the path"
+            )
+    if not text.strip():
+        raise ValueError(f"got {text!r}; a path is needed")
+    return text
+
+
+PathText = Annotated[str, AfterValidator(_variables_are_set)]
+"""A path in a config; an unset variable is a fault of the config, found before anything is opened."""
+
+
+def expand(text: str, key: str) -> Path:
+    """The path meant by `text`; ConfigError if a variable has vanished since the config was checked."""
+    try:
+        _variables_are_set(text)
+    except ValueError as error:
+        raise ConfigError(f"{key}: {error}") from None
+    return Path(_VARIABLE.sub(lambda found: os.environ[found[1]], text)).expanduser()
+
+
+def existing(text: str, key: str) -> Path:
+    """As `expand`; DataError if nothing is there."""
+    path = expand(text, key)
+    if not path.exists():
+        told = text if text == str(path) else f"{text} ({path})"
+        raise DataError(f"{key}: nothing at {told}; relative paths start at {Path.cwd()}")
+    return path

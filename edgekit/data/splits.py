@@ -1,0 +1,146 @@
+"""Division into train, calibration, validation and test: stratified, seeded, and disjoint by content.
+
+Samples with the same bytes always land in the same split, so that no copy of a training sample is ever tested on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edgekit.data import checks, overlap
+from edgekit.data.types import Data, Pools, SourceConfig, Split, digest_of
+from edgekit.errors import DataError
+
+# One stream of random numbers per purpose: a change of one fraction leaves the other choices alone.
+_STREAMS = {"train": 1, "validation": 2, "test": 3, "calibration": 4, "order": 5}
+
+
+def limited(pools: Pools, limit: int | None, seed: int) -> Pools:
+    """At most `limit` samples of the train pool, the given validation and test in the same proportion."""
+    kept = limited_indices({name: split.y for name, split in pools.given().items()}, limit, seed)
+    if not kept:
+        return pools
+    return pools.with_splits({name: split.take(kept[name]) for name, split in pools.given().items()})
+
+
+def limited_indices(labels: dict[str, np.ndarray], limit: int | None, seed: int) -> dict[str, np.ndarray]:
+    """Which samples of each pool to keep, ascending; empty when nothing has to go. Doing it twice changes nothing."""
+    total = len(labels["train"])
+    if limit is None or limit >= total:
+        return {}
+    kept = {}
+    for name, y in labels.items():
+        size = limit if name == "train" else max(len(np.unique(y)), round(len(y) * limit / total))
+        kept[name] = _pick(np.arange(len(y)), y, proportional(np.bincount(y), size), _rng(seed, name))
+    return kept
+
+
+def divide(pools: Pools, config: SourceConfig) -> Data:
+    """The four splits; what the source did not give is taken out of its train pool."""
+    prints = {name: overlap.fingerprints(split.x) for name, split in pools.given().items()}
+    pools, prints = overlap.resolve(pools, prints, config.overlap)
+    pool, groups = pools.train, overlap.same_as(prints["train"])
+    left = np.arange(len(pool))
+    taken: dict[str, np.ndarray] = {}
+    for name, fraction in (("test", config.test_fraction), ("validation", config.validation_fraction)):
+        if name not in prints:
+            sizes = proportional(np.bincount(pool.y, minlength=len(pools.classes)), round(fraction * len(pool)))
+            taken[name] = _pick_of(left, pool.y, groups, sizes, _rng(config.split_seed, name))
+            left = np.setdiff1d(left, taken[name])
+    taken["calibration"] = _calibration(left, pool.y, groups, config, len(pools.classes))
+    taken["train"] = np.setdiff1d(left, taken["calibration"])
+    made = {name: pool.take(_mixed(indices, config.split_seed, name)) for name, indices in taken.items()}
+    return _sealed(pools, {**pools.given(), **made}, overlap.copies(pool.y, groups))
+
+
+def proportional(counts: np.ndarray, total: int) -> np.ndarray:
+    """Share `total` among classes by their counts (largest remainder), at least one each where that is possible."""
+    counts = np.asarray(counts, np.int64)
+    everything = max(1, int(counts.sum()))
+    total = min(int(total), int(counts.sum()))
+    sizes, remainders = np.divmod(counts * total, everything)
+    sizes[np.argsort(-remainders, kind="stable")[: total - int(sizes.sum())]] += 1
+    for index in np.flatnonzero((sizes == 0) & (counts > 0)):
+        if total and sizes.max() > 1:
+            sizes[np.argmax(sizes)] -= 1
+            sizes[index] = 1
+    return sizes
+
+
+def balanced(counts: np.ndarray, total: int) -> np.ndarray:
+    """Share `total` among classes evenly; what a small class cannot give, the others do."""
+    counts = np.asarray(counts, np.int64)
+    sizes = np.zeros_like(counts)
+    while (missing := int(total - sizes.sum())) > 0 and (able := np.flatnonzero(sizes < counts)).size:
+        # Level by level: only what cannot go to all of them alike goes to the first ones.
+        each = missing // able.size
+        sizes[able if each else able[:missing]] += max(1, each)
+        sizes = np.minimum(sizes, counts)
+    return sizes
+
+
+def _pick_of(
+    among: np.ndarray, y: np.ndarray, groups: np.ndarray, sizes: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Ascending indices out of `among`; a group counts for the class of its first sample."""
+    return among[_pick(groups[among], y[groups[among]], sizes, rng)]
+
+
+def _pick(groups: np.ndarray, y: np.ndarray, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Ascending positions of whole groups, drawn at random, that never exceed a class's size."""
+    order = rng.permutation(len(groups))
+    _, inverse, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    chosen, seen = np.zeros(len(counts), bool), np.zeros(len(counts), bool)
+    room, size_of = sizes.tolist(), counts.tolist()
+    for group, label in zip(inverse[order].tolist(), y[order].tolist(), strict=True):
+        if not seen[group] and size_of[group] <= room[label]:
+            chosen[group] = True
+            room[label] -= size_of[group]
+        seen[group] = True
+    return np.flatnonzero(chosen[inverse])
+
+
+def _calibration(left: np.ndarray, y: np.ndarray, groups: np.ndarray, config: SourceConfig, classes: int) -> np.ndarray:
+    wanted, most = config.calibration_samples, len(left) // 2
+    if wanted > most:
+        raise DataError(
+            f"too few samples: {len(left)} are left for train and calibration together, and "
+            f"data.calibration_samples is {wanted}; set it to at most {most}, or give more samples (data.limit)"
+        )
+    # Every class keeps the larger half of its samples for training, however small it is.
+    sizes = balanced(np.bincount(y[groups[left]], minlength=classes) // 2, wanted)
+    return _pick_of(left, y, groups, sizes, _rng(config.split_seed, "calibration"))
+
+
+def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...]) -> Data:
+    for name in ("train", "validation", "test"):
+        checks.no_empty_class(name, splits[name].y, pools.classes)
+    if not len(splits["calibration"]):
+        raise DataError("calibration: no sample could be taken out of train without tearing copies apart; add samples")
+    ordered = {name: _read_only(splits[name]) for name in ("train", "calibration", "validation", "test")}
+    return Data(
+        train=ordered["train"],
+        calibration=ordered["calibration"],
+        validation=ordered["validation"],
+        classes=pools.classes,
+        kind=pools.kind,
+        digest=digest_of(ordered, pools.classes, pools.kind),
+        notes=(*pools.notes, *notes),
+        held_out=ordered["test"],
+    )
+
+
+def _read_only(split: Split) -> Split:
+    # Views: the arrays themselves may belong to the user's own function.
+    x, y = split.x.view(), split.y.view()
+    x.flags.writeable = y.flags.writeable = False
+    return Split(x, y)
+
+
+def _mixed(indices: np.ndarray, seed: int, name: str) -> np.ndarray:
+    # Any prefix of a split is then a fair sample of it, however the source was sorted.
+    return np.random.default_rng([seed, _STREAMS["order"], _STREAMS[name]]).permutation(indices)
+
+
+def _rng(seed: int, name: str) -> np.random.Generator:
+    return np.random.default_rng([seed, _STREAMS[name]])

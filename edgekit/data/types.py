@@ -1,0 +1,144 @@
+"""What a source gives, what it may be told, and what the rest of edgekit gets to see."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from edgekit.artifact import canonical
+from edgekit.config import Strict
+from edgekit.errors import DataError
+
+Kind = Literal["image", "vector"]
+Progress = Callable[[int, int], None]
+"""Called with (done, total) while a source does something long."""
+
+_CHUNK_BYTES = 16 << 20
+
+
+class SourceConfig(Strict):
+    """Options that every source takes. A source's own `Config` narrows `source` to its file's name."""
+
+    source: str = Field(description="the file in edgekit/data/ that reads the samples")
+    split_seed: int = Field(0, ge=0, lt=2**31, description="seed of the division into splits")
+    validation_fraction: float = Field(
+        0.2, gt=0, lt=1, description="share of the train pool that becomes validation, where the source has none"
+    )
+    test_fraction: float = Field(
+        0.2, gt=0, lt=1, description="share of the train pool that becomes test, where the source has none"
+    )
+    calibration_samples: int = Field(200, ge=1, le=100_000, description="samples taken out of train, classes balanced")
+    limit: int | None = Field(
+        None, ge=10, description="largest train pool, stratified; validation and test shrink in proportion"
+    )
+    overlap: Literal["error", "drop"] = Field(
+        "error", description="samples that stand in two given splits: refuse, or drop them from the earlier one"
+    )
+
+    @model_validator(mode="after")
+    def _leave_something_to_train_on(self) -> SourceConfig:
+        if self.validation_fraction + self.test_fraction > 0.8:
+            raise ValueError(
+                f"validation_fraction {self.validation_fraction} and test_fraction {self.test_fraction} "
+                "together take more than 0.8 of the samples; lower one of them"
+            )
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """x: (n, *sample) raw samples, uint8 HWC images or float32 vectors, maybe memory-mapped; y: (n,) int64."""
+
+    x: np.ndarray
+    y: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def take(self, indices: np.ndarray) -> Split:
+        """A copy of some samples, in the order of `indices`."""
+        return Split(self.x[indices], self.y[indices])
+
+
+@dataclass(frozen=True, eq=False)
+class Pools:
+    """What a source found: validation and test are None where it has no such split."""
+
+    train: Split
+    validation: Split | None
+    test: Split | None
+    classes: tuple[str, ...]
+    kind: Kind
+    notes: tuple[str, ...] = ()
+
+    def given(self) -> dict[str, Split]:
+        """The splits that are there, by name."""
+        named = {"train": self.train, "validation": self.validation, "test": self.test}
+        return {name: split for name, split in named.items() if split is not None}
+
+    def with_splits(self, splits: dict[str, Split], *notes: str) -> Pools:
+        """The same pools with other samples and further notes."""
+        return replace(
+            self,
+            train=splits["train"],
+            validation=splits.get("validation"),
+            test=splits.get("test"),
+            notes=(*self.notes, *notes),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Four disjoint splits. `digest` covers every array and the class names, also while test is withheld."""
+
+    train: Split
+    calibration: Split
+    validation: Split
+    classes: tuple[str, ...]
+    kind: Kind
+    digest: str
+    notes: tuple[str, ...] = ()
+    held_out: Split | None = field(default=None, repr=False)
+
+    @property
+    def test(self) -> Split:
+        """The split that is read once, by benchmark; DataError where it was withheld."""
+        if self.held_out is None:
+            raise DataError("the test split is withheld here: decide on validation; only benchmark reads test, once")
+        return self.held_out
+
+    def withhold_test(self) -> Data:
+        """The same data without its test split, for every stage before benchmark."""
+        return replace(self, held_out=None)
+
+    @property
+    def raw_shape(self) -> tuple[int, ...]:
+        """Shape of one raw sample: (height, width, channels) or (features,)."""
+        return tuple(int(size) for size in self.train.x.shape[1:])
+
+    @property
+    def raw_dtype(self) -> str:
+        """uint8 or float32."""
+        return str(self.train.x.dtype)
+
+
+def digest_of(splits: dict[str, Split], classes: tuple[str, ...], kind: str) -> str:
+    """Hex sha256 over class names, kind, and each split's name, dtype, shape and little-endian bytes, in order."""
+    sha = hashlib.sha256(canonical({"classes": list(classes), "kind": kind}))
+    for name, split in splits.items():
+        for part, array in (("x", split.x), ("y", split.y)):
+            sha.update(canonical([name, part, str(array.dtype), list(array.shape)]))
+            _feed(sha, array)
+    return sha.hexdigest()
+
+
+def _feed(sha: hashlib._Hash, array: np.ndarray) -> None:
+    little = array.dtype.newbyteorder("<")
+    rows = max(1, _CHUNK_BYTES // max(1, array[:1].nbytes))
+    for start in range(0, len(array), rows):
+        sha.update(np.ascontiguousarray(array[start : start + rows], dtype=little).data)

@@ -1,0 +1,57 @@
+"""PyTorch eager on one thread: how the baseline is timed, wherever it is timed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from edgekit.runner.preprocess import apply, to_layout
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """One intra-op thread inside, the earlier number afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def quiet_native() -> Iterator[None]:
+    """Drop what native libraries print on stderr about themselves; Python's own messages are not touched."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def eager_input(raw: np.ndarray, preprocess: list[dict[str, Any]]) -> torch.Tensor:
+    """A batch of raw samples as the network wants it: (N, C, H, W) or (N, F), float32."""
+    x = apply(preprocess, raw)
+    return torch.from_numpy(to_layout(x, "NCHW" if x.ndim == 4 else "NC"))
+
+
+def eager_call(module: nn.Module, x: np.ndarray) -> Callable[[], np.ndarray]:
+    """One inference of `x` (1, C, H, W) or (1, F) from numpy to numpy, as a runner's backend does it."""
+    module = module.cpu().eval()
+
+    def call() -> np.ndarray:
+        with torch.inference_mode():
+            return module(torch.from_numpy(x)).numpy()
+
+    return call

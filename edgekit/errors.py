@@ -1,0 +1,65 @@
+"""Errors of the workbook's side; the device's side has its own in `edgekit.runner.errors`.
+
+Every message says what was wrong, the value received, and what to do about it.
+`exit_code` is what the command line returns, and the only place where the codes stand.
+"""
+
+
+class EdgekitError(Exception):
+    """Base of every error that edgekit raises on purpose."""
+
+    exit_code = 1
+
+
+class ConfigError(EdgekitError):
+    """A config, a parameter or a command-line option is wrong."""
+
+    exit_code = 2
+
+
+class BudgetMissed(EdgekitError):
+    """No variant met the budget; the run itself finished."""
+
+    exit_code = 3
+
+
+class DataError(EdgekitError):
+    """The samples cannot be used as they are."""
+
+    exit_code = 4
+
+
+class ModelError(EdgekitError):
+    """A model cannot be built, loaded or trained."""
+
+    exit_code = 4
+
+
+class ConversionError(EdgekitError):
+    """A conversion failed, or its outputs left the tolerance of their boundary."""
+
+    exit_code = 5
+
+
+class StageError(EdgekitError):
+    """A stage or its kernel died."""
+
+    exit_code = 6
+
+
+class ResourceError(EdgekitError):
+    """Disk, memory or permissions ran out."""
+
+    exit_code = 7
+
+
+class TrustError(EdgekitError):
+    """A digest does not match what was recorded."""
+
+    exit_code = 8
+
+
+def by_name(name: str) -> type[EdgekitError] | None:
+    """The error class of that name, for mapping a failed notebook's exception to its exit code."""
+    found = globals().get(name)
+    return found if isinstance(found, type) and issubclass(found, EdgekitError) else None

@@ -1,0 +1,35 @@
+"""How networks pass from stage to stage: described once from the data, then opened from sealed artifacts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from edgekit.artifact import Artifact
+from edgekit.data import Data
+from edgekit.models import store
+from edgekit.runner.preprocess import check
+
+
+def spec_for(data: Data, builder: str, kwargs: dict[str, Any], preprocess: list[dict[str, Any]]) -> store.ModelSpec:
+    """The description of a network for these samples; InputError where the preprocess steps do not fit them."""
+    shape = check(preprocess, data.raw_shape, data.raw_dtype)
+    if len(shape) == 3:
+        shape = (shape[2], shape[0], shape[1])
+    return store.ModelSpec(
+        builder=builder,
+        kwargs=kwargs,
+        input_shape=shape,
+        num_classes=len(data.classes),
+        classes=data.classes,
+        preprocess=preprocess,
+        raw={"kind": data.kind, "shape": list(data.raw_shape), "dtype": data.raw_dtype},
+    )
+
+
+def open_model(artifact: Artifact, folder: str = "model") -> tuple[nn.Module, store.ModelSpec]:
+    """The network a stage left in `folder`, its two files checked by digest first."""
+    for name in (store.SPEC, store.WEIGHTS):
+        artifact.file(f"{folder}/{name}")
+    return store.load(artifact.path / folder)

@@ -1,0 +1,39 @@
+"""The few pieces that the reference networks share. Not a place for networks."""
+
+from __future__ import annotations
+
+from torch import nn
+
+
+def image_channels(input_shape: tuple[int, ...]) -> int:
+    """C of (C, H, W); ValueError for anything that is not an image."""
+    if len(input_shape) != 3:
+        raise ValueError(f"needs an image as input, shape (channels, height, width), got {tuple(input_shape)}")
+    return input_shape[0]
+
+
+def conv_bn(
+    inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1, bias: bool = False
+) -> nn.Sequential:
+    """Convolution and batch normalisation; output size is ceil(size / stride) for odd kernels."""
+    conv = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, groups=groups, bias=bias)
+    nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
+    return nn.Sequential(conv, nn.BatchNorm2d(outputs))
+
+
+def conv_bn_relu(
+    inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1, bias: bool = False
+) -> nn.Sequential:
+    """Convolution, batch normalisation, ReLU."""
+    return nn.Sequential(*conv_bn(inputs, outputs, kernel, stride, groups, bias), nn.ReLU())
+
+
+def depthwise_separable(inputs: int, outputs: int, stride: int = 1) -> nn.Sequential:
+    """A 3x3 convolution per channel, then a 1x1 convolution across channels (Howard et al. 2017)."""
+    return nn.Sequential(conv_bn_relu(inputs, inputs, 3, stride, groups=inputs), conv_bn_relu(inputs, outputs, 1))
+
+
+def rounded(channels: float, divisor: int = 8) -> int:
+    """Nearest multiple of `divisor`, never below it nor more than a tenth below `channels` (MobileNet's rule)."""
+    nearest = max(divisor, int(channels + divisor / 2) // divisor * divisor)
+    return nearest + divisor if nearest < 0.9 * channels else nearest

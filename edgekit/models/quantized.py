@@ -1,0 +1,120 @@
+"""Networks quantized by nncf: saved and restored bit for bit, without a pickle.
+
+A saved one is a folder with `config.json` (which quantizer stands where) and `state.safetensors` (every tensor:
+weights, statistics, ranges). It is restored into the float network that `edgekit.models.store` saved.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("NNCF_CI", "1")  # before nncf is imported: it would report its use to a server
+
+import nncf.torch
+from nncf.torch.extensions import ExtensionNamespace
+from nncf.torch.quantization import quantize_functions
+from nncf.torch.quantization.reference import torch_executor
+from safetensors import SafetensorError
+from safetensors.torch import load as parse_tensors
+from safetensors.torch import save as serialise_tensors
+from torch import Tensor, nn
+
+from edgekit.artifact import write_bytes, write_json
+from edgekit.errors import ModelError
+from edgekit.models import store
+
+FORMAT = 1
+CONFIG = "config.json"
+STATE = "state.safetensors"
+QUANTIZERS = ("nncf.torch.quantization.layers",)
+PREFIX = "network."
+
+
+class _EagerKernels:
+    Quantize_forward = staticmethod(torch_executor.forward)
+    Quantize_backward = staticmethod(torch_executor.backward)
+
+
+def _use_eager_kernels() -> None:
+    """nncf's own operators in plain torch instead of C++ compiled at first use.
+
+    The compiled ones need a compiler, cost half a minute once, round otherwise than the plain ones, and are no faster
+    on small networks; a result must not depend on whether a machine has g++.
+    """
+    for namespace in (quantize_functions.QuantizedFunctionsCPU, quantize_functions.QuantizedFunctionsCUDA):
+        if isinstance(namespace, ExtensionNamespace):
+            namespace._loaded_namespace = _EagerKernels
+
+
+_use_eager_kernels()
+
+
+class Quantizable(nn.Module):
+    """A network one level down, as nncf wants it: its hooks become a child of the root, which a Sequential would call.
+
+    (N, *input_shape) -> logits.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.network(x)
+        return logits
+
+
+def float_state(quantized: nn.Module) -> dict[str, Tensor]:
+    """The float tensors of a quantized network under the names of the plain network."""
+    state = quantized.state_dict()
+    return {name[len(PREFIX) :]: value for name, value in state.items() if name.startswith(PREFIX)}
+
+
+def save(folder: Path, quantized: nn.Module) -> None:
+    """Write `config.json` and `state.safetensors`; equal networks give equal bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in quantized.state_dict().items()}
+    config = nncf.torch.get_config(quantized)
+    # in the order of their names: nncf's own order comes out of sets
+    commands = sorted(config["compression_state"], key=lambda command: command["hook_names_in_model"])
+    write_bytes(folder / STATE, serialise_tensors(tensors))
+    write_json(folder / CONFIG, {"format": FORMAT, "compression_state": commands})
+
+
+def rebuild(model_folder: Path, nncf_folder: Path) -> nn.Module:
+    """The quantized network, in eval mode on the CPU, bit-equal to the one saved.
+
+    `openvino.convert_model` takes it as it is; give it the static shape too (`input=[1, C, H, W]`), its CPU plug-in
+    has no kernel for some quantized layers of unknown size.
+    """
+    module, _ = store.load(model_folder)
+    config = _read_config(nncf_folder / CONFIG)
+    tensors = _read_tensors(nncf_folder / STATE)
+    try:
+        quantized = nncf.torch.load_from_config(Quantizable(module), config, allowed_modules=QUANTIZERS)
+        quantized.load_state_dict(tensors)
+    except (nncf.InternalError, RuntimeError, KeyError, TypeError, ValueError) as error:
+        raise ModelError(
+            f"{nncf_folder}: does not fit the network in {model_folder} ({error}); run stage 'quantize' again"
+        ) from None
+    return quantized.eval()
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        config: dict[str, Any] = json.loads(path.read_text())
+        if config.pop("format") > FORMAT:
+            raise ModelError(f"{path}: written by a newer edgekit; update this one")
+        return config
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(f"{path}: not the state of a quantized model ({error}); run stage 'quantize' again") from None
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return parse_tensors(path.read_bytes())
+    except (OSError, SafetensorError, ValueError, KeyError) as error:
+        raise ModelError(f"{path}: cannot be read ({error}); run stage 'quantize' again") from None

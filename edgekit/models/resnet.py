@@ -1,0 +1,73 @@
+"""CIFAR-style residual networks (He et al. 2015, section 4.2) and MLPerf Tiny's ResNet-8.
+
+Shortcuts that change shape are 1x1 convolutions (option B). Parameter counts are for 10 classes.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from edgekit.models.layers import conv_bn, conv_bn_relu, image_channels
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions and a shortcut; `bias` as the convolutions of MLPerf Tiny have it."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, bias: bool = False, shortcut_norm: bool = True) -> None:
+        super().__init__()
+        self.first = conv_bn_relu(inputs, outputs, 3, stride, bias=bias)
+        self.second = conv_bn(outputs, outputs, 3, bias=bias)
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or inputs != outputs:
+            plain = nn.Conv2d(inputs, outputs, 1, stride, bias=bias)
+            self.shortcut = conv_bn(inputs, outputs, 1, stride, bias=bias) if shortcut_norm else plain
+        self.relu = nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.relu(self.second(self.first(x)) + self.shortcut(x))
+
+
+class ResNet(nn.Module):
+    """(N, C, H, W) -> logits (N, num_classes); three groups of blocks, halving the image and doubling the width."""
+
+    def __init__(
+        self, channels: int, num_classes: int, blocks: int, width: int, stem_stride: int, **block: bool
+    ) -> None:
+        super().__init__()
+        self.stem = conv_bn_relu(channels, width, 3, stem_stride, bias=block.get("bias", False))
+        layers: list[nn.Module] = []
+        inputs = width
+        for group in range(3):
+            outputs = width * 2**group
+            for index in range(blocks):
+                layers.append(BasicBlock(inputs, outputs, 2 if group and not index else 1, **block))
+                inputs = outputs
+        self.blocks = nn.Sequential(*layers)
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.flatten = nn.Flatten()
+        self.head = nn.Linear(inputs, num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.flatten(self.pool(self.blocks(self.stem(x)))))
+        return logits
+
+
+def resnet(
+    input_shape: tuple[int, ...], num_classes: int, depth: int = 20, width: int = 16, stem_stride: int = 1
+) -> nn.Module:
+    """CIFAR ResNet of `depth` = 6n+2 layers; `width` channels in the first group.
+
+    depth 20, width 16: 272,186 parameters on 1 channel, 272,474 on 3; 40.8 M multiply-adds at 32x32x3.
+    """
+    if depth < 8 or (depth - 2) % 6:
+        raise ValueError(f"depth must be 6n+2 (8, 14, 20, 26, 32, 44, 56, ...), got {depth}")
+    return ResNet(image_channels(input_shape), num_classes, (depth - 2) // 6, width, stem_stride)
+
+
+def resnet8(input_shape: tuple[int, ...], num_classes: int, width: int = 16, stem_stride: int = 1) -> nn.Module:
+    """MLPerf Tiny's ResNet-8: biased convolutions, shortcuts without normalisation.
+
+    width 16: 77,898 parameters on 1 channel, 78,186 on 3 (Keras' 78,666 counts the 480 running statistics too);
+    12.5 M multiply-adds at 32x32x3.
+    """
+    return ResNet(image_channels(input_shape), num_classes, 1, width, stem_stride, bias=True, shortcut_norm=False)

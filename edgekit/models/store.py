@@ -1,0 +1,218 @@
+"""Networks by name: build one, save it, load it again, pruned or not. No pickles.
+
+A saved network is a folder with `model.json` (a `ModelSpec`) and `weights.safetensors`. A pruned network is its
+builder's network with the sizes of the stored tensors, so nothing else need be recorded.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from safetensors import SafetensorError
+from safetensors.torch import load as parse_tensors
+from safetensors.torch import save as serialise_tensors
+from torch import Tensor, nn
+
+from edgekit.artifact import write_bytes, write_json
+from edgekit.config import Builder, Strict, suggest
+from edgekit.errors import ModelError
+from edgekit.models.resize import resize
+
+FORMAT = 1
+SPEC = "model.json"
+WEIGHTS = "weights.safetensors"
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+class ModelSpec(Strict):
+    """All there is to know about a network but its weights; `input_shape` is (C, H, W) or (F,), without the batch."""
+
+    builder: Builder
+    kwargs: dict[str, Any] = Field(default_factory=dict)
+    input_shape: Annotated[tuple[int, ...], BeforeValidator(_as_tuple)]
+    num_classes: int = Field(ge=2)
+    classes: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
+    preprocess: list[dict[str, Any]] = Field(default_factory=list)
+    raw: dict[str, Any] = Field(description="kind, shape and dtype of one raw sample, as in the bundle's manifest")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ModelSpec:
+        if len(self.classes) != self.num_classes:
+            raise ValueError(f"num_classes is {self.num_classes}, but {len(self.classes)} classes are named")
+        if set(self.raw) != {"kind", "shape", "dtype"}:
+            raise ValueError(f"raw wants exactly kind, shape and dtype, got {sorted(self.raw)}")
+        return self
+
+
+def build(spec: ModelSpec, seed: int = 0) -> nn.Module:
+    """A fresh network in eval mode; `seed` fixes its initial weights and leaves the global generator alone.
+
+    The builder is given `input_shape` and `num_classes` if its signature takes them.
+    """
+    module = _construct(spec, seed)
+    dry_forward(module, spec)
+    return module
+
+
+def save(folder: Path, module: nn.Module, spec: ModelSpec) -> None:
+    """Write `model.json` and `weights.safetensors`; equal networks give equal bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    state = module.state_dict()
+    foreign = sorted(name for name, value in state.items() if not isinstance(value, Tensor))
+    if foreign:
+        raise ModelError(f"{spec.builder}: state that is no tensor cannot be saved: {', '.join(foreign)}")
+    # cloned: safetensors refuses tensors that share memory, as tied weights do
+    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
+    write_bytes(folder / WEIGHTS, serialise_tensors(tensors))
+    write_json(folder / SPEC, {"format": FORMAT, **spec.model_dump(mode="json")})
+
+
+def load(folder: Path) -> tuple[nn.Module, ModelSpec]:
+    """The network saved in `folder`, in eval mode on the CPU, and its spec."""
+    spec = read_spec(folder)
+    tensors = _read_tensors(folder / WEIGHTS)
+    module = _construct(spec, seed=0)
+    _check_names(module, tensors, folder / WEIGHTS)
+    resize(module, {name: tuple(value.shape) for name, value in tensors.items()})
+    module.load_state_dict(tensors, strict=False)
+    dry_forward(module, spec)
+    return module, spec
+
+
+def read_spec(folder: Path) -> ModelSpec:
+    """The `model.json` of `folder`, checked."""
+    path = folder / SPEC
+    try:
+        fields = json.loads(path.read_text())
+        if fields.pop("format") > FORMAT:
+            raise ModelError(f"{path}: written by a newer edgekit; update this one")
+        return ModelSpec.model_validate(fields)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ValidationError) as error:
+        raise ModelError(f"{path}: not a saved model ({error}); run the stage that made it again") from None
+
+
+def load_weights(module: nn.Module, path: Path) -> None:
+    """Put a user's safetensors file into `module`; ModelError lists every name or shape that does not fit."""
+    tensors = _read_tensors(path)
+    _check_names(module, tensors, path)
+    wanted = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+    misshapen = [
+        f"{name} {tuple(value.shape)}, the network has {wanted[name]}"
+        for name, value in sorted(tensors.items())
+        if tuple(value.shape) != wanted[name]
+    ]
+    if misshapen:
+        raise ModelError(f"{path}: shapes differ: {_some(misshapen)}; check the builder's kwargs")
+    infinite = [name for name, value in sorted(tensors.items()) if not bool(torch.isfinite(value).all())]
+    if infinite:
+        raise ModelError(f"{path}: NaN or infinite values in {_some(infinite)}; export the weights again")
+    module.load_state_dict(tensors, strict=False)
+
+
+def dry_forward(module: nn.Module, spec: ModelSpec) -> None:
+    """One sample of zeros through the network in eval mode; ModelError unless (1, num_classes) comes out."""
+    module.eval()
+    device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
+    try:
+        with torch.inference_mode():
+            out = module(torch.zeros(1, *spec.input_shape, device=device))
+    except Exception as error:
+        raise ModelError(
+            f"{spec.builder}: fails on an input of shape {(1, *spec.input_shape)}: {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(out, Tensor) or tuple(out.shape) != (1, spec.num_classes):
+        came = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else f"a {type(out).__name__}"
+        raise ModelError(f"{spec.builder}: must return logits of shape (1, {spec.num_classes}), returned {came}")
+
+
+def _construct(spec: ModelSpec, seed: int) -> nn.Module:
+    builder = _find_builder(spec.builder)
+    kwargs = _arguments(builder, spec)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            module = builder(**kwargs)
+    except Exception as error:
+        raise ModelError(f"{spec.builder}({_spelt(kwargs)}): {type(error).__name__}: {error}") from error
+    if not isinstance(module, nn.Module):
+        raise ModelError(f"{spec.builder}: must return a torch.nn.Module, returned a {type(module).__name__}")
+    return module.eval()
+
+
+def _find_builder(name: str) -> Callable[..., Any]:
+    module_name, _, function = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise ModelError(
+            f"builder {name!r}: cannot import {module_name} ({error}); install it or put its folder on PYTHONPATH"
+        ) from None
+    except Exception as error:
+        raise ModelError(f"builder {name!r}: importing {module_name} raised {type(error).__name__}: {error}") from error
+    found = getattr(module, function, None)
+    if found is None:
+        public = [word for word, value in vars(module).items() if callable(value) and not word.startswith("_")]
+        raise ModelError(f"builder {name!r}: no {function!r} in {module_name}, {suggest(function, public)}")
+    if not callable(found):
+        raise ModelError(f"builder {name!r}: {function!r} is a {type(found).__name__}, not a function")
+    return found
+
+
+def _arguments(builder: Callable[..., Any], spec: ModelSpec) -> dict[str, Any]:
+    parameters = inspect.signature(builder).parameters
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    given = {"input_shape": spec.input_shape, "num_classes": spec.num_classes}
+    kwargs = {name: value for name, value in given.items() if takes_any or name in parameters} | spec.kwargs
+    unknown = [] if takes_any else [name for name in spec.kwargs if name not in parameters]
+    if unknown:
+        known = [name for name in parameters if name not in given]
+        raise ModelError(f"{spec.builder}: takes no {unknown[0]!r}, {suggest(unknown[0], known)}")
+    missing = [
+        name
+        for name, parameter in parameters.items()
+        if parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        and name not in kwargs
+    ]
+    if missing:
+        raise ModelError(f"{spec.builder}: needs {', '.join(missing)}; give it under model.kwargs")
+    return kwargs
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return parse_tensors(path.read_bytes())
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror}); weights are a .safetensors file") from None
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise ModelError(f"{path}: not a safetensors file ({error}); save with safetensors.torch.save_file") from None
+
+
+def _check_names(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
+    wanted = set(module.state_dict())
+    # a counter that inference never reads and that many exporters leave out
+    missing = sorted(name for name in wanted - set(tensors) if not name.endswith("num_batches_tracked"))
+    unexpected = sorted(set(tensors) - wanted)
+    faults = [f"missing {_some(missing)}"] if missing else []
+    faults += [f"unexpected {_some(unexpected)}"] if unexpected else []
+    if faults:
+        raise ModelError(f"{path}: does not fit the network: {'; '.join(faults)}")
+
+
+def _some(words: list[str], limit: int = 6) -> str:
+    more = f" and {len(words) - limit} more" if len(words) > limit else ""
+    return ", ".join(words[:limit]) + more
+
+
+def _spelt(kwargs: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in kwargs.items())

@@ -1,0 +1,201 @@
+"""A config file becomes a plan: what runs, with which options, checked before anything starts."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import yaml
+from pydantic import Field, field_validator
+
+from edgekit.config import SHARED_FIELDS, STAGES, Budget, ModelConfig, StageConfig, Strict, Target, check, suggest
+from edgekit.data import SourceConfig
+from edgekit.data import parse as parse_data
+from edgekit.errors import ConfigError
+from edgekit.runner.errors import RunnerError
+from edgekit.runner.preprocess import check_keys
+
+Device = Literal["auto", "cpu", "cuda", "mps"]
+
+
+class RunConfig(Strict):
+    """The top level of a config file; the sections of the stages are checked by the stages themselves."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="name of the run and of its bundles")
+    version: str = Field("1.0.0", pattern=r"^\d+\.\d+\.\d+$", description="version of the bundles")
+    seed: int = Field(0, ge=0, lt=2**31, description="seed of every random choice")
+    device: Device = Field("auto", description="where training runs: auto takes CUDA, then MPS, then the CPU")
+    threads: int = Field(0, ge=0, le=256, description="threads for training; 0: all cores")
+    data: dict[str, Any] = Field(description="source and its options")
+    model: ModelConfig = Field(description="the baseline")
+    preprocess: list[dict[str, Any]] = Field(default_factory=list, description="steps from a raw sample to the input")
+    budget: Budget = Field(default_factory=lambda: Budget.model_validate({}), description="limits of a variant")
+    targets: list[Target] = Field(default_factory=lambda: list(get_args(Target)), min_length=1)
+    profile: dict[str, Any] = Field(default_factory=dict)
+    distill: dict[str, Any] = Field(default_factory=dict)
+    prune: dict[str, Any] = Field(default_factory=dict)
+    quantize: dict[str, Any] = Field(default_factory=dict)
+    convert: dict[str, Any] = Field(default_factory=dict)
+    benchmark: dict[str, Any] = Field(default_factory=dict)
+    bundle: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("targets")
+    @classmethod
+    def _no_target_twice(cls, targets: list[Target]) -> list[Target]:
+        if len(set(targets)) != len(targets):
+            raise ValueError(f"names a target twice: {targets}; name each once")
+        return targets
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A checked config. `given` is what the user wrote, overrides applied, for the record."""
+
+    path: Path
+    given: dict[str, Any]
+    run: RunConfig
+    data: SourceConfig
+    stages: dict[str, StageConfig]
+    settings: str = ""
+
+    @property
+    def weights(self) -> Path | None:
+        """The user's weights, relative paths taken from the config's folder."""
+        return self.path.parent / self.run.model.weights if self.run.model.weights else None
+
+    def scalars(self, stage: str) -> dict[str, bool | int | float | str]:
+        """The stage's own scalar options: the parameters of its notebook."""
+        values = self.stages[stage].model_dump()
+        return {name: values[name] for name in own_fields(type(self.stages[stage])) if is_scalar(values[name])}
+
+
+def is_scalar(value: object) -> bool:
+    """True for what a notebook's `parameters` cell may hold."""
+    return isinstance(value, bool | int | float | str)
+
+
+def stage_config(stage: str) -> type[StageConfig]:
+    """The `Config` of a stage; importing it starts no framework."""
+    config: type[StageConfig] = importlib.import_module(f"edgekit.stages.{stage}").Config
+    return config
+
+
+def own_fields(config: type[StageConfig]) -> list[str]:
+    """Names of the options that stand under the stage's own name, without those shared by all stages."""
+    return [name for name in config.model_fields if name not in SHARED_FIELDS]
+
+
+def load_plan(path: Path, settings: str | Iterable[str] = ()) -> Plan:
+    """Read and check a config; `settings` are `key.key=value` overrides, as after `--set`.
+
+    Raises ConfigError with one line per fault.
+    """
+    overrides = split_settings(settings) if isinstance(settings, str) else list(settings)
+    given = _read(path)
+    for override in overrides:
+        _apply(given, override)
+    run: RunConfig = check(RunConfig, given, "")
+    shared = {name: getattr(run, name) for name in SHARED_FIELDS}
+    stages = {stage: parse_stage(stage, getattr(run, stage), shared) for stage in STAGES}
+    data = parse_data(_beside(path, run.data))
+    plan = Plan(path.resolve(), given, run, data, stages, " ".join(overrides))
+    _agree(plan)
+    return plan
+
+
+def split_settings(text: str) -> list[str]:
+    """`'seed=1 data.limit=2000'` → its parts; a space inside a value is kept, a part begins with `key=`."""
+    return [part.strip() for part in re.split(r"\s+(?=[A-Za-z_][\w.]*=)", text.strip()) if part.strip()]
+
+
+def parse_stage(stage: str, section: dict[str, Any], shared: dict[str, Any]) -> StageConfig:
+    """Check one stage's section, with the shared options it asks for filled in."""
+    config = stage_config(stage)
+    for key in section:
+        if key in SHARED_FIELDS:
+            raise ConfigError(f"{stage}.{key}: stands at the top level of the config, for all stages; move it there")
+        if key not in config.model_fields:
+            raise ConfigError(f"{stage}.{key}: unknown key, {suggest(key, own_fields(config))}")
+    wanted = {name: value for name, value in shared.items() if name in config.model_fields}
+    checked: StageConfig = check(config, {**section, **wanted}, stage)
+    return checked
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML that refuses a key given twice instead of silently keeping the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        twice = {str(key) for key in keys if keys.count(key) > 1}
+        if twice:
+            raise ConfigError(f"line {node.start_mark.line + 1}: key given twice: {', '.join(sorted(twice))}")
+        return super().construct_mapping(node, deep)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        beside = sorted(p.name for p in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
+        raise ConfigError(f"{path}: no such config file" + (f"; {suggest(path.name, beside)}" if beside else ""))
+    try:
+        values = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeys)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: holds {type(values).__name__}, not a mapping of keys to values")
+    return values
+
+
+def _beside(config: Path, section: dict[str, Any]) -> dict[str, Any]:
+    """The data section with relative paths taken from the config's folder, whatever folder a kernel runs in."""
+    paths = {
+        key: str(config.resolve().parent / value)
+        for key in ("path", "cache")
+        if isinstance(value := section.get(key), str) and value and value[0] not in "/~$"
+    }
+    return {**section, **paths}
+
+
+def _apply(given: dict[str, Any], override: str) -> None:
+    key, separator, text = override.partition("=")
+    if not separator or not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", key):
+        raise ConfigError(f"--set {override!r}: write it as key=value, for example prune.ratio=0.4")
+    try:
+        value = yaml.load(text, _UniqueKeys)
+    except yaml.YAMLError:
+        raise ConfigError(f"--set {key}: {text!r} is not a YAML value; quote it if it is text") from None
+    *parents, last = key.split(".")
+    section = given
+    for part in parents:
+        inner = section.setdefault(part, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"--set {key}: {part} holds {inner!r}, not a section")
+        section = inner
+    section[last] = value
+
+
+def _agree(plan: Plan) -> None:
+    """Impossible combinations: each message names the two fields that disagree."""
+    faults = []
+    available = plan.data.calibration_samples
+    for stage in ("quantize", "convert"):
+        wanted = getattr(plan.stages[stage], "calibration_samples", 0)
+        if wanted > available:
+            faults.append(
+                f"{stage}.calibration_samples ({wanted}) and data.calibration_samples ({available}) disagree: "
+                f"the calibration split has fewer samples than {stage} asks for; raise the one or lower the other"
+            )
+    if plan.weights and not plan.weights.is_file():
+        faults.append(f"model.weights: no file {os.fspath(plan.run.model.weights or '')!r} beside {plan.path.name}")
+    try:
+        check_keys(plan.run.preprocess)
+    except RunnerError as error:
+        faults.append(f"preprocess: {error}")
+    if faults:
+        raise ConfigError("\n".join(faults))

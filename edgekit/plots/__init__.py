@@ -1,0 +1,22 @@
+"""The workbook's figures. Each takes plain rows and returns a closed Figure, ready to show or to save.
+
+Colours are told apart in greyscale too (Okabe & Ito, 2008, ordered by lightness), and never carry a meaning alone:
+a marker, a hatch or a label says the same.
+"""
+
+from edgekit.plots.compression import learning_curves, pruning, sensitivity
+from edgekit.plots.delivery import boundaries, bundle_members
+from edgekit.plots.diagnosis import latency_parts, operators
+from edgekit.plots.verdict import pareto, waterfall
+
+__all__ = [
+    "boundaries",
+    "bundle_members",
+    "latency_parts",
+    "learning_curves",
+    "operators",
+    "pareto",
+    "pruning",
+    "sensitivity",
+    "waterfall",
+]

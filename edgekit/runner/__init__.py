@@ -1,0 +1,18 @@
+"""The device floor: opens a bundle and runs it with Python, numpy and one interpreter.
+
+`from edgekit.runner import load; load("digits-tflite-1.0.0.edge.zip").predict(image)`
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["load"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "load":  # imported late: this package alone must not need numpy
+        from edgekit.runner.model import load
+
+        return load
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

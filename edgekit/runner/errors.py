@@ -1,0 +1,39 @@
+"""Errors of the device's side. `exit_code` is what `edgerun.pyz` returns; a message names cause, value and fix."""
+
+from __future__ import annotations
+
+
+class RunnerError(Exception):
+    """Base of every error that the runner raises on purpose."""
+
+    exit_code = 1
+
+
+class BundleError(RunnerError):
+    """Not a bundle, malformed, or of a newer format than this runner knows."""
+
+    exit_code = 4
+
+
+class InputError(RunnerError):
+    """A sample, a file or a preprocess step does not fit what the bundle promises."""
+
+    exit_code = 4
+
+
+class BackendError(RunnerError):
+    """No interpreter is installed for the target, or it cannot open or run the model."""
+
+    exit_code = 5
+
+
+class SelftestError(RunnerError):
+    """The golden vectors did not come out as recorded."""
+
+    exit_code = 5
+
+
+class TrustError(RunnerError):
+    """A member of a bundle is not what its manifest says."""
+
+    exit_code = 8

@@ -1,0 +1,117 @@
+"""Measure: accuracy of every variant on validation and test, and latency in interleaved rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from edgekit import artifact as artifacts
+from edgekit.artifact import Artifact
+from edgekit.data import Data, Split
+from edgekit.eager import eager_call, eager_input, quiet_native
+from edgekit.models.handover import open_model
+from edgekit.runner.backends import Backend
+from edgekit.runner.bench import interleaved, machine, summary
+from edgekit.runner.preprocess import apply, to_layout
+from edgekit.stages.benchmark import LIBRARIES, Config
+from edgekit.stages.benchmark.decide import decide
+from edgekit.train import evaluate
+from edgekit.variants import open_variant, read
+
+BASELINE = "baseline-eager"
+Row = dict[str, Any]
+
+
+def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
+    """See `edgekit.stages.benchmark`."""
+    artifacts.begin(out)
+    with quiet_native():
+        rows, calls = _open_all(source, data, config)
+    threads_before = torch.get_num_threads()
+    torch.set_num_threads(config.inference_threads)
+    try:
+        samples_ms = interleaved(calls, config.rounds, config.calls_per_round, config.warmup_per_round)
+    finally:
+        torch.set_num_threads(threads_before)
+    latencies = {name: summary(values) for name, values in samples_ms.items()}
+    decision = decide(rows, latencies, config.budget, config.targets)
+
+    artifacts.write_json(out / "decision.json", decision["content"])
+    conditions = {
+        **machine(),
+        "threads": config.inference_threads,
+        "protocol": (
+            f"{config.rounds} rounds, {config.calls_per_round} timed calls of each variant in a round after "
+            f"{config.warmup_per_round} untimed ones, batch 1, order rotated, execute only (numpy in, numpy out)"
+        ),
+    }
+    evidence = {"latency": latencies, "conditions": conditions}
+    artifacts.write_json(out / artifacts.EVIDENCE / "latency.json", evidence)
+    np.savez(out / artifacts.EVIDENCE / "samples_ms.npz", allow_pickle=False, **samples_ms)
+    return artifacts.seal(
+        out,
+        stage="benchmark",
+        source=source,
+        data_digest=data.digest,
+        config=config.model_dump(),
+        metrics={**decision["content"], **decision["evidence"], **evidence},
+        libraries=LIBRARIES,
+    )
+
+
+def _open_all(source: Artifact, data: Data, config: Config) -> tuple[list[Row], dict[str, Callable[[], object]]]:
+    """A row of facts and a callable for the baseline in PyTorch eager and for every variant."""
+    profile = source.ancestor("profile")
+    baseline, spec = open_model(profile)
+    prepared = apply(spec.preprocess, data.validation.x[:1])
+    rows: list[Row] = [
+        {
+            "name": BASELINE,
+            "model": "baseline",
+            "precision": "fp32",
+            "method": "float",
+            "target": "pytorch",
+            "interpreter": f"torch {torch.__version__}",
+            "bytes": profile.file("model/weights.safetensors").stat().st_size,
+            "accuracy_validation": evaluate(baseline, data.validation, spec.preprocess),
+            "accuracy_test": evaluate(baseline, data.test, spec.preprocess),
+        }
+    ]
+    calls: dict[str, Callable[[], object]] = {
+        BASELINE: eager_call(baseline, eager_input(data.validation.x[:1], spec.preprocess).numpy())
+    }
+    for variant in read(source):
+        backend = open_variant(source, variant, config.inference_threads)
+        x = to_layout(prepared, variant.input.layout)
+        rows.append(
+            {
+                "name": variant.name,
+                "model": variant.model,
+                "precision": variant.precision,
+                "method": variant.method,
+                "target": variant.target,
+                "interpreter": f"{backend.name} {backend.version}",
+                "bytes": variant.bytes,
+                "accuracy_validation": _accuracy(backend, data.validation, spec.preprocess, variant.input.layout),
+                "accuracy_test": _accuracy(backend, data.test, spec.preprocess, variant.input.layout),
+            }
+        )
+        calls[variant.name] = _call(backend, x)
+    return rows, calls
+
+
+def _call(backend: Backend, x: np.ndarray) -> Callable[[], object]:
+    return lambda: backend.run(x)
+
+
+def _accuracy(backend: Backend, split: Split, preprocess: list[dict[str, Any]], layout: str) -> float:
+    """Sample by sample at batch 1, as on the device."""
+    right = 0
+    for sample, label in zip(split.x, split.y, strict=True):
+        scores = backend.run(to_layout(apply(preprocess, sample[None]), layout))
+        right += int(scores.argmax()) == int(label)
+    return right / len(split.y)

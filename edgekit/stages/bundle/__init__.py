@@ -1,0 +1,36 @@
+"""Bundle: one file per target that people copy to a device, its golden vectors proven in a fresh process.
+
+Leaves NAME-TARGET-VERSION.edge.zip for every target that has a winner, `edgerun.pyz` beside them, and
+`decision.json`. What the fresh process answered is evidence.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from edgekit.artifact import Artifact
+from edgekit.config import Budget, StageConfig
+from edgekit.data import Data
+
+LIBRARIES = ("numpy", "ai-edge-litert", "openvino", "onnxruntime")
+
+
+class Config(StageConfig):
+    """What the bundles are called and how many recorded answers they carry."""
+
+    name: str = Field("model", description="name of the bundles")
+    version: str = Field("1.0.0", description="version of the bundles")
+    budget: Budget = Field(default_factory=lambda: Budget.model_validate({}))
+    golden_samples: int = Field(16, ge=1, le=1000, description="validation samples recorded as golden vectors")
+    golden_tolerance: float = Field(
+        0.05, gt=0, le=1, description="largest allowed difference of a score, as a share of the recorded range"
+    )
+
+
+def run(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
+    """Seal the bundles in `out`."""
+    from edgekit.stages.bundle.pack import bundle
+
+    return bundle(source, data, config, out)

@@ -1,0 +1,62 @@
+"""What a bundle tells the person at the device."""
+
+from __future__ import annotations
+
+from edgekit.runner.manifest import Manifest
+
+INTERPRETERS = {
+    "tflite": ["ai-edge-litert>=2.0"],
+    "openvino": ["openvino>=2024.4"],
+    "onnx": ["onnxruntime>=1.17"],
+}
+
+
+def requirements(target: str) -> list[str]:
+    """Lines of the bundle's requirements.txt."""
+    return ["numpy>=1.22", *INTERPRETERS[target]]
+
+
+def commands(file: str, target: str) -> list[str]:
+    """The three lines to type on the device, in a virtual environment as PEP 668 asks for."""
+    needed = " ".join(f"'{line}'" for line in requirements(target))
+    return [
+        f"python3 -m venv edge && edge/bin/pip install {needed}",
+        f"edge/bin/python edgerun.pyz selftest {file}",
+        f"edge/bin/python edgerun.pyz predict {file} picture.png",
+    ]
+
+
+def readme(manifest: Manifest, file: str) -> str:
+    """The README.md inside the bundle."""
+    lines = "\n".join(commands(file, manifest.target))
+    verdict = manifest.verdict
+    raw = "×".join(map(str, manifest.raw.shape))
+    older = (
+        "\nWhere ai-edge-litert has no wheel for your Python, `pip install tflite-runtime 'numpy<2'` serves as well.\n"
+        if manifest.target == "tflite"
+        else ""
+    )
+    return f"""# {manifest.name} {manifest.version} for {manifest.target}
+
+Variant `{manifest.variant}`. One input: {manifest.raw.kind}, {raw}, {manifest.raw.dtype}.
+{len(manifest.labels)} classes.
+Accuracy on validation {verdict["accuracy_validation"]:.2%} ({verdict["drop_validation_pp"]:+.2f} pp drop against the
+baseline), on test {verdict["accuracy_test"]:.2%}; model files {verdict["bytes"]:,} bytes.
+
+Copy this file and `edgerun.pyz` to the device, then:
+
+```
+{lines}
+```
+
+A picture needs Pillow as well (`edge/bin/pip install pillow`); a `.npy` array needs nothing more.
+{older}
+From Python:
+
+```python
+from edgekit.runner import load
+
+model = load("{file}")
+print(model.predict(sample).label)
+```
+"""

@@ -1,0 +1,143 @@
+"""Pack the winner of each target with everything it needs to run and to prove itself elsewhere."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit import __version__
+from edgekit import artifact as artifacts
+from edgekit.artifact import Artifact
+from edgekit.config import STAGES
+from edgekit.data import Data
+from edgekit.models import store
+from edgekit.runner import bundle as bundles
+from edgekit.runner import pyz
+from edgekit.runner.manifest import Manifest, RawSpec
+from edgekit.runner.preprocess import apply, to_layout
+from edgekit.stages.bundle import LIBRARIES, Config
+from edgekit.stages.bundle.device import readme, requirements
+from edgekit.stages.bundle.prove import prove
+from edgekit.variants import Variant, members, open_variant, read
+
+RUNNER = "edgerun.pyz"
+GOLDEN_INPUTS = "golden/inputs.npy"
+GOLDEN_OUTPUTS = "golden/outputs.npy"
+
+
+def bundle(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
+    """See `edgekit.stages.bundle`."""
+    artifacts.begin(out)
+    convert = source.ancestor("convert")
+    decision = json.loads(source.file("decision.json").read_text())
+    variants = {variant.name: variant for variant in read(convert)}
+    runner_sha256 = pyz.build(out / RUNNER)
+    packed = {
+        target: _pack(source, convert, variants[name], data, config, out)
+        for target, name in decision["winners"].items()
+    }
+    proofs = {target: prove(out / RUNNER, out / entry["file"]) for target, entry in packed.items()}
+    artifacts.write_json(out / "decision.json", {"bundles": packed, "runner_sha256": runner_sha256})
+    artifacts.write_json(out / artifacts.EVIDENCE / "selftest.json", proofs)
+    return artifacts.seal(
+        out,
+        stage="bundle",
+        source=source,
+        data_digest=data.digest,
+        config=config.model_dump(),
+        metrics={"bundles": packed, "selftest": proofs, "runner_bytes": (out / RUNNER).stat().st_size},
+        libraries=LIBRARIES,
+    )
+
+
+def _pack(
+    source: Artifact, convert: Artifact, variant: Variant, data: Data, config: Config, out: Path
+) -> dict[str, Any]:
+    spec = store.read_spec(source.ancestor("profile").path / "model")
+    files = {f"model/{name}": content for name, content in members(convert, variant).items()}
+    raw, scores = _golden(convert, variant, data, config, spec.preprocess)
+    row = next(
+        row for row in json.loads(source.file("decision.json").read_text())["variants"] if row["name"] == variant.name
+    )
+    manifest = Manifest(
+        name=config.name,
+        version=config.version,
+        target=variant.target,
+        variant=variant.name,
+        raw=RawSpec(**spec.raw),
+        input=variant.input,
+        output=variant.output,
+        preprocess=spec.preprocess,
+        labels=list(spec.classes),
+        model_files=sorted(files),
+        golden={
+            "inputs": GOLDEN_INPUTS,
+            "outputs": GOLDEN_OUTPUTS,
+            "atol": float(config.golden_tolerance * (scores.max() - scores.min())),
+            "top1": True,
+        },
+        budget=config.budget.model_dump(),
+        # latencies are evidence of one machine on one day: they stand in the run's result.json, not in the bundle
+        verdict={
+            "met": row["inside_budget"],
+            "drop_validation_pp": row["drop_pp"],
+            "accuracy_validation": row["accuracy_validation"],
+            "accuracy_test": row["accuracy_test"],
+            "bytes": row["bytes"],
+        },
+        provenance=provenance(source, data),
+        requirements=requirements(variant.target),
+    )
+    name = f"{config.name}-{variant.target}-{config.version}.edge.zip"
+    content = {
+        **files,
+        GOLDEN_INPUTS: _npy(raw),
+        GOLDEN_OUTPUTS: _npy(scores),
+        "requirements.txt": ("\n".join(manifest.requirements) + "\n").encode(),
+        "README.md": readme(manifest, name).encode(),
+    }
+    sha256 = bundles.write(out / name, manifest, content)
+    return {"file": name, "sha256": sha256, "bytes": (out / name).stat().st_size, "variant": variant.name}
+
+
+def provenance(source: Artifact, data: Data) -> dict[str, Any]:
+    """What the bundle can be rebuilt from: every stage's config, digest and library versions, and the data's digest."""
+    chain = [source.ancestor(stage) for stage in ("origin", *STAGES[: STAGES.index(source.stage) + 1])]
+    return {
+        "edgekit": __version__,
+        "data_digest": data.digest,
+        "stages": {
+            artifact.stage: {"digest": artifact.digest, "config": artifact.config, "versions": artifact.versions}
+            for artifact in chain
+        },
+    }
+
+
+def _golden(
+    convert: Artifact, variant: Variant, data: Data, config: Config, preprocess: list[dict[str, Any]]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Raw samples (n, *raw) spread over the validation split, and the scores (n, classes) this variant gives them.
+
+    Of more candidates than asked for, those with the clearest first place are kept: a near tie would test the
+    interpreter's rounding, not the bundle.
+    """
+    wanted = min(config.golden_samples, len(data.validation.y))
+    spread = np.linspace(0, len(data.validation.y) - 1, min(4 * wanted, len(data.validation.y))).astype(int)
+    backend = open_variant(convert, variant)
+    raw = np.asarray(data.validation.x[np.unique(spread)])
+    scores = np.concatenate(
+        [backend.run(to_layout(apply(preprocess, sample[None]), variant.input.layout)) for sample in raw]
+    )
+    top = np.sort(scores, axis=1)
+    clearest = np.sort(np.argsort(top[:, -2] - top[:, -1], kind="stable")[:wanted])
+    return np.ascontiguousarray(raw[clearest]), np.ascontiguousarray(scores[clearest])
+
+
+def _npy(array: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array, allow_pickle=False)
+    return stream.getvalue()

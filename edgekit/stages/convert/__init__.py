@@ -1,0 +1,108 @@
+"""Convert: every network to every target in every precision, and proof at each boundary that it still says the same.
+
+One fresh child process makes all precisions of one model on one target, for they share the float conversion and the
+seconds that the frameworks take to import; at most two run at a time. Each file is then run through the runner's own
+backend on validation samples and compared with the step before: torch fp32 → TARGET fp32 → TARGET fp16 or int8.
+Leaves one folder for each variant, and `variants.json`. A target is one file here, named as the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+from pydantic import Field, field_validator, model_validator
+
+from edgekit.config import TARGETS, StageConfig, Target
+
+if TYPE_CHECKING:
+    from edgekit.artifact import Artifact
+    from edgekit.data import Data
+    from edgekit.stages.convert.numerics import Tolerance
+
+LIBRARIES: tuple[str, ...] = (
+    "ai-edge-litert",
+    "ai-edge-quantizer",
+    "litert-converter",
+    "litert-torch",
+    "nncf",
+    "numpy",
+    "onnx",
+    "onnxruntime",
+    "onnxscript",
+    "openvino",
+    "safetensors",
+    "torch",
+)
+
+Precision = Literal["fp32", "fp16", "int8"]
+Model = Literal["baseline", "student", "pruned", "sparse"]
+
+
+class Config(StageConfig):
+    """What to convert, and how near the outputs of each step must stay to those of the step before."""
+
+    targets: list[Target] = Field(default_factory=lambda: list(TARGETS), min_length=1, description="what to convert to")
+    models: list[Model] = Field(
+        default_factory=lambda: list(get_args(Model)),
+        min_length=1,
+        description="networks to convert; one that equals an earlier one is left out",
+    )
+    precisions: list[Precision] = Field(
+        default_factory=lambda: list(get_args(Precision)),
+        min_length=1,
+        description="precisions, where a target has them",
+    )
+    calibration_samples: int = Field(200, ge=1, le=100_000, description="samples that set the int8 ranges")
+    check_samples: int = Field(200, ge=1, le=100_000, description="validation samples compared at each boundary")
+    timeout_s: float = Field(300.0, gt=0, le=86_400, description="longest time for one model on one target, seconds")
+    fp32_max_abs: float = Field(0.01, gt=0, description="largest difference of a logit, torch fp32 to fp32")
+    fp32_min_snr_db: float = Field(60.0, ge=0, le=200, description="least SNR, torch fp32 to fp32, dB")
+    fp32_min_top1_agreement: float = Field(0.99, ge=0, le=1, description="least share of equal answers, to fp32")
+    fp16_min_snr_db: float = Field(40.0, ge=0, le=200, description="least SNR, fp32 to fp16, dB")
+    fp16_min_top1_agreement: float = Field(0.98, ge=0, le=1, description="least share of equal answers, fp32 to fp16")
+    int8_min_snr_db: float = Field(8.0, ge=-200, le=200, description="least SNR, fp32 to int8, dB")
+    int8_min_top1_agreement: float = Field(0.9, ge=0, le=1, description="least share of equal answers, fp32 to int8")
+
+    @field_validator("models", "precisions", "targets")
+    @classmethod
+    def _none_twice(cls, words: list[str]) -> list[str]:
+        if len(set(words)) != len(words):
+            raise ValueError(f"names one twice: {words}; name each once")
+        return words
+
+    @model_validator(mode="after")
+    def _targets_offer_precisions(self) -> Config:
+        from edgekit.stages.convert.plan import precisions
+
+        for target in self.targets:
+            offered = precisions(target)
+            if not set(offered) & set(self.precisions):
+                raise ValueError(
+                    f"precisions {self.precisions} and targets disagree: {target} offers {', '.join(offered)}; "
+                    f"add one of them to convert.precisions or take {target} out of targets"
+                )
+        return self
+
+    def tolerance(self, precision: str) -> Tolerance:
+        """What the boundary that leads to this precision must keep."""
+        from edgekit.stages.convert.numerics import Tolerance
+
+        if precision == "fp32":
+            return Tolerance(self.fp32_min_top1_agreement, self.fp32_min_snr_db, self.fp32_max_abs)
+        if precision == "fp16":
+            return Tolerance(self.fp16_min_top1_agreement, self.fp16_min_snr_db)
+        return Tolerance(self.int8_min_top1_agreement, self.int8_min_snr_db)
+
+
+def run(
+    source: Artifact, data: Data, config: Config, out: Path, progress: Callable[[str], None] | None = None
+) -> Artifact:
+    """Seal every variant in `out`; ConversionError names model, target, precision or boundary, and nothing is sealed.
+
+    `progress` is told of every finished model and target.
+    """
+    from edgekit.stages.convert.walk import walk
+
+    return walk(source, data, config, out, progress)

@@ -1,0 +1,77 @@
+"""The fresh process that converts: `python -m edgekit.stages.convert.child JOB.json`.
+
+It notes each step it begins and finishes in JOB.journal, one JSON object a line, so that its parent can say what it
+was at when it died. It ends by itself when its parent does.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import json
+import os
+import re
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit.stages.convert.files import Job
+
+# converters append whole graphs and reading lists to their messages
+TELLING = re.compile(r"\berror: |no conversion rule|not supported|unsupported", re.IGNORECASE)
+PLACE = re.compile(r'File "((?:(?!site-packages)[^"])+)", line (\d+)')
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
+
+
+def main(path: Path) -> int:
+    """Run the job in `path`; 0 if every step was made."""
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    job = Job.from_json(json.loads(path.read_text()))
+    target = importlib.import_module(f"edgekit.stages.convert.{job.target}")
+    calibration = np.load(job.calibration, allow_pickle=False)
+    with open(path.with_suffix(".journal"), "a", buffering=1) as journal:
+        for step in job.steps:
+            _note(journal, begins=step.precision)
+            started = time.perf_counter()
+            try:
+                files = target.convert(step.model_folder, step.precision, calibration, step.out, step.nncf_folder)
+            except Exception as error:
+                traceback.print_exc()
+                space = isinstance(error, OSError) and error.errno in NO_SPACE
+                _note(journal, failed=step.precision, cause=_cause(error), resource=space)
+                return 1
+            seconds = time.perf_counter() - started
+            _note(journal, made=step.precision, seconds=seconds, files=files.to_json())
+    return 0
+
+
+def _note(journal: Any, **fields: Any) -> None:
+    journal.write(json.dumps(fields) + "\n")
+
+
+def _cause(error: BaseException) -> str:
+    """The first telling line of the innermost error, and the user's line of code that it speaks of, if any."""
+    place = next((f" (at {Path(file).name}:{line})" for file, line in PLACE.findall(str(error))), "")
+    while error.__cause__:
+        error = error.__cause__
+    lines = [line.strip(" -\t") for line in str(error).splitlines() if line.strip()] or ["no message"]
+    telling = next((line for line in lines if TELLING.search(line)), lines[0])
+    return f"{type(error).__name__}: {telling[:300]}{place}"
+
+
+def _leave_with_parent() -> None:
+    """Standard input is a pipe that nobody writes to; it closes when the parent ends, however it ends."""
+    sys.stdin.buffer.read()
+    os._exit(3)
+
+
+if __name__ == "__main__":
+    code = main(Path(sys.argv[1]))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # the frameworks' own shutdown takes seconds and has nothing left to save

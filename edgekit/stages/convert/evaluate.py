@@ -1,0 +1,61 @@
+"""The outputs that a boundary compares: the network's by PyTorch, a converted model's by the runner's own backend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edgekit.errors import ConversionError
+from edgekit.runner.backends import open_backend
+from edgekit.runner.errors import RunnerError
+from edgekit.runner.preprocess import apply, to_layout
+from edgekit.stages.convert.files import Files
+
+if TYPE_CHECKING:
+    from edgekit.data import Split
+
+
+def spread(split: Split, count: int) -> np.ndarray:
+    """At most `count` raw samples, evenly over the split, so that no class is left out."""
+    chosen = np.linspace(0, len(split) - 1, min(count, len(split))).round().astype(np.int64)
+    samples: np.ndarray = split.x[np.unique(chosen)]
+    return samples
+
+
+def network_inputs(raw: np.ndarray, preprocess: Sequence[dict[str, Any]]) -> np.ndarray:
+    """Preprocessed float32 in the networks' order: (n, C, H, W) or (n, F)."""
+    x = apply(preprocess, raw)
+    return to_layout(x, "NCHW" if x.ndim == 4 else "NC")
+
+
+def torch_outputs(model_folder: Path, inputs: np.ndarray) -> np.ndarray:
+    """(n, classes) float32 of the saved network, on one thread: the figures are sealed, so they must not vary."""
+    import torch
+
+    from edgekit.models import store
+
+    module, _ = store.load(model_folder)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.inference_mode():
+            # one by one, as the converted models see them
+            rows = [module(torch.from_numpy(inputs[place : place + 1])).numpy() for place in range(len(inputs))]
+    finally:
+        torch.set_num_threads(threads)
+    return np.concatenate(rows)
+
+
+def file_outputs(what: str, target: str, folder: Path, files: Files, inputs: np.ndarray) -> np.ndarray:
+    """(n, classes) float32 of a converted model; ConversionError where the interpreter refuses it."""
+    if files.input.layout == "NHWC":
+        inputs = np.ascontiguousarray(inputs.transpose(0, 2, 3, 1))
+    try:
+        content = {name: (folder / name).read_bytes() for name in files.names}
+        model = open_backend(target, content, files.input, files.output)
+        return np.concatenate([model.run(inputs[place : place + 1]) for place in range(len(inputs))])
+    except RunnerError as error:
+        raise ConversionError(f"{what}: the converted model does not run: {error}") from None

@@ -1,0 +1,97 @@
+"""What passes between the stage and the children that convert for it, as plain JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from edgekit.runner.manifest import TensorSpec
+
+Method = Literal["float", "ptq", "qat"]
+
+
+@dataclass(frozen=True)
+class Files:
+    """A converted model: file names inside its folder, and its two tensors.
+
+    `float_ops` lists the convolutions and dense layers of an int8 model that still compute in float.
+    """
+
+    names: tuple[str, ...]
+    input: TensorSpec
+    output: TensorSpec
+    float_ops: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Files:
+        return cls(
+            names=tuple(fields["names"]),
+            input=TensorSpec(**fields["input"]),
+            output=TensorSpec(**fields["output"]),
+            float_ops=tuple(fields["float_ops"]),
+        )
+
+
+@dataclass(frozen=True)
+class Step:
+    """One variant to make in `out`. `nncf_folder` is set where the quantize stage fine-tuned the network (QAT)."""
+
+    precision: str
+    method: Method
+    model_folder: Path
+    out: Path
+    nncf_folder: Path | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """All precisions of one model on one target, made by one fresh process. `calibration` is an .npy file."""
+
+    model: str
+    target: str
+    calibration: Path
+    steps: tuple[Step, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "target": self.target,
+            "calibration": str(self.calibration),
+            "steps": [
+                {
+                    "precision": step.precision,
+                    "method": step.method,
+                    "model_folder": str(step.model_folder),
+                    "out": str(step.out),
+                    "nncf_folder": str(step.nncf_folder) if step.nncf_folder else None,
+                }
+                for step in self.steps
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Job:
+        return cls(
+            model=fields["model"],
+            target=fields["target"],
+            calibration=Path(fields["calibration"]),
+            steps=tuple(
+                Step(
+                    precision=step["precision"],
+                    method=step["method"],
+                    model_folder=Path(step["model_folder"]),
+                    out=Path(step["out"]),
+                    nncf_folder=Path(step["nncf_folder"]) if step["nncf_folder"] else None,
+                )
+                for step in fields["steps"]
+            ),
+        )
+
+
+def input_layout(input_shape: tuple[int, ...], image: Literal["NHWC", "NCHW"]) -> str:
+    """Layout of a model's input tensor, for a network that takes (C, H, W) or (F,)."""
+    return image if len(input_shape) == 3 else "NC"

@@ -1,0 +1,127 @@
+"""The parent's side of a conversion: start the child, watch it, say in one line why it failed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgekit.errors import ConversionError, ResourceError
+from edgekit.stages.convert.files import Files, Job
+
+POLL_S = 0.05
+NOISE = re.compile(r"^\s|^Traceback|^File |^(INFO|DEBUG|WARNING|I\d{4}|W\d{4})\b|Warning:|^\s*$|it/s\]|^\(\d+:\d+\) \[")
+QUIET = {
+    "CI": "true",  # openvino's converter, too, would report its use
+    "CUDA_VISIBLE_DEVICES": "",  # a conversion must not depend on a graphics card being there
+    "NNCF_CI": "1",  # and nncf
+    "OMP_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "TQDM_DISABLE": "1",
+}
+
+
+@dataclass(frozen=True)
+class Made:
+    """One step that a child finished."""
+
+    precision: str
+    files: Files
+    seconds: float
+
+
+def convert(job: Job, scratch: Path, timeout_s: float, stop: threading.Event) -> list[Made]:
+    """Run the job in a fresh process; ConversionError names model, target, precision and cause.
+
+    The process and what it started are killed on a timeout, on `stop`, and on an exception in this thread.
+    """
+    path = scratch / f"{job.model}-{job.target}.json"
+    path.write_text(json.dumps(job.to_json()))
+    log = path.with_suffix(".log")
+    environment = {**os.environ, **QUIET, "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)}
+    with open(log, "wb") as stream:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "edgekit.stages.convert.child", str(path)],
+            stdin=subprocess.PIPE,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            late = not _wait(process, timeout_s, stop)
+        finally:
+            _end(process)
+    notes = _read(path.with_suffix(".journal"))
+    made = [Made(note["made"], Files.from_json(note["files"]), note["seconds"]) for note in notes if "made" in note]
+    if len(made) == len(job.steps):
+        return made
+    cause = f"not finished after {timeout_s:g} s; raise convert.timeout_s" if late else _cause(process.returncode, log)
+    raise _failure(job, notes, cause)
+
+
+def _wait(process: subprocess.Popen[bytes], timeout_s: float, stop: threading.Event) -> bool:
+    """False when the time ran out."""
+    deadline = time.monotonic() + timeout_s
+    while process.poll() is None:
+        if time.monotonic() > deadline:
+            return False
+        if stop.wait(POLL_S):
+            return True
+    return True
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    if process.stdin:
+        process.stdin.close()
+
+
+def _read(journal: Path) -> list[dict[str, Any]]:
+    if not journal.is_file():
+        return []
+    notes = []
+    for line in journal.read_text().splitlines():
+        with contextlib.suppress(ValueError):  # the last line of a child that was killed while writing it
+            notes.append(json.loads(line))
+    return notes
+
+
+def _failure(job: Job, notes: list[dict[str, Any]], cause: str) -> ConversionError | ResourceError:
+    begun = [note["begins"] for note in notes if "begins" in note]
+    what = f"{job.model}, {job.target}, {begun[-1]}" if begun else f"{job.model}, {job.target}, before its first step"
+    failed = [note for note in notes if "failed" in note]
+    if failed and failed[-1]["resource"]:
+        return ResourceError(f"{what}: {failed[-1]['cause']}; make room or choose another folder")
+    return ConversionError(f"{what}: {failed[-1]['cause'] if failed else cause}")
+
+
+def _cause(code: int, log: Path) -> str:
+    if code == -signal.SIGKILL:
+        ended = "the converter was killed (SIGKILL), as the system does when memory runs out"
+    elif code < 0:
+        ended = f"the converter crashed ({signal.Signals(-code).name})"
+    else:
+        ended = f"the converter ended with exit code {code}"
+    last = last_useful_line(log.read_text(errors="replace"))
+    return f"{ended}; it last said: {last}" if last else ended
+
+
+def last_useful_line(text: str) -> str:
+    """The last line of a log that is no progress bar, no indented frame of a traceback, no routine message."""
+    lines = [part for line in text.splitlines() for part in line.split("\r")]
+    useful = [line.strip() for line in lines if not NOISE.search(line)]
+    return useful[-1][:300] if useful else ""

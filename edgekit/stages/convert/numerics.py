@@ -1,0 +1,58 @@
+"""Do two models say the same? Compared on the same samples, at one boundary of the conversion."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+SNR_CEILING_DB = 200.0
+"""Reported for equal outputs: JSON has no infinity, and float32 ends far below it (about 150 dB)."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How near the outputs of one step are to those of the step before. `top1_agreement` is a fraction."""
+
+    max_abs: float
+    snr_db: float
+    top1_agreement: float
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """What a boundary must keep; `max_abs` None: not asked for."""
+
+    min_top1_agreement: float
+    min_snr_db: float
+    max_abs: float | None = None
+
+
+def compare(reference: np.ndarray, outputs: np.ndarray) -> Agreement:
+    """Both (n, classes). SNR = 10 log10(Σ reference² / Σ (reference − outputs)²); NaN or Inf agrees with nothing."""
+    if reference.shape != outputs.shape:
+        raise ValueError(f"outputs of shape {outputs.shape} against a reference of shape {reference.shape}")
+    if not (np.isfinite(reference).all() and np.isfinite(outputs).all()):
+        return Agreement(math.inf, -math.inf, 0.0)
+    expected = reference.astype(np.float64)
+    error = expected - outputs.astype(np.float64)
+    signal, noise = float(np.sum(expected**2)), float(np.sum(error**2))
+    if noise == 0:
+        snr_db = SNR_CEILING_DB
+    else:
+        snr_db = min(SNR_CEILING_DB, 10 * math.log10(signal / noise)) if signal else -SNR_CEILING_DB
+    same = reference.argmax(axis=1) == outputs.argmax(axis=1)
+    return Agreement(float(np.max(np.abs(error))), snr_db, float(np.mean(same)))
+
+
+def faults(found: Agreement, tolerance: Tolerance) -> list[str]:
+    """What left its tolerance, with figure and limit; empty when the boundary holds."""
+    said = []
+    if not found.top1_agreement >= tolerance.min_top1_agreement:
+        said.append(f"top-1 agreement {found.top1_agreement:.4f}, at least {tolerance.min_top1_agreement:g} asked")
+    if not found.snr_db >= tolerance.min_snr_db:
+        said.append(f"SNR {found.snr_db:.1f} dB, at least {tolerance.min_snr_db:g} dB asked")
+    if tolerance.max_abs is not None and not found.max_abs <= tolerance.max_abs:
+        said.append(f"max |Δ| {found.max_abs:.3g}, at most {tolerance.max_abs:g} asked")
+    return said

@@ -1,0 +1,74 @@
+"""The baseline: the float model the user came with, trained or loaded, and everything measured on it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from edgekit import artifact as artifacts
+from edgekit.artifact import Artifact
+from edgekit.data import Data
+from edgekit.models import store
+from edgekit.models.cost import cost
+from edgekit.models.handover import spec_for
+from edgekit.stages.profile import LIBRARIES, Config
+from edgekit.stages.profile.diagnosis import diagnose, measure_machine
+from edgekit.stages.profile.latency import measure_latency
+from edgekit.stages.profile.operators import operator_table
+from edgekit.train import evaluate, fit
+
+
+def profile(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
+    """Train or load, evaluate on validation, count, time; see `edgekit.stages.profile`."""
+    artifacts.begin(out)
+    origin = json.loads(source.file("origin.json").read_text())
+    spec = spec_for(data, origin["model"]["builder"], origin["model"]["kwargs"], origin["preprocess"])
+    module, history = _train_or_load(source, data, config, spec, origin["weights"] is not None)
+    store.save(out / "model", module, spec)
+    module = module.cpu().eval()
+
+    spent = cost(module, spec.input_shape)
+    quality = {
+        "validation_accuracy": evaluate(module, data.validation, spec.preprocess),
+        **dataclasses.asdict(spent),
+        "file_bytes": (out / "model" / "weights.safetensors").stat().st_size,
+        "trained_here": history is not None,
+    }
+    latency = measure_latency(module, data, spec.preprocess, config)
+    operators = operator_table(module, data, spec.preprocess, config.operator_calls)
+    machine = measure_machine()
+    diagnosis = diagnose(latency, operators, spent, machine)
+
+    artifacts.write_json(out / "profile.json", quality)
+    evidence = {
+        "latency": latency,
+        "operators": operators,
+        "machine": machine,
+        "diagnosis": diagnosis,
+        "history": history or [],
+    }
+    artifacts.write_json(out / artifacts.EVIDENCE / "latency.json", evidence)
+    return artifacts.seal(
+        out,
+        stage="profile",
+        source=source,
+        data_digest=data.digest,
+        config=config.model_dump(),
+        metrics={**quality, **evidence},
+        libraries=LIBRARIES,
+    )
+
+
+def _train_or_load(
+    source: Artifact, data: Data, config: Config, spec: store.ModelSpec, has_weights: bool
+) -> tuple[nn.Module, list[dict[str, Any]] | None]:
+    module = store.build(spec, seed=config.seed)
+    if has_weights:
+        store.load_weights(module, source.file("weights.safetensors"))
+        return module, None
+    history = fit(module, data, spec.preprocess, config, seed=config.seed, device=config.device, threads=config.threads)
+    return module, [dataclasses.asdict(epoch) for epoch in history.epochs]

@@ -1,0 +1,37 @@
+"""Time per operator, by torch's own profiler."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity
+from torch.profiler import profile as torch_profile
+
+from edgekit.data import Data
+from edgekit.eager import eager_input, quiet_native, single_thread
+
+
+def operator_table(module: nn.Module, data: Data, preprocess: list[dict[str, Any]], calls: int) -> list[dict[str, Any]]:
+    """Rows of operator, calls per inference, self time in ms per inference, share; slowest first."""
+    x = eager_input(data.validation.x[:1], preprocess)
+    with quiet_native(), single_thread(), torch.inference_mode():
+        for _ in range(3):
+            module(x)
+        with torch_profile(activities=[ProfilerActivity.CPU], acc_events=True) as recorded:
+            for _ in range(calls):
+                module(x)
+    rows = [
+        {
+            "operator": event.key.removeprefix("aten::"),
+            "calls": event.count / calls,
+            "self_ms": event.self_cpu_time_total / 1000 / calls,
+        }
+        for event in recorded.key_averages()
+        if event.self_cpu_time_total > 0
+    ]
+    whole = sum(row["self_ms"] for row in rows)
+    return sorted(
+        ({**row, "share": row["self_ms"] / whole} for row in rows), key=lambda row: row["self_ms"], reverse=True
+    )

@@ -1,0 +1,67 @@
+"""Structured pruning: whole channels, over the dependency graph of the network (torch-pruning; Fang et al., 2023)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch_pruning
+from torch import nn
+
+from edgekit.errors import ModelError
+from edgekit.models.store import ModelSpec
+from edgekit.stages.prune import Config
+
+NORMS = {"l1": 1, "l2": 2}
+
+
+def steps(module: nn.Module, spec: ModelSpec, config: Config) -> Iterator[tuple[float, None]]:
+    """Prune `module` in place, step by step; yield the share of channels aimed at, and nothing to keep up.
+
+    The caller fine-tunes between steps, so importance is measured on tuned weights. Each step removes the same
+    number of channels; the classifier's outputs are never touched.
+    """
+    example = torch.zeros(1, *spec.input_shape)
+    try:
+        pruner = torch_pruning.pruner.BasePruner(
+            module,
+            example,
+            importance=torch_pruning.importance.GroupMagnitudeImportance(p=NORMS[config.importance]),
+            pruning_ratio=config.ratio,
+            iterative_steps=config.steps,
+            ignored_layers=_outputs(module, example),
+            round_to=config.channel_multiple,
+        )
+        for step in range(1, config.steps + 1):
+            module.zero_grad(set_to_none=True)
+            pruner.step()
+            yield config.ratio * step / config.steps, None
+    except (ValueError, RuntimeError, KeyError, AttributeError) as error:
+        raise ModelError(
+            f"prune: the dependency graph of {spec.builder} could not be pruned "
+            f"({type(error).__name__}: {_first_line(error)}); "
+            "check that its forward is traceable, or raise channel_multiple or lower ratio"
+        ) from error
+
+
+def _outputs(module: nn.Module, example: torch.Tensor) -> list[nn.Module]:
+    """The last weighted layer to run: its channels are the classes."""
+    ran: list[nn.Module] = []
+    weighted: tuple[type[Any], ...] = (nn.Linear, nn.Conv1d, nn.Conv2d)
+    hooks = [
+        layer.register_forward_hook(lambda layer, *_: ran.append(layer))
+        for layer in module.modules()
+        if isinstance(layer, weighted)
+    ]
+    try:
+        with torch.no_grad():
+            module(example)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return ran[-1:]
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or "no message").splitlines()[0]

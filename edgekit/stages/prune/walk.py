@@ -1,0 +1,131 @@
+"""Both ways of pruning, step by step, and which step is kept."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from torch import nn
+
+from edgekit import artifact as artifacts
+from edgekit.artifact import Artifact
+from edgekit.data import Data
+from edgekit.models import store
+from edgekit.models.cost import cost
+from edgekit.models.handover import open_model
+from edgekit.stages.prune import LIBRARIES, Config, structured, unstructured
+from edgekit.stages.prune.unstructured import measured_sparsity
+from edgekit.train import evaluate, fit
+
+Step = dict[str, Any]
+
+
+def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
+    """See `edgekit.stages.prune`."""
+    artifacts.begin(out)
+    student, spec = open_model(source)
+    teacher, _ = open_model(source.ancestor("profile"))
+    tuner = _Tuner(teacher, spec, data, config)
+    baseline_accuracy = evaluate(teacher, data.validation, spec.preprocess)
+    floor = baseline_accuracy - config.budget.accuracy_drop_pp / 100
+
+    channels, pruned = _walk(structured, student, config, tuner, floor)
+    store.save(out / "model", pruned, spec)
+    weights, sparse = _walk(unstructured, student, config, tuner, floor)
+    store.save(out / "sparse", sparse, spec)
+
+    decision = {
+        "baseline_accuracy": baseline_accuracy,
+        "accuracy_floor": floor,
+        "structured": _verdict(channels, floor, "channels removed"),
+        "unstructured": _verdict(weights, floor, "weights zeroed"),
+    }
+    artifacts.write_json(out / "decision.json", decision)
+    return artifacts.seal(
+        out,
+        stage="prune",
+        source=source,
+        data_digest=data.digest,
+        config=config.model_dump(),
+        metrics={**decision, "structured_steps": channels, "unstructured_steps": weights},
+        libraries=LIBRARIES,
+    )
+
+
+class _Tuner:
+    """Fine-tunes a copy's weights under the baseline's soft targets and measures what came of it."""
+
+    def __init__(self, teacher: nn.Module, spec: store.ModelSpec, data: Data, config: Config) -> None:
+        self.teacher, self.spec, self.data, self.config = teacher, spec, data, config
+
+    def tune(self, module: nn.Module, after_step: Callable[[nn.Module], None] | None = None) -> None:
+        config = self.config
+        fit(
+            module,
+            self.data,
+            self.spec.preprocess,
+            config,
+            seed=config.seed,
+            device=config.device,
+            threads=config.threads,
+            teacher=self.teacher,
+            temperature=config.temperature,
+            alpha=config.alpha,
+            after_step=after_step,
+        )
+
+    def measure(self, module: nn.Module, step: int, aimed: float) -> Step:
+        module.cpu().eval()
+        return {
+            "step": step,
+            "aimed": aimed,
+            "validation_accuracy": evaluate(module, self.data.validation, self.spec.preprocess),
+            "sparsity": measured_sparsity(module),
+            **dataclasses.asdict(cost(module, self.spec.input_shape)),
+        }
+
+
+def _walk(
+    technique: ModuleType, student: nn.Module, config: Config, tuner: _Tuner, floor: float
+) -> tuple[list[Step], nn.Module]:
+    """Prune a copy of the student step by step, fine-tune after each; rows of what each step did, and the kept one."""
+    module, kept = copy.deepcopy(student), student
+    rows = [tuner.measure(student, 0, 0.0)]
+    for number, (aimed, keep_up) in enumerate(technique.steps(module, tuner.spec, config), 1):
+        tuner.tune(module, after_step=keep_up)
+        rows.append(tuner.measure(module, number, aimed))
+        if rows[-1]["validation_accuracy"] >= floor:
+            kept = copy.deepcopy(module)
+    return mark_kept(rows, floor), kept
+
+
+def mark_kept(rows: list[Step], floor: float) -> list[Step]:
+    """The last step inside the budget is kept; none inside: step 0, the student as it came."""
+    inside = [row["step"] for row in rows if row["step"] and row["validation_accuracy"] >= floor]
+    last = inside[-1] if inside else 0
+    return [{**row, "kept": row["step"] == last} for row in rows]
+
+
+def _verdict(rows: list[Step], floor: float, what: str) -> dict[str, Any]:
+    kept = next(row for row in rows if row["kept"])
+    if rows[-1]["nonzero_parameters"] == rows[0]["nonzero_parameters"]:
+        reason = "nothing was removed: raise ratio, or lower channel_multiple, which rounded every cut away"
+    elif kept["step"] == 0:
+        best = max(row["validation_accuracy"] for row in rows[1:])
+        reason = f"rejected: no step stayed above {floor:.2%} on validation, the best reached {best:.2%}"
+    else:
+        reason = f"step {kept['step']} of {len(rows) - 1} is the last above {floor:.2%} on validation"
+    return {
+        "kept_step": kept["step"],
+        "what": what,
+        "validation_accuracy": kept["validation_accuracy"],
+        "macs": kept["macs"],
+        "parameters": kept["parameters"],
+        "sparsity": kept["sparsity"],
+        "macs_ratio": rows[0]["macs"] / kept["macs"],
+        "reason": reason,
+    }

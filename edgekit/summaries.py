@@ -1,0 +1,180 @@
+"""The notebooks' tables: one artifact in, one table out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from edgekit.artifact import Artifact
+from edgekit.tables import Table, count, milliseconds, percent, points, times
+
+Row = dict[str, Any]
+
+
+def profile(artifact: Artifact) -> Table:
+    """What the baseline is, before anything is done to it."""
+    found = artifact.metrics
+    latency = found["latency"]["total"]
+    rows = [
+        ("validation accuracy", percent(found["validation_accuracy"])),
+        ("parameters", count(found["parameters"])),
+        ("multiply-adds (MACs)", count(found["macs"])),
+        ("weights file, bytes", count(found["file_bytes"])),
+        *((f"p{rank}, ms", milliseconds(latency[f"p{rank}_ms"])) for rank in (50, 90, 95, 99)),
+        ("throughput, calls/s", count(latency["throughput_per_s"])),
+    ]
+    return Table(("baseline, PyTorch eager, batch 1", "value"), rows)
+
+
+def operators(artifact: Artifact, most: int = 8) -> Table:
+    """The slowest operators under torch's profiler."""
+    rows = [
+        (row["operator"], f"{row['calls']:.0f}", milliseconds(row["self_ms"]), f"{row['share']:.1%}")
+        for row in artifact.metrics["operators"][:most]
+    ]
+    return Table(("operator", "calls", "self time, ms", "share"), rows)
+
+
+def distill(artifact: Artifact) -> Table:
+    """Teacher, the student alone, the student taught."""
+    found = artifact.metrics
+    teacher, student, accuracy = found["teacher_cost"], found["student_cost"], found["accuracy"]
+    small = (count(student["parameters"]), count(student["macs"]))
+    rows = [
+        ("teacher (baseline)", percent(accuracy["teacher"]), count(teacher["parameters"]), count(teacher["macs"]), ""),
+        ("student, labels alone", percent(accuracy["alone"]), *small, _kept(found["kept"] == "alone")),
+        ("student, distilled", percent(accuracy["distilled"]), *small, _kept(found["kept"] == "distilled")),
+    ]
+    return Table(("network", "validation accuracy", "parameters", "MACs", ""), rows)
+
+
+def prune(artifact: Artifact) -> Table:
+    """Every step of both ways of pruning."""
+    rows = []
+    for way, key in (("channels", "structured_steps"), ("weights", "unstructured_steps")):
+        for step in artifact.metrics[key]:
+            rows.append(
+                (
+                    way,
+                    str(step["step"]),
+                    percent(step["validation_accuracy"]),
+                    count(step["macs"]),
+                    count(step["parameters"]),
+                    percent(step["sparsity"]),
+                    _kept(step["kept"]),
+                )
+            )
+    return Table(("removed", "step", "validation accuracy", "MACs", "parameters", "zero weights", ""), rows)
+
+
+def quantize(artifact: Artifact) -> Table:
+    """Float, PTQ and QAT in simulation, each against the baseline."""
+    found = json.loads(artifact.file("decision.json").read_text())
+    rows = []
+    for name, key in (
+        ("baseline, float", "baseline"),
+        ("pruned, float", "float"),
+        ("PTQ int8", "ptq"),
+        ("QAT int8", "qat"),
+    ):
+        value = found[f"{key}_accuracy"]
+        drop_pp = 100 * (found["baseline_accuracy"] - value)
+        rows.append((name, percent(value), points(drop_pp), _kept(found["method"] == key, "chosen")))
+    return Table(("network (int8: in simulation)", "validation accuracy", "drop, pp", ""), rows)
+
+
+def sensitivity_rows(artifact: Artifact) -> list[Row]:
+    """One row a layer, most sensitive first."""
+    rows: list[Row] = json.loads(artifact.file("sensitivity.json").read_text())["layers"]
+    return rows
+
+
+def sensitivity(artifact: Artifact, most: int = 10) -> Table:
+    """The layers that int8 hurts most, alone."""
+    rows = [
+        (row["layer"], row["kind"], f"{row['snr_db']:.1f}", points(row["drop_pp"]))
+        for row in sensitivity_rows(artifact)[:most]
+    ]
+    return Table(("layer", "kind", "SNR, dB", "drop, pp"), rows)
+
+
+def boundary_rows(artifact: Artifact) -> list[Row]:
+    """The last boundary of each variant, with its name, target and precision."""
+    variants = json.loads(artifact.file("variants.json").read_text())
+    return [
+        {**variant["boundaries"][-1], **{key: variant[key] for key in ("name", "target", "precision", "bytes")}}
+        for variant in variants
+    ]
+
+
+def convert(artifact: Artifact) -> Table:
+    """Every variant: its size, and how far its outputs are from the step before."""
+    rows = [
+        (
+            row["name"],
+            count(row["bytes"]),
+            row["from"],
+            f"{row['max_abs']:.2g}",
+            f"{row['snr_db']:.1f}",
+            percent(row["top1_agreement"]),
+        )
+        for row in boundary_rows(artifact)
+    ]
+    return Table(("variant", "bytes", "compared with", "max |Δ|", "SNR, dB", "top-1 agreement"), rows)
+
+
+def benchmark(artifact: Artifact) -> Table:
+    """Every variant, fastest first, below the baseline."""
+    baseline, *variants = artifact.metrics["rows"]
+    winners = artifact.metrics["winners"].values()
+    rows = [
+        (
+            row["name"],
+            percent(row["accuracy_validation"]),
+            percent(row["accuracy_test"]),
+            points(row.get("drop_pp", 0.0)),
+            count(row["bytes"]),
+            *(milliseconds(row[f"p{rank}_ms"]) for rank in (50, 95, 99)),
+            count(row["throughput_per_s"]),
+            times(baseline["p50_ms"] / row["p50_ms"]),
+            "wins" if row["name"] in winners else "; ".join(row.get("reasons", ())),
+        )
+        for row in [baseline, *sorted(variants, key=lambda row: row["p50_ms"])]
+    ]
+    heads = (
+        "variant",
+        "validation",
+        "test",
+        "drop, pp",
+        "bytes",
+        "p50, ms",
+        "p95, ms",
+        "p99, ms",
+        "calls/s",
+        "speed-up",
+        "",
+    )
+    return Table(heads, rows)
+
+
+def bundle(artifact: Artifact) -> Table:
+    """Every bundle and what it answered in a fresh process."""
+    rows = []
+    for target, entry in artifact.metrics["bundles"].items():
+        proof = artifact.metrics["selftest"][target]
+        rows.append(
+            (
+                entry["file"],
+                entry["variant"],
+                count(entry["bytes"]),
+                f"{proof['interpreter']} {proof['version']}",
+                f"{proof['max_abs_delta']:.2g}",
+                f"{proof['top1_agreement']:.0%} of {proof['vectors']}",
+                entry["sha256"][:12],
+            )
+        )
+    return Table(("bundle", "variant", "bytes", "proven on", "max |Δ|", "golden answers", "sha256"), rows)
+
+
+def _kept(kept: bool, word: str = "kept") -> str:
+    return word if kept else ""

@@ -1,0 +1,68 @@
+"""Small tables that read well in a notebook, in an executed copy on the web and in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under named columns; numbers are formatted by the caller."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    title: str = ""
+
+    def _repr_markdown_(self) -> str:
+        align = ["---" if column == 0 or not self._numeric(column) else "---:" for column in range(len(self.columns))]
+        lines = [list(self.columns), align, *[[_cell(cell) for cell in row] for row in self.rows]]
+        body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        return f"**{self.title}**\n\n{body}" if self.title else body
+
+    def __repr__(self) -> str:
+        cells = [list(self.columns), *[[_cell(cell) for cell in row] for row in self.rows]]
+        widths = [max(len(row[column]) for row in cells) for column in range(len(self.columns))]
+        lines = [
+            "  ".join(
+                cell.rjust(width) if column and self._numeric(column) else cell.ljust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in cells
+        ]
+        head = [self.title, *lines[:1]] if self.title else lines[:1]
+        return "\n".join([*head, "  ".join("─" * width for width in widths), *lines[1:]])
+
+    def _numeric(self, column: int) -> bool:
+        cells = [_cell(row[column]).strip() for row in self.rows]
+        return bool(cells) and all(cell[:1].isdigit() or cell[:1] in "+-−–.<" or not cell for cell in cells)
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def percent(fraction: float | None) -> str:
+    """0.9876 → 98.76 %."""
+    return "–" if fraction is None else f"{100 * fraction:.2f} %"
+
+
+def points(value: float | None) -> str:
+    """Percentage points with their sign; a drop of nothing is +0.00."""
+    return "–" if value is None else f"{round(value, 2) + 0.0:+.2f}"
+
+
+def milliseconds(value: float | None) -> str:
+    """Three significant digits: 2.29 ms, 0.234 ms, 0.00412 ms."""
+    return "–" if value is None else f"{value:.3g}"
+
+
+def count(value: float | None) -> str:
+    """Thousands apart: 98,496."""
+    return "–" if value is None else f"{value:,.0f}"
+
+
+def times(value: float | None) -> str:
+    """A ratio: 12.3×."""
+    return "–" if value is None else f"{value:.3g}×"

@@ -1,0 +1,285 @@
+"""The one training loop: hard labels or a teacher's soft ones, seeded; the best validation weights win."""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from edgekit.augment import augment
+from edgekit.config import TrainOptions
+from edgekit.errors import ModelError
+from edgekit.losses import soft_targets
+from edgekit.runner.preprocess import apply
+
+if TYPE_CHECKING:
+    from edgekit.data import Data, Split
+
+MOMENTUM = 0.9
+WARMUP_FRACTION = 0.1
+SETTLED_RATE = 0.2
+EVALUATION_BATCH = 256
+
+Steps = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class EpochResult:
+    """One pass over the train split; `epoch` counts from 1, accuracy is a fraction."""
+
+    epoch: int
+    train_loss: float
+    validation_loss: float
+    validation_accuracy: float
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class History:
+    """Every epoch that ran, in order; the module was left with the weights of `best`."""
+
+    epochs: tuple[EpochResult, ...]
+    best: EpochResult
+
+
+@dataclass(frozen=True)
+class _Objective:
+    """Cross entropy with the labels, or a teacher's soft targets mixed in."""
+
+    teacher: nn.Module | None
+    temperature: float
+    alpha: float
+
+    def __call__(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        scores = module(x)
+        if self.teacher is None:
+            return functional.cross_entropy(scores, y)
+        with torch.no_grad():
+            taught = self.teacher(x)
+        return soft_targets.loss(scores, taught, y, self.temperature, self.alpha)
+
+
+def fit(
+    module: nn.Module,
+    data: Data,
+    preprocess: Steps,
+    options: TrainOptions,
+    *,
+    seed: int,
+    device: str = "auto",
+    threads: int = 0,
+    teacher: nn.Module | None = None,
+    temperature: float = 4.0,
+    alpha: float = 0.9,
+    after_step: Callable[[nn.Module], None] | None = None,
+    on_epoch: Callable[[EpochResult], None] | None = None,
+) -> History:
+    """Train `module` in place: SGD with Nesterov momentum, linear warm-up, cosine decay.
+
+    It ends on the CPU, in eval mode, with the weights of the best epoch: highest validation accuracy, of equals the
+    lowest validation loss. Without early stopping only epochs that began below a fifth of the peak rate compete (if
+    there are any): a high score at a high rate is luck, and costs accuracy on fresh samples.
+    The teacher sees the same augmented batches. `after_step(module)` runs after every optimiser step,
+    `on_epoch(result)` after every epoch.
+    """
+    if len(data.train.y) < 2 or not len(data.validation.y):
+        raise ModelError(
+            f"training needs 2 train samples and 1 validation sample, got {len(data.train.y)} and "
+            f"{len(data.validation.y)}; raise data.limit"
+        )
+    where = pick_device(device)
+    networks = [module] if teacher is None else [module, teacher]
+    with _reproducible(where, seed, threads):
+        for network in networks:
+            network.to(where).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        try:
+            if teacher is not None:
+                teacher.eval()
+            loop = _Loop(module, data, preprocess, options, _Objective(teacher, temperature, alpha), where, seed)
+            return loop.run(after_step, on_epoch)
+        finally:
+            for network in networks:
+                # back to contiguous: kernels for another layout differ in the last bits from a loaded copy's
+                network.to("cpu").to(memory_format=torch.contiguous_format).eval()  # type: ignore[call-overload]
+
+
+class _Loop:
+    """The state of one training: the optimiser, its schedule, and the generator of orders and augmentations."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        data: Data,
+        preprocess: Steps,
+        options: TrainOptions,
+        objective: _Objective,
+        device: torch.device,
+        seed: int,
+    ) -> None:
+        self.module, self.data, self.preprocess, self.options = module, data, preprocess, options
+        self.objective, self.device = objective, device
+        self.random = np.random.default_rng(seed)
+        self.optimiser = torch.optim.SGD(
+            _groups(module, options.weight_decay), options.learning_rate, MOMENTUM, nesterov=True
+        )
+        self.steps_per_epoch = len(_batches(len(data.train.y), options.batch_size))
+        total = self.steps_per_epoch * options.epochs
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimiser, lambda step: learning_rate_at(step, total))
+
+    def run(
+        self, after_step: Callable[[nn.Module], None] | None, on_epoch: Callable[[EpochResult], None] | None
+    ) -> History:
+        results: list[EpochResult] = []
+        best: EpochResult | None = None
+        kept = copy.deepcopy(self.module.state_dict())
+        for epoch in range(1, self.options.epochs + 1):
+            rate = self.optimiser.param_groups[0]["lr"]
+            loss = self._epoch(epoch, after_step)
+            result = EpochResult(epoch, loss, *self._validate(), rate)
+            results.append(result)
+            if best is None or self._rank(result) > self._rank(best):
+                best, kept = result, copy.deepcopy(self.module.state_dict())
+            if on_epoch is not None:
+                on_epoch(result)
+            if self.options.patience_epochs and epoch - best.epoch >= self.options.patience_epochs:
+                break
+        assert best is not None
+        self.module.load_state_dict(kept)
+        return History(tuple(results), best)
+
+    def _rank(self, result: EpochResult) -> tuple[bool, float, float]:
+        settled = result.learning_rate <= SETTLED_RATE * self.options.learning_rate
+        return settled and not self.options.patience_epochs, result.validation_accuracy, -result.validation_loss
+
+    def _epoch(self, epoch: int, after_step: Callable[[nn.Module], None] | None) -> float:
+        train, options = self.data.train, self.options
+        self.module.train()
+        total = torch.zeros((), device=self.device)
+        order = self.random.permutation(len(train.y))
+        for part in _batches(len(order), options.batch_size):
+            chosen = order[part]
+            raw = train.x[chosen]
+            if self.data.kind == "image":
+                raw = augment(raw, options.augment, self.random)
+            x, y = _tensor(raw, self.preprocess, self.device), torch.from_numpy(train.y[chosen]).to(self.device)
+            loss = self.objective(self.module, x, y)
+            self.optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+            self.optimiser.step()
+            self.schedule.step()
+            if after_step is not None:
+                after_step(self.module)
+            total += loss.detach()
+        mean = float(total) / self.steps_per_epoch
+        if not math.isfinite(mean):
+            raise ModelError(
+                f"epoch {epoch}: the loss is {mean}; lower learning_rate ({options.learning_rate}), or look for "
+                "wild values in the samples or a missing scale step in preprocess"
+            )
+        return mean
+
+    def _validate(self) -> tuple[float, float]:
+        split = self.data.validation
+        scores = torch.from_numpy(_scores(self.module, split.x, self.preprocess, self.device, EVALUATION_BATCH))
+        labels = torch.tensor(split.y)
+        loss = float(functional.cross_entropy(scores, labels))
+        return loss, float((scores.argmax(1) == labels).double().mean())
+
+
+def evaluate(module: nn.Module, split: Split, preprocess: Steps, device: str = "cpu") -> float:
+    """Accuracy on a split, a fraction."""
+    return float(np.mean(logits(module, split.x, preprocess, device=device).argmax(axis=1) == split.y))
+
+
+def predictions(module: nn.Module, x: np.ndarray, preprocess: Steps, device: str = "cpu") -> np.ndarray:
+    """Class indices, (n,) int64, of raw samples `x`."""
+    return logits(module, x, preprocess, device=device).argmax(axis=1)
+
+
+def logits(
+    module: nn.Module, x: np.ndarray, preprocess: Steps, batch: int = EVALUATION_BATCH, device: str = "cpu"
+) -> np.ndarray:
+    """(n, classes) float32 of raw samples `x`; the module stays on the device it was on."""
+    where = pick_device(device)
+    home = next((parameter.device for parameter in module.parameters()), where)
+    try:
+        return _scores(module.to(where), x, preprocess, where, batch)
+    finally:
+        module.to(home)
+
+
+def pick_device(name: str = "auto") -> torch.device:
+    """`auto`: CUDA, else MPS, else CPU. ModelError for a device that is not there."""
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        return torch.device(next(kind for kind, available in there.items() if available))
+    if not there.get(name, False):
+        available = ", ".join(kind for kind, yes in there.items() if yes)
+        raise ModelError(f"device {name!r} is not available here; choose auto or one of: {available}")
+    return torch.device(name)
+
+
+def learning_rate_at(step: int, total: int) -> float:
+    """Factor of the peak rate at a step: linear over the first tenth, then half a cosine down to zero."""
+    warm = max(1, round(total * WARMUP_FRACTION))
+    if step < warm:
+        return (step + 1) / warm
+    return 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, total - warm)))
+
+
+def to_input(x: np.ndarray) -> np.ndarray:
+    """Preprocessed samples in the network's order: images (N, H, W, C) become (N, C, H, W), vectors stay."""
+    return x.transpose(0, 3, 1, 2) if x.ndim == 4 else x
+
+
+def _tensor(raw: np.ndarray, preprocess: Steps, device: torch.device) -> Tensor:
+    # the transposed view is what torch calls channels_last; only a read-only map that no step copied is copied here
+    return torch.from_numpy(np.require(to_input(apply(preprocess, raw)), requirements="W")).to(device)
+
+
+def _scores(module: nn.Module, x: np.ndarray, preprocess: Steps, device: torch.device, batch: int) -> np.ndarray:
+    module.eval()
+    with torch.inference_mode():
+        parts = [
+            module(_tensor(x[start : start + batch], preprocess, device)).float().cpu().numpy()
+            for start in range(0, len(x), batch)
+        ]
+    return np.concatenate(parts)
+
+
+def _batches(samples: int, size: int) -> list[slice]:
+    parts = [slice(start, min(start + size, samples)) for start in range(0, samples, size)]
+    # batch normalisation has no variance of one sample
+    return parts if samples % size != 1 or len(parts) == 1 else parts[:-1]
+
+
+def _groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    weights = [parameter for parameter in trained if parameter.ndim > 1]
+    others = [parameter for parameter in trained if parameter.ndim <= 1]
+    groups = [{"params": weights, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
+    return [group for group in groups if group["params"]]
+
+
+@contextmanager
+def _reproducible(device: torch.device, seed: int, threads: int) -> Iterator[None]:
+    """Same seed, threads and machine: same bits on the CPU. The settings of the process are put back."""
+    before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        torch.set_num_threads(threads or os.cpu_count() or 1)
+        torch.use_deterministic_algorithms(device.type == "cpu")
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before[0])
+            torch.use_deterministic_algorithms(before[1])

@@ -1,0 +1,58 @@
+"""Variants: what `convert` writes down and `benchmark` and `bundle` open again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from edgekit.artifact import Artifact
+from edgekit.runner.backends import Backend, open_backend
+from edgekit.runner.manifest import TensorSpec
+
+LIST = "variants.json"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One deployable candidate: model × precision × target. `files` are members of the convert artifact."""
+
+    name: str
+    model: str
+    precision: str
+    method: str
+    target: str
+    files: tuple[str, ...]
+    bytes: int
+    input: TensorSpec
+    output: TensorSpec
+    float_ops: tuple[str, ...]
+    boundaries: tuple[dict[str, Any], ...]
+
+
+def read(convert: Artifact) -> list[Variant]:
+    """Every variant of a convert artifact, in the order in which it was made."""
+    return [_variant(fields) for fields in json.loads(convert.file(LIST).read_text())]
+
+
+def members(convert: Artifact, variant: Variant) -> dict[str, bytes]:
+    """The variant's files by base name, each checked against its recorded digest."""
+    return {name.rsplit("/", 1)[-1]: convert.file(name).read_bytes() for name in variant.files}
+
+
+def open_variant(convert: Artifact, variant: Variant, threads: int = 1) -> Backend:
+    """The variant in the interpreter that it will meet on the device: the runner's own backend."""
+    return open_backend(variant.target, members(convert, variant), variant.input, variant.output, threads)
+
+
+def _variant(fields: dict[str, Any]) -> Variant:
+    return Variant(
+        **{
+            **fields,
+            "files": tuple(fields["files"]),
+            "input": TensorSpec(**fields["input"]),
+            "output": TensorSpec(**fields["output"]),
+            "float_ops": tuple(fields["float_ops"]),
+            "boundaries": tuple(fields["boundaries"]),
+        }
+    )

@@ -1,0 +1,109 @@
+"""Samples that cannot be used, told in the user's words; pools are made as a source would make them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from edgekit.data import Pools, Split, checks, splits
+from edgekit.data.digits import Config
+from edgekit.errors import DataError
+
+
+def pools(count=60, classes=3, kind="vector"):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(count, 4)).astype(np.float32)
+    if kind == "image":
+        x = rng.integers(0, 256, (count, 4, 4, 1), np.uint8)
+    names = tuple(chr(97 + index) for index in range(classes))
+    return Pools(Split(x, np.arange(count) % classes), None, None, names, kind)
+
+
+def config(**options):
+    return Config(**{"calibration_samples": 6, **options})
+
+
+def told(found, words):
+    with pytest.raises(DataError, match=words) as caught:
+        splits.divide(checks.normal(found), config())
+    assert caught.value.exit_code == 4
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_nan_and_infinity_are_found_anywhere(value):
+    found = pools(5000)
+    found.train.x[4321, 2] = value
+    told(found, "train: sample 4321, feature 2 is ")
+
+
+def test_a_double_beyond_float32_is_an_infinity():
+    found = pools()
+    x = found.train.x.astype(np.float64)
+    x[7, 0] = 1e300
+    told(replace(found, train=Split(x, found.train.y)), "sample 7, feature 0 is inf")
+
+
+@pytest.mark.parametrize("label", [-1, 3, 2**40])
+def test_labels_out_of_range(label):
+    found = pools()
+    found.train.y[11] = label
+    told(found, f"label {label} at sample 11 .1 such labels.; labels must be 0 to 2")
+
+
+@pytest.mark.parametrize("y", [np.zeros(60), np.zeros((60, 3), int), np.zeros(60, bool)])
+def test_labels_must_be_one_integer_each(y):
+    told(replace(pools(), train=Split(pools().train.x, y)), "labels are .* must be integers")
+
+
+def test_an_empty_class_is_named():
+    found = pools()
+    told(replace(found, classes=("a", "b", "c", "dog")), "train: no sample of class 'dog' .1 of 4")
+
+
+def test_a_class_missing_from_a_given_split_is_named():
+    found = pools()
+    told(replace(found, test=Split(found.train.x[:2] + 9, found.train.y[:2])), "test: no sample of class 'c'")
+
+
+def test_a_class_with_too_few_distinct_samples():
+    found = pools()
+    found.train.x[found.train.y == 1] = 0.5
+    told(found, "no sample of class 'b'.*copies of one count once")
+
+
+def test_lengths_and_shapes_must_agree():
+    found = pools()
+    told(replace(found, train=Split(found.train.x[:-1], found.train.y)), "59, 4. samples and .60,. labels")
+    narrow = Split(found.train.x[:9, :3] + 9, found.train.y[:9])
+    told(replace(found, test=narrow), "differ in shape between splits: train .4,., test .3,.")
+
+
+def test_an_empty_split_is_refused():
+    found = pools()
+    told(replace(found, test=Split(found.train.x[:0], found.train.y[:0])), "test: no samples at all")
+
+
+@pytest.mark.parametrize(
+    "x", [np.zeros((60, 4, 4, 1), np.float32), np.zeros((60, 4, 4, 2), np.uint8), np.zeros((60, 4, 4), np.uint8)]
+)
+def test_images_are_bytes_of_one_or_three_channels(x):
+    found = pools(kind="image")
+    told(replace(found, train=Split(x, found.train.y)), "must be uint8 .n, height, width, 1 or 3.")
+
+
+@pytest.mark.parametrize("x", [np.zeros((60, 4), int), np.zeros((60, 4, 2)), np.zeros((60, 0))])
+def test_vectors_are_floats_in_rows(x):
+    told(replace(pools(), train=Split(x, pools().train.y)), "must be floating-point .n, features.")
+
+
+@pytest.mark.parametrize("names", [(), ("a",), ("a", "a", "b"), ("a", "", "b")])
+def test_class_names(names):
+    told(replace(pools(), classes=names), "classes: got ")
+
+
+def test_other_number_types_become_int64_and_float32():
+    found = pools()
+    odd = Split(found.train.x.astype(">f8"), found.train.y.astype(np.uint8))
+    made = checks.normal(replace(found, train=odd))
+    assert made.train.x.dtype == np.float32 and made.train.y.dtype == np.int64
+    assert np.array_equal(made.train.x, found.train.x)

@@ -1,0 +1,154 @@
+"""What every source must hold to, run over every source file that `edgekit/data/` has.
+
+A new source brings `test_<source>.py` beside this file with `section(tmp_path, monkeypatch) -> dict`: the options of
+a small data set that works, a few dozen samples or more.
+"""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgekit.data import Data, load, parse, sources
+from edgekit.errors import ConfigError, DataError
+
+HEAVY = ("torch", "tensorflow", "openvino", "sklearn", "matplotlib")
+
+
+@pytest.fixture(params=sources())
+def section(request, tmp_path, monkeypatch):
+    module = importlib.import_module(f".test_{request.param}", __package__)
+    return {"source": request.param, **module.section(tmp_path, monkeypatch)}
+
+
+@pytest.fixture
+def data(section) -> Data:
+    return load(parse(section))
+
+
+def every(data: Data) -> dict[str, object]:
+    return {"train": data.train, "calibration": data.calibration, "validation": data.validation, "test": data.test}
+
+
+def test_the_folder_holds_the_sources_of_the_design():
+    assert {"digits", "image_folder", "npz", "python"} <= set(sources())
+
+
+def test_samples_are_raw(data):
+    wanted = {"image": ("uint8", 3), "vector": ("float32", 1)}[data.kind]
+    assert (data.raw_dtype, len(data.raw_shape)) == wanted
+    for split in every(data).values():
+        assert split.x.dtype == wanted[0] and split.x.shape == (len(split), *data.raw_shape)
+        assert split.y.dtype == np.int64 and split.y.shape == (len(split),)
+        assert not split.x.flags.writeable and not split.y.flags.writeable
+
+
+def test_splits_are_disjoint_by_content(data):
+    contents = [{sample.tobytes() for sample in split.x} for split in every(data).values()]
+    assert sum(map(len, contents)) == len(set().union(*contents))
+
+
+def test_every_class_is_everywhere_but_maybe_in_calibration(data):
+    for split in (data.train, data.validation, data.test):
+        assert set(split.y.tolist()) == set(range(len(data.classes)))
+
+
+def test_calibration_is_as_large_as_asked_and_balanced(section):
+    wanted = 2 * len(load(parse(section)).classes)
+    data = load(parse({**section, "calibration_samples": wanted}))
+    assert np.bincount(data.calibration.y).tolist() == [2] * len(data.classes)
+
+
+def test_same_config_same_digest_and_bytes(section, data):
+    again = load(parse(section))
+    assert again.digest == data.digest
+    for one, other in zip(every(data).values(), every(again).values(), strict=True):
+        assert np.array_equal(one.x, other.x) and np.array_equal(one.y, other.y)
+
+
+def test_another_split_seed_is_another_digest(section, data):
+    assert load(parse({**section, "split_seed": 1})).digest != data.digest
+
+
+def test_limit_shrinks_every_split_and_keeps_the_classes(section, data):
+    limit = sum(len(split) for split in (data.train, data.calibration)) // 2
+    small = load(parse({**section, "limit": limit, "calibration_samples": 4}))
+    assert len(small.train) + len(small.calibration) <= limit
+    assert len(small.validation) < len(data.validation) and len(small.test) < len(data.test)
+    assert small.classes == data.classes
+    assert {x.tobytes() for x in small.test.x} <= {x.tobytes() for split in every(data).values() for x in split.x}
+
+
+def test_a_limit_above_the_pool_changes_nothing(section, data):
+    assert load(parse({**section, "limit": 1_000_000})).digest == data.digest
+
+
+def test_withheld_test_cannot_be_read(data):
+    withheld = data.withhold_test()
+    assert withheld.digest == data.digest and len(data.test)
+    with pytest.raises(DataError, match="withheld"):
+        _ = withheld.test
+
+
+def test_progress_ends_at_the_total(section):
+    calls: list[tuple[int, int]] = []
+    load(parse(section), lambda done, total: calls.append((done, total)))
+    assert not calls or calls[-1][0] == calls[-1][1]
+    assert calls == sorted(calls)
+
+
+def test_a_misspelt_option_says_which_was_meant(section):
+    with pytest.raises(ConfigError, match=r'data\.split_sed: unknown key, did you mean "split_seed"'):
+        parse({**section, "split_sed": 1})
+
+
+def test_a_wrong_range_quotes_the_value(section):
+    with pytest.raises(ConfigError, match=r"data\.calibration_samples: got 0"):
+        parse({**section, "calibration_samples": 0})
+
+
+def test_fractions_that_leave_nothing_are_refused(section):
+    with pytest.raises(ConfigError, match=r"validation_fraction 0\.5 and test_fraction 0\.5"):
+        parse({**section, "validation_fraction": 0.5, "test_fraction": 0.5})
+
+
+def test_too_many_calibration_samples(section):
+    with pytest.raises(DataError, match="calibration_samples is 90000; set it to at most"):
+        load(parse({**section, "calibration_samples": 90_000}))
+
+
+def test_a_config_is_plain_and_comes_back_the_same(section):
+    config = parse(section)
+    dumped = config.model_dump(mode="json")
+    assert parse(dumped) == config
+
+
+@pytest.mark.parametrize(
+    "wrong, told",
+    [
+        ({}, "needs `source:`"),
+        ({"source": "digts"}, 'did you mean "digits"'),
+        ({"source": "checks"}, "'checks'"),
+        ({"source": 3}, "got 3"),
+        (None, "got None"),
+    ],
+)
+def test_a_wrong_source_is_told_what_there_is(wrong, told):
+    with pytest.raises(ConfigError, match=told):
+        parse(wrong)
+
+
+def test_checking_a_config_imports_nothing_heavy():
+    code = (
+        "import sys, edgekit.data as data\n"
+        "data.parse({'source': data.sources()[0]})\n"
+        f"print([name for name in {HEAVY} if name in sys.modules])"
+    )
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

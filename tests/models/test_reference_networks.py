@@ -1,0 +1,164 @@
+"""One contract for every public builder in edgekit/models: a new file there is tested without a word here."""
+
+import importlib
+import inspect
+import pkgutil
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import edgekit.models
+from edgekit.errors import ModelError
+from edgekit.models.store import ModelSpec, build, load, save
+
+COUNT = re.compile(r"([\d,]+) parameters on 1 channel, ([\d,]+) on 3")
+
+
+def _builders() -> list[str]:
+    """Every public function in the folder that takes `input_shape` and `num_classes`, as its __init__ promises."""
+    found = []
+    for module in pkgutil.iter_modules(edgekit.models.__path__, "edgekit.models."):
+        for name, value in vars(importlib.import_module(module.name)).items():
+            own = inspect.isfunction(value) and value.__module__ == module.name and not name.startswith("_")
+            if own and {"input_shape", "num_classes"} <= set(inspect.signature(value).parameters):
+                found.append(f"{module.name}:{name}")
+    return sorted(found)
+
+
+BUILDERS = _builders()
+
+
+def spec_of(builder: str, channels: int = 1, classes: int = 10, **kwargs: object) -> ModelSpec:
+    return ModelSpec(
+        builder=builder,
+        kwargs=kwargs,
+        input_shape=(channels, 32, 32),
+        num_classes=classes,
+        classes=tuple(f"class {index}" for index in range(classes)),
+        preprocess=[{"step": "scale", "factor": 1 / 255}],
+        raw={"kind": "image", "shape": [32, 32, channels], "dtype": "uint8"},
+    )
+
+
+def images(count: int = 4, channels: int = 1, seed: int = 0) -> torch.Tensor:
+    return torch.randn(count, channels, 32, 32, generator=torch.Generator().manual_seed(seed))
+
+
+def warmed(spec: ModelSpec) -> torch.nn.Module:
+    """A network whose running statistics are no longer those of a fresh one."""
+    module = build(spec).train()
+    with torch.no_grad():
+        module(images(16, spec.input_shape[0], seed=1))
+    return module.eval()
+
+
+def outputs(module: torch.nn.Module, channels: int = 1) -> np.ndarray:
+    with torch.inference_mode():
+        return module(images(channels=channels)).numpy()
+
+
+def pruned(module: torch.nn.Module, channels: int = 1, ratio: float = 0.4) -> torch.nn.Module:
+    import torch_pruning
+
+    head = [layer for layer in module.modules() if isinstance(layer, torch.nn.Linear)][-1]
+    torch_pruning.pruner.MagnitudePruner(
+        module,
+        images(1, channels),
+        importance=torch_pruning.importance.MagnitudeImportance(p=2),
+        pruning_ratio=ratio,
+        ignored_layers=[head],
+    ).step()
+    return module.eval()
+
+
+def test_the_folder_holds_the_promised_builders():
+    names = {builder.split(":")[1] for builder in BUILDERS}
+    assert {"resnet", "resnet8", "ds_cnn", "mobilenet_v1", "mobilenet_v2"} <= names
+
+
+@pytest.mark.parametrize("builder", BUILDERS)
+class TestContract:
+    @pytest.mark.parametrize(("channels", "classes"), [(1, 10), (3, 4)])
+    def test_gives_one_row_of_logits_per_sample(self, builder, channels, classes):
+        module = build(spec_of(builder, channels, classes))
+        assert outputs(module, channels).shape == (4, classes)
+        assert not module.training
+
+    def test_documents_its_parameter_counts(self, builder):
+        module, _, name = builder.partition(":")
+        found = COUNT.search(inspect.getdoc(getattr(importlib.import_module(module), name)) or "")
+        assert found, f"{builder}: says no 'N parameters on 1 channel, M on 3'"
+        for channels, written in zip((1, 3), found.groups(), strict=True):
+            network = build(spec_of(builder, channels))
+            assert sum(parameter.numel() for parameter in network.parameters()) == int(written.replace(",", ""))
+
+    def test_starts_from_its_seed_alone(self, builder):
+        torch.manual_seed(1)
+        first = build(spec_of(builder), seed=3)
+        torch.manual_seed(2)
+        assert np.array_equal(outputs(first), outputs(build(spec_of(builder), seed=3)))
+        assert not np.array_equal(outputs(first), outputs(build(spec_of(builder), seed=4)))
+
+    def test_saved_and_loaded_is_bit_equal(self, builder, tmp_path):
+        spec = spec_of(builder)
+        module = warmed(spec)
+        save(tmp_path / "a", module, spec)
+        loaded, read = load(tmp_path / "a")
+        assert read == spec
+        assert not loaded.training
+        assert np.array_equal(outputs(module), outputs(loaded))
+        save(tmp_path / "b", loaded, read)
+        for name in ("model.json", "weights.safetensors"):
+            assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+    def test_pruned_saved_and_rebuilt_is_bit_equal(self, builder, tmp_path):
+        spec = spec_of(builder)
+        module = pruned(warmed(spec))
+        before = sum(parameter.numel() for parameter in build(spec).parameters())
+        after = sum(parameter.numel() for parameter in module.parameters())
+        assert after < 0.75 * before
+        save(tmp_path, module, spec)
+        loaded, _ = load(tmp_path)
+        assert np.array_equal(outputs(module), outputs(loaded))
+        assert str(loaded) == str(module)
+
+    def test_a_rebuilt_network_can_be_pruned_again(self, builder, tmp_path):
+        spec = spec_of(builder)
+        save(tmp_path, pruned(warmed(spec), ratio=0.25), spec)
+        module = pruned(load(tmp_path)[0], ratio=0.25)
+        save(tmp_path, module, spec)
+        assert np.array_equal(outputs(module), outputs(load(tmp_path)[0]))
+
+    def test_exports(self, builder):
+        module = warmed(spec_of(builder))
+        with torch.no_grad():
+            exported = torch.export.export(module, (images(1),)).module()
+            assert torch.allclose(exported(images(1)), module(images(1)), atol=1e-4)
+
+    def test_refuses_a_vector(self, builder):
+        spec = spec_of(builder).model_copy(update={"input_shape": (64,)})
+        with pytest.raises(ModelError, match="needs an image"):
+            build(spec)
+
+
+@pytest.mark.parametrize(
+    ("builder", "kwargs", "message"),
+    [
+        ("edgekit.models.resnet:resnet", {"depth": 19}, "6n.2"),
+        ("edgekit.models.ds_cnn:ds_cnn", {"blocks": 2, "block_strides": [1]}, "2 blocks"),
+        ("edgekit.models.mobilenet_v1:mobilenet_v1", {"alpha": 0.0}, "above 0"),
+        ("edgekit.models.mobilenet_v2:mobilenet_v2", {"alpha": -1.0}, "above 0"),
+    ],
+)
+def test_impossible_options_are_explained(builder, kwargs, message):
+    with pytest.raises(ModelError, match=message):
+        build(spec_of(builder, **kwargs))
+
+
+def test_width_and_strides_do_what_they_say():
+    small = build(spec_of("edgekit.models.ds_cnn:ds_cnn", width=8, blocks=2, block_strides=[2, 1]))
+    assert sum(parameter.numel() for parameter in small.parameters()) < 600
+    deep = build(spec_of("edgekit.models.resnet:resnet", depth=32))
+    assert sum(isinstance(layer, torch.nn.Conv2d) for layer in deep.modules()) == 31 + 2

@@ -1,0 +1,227 @@
+"""The contract of an interpreter, held against every file in `edgekit/runner/backends/`."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgekit.runner import backends
+from edgekit.runner.errors import BackendError, InputError
+from edgekit.runner.manifest import TARGETS, TensorSpec
+
+from .conftest import LABELS, NHWC, SCORES, Made, onnx_model, reference, samples
+
+MODULES = {name: importlib.import_module(f"edgekit.runner.backends.{name}") for name in backends.names()}
+INSTALLED = [
+    pytest.param(name, marks=pytest.mark.skipif(not module.available(), reason=f"{module.DISTRIBUTION} not installed"))
+    for name, module in MODULES.items()
+]
+
+
+def prepared(model: Made, raw: np.ndarray) -> np.ndarray:
+    x = (raw / 255.0).astype(np.float32)[None]
+    return np.ascontiguousarray(np.moveaxis(x, -1, 1)) if model.input.layout == "NCHW" else x
+
+
+def opened(name: str, made: dict[str, Made], threads: int = 1) -> tuple[Any, Made]:
+    model = made[MODULES[name].TARGET]
+    return MODULES[name].open(model.files, model.input, model.output, threads), model
+
+
+def test_every_target_has_an_interpreter_and_none_is_foreign() -> None:
+    assert {module.TARGET for module in MODULES.values()} == set(TARGETS)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_it_says_what_it_is_without_importing_the_interpreter(name: str) -> None:
+    code = (
+        "import sys\n"
+        f"from edgekit.runner.backends import {name} as m\n"
+        "assert isinstance(m.available(), bool) and m.TARGET and m.DISTRIBUTION\n"
+        "heavy = {'ai_edge_litert', 'tflite_runtime', 'openvino', 'onnxruntime'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+def test_it_scores_as_the_reference_does(name: str, made: dict[str, Made]) -> None:
+    backend, model = opened(name, made)
+    images = samples()
+    scores = np.concatenate([backend.run(prepared(model, image)) for image in images])
+    assert scores.dtype == np.float32
+    np.testing.assert_allclose(scores, reference(images), atol=model.atol)
+    assert len(set(scores.argmax(axis=1).tolist())) > 1  # a constant answer would prove little
+    assert (backend.name, backend.version) == (name, metadata.version(MODULES[name].DISTRIBUTION))
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+def test_results_belong_to_the_caller(name: str, made: dict[str, Made]) -> None:
+    backend, model = opened(name, made)
+    x, y = (prepared(model, image) for image in samples(2))
+    first = backend.run(x)
+    kept, untouched = first.copy(), x.copy()
+    second = backend.run(y)
+    assert (first == kept).all()
+    assert (x == untouched).all()
+    first[...] = 1e9
+    assert (backend.run(y) == second).all()
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+def test_read_only_and_two_models_at_once(name: str, made: dict[str, Made]) -> None:
+    (one, model), (other, _) = opened(name, made), opened(name, made, threads=2)
+    x, y = (prepared(model, image) for image in samples(2))
+    x.flags.writeable = False
+    expected = one.run(x)
+    other.run(y)
+    np.testing.assert_allclose(one.run(x), expected, atol=0)
+    np.testing.assert_allclose(other.run(x), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+@pytest.mark.parametrize("bad", [(1, 1, 1, 1), (8, 8), "float64", "batch"])
+def test_an_array_that_does_not_fit_is_refused(name: str, bad: Any, made: dict[str, Made]) -> None:
+    backend, model = opened(name, made)
+    x = prepared(model, samples(1)[0])
+    wrong = (
+        x.astype(np.float64)
+        if bad == "float64"
+        else np.repeat(x, 2, 0)
+        if bad == "batch"
+        else np.zeros(bad, np.float32)
+    )
+    with pytest.raises(InputError, match="the model takes float32"):
+        backend.run(wrong)
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+def test_what_is_no_model_is_refused(name: str, made: dict[str, Made]) -> None:
+    model = made[MODULES[name].TARGET]
+    garbage = dict.fromkeys(model.files, b"this is no model")
+    with pytest.raises(BackendError, match=name):
+        MODULES[name].open(garbage, model.input, model.output, 1)
+    with pytest.raises(BackendError, match="model files"):
+        MODULES[name].open({"weights.dat": b""}, model.input, model.output, 1)
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+def test_a_model_that_is_not_what_the_bundle_says_is_refused(name: str, made: dict[str, Made]) -> None:
+    model = made[MODULES[name].TARGET]
+    ten = TensorSpec("scores", (1, 10), "float32", "NC")
+    with pytest.raises(BackendError, match=r"output.*\[1, 3\].*\[1, 10\]"):
+        MODULES[name].open(model.files, model.input, ten, 1)
+    integer = TensorSpec("input", model.input.shape, "int8", model.input.layout)
+    with pytest.raises(BackendError, match=r"input.*float32.*int8"):
+        MODULES[name].open(model.files, integer, model.output, 1)
+
+
+@pytest.mark.parametrize("key", ["tflite", "tflite-int8", "openvino", "onnx"])
+def test_open_backend_takes_the_preferred_interpreter(key: str, made: dict[str, Made]) -> None:
+    model = made[key]
+    backend = backends.open_backend(model.target, model.files, model.input, model.output)
+    assert backend.name == {"tflite": "litert", "openvino": "openvino", "onnx": "onnxruntime"}[model.target]
+    assert backend.run(prepared(model, samples(1)[0])).shape == (1, len(LABELS))
+
+
+@pytest.mark.parametrize("name", [name for name, module in MODULES.items() if not module.available()])
+def test_an_absent_interpreter_names_its_pip_line(name: str, made: dict[str, Made]) -> None:
+    model = made[MODULES[name].TARGET]
+    with pytest.raises(BackendError, match=f"{name} is not installed; run: pip install {MODULES[name].DISTRIBUTION}$"):
+        backends.open_backend(model.target, model.files, model.input, model.output, interpreter=name)
+
+
+def test_no_interpreter_at_all_names_the_preferred_one(made: dict[str, Made], tmp_path: Path) -> None:
+    code = (
+        "import sys\nsys.path[:] = [entry for entry in sys.path if 'site-packages' not in entry] + [sys.argv[1]]\n"
+        "from edgekit.runner.backends import open_backend\n"
+        "try:\n    open_backend('tflite', {}, None, None)\n"
+        "except Exception as error:\n    print(type(error).__name__, error)\n"
+    )
+    numpy_only = tmp_path / "site"
+    numpy_only.mkdir()
+    for entry in Path(np.__file__).parents[1].glob("numpy*"):
+        (numpy_only / entry.name).symlink_to(entry)
+    root = str(Path(backends.__file__).parents[3])
+    done = subprocess.run([sys.executable, "-c", code, str(numpy_only)], capture_output=True, text=True, cwd=root)
+    message = "BackendError no interpreter for tflite models is installed; run: pip install ai-edge-litert"
+    assert done.stdout.strip() == message, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "error", "word"),
+    [
+        ("tensorrt", {}, BackendError, "tensorrt"),
+        ("tflite", {"interpreter": "openvino"}, BackendError, "litert, tflite_runtime"),
+        ("tflite", {"interpreter": "_tflite"}, BackendError, "litert, tflite_runtime"),
+        ("onnx", {"threads": 0}, InputError, "threads"),
+        ("onnx", {"threads": True}, InputError, "threads"),
+    ],
+)
+def test_a_wrong_choice_says_what_there_is(
+    target: str, options: dict[str, Any], error: type[Exception], word: str
+) -> None:
+    with pytest.raises(error, match=word):
+        backends.open_backend(target, {}, NHWC, SCORES, **options)
+
+
+def bare_int8(model: bytes, x: np.ndarray) -> np.ndarray:
+    """What somebody would write by hand around the interpreter, in float64."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    interpreter = Interpreter(model_content=model)
+    interpreter.allocate_tensors()
+    source, result = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
+    scale, zero_point = source["quantization"]
+    whole = np.clip(np.rint(x.astype(np.float64) / scale) + zero_point, -128, 127).astype(np.int8)
+    interpreter.set_tensor(source["index"], whole)
+    interpreter.invoke()
+    scale, zero_point = result["quantization"]
+    return (interpreter.get_tensor(result["index"]).astype(np.float64) - zero_point) * scale
+
+
+def test_integer_tensors_are_converted_by_their_own_scale(made: dict[str, Made]) -> None:
+    model = made["tflite-int8"]
+    backend = backends.open_backend("tflite", model.files, model.input, model.output)
+    images = samples()
+    scores = np.concatenate([backend.run(prepared(model, image)) for image in images])
+    expected = np.concatenate([bare_int8(model.files["model.tflite"], prepared(model, image)) for image in images])
+    np.testing.assert_allclose(scores, expected, atol=1e-6)
+    np.testing.assert_allclose(scores, reference(images), atol=model.atol)
+
+
+def test_integer_inputs_saturate_instead_of_wrapping(made: dict[str, Made]) -> None:
+    model = made["tflite-int8"]
+    backend = backends.open_backend("tflite", model.files, model.input, model.output)
+    brightest, blinding = (np.full(NHWC.shape, value, np.float32) for value in (1.0, 1e6))
+    assert (backend.run(blinding) == backend.run(brightest)).all()
+    assert (backend.run(-blinding) == backend.run(np.zeros(NHWC.shape, np.float32))).all()
+
+
+def test_a_published_int8_model_runs_as_in_a_bare_script(shared: Path) -> None:
+    data = (shared / "models" / "pretrainedResnet_quant.tflite").read_bytes()
+    source, result = TensorSpec("x", (1, 32, 32, 3), "int8", "NHWC"), TensorSpec("y", (1, 10), "int8", "NC")
+    backend = backends.open_backend("tflite", {"model.tflite": data}, source, result)
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        x = rng.integers(0, 256, source.shape).astype(np.float32)
+        scores = backend.run(x)
+        np.testing.assert_allclose(scores, bare_int8(data, x), atol=1e-6)
+        assert scores.sum() == pytest.approx(1.0, abs=0.05)  # it ends in a softmax
+
+
+def test_a_model_with_two_outputs_is_refused() -> None:
+    import onnx
+
+    model = onnx.load_from_string(onnx_model())
+    model.graph.output.append(onnx.helper.make_tensor_value_info("mean", onnx.TensorProto.FLOAT, (1, 4)))
+    source = TensorSpec("input", (1, 1, 8, 8), "float32", "NCHW")
+    with pytest.raises(BackendError, match="2 outputs"):
+        backends.open_backend("onnx", {"model.onnx": model.SerializeToString()}, source, SCORES)

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgekit.runner import manifest
+from edgekit.runner.errors import BundleError
+
+from .conftest import NCHW, SCORES, Made, manifest_for
+
+MODEL = Made("onnx", {"model.onnx": b"model"}, NCHW, SCORES, 1e-4)
+FACTS = {"bytes": 5, "sha256": "0" * 64}
+MEMBERS = {name: FACTS for name in ("model.onnx", "golden/inputs.npy", "golden/outputs.npy")}
+
+
+def values(**changes: Any) -> dict[str, Any]:
+    return {**json.loads(manifest.to_json(manifest_for(MODEL, members=MEMBERS))), **changes}
+
+
+def parse(fields: dict[str, Any]) -> manifest.Manifest:
+    return manifest.parse(json.dumps(fields).encode())
+
+
+def test_round_trip_is_exact_and_canonical() -> None:
+    made = manifest_for(MODEL, members=MEMBERS, labels=["é", "ü", "日"])
+    text = manifest.to_json(made)
+    again = manifest.parse(text)
+    assert again == made
+    assert manifest.to_json(again) == text
+    shuffled = dict(reversed(list(json.loads(text).items())))
+    assert manifest.to_json(manifest.parse(json.dumps(shuffled).encode())) == text
+
+
+def test_shapes_may_come_from_numpy() -> None:
+    spec = manifest.TensorSpec("x", tuple(np.array([1, 3])), "float32", "NC")
+    assert spec == manifest.TensorSpec("x", (1, 3), "float32", "NC")
+    assert [type(side) for side in spec.shape] == [int, int]
+    with pytest.raises(TypeError):
+        manifest.TensorSpec("x", (1, 3.5), "float32", "NC")  # type: ignore[arg-type]
+
+
+def test_a_newer_format_asks_for_a_newer_runner() -> None:
+    with pytest.raises(BundleError, match="update the runner"):
+        parse({"format": 2, "novelty": True})
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"format": 0}, "format"),
+        ({"format": True}, "format"),
+        ({"surprise": 1}, "surprise"),
+        ({"name": "../x"}, "name"),
+        ({"version": 1}, "version"),
+        ({"target": "tensorrt"}, "tensorrt"),
+        ({"task": "detection"}, "detection"),
+        ({"labels": ["a", "b"]}, "labels"),
+        ({"labels": [1, 2, 3]}, "labels"),
+        ({"budget": []}, "budget"),
+        ({"requirements": "numpy"}, "requirements"),
+        ({"raw": {"kind": "image", "shape": [8, 8], "dtype": "uint8"}}, "raw.shape"),
+        ({"raw": {"kind": ["image"], "shape": [8, 8, 1], "dtype": "uint8"}}, "raw.kind"),
+        ({"raw": {"kind": "image", "shape": [8, 8, 1], "dtype": "int64"}}, "int64"),
+        ({"raw": {"kind": "image", "shape": [8, 8, 1]}}, "dtype"),
+        ({"raw": None}, "raw"),
+        ({"input": {"name": "x", "shape": [2, 1, 8, 8], "dtype": "float32", "layout": "NCHW"}}, "input.shape"),
+        ({"input": {"name": "x", "shape": [1, 1, 8, 8], "dtype": "float32", "layout": []}}, "input.layout"),
+        ({"input": {"name": "x", "shape": [1, 1, 9, 8], "dtype": "float32", "layout": "NCHW"}}, "preprocess"),
+        ({"input": {"name": "x", "shape": [1, 8, 8, 1], "dtype": "bool", "layout": "NHWC"}}, "input.dtype"),
+        ({"preprocess": [{"step": "blur"}]}, "blur"),
+        ({"preprocess": {}}, "preprocess"),
+        ({"model_files": []}, "model_files"),
+        ({"model_files": ["other.onnx"]}, "other.onnx"),
+        ({"model_files": ["/etc/passwd"]}, "/etc/passwd"),
+        ({"golden": {"inputs": "a.npy", "outputs": "b.npy", "atol": -1, "top1": True}}, "atol"),
+        ({"golden": {"inputs": "a.npy", "outputs": "b.npy", "atol": 0.1, "top1": 1}}, "top1"),
+        ({"golden": {"inputs": "a.npy"}}, "golden"),
+        ({"members": {"../model.onnx": FACTS}}, "../model.onnx"),
+        ({"members": {"manifest.json": FACTS}}, "manifest.json"),
+        ({"members": {"model.onnx": {"bytes": -1, "sha256": "0" * 64}}}, "bytes"),
+        ({"members": {"model.onnx": {"bytes": 1, "sha256": "0" * 63}}}, "sha256"),
+    ],
+)
+def test_what_does_not_hold_together_is_named(changes: dict[str, Any], word: str) -> None:
+    with pytest.raises(BundleError) as caught:
+        parse(values(**changes))
+    assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("key", sorted(values()))
+def test_every_key_is_needed(key: str) -> None:
+    fields = values()
+    del fields[key]
+    with pytest.raises(BundleError, match=key):
+        parse(fields)
+
+
+@pytest.mark.parametrize(
+    ("data", "word"),
+    [(b"", "manifest"), (b"[]", "list"), (b"\xff", "manifest"), (b'{"a": 1, "a": 2}', "twice"),
+     (b'{"format": NaN}', "NaN"), (b"[" * 100_000, "manifest")],
+)  # fmt: skip
+def test_what_is_no_manifest_is_refused(data: bytes, word: str) -> None:
+    with pytest.raises(BundleError, match=word):
+        manifest.parse(data)
+
+
+def test_values_outside_json_are_refused() -> None:
+    for bad in (float("inf"), b"bytes", {1, 2}):
+        with pytest.raises(BundleError, match=r"JSON|serializable"):
+            manifest.to_json(manifest_for(MODEL, verdict={"value": bad}))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(key=st.sampled_from(sorted(values())), value=JSON)
+def test_any_value_anywhere_parses_or_raises_bundle_error(key: str, value: Any) -> None:
+    try:
+        found = parse(values(**{key: value}))
+    except BundleError:
+        return
+    assert manifest.parse(manifest.to_json(found)) == found

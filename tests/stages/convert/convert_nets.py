@@ -1,0 +1,119 @@
+"""Networks for the convert tests. A child process builds them by name, so they stand in a module of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class Tiny(nn.Module):
+    """Two convolutions and a dense layer, (N, C, H, W) -> logits."""
+
+    def __init__(self, channels: int, width: int, classes: int) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(channels, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU())
+        self.deep = nn.Sequential(nn.Conv2d(width, width, 3, 2, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU())
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.flatten(self.pool(self.deep(self.stem(x))), 1))
+
+
+class SwappedWhenTraced(Tiny):
+    """Channels reversed in TorchScript's trace alone, which is how OpenVINO takes a network in."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.flip(1) if torch.jit.is_tracing() else x)
+
+
+class Odd(nn.Module):
+    """What users write: depthwise, hard-swish, squeeze-excite, group norm, a channel shuffle, one layer used twice."""
+
+    def __init__(self, channels: int, classes: int) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(channels, 8, 3, 1, padding="same")
+        self.norm = nn.GroupNorm(2, 8)
+        self.depthwise = nn.Conv2d(8, 8, 5, 2, 2, groups=8)
+        self.squeeze = nn.Conv2d(8, 4, 1)
+        self.excite = nn.Conv2d(4, 8, 1)
+        self.twice = nn.Conv2d(8, 8, 1)
+        self.gain = nn.Parameter(torch.full((8, 1, 1), 0.5))
+        self.head = nn.Linear(16, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = functional.hardswish(self.norm(self.stem(x)))
+        x = functional.relu6(self.depthwise(x))
+        weight = torch.sigmoid(self.excite(functional.relu(self.squeeze(x.mean((2, 3), keepdim=True)))))
+        x = x * weight
+        n, c, h, w = x.shape
+        x = x.reshape(n, 2, c // 2, h, w).transpose(1, 2).reshape(n, c, h, w)
+        x = self.twice(functional.gelu(self.twice(x))) * self.gain + x
+        x = torch.cat([functional.max_pool2d(x, 2), functional.avg_pool2d(x, 2)], dim=1)
+        return self.head(x.mean((2, 3)))
+
+
+class Branching(nn.Module):
+    """Asks a tensor for its value: no exporter can follow that."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.head = nn.Linear(features, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x) if x.sum() > 0 else self.head(-x)
+
+
+class Decomposing(nn.Module):
+    """Uses an operator that no target has."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.head = nn.Linear(features, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x) * torch.linalg.svdvals(x.reshape(1, 2, -1)).sum()
+
+
+def tiny(input_shape: tuple[int, ...], num_classes: int, width: int = 8) -> nn.Module:
+    return Tiny(input_shape[0], width, num_classes)
+
+
+def swapped(input_shape: tuple[int, ...], num_classes: int, width: int = 8) -> nn.Module:
+    return SwappedWhenTraced(input_shape[0], width, num_classes)
+
+
+def odd(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    return Odd(input_shape[0], num_classes)
+
+
+def dense(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(input_shape[0], 16), nn.ReLU(), nn.Linear(16, num_classes))
+
+
+def branching(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    return Branching(input_shape[0], num_classes)
+
+
+def decomposing(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    return Decomposing(input_shape[0], num_classes)
+
+
+def crashing() -> nn.Module:
+    os.kill(os.getpid(), signal.SIGSEGV)
+    raise AssertionError("not reached")
+
+
+def leaving() -> nn.Module:
+    print("Check failed: the converter ran into itself", flush=True)
+    os._exit(17)
+
+
+def hanging() -> nn.Module:
+    time.sleep(600)
+    raise AssertionError("not reached")

@@ -1,0 +1,110 @@
+"""A child that raises, dies, hangs or loses its parent."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from convert_runs import spec_of
+
+from edgekit.artifact import write_json
+from edgekit.errors import ConversionError
+from edgekit.models import store
+from edgekit.stages.convert import launch
+from edgekit.stages.convert.files import Job, Step
+
+
+def _job(builder: str, target: str, home: Path, shape: tuple[int, ...] = (6,)) -> Job:
+    spec = spec_of(builder, shape=shape)
+    try:
+        network = (
+            store.build(spec) if builder in ("branching", "decomposing") else store.build(spec_of("dense", shape=shape))
+        )
+        store.save(home / "model", network, spec)
+    finally:
+        write_json(home / "model" / store.SPEC, {"format": 1, **spec.model_dump(mode="json")})
+    np.save(home / "calibration.npy", np.zeros((4, *shape), dtype=np.float32))
+    steps = (Step("fp32", "float", home / "model", home / "fp32"), Step("int8", "ptq", home / "model", home / "int8"))
+    return Job("student", target, home / "calibration.npy", steps)
+
+
+def _convert(job: Job, home: Path, timeout_s: float = 120) -> str:
+    with pytest.raises(ConversionError) as caught:
+        launch.convert(job, home, timeout_s, threading.Event())
+    assert caught.value.exit_code == 5
+    message = str(caught.value)
+    assert message.startswith(f"student, {job.target}, fp32: ")
+    assert "\n" not in message and "Traceback" not in message
+    return message
+
+
+def test_a_crash_is_named_by_its_signal(tmp_path: Path) -> None:
+    assert "crashed (SIGSEGV)" in _convert(_job("crashing", "onnx", tmp_path), tmp_path)
+
+
+def test_an_exit_is_named_with_the_last_words(tmp_path: Path) -> None:
+    said = _convert(_job("leaving", "onnx", tmp_path), tmp_path)
+    assert "exit code 17" in said and "Check failed: the converter ran into itself" in said
+
+
+@pytest.mark.parametrize(
+    ("target", "cause"),
+    [("onnx", "No ONNX function found for"), ("openvino", "No conversion rule found for operations")],
+)
+def test_an_operator_without_a_conversion_is_named(tmp_path: Path, target: str, cause: str) -> None:
+    said = _convert(_job("decomposing", target, tmp_path), tmp_path)
+    assert cause in said and "svd" in said
+
+
+def test_code_that_cannot_be_followed_is_named_by_its_line(tmp_path: Path) -> None:
+    said = _convert(_job("branching", "onnx", tmp_path), tmp_path)
+    assert "Could not guard on data-dependent expression" in said and "(at convert_nets.py:" in said
+
+
+def test_a_hang_ends_at_the_limit(tmp_path: Path) -> None:
+    started = time.monotonic()
+    job = _job("hanging", "onnx", tmp_path)
+    with pytest.raises(ConversionError, match=r"student, onnx, .*not finished after 6 s; raise convert.timeout_s"):
+        launch.convert(job, tmp_path, 6, threading.Event())
+    assert time.monotonic() - started < 30
+
+
+def test_a_stop_kills_the_child(tmp_path: Path) -> None:
+    stop = threading.Event()
+    threading.Timer(1, stop.set).start()
+    started = time.monotonic()
+    with pytest.raises(ConversionError):
+        launch.convert(_job("hanging", "onnx", tmp_path), tmp_path, 300, stop)
+    assert time.monotonic() - started < 30
+
+
+def test_a_child_leaves_with_its_parent(tmp_path: Path) -> None:
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps(_job("hanging", "onnx", tmp_path).to_json()))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    child = subprocess.Popen(
+        [sys.executable, "-m", "edgekit.stages.convert.child", str(path)], stdin=subprocess.PIPE, env=environment
+    )
+    assert child.stdin
+    child.stdin.close()  # what happens to the pipe when the parent is killed
+    assert child.wait(timeout=60) == 3
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        ("Loading\nTraceback (most recent call last):\n  File x\n    y()\nValueError: no such thing\n\n", "ValueError"),
+        ("RuntimeError: bad graph\nINFO: routine\nRunning:  10%|█ | 1/10 [00:00<00:01, 5.1it/s]\n", "RuntimeError"),
+        ("", ""),
+    ],
+)
+def test_the_last_useful_line(log: str, line: str) -> None:
+    assert launch.last_useful_line(log).startswith(line)
+    assert bool(launch.last_useful_line(log)) == bool(line)

@@ -1,0 +1,172 @@
+"""The stage itself: from sealed artifacts to sealed variants, or to an error that names the boundary."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from convert_runs import seal_run, spec_of
+
+from edgekit import artifact as artifacts
+from edgekit.artifact import Artifact
+from edgekit.config import check
+from edgekit.data import Data
+from edgekit.errors import ConfigError, ConversionError, EdgekitError, TrustError
+from edgekit.models import store
+from edgekit.stages import convert
+from edgekit.stages.convert import Config, evaluate, numerics
+from edgekit.stages.convert.files import Files
+
+
+@pytest.fixture(scope="module")
+def quantized_network(trained: Any, data: Data) -> Any:
+    """The tiny network with its weights moved and int8 ranges learnt, as QAT leaves it."""
+    from edgekit.models import quantized
+
+    import nncf  # isort: skip
+
+    torch.set_num_threads(1)
+    module, spec = trained("tiny", width=12)
+    inputs = torch.from_numpy(evaluate.network_inputs(data.calibration.x, spec.preprocess))
+    network = nncf.quantize(quantized.Quantizable(module), nncf.Dataset(list(inputs.split(1))), subset_size=40)
+    with torch.no_grad():
+        network.network.head.weight.mul_(1.25)
+        network.network.head.bias.mul_(1.25)
+    return network.eval()
+
+
+@pytest.fixture(scope="module")
+def run_folder(
+    trained: Any, data: Data, quantized_network: Any, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Artifact]:
+    """Distillation was rejected, there is no sparse network, and QAT was chosen for the pruned one."""
+    run = tmp_path_factory.mktemp("run")
+    tiny = trained("tiny")
+    models = {"baseline": tiny, "student": tiny, "pruned": trained("tiny", width=12)}
+    return run, seal_run(run, data, models, qat=quantized_network)
+
+
+@pytest.fixture(scope="module")
+def finished(run_folder: tuple[Path, Artifact], data: Data) -> tuple[Artifact, list[str]]:
+    run, source = run_folder
+    told: list[str] = []
+    config = Config(targets=["openvino", "onnx"], check_samples=40)
+    return convert.run(source, data, config, run / "convert", told.append), told
+
+
+def _variants(artifact: Artifact) -> dict[str, Any]:
+    return {one["name"]: one for one in json.loads(artifact.file("variants.json").read_text())}
+
+
+def test_every_variant_is_listed_with_its_files(finished: Any) -> None:
+    artifact, told = finished
+    variants = _variants(artifact)
+    assert list(variants) == [
+        f"{model}-{precision}-{target}"
+        for model in ("baseline", "pruned")
+        for target, offered in (("openvino", ("fp32", "fp16", "int8")), ("onnx", ("fp32", "int8")))
+        for precision in offered
+    ]
+    for variant in variants.values():
+        assert variant["bytes"] == sum(artifact.file(name).stat().st_size for name in variant["files"])
+    listed = {name for variant in variants.values() for name in variant["files"]}
+    content = {name for name in artifact.files if not name.startswith(artifacts.EVIDENCE)}
+    assert content == listed | {"variants.json"}
+    assert len(told) == 4 and told[-1].startswith("4/4 ")
+
+
+def test_equal_and_missing_networks_are_left_out_with_a_note(finished: Any) -> None:
+    notes = finished[0].metrics["notes"]
+    assert [note.split(":")[0] for note in notes] == ["student", "sparse"]
+    assert "same network as baseline" in notes[0]
+
+
+def test_boundaries_run_from_torch_to_each_file(finished: Any) -> None:
+    variants = _variants(finished[0])
+
+    def chain(name: str) -> list[tuple[str, str]]:
+        return [(one["from"], one["to"]) for one in variants[name]["boundaries"]]
+
+    assert chain("baseline-fp32-onnx") == [("torch-fp32", "onnx-fp32")]
+    assert chain("baseline-int8-onnx") == [("torch-fp32", "onnx-fp32"), ("onnx-fp32", "onnx-int8")]
+    assert chain("pruned-int8-openvino") == [("torch-fp32 (tuned)", "openvino-int8")]
+    for variant in variants.values():
+        for one in variant["boundaries"]:
+            assert one["ok"] and one["snr_db"] > 8 and 0.9 <= one["top1_agreement"] <= 1
+    assert variants["baseline-fp32-onnx"]["boundaries"][0]["max_abs"] < 1e-3
+
+
+def test_qat_reaches_both_targets(finished: Any, data: Data, quantized_network: Any) -> None:
+    artifact, variants = finished[0], _variants(finished[0])
+    spec = spec_of("tiny", width=12)
+    inputs = evaluate.network_inputs(data.validation.x, spec.preprocess)
+    with torch.inference_mode():
+        in_simulation = quantized_network(torch.from_numpy(inputs)).numpy()
+    # OpenVINO carries the learnt ranges too; the others find their own for the tuned weights
+    tuned = {
+        "openvino": in_simulation,
+        "onnx": evaluate.torch_outputs(artifact.ancestor("quantize").path / "model", inputs),
+    }
+    for target in ("openvino", "onnx"):
+        variant = variants[f"pruned-int8-{target}"]
+        assert (variant["method"], variants[f"baseline-int8-{target}"]["method"]) == ("qat", "ptq")
+        files = Files.from_json(
+            {**variant, "names": [Path(name).name for name in variant["files"]], "float_ops": variant["float_ops"]}
+        )
+        outputs = evaluate.file_outputs("x", target, artifact.path / variant["name"], files, inputs)
+        assert numerics.compare(tuned[target], outputs).snr_db > 20, target  # the untuned weights are 12 dB away
+
+
+def test_the_sealed_artifact_is_whole(finished: Any) -> None:
+    artifacts.verify(artifacts.load(finished[0].path))
+    assert finished[0].stage == "convert" and finished[0].metrics["variants"] == 10
+
+
+def test_a_wrong_conversion_is_caught_and_named(trained: Any, data: Data, tmp_path: Path) -> None:
+    module, _ = trained("tiny")
+    source = seal_run(tmp_path, data, {"baseline": (module, spec_of("swapped"))})
+    config = Config(targets=["onnx", "openvino"], models=["baseline"], precisions=["fp32"])
+    named = r"baseline: torch-fp32 → openvino-fp32 .* top-1 agreement 0\.\d+"
+    with pytest.raises(ConversionError, match=named) as caught:
+        convert.run(source, data, config, tmp_path / "convert")
+    assert "60 validation samples" in str(caught.value) and "SNR" in str(caught.value)
+    assert not (tmp_path / "convert" / artifacts.RECORD).exists()
+
+
+def test_changed_weights_are_refused(trained: Any, data: Data, tmp_path: Path) -> None:
+    source = seal_run(tmp_path, data, {"baseline": trained("tiny")})
+    weights = tmp_path / "profile" / "model" / store.WEIGHTS
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x00")
+    with pytest.raises(TrustError, match=r"weights\.safetensors"):
+        convert.run(source, data, Config(models=["baseline"]), tmp_path / "convert")
+
+
+def test_no_network_at_all(data: Data, tmp_path: Path) -> None:
+    with pytest.raises(ConversionError, match=r"convert\.models"):
+        convert.run(seal_run(tmp_path, data, {}), data, Config(models=["sparse"]), tmp_path / "convert")
+
+
+def test_samples_are_spread_over_the_split(data: Data) -> None:
+    assert len(evaluate.spread(data.validation, 1000)) == 60
+    chosen = evaluate.spread(data.validation, 7)
+    assert np.array_equal(chosen[0], data.validation.x[0]) and np.array_equal(chosen[-1], data.validation.x[-1])
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"targets": ["onnx"], "precisions": ["fp16"]}, r"precisions \['fp16'\] and targets disagree: onnx offers"),
+        ({"models": ["baseline", "baseline"]}, "names one twice"),
+        ({"precisions": ["int4"]}, "int4"),
+        ({"int8_min_snr": 3.0}, "int8_min_snr_db"),
+        ({"check_samples": 0}, "greater than or equal to 1"),
+    ],
+)
+def test_config_faults(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        check(Config, values, "convert")
+    assert isinstance(caught.value, EdgekitError) and caught.value.exit_code == 2

@@ -1,0 +1,55 @@
+"""Unstructured pruning: the schedule, the zeros, and that training does not grow them back."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from edgekit.models import store
+from edgekit.stages.prune import Config, unstructured
+from tests.stages.prune.test_structured import spec
+
+
+def config(**options: object) -> Config:
+    return Config.model_validate({"sparsity": 0.8, "sparsity_steps": 4, **options})
+
+
+def test_the_schedule_is_cubic_and_ends_at_the_aim() -> None:
+    aims = [unstructured.sparsity_at(step, 4, 0.8) for step in range(5)]
+    assert aims[0] == 0
+    assert aims[-1] == pytest.approx(0.8)
+    gains = [later - earlier for earlier, later in zip(aims, aims[1:], strict=False)]
+    assert gains == sorted(gains, reverse=True)
+    assert aims[2] == pytest.approx(0.8 * (1 - 0.5**3))
+
+
+def test_every_step_reaches_its_sparsity_in_the_same_shapes() -> None:
+    described = spec("resnet:resnet8")
+    module = store.build(described)
+    shapes = {name: value.shape for name, value in module.state_dict().items()}
+    for aimed, _ in unstructured.steps(module, described, config()):
+        assert unstructured.measured_sparsity(module) == pytest.approx(aimed, abs=1e-3)
+    assert {name: value.shape for name, value in module.state_dict().items()} == shapes
+
+
+def test_the_largest_weights_stay() -> None:
+    described = spec("ds_cnn:ds_cnn", width=16)
+    module = store.build(described)
+    before = torch.cat([weight.detach().abs().flatten() for weight in unstructured.prunable(module).values()])
+    for _ in unstructured.steps(module, described, config(sparsity_steps=1)):
+        pass
+    after = torch.cat([weight.detach().abs().flatten() for weight in unstructured.prunable(module).values()])
+    assert before[after == 0].max() <= before[after > 0].min()
+
+
+def test_zeros_stay_zeros_through_training() -> None:
+    described = spec("ds_cnn:ds_cnn", width=16)
+    module = store.build(described)
+    for _, keep_up in unstructured.steps(module, described, config(sparsity_steps=1)):
+        module.train()
+        optimiser = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
+        for _ in range(3):
+            module(torch.rand(8, 3, 32, 32)).square().sum().backward()
+            optimiser.step()
+            keep_up(module)
+    assert unstructured.measured_sparsity(module) == pytest.approx(0.8, abs=1e-3)

@@ -1,0 +1,61 @@
+"""Gates: silent failure is the one thing they may not do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgekit import artifact as artifacts
+from edgekit import checks
+from edgekit.errors import BudgetMissed, StageError, TrustError
+
+
+def test_at_least_and_at_most_raise_on_the_wrong_side(capsys: pytest.CaptureFixture[str]) -> None:
+    checks.at_least("accuracy", 0.9, 0.9, "train longer")
+    checks.at_most("drop", 1.0, 1.0, "prune less")
+    assert capsys.readouterr().out.splitlines() == ["✓ accuracy: 0.9 ≥ 0.9", "✓ drop: 1 ≤ 1"]
+    with pytest.raises(StageError, match="accuracy: got 0.8, wanted at least 0.9; train longer"):
+        checks.at_least("accuracy", 0.8, 0.9, "train longer")
+    with pytest.raises(StageError, match="drop: got 2, wanted at most 1; prune less"):
+        checks.at_most("drop", 2.0, 1.0, "prune less")
+
+
+@pytest.mark.parametrize("gate", [checks.at_least, checks.at_most])
+def test_nan_never_passes(gate: object) -> None:
+    with pytest.raises(StageError):
+        gate("accuracy", float("nan"), 0.5, "look for the cause")  # type: ignore[operator]
+
+
+def test_holds_raises_when_it_does_not() -> None:
+    with pytest.raises(StageError, match="does not hold: one is two; count again"):
+        checks.holds("one is two", False, "count again")
+
+
+def seal(folder: Path, metrics: dict[str, object]) -> artifacts.Artifact:
+    out = artifacts.begin(folder / "benchmark")
+    (out / "file").write_text("x")
+    return artifacts.seal(
+        out, stage="benchmark", source=None, data_digest="d", config={"targets": ["onnx", "tflite"]}, metrics=metrics
+    )
+
+
+def test_whole_names_the_file_that_changed(tmp_path: Path) -> None:
+    sealed = seal(tmp_path, {})
+    checks.whole(sealed)
+    (sealed.path / "file").write_text("y")
+    with pytest.raises(TrustError, match="file"):
+        checks.whole(sealed)
+
+
+def test_a_missed_budget_raises_with_the_nearest_miss(tmp_path: Path) -> None:
+    nearest = {"name": "a-int8-onnx", "p50_ms": 0.5, "bytes": 1000, "reasons": ["too large"]}
+    sealed = seal(tmp_path, {"verdict": {"met": False}, "nearest_miss": nearest, "winners": {}})
+    with pytest.raises(BudgetMissed, match=r"nearest miss is a-int8-onnx \(p50 0.5 ms, 1,000 bytes\): too large"):
+        checks.budget_met(sealed)
+
+
+def test_a_met_budget_says_which_target_has_no_winner(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    verdict = {"met": True, "winner": "a-int8-onnx", "drop_validation_pp": 0.5}
+    checks.budget_met(seal(tmp_path, {"verdict": verdict, "nearest_miss": None, "winners": {"onnx": "a-int8-onnx"}}))
+    assert "no variant inside it for tflite" in capsys.readouterr().out

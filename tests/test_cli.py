@@ -1,0 +1,108 @@
+"""The `edgekit` command, as a process: exit codes, messages, no tracebacks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def edgekit(*arguments: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "edgekit", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, **environment},
+        timeout=120,
+        check=False,
+    )
+
+
+def test_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path) -> None:
+    done = edgekit("run", "configs/digits.yaml", "--dry-run", "--set", "prune.ratio=0.4", "--out", str(tmp_path / "a"))
+    assert done.returncode == 0, done.stderr
+    for word in ("01_profile", "07_bundle", "ratio=0.4", "accuracy drop ≤ 1 pp", "tflite, openvino, onnx"):
+        assert word in done.stdout
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["run", "configs/digit.yaml"], 2, 'did you mean "digits.yaml"?'),
+        (["run", "configs/digits.yaml", "--set", "prune.ration=0.4"], 2, 'did you mean "ratio"?'),
+        (["run", "configs/digits.yaml", "--set", "prune.ratio=2"], 2, "prune.ratio: got 2"),
+        (["run", "configs/digits.yaml", "--sett", "a=b"], 2, "--set"),
+        (["walk"], 2, "walk"),
+        (["run"], 2, "CONFIG"),
+    ],
+)
+def test_a_wrong_command_is_explained(arguments: list[str], code: int, said: str) -> None:
+    done = edgekit(*arguments)
+    assert done.returncode == code
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_wrong_config_never_starts_a_kernel(tmp_path: Path) -> None:
+    done = edgekit("run", "configs/digits.yaml", "--set", "seed=-1", "--out", str(tmp_path / "runs"))
+    assert done.returncode == 2
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_unset_variable_in_a_path_is_a_config_fault() -> None:
+    done = edgekit("run", "configs/cifar10.yaml", "--dry-run", EDGEKIT_SHARED="")
+    assert done.returncode == 2
+    assert "EDGEKIT_SHARED" in done.stderr
+
+
+def test_missing_data_is_exit_code_4_and_names_notebook_and_cell(tmp_path: Path) -> None:
+    done = edgekit(
+        "run", "configs/cifar10.yaml", "--out", str(tmp_path / "runs"), EDGEKIT_SHARED=str(tmp_path / "nowhere")
+    )
+    assert done.returncode == 4, done.stderr
+    assert "01_profile.ipynb, cell" in done.stderr
+    assert "cifar10.zip" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "runs/cifar10/notebooks/01_profile.failed.ipynb").is_file()
+    assert not (tmp_path / "runs/cifar10/notebooks/01_profile.ipynb").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_exit_code_7(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    done = edgekit("run", "configs/digits.yaml", "--out", str(tmp_path / "file"))
+    assert done.returncode == 7
+    assert "choose another folder with --out" in done.stderr
+
+
+def test_ctrl_c_ends_it_with_one_line(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "edgekit", "run", "configs/digits.yaml", "--out", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "digits/notebooks/.profile.partial.ipynb").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert "interrupted" in stderr
+    assert "Traceback" not in stderr
+
+
+def test_version() -> None:
+    from edgekit import __version__
+
+    assert edgekit("--version").stdout.strip() == f"edgekit {__version__}"

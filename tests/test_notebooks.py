@@ -1,0 +1,93 @@
+"""The notebooks' form: thin, told in order, committed without outputs, and in step with the code."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgekit.config import STAGES
+from edgekit.plan import load_plan, own_fields, stage_config
+from edgekit.workbook import COMMON_PARAMETERS
+
+ROOT = Path(__file__).parent.parent
+NOTEBOOKS = [ROOT / "notebooks" / f"{number:02d}_{stage}.ipynb" for number, stage in enumerate(STAGES, 1)]
+MOST_CELLS, MOST_LINES = 12, 15
+
+
+def cells(path: Path, kind: str) -> list[dict[str, Any]]:
+    return [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == kind]
+
+
+def source(cell: dict[str, Any]) -> str:
+    return "".join(cell["source"])
+
+
+def parameters(path: Path) -> dict[str, ast.AnnAssign]:
+    (cell,) = (cell for cell in cells(path, "code") if "parameters" in cell["metadata"].get("tags", []))
+    return {node.target.id: node for node in ast.parse(source(cell)).body}  # type: ignore[attr-defined]
+
+
+def test_there_is_one_notebook_for_each_stage() -> None:
+    assert sorted((ROOT / "notebooks").glob("*.ipynb")) == NOTEBOOKS
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+class TestForm:
+    def test_committed_without_outputs(self, path: Path) -> None:
+        for cell in cells(path, "code"):
+            assert cell["outputs"] == []
+            assert cell["execution_count"] is None
+
+    def test_thin(self, path: Path) -> None:
+        code = cells(path, "code")
+        assert len(code) <= MOST_CELLS
+        for cell in code:
+            if "parameters" not in cell["metadata"].get("tags", []):
+                assert len(source(cell).splitlines()) <= MOST_LINES
+            found = [type(node).__name__ for node in ast.walk(ast.parse(source(cell)))]
+            assert not {"FunctionDef", "ClassDef", "AsyncFunctionDef", "Lambda"} & set(found)
+
+    def test_at_least_as_much_prose_as_code(self, path: Path) -> None:
+        code = [source(cell) for cell in cells(path, "code") if "parameters" not in cell["metadata"].get("tags", [])]
+        assert sum(len(source(cell)) for cell in cells(path, "markdown")) >= sum(map(len, code))
+
+    def test_told_in_order(self, path: Path) -> None:
+        told = [source(cell) for cell in json.loads(path.read_text())["cells"]]
+        text = "\n".join(told)
+        marks = ["# 0", "**Question.**", "*Reads*", "open_stage(", "## What we expect", "stage.run()", "summaries.",
+                 "plots.", "checks.", "## Decided", ".ipynb)"]  # fmt: skip
+        places = [text.index(mark) for mark in marks]
+        assert places == sorted(places)
+        expectation = text[text.index("## What we expect") : text.index("stage.run()")]
+        assert re.search(r"\d", expectation), "an expectation has a number"
+
+    def test_every_parameter_is_a_typed_scalar_with_a_comment(self, path: Path) -> None:
+        (cell,) = (cell for cell in cells(path, "code") if "parameters" in cell["metadata"].get("tags", []))
+        for line in source(cell).splitlines():
+            assert re.fullmatch(r"[a-z0-9_]+: (bool|int|float|str) = \S.*  # .+", line), line
+
+    def test_the_parameters_are_the_stages_options_with_the_digits_values(self, path: Path) -> None:
+        stage = path.stem[3:]
+        plan = load_plan(ROOT / "configs" / "digits.yaml")
+        found = {name: ast.literal_eval(node.value) for name, node in parameters(path).items()}  # type: ignore[arg-type]
+        common = {name: found.pop(name) for name in COMMON_PARAMETERS}
+        assert common == {"config": "configs/digits.yaml", "out": "artifacts", "settings": ""}
+        assert found == plan.scalars(stage)
+
+    def test_the_parameters_types_are_those_of_the_config(self, path: Path) -> None:
+        fields = stage_config(path.stem[3:]).model_fields
+        for name, node in parameters(path).items():
+            if name not in COMMON_PARAMETERS:
+                declared = fields[name].annotation
+                written = ast.unparse(node.annotation)
+                assert getattr(declared, "__name__", "") == written or written == "str", (name, declared)
+
+    def test_every_option_is_described(self, path: Path) -> None:
+        config = stage_config(path.stem[3:])
+        for name in own_fields(config):
+            assert config.model_fields[name].description, f"{path.stem[3:]}.{name} has no description"

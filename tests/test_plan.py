@@ -1,0 +1,118 @@
+"""Configs: what is right is accepted, what is wrong is explained, before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from edgekit.config import STAGES
+from edgekit.errors import ConfigError
+from edgekit.plan import load_plan, split_settings
+
+ROOT = Path(__file__).parent.parent
+DIGITS = ROOT / "configs" / "digits.yaml"
+
+
+def fault(*settings: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load_plan(DIGITS, settings)
+    assert caught.value.exit_code == 2
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_config_is_valid(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGEKIT_SHARED", "/somewhere")
+    plan = load_plan(path)
+    assert set(plan.stages) == set(STAGES)
+    assert plan.run.name == path.stem
+
+
+def test_settings_override_the_file() -> None:
+    plan = load_plan(DIGITS, ["prune.ratio=0.4", "seed=3", "targets=[onnx]", "budget.size_bytes=5000"])
+    assert plan.stages["prune"].ratio == 0.4  # type: ignore[attr-defined]
+    assert {stage.seed for stage in plan.stages.values()} == {3}
+    assert plan.stages["convert"].targets == ["onnx"]  # type: ignore[attr-defined]
+    assert plan.stages["benchmark"].budget.size_bytes == 5000  # type: ignore[attr-defined]
+    assert plan.given["prune"]["ratio"] == 0.4
+
+
+def test_settings_as_one_text_mean_the_same() -> None:
+    text = "prune.ratio=0.4 targets=[onnx, tflite] seed=3"
+    assert split_settings(text) == ["prune.ratio=0.4", "targets=[onnx, tflite]", "seed=3"]
+    assert load_plan(DIGITS, text).stages == load_plan(DIGITS, split_settings(text)).stages
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("prune.ration=0.4", 'prune.ration: unknown key, did you mean "ratio"?'),
+        ("budgett.accuracy_drop_pp=1", 'budgett: unknown key, did you mean "budget"?'),
+        ("budget.accuracy_drop=1", 'budget.accuracy_drop: unknown key, did you mean "accuracy_drop_pp"?'),
+        ("model.zzz=3", "model.zzz: unknown key, allowed here: builder, kwargs, weights"),
+        ("data.sorce=digits", 'data.sorce: unknown key, did you mean "source"?'),
+        ("data.source=digit", 'did you mean "digits"?'),
+        ("prune.ratio=1.4", "prune.ratio: got 1.4; input should be less than 0.95"),
+        ("prune.ratio=half", "prune.ratio: got 'half'; input should be a valid number"),
+        ("prune.steps=2.5", "prune.steps: got 2.5; input should be a valid integer"),
+        ("prune.importance=l3", "prune.importance: got 'l3'; input should be 'l1' or 'l2'"),
+        ("targets=[tflite, coreml]", "targets.1: got 'coreml'; input should be 'tflite', 'openvino' or 'onnx'"),
+        ("targets=[onnx, onnx]", "names a target twice"),
+        ("name=Digits run", "name: got 'Digits run'"),
+        ("model.builder=resnet", "model.builder: got 'resnet'"),
+        ("preprocess=[{step: normalise, mean: [0], std: [1]}]", 'did you mean "normalize"?'),
+        ("preprocess=[{step: scale}]", "missing option 'factor'"),
+        ("prune.budget={}", "prune.budget: stands at the top level"),
+        ("model.weights=nothing.safetensors", "model.weights: no file 'nothing.safetensors'"),
+        ("prune=3", "prune: got 3"),
+        ("name.a=3", "name holds 'digits', not a section"),
+        ("=3", "write it as key=value"),
+        ("prune.ratio", "write it as key=value"),
+        ("prune.ratio=[", "not a YAML value"),
+    ],
+)
+def test_what_is_wrong_is_explained(setting: str, said: str) -> None:
+    assert said in fault(setting)
+
+
+def test_an_impossible_combination_names_both_fields() -> None:
+    said = fault("data.calibration_samples=50", "quantize.calibration_samples=60", "convert.calibration_samples=40")
+    assert "quantize.calibration_samples (60) and data.calibration_samples (50) disagree" in said
+
+
+def test_every_fault_is_told_at_once() -> None:
+    said = fault("budget.accuracy_drop_pp=-1", "model.wights=x")
+    assert "budget.accuracy_drop_pp" in said
+    assert 'did you mean "weights"?' in said
+
+
+def test_relative_paths_start_at_the_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = yaml.safe_load(DIGITS.read_text())
+    values["data"] = {"source": "npz", "path": "samples.npz"}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(values))
+    monkeypatch.chdir(ROOT)
+    assert load_plan(tmp_path / "mine.yaml").data.path == str(tmp_path / "samples.npz")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [", "not YAML"),
+        ("- 1", "holds list, not a mapping"),
+        ("", "holds NoneType, not a mapping"),
+        ("seed: 1\nseed: 2", "line 1: key given twice: seed"),
+        ("data: {source: digits}\nmodel: {builder: 'a:b'}", "name: missing"),
+    ],
+)
+def test_a_file_that_is_no_config_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=said):
+        load_plan(path)
+
+
+def test_a_missing_config_suggests_its_neighbour() -> None:
+    with pytest.raises(ConfigError, match='did you mean "digits.yaml"'):
+        load_plan(DIGITS.with_name("digit.yaml"))
