@@ -19,6 +19,7 @@ from edgekit.augment import augment
 from edgekit.config import TrainOptions
 from edgekit.errors import ModelError
 from edgekit.losses import soft_targets
+from edgekit.models.onednn import strided_pointwise_as_slices
 from edgekit.runner.preprocess import apply
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def fit(
         )
     where = pick_device(device)
     networks = [module] if teacher is None else [module, teacher]
-    with _reproducible(where, seed, threads):
+    with _reproducible(where, seed, threads), strided_pointwise_as_slices(module):
         for network in networks:
             network.to(where).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         try:

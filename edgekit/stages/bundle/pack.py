@@ -20,7 +20,7 @@ from edgekit.runner import pyz
 from edgekit.runner.manifest import Manifest, RawSpec
 from edgekit.runner.preprocess import apply, to_layout
 from edgekit.stages.bundle import LIBRARIES, Config
-from edgekit.stages.bundle.device import readme, requirements
+from edgekit.stages.bundle.device import commands, readme, requirements
 from edgekit.stages.bundle.prove import prove
 from edgekit.variants import Variant, members, open_variant, read
 
@@ -101,7 +101,13 @@ def _pack(
         "README.md": readme(manifest, name).encode(),
     }
     sha256 = bundles.write(out / name, manifest, content)
-    return {"file": name, "sha256": sha256, "bytes": (out / name).stat().st_size, "variant": variant.name}
+    return {
+        "file": name,
+        "sha256": sha256,
+        "bytes": (out / name).stat().st_size,
+        "variant": variant.name,
+        "commands": commands(name, variant.target),
+    }
 
 
 def provenance(source: Artifact, data: Data) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from edgekit.errors import ConversionError
 from edgekit.runner.manifest import TensorSpec
+from edgekit.stages.convert.dead_channels import keep_biases
 from edgekit.stages.convert.files import Files, input_layout
 
 PRECISIONS = ("fp32", "fp16", "int8")
@@ -101,13 +102,14 @@ def _quantize(content: bytes, calibration: np.ndarray) -> bytes:
     [argument] = tensors["inputs"]
     inputs = calibration.transpose(0, 2, 3, 1) if calibration.ndim == 4 else calibration
     samples = [{argument: np.ascontiguousarray(x[None])} for x in inputs]
-    maker = quantizer.Quantizer(content)
-    maker.load_quantization_recipe(recipe.static_wi8_ai8())
     wanted = recipe_manager.RecipeManager()
     wanted.load_quantization_recipe(recipe.static_wi8_ai8())
     ranges = calibrator.Calibrator(content, num_threads=1, qsv_update_func=qsv_utils.min_max_update)
     ranges.calibrate({signature: samples}, wanted)
-    return bytes(maker.quantize(ranges.get_model_qsvs()).quantized_model)
+    found = ranges.get_model_qsvs()
+    maker = quantizer.Quantizer(keep_biases(content, found))
+    maker.load_quantization_recipe(recipe.static_wi8_ai8())
+    return bytes(maker.quantize(found).quantized_model)
 
 
 def _tensors(content: bytes, layout: str) -> tuple[TensorSpec, TensorSpec]:

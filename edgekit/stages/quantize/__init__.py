@@ -19,10 +19,7 @@ from edgekit import artifact
 from edgekit.config import Budget, StageConfig, TrainOptions
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from edgekit.data import Data
-    from edgekit.models.store import ModelSpec
     from edgekit.stages.quantize.choice import Decision
 
 os.environ.setdefault("NNCF_CI", "1")  # before nncf is imported: it would report its use to a server
@@ -34,10 +31,10 @@ class Config(StageConfig, TrainOptions):
     """Options of the quantize stage; those of training are for quantization-aware fine-tuning."""
 
     epochs: int = Field(5, ge=1, le=10_000, description="passes over the train split")
-    learning_rate: float = Field(0.005, gt=0, le=10, description="peak rate, a tenth of that of training")
+    learning_rate: float = Field(0.01, gt=0, le=10, description="peak rate, well below that of training")
     weight_decay: float = Field(1e-4, ge=0, le=1, description="L2 penalty, weights only")
-    temperature: float = Field(4.0, gt=0, le=100, description="softens the baseline's and the network's outputs")
-    alpha: float = Field(0.9, ge=0, le=1, description="share of the baseline's soft targets, the rest is hard labels")
+    temperature: float = Field(2.0, gt=0, le=100, description="softens the baseline's and the network's outputs")
+    alpha: float = Field(0.5, ge=0, le=1, description="share of the baseline's soft targets, the rest is hard labels")
     calibration_samples: int = Field(200, ge=1, le=100_000, description="samples that set the activation ranges")
     sensitivity_samples: int = Field(500, ge=1, le=100_000, description="validation samples per layer in the table")
     preset: Literal["mixed", "performance"] = Field(
@@ -50,13 +47,14 @@ def run(source: artifact.Artifact, data: Data, config: Config, out: Path) -> art
     """Quantize both ways, measure on the validation split, choose, seal."""
     from edgekit import train
     from edgekit.models import quantized, store
+    from edgekit.models.handover import open_model
     from edgekit.stages.quantize import ptq, qat
     from edgekit.stages.quantize.choice import decide
     from edgekit.stages.quantize.sensitivity import sensitivity
 
     artifact.begin(out)
-    module, spec = _load(source)
-    baseline, _ = _load(source.ancestor("profile"))
+    module, spec = open_model(source)
+    baseline, _ = open_model(source.ancestor("profile"))
     validation, steps = data.validation, spec.preprocess
     with _threads(config.threads):
         inputs = ptq.calibration_inputs(data.calibration.x, steps, config.calibration_samples)
@@ -86,15 +84,6 @@ def run(source: artifact.Artifact, data: Data, config: Config, out: Path) -> art
         metrics=_metrics(decision, table, len(inputs)),
         libraries=LIBRARIES,
     )
-
-
-def _load(source: artifact.Artifact) -> tuple[nn.Module, ModelSpec]:
-    """The model a stage left, its two files checked by digest."""
-    from edgekit.models import store
-
-    for name in (store.SPEC, store.WEIGHTS):
-        source.file(f"model/{name}")
-    return store.load(source.path / "model")
 
 
 def _metrics(decision: Decision, table: dict[str, Any], calibration_samples: int) -> dict[str, Any]:

@@ -10,14 +10,13 @@ from typing import Any
 
 import nncf
 import numpy as np
-import torch
 from nncf.common.logging.track_progress import track
+from nncf.quantization.range_estimator import RangeEstimatorParametersSet
 from torch import Tensor, nn
 
+from edgekit.eager import eager_input, single_thread
 from edgekit.errors import ModelError
 from edgekit.models.quantized import Quantizable
-from edgekit.runner.preprocess import apply
-from edgekit.train import to_input
 
 
 def spread(samples: np.ndarray, count: int) -> np.ndarray:
@@ -26,35 +25,32 @@ def spread(samples: np.ndarray, count: int) -> np.ndarray:
 
 
 def calibration_inputs(x: np.ndarray, preprocess: list[dict[str, Any]], count: int) -> list[Tensor]:
-    """Network inputs of batch 1: nncf averages the extremes of a batch, so each sample stands for itself."""
-    inputs = np.ascontiguousarray(to_input(apply(preprocess, x[spread(x, count)])))
-    return list(torch.from_numpy(inputs).split(1))
+    """Network inputs of batch 1, at most `count` of them, evenly over the calibration split `x` (n, *sample)."""
+    return list(eager_input(x[spread(x, count)], preprocess).split(1))
 
 
 def quantize(module: nn.Module, inputs: list[Tensor], preset: str) -> nn.Module:
-    """A quantized copy of `module`, in eval mode; `module` itself is left as it was."""
+    """A quantized copy of `module`, in eval mode; `module` itself is left as it was.
+
+    Ranges from the samples' extremes and biases as they are, as the converters do it: nncf's defaults (averaged
+    extremes, corrected biases) clip more. On one thread: single samples are no faster on more, and the ranges do not
+    depend on the number of cores.
+    """
+    advanced = nncf.AdvancedQuantizationParameters(
+        disable_bias_correction=True, activations_range_estimator_params=RangeEstimatorParametersSet.MINMAX
+    )
     try:
-        with _quiet(), _one_thread():
+        with _quiet(), single_thread():
             quantized: nn.Module = nncf.quantize(
                 Quantizable(module).eval(),
                 nncf.Dataset(inputs),
                 preset=nncf.QuantizationPreset(preset),
                 subset_size=len(inputs),
+                advanced_parameters=advanced,
             )
     except Exception as error:
         raise ModelError(f"nncf cannot quantize this network: {type(error).__name__}: {error}") from error
     return quantized.eval()
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """One sample at a time is no faster on more, and the ranges do not depend on the number of cores."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @contextmanager

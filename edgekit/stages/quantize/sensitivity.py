@@ -15,6 +15,7 @@ from nncf.torch.quantization.layers import BaseQuantizer
 from torch import nn
 
 from edgekit import train
+from edgekit.eager import eager_input
 from edgekit.models.quantized import PREFIX, float_state
 from edgekit.stages.quantize.ptq import spread
 
@@ -41,13 +42,12 @@ def sensitivity(
     chosen = spread(x, count)
     x, y = x[chosen], y[chosen]
     probe = copy.deepcopy(quantized)
-    # bias correction of the whole network would be charged to every layer
+    # so that only the quantizers differ from float, whatever quantizing did to the weights
     probe.network.load_state_dict(module.state_dict())  # type: ignore[union-attr]
     quantizers = {name: part for name, part in probe.named_modules() if isinstance(part, BaseQuantizer)}
-    example = torch.from_numpy(np.ascontiguousarray(train.to_input(train.apply(preprocess, x[:1]))))
     reference = train.logits(module, x, preprocess)
     rows = []
-    for layer in quantized_layers(probe, example):
+    for layer in quantized_layers(probe, eager_input(x[:1], preprocess)):
         for name, quantizer in quantizers.items():
             (quantizer.enable_quantization if name in layer.quantizers else quantizer.disable_quantization)()
         scores = train.logits(probe, x, preprocess)

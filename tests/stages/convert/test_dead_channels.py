@@ -1,0 +1,41 @@
+"""A channel of zeros keeps its bias through TFLite int8."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from edgekit.models import store
+from edgekit.stages.convert import evaluate, numerics, tflite
+
+
+def network_with_dead_channels(folder: Path) -> np.ndarray:
+    """A depthwise network, some channels of which only add what is left of their batch norm; inputs (n, C, H, W)."""
+    spec = store.ModelSpec(
+        builder="edgekit.models.ds_cnn:ds_cnn",
+        kwargs={"width": 8, "blocks": 2},
+        input_shape=(1, 16, 16),
+        num_classes=4,
+        classes=tuple("abcd"),
+        raw={"kind": "image", "shape": [16, 16, 1], "dtype": "uint8"},
+    )
+    module = store.build(spec, seed=1)
+    with torch.no_grad():
+        for layer in module.modules():
+            if isinstance(layer, torch.nn.BatchNorm2d):
+                layer.bias.uniform_(0.5, 1.0, generator=torch.Generator().manual_seed(1))
+            if isinstance(layer, torch.nn.Conv2d):
+                layer.weight[::3] = 0
+    store.save(folder, module, spec)
+    return np.random.default_rng(0).normal(size=(64, 1, 16, 16)).astype(np.float32)
+
+
+def test_int8_stays_close_to_float(tmp_path: Path) -> None:
+    inputs = network_with_dead_channels(tmp_path / "model")
+    reference = evaluate.torch_outputs(tmp_path / "model", inputs)
+    (tmp_path / "int8").mkdir()
+    files = tflite.convert(tmp_path / "model", "int8", inputs, tmp_path / "int8")
+    outputs = evaluate.file_outputs("test", "tflite", tmp_path / "int8", files, inputs)
+    assert numerics.compare(reference, outputs).snr_db > 25

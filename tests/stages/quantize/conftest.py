@@ -1,0 +1,53 @@
+"""A short real walk on the digits: a baseline and a smaller network to quantize."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgekit import artifact
+from edgekit.artifact import Artifact
+from edgekit.config import TrainOptions, check
+from edgekit.data import Data, load, parse
+from edgekit.stages.quantize import Config
+
+DATA = {"source": "digits", "size": 16}
+OPTIONS = {"threads": 1, "augment": "none", "budget": {"accuracy_drop_pp": 2.0}}
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The digits and the last artifact before quantize."""
+
+    data: Data
+    source: Artifact
+
+
+def config(**options: Any) -> Config:
+    """A quick config, with `options` on top."""
+    made: Config = check(Config, {**OPTIONS, **options}, "quantize")
+    return made
+
+
+@pytest.fixture(scope="session")
+def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
+    from edgekit import train
+    from edgekit.models import store
+    from edgekit.models.handover import spec_for
+
+    root: Path = tmp_path_factory.mktemp("quantize") / "run"
+    data = load(parse(DATA)).withhold_test()
+    steps = [{"step": "scale", "factor": 1 / 255}]
+
+    def stage(name: str, source: Artifact | None, width: int) -> Artifact:
+        spec = spec_for(data, "edgekit.models.ds_cnn:ds_cnn", {"width": width, "blocks": 2}, steps)
+        out = artifact.begin(root / name)
+        module = store.build(spec)
+        train.fit(module, data, steps, TrainOptions(epochs=15, augment="none"), seed=0, device="cpu", threads=1)
+        store.save(out / "model", module, spec)
+        return artifact.seal(out, stage=name, source=source, data_digest=data.digest, config={}, metrics={})
+
+    return Walk(data, stage("prune", stage("profile", None, 32), 24))

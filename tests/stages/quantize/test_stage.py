@@ -1,0 +1,122 @@
+"""The stage as the workbook runs it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from edgekit import artifact
+from edgekit.artifact import Artifact
+from edgekit.errors import TrustError
+from edgekit.stages.quantize import run
+
+from .conftest import DATA, OPTIONS, Walk, config
+
+
+@pytest.fixture(scope="module")
+def by_ptq(walk: Walk, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    return run(walk.source, walk.data, config(epochs=1), tmp_path_factory.mktemp("ptq") / "quantize")
+
+
+@pytest.fixture(scope="module")
+def by_qat(walk: Walk, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    """One calibration sample sets ranges that clip most others, so PTQ fails and training has to repair them."""
+    options = config(calibration_samples=1, budget={"accuracy_drop_pp": 5.0})
+    return run(walk.source, walk.data, options, tmp_path_factory.mktemp("qat") / "quantize")
+
+
+def decision(result: Artifact) -> dict:
+    return json.loads(result.file("decision.json").read_text())
+
+
+def test_ptq_inside_the_budget_is_chosen_and_ships_the_source_weights(walk: Walk, by_ptq: Artifact) -> None:
+    assert decision(by_ptq)["method"] == "ptq"
+    assert decision(by_ptq)["inside_budget"] is True
+    for name in ("model/model.json", "model/weights.safetensors"):
+        assert by_ptq.files[name] == walk.source.files[name]
+
+
+def test_qat_repairs_what_ptq_spoils_and_ships_tuned_weights(walk: Walk, by_qat: Artifact) -> None:
+    made = decision(by_qat)
+    assert made["method"] == "qat" and made["inside_budget"] is True
+    assert made["baseline_accuracy"] - made["ptq_accuracy"] > 0.05
+    assert made["baseline_accuracy"] - made["qat_accuracy"] <= 0.05
+    assert by_qat.files["model/model.json"] == walk.source.files["model/model.json"]
+    assert by_qat.files["model/weights.safetensors"] != walk.source.files["model/weights.safetensors"]
+
+
+@pytest.mark.parametrize("method", ["by_ptq", "by_qat"])
+def test_the_saved_network_has_the_accuracy_it_was_chosen_for(
+    walk: Walk, method: str, request: pytest.FixtureRequest
+) -> None:
+    from edgekit import train
+    from edgekit.models import quantized, store
+
+    result: Artifact = request.getfixturevalue(method)
+    rebuilt = quantized.rebuild(result.path / "model", result.path / "nncf")
+    plain, spec = store.load(result.path / "model")
+    made = decision(result)
+    assert train.evaluate(rebuilt, walk.data.validation, spec.preprocess) == made[f"{made['method']}_accuracy"]
+    if made["method"] == "qat":
+        tuned, state = quantized.float_state(rebuilt), plain.state_dict()
+        assert tuned.keys() == state.keys()
+        assert all(tuned[name].equal(state[name]) for name in state)
+
+
+def test_a_missed_budget_is_said(walk: Walk, tmp_path: Path) -> None:
+    options = config(epochs=1, learning_rate=1e-6, calibration_samples=1, budget={"accuracy_drop_pp": 0.1})
+    made = decision(run(walk.source, walk.data, options, tmp_path / "quantize"))
+    assert made["inside_budget"] is False
+    assert made["reason"].startswith("neither is inside the 0.10 pp allowed")
+
+
+def test_the_artifact_is_whole_and_its_source_untouched(walk: Walk, by_ptq: Artifact) -> None:
+    artifact.verify(by_ptq)
+    artifact.verify(walk.source)
+    assert by_ptq.parent == {"stage": "prune", "digest": walk.source.digest}
+    assert by_ptq.metrics["calibration_samples"] == 200
+    assert by_ptq.metrics["most_sensitive_layer"]
+    assert len(json.loads(by_ptq.file("history.json").read_text())) == 1
+
+
+def test_fresh_processes_leave_the_same_bytes(walk: Walk, by_ptq: Artifact, tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom edgekit import artifact\nfrom edgekit.config import check\n"
+        "from edgekit.data import load, parse\nimport edgekit.stages.quantize as stage\n"
+        "heavy = {'torch', 'nncf', 'openvino', 'sklearn', 'matplotlib'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+        f"data = load(parse({DATA!r})).withhold_test()\n"
+        f"config = check(stage.Config, {{**{OPTIONS!r}, 'epochs': 1}}, 'quantize')\n"
+        f"source = artifact.load(Path({str(walk.source.path)!r}))\n"
+        "result = stage.run(source, data, config, Path(sys.argv[1]))\n"
+    )
+    # another hash seed each: the order of a set must not reach the bytes
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / seed)],
+            env={"PYTHONPATH": ":".join(sys.path), "PYTHONHASHSEED": seed, "PATH": "", "HOME": str(tmp_path)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for seed in ("1", "2")
+    ]
+    outputs = [process.communicate(timeout=300)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    first, second = (artifact.load(tmp_path / seed) for seed in ("1", "2"))
+    assert first.files == second.files == by_ptq.files
+    assert outputs == ["", ""]  # no progress bars, no log lines in a notebook
+    assert not list(tmp_path.rglob("*.so")), "nncf compiled an extension"
+
+
+def test_a_changed_source_is_refused(walk: Walk, tmp_path: Path) -> None:
+    shutil.copytree(walk.source.path.parent, tmp_path / "run")
+    weights = tmp_path / "run" / "prune" / "model" / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x7f")
+    with pytest.raises(TrustError, match=r"weights\.safetensors"):
+        run(artifact.load(tmp_path / "run" / "prune"), walk.data, config(), tmp_path / "run" / "quantize")
