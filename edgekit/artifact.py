@@ -21,7 +21,7 @@ from edgekit.errors import DataError, StageError, TrustError
 
 RECORD = "artifact.json"
 EVIDENCE = "evidence"
-SHAPING_MODULES = ("artifact", "augment", "config", "eager", "train", "variants")
+SHAPING_MODULES = ("artifact", "augment", "config", "eager", "quiet", "train", "variants")
 SHAPING_FOLDERS = ("data", "losses", "models", "runner")
 
 

@@ -43,7 +43,7 @@ def main(
 
 @app.command()
 def run(
-    config: Annotated[Path, typer.Argument(help="A config file, for example configs/digits.yaml.")],
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A config file, for example configs/digits.yaml.")],
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one option.")] = None,
     out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("artifacts"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,

@@ -17,8 +17,9 @@ class Table:
 
     def _repr_markdown_(self) -> str:
         align = ["---" if column == 0 or not self._numeric(column) else "---:" for column in range(len(self.columns))]
-        lines = [list(self.columns), align, *[[_cell(cell) for cell in row] for row in self.rows]]
-        body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        cells = [list(self.columns), *[[_cell(cell) for cell in row] for row in self.rows]]
+        escaped = [[cell.replace("|", "\\|") for cell in row] for row in cells]
+        body = "\n".join("| " + " | ".join(line) + " |" for line in [escaped[0], align, *escaped[1:]])
         return f"**{self.title}**\n\n{body}" if self.title else body
 
     def __repr__(self) -> str:
@@ -44,8 +45,8 @@ def _cell(value: Any) -> str:
 
 
 def percent(fraction: float | None) -> str:
-    """0.9876 → 98.76 %."""
-    return "–" if fraction is None else f"{100 * fraction:.2f} %"
+    """0.9876 → 98.76 %, with a space that does not break."""
+    return "–" if fraction is None else f"{100 * fraction:.2f}\u00a0%"
 
 
 def points(value: float | None) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgekit.artifact import Artifact
+from edgekit.quiet import quiet_native
 from edgekit.runner.backends import Backend, open_backend
 from edgekit.runner.manifest import TensorSpec
 
@@ -42,7 +43,8 @@ def members(convert: Artifact, variant: Variant) -> dict[str, bytes]:
 
 def open_variant(convert: Artifact, variant: Variant, threads: int = 1) -> Backend:
     """The variant in the interpreter that it will meet on the device: the runner's own backend."""
-    return open_backend(variant.target, members(convert, variant), variant.input, variant.output, threads)
+    with quiet_native():
+        return open_backend(variant.target, members(convert, variant), variant.input, variant.output, threads)
 
 
 def _variant(fields: dict[str, Any]) -> Variant:

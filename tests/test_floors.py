@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parent.parent / "edgekit"
 FLOORS = {
     "runner": 0,
     "config": 1, "errors": 1, "artifact": 1, "data": 1, "checks": 1, "plots": 1, "tables": 1, "summaries": 1,
-    "variants": 1,
+    "variants": 1, "quiet": 1,
     "models": 2, "losses": 2, "train": 2, "augment": 2, "eager": 2,
     "stages": 3,
     "plan": 4, "workbook": 4, "walk": 4, "report": 4, "cli": 4, "__main__": 4,

@@ -23,6 +23,10 @@ def test_a_table_is_markdown_in_a_notebook() -> None:
     assert text.splitlines() == ["| variant | bytes |", "| --- | ---: |", "| a | 98,496 |"]
 
 
+def test_a_bar_in_a_cell_does_not_break_the_markdown() -> None:
+    assert Table(("max |Δ|",), [("a|b",)])._repr_markdown_().splitlines()[::2] == ["| max \\|Δ\\| |", "| a\\|b |"]
+
+
 def test_an_empty_table_still_has_its_head() -> None:
     assert "variant" in repr(Table(("variant",), []))
 
@@ -30,7 +34,7 @@ def test_an_empty_table_still_has_its_head() -> None:
 @pytest.mark.parametrize(
     ("written", "wanted"),
     [
-        (percent(0.98765), "98.77 %"),
+        (percent(0.98765), "98.77\u00a0%"),
         (percent(None), "–"),
         (points(-0.001), "+0.00"),
         (points(0.5), "+0.50"),

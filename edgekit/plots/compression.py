@@ -48,7 +48,7 @@ def pruning(structured: Sequence[Row], unstructured: Sequence[Row], floor: float
         right.set_title("Weights zeroed")
         left.yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
         left.margins(y=0.18)
-        left.legend(loc="lower left", fontsize=8)
+        figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return done(figure)
 
 

@@ -53,7 +53,7 @@ def operators(rows: Sequence[Row], most: int = 8) -> Figure:
 
 
 def _operator(row: Row) -> str:
-    return f"{row['operator']} ({row['calls']:.0f} calls)"
+    return f"{row['operator'].lstrip('_')} ({row['calls']:.0f} calls)"
 
 
 def _share(name: str, latency: dict[str, dict[str, float]]) -> str:

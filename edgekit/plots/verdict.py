@@ -45,6 +45,7 @@ def pareto(rows: Sequence[Row], budget: Row, winners: Sequence[str]) -> Figure:
         axes.set(xlabel="p50 of one call, ms (log scale)", ylabel="validation accuracy")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
+        axes.set_yticks([tick for tick in axes.get_yticks() if axes.get_ylim()[0] <= tick <= 1.0])
         axes.set_title("Every variant: accuracy against measured latency")
         _pareto_legend(axes)
     return done(figure)

@@ -57,5 +57,5 @@ def test_summary_of_known_samples() -> None:
 
 def test_a_figure_carries_where_it_was_taken() -> None:
     machine = bench.machine()
-    assert set(machine) == {"host", "cpu", "machine", "system", "python", "numpy"}
+    assert set(machine) == {"host", "cpu", "cores", "machine", "system", "python", "numpy"}
     assert all(machine[key] for key in ("cpu", "machine", "python"))

@@ -12,7 +12,7 @@ import torch
 from edgekit import artifact as artifacts
 from edgekit.artifact import Artifact
 from edgekit.data import Data, Split
-from edgekit.eager import eager_call, eager_input, quiet_native
+from edgekit.eager import eager_call, eager_input
 from edgekit.models.handover import open_model
 from edgekit.runner.backends import Backend
 from edgekit.runner.bench import interleaved, machine, summary
@@ -29,8 +29,7 @@ Row = dict[str, Any]
 def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     """See `edgekit.stages.benchmark`."""
     artifacts.begin(out)
-    with quiet_native():
-        rows, calls = _open_all(source, data, config)
+    rows, calls = _open_all(source, data, config)
     threads_before = torch.get_num_threads()
     torch.set_num_threads(config.inference_threads)
     try:

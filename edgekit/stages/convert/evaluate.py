@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit.errors import ConversionError
+from edgekit.quiet import quiet_native
 from edgekit.runner.backends import open_backend
 from edgekit.runner.errors import RunnerError
 from edgekit.runner.preprocess import apply, to_layout
@@ -55,7 +56,8 @@ def file_outputs(what: str, target: str, folder: Path, files: Files, inputs: np.
         inputs = np.ascontiguousarray(inputs.transpose(0, 2, 3, 1))
     try:
         content = {name: (folder / name).read_bytes() for name in files.names}
-        model = open_backend(target, content, files.input, files.output)
+        with quiet_native():
+            model = open_backend(target, content, files.input, files.output)
         return np.concatenate([model.run(inputs[place : place + 1]) for place in range(len(inputs))])
     except RunnerError as error:
         raise ConversionError(f"{what}: the converted model does not run: {error}") from None

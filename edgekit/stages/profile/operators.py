@@ -10,7 +10,8 @@ from torch.profiler import ProfilerActivity
 from torch.profiler import profile as torch_profile
 
 from edgekit.data import Data
-from edgekit.eager import eager_input, quiet_native, single_thread
+from edgekit.eager import eager_input, single_thread
+from edgekit.quiet import quiet_native
 
 
 def operator_table(module: nn.Module, data: Data, preprocess: list[dict[str, Any]], calls: int) -> list[dict[str, Any]]:
