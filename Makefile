@@ -25,7 +25,7 @@ run: $(VENV)/.workbook ## install the workbook and run CONFIG (default configs/d
 	$(BIN)/edgekit run $(CONFIG)
 
 lab: $(VENV)/.workbook ## open JupyterLab on the notebooks
-	$(BIN)/jupyter lab --notebook-dir=. notebooks/01_profile.ipynb
+	$(BIN)/jupyter lab notebooks
 
 lint: $(VENV)/.dev ## ruff and mypy
 	$(BIN)/ruff check .

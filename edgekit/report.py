@@ -66,6 +66,8 @@ def show(result: dict[str, Any], folder: Path, console: Console) -> None:
         )
     else:
         console.print(f"[bold]{checks.missed_message(result['nearest_miss'])}[/bold]", soft_wrap=True)
+    if result["waterfall"]:
+        console.print(f"Step by step: {_walk(result['waterfall'])}.", soft_wrap=True, highlight=False)
     conditions = result["conditions"]
     console.print(
         f"[dim]Measured on {conditions['cpu']}, {conditions['cores']} cores, Python {conditions['python']}, "
@@ -116,6 +118,11 @@ def _table(result: dict[str, Any]) -> Table:
             style="bold green" if row["name"] in winners else None,
         )
     return table
+
+
+def _walk(steps: list[dict[str, Any]]) -> str:
+    told = (f"{step['step']} {times(step['gain'])}{'' if step['kept'] else ' (not kept)'}" for step in steps[1:])
+    return " · ".join(told)
 
 
 def _note(row: dict[str, Any], winners: set[str]) -> str:

@@ -11,6 +11,9 @@ from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from edgekit.plots.style import COLOUR, DARK, FILL, MARKER, STYLE, Row, done
 
+SAME = 0.03
+"""Ratios nearer to 1 than this are not told apart by eye."""
+
 
 def pareto(rows: Sequence[Row], budget: Row, winners: Sequence[str]) -> Figure:
     """Accuracy against measured p50 of every variant, with the budget drawn in; winners are ringed and named."""
@@ -58,8 +61,7 @@ def waterfall(steps: Sequence[Row]) -> Figure:
         for position, step in enumerate(steps):
             look: Row = {"color": DARK} if step["kept"] else {"color": "white", "edgecolor": DARK, "hatch": "////"}
             axes.bar(position, step["p50_ms"], width=0.62, **look)
-            gain = f"{step['gain']:.2g}× faster" if step.get("gain", 0) >= 1 else f"{step.get('gain', 1):.2g}×, slower"
-            note = f"{step['p50_ms']:.3g} ms" + (f"\n{gain}" if "gain" in step else "")
+            note = f"{step['p50_ms']:.3g} ms" + (f"\n{_gain(step['gain'])}" if "gain" in step else "")
             note += "" if step["kept"] else "\nnot kept"
             axes.annotate(
                 note, (position, step["p50_ms"]), xytext=(0, 3), textcoords="offset points", ha="center", fontsize=8
@@ -106,6 +108,12 @@ def _pareto_legend(axes: Axes) -> None:
     axes.legend(
         loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=7, fontsize=8, handletextpad=0.2, columnspacing=1
     )
+
+
+def _gain(ratio: float) -> str:
+    if abs(ratio - 1) < SAME:
+        return "no difference"
+    return f"{ratio:.2g}× faster" if ratio > 1 else f"{ratio:.2g}×, slower"
 
 
 def _short(step: Row) -> str:

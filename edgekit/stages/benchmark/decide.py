@@ -85,7 +85,7 @@ def waterfall(winner: Row, rows: list[Row], latencies: Latencies, baseline: Row)
         kept_ms = p50_ms if kept else kept_ms
     if steps[-1]["variant"] != winner["name"] and winner["name"] not in {step["variant"] for step in steps}:
         p50_ms = _p50(latencies, winner)
-        label = f"{winner['model']} {winner['precision']}"
+        label = winner["precision"] if winner["model"] == "pruned" else f"{winner['model']} {winner['precision']}"
         steps.append(
             {"step": label, "variant": winner["name"], "p50_ms": p50_ms, "gain": kept_ms / p50_ms, "kept": True}
         )

@@ -24,9 +24,10 @@ class Config(StageConfig):
     version: str = Field("1.0.0", description="version of the bundles")
     budget: Budget = Field(default_factory=lambda: Budget.model_validate({}))
     golden_samples: int = Field(16, ge=1, le=1000, description="validation samples recorded as golden vectors")
-    golden_tolerance: float = Field(
-        0.05, gt=0, le=1, description="largest allowed difference of a score, as a share of the recorded range"
+    golden_tolerance_float: float = Field(
+        0.005, gt=0, le=1, description="allowed difference, share of the scores' range"
     )
+    golden_tolerance_int8: float = Field(0.05, gt=0, le=1, description="the same for int8 variants")
 
 
 def run(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:

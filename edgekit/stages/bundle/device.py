@@ -38,10 +38,11 @@ def readme(manifest: Manifest, file: str) -> str:
     )
     return f"""# {manifest.name} {manifest.version} for {manifest.target}
 
-Variant `{manifest.variant}`. One input: {manifest.raw.kind}, {raw}, {manifest.raw.dtype}.
-{len(manifest.labels)} classes.
-Accuracy on validation {verdict["accuracy_validation"]:.2%} ({verdict["drop_validation_pp"]:+.2f} pp drop against the
-baseline), on test {verdict["accuracy_test"]:.2%}; model files {verdict["bytes"]:,} bytes.
+- Variant: `{manifest.variant}`, {verdict["bytes"]:,} bytes
+- Input: {manifest.raw.kind}, {raw}, {manifest.raw.dtype}
+- Output: scores of {len(manifest.labels)} classes
+- Accuracy: {verdict["accuracy_validation"]:.2%} on validation, {verdict["accuracy_test"]:.2%} on test
+- Drop against the baseline: {verdict["drop_validation_pp"]:.2f} percentage points on validation
 
 Copy this file and `edgerun.pyz` to the device, then:
 

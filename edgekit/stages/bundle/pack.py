@@ -63,6 +63,7 @@ def _pack(
     row = next(
         row for row in json.loads(source.file("decision.json").read_text())["variants"] if row["name"] == variant.name
     )
+    tolerance = config.golden_tolerance_int8 if variant.precision == "int8" else config.golden_tolerance_float
     manifest = Manifest(
         name=config.name,
         version=config.version,
@@ -77,7 +78,7 @@ def _pack(
         golden={
             "inputs": GOLDEN_INPUTS,
             "outputs": GOLDEN_OUTPUTS,
-            "atol": float(config.golden_tolerance * (scores.max() - scores.min())),
+            "atol": float(tolerance * (scores.max() - scores.min())),
             "top1": True,
         },
         budget=config.budget.model_dump(),
