@@ -15,6 +15,7 @@ from edgekit.artifact import RECORD
 from edgekit.config import STAGES
 from edgekit.errors import EdgekitError, ResourceError, StageError, by_name
 from edgekit.plan import Plan
+from edgekit.runner import errors as runner_errors
 from edgekit.workbook import stage_folder
 
 
@@ -76,7 +77,7 @@ def execute(step: Step, folder: Path, *, progress: bool = True) -> None:
                 progress_bar={"desc": label, "disable": not progress, "dynamic_ncols": True, "file": terminal},
             )
     except PapermillExecutionError as error:
-        os.replace(working, failed)
+        _keep(working, failed)
         raise _as_raised(step, error, failed) from None
     except nbclient.exceptions.DeadKernelError:
         _keep(working, failed)
@@ -87,31 +88,35 @@ def execute(step: Step, folder: Path, *, progress: bool = True) -> None:
     except OSError as error:
         raise ResourceError(f"{step.notebook}: {error.strerror or error}: {error.filename or folder}") from None
     else:
-        os.replace(working, target)
+        _keep(working, target if _sealed(step, folder) else failed)
     finally:
         working.unlink(missing_ok=True)
-    _must_be_sealed(step, folder)
+    if not _sealed(step, folder):
+        raise StageError(f"{step.notebook}: ran to its end but sealed no artifact; executed copy: {failed}")
 
 
 def _as_raised(step: Step, error: Any, failed: Path) -> EdgekitError:
     """The failing cell's own error: its class decides the exit code, its message is the message."""
     kind = by_name(error.ename)
     where = f"{step.notebook}, cell {error.cell_index + 1}"
+    on_the_device = getattr(runner_errors, error.ename, None)
+    if on_the_device:
+        raised = EdgekitError(f"{where}: {error.evalue}\nexecuted copy: {failed}")
+        raised.exit_code = on_the_device.exit_code
+        return raised
     if kind is None:
         return StageError(f"{where}: {error.ename}: {error.evalue}\nfull traceback in {failed}")
     return kind(f"{where}: {error.evalue}\nexecuted copy: {failed}")
 
 
-def _keep(working: Path, failed: Path) -> None:
+def _keep(working: Path, kept: Path) -> None:
     if working.is_file():
-        os.replace(working, failed)
+        os.replace(working, kept)
 
 
-def _must_be_sealed(step: Step, folder: Path) -> None:
+def _sealed(step: Step, folder: Path) -> bool:
     """papermill can report success for a notebook that sealed nothing; the artifact decides."""
-    out = stage_folder(folder, step.stage)
-    if not (out / RECORD).is_file():
-        raise StageError(f"{step.notebook}: ran to its end but sealed no artifact in {out}")
+    return (stage_folder(folder, step.stage) / RECORD).is_file()
 
 
 @contextmanager

@@ -1,0 +1,65 @@
+"""How a notebook that fails is told: its class decides the exit code, and nothing looks like success."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from edgekit import walk
+from edgekit.errors import ConversionError, EdgekitError, StageError
+from edgekit.plan import load_plan
+from tests.conftest import TINY
+
+
+def notebook(folder: Path, code: str) -> None:
+    cell = {"cell_type": "code", "execution_count": None, "id": "a", "metadata": {}, "outputs": [], "source": code}
+    spec = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    content = {"cells": [cell], "metadata": spec, "nbformat": 4, "nbformat_minor": 5}
+    (folder / "01_profile.ipynb").write_text(json.dumps(content))
+
+
+def execute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> Path:
+    source = tmp_path / "source"
+    source.mkdir()
+    notebook(source, code)
+    monkeypatch.setattr(walk, "notebooks_folder", lambda: source)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    step = walk.steps(load_plan(TINY), tmp_path)[0]
+    walk.execute(walk.Step(step.number, step.stage, {"config": str(TINY)}), folder, progress=False)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "exit_code", "said"),
+    [
+        ("from edgekit.errors import ConversionError\nraise ConversionError('a → b')", ConversionError, 5, "a → b"),
+        ("from edgekit.runner.errors import TrustError\nraise TrustError('x')", EdgekitError, 8, "x"),
+        ("from edgekit.runner.errors import BundleError\nraise BundleError('x')", EdgekitError, 4, "x"),
+        ("1 / 0", StageError, 6, "ZeroDivisionError: division by zero"),
+        ("import os\nos.kill(os.getpid(), 9)", StageError, 6, "the kernel died"),
+        ("x = 1", StageError, 6, "sealed no artifact"),
+    ],
+)
+def test_a_failing_cell_gives_its_own_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, kind: type[EdgekitError], exit_code: int, said: str
+) -> None:
+    with pytest.raises(kind) as caught:
+        execute(tmp_path, monkeypatch, code)
+    assert caught.value.exit_code == exit_code
+    assert said in str(caught.value)
+    assert "01_profile.ipynb" in str(caught.value)
+    assert not list((tmp_path / "run/notebooks").glob(".*partial*"))
+
+
+def test_steps_name_every_option_of_every_stage(tmp_path: Path) -> None:
+    plan = load_plan(TINY, ["prune.ratio=0.25"])
+    steps = walk.steps(plan, tmp_path)
+    assert [step.notebook for step in steps][::6] == ["01_profile.ipynb", "07_bundle.ipynb"]
+    prune = steps[2].parameters
+    assert prune["ratio"] == 0.25
+    assert prune["settings"] == "prune.ratio=0.25"
+    assert prune["out"] == str(tmp_path)
+    assert set(plan.scalars("prune")) < set(prune)
