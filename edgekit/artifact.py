@@ -8,6 +8,7 @@ for a decision, never content.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
 import shutil
@@ -116,10 +117,11 @@ def load(path: Path) -> Artifact:
     try:
         fields = json.loads(record.read_text())
         fields.pop("format")
+        recorded = fields.pop("record_sha256")
         artifact = Artifact(path=path, **fields)
     except (ValueError, TypeError, KeyError) as error:
         raise TrustError(f"{record}: not an artifact record ({error}); run stage {path.name!r} again") from None
-    if _content_digest(artifact) != artifact.digest:
+    if digest(fields) != recorded or _content_digest(artifact) != artifact.digest:
         raise TrustError(f"{record}: its digest does not match its content; run stage {artifact.stage!r} again")
     return artifact
 
@@ -142,6 +144,7 @@ def stage_key(
             "data": data_digest,
             "libraries": library_versions(libraries),
             "code": code_digest(stage),
+            "builders": {name: source_digest(name) for name in sorted(_builders(config))},
         }
     )
 
@@ -158,6 +161,34 @@ def code_digest(stage: str) -> str:
     for folder in (f"stages/{stage}", *SHAPING_FOLDERS):
         files += (root / folder).rglob("*.py")
     return digest([[path.relative_to(root).as_posix(), sha256_file(path)] for path in sorted(files)])
+
+
+def source_digest(builder: str) -> str | None:
+    """Digest of the user's source behind `package.module:function`: the module, or its whole package; None if unknown.
+
+    edgekit's own networks are covered by `code_digest`.
+    """
+    module = builder.partition(":")[0]
+    top = module.partition(".")[0]
+    if top == "edgekit":
+        return None
+    try:
+        found = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    if found is None or found.origin is None:
+        return None
+    origin = Path(found.origin)
+    files = sorted(origin.parent.rglob("*.py")) if found.submodule_search_locations else [origin]
+    return digest([[path.relative_to(origin.parent).as_posix(), sha256_file(path)] for path in files])
+
+
+def _builders(value: Any) -> set[str]:
+    """Every `builder` named anywhere in a stage's config."""
+    if isinstance(value, dict):
+        own = {value["builder"]} if isinstance(value.get("builder"), str) else set()
+        return own.union(*(_builders(inner) for inner in value.values()))
+    return set().union(*(_builders(inner) for inner in value)) if isinstance(value, list) else set()
 
 
 def begin(out: Path) -> Path:
@@ -204,7 +235,7 @@ def seal(
     for name in files:
         with open(out / name, "rb") as stream:
             os.fsync(stream.fileno())
-    write_json(out / RECORD, {"format": 1, **fields})
+    write_json(out / RECORD, {"format": 1, "record_sha256": digest(fields), **fields})
     return load(out)
 
 

@@ -24,7 +24,7 @@ Builder = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
 class Strict(BaseModel):
     """No unknown key, no silent conversion, no change after the check."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
 
 class Budget(Strict):

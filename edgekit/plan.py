@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import re
 from collections.abc import Iterable
@@ -18,6 +19,7 @@ from edgekit.data import SourceConfig
 from edgekit.data import parse as parse_data
 from edgekit.errors import ConfigError
 from edgekit.runner.errors import RunnerError
+from edgekit.runner.preprocess import check as check_steps
 from edgekit.runner.preprocess import check_keys
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
@@ -52,6 +54,16 @@ class RunConfig(Strict):
         return targets
 
 
+def workbook_folder(name: str) -> Path:
+    """`notebooks` or `configs`: beside the package in a clone, inside it in an installed wheel."""
+    package = Path(__file__).resolve().parent
+    beside = package.parent / name
+    return beside if beside.is_dir() else package / "_workbook" / name
+
+
+DEFAULT_CONFIG = workbook_folder("configs") / "digits.yaml"
+
+
 @dataclass(frozen=True)
 class Plan:
     """A checked config. `given` is what the user wrote, overrides applied, for the record."""
@@ -66,7 +78,8 @@ class Plan:
     @property
     def weights(self) -> Path | None:
         """The user's weights, relative paths taken from the config's folder."""
-        return self.path.parent / self.run.model.weights if self.run.model.weights else None
+        weights = self.run.model.weights
+        return self.path.parent / Path(weights).expanduser() if weights else None
 
     def scalars(self, stage: str) -> dict[str, bool | int | float | str]:
         """The stage's own scalar options: the parameters of its notebook."""
@@ -103,14 +116,22 @@ def load_plan(path: Path, settings: str | Iterable[str] = ()) -> Plan:
     shared = {name: getattr(run, name) for name in SHARED_FIELDS}
     stages = {stage: parse_stage(stage, getattr(run, stage), shared) for stage in STAGES}
     data = parse_data(_beside(path, run.data))
-    plan = Plan(path.resolve(), given, run, data, stages, " ".join(overrides))
+    plan = Plan(path.resolve(), given, run, data, stages, join_settings(overrides))
     _agree(plan)
     return plan
 
 
 def split_settings(text: str) -> list[str]:
     """`'seed=1 data.limit=2000'` → its parts; a space inside a value is kept, a part begins with `key=`."""
+    if text.startswith("["):
+        return [str(part) for part in json.loads(text)]
     return [part.strip() for part in re.split(r"\s+(?=[A-Za-z_][\w.]*=)", text.strip()) if part.strip()]
+
+
+def join_settings(parts: list[str]) -> str:
+    """The opposite of `split_settings`; as JSON where a value would be torn apart."""
+    text = " ".join(parts)
+    return text if split_settings(text) == parts else json.dumps(parts)
 
 
 def parse_stage(stage: str, section: dict[str, Any], shared: dict[str, Any]) -> StageConfig:
@@ -130,11 +151,18 @@ class _UniqueKeys(yaml.SafeLoader):
     """YAML that refuses a key given twice instead of silently keeping the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        merge = "tag:yaml.org,2002:merge"
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value if key.tag != merge]
         twice = {str(key) for key in keys if keys.count(key) > 1}
         if twice:
             raise ConfigError(f"line {node.start_mark.line + 1}: key given twice: {', '.join(sorted(twice))}")
         return super().construct_mapping(node, deep)
+
+
+# YAML 1.1, which PyYAML reads, takes 1e-3 for text; everybody else means a number
+_UniqueKeys.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -143,10 +171,11 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: no such config file" + (f"; {suggest(path.name, beside)}" if beside else ""))
     try:
         values = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeys)
+        json.dumps(values)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    except (yaml.YAMLError, ValueError, TypeError) as error:
+        raise ConfigError(f"{path}: not a YAML config: {' '.join(str(error).split())}; quote dates") from None
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: holds {type(values).__name__}, not a mapping of keys to values")
     return values
@@ -168,7 +197,8 @@ def _apply(given: dict[str, Any], override: str) -> None:
         raise ConfigError(f"--set {override!r}: write it as key=value, for example prune.ratio=0.4")
     try:
         value = yaml.load(text, _UniqueKeys)
-    except yaml.YAMLError:
+        json.dumps(value)
+    except (yaml.YAMLError, ValueError, TypeError):
         raise ConfigError(f"--set {key}: {text!r} is not a YAML value; quote it if it is text") from None
     *parents, last = key.split(".")
     section = given
@@ -195,6 +225,8 @@ def _agree(plan: Plan) -> None:
         faults.append(f"model.weights: no file {os.fspath(plan.run.model.weights or '')!r} beside {plan.path.name}")
     try:
         check_keys(plan.run.preprocess)
+        if shape := plan.data.raw_shape:
+            check_steps(plan.run.preprocess, shape, "uint8")
     except RunnerError as error:
         faults.append(f"preprocess: {error}")
     if faults:

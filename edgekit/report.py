@@ -10,6 +10,7 @@ from rich.table import Table
 
 from edgekit import __version__, checks
 from edgekit import artifact as artifacts
+from edgekit.config import STAGES
 from edgekit.plan import Plan
 from edgekit.tables import count, milliseconds, percent, points, times
 from edgekit.workbook import stage_folder
@@ -26,7 +27,7 @@ def write_result(plan: Plan, folder: Path, seconds: dict[str, float]) -> dict[st
     verdict = benchmark.metrics["verdict"]
     bundle = artifacts.load(stage_folder(folder, "bundle")) if verdict["met"] else None
     last = bundle or benchmark
-    chain = [last.ancestor(stage) for stage in ("origin", *seconds) if stage == "origin" or stage in seconds]
+    chain = [last.ancestor(stage) for stage in ("origin", *STAGES[: STAGES.index(last.stage) + 1])]
     result = {
         "format": 1,
         "edgekit": __version__,
@@ -37,6 +38,7 @@ def write_result(plan: Plan, folder: Path, seconds: dict[str, float]) -> dict[st
         "budget": plan.run.budget.model_dump(),
         "verdict": verdict,
         "nearest_miss": benchmark.metrics["nearest_miss"],
+        "unmet": benchmark.metrics["unmet"],
         "winners": benchmark.metrics["winners"],
         "variants": benchmark.metrics["rows"],
         "waterfall": benchmark.metrics["waterfall"],
@@ -60,7 +62,7 @@ def show(result: dict[str, Any], folder: Path, console: Console) -> None:
         console.print(
             f"[bold]{verdict['winner']}[/bold] wins: p50 {milliseconds(verdict['p50_ms'])} ms, "
             f"{times(verdict['speedup_vs_eager'])} PyTorch eager, "
-            f"{times(verdict['speedup_vs_post_training_baseline'])} the best post-training-quantized baseline; "
+            f"{_against_quantized_baseline(verdict)}; "
             f"drop {points(verdict['drop_validation_pp'])} pp on validation, "
             f"{points(verdict['drop_test_pp'])} pp on test."
         )
@@ -68,6 +70,8 @@ def show(result: dict[str, Any], folder: Path, console: Console) -> None:
         console.print(f"[bold]{checks.missed_message(result['nearest_miss'])}[/bold]", soft_wrap=True)
     if result["waterfall"]:
         console.print(f"Step by step: {_walk(result['waterfall'])}.", soft_wrap=True, highlight=False)
+        for target, nearest in result["unmet"].items():
+            console.print(f"[bold]No bundle for {target}:[/bold] {checks.missed_message(nearest)}.", soft_wrap=True)
     conditions = result["conditions"]
     console.print(
         f"[dim]Measured on {conditions['cpu']}, {conditions['cores']} cores, Python {conditions['python']}, "
@@ -81,8 +85,11 @@ def show(result: dict[str, Any], folder: Path, console: Console) -> None:
         console.print(f"Bundle     {stage_folder(folder, 'bundle') / entry['file']}", soft_wrap=True, highlight=False)
     if result["bundles"]:
         console.print(f"Runner     {stage_folder(folder, 'bundle') / 'edgerun.pyz'}", soft_wrap=True, highlight=False)
-    for path in sorted((folder / "notebooks").glob("[0-9]*.ipynb")):
-        console.print(f"Notebook   {path}", soft_wrap=True, highlight=False)
+    for number, stage in enumerate((name for name in result["stages"] if name in STAGES), 1):
+        path = folder / "notebooks" / f"{number:02d}_{stage}.ipynb"
+        console.print(f"Notebook   {path if path.exists() else path.with_suffix('.failed.ipynb')}", soft_wrap=True)
+    if not result["bundles"] and stage_folder(folder, "bundle").exists():
+        console.print(f"The bundles in {stage_folder(folder, 'bundle')} are from an earlier run.", soft_wrap=True)
     console.print(f"Result     {folder / RESULT}", soft_wrap=True, highlight=False)
 
 
@@ -118,6 +125,13 @@ def _table(result: dict[str, Any]) -> Table:
             style="bold green" if row["name"] in winners else None,
         )
     return table
+
+
+def _against_quantized_baseline(verdict: dict[str, Any]) -> str:
+    ratio = verdict["speedup_vs_post_training_baseline"]
+    if ratio is None:
+        return "no post-training-quantized baseline was converted to compare with"
+    return f"{times(ratio)} the best post-training-quantized baseline"
 
 
 def _walk(steps: list[dict[str, Any]]) -> str:

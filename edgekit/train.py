@@ -133,7 +133,7 @@ class _Loop:
             _groups(module, options.weight_decay), options.learning_rate, MOMENTUM, nesterov=True
         )
         self.steps_per_epoch = len(_batches(len(data.train.y), options.batch_size))
-        total = self.steps_per_epoch * options.epochs
+        self.total_steps = total = self.steps_per_epoch * options.epochs
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimiser, lambda step: learning_rate_at(step, total))
 
     def run(
@@ -158,7 +158,8 @@ class _Loop:
         return History(tuple(results), best)
 
     def _rank(self, result: EpochResult) -> tuple[bool, float, float]:
-        settled = result.learning_rate <= SETTLED_RATE * self.options.learning_rate
+        ends_at = self.options.learning_rate * learning_rate_at(result.epoch * self.steps_per_epoch, self.total_steps)
+        settled = max(result.learning_rate, ends_at) <= SETTLED_RATE * self.options.learning_rate
         return settled and not self.options.patience_epochs, result.validation_accuracy, -result.validation_loss
 
     def _epoch(self, epoch: int, after_step: Callable[[nn.Module], None] | None) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
@@ -14,9 +15,11 @@ from typing import Any, TextIO
 from edgekit.artifact import RECORD
 from edgekit.config import STAGES
 from edgekit.errors import EdgekitError, ResourceError, StageError, by_name
-from edgekit.plan import Plan
+from edgekit.plan import Plan, workbook_folder
 from edgekit.runner import errors as runner_errors
 from edgekit.workbook import stage_folder
+
+NO_RESOURCES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EMFILE, errno.ENOMEM)
 
 
 @dataclass(frozen=True)
@@ -31,15 +34,6 @@ class Step:
     def notebook(self) -> str:
         """File name of the notebook."""
         return f"{self.number:02d}_{self.stage}.ipynb"
-
-
-def notebooks_folder() -> Path:
-    """The notebooks beside the package in a clone, or those packed into an installed wheel."""
-    package = Path(__file__).resolve().parent
-    for folder in (package.parent / "notebooks", package / "_workbook" / "notebooks"):
-        if folder.is_dir():
-            return folder
-    raise ResourceError(f"no notebooks beside {package}; install edgekit from a clone or a wheel")
 
 
 def steps(plan: Plan, out: Path) -> list[Step]:
@@ -67,9 +61,9 @@ def execute(step: Step, folder: Path, *, progress: bool = True) -> None:
     label = f"{step.number}/{len(STAGES)} {step.notebook:<19} {step.stage:<9}"
     log = target.with_name(f"{step.stage}.log")
     try:
-        with _kernel_environment(step), _native_stderr_into(log) as terminal:
+        with _kernel_environment(), _native_stderr_into(log) as terminal:
             papermill.execute_notebook(
-                notebooks_folder() / step.notebook,
+                workbook_folder("notebooks") / step.notebook,
                 working,
                 parameters=step.parameters,
                 kernel_name="python3",
@@ -79,7 +73,7 @@ def execute(step: Step, folder: Path, *, progress: bool = True) -> None:
     except PapermillExecutionError as error:
         _keep(working, failed)
         raise _as_raised(step, error, failed) from None
-    except nbclient.exceptions.DeadKernelError:
+    except (nbclient.exceptions.DeadKernelError, RuntimeError):  # the latter where it dies before it answers
         _keep(working, failed)
         raise StageError(
             f"{step.notebook}: the kernel died (killed, out of memory, or a crash in native code); "
@@ -104,6 +98,8 @@ def _as_raised(step: Step, error: Any, failed: Path) -> EdgekitError:
         raised = EdgekitError(f"{where}: {error.evalue}\nexecuted copy: {failed}")
         raised.exit_code = on_the_device.exit_code
         return raised
+    if error.ename == "MemoryError" or any(f"[Errno {number}]" in error.evalue for number in NO_RESOURCES):
+        return ResourceError(f"{where}: {error.evalue or 'out of memory'}\nexecuted copy: {failed}")
     if kind is None:
         return StageError(f"{where}: {error.ename}: {error.evalue}\nfull traceback in {failed}")
     return kind(f"{where}: {error.evalue}\nexecuted copy: {failed}")
@@ -138,12 +134,9 @@ def _native_stderr_into(log: Path) -> Iterator[TextIO]:
 
 
 @contextmanager
-def _kernel_environment(step: Step) -> Iterator[None]:
-    """Kernels find the user's own packages beside the config and in the caller's folder, and keep quiet."""
+def _kernel_environment() -> Iterator[None]:
+    """Kernels find this environment's own commands, and TensorFlow keeps quiet."""
     before = dict(os.environ)
-    config_folder = str(Path(step.parameters["config"]).parent)
-    paths = [config_folder, os.getcwd(), *filter(None, [before.get("PYTHONPATH")])]
-    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), before.get("PATH", "")])
     try:

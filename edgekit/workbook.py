@@ -5,6 +5,7 @@ A notebook run by hand, by plain papermill or by `edgekit run` goes through `ope
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
 import os
@@ -21,8 +22,8 @@ from edgekit.artifact import Artifact
 from edgekit.config import SHARED_FIELDS, STAGES, StageConfig, suggest
 from edgekit.data import Data
 from edgekit.data import load as load_data
-from edgekit.errors import ConfigError, StageError
-from edgekit.plan import Plan, is_scalar, load_plan, own_fields, parse_stage, stage_config
+from edgekit.errors import ConfigError, StageError, TrustError
+from edgekit.plan import DEFAULT_CONFIG, Plan, is_scalar, load_plan, own_fields, parse_stage, stage_config
 
 COMMON_PARAMETERS = ("config", "out", "settings")
 ORIGIN = "origin"
@@ -79,8 +80,9 @@ class OpenStage:
 def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
     """Open `stage` with the parameters of a notebook (its `globals()`).
 
-    The parameters cell wins over the config: what it says is what runs, and where the two differ, that is printed.
-    Raises ConfigError for an unknown or wrong parameter, StageError where the stage before has not been run.
+    A parameter that differs from the workbook's own default wins over the config; one left at that default follows
+    the config. Where cell and config differ, that is printed. Raises ConfigError for an unknown or wrong parameter,
+    StageError where the stage before has not been run.
     """
     scalars = _parameters(stage, parameters)
     config_path, out = find_config(str(scalars.pop("config"))), Path(str(scalars.pop("out")))
@@ -88,11 +90,8 @@ def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
         if place not in sys.path:
             sys.path.append(place)  # so that a user's `package.module:function` is found beside the config
     plan = load_plan(config_path, str(scalars.pop("settings")))
-    section = {**getattr(plan.run, stage), **scalars}
+    section = {**getattr(plan.run, stage), **_chosen(stage, scalars, plan)}
     options = parse_stage(stage, section, {name: getattr(plan.run, name) for name in SHARED_FIELDS})
-    for name, value in plan.scalars(stage).items():
-        if getattr(options, name) != value:
-            print(f"{stage}.{name} is {getattr(options, name)} here and {value} in {config_path.name}: this cell wins")
     plan = replace(plan, stages={**plan.stages, stage: options})
     folder = run_folder(plan, out, config_path)
     data = load_data(plan.data)
@@ -110,6 +109,24 @@ def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
 def stage_folder(folder: Path, stage: str) -> Path:
     """Where a stage's artifact lies in a run's folder; that of `bundle` is what people copy from: `bundles`."""
     return folder / ("bundles" if stage == "bundle" else stage)
+
+
+def _chosen(stage: str, scalars: dict[str, Any], plan: Plan) -> dict[str, Any]:
+    """The parameters that win over the config; says where the two differ, and which is taken."""
+    untouched = load_plan(DEFAULT_CONFIG).scalars(stage) if DEFAULT_CONFIG.is_file() else {}
+    configured = plan.scalars(stage)
+    chosen = {}
+    for name, value in scalars.items():
+        here = f"{stage}.{name} is {value} in this cell and {configured.get(name)} in {plan.path.name}"
+        if name in configured and (value, type(value)) == (configured[name], type(configured[name])):
+            continue
+        if name in untouched and (value, type(value)) == (untouched[name], type(untouched[name])):
+            print(f'{here}: the config is taken, for the cell was left as it came (or insist with settings = "…")')
+            continue
+        if name in configured:
+            print(f"{here}: the cell is taken")
+        chosen[name] = value
+    return chosen
 
 
 def find_config(name: str) -> Path:
@@ -133,26 +150,60 @@ def run_folder(plan: Plan, out: Path, config_path: Path) -> Path:
 
 
 def finished(out: Path, key: str) -> Artifact | None:
-    """The whole, unchanged artifact in `out` with that key, if there is one."""
+    """The whole, unchanged artifact in `out` with that key, if there is one; a damaged one is as good as none."""
     if not (out / artifacts.RECORD).is_file():
         return None
-    found = artifacts.load(out)
-    if found.key != key:
+    try:
+        found = artifacts.load(out)
+        if found.key != key:
+            return None
+        artifacts.verify(found)
+    except TrustError as error:
+        print(f"not reused: {error}")
         return None
-    artifacts.verify(found)
     return found
 
 
 def _parameters(stage: str, namespace: Mapping[str, Any]) -> dict[str, Any]:
     allowed = [*COMMON_PARAMETERS, *own_fields(stage_config(stage))]
     given = {name: value for name, value in namespace.items() if not name.startswith("_") and is_scalar(value)}
-    for name in given:
-        if name not in allowed:
+    meant = _assigned_as_parameters(namespace.get("In"))
+    for name in set(given) - set(allowed):
+        if meant is None or name in meant:
             raise ConfigError(f"{name}: stage {stage} has no such parameter, {suggest(name, allowed)}")
+        del given[name]
     for name in COMMON_PARAMETERS:
         if not isinstance(given.setdefault(name, _COMMON_DEFAULTS[name]), str):
             raise ConfigError(f"{name}: got {given[name]!r}; a text is wanted")
     return given
+
+
+def _assigned_as_parameters(history: Any) -> set[str] | None:
+    """Names assigned in the cells that hold parameters, by IPython's history; None outside of a notebook.
+
+    These are the cells run before the stage was first opened, and any that assigns `config`. What later cells assign
+    is the notebook's own business, so a notebook can be run again from any cell.
+    """
+    if not isinstance(history, list):
+        return None
+    names: set[str] = set()
+    opened = False
+    for source in history:
+        assigned = _assigned(source)
+        if not opened or "config" in assigned:
+            names |= assigned
+        opened = opened or "open_stage(" in source
+    return names
+
+
+def _assigned(source: str) -> set[str]:
+    try:
+        body = ast.parse(source).body
+    except SyntaxError:  # a magic
+        return set()
+    targets: list[ast.expr] = [node.target for node in body if isinstance(node, ast.AnnAssign)]
+    targets += [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
+    return {target.id for target in targets if isinstance(target, ast.Name)}
 
 
 _COMMON_DEFAULTS = {"config": "configs/digits.yaml", "out": "artifacts", "settings": ""}
@@ -171,6 +222,8 @@ def _origin(plan: Plan, data: Data, folder: Path) -> Artifact:
     run = plan.run
     description = {
         "model": {"builder": run.model.builder, "kwargs": run.model.kwargs},
+        "source_sha256": artifacts.source_digest(run.model.builder),
+        "data": plan.data.model_dump(exclude={"path", "cache"}),
         "preprocess": run.preprocess,
         "weights": artifacts.sha256_file(plan.weights) if plan.weights else None,
     }

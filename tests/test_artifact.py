@@ -56,12 +56,12 @@ def test_an_unknown_file_says_what_there_is(tmp_path: Path) -> None:
         make(tmp_path).file("nothing")
 
 
-@pytest.mark.parametrize("field", ["stage", "config", "files", "data_digest", "digest"])
+@pytest.mark.parametrize("field", ["stage", "config", "files", "data_digest", "digest", "key", "metrics", "versions"])
 def test_an_edited_record_is_refused(tmp_path: Path, field: str) -> None:
     make(tmp_path)
     record = tmp_path / "profile" / artifacts.RECORD
     values = json.loads(record.read_text())
-    values[field] = {"model/weights": "0" * 64} if field == "files" else {"seed": 2} if field == "config" else "x" * 64
+    values[field] = {"changed": "0" * 64} if isinstance(values[field], dict) else "x" * 64
     record.write_text(json.dumps(values))
     with pytest.raises(TrustError, match="digest does not match"):
         artifacts.load(tmp_path / "profile")

@@ -57,5 +57,8 @@ def test_a_missed_budget_raises_with_the_nearest_miss(tmp_path: Path) -> None:
 
 def test_a_met_budget_says_which_target_has_no_winner(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     verdict = {"met": True, "winner": "a-int8-onnx", "drop_validation_pp": 0.5}
-    checks.budget_met(seal(tmp_path, {"verdict": verdict, "nearest_miss": None, "winners": {"onnx": "a-int8-onnx"}}))
-    assert "no variant inside it for tflite" in capsys.readouterr().out
+    nearest = {"name": "a-int8-tflite", "p50_ms": 0.5, "bytes": 1000, "reasons": ["too slow"]}
+    checks.budget_met(seal(tmp_path, {"verdict": verdict, "nearest_miss": None, "unmet": {"tflite": nearest}}))
+    said = capsys.readouterr().out
+    assert "✓ budget met by a-int8-onnx" in said
+    assert "✗ tflite: no variant inside the budget; the nearest miss is a-int8-tflite" in said

@@ -64,6 +64,10 @@ def test_settings_as_one_text_mean_the_same() -> None:
         ("model.builder=resnet", "model.builder: got 'resnet'"),
         ("preprocess=[{step: normalise, mean: [0], std: [1]}]", 'did you mean "normalize"?'),
         ("preprocess=[{step: scale}]", "missing option 'factor'"),
+        ("preprocess=[{step: scale, factor: abc}]", "factor: got 'abc'"),
+        ("preprocess=[{step: normalize, mean: [0, 0, 0], std: [1, 1, 1]}]", "mean: got [0, 0, 0]; use a list of 1"),
+        ("convert.fp32_max_abs=.inf", "convert.fp32_max_abs: got inf; input should be a finite number"),
+        ("prune.ratio=2020-01-01", "not a YAML value"),
         ("prune.budget={}", "prune.budget: stands at the top level"),
         ("model.weights=nothing.safetensors", "model.weights: no file 'nothing.safetensors'"),
         ("prune=3", "prune: got 3"),
@@ -96,10 +100,28 @@ def test_relative_paths_start_at_the_config(tmp_path: Path, monkeypatch: pytest.
     assert load_plan(tmp_path / "mine.yaml").data.path == str(tmp_path / "samples.npz")  # type: ignore[attr-defined]
 
 
+def test_settings_survive_the_way_into_a_notebook() -> None:
+    parts = ["model.kwargs={depth: 20, note: 'a b=c'}", "seed=3", "profile.learning_rate=1e-2"]
+    plan = load_plan(DIGITS, parts)
+    again = load_plan(DIGITS, plan.settings)
+    assert again.given == plan.given
+    assert again.stages["profile"].learning_rate == 0.01  # type: ignore[attr-defined]
+
+
+def test_yaml_anchors_may_be_merged(tmp_path: Path) -> None:
+    text = DIGITS.read_text() + "\nprune: &tuning {epochs: 2}\nquantize: {<<: *tuning, learning_rate: 1e-3}\n"
+    (tmp_path / "digits.yaml").write_text(text)
+    plan = load_plan(tmp_path / "digits.yaml")
+    assert plan.stages["quantize"].epochs == 2  # type: ignore[attr-defined]
+    assert plan.stages["quantize"].learning_rate == 0.001  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: [", "not YAML"),
+        ("a: [", "not a YAML config"),
+        ("name: 2020-13-45", "not a YAML config"),
+        ("name: x\nmodel: {kwargs: {since: 2020-01-01}}", "quote dates"),
         ("- 1", "holds list, not a mapping"),
         ("", "holds NoneType, not a mapping"),
         ("seed: 1\nseed: 2", "line 1: key given twice: seed"),

@@ -132,7 +132,11 @@ def test_the_best_epochs_weights_are_kept(vectors, patience):
     chosen = options(8, learning_rate=3.0, patience_epochs=patience)
     history = train(module, vectors, options=chosen, on_epoch=seen.append)
     assert seen == list(history.epochs)
-    competing = seen if patience else [result for result in seen if result.learning_rate <= 0.2 * 3.0]
+    rates = [*(result.learning_rate for result in seen), 0.0]
+    settled = [
+        result for result, ends_at in zip(seen, rates[1:], strict=True) if max(result.learning_rate, ends_at) <= 0.6
+    ]
+    competing = seen if patience else settled
     assert 0 < len(competing) < 8 or patience
     assert history.best == max(competing, key=lambda each: (each.validation_accuracy, -each.validation_loss))
     scores = torch.from_numpy(logits(module, vectors.validation.x, []))

@@ -24,7 +24,7 @@ def execute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> Path:
     source = tmp_path / "source"
     source.mkdir()
     notebook(source, code)
-    monkeypatch.setattr(walk, "notebooks_folder", lambda: source)
+    monkeypatch.setattr(walk, "workbook_folder", lambda name: source)
     folder = tmp_path / "run"
     folder.mkdir()
     step = walk.steps(load_plan(TINY), tmp_path)[0]

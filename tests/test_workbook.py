@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import shutil
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import yaml
 
 from edgekit import artifact as artifacts
 from edgekit.errors import ConfigError, DataError, StageError
+from edgekit.plan import DEFAULT_CONFIG, load_plan
+from edgekit.runner import load as load_bundle
 from edgekit.workbook import find_config, open_stage, run_folder
-from tests.conftest import ROOT, TINY, FinishedRun
+from tests.conftest import ROOT, TINY, FinishedRun, run_edgekit
 
 
 def parameters(out: Path, **more: object) -> dict[str, object]:
@@ -39,10 +46,97 @@ def test_names_that_are_no_parameters_are_left_alone(tiny_run: FinishedRun) -> N
     assert open_stage("prune", namespace).name == "prune"
 
 
-def test_the_parameters_cell_wins_and_says_so(tiny_run: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_changed_parameter_wins_over_the_config_and_says_so(
+    tiny_run: FinishedRun, capsys: pytest.CaptureFixture[str]
+) -> None:
     stage = open_stage("prune", parameters(tiny_run.out, ratio=0.4))
     assert stage.config.ratio == 0.4  # type: ignore[attr-defined]
-    assert "prune.ratio is 0.4 here and 0.3 in tiny.yaml: this cell wins" in capsys.readouterr().out
+    assert "prune.ratio is 0.4 in this cell and 0.3 in tiny.yaml: the cell is taken" in capsys.readouterr().out
+
+
+def test_a_parameter_left_as_it_came_follows_the_config(
+    tiny_run: FinishedRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    untouched = load_plan(DEFAULT_CONFIG).scalars("prune")
+    stage = open_stage("prune", {**parameters(tiny_run.out), **untouched})
+    assert stage.config == load_plan(TINY).stages["prune"]
+    assert "prune.ratio is 0.5 in this cell and 0.3 in tiny.yaml: the config is taken" in capsys.readouterr().out
+
+
+def test_a_notebook_may_be_run_again_but_a_misspelt_parameter_is_still_found(tiny_run: FinishedRun) -> None:
+    cells = [
+        "config = '…'\nratio = 0.3",
+        "stage = open_stage('prune', globals())",
+        "%time\n",
+        "share = 0.5\nscratch = 1",
+    ]
+    again = {**parameters(tiny_run.out, ratio=0.3), "share": 0.5, "scratch": 1}
+    assert open_stage("prune", {**again, "In": cells}).name == "prune"
+    with pytest.raises(ConfigError, match="ration: stage prune has no such parameter"):
+        open_stage("prune", {**again, "ration": 0.4, "In": [*cells, "config = '…'\nration = 0.4"]})
+    with pytest.raises(ConfigError, match="ration: stage prune has no such parameter"):
+        open_stage("prune", {**again, "ration": 0.4, "In": ["ration = 0.4", *cells]})
+
+
+def test_a_damaged_artifact_is_made_again(tiny_run: FinishedRun, tmp_path: Path) -> None:
+    shutil.copytree(tiny_run.folder, tmp_path / "tiny")
+    before = artifacts.load(tmp_path / "tiny/distill").digest
+    (tmp_path / "tiny/distill/model/weights.safetensors").unlink()
+    assert open_stage("distill", parameters(tmp_path)).run().digest == before
+
+
+NETWORK = """
+from torch import nn
+
+def mlp(num_classes, hidden=16):
+    return nn.Sequential(nn.Linear(6, hidden), nn.BatchNorm1d(hidden), nn.ReLU(), nn.Linear(hidden, num_classes))
+"""
+
+
+def test_an_edited_network_of_the_users_is_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_vector_project(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    given = {"config": str(tmp_path / "vectors.yaml"), "out": str(tmp_path / "runs")}
+    first = open_stage("profile", given).run()
+    assert open_stage("profile", given).run() == first
+    (tmp_path / "vector_nets.py").write_text(NETWORK.replace("ReLU", "Tanh"))
+    monkeypatch.delitem(sys.modules, "vector_nets")
+    importlib.invalidate_caches()
+    assert open_stage("profile", given).run().key != first.key
+
+
+def test_vectors_and_a_network_beside_the_config_walk_through_to_bundles(tmp_path: Path) -> None:
+    write_vector_project(tmp_path)
+    done = run_edgekit("run", str(tmp_path / "vectors.yaml"), "--out", str(tmp_path / "runs"))
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "runs/vectors/result.json").read_text())
+    assert set(result["bundles"]) == {"tflite", "openvino", "onnx"}
+    model = load_bundle(tmp_path / "runs/vectors/bundles" / result["bundles"]["openvino"]["file"])
+    assert model.predict(np.ones(6, dtype=np.float32)).label in ("left", "right")
+
+
+def write_vector_project(folder: Path) -> None:
+    """Two Gaussian clouds in six dimensions, a small network in a module of the user's own, a quick config."""
+    random = np.random.default_rng(0)
+    labels = np.arange(600) % 2
+    x = (random.normal(size=(600, 6)) + 2 * labels[:, None] - 1).astype(np.float32)
+    np.savez(folder / "clouds.npz", x_train=x, y_train=labels, classes=np.array(["left", "right"]))
+    (folder / "vector_nets.py").write_text(NETWORK)
+    network = {"builder": "vector_nets:mlp"}
+    values = {
+        "name": "vectors",
+        "threads": 1,
+        "data": {"source": "npz", "path": "clouds.npz", "calibration_samples": 60},
+        "model": {**network, "kwargs": {"hidden": 32}},
+        "budget": {"accuracy_drop_pp": 20.0},
+        "profile": {"epochs": 3},
+        "distill": {"student": network, "epochs": 3},
+        "prune": {"epochs": 1, "steps": 1, "sparsity_steps": 1},
+        "quantize": {"epochs": 1, "calibration_samples": 60},
+        "convert": {"calibration_samples": 60, "models": ["baseline", "pruned"]},
+        "benchmark": {"rounds": 3, "calls_per_round": 10},
+    }
+    (folder / "vectors.yaml").write_text(yaml.safe_dump(values))
 
 
 def test_settings_reach_the_run_wide_options(tiny_run: FinishedRun) -> None:
@@ -90,8 +184,6 @@ def test_configs_are_found_from_the_notebooks_folder(monkeypatch: pytest.MonkeyP
 
 
 def test_runs_lie_in_the_project_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from edgekit.plan import load_plan
-
     config = ROOT / "configs/digits.yaml"
     monkeypatch.delenv("EDGEKIT_ARTIFACTS", raising=False)
     assert run_folder(load_plan(config), Path("artifacts"), config) == ROOT / "artifacts/digits"

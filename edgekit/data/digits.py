@@ -19,6 +19,11 @@ class Config(SourceConfig):
     source: Literal["digits"] = "digits"
     size: int = Field(32, ge=8, le=512, description="height and width of the images, pixels")
 
+    @property
+    def raw_shape(self) -> tuple[int, ...]:
+        """Height, width, channels."""
+        return (self.size, self.size, 1)
+
 
 def read(config: Config, progress: Progress | None = None) -> Pools:
     """uint8 (n, size, size, 1); the source's 17 grey levels 0–16 become 0–255 before Pillow's bilinear resize."""

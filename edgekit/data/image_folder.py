@@ -45,6 +45,11 @@ class Config(SourceConfig):
     max_corrupt_fraction: float = Field(0.01, ge=0, lt=1, description="largest share of unreadable pictures")
     cache: PathText | None = Field(None, description="folder of decoded samples; default ~/.cache/edgekit")
 
+    @property
+    def raw_shape(self) -> tuple[int, ...]:
+        """Height, width, channels."""
+        return (self.size, self.size, self.channels)
+
 
 def read(config: Config, progress: Progress | None = None) -> Pools:
     """Pools as memory-mapped arrays. With `limit`, only the pictures that it keeps are decoded."""

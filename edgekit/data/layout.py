@@ -90,7 +90,7 @@ def _is_picture(parts: Parts) -> bool:
 
 
 def _hidden(name: str) -> bool:
-    return any(part.startswith(".") or part == "__MACOSX" for part in name.split("/"))
+    return any((part.startswith(".") and part != ".") or part == "__MACOSX" for part in name.split("/"))
 
 
 def _noted(what: str, names: Sequence[str]) -> list[str]:

@@ -117,7 +117,7 @@ class Zip(AbstractContextManager["Zip"]):
 
 def _problem(info: zipfile.ZipInfo) -> str | None:
     name = PurePosixPath(info.filename)
-    if name.is_absolute() or ".." in name.parts or "\\" in info.orig_filename or ":" in name.parts[0]:
+    if name.is_absolute() or ".." in name.parts or "\\" in info.orig_filename or ":" in info.filename.partition("/")[0]:
         return "points outside the archive"
     if stat.S_ISLNK(info.external_attr >> 16):
         return "is a symbolic link"

@@ -40,6 +40,11 @@ class SourceConfig(Strict):
         "error", description="samples that stand in two given splits: refuse, or drop them from the earlier one"
     )
 
+    @property
+    def raw_shape(self) -> tuple[int, ...] | None:
+        """Shape of a raw uint8 sample where the options alone decide it; None where the samples do."""
+        return None
+
     @model_validator(mode="after")
     def _leave_something_to_train_on(self) -> SourceConfig:
         if self.validation_fraction + self.test_fraction > 0.8:

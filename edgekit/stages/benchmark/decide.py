@@ -7,6 +7,14 @@ from typing import Any
 
 from edgekit.config import Budget
 
+CAME_FROM = {
+    "baseline": ("baseline",),
+    "student": ("baseline", "student"),
+    "pruned": ("baseline", "student", "pruned"),
+    "sparse": ("baseline", "student"),
+}
+"""Which networks a walk to each of them passes, itself last; zeros are a step of their own."""
+
 Row = dict[str, Any]
 Latencies = dict[str, dict[str, float]]
 
@@ -34,7 +42,12 @@ def decide(rows: list[Row], latencies: Latencies, budget: Budget, targets: Itera
         "rows": [{**row, **latencies[row["name"]]} for row in [baseline, *judged]],
         "waterfall": waterfall(overall, judged, latencies, baseline) if overall else [],
         "verdict": _verdict(overall, post_training, baseline, latencies),
-        "nearest_miss": None if overall else _nearest_miss(judged, latencies, baseline, budget),
+        "nearest_miss": None if overall else _nearest_miss(judged, latencies, budget),
+        "unmet": {
+            target: _nearest_miss([row for row in judged if row["target"] == target], latencies, budget)
+            for target in targets
+            if target not in won
+        },
     }
     content = {
         "variants": [baseline, *judged],
@@ -69,9 +82,8 @@ def waterfall(winner: Row, rows: list[Row], latencies: Latencies, baseline: Row)
         ("convert", "baseline", "fp32"),
         ("distill", "student", "fp32"),
         ("prune", "pruned", "fp32"),
-        ("quantize", winner["model"] if winner["precision"] == "int8" else "pruned", "int8"),
+        ("quantize", winner["model"], "int8"),
     ]
-    models = {"baseline": 0, "student": 1, "pruned": 2, "sparse": 2}
     found = {(row["model"], row["precision"]): row for row in rows if row["target"] == winner["target"]}
     steps = [{"step": "PyTorch eager", "variant": baseline["name"], "p50_ms": _p50(latencies, baseline), "kept": True}]
     kept_ms = _p50(latencies, baseline)
@@ -79,7 +91,7 @@ def waterfall(winner: Row, rows: list[Row], latencies: Latencies, baseline: Row)
         row = found.get((model, precision))
         if row is None:
             continue
-        kept = row["name"] == winner["name"] or (precision == "fp32" and models[model] <= models[winner["model"]])
+        kept = row["name"] == winner["name"] or (precision == "fp32" and model in CAME_FROM[winner["model"]])
         p50_ms = _p50(latencies, row)
         steps.append({"step": step, "variant": row["name"], "p50_ms": p50_ms, "gain": kept_ms / p50_ms, "kept": kept})
         kept_ms = p50_ms if kept else kept_ms
@@ -108,12 +120,18 @@ def _verdict(overall: Row | None, post_training: Row | None, baseline: Row, late
     }
 
 
-def _nearest_miss(rows: list[Row], latencies: Latencies, baseline: Row, budget: Budget) -> Row | None:
-    """The variant that breaks the fewest limits, of those the one with the smallest drop, then the fastest."""
-    ranked = sorted(rows, key=lambda row: (len(row["reasons"]), max(row["drop_pp"], 0), _p50(latencies, row)))
-    if not ranked:
-        return None
-    return {**ranked[0], "p50_ms": _p50(latencies, ranked[0])}
+def _nearest_miss(rows: list[Row], latencies: Latencies, budget: Budget) -> Row | None:
+    """The variant that exceeds its limits by the smallest share in all, of equals the fastest."""
+
+    def excess(row: Row) -> float:
+        p50_ms = _p50(latencies, row)
+        over = [(row["drop_pp"] - budget.accuracy_drop_pp) / max(budget.accuracy_drop_pp, 1.0)]
+        over += [p50_ms / budget.latency_p50_ms - 1] if budget.latency_p50_ms else []
+        over += [row["bytes"] / budget.size_bytes - 1] if budget.size_bytes else []
+        return sum(max(share, 0.0) for share in over)
+
+    ranked = sorted(rows, key=lambda row: (excess(row), _p50(latencies, row)))
+    return {**ranked[0], "p50_ms": _p50(latencies, ranked[0])} if ranked else None
 
 
 def _p50(latencies: Latencies, row: Row) -> float:

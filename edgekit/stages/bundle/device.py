@@ -16,21 +16,26 @@ def requirements(target: str) -> list[str]:
     return ["numpy>=1.22", *INTERPRETERS[target]]
 
 
-def commands(file: str, target: str) -> list[str]:
+def commands(file: str, target: str, kind: str) -> list[str]:
     """The three lines to type on the device, in a virtual environment as PEP 668 asks for."""
-    needed = " ".join(f"'{line}'" for line in requirements(target))
+    needed = " ".join(f"'{line}'" for line in [*requirements(target), *(["pillow"] if kind == "image" else [])])
     return [
         f"python3 -m venv edge && edge/bin/pip install {needed}",
         f"edge/bin/python edgerun.pyz selftest {file}",
-        f"edge/bin/python edgerun.pyz predict {file} picture.png",
+        f"edge/bin/python edgerun.pyz predict {file} {'picture.png' if kind == 'image' else 'sample.npy'}",
     ]
 
 
 def readme(manifest: Manifest, file: str) -> str:
     """The README.md inside the bundle."""
-    lines = "\n".join(commands(file, manifest.target))
+    lines = "\n".join(commands(file, manifest.target, manifest.raw.kind))
     verdict = manifest.verdict
     raw = "×".join(map(str, manifest.raw.shape))
+    pictures = (
+        "Pillow is for pictures only; a `.npy` array of the input's shape and dtype needs numpy alone.\n"
+        if manifest.raw.kind == "image"
+        else ""
+    )
     older = (
         "\nWhere ai-edge-litert has no wheel for your Python, `pip install tflite-runtime 'numpy<2'` serves as well.\n"
         if manifest.target == "tflite"
@@ -50,8 +55,7 @@ Copy this file and `edgerun.pyz` to the device, then:
 {lines}
 ```
 
-A picture needs Pillow as well (`edge/bin/pip install pillow`); a `.npy` array needs nothing more.
-{older}
+{pictures}{older}
 From Python:
 
 ```python

@@ -14,6 +14,7 @@ from edgekit import artifact as artifacts
 from edgekit.artifact import Artifact
 from edgekit.config import STAGES
 from edgekit.data import Data
+from edgekit.errors import BudgetMissed
 from edgekit.models import store
 from edgekit.runner import bundle as bundles
 from edgekit.runner import pyz
@@ -35,6 +36,10 @@ def bundle(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     convert = source.ancestor("convert")
     decision = json.loads(source.file("decision.json").read_text())
     variants = {variant.name: variant for variant in read(convert)}
+    if not decision["winners"]:
+        raise BudgetMissed(
+            "no variant met the budget in notebook 06, so there is nothing to bundle; see its nearest miss"
+        )
     runner_sha256 = pyz.build(out / RUNNER)
     packed = {
         target: _pack(source, convert, variants[name], data, config, out)
@@ -107,7 +112,7 @@ def _pack(
         "sha256": sha256,
         "bytes": (out / name).stat().st_size,
         "variant": variant.name,
-        "commands": commands(name, variant.target),
+        "commands": commands(name, variant.target, spec.raw["kind"]),
     }
 
 

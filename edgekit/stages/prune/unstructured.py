@@ -24,7 +24,7 @@ def steps(module: nn.Module, spec: ModelSpec, config: Config) -> Iterator[tuple[
         def zero(_: nn.Module, keep: dict[str, Tensor] = keep) -> None:
             with torch.no_grad():
                 for name, weight in prunable(module).items():
-                    weight.mul_(keep[name])
+                    weight.mul_(keep[name].to(weight.device))
 
         zero(module)
         yield sparsity, zero

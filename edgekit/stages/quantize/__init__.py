@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -37,9 +37,6 @@ class Config(StageConfig, TrainOptions):
     alpha: float = Field(0.5, ge=0, le=1, description="share of the baseline's soft targets, the rest is hard labels")
     calibration_samples: int = Field(200, ge=1, le=100_000, description="samples that set the activation ranges")
     sensitivity_samples: int = Field(500, ge=1, le=100_000, description="validation samples per layer in the table")
-    preset: Literal["mixed", "performance"] = Field(
-        "mixed", description="activations asymmetric where they have both signs, or all symmetric"
-    )
     budget: Budget = Field(default_factory=lambda: Budget.model_validate({}), description="limits of a variant")
 
 
@@ -58,7 +55,7 @@ def run(source: artifact.Artifact, data: Data, config: Config, out: Path) -> art
     validation, steps = data.validation, spec.preprocess
     with _threads(config.threads):
         inputs = ptq.calibration_inputs(data.calibration.x, steps, config.calibration_samples)
-        by_ptq = ptq.quantize(module, inputs, config.preset)
+        by_ptq = ptq.quantize(module, inputs)
         by_qat, epochs = qat.tune(by_ptq, baseline, data, steps, config)
         decision = decide(
             ptq_accuracy=train.evaluate(by_ptq, validation, steps),

@@ -29,7 +29,7 @@ def calibration_inputs(x: np.ndarray, preprocess: list[dict[str, Any]], count: i
     return list(eager_input(x[spread(x, count)], preprocess).split(1))
 
 
-def quantize(module: nn.Module, inputs: list[Tensor], preset: str) -> nn.Module:
+def quantize(module: nn.Module, inputs: list[Tensor]) -> nn.Module:
     """A quantized copy of `module`, in eval mode; `module` itself is left as it was.
 
     Ranges from the samples' extremes and biases as they are, as the converters do it: nncf's defaults (averaged
@@ -44,7 +44,7 @@ def quantize(module: nn.Module, inputs: list[Tensor], preset: str) -> nn.Module:
             quantized: nn.Module = nncf.quantize(
                 Quantizable(module).eval(),
                 nncf.Dataset(inputs),
-                preset=nncf.QuantizationPreset(preset),
+                preset=nncf.QuantizationPreset.MIXED,  # as convert/openvino.py, so that what is simulated ships
                 subset_size=len(inputs),
                 advanced_parameters=advanced,
             )

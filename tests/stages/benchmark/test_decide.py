@@ -85,6 +85,37 @@ def test_nothing_inside_gives_the_nearest_miss() -> None:
     assert evidence["nearest_miss"]["name"] == "student-fp32-onnx"
 
 
+@pytest.mark.parametrize(
+    ("limits", "nearest"),
+    [({"latency_p50_ms": 0.008}, "student-fp32-tflite"), ({"size_bytes": 500}, "pruned-fp32-tflite")],
+)
+def test_the_nearest_miss_is_nearest_in_what_is_missed(limits: Row, nearest: str) -> None:
+    rows = [
+        row("baseline-fp32-tflite", 0.98, 100_000),
+        row("student-fp32-tflite", 0.975, 900),
+        row("pruned-fp32-tflite", 0.972, 600),
+    ]
+    times = {"baseline-fp32-tflite": 0.8, "student-fp32-tflite": 0.009, "pruned-fp32-tflite": 0.012}
+    _, evidence = decided(rows, times, budget(**limits))
+    assert evidence["nearest_miss"]["name"] == nearest
+
+
+def test_a_target_without_a_winner_is_told_with_its_own_nearest_miss() -> None:
+    rows = [row("student-fp32-tflite"), row("student-fp32-onnx", 0.9), row("pruned-fp32-onnx", 0.8)]
+    times = {"student-fp32-tflite": 0.02, "student-fp32-onnx": 0.03, "pruned-fp32-onnx": 0.01}
+    _, evidence = decided(rows, times)
+    assert {target: found["name"] for target, found in evidence["unmet"].items()} == {"onnx": "student-fp32-onnx"}
+
+
+def test_pruning_channels_is_not_credited_to_a_sparse_winner() -> None:
+    rows = [row(f"{model}-fp32-tflite") for model in ("baseline", "student", "pruned", "sparse")]
+    times = dict(zip([each["name"] for each in rows], (1.0, 0.1, 0.2, 0.05), strict=True))
+    _, evidence = decided(rows, times)
+    steps = {step["variant"]: step["kept"] for step in evidence["waterfall"]}
+    assert steps["pruned-fp32-tflite"] is False
+    assert evidence["waterfall"][-1]["variant"] == "sparse-fp32-tflite"
+
+
 def test_the_post_training_baseline_is_the_fastest_int8_of_the_original_network() -> None:
     rows = [row("baseline-int8-tflite"), row("baseline-int8-onnx"), row("student-int8-onnx"), row("baseline-fp32-onnx")]
     times = dict(zip([each["name"] for each in rows], (0.3, 0.2, 0.01, 0.1), strict=True))
