@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.errors import DataError, StageError, TrustError
+from edgekit.runner.files import sync_folder, write_atomically
 
 RECORD = "artifact.json"
 EVIDENCE = "evidence"
@@ -45,29 +46,7 @@ def digest(value: Any) -> str:
 def write_json(path: Path, value: Any) -> None:
     """Write JSON so that the file is either the old one or the whole new one, whatever happens."""
     text = json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n"
-    write_bytes(path, text.encode())
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file atomically: temporary file, fsync, replace, fsync of the folder."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    write_atomically(path, text.encode())
 
 
 @dataclass(frozen=True)
@@ -261,7 +240,7 @@ def publish(finished: Path, final: Path) -> Artifact:
     if final.exists():
         os.replace(final, previous)
     os.replace(finished, final)
-    _sync_folder(final.parent)
+    sync_folder(final.parent)
     if previous.exists():
         shutil.rmtree(previous)
     return load(final)

@@ -11,12 +11,13 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from edgekit import __version__
-from edgekit.config import STAGES
+from edgekit.config import STAGES, NetworkConfig
 from edgekit.errors import BudgetMissed, EdgekitError, ResourceError
-from edgekit.plan import Plan, load_plan
+from edgekit.plan import Plan, load_plan, own_fields
 from edgekit.runner.errors import RunnerError
 
 app = typer.Typer(
@@ -101,14 +102,15 @@ def _show_plan(plan: Plan, out: Path) -> None:
     for heading in ("notebook", "options"):
         table.add_column(heading, no_wrap=heading == "notebook")
     for number, stage in enumerate(STAGES, 1):
-        options = "  ".join(f"{name}={value}" for name, value in plan.scalars(stage).items())
-        table.add_row(f"{number:02d}_{stage}", options)
+        config = plan.stages[stage]
+        options = "  ".join(f"{name}={_brief(getattr(config, name))}" for name in own_fields(type(config)))
+        table.add_row(f"{number:02d}_{stage}", escape(options))
     console.print(table)
     limits = [f"accuracy drop ≤ {run_.budget.accuracy_drop_pp:g} pp"]
     limits += [f"p50 ≤ {run_.budget.latency_p50_ms:g} ms"] if run_.budget.latency_p50_ms else []
     limits += [f"size ≤ {run_.budget.size_bytes:,} bytes"] if run_.budget.size_bytes else []
     lines = {
-        "Model": f"{run_.model.builder} {run_.model.kwargs or ''}",
+        "Model": _brief(run_.model),
         "Data": "  ".join(f"{name}={value}" for name, value in plan.data.model_dump(exclude_none=True).items()),
         "Targets": ", ".join(run_.targets),
         "Budget": ", ".join(limits),
@@ -117,6 +119,13 @@ def _show_plan(plan: Plan, out: Path) -> None:
     }
     for name, value in lines.items():
         console.print(f"{name:<8} {value}", highlight=False, soft_wrap=True)
+
+
+def _brief(value: object) -> str:
+    """A value as the plan shows it; a network as its builder with its keyword arguments."""
+    if isinstance(value, NetworkConfig):
+        return f"{value.builder}({', '.join(f'{name}={kwarg}' for name, kwarg in value.kwargs.items())})"
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 @contextmanager

@@ -29,7 +29,14 @@ def edgekit(*arguments: str, cwd: Path = ROOT, **environment: str) -> subprocess
 def test_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path) -> None:
     done = edgekit("run", "configs/digits.yaml", "--dry-run", "--set", "prune.ratio=0.4", "--out", str(tmp_path / "a"))
     assert done.returncode == 0, done.stderr
-    for word in ("01_profile", "07_bundle", "ratio=0.4", "accuracy drop ≤ 1 pp", "tflite, openvino, onnx"):
+    for word in (
+        "01_profile",
+        "07_bundle",
+        "ratio=0.4",
+        "student=edgekit.models.ds_cnn:ds_cnn(width=48",
+        "accuracy drop ≤ 1 pp",
+        "tflite, openvino, onnx",
+    ):
         assert word in done.stdout
     assert not (tmp_path / "a").exists()
 

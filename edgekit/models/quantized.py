@@ -22,9 +22,10 @@ from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as serialise_tensors
 from torch import Tensor, nn
 
-from edgekit.artifact import write_bytes, write_json
+from edgekit.artifact import write_json
 from edgekit.errors import ModelError
 from edgekit.models import store
+from edgekit.runner.files import write_atomically
 
 FORMAT = 1
 CONFIG = "config.json"
@@ -80,7 +81,7 @@ def save(folder: Path, quantized: nn.Module) -> None:
     config = nncf.torch.get_config(quantized)
     # in the order of their names: nncf's own order comes out of sets
     commands = sorted(config["compression_state"], key=lambda command: command["hook_names_in_model"])
-    write_bytes(folder / STATE, serialise_tensors(tensors))
+    write_atomically(folder / STATE, serialise_tensors(tensors))
     write_json(folder / CONFIG, {"format": FORMAT, "compression_state": commands})
 
 

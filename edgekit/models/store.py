@@ -20,10 +20,11 @@ from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as serialise_tensors
 from torch import Tensor, nn
 
-from edgekit.artifact import write_bytes, write_json
+from edgekit.artifact import write_json
 from edgekit.config import Builder, Strict, suggest
 from edgekit.errors import ModelError
 from edgekit.models.resize import resize
+from edgekit.runner.files import write_atomically
 
 FORMAT = 1
 SPEC = "model.json"
@@ -73,7 +74,7 @@ def save(folder: Path, module: nn.Module, spec: ModelSpec) -> None:
         raise ModelError(f"{spec.builder}: state that is no tensor cannot be saved: {', '.join(foreign)}")
     # cloned: safetensors refuses tensors that share memory, as tied weights do
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
-    write_bytes(folder / WEIGHTS, serialise_tensors(tensors))
+    write_atomically(folder / WEIGHTS, serialise_tensors(tensors))
     write_json(folder / SPEC, {"format": FORMAT, **spec.model_dump(mode="json")})
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from edgekit.runner import manifest as manifests
 from edgekit.runner.errors import BundleError, TrustError
+from edgekit.runner.files import write_atomically
 from edgekit.runner.manifest import Manifest
 
 MANIFEST = "manifest.json"
@@ -135,26 +136,6 @@ def _pack(manifest: bytes, members: Mapping[str, bytes]) -> bytes:
             entry.external_attr = REGULAR_FILE
             archive.writestr(entry, data)
     return buffer.getvalue()
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Either the old file or the whole new one, whatever happens."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    finally:
-        if temporary.exists():
-            temporary.unlink()
-    if os.name == "posix":
-        handle = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _sha256(data: bytes) -> str:

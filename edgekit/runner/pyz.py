@@ -8,7 +8,8 @@ import os
 import zipfile
 from pathlib import Path
 
-from edgekit.runner.bundle import EPOCH, REGULAR_FILE, UNIX, write_atomically
+from edgekit.runner.bundle import EPOCH, REGULAR_FILE, UNIX
+from edgekit.runner.files import write_atomically
 
 SHEBANG = b"#!/usr/bin/env python3\n"
 MAIN = b"import sys\n\nfrom edgekit.runner.cli import main\n\nsys.exit(main())\n"
