@@ -32,7 +32,7 @@ def saved(tmp_path: Path, builder: str, kwargs: dict) -> tuple[nn.Module, store.
     module = store.build(spec)
     generator = torch.Generator().manual_seed(0)
     inputs = [torch.rand(1, 3, 32, 32, generator=generator) for _ in range(4)]
-    made = ptq.quantize(module, inputs, "mixed")
+    made = ptq.quantize(module, inputs)
     with torch.no_grad():  # as after training: no tensor has its initial value
         for value in made.state_dict().values():
             if value.is_floating_point():

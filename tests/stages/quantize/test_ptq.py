@@ -30,7 +30,7 @@ def test_the_network_is_left_as_it_was_and_nothing_is_printed(capfd: pytest.Capt
     torch.manual_seed(0)
     module = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 10)).eval()
     before = {name: value.clone() for name, value in module.state_dict().items()}
-    quantized = quantize(module, [torch.rand(1, 1, 8, 8) for _ in range(5)], "performance")
+    quantized = quantize(module, [torch.rand(1, 1, 8, 8) for _ in range(5)])
     assert not quantized.training
     assert module.state_dict().keys() == before.keys()
     assert all(value.equal(before[name]) for name, value in module.state_dict().items())
@@ -42,4 +42,4 @@ def test_the_network_is_left_as_it_was_and_nothing_is_printed(capfd: pytest.Capt
 
 def test_a_network_nncf_cannot_run_is_the_users_error() -> None:
     with pytest.raises(ModelError, match="nncf cannot quantize this network"):
-        quantize(nn.Linear(3, 2), [torch.rand(1, 4)], "mixed")
+        quantize(nn.Linear(3, 2), [torch.rand(1, 4)])

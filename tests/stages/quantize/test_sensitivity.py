@@ -21,7 +21,7 @@ def test_every_layer_with_weights_has_its_row_and_the_worst_comes_first(walk: Wa
     with torch.no_grad():
         # one outlier in each filter: its scale leaves the other weights a handful of levels
         module[1][1][0].weight[:, 0] = 40 * module[1][1][0].weight.abs().max()
-    quantized = ptq.quantize(module, ptq.calibration_inputs(walk.data.calibration.x, spec.preprocess, 50), "mixed")
+    quantized = ptq.quantize(module, ptq.calibration_inputs(walk.data.calibration.x, spec.preprocess, 50))
     before = {name: value.clone() for name, value in quantized.state_dict().items()}
     validation = walk.data.validation
     table = sensitivity(module, quantized, validation.x, validation.y, spec.preprocess, 100)
@@ -36,7 +36,7 @@ def test_every_layer_with_weights_has_its_row_and_the_worst_comes_first(walk: Wa
 def test_the_broken_layer_tops_the_table(walk: Walk) -> None:
     module, spec = store.load(walk.source.path / "model")
     inputs = ptq.calibration_inputs(walk.data.calibration.x, spec.preprocess, 50)
-    quantized = ptq.quantize(module, inputs, "mixed")
+    quantized = ptq.quantize(module, inputs)
     broken = quantized.get_submodule("__nncf_hooks.pre_hooks.network/1/1/0/conv2d/0__1.0")
     with torch.no_grad():
         broken._scale_param_storage.mul_(100)  # a weight range far too wide: few levels are left
@@ -66,7 +66,7 @@ def test_quantizers_are_found_through_pooling_sums_and_shared_layers() -> None:
     torch.manual_seed(0)
     inputs = [torch.rand(1, 1, 16, 16) for _ in range(8)]
     module = Branches().eval()
-    quantized = ptq.quantize(module, inputs, "mixed")
+    quantized = ptq.quantize(module, inputs)
     layers = {layer.name: layer for layer in quantized_layers(quantized, inputs[0])}
     assert list(layers) == ["stem", "twice", "head"]
     assert [layer.kind for layer in layers.values()] == ["conv2d", "conv2d", "linear"]
@@ -80,7 +80,7 @@ def test_one_layer_of_a_one_layer_network_is_the_whole_network() -> None:
     torch.manual_seed(0)
     module = nn.Linear(16, 4).eval()
     x = np.random.default_rng(0).normal(size=(64, 16)).astype(np.float32)
-    quantized = ptq.quantize(copy.deepcopy(module), ptq.calibration_inputs(x, [], 64), "mixed")
+    quantized = ptq.quantize(copy.deepcopy(module), ptq.calibration_inputs(x, [], 64))
     with torch.no_grad():
         quantized.network.load_state_dict(module.state_dict())  # type: ignore[operator,union-attr]
         whole = snr_db(module(torch.from_numpy(x)).numpy(), quantized(torch.from_numpy(x)).numpy())
