@@ -55,10 +55,10 @@ class RunConfig(Strict):
 
 
 def workbook_folder(name: str) -> Path:
-    """`notebooks` or `configs`: beside the package in a clone, inside it in an installed wheel."""
+    """`notebooks` or `configs`: inside the package in an installed wheel, beside it in a clone."""
     package = Path(__file__).resolve().parent
-    beside = package.parent / name
-    return beside if beside.is_dir() else package / "_workbook" / name
+    inside = package / "_workbook" / name
+    return inside if inside.is_dir() else package.parent / name
 
 
 DEFAULT_CONFIG = workbook_folder("configs") / "digits.yaml"

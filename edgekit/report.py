@@ -87,7 +87,8 @@ def show(result: dict[str, Any], folder: Path, console: Console) -> None:
         console.print(f"Runner     {stage_folder(folder, 'bundle') / 'edgerun.pyz'}", soft_wrap=True, highlight=False)
     for number, stage in enumerate((name for name in result["stages"] if name in STAGES), 1):
         path = folder / "notebooks" / f"{number:02d}_{stage}.ipynb"
-        console.print(f"Notebook   {path if path.exists() else path.with_suffix('.failed.ipynb')}", soft_wrap=True)
+        failed = path.with_suffix(".failed.ipynb")  # a copy of an earlier, successful run may stand beside it
+        console.print(f"Notebook   {failed if failed.exists() else path}", soft_wrap=True, highlight=False)
     if not result["bundles"] and stage_folder(folder, "bundle").exists():
         console.print(f"The bundles in {stage_folder(folder, 'bundle')} are from an earlier run.", soft_wrap=True)
     console.print(f"Result     {folder / RESULT}", soft_wrap=True, highlight=False)

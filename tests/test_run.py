@@ -182,6 +182,9 @@ def test_a_budget_that_nothing_meets_is_exit_code_3_with_the_nearest_miss(
     done = run_edgekit("run", str(TINY), "--out", str(tmp_path), "--set", "budget.size_bytes=100")
     assert done.returncode == 3, done.stderr
     assert "the nearest miss is" in done.stdout
+    assert "06_benchmark.failed.ipynb" in done.stdout
+    assert "07_bundle.ipynb" not in done.stdout
+    assert "are from an earlier run" in done.stdout
     assert "over 100" in " ".join(done.stdout.split())
     result = json.loads((tmp_path / "tiny/result.json").read_text())
     assert result["verdict"] == {"met": False}

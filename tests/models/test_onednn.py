@@ -1,4 +1,4 @@
-"""The way around oneDNN's fault changes no result and leaves no trace; without it, this module's training crashes."""
+"""The way around oneDNN's fault changes no result and leaves no trace; without it, the last test's training crashes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,16 @@ from edgekit.models.onednn import strided_pointwise_as_slices
 from edgekit.models.resnet import resnet
 
 TRAIN = """
-import torch
-from edgekit.models.onednn import strided_pointwise_as_slices
-from edgekit.models.resnet import resnet
-torch.manual_seed(0)
-torch.set_num_threads(2)
-module = resnet((1, 32, 32), 10, depth=8, width=8).train()
-optimiser = torch.optim.SGD(module.parameters(), lr=0.01)
-with strided_pointwise_as_slices(module):
-    for _ in range(60):
-        optimiser.zero_grad()
-        module(torch.rand(16, 1, 32, 32)).square().mean().backward()
-        optimiser.step()
-assert all(bool(torch.isfinite(parameter).all()) for parameter in module.parameters())
+from edgekit.config import TrainOptions
+from edgekit.data import load, parse
+from edgekit.models import store
+from edgekit.models.handover import spec_for
+from edgekit.train import fit
+
+data = load(parse({"source": "digits"}))
+steps = [{"step": "scale", "factor": 1 / 255}]
+spec = spec_for(data, "edgekit.models.resnet:resnet", {"depth": 8, "width": 8}, steps)
+fit(store.build(spec), data, steps, TrainOptions(epochs=3), seed=0, device="cpu", threads=2)
 """
 
 
@@ -58,6 +55,5 @@ def test_wide_or_spatial_convolutions_are_left_alone() -> None:
 
 
 def test_a_narrow_resnet_trains_without_a_crash() -> None:
-    for _ in range(2):
-        done = subprocess.run([sys.executable, "-c", TRAIN], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[-500:]
+    done = subprocess.run([sys.executable, "-c", TRAIN], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-500:]
