@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 CONFIG ?= configs/digits.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lab lint nbval bench clean
+.PHONY: help run test faults mutants reference lab lint nbval bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -41,8 +41,23 @@ test: lint ## ruff, mypy, pytest, nbval
 	$(MAKE) nbval
 	$(BIN)/pytest -q
 
-bench: $(VENV)/.dev ## the runner's overhead, measured
+faults: $(VENV)/.dev ## kill, cut off, fill up and block a run in some hundred places; 20 minutes
+	$(BIN)/pytest -q tests/faults -m faults
+
+mutants: $(VENV)/.dev ## 25 seeded faults in edgekit, each of which a test or a notebook must notice; 40 minutes
+	$(BIN)/python -m tests.mutants.check
+
+reference: $(VENV)/.dev ## execute the reference notebooks of tests/reference again
+	$(BIN)/python -m tests.reference.make
+
+# dvc has an environment of its own: it is only measured against.
+build/dvc/bin/dvc:
+	$(PYTHON) -m venv build/dvc
+	build/dvc/bin/pip install --quiet --disable-pip-version-check dvc
+
+bench: $(VENV)/.dev build/dvc/bin/dvc ## the runner's overhead, and what a run costs that has nothing to do
 	$(BIN)/pytest -q benchmarks --benchmark-only
+	$(BIN)/python benchmarks/noop.py
 
 clean: ## remove what was built, not what was run
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache

@@ -7,51 +7,34 @@ for a decision, never content.
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib import metadata
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from edgekit.digests import digest, sha256_file, write_json
 from edgekit.errors import DataError, StageError, TrustError
-from edgekit.runner.files import sync_folder, write_atomically
+from edgekit.keys import Ingredients, gather
+from edgekit.runner.files import sync_folder
 
 RECORD = "artifact.json"
+FORMAT = 2
 EVIDENCE = "evidence"
-SHAPING_MODULES = ("artifact", "augment", "config", "eager", "quiet", "train", "variants")
-SHAPING_FOLDERS = ("data", "losses", "models", "runner")
+EVIDENCE_FILES = ("environment.lock", "sbom.cdx.json")
+"""Files that describe the machine, not the result."""
 
-
-def sha256_file(path: Path) -> str:
-    """Hex sha256 of a file's bytes."""
-    with open(path, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def canonical(value: Any) -> bytes:
-    """The one JSON spelling that digests are taken of."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
-
-
-def digest(value: Any) -> str:
-    """Hex sha256 of a JSON-able value."""
-    return hashlib.sha256(canonical(value)).hexdigest()
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON so that the file is either the old one or the whole new one, whatever happens."""
-    text = json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n"
-    write_atomically(path, text.encode())
+_began: dict[Path, float] = {}
+"""When this process began to work in a folder, by the clock that nobody can set."""
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A sealed folder. `metrics` are figures to show; `config` is the stage's, as it ran."""
+    """A sealed folder. `metrics` are figures to show, `config` is the stage's as it ran, `took` when and how long."""
 
     path: Path
     stage: str
@@ -63,6 +46,24 @@ class Artifact:
     files: dict[str, str]
     versions: dict[str, str]
     data_digest: str
+    code: dict[str, str]
+    builders: dict[str, str | None]
+    replayed: dict[str, Any] | None
+    took: dict[str, Any]
+
+    @property
+    def ingredients(self) -> Ingredients:
+        """What it was made of."""
+        return Ingredients(
+            stage=self.stage,
+            config=self.config,
+            source=self.parent["digest"] if self.parent else None,
+            data=self.data_digest,
+            libraries=self.versions,
+            code=self.code,
+            builders=self.builders,
+            replayed=self.replayed,
+        )
 
     def file(self, name: str) -> Path:
         """Path of a member, checked against its recorded sha256."""
@@ -95,10 +96,11 @@ def load(path: Path) -> Artifact:
         raise StageError(f"{path}: no finished artifact of stage {path.name!r} here; run its notebook first")
     try:
         fields = json.loads(record.read_text())
-        fields.pop("format")
+        if (found := fields.pop("format")) != FORMAT:
+            raise TrustError(f"{record}: format {found}, this edgekit writes {FORMAT}; run stage {path.name!r} again")
         recorded = fields.pop("record_sha256")
         artifact = Artifact(path=path, **fields)
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise TrustError(f"{record}: not an artifact record ({error}); run stage {path.name!r} again") from None
     if digest(fields) != recorded or _content_digest(artifact) != artifact.digest:
         raise TrustError(f"{record}: its digest does not match its content; run stage {artifact.stage!r} again")
@@ -111,70 +113,12 @@ def verify(artifact: Artifact) -> None:
         artifact.file(name)
 
 
-def stage_key(
-    stage: str, config: dict[str, Any], source: Artifact | None, data_digest: str, libraries: Iterable[str]
-) -> str:
-    """Digest of everything a stage's result depends on: same key, same result."""
-    return digest(
-        {
-            "stage": stage,
-            "config": config,
-            "source": source.digest if source else None,
-            "data": data_digest,
-            "libraries": library_versions(libraries),
-            "code": code_digest(stage),
-            "builders": {name: source_digest(name) for name in sorted(_builders(config))},
-        }
-    )
-
-
-def library_versions(libraries: Iterable[str]) -> dict[str, str]:
-    """Installed versions, by distribution name."""
-    return {name: metadata.version(name) for name in sorted(libraries)}
-
-
-def code_digest(stage: str) -> str:
-    """Digest of the source that shapes a stage's result: its own, and that of the floors it stands on."""
-    root = Path(__file__).parent
-    files = [root / f"{name}.py" for name in SHAPING_MODULES]
-    for folder in (f"stages/{stage}", *SHAPING_FOLDERS):
-        files += (root / folder).rglob("*.py")
-    return digest([[path.relative_to(root).as_posix(), sha256_file(path)] for path in sorted(files)])
-
-
-def source_digest(builder: str) -> str | None:
-    """Digest of the user's source behind `package.module:function`: the module, or its whole package; None if unknown.
-
-    edgekit's own networks are covered by `code_digest`.
-    """
-    module = builder.partition(":")[0]
-    top = module.partition(".")[0]
-    if top == "edgekit":
-        return None
-    try:
-        found = importlib.util.find_spec(top)
-    except (ImportError, ValueError):
-        return None
-    if found is None or found.origin is None:
-        return None
-    origin = Path(found.origin)
-    files = sorted(origin.parent.rglob("*.py")) if found.submodule_search_locations else [origin]
-    return digest([[path.relative_to(origin.parent).as_posix(), sha256_file(path)] for path in files])
-
-
-def _builders(value: Any) -> set[str]:
-    """Every `builder` named anywhere in a stage's config."""
-    if isinstance(value, dict):
-        own = {value["builder"]} if isinstance(value.get("builder"), str) else set()
-        return own.union(*(_builders(inner) for inner in value.values()))
-    return set().union(*(_builders(inner) for inner in value)) if isinstance(value, list) else set()
-
-
 def begin(out: Path) -> Path:
     """An empty folder to work in; what an unfinished attempt left there is removed."""
     if out.exists():
         shutil.rmtree(out)
     (out / EVIDENCE).mkdir(parents=True)
+    _began[out] = time.monotonic()
     return out
 
 
@@ -196,30 +140,46 @@ def seal(
         for path in sorted(out.rglob("*"))
         if path.is_file() and path.name != RECORD
     }
-    libraries = tuple(libraries)
+    made_of = gather(
+        stage, config, source.digest if source else None, data_digest, libraries, source.path.parent if source else None
+    )
     artifact = Artifact(
         path=out,
         stage=stage,
-        key=stage_key(stage, config, source, data_digest, libraries),
+        key=made_of.key,
         digest="",
         parent={"stage": source.stage, "digest": source.digest} if source else None,
         config=config,
         metrics=metrics,
         files=files,
-        versions=library_versions(libraries),
+        versions=made_of.libraries,
         data_digest=data_digest,
+        code=made_of.code,
+        builders=made_of.builders,
+        replayed=made_of.replayed,
+        took={
+            "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "seconds": round(time.monotonic() - _began.pop(out, time.monotonic()), 3),
+        },
     )
     fields = {name: value for name, value in vars(artifact).items() if name != "path"}
     fields["digest"] = _content_digest(artifact)
-    for name in files:
-        with open(out / name, "rb") as stream:
-            os.fsync(stream.fileno())
-    write_json(out / RECORD, {"format": 1, "record_sha256": digest(fields), **fields})
+    _sync(out, files)
+    write_json(out / RECORD, {"format": FORMAT, "record_sha256": digest(fields), **fields})
     return load(out)
 
 
+def _sync(out: Path, files: Iterable[str]) -> None:
+    """Bytes and names both: a file that is synced in a folder that is not may be gone after a power cut."""
+    for name in files:
+        with open(out / name, "rb") as stream:
+            os.fsync(stream.fileno())
+    for folder in (path for path in out.rglob("*") if path.is_dir()):
+        sync_folder(folder)
+
+
 def _content_digest(artifact: Artifact) -> str:
-    content = {name: sha for name, sha in artifact.files.items() if not name.startswith(EVIDENCE + "/")}
+    content = {name: sha for name, sha in artifact.files.items() if not _is_evidence(name)}
     return digest(
         {
             "stage": artifact.stage,
@@ -231,10 +191,17 @@ def _content_digest(artifact: Artifact) -> str:
     )
 
 
+def _is_evidence(name: str) -> bool:
+    return name.startswith(EVIDENCE + "/") or name in EVIDENCE_FILES
+
+
 def publish(finished: Path, final: Path) -> Artifact:
-    """Put a sealed working folder in its place; the earlier one stays until this one is whole."""
+    """Put a sealed working folder in its place; the earlier one stays until this one is whole.
+
+    Killed between its steps, it leaves what `settle` puts right.
+    """
     load(finished)
-    previous = final.with_name(f".{final.name}.previous")
+    previous = _previous(final)
     if previous.exists():
         shutil.rmtree(previous)
     if final.exists():
@@ -244,3 +211,36 @@ def publish(finished: Path, final: Path) -> Artifact:
     if previous.exists():
         shutil.rmtree(previous)
     return load(final)
+
+
+def settle(working: Path, final: Path, key: str | None) -> None:
+    """Put right what a kill in or before `publish` left: a sealed folder that is not in its place, or none there.
+
+    Of what is whole, that with the wanted `key` goes to `final`; else what was there last.
+    """
+    previous = _previous(final)
+    if not (working.exists() or previous.exists()):
+        return
+    if not final.exists():
+        whole = [path for path in (working, previous) if is_whole(path)]
+        for path in sorted(whole, key=lambda path: load(path).key != key)[:1]:
+            os.replace(path, final)
+            sync_folder(final.parent)
+    elif is_whole(working) and load(working).key == key and not (is_whole(final) and load(final).key == key):
+        publish(working, final)
+    for left in (working, previous):
+        if left.exists():
+            shutil.rmtree(left)
+
+
+def is_whole(path: Path) -> bool:
+    """True for a sealed folder of which every byte is as it was sealed."""
+    try:
+        verify(load(path))
+    except (StageError, TrustError):
+        return False
+    return True
+
+
+def _previous(final: Path) -> Path:
+    return final.with_name(f".{final.name}.previous")

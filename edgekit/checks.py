@@ -54,6 +54,20 @@ def budget_met(benchmark: Artifact) -> None:
         print(f"✗ {target}: {missed_message(nearest)}")
 
 
+def decisions_follow(benchmark: Artifact) -> None:
+    """Every winner is what the rule makes of its own evidence, else StageError; a replayed one is only told."""
+    for decision in benchmark.metrics["decisions"]:
+        what, chosen = decision["decision"], decision["chosen"]
+        if decision["replayed"]:
+            differs = decision["today"] != chosen
+            today = f"; today's measurement would decide {decision['today']}" if differs else ""
+            print(f"{'✗' if differs else '✓'} {what}: {chosen}, as recorded{today}")
+        elif decision["candidates"] and "in_the_tie" in decision["candidates"][0]:
+            tie = [(row["bytes"], row["name"]) for row in decision["candidates"] if row["in_the_tie"]]
+            told = f"{what}: {chosen}, {decision['rule']}" + (f" of {len(tie)}" if len(tie) > 1 else "")
+            holds(told, chosen == min(tie)[1], "the code that decides is at fault, please report it")
+
+
 def missed_message(nearest: dict[str, Any] | None) -> str:
     """What to tell somebody whose budget no variant meets."""
     if nearest is None:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from edgekit import __version__
-from edgekit.config import STAGES, NetworkConfig
-from edgekit.errors import BudgetMissed, EdgekitError, ResourceError
+from edgekit.config import STAGES, NetworkConfig, suggest
+from edgekit.errors import BudgetMissed, ConfigError, EdgekitError, TrustError
 from edgekit.plan import Plan, load_plan, own_fields
+from edgekit.result import RESULT
 from edgekit.runner.errors import RunnerError
 
 app = typer.Typer(
@@ -27,6 +24,7 @@ app = typer.Typer(
     help="Take a trained model to the edge: profile, distill, prune, quantize, convert, benchmark, bundle.",
 )
 INTERRUPTED = 130
+TERMINATED = 143
 
 
 def _version(wanted: bool) -> None:
@@ -47,55 +45,93 @@ def run(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A config file, for example configs/digits.yaml.")],
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one option.")] = None,
     out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("artifacts"),
+    force: Annotated[list[str] | None, typer.Option(metavar="STAGE", help="Make it again though unchanged.")] = None,
+    from_: Annotated[str | None, typer.Option("--from", metavar="STAGE", help="The same, and all after it.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
 ) -> None:
-    """Run all seven notebooks for one config and print the verdict.
+    """Run the notebooks for one config, those whose stage has changed, and print the verdict.
 
     Exit codes: 0 done, 2 config, 3 budget missed, 4 data or model, 5 conversion, 6 a stage died, 7 resources, 8 trust.
     """
     with _errors_as_exit_codes():
-        plan = load_plan(config, set_ or [])
+        forced = _forced(force or [], from_)
+        plan = load_plan(config, set_ or [], known=not dry_run)  # `run_plan` checks the rest if anything runs
         if dry_run:
             _show_plan(plan, out)
             return
-        _walk(plan, out)
+        from edgekit.run import run as run_plan
+
+        result, anything_done = run_plan(plan, out, force=forced)
+        _show_result(result, out / plan.run.name, whole=anything_done)
+        if not result["verdict"]["met"]:
+            raise typer.Exit(BudgetMissed.exit_code)
 
 
-def _walk(plan: Plan, out: Path) -> None:
-    from edgekit import report, walk
+@app.command()
+def status(
+    run_: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or its name below --out.")],
+    out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("artifacts"),
+) -> None:
+    """Say of each stage of a run whether it is done, when it was made, how long it took, and what made it stale."""
+    with _errors_as_exit_codes():
+        from edgekit.status import show
 
-    folder = out / plan.run.name
-    _writable(folder)
-    seconds: dict[str, float] = {}
-    missed: BudgetMissed | None = None
-    for step in walk.steps(plan, out):
-        started = time.monotonic()
-        try:
-            walk.execute(step, folder)
-        except BudgetMissed as error:
-            missed = error
-            break
-        finally:
-            seconds[step.stage] = time.monotonic() - started
-    result = report.write_result(plan, folder, seconds)
-    report.show(result, folder, Console(width=None if sys.stdout.isatty() else 140))
-    if missed:
-        raise typer.Exit(missed.exit_code)
+        show(Path(run_) if Path(run_).is_dir() else out / run_)
 
 
-def _writable(folder: Path) -> None:
-    try:
-        (folder / "notebooks").mkdir(parents=True, exist_ok=True)
-        probe = folder / ".writable"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise ResourceError(
-            f"{folder}: cannot write here ({error.strerror}); choose another folder with --out"
-        ) from None
+@app.command()
+def reproduce(
+    bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A NAME-TARGET-VERSION.edge.zip.")],
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Where data.path or model.weights lies here.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder to rebuild in.")] = Path("artifacts/reproduced"),
+) -> None:
+    """Make a bundle again from its own record and compare the two, member by member; exit code 8 if they differ."""
+    with _errors_as_exit_codes():
+        from edgekit.reproduce import reproduce as rebuild
+
+        report = rebuild(bundle, set_ or [], out, print)
+        for line in report.decisions:
+            print(f"today: {line}")
+        if report.reproduced:
+            print(f"reproduced bit for bit: {report.same} members and the manifest are the same; {report.rebuilt}")
+            return
+        for line in report.members:
+            print(f"differs: {line}")
+        cause = "; ".join(report.ingredients) or "nothing that the record knows of: report this"
+        raise TrustError(
+            f"NOT reproduced: {len(report.members)} parts differ, {report.same} are the same. Cause: {cause}"
+        )
+
+
+def _forced(force: list[str], from_: str | None) -> set[str]:
+    for stage in [*force, *([from_] if from_ else [])]:
+        if stage not in STAGES:
+            option = "--from" if stage == from_ else "--force"
+            raise ConfigError(f"{option} {stage}: no such stage, {suggest(stage, STAGES)}")
+    return {*force, *(STAGES[STAGES.index(from_) :] if from_ else ())}
+
+
+def _show_result(result: dict[str, Any], folder: Path, *, whole: bool) -> None:
+    """The verdict with all its tables where something was made; one line where everything was there already."""
+    if whole:
+        from rich.console import Console
+
+        from edgekit import report
+
+        report.show(result, folder, Console(width=None if sys.stdout.isatty() else 140))
+        return
+    verdict = result["verdict"]
+    told = f"{verdict['winner']} wins" if verdict["met"] else "no variant inside the budget"
+    print(f"run {result['name']} is finished: {told}; {folder / RESULT}")
 
 
 def _show_plan(plan: Plan, out: Path) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
     console = Console(width=None if sys.stdout.isatty() else 120)
     run_ = plan.run
     table = Table(title=f"Plan of run {run_.name} {run_.version}", title_justify="left", title_style="bold")
@@ -136,6 +172,7 @@ def _errors_as_exit_codes() -> Iterator[None]:
     except (EdgekitError, RunnerError) as error:
         print(f"edgekit: {error}", file=sys.stderr)
         raise typer.Exit(error.exit_code) from None
-    except KeyboardInterrupt:
-        print("edgekit: interrupted; finished stages are kept, run the same command again to go on", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from None
+    except KeyboardInterrupt as end:
+        word, code = ("terminated", TERMINATED) if type(end).__name__ == "Terminated" else ("interrupted", INTERRUPTED)
+        print(f"edgekit: {word}; finished stages are kept, run the same command again to go on", file=sys.stderr)
+        raise typer.Exit(code) from None

@@ -6,6 +6,8 @@ The stages' own options stand in each stage's `Config`; `edgekit.plan` puts the 
 from __future__ import annotations
 
 import difflib
+import os
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -66,9 +68,39 @@ class StageConfig(Strict):
     device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="where training runs")
     threads: int = Field(0, ge=0, le=256, description="threads for training; 0: all cores")
 
+    def agree(self) -> None:
+        """A check that needs more than the options themselves, before anything runs; ConfigError where it fails."""
+
 
 SHARED_FIELDS = ("seed", "device", "threads", "budget", "targets", "name", "version")
 """Top-level keys that are copied into every stage `Config` that declares a field of that name."""
+
+
+SECRET = re.compile(
+    r"secret|passw(or)?d|passphrase|credential|api_?key|(private|access|signing)_?key|(^|_)(token|pwd|auth|bearer)$"
+)
+"""Names that look like a secret's; `max_tokens` and `author` do not."""
+
+
+def refuse_secrets(values: Any, where: str = "") -> None:
+    """ConfigError for a key, at any depth, that looks like a secret's: papermill writes parameters into its output."""
+    if isinstance(values, list):
+        for value in values:
+            refuse_secrets(value, where)
+    if not isinstance(values, dict):
+        return
+    for key, value in values.items():
+        if SECRET.search(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(key)).replace("-", "_").lower()):
+            raise ConfigError(
+                f"{where}{key}: looks like a secret, and a parameter is written into the executed notebook and into "
+                "the bundle's record; leave it out and let your own code read it from the environment"
+            )
+        refuse_secrets(value, f"{where}{key}.")
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def suggest(word: str, known: Sequence[str]) -> str:

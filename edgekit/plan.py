@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import re
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +15,23 @@ from typing import Any, Literal, get_args
 import yaml
 from pydantic import Field, field_validator
 
-from edgekit.config import SHARED_FIELDS, STAGES, Budget, ModelConfig, StageConfig, Strict, Target, check, suggest
+from edgekit.config import (
+    SHARED_FIELDS,
+    STAGES,
+    Budget,
+    ModelConfig,
+    StageConfig,
+    Strict,
+    Target,
+    check,
+    cores,
+    refuse_secrets,
+    suggest,
+)
 from edgekit.data import SourceConfig
 from edgekit.data import parse as parse_data
 from edgekit.errors import ConfigError
 from edgekit.runner.errors import RunnerError
-from edgekit.runner.preprocess import check as check_steps
-from edgekit.runner.preprocess import check_keys
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 
@@ -33,6 +44,7 @@ class RunConfig(Strict):
     seed: int = Field(0, ge=0, lt=2**31, description="seed of every random choice")
     device: Device = Field("auto", description="where training runs: auto takes CUDA, then MPS, then the CPU")
     threads: int = Field(0, ge=0, le=256, description="threads for training; 0: all cores")
+    cell_limit_s: int = Field(43_200, ge=1, le=2_592_000, description="longest time of one cell, seconds")
     data: dict[str, Any] = Field(description="source and its options")
     model: ModelConfig = Field(description="the baseline")
     preprocess: list[dict[str, Any]] = Field(default_factory=list, description="steps from a raw sample to the input")
@@ -87,6 +99,13 @@ class Plan:
         return {name: values[name] for name in own_fields(type(self.stages[stage])) if is_scalar(values[name])}
 
 
+def make_importable(plan: Plan) -> None:
+    """A user's `package.module:function` is found beside the config and in the folder the command was started in."""
+    for place in (str(plan.path.parent), str(Path.cwd())):
+        if place not in sys.path:
+            sys.path.append(place)
+
+
 def is_scalar(value: object) -> bool:
     """True for what a notebook's `parameters` cell may hold."""
     return isinstance(value, bool | int | float | str)
@@ -103,22 +122,31 @@ def own_fields(config: type[StageConfig]) -> list[str]:
     return [name for name in config.model_fields if name not in SHARED_FIELDS]
 
 
-def load_plan(path: Path, settings: str | Iterable[str] = ()) -> Plan:
+def load_plan(path: Path, settings: str | Iterable[str] = (), *, known: bool = False) -> Plan:
     """Read and check a config; `settings` are `key.key=value` overrides, as after `--set`.
 
-    Raises ConfigError with one line per fault.
+    Raises ConfigError with one line per fault. `known` leaves out what needs numpy, for a config of which only its
+    keys are wanted: a key that has been sealed before has been checked before.
     """
     overrides = split_settings(settings) if isinstance(settings, str) else list(settings)
     given = _read(path)
     for override in overrides:
         _apply(given, override)
+    refuse_secrets(given)
     run: RunConfig = check(RunConfig, given, "")
-    shared = {name: getattr(run, name) for name in SHARED_FIELDS}
+    shared = shared_options(run)
     stages = {stage: parse_stage(stage, getattr(run, stage), shared) for stage in STAGES}
     data = parse_data(_beside(path, run.data))
     plan = Plan(path.resolve(), given, run, data, stages, join_settings(overrides))
-    _agree(plan)
+    if not known:
+        agree(plan)
     return plan
+
+
+def shared_options(run: RunConfig) -> dict[str, Any]:
+    """What every stage is told; `threads: 0` becomes this machine's number, which decides the last bits of training."""
+    shared = {name: getattr(run, name) for name in SHARED_FIELDS}
+    return {**shared, "threads": run.threads or cores()}
 
 
 def split_settings(text: str) -> list[str]:
@@ -210,8 +238,11 @@ def _apply(given: dict[str, Any], override: str) -> None:
     section[last] = value
 
 
-def _agree(plan: Plan) -> None:
+def agree(plan: Plan) -> None:
     """Impossible combinations: each message names the two fields that disagree."""
+    from edgekit.runner.preprocess import check as check_steps
+    from edgekit.runner.preprocess import check_keys
+
     faults = []
     available = plan.data.calibration_samples
     for stage in ("quantize", "convert"):
@@ -229,5 +260,10 @@ def _agree(plan: Plan) -> None:
             check_steps(plan.run.preprocess, shape, "uint8")
     except RunnerError as error:
         faults.append(f"preprocess: {error}")
+    for config in plan.stages.values():
+        try:
+            config.agree()
+        except ConfigError as error:
+            faults.append(str(error))
     if faults:
         raise ConfigError("\n".join(faults))

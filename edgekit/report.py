@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,47 +10,34 @@ from rich.console import Console
 from rich.table import Table
 
 from edgekit import __version__, checks
-from edgekit import artifact as artifacts
+from edgekit import result as results
+from edgekit.artifact import EVIDENCE_FILES
 from edgekit.config import STAGES
+from edgekit.digests import write_json
 from edgekit.plan import Plan
+from edgekit.result import RESULT
+from edgekit.stages.benchmark.decide import FEWEST_BYTES
+from edgekit.state import stage_folder
 from edgekit.tables import count, milliseconds, percent, points, times
-from edgekit.workbook import stage_folder
-
-RESULT = "result.json"
 
 
-def write_result(plan: Plan, folder: Path, seconds: dict[str, float]) -> dict[str, Any]:
+def write_result(plan: Plan, folder: Path) -> dict[str, Any]:
     """Write result.json for as far as the run came; returns it.
 
-    Needs a finished benchmark; the bundles are there when the budget was met. `seconds` are wall times by stage.
+    Needs a finished benchmark; the bundles are there when the budget was met.
     """
-    benchmark = artifacts.load(stage_folder(folder, "benchmark"))
-    verdict = benchmark.metrics["verdict"]
-    bundle = artifacts.load(stage_folder(folder, "bundle")) if verdict["met"] else None
-    last = bundle or benchmark
-    chain = [last.ancestor(stage) for stage in ("origin", *STAGES[: STAGES.index(last.stage) + 1])]
     result = {
-        "format": 1,
+        "schema": results.SCHEMA,
+        "format": results.FORMAT,
         "edgekit": __version__,
         "name": plan.run.name,
         "version": plan.run.version,
         "config": plan.given,
-        "data_digest": benchmark.data_digest,
         "budget": plan.run.budget.model_dump(),
-        "verdict": verdict,
-        "nearest_miss": benchmark.metrics["nearest_miss"],
-        "unmet": benchmark.metrics["unmet"],
-        "winners": benchmark.metrics["winners"],
-        "variants": benchmark.metrics["rows"],
-        "waterfall": benchmark.metrics["waterfall"],
-        "conditions": benchmark.metrics["conditions"],
-        "stages": {
-            found.stage: {"digest": found.digest, "key": found.key, "seconds": seconds.get(found.stage)}
-            for found in chain
-        },
-        "bundles": bundle.metrics["bundles"] if bundle else {},
+        **results.told(folder),
     }
-    artifacts.write_json(folder / RESULT, result)
+    results.check(result)
+    write_json(folder / RESULT, result)
     return result
 
 
@@ -72,20 +60,22 @@ def show(result: dict[str, Any], folder: Path, console: Console) -> None:
         console.print(f"Step by step: {_walk(result['waterfall'])}.", soft_wrap=True, highlight=False)
         for target, nearest in result["unmet"].items():
             console.print(f"[bold]No bundle for {target}:[/bold] {checks.missed_message(nearest)}.", soft_wrap=True)
+    for line in _ties(result):
+        console.print(line, soft_wrap=True, highlight=False)
     conditions = result["conditions"]
     console.print(
         f"[dim]Measured on {conditions['cpu']}, {conditions['cores']} cores, Python {conditions['python']}, "
         f"{conditions['threads']} thread; {conditions['protocol']}.[/dim]",
     )
-    took = " · ".join(
-        f"{name} {stage['seconds']:.0f} s" for name, stage in result["stages"].items() if stage["seconds"]
-    )
+    done = [stage for stage in STAGES if stage in result["stages"]]
+    took = " · ".join(f"{stage} {result['stages'][stage]['seconds']:.0f} s" for stage in done)
     console.print(f"\nStages     {took}", soft_wrap=True, highlight=False)
     for entry in result["bundles"].values():
         console.print(f"Bundle     {stage_folder(folder, 'bundle') / entry['file']}", soft_wrap=True, highlight=False)
     if result["bundles"]:
-        console.print(f"Runner     {stage_folder(folder, 'bundle') / 'edgerun.pyz'}", soft_wrap=True, highlight=False)
-    for number, stage in enumerate((name for name in result["stages"] if name in STAGES), 1):
+        for label, file in (("Runner", "edgerun.pyz"), *(("Materials", name) for name in EVIDENCE_FILES)):
+            console.print(f"{label:<10} {stage_folder(folder, 'bundle') / file}", soft_wrap=True, highlight=False)
+    for number, stage in enumerate(done, 1):
         path = folder / "notebooks" / f"{number:02d}_{stage}.ipynb"
         failed = path.with_suffix(".failed.ipynb")  # a copy of an earlier, successful run may stand beside it
         console.print(f"Notebook   {failed if failed.exists() else path}", soft_wrap=True, highlight=False)
@@ -138,6 +128,28 @@ def _against_quantized_baseline(verdict: dict[str, Any]) -> str:
 def _walk(steps: list[dict[str, Any]]) -> str:
     told = (f"{step['step']} {times(step['gain'])}{'' if step['kept'] else ' (not kept)'}" for step in steps[1:])
     return " · ".join(told)
+
+
+def _ties(result: dict[str, Any]) -> Iterator[str]:
+    """One line for each target whose winner was not told from another by its speed but by its size."""
+    found = {decision["decision"]: decision for decision in result["decisions"]}
+    for target in result["winners"]:
+        decision = found[f"winner of {target}"]
+        if decision["rule"] != FEWEST_BYTES:
+            continue
+        chosen, others = decision["chosen"], decision["candidates"]
+        own = next(row for row in others if row["name"] == chosen)
+        fastest = next(row for row in others if row["ratio_low"] == row["ratio_high"] == 1.0)
+        if fastest is own:
+            tied = next(row for row in others if row["in_the_tie"] and row is not own)
+            told = f"{tied['name']} is not measurably slower ({_interval(tied)})"
+        else:
+            told = f"{fastest['name']} is not measurably faster ({_interval(own)})"
+        yield f"{target}: {chosen}, by fewer bytes: {told}"
+
+
+def _interval(row: dict[str, Any]) -> str:
+    return f"{row['ratio']:.2f}×, {row['ratio_low']:.2f}–{row['ratio_high']:.2f}"
 
 
 def _note(row: dict[str, Any], winners: set[str]) -> str:

@@ -157,6 +157,26 @@ def benchmark(artifact: Artifact) -> Table:
     return Table(heads, rows)
 
 
+def decisions(artifact: Artifact) -> Table:
+    """Who won by which rule: all that are in a tie with the fastest, and the first that is not."""
+    rows = [
+        (
+            decision["decision"] if place == 0 else "",
+            row["name"],
+            milliseconds(row["p50_ms"]),
+            f"{row['ratio']:.2f}",
+            f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}",
+            count(row["bytes"]),
+            _won(row, decision),
+        )
+        for decision in artifact.metrics["decisions"]
+        for place, row in enumerate(_telling(decision))
+    ]
+    confidence, margin = artifact.config["confidence"], artifact.config["tie_margin"]
+    title = f"Slower: the whole {100 * confidence:g} % interval is above {1 + margin:g} times the fastest; else a tie"
+    return Table(("decision", "variant", "p50, ms", "× the fastest", "interval", "bytes", ""), rows, title)
+
+
 def bundle(artifact: Artifact) -> Table:
     """Every bundle and what it answered in a fresh process."""
     rows = []
@@ -174,6 +194,21 @@ def bundle(artifact: Artifact) -> Table:
             )
         )
     return Table(("bundle", "variant", "bytes", "proven on", "max |Δ|", "golden answers", "sha256"), rows)
+
+
+def _telling(decision: Row) -> list[Row]:
+    """Of the candidates of a winner, nearest first, those that show why it won."""
+    candidates = [row for row in decision["candidates"] if "in_the_tie" in row]
+    beaten = [row["name"] for row in candidates if not row["in_the_tie"]][:1]
+    return [row for row in candidates if row["in_the_tie"] or row["name"] in (*beaten, decision["chosen"])]
+
+
+def _won(row: Row, decision: Row) -> str:
+    if row["name"] == decision["chosen"]:
+        return f"wins: {decision['rule']}"
+    if row["name"] == decision["today"]:
+        return "would win today"
+    return "in the tie" if row["in_the_tie"] else "slower"
 
 
 def _kept(kept: bool, word: str = "kept") -> str:

@@ -10,23 +10,39 @@ import importlib
 import json
 import os
 import shutil
-import sys
-import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from edgekit import artifact as artifacts
+from edgekit import keys, lock, origin, state
 from edgekit.artifact import Artifact
-from edgekit.config import SHARED_FIELDS, STAGES, StageConfig, suggest
+from edgekit.config import STAGES, StageConfig, refuse_secrets, suggest
 from edgekit.data import Data
 from edgekit.data import load as load_data
-from edgekit.errors import ConfigError, StageError, TrustError
-from edgekit.plan import DEFAULT_CONFIG, Plan, is_scalar, load_plan, own_fields, parse_stage, stage_config
+from edgekit.errors import ConfigError, StageError
+from edgekit.plan import (
+    DEFAULT_CONFIG,
+    Plan,
+    is_scalar,
+    load_plan,
+    make_importable,
+    own_fields,
+    parse_stage,
+    shared_options,
+    stage_config,
+)
 
 COMMON_PARAMETERS = ("config", "out", "settings")
-ORIGIN = "origin"
+RUN_LOCK = ".lock"
+STAGE_LOCK = ".stage.lock"
+ORPHAN_S = 20.0
+COMMAND = "EDGEKIT_RUN"
+"""Process number of the `edgekit run` that started this kernel and holds the run's lock."""
+FORCE = "EDGEKIT_FORCE"
+"""The stage to make again although its key is unchanged."""
 
 
 @dataclass(frozen=True)
@@ -43,25 +59,31 @@ class OpenStage:
     @property
     def out(self) -> Path:
         """The folder of this stage's artifact."""
-        return stage_folder(self.folder, self.name)
+        return state.stage_folder(self.folder, self.name)
 
     def run(self) -> Artifact:
         """Run the stage, or hand back its artifact if nothing it depends on has changed."""
+        with _alone(self.folder, self.name):
+            wanted = state.ingredients(self.plan, self.folder, self.name, self.source, self.data.digest)
+            working = state.working_folder(self.folder, self.name)
+            artifacts.settle(working, self.out, wanted.key)
+            found, reasons, done = state.judge(self.out, wanted)
+            if found == "unchecked" and done is not None and os.environ.get(FORCE) != self.name:
+                print(f"{self.name}: reused, its key {wanted.key[:12]} is unchanged ({self.out.name}/)")
+                return done
+            if reasons:
+                print(f"{self.name}: {'; '.join(reasons)}")
+            return self._make(working)
+
+    def _make(self, working: Path) -> Artifact:
         module = importlib.import_module(f"edgekit.stages.{self.name}")
-        key = artifacts.stage_key(self.name, self.config.model_dump(), self.source, self.data.digest, module.LIBRARIES)
-        done = finished(self.out, key)
-        if done:
-            print(f"{self.name}: reused, its key {key[:12]} is unchanged ({self.out.name}/)")
-            return done
-        started = time.perf_counter()
-        working = self.out.with_name(f".{self.name}.partial")
         try:
             module.run(self.source, self.data, self.config, working)
         except BaseException:
             shutil.rmtree(working, ignore_errors=True)
             raise
         result = artifacts.publish(working, self.out)
-        print(f"{self.name}: done in {time.perf_counter() - started:.1f} s, sealed as {result.digest[:12]}")
+        print(f"{self.name}: done in {result.took['seconds']:.1f} s, sealed as {result.digest[:12]}")
         return result
 
     def _repr_markdown_(self) -> str:
@@ -86,29 +108,19 @@ def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
     """
     scalars = _parameters(stage, parameters)
     config_path, out = find_config(str(scalars.pop("config"))), Path(str(scalars.pop("out")))
-    for place in (str(config_path.parent), str(Path.cwd())):
-        if place not in sys.path:
-            sys.path.append(place)  # so that a user's `package.module:function` is found beside the config
     plan = load_plan(config_path, str(scalars.pop("settings")))
+    make_importable(plan)
     section = {**getattr(plan.run, stage), **_chosen(stage, scalars, plan)}
-    options = parse_stage(stage, section, {name: getattr(plan.run, name) for name in SHARED_FIELDS})
+    options = parse_stage(stage, section, shared_options(plan.run))
+    options.agree()
     plan = replace(plan, stages={**plan.stages, stage: options})
     folder = run_folder(plan, out, config_path)
     data = load_data(plan.data)
     if stage != "benchmark":
         data = data.withhold_test()
-    source = _origin(plan, data, folder) if stage == STAGES[0] else _previous(stage, folder)
-    if source.data_digest != data.digest:
-        raise StageError(
-            f"{source.stage} in {folder} was made from other data (digest {source.data_digest[:12]}, "
-            f"now {data.digest[:12]}); run the workbook from 01_profile again"
-        )
+    source = _source(stage, plan, data, folder)
+    state.remember_data(plan, folder, data.digest)
     return OpenStage(stage, plan, options, folder, source, data)
-
-
-def stage_folder(folder: Path, stage: str) -> Path:
-    """Where a stage's artifact lies in a run's folder; that of `bundle` is what people copy from: `bundles`."""
-    return folder / ("bundles" if stage == "bundle" else stage)
 
 
 def _chosen(stage: str, scalars: dict[str, Any], plan: Plan) -> dict[str, Any]:
@@ -149,29 +161,31 @@ def run_folder(plan: Plan, out: Path, config_path: Path) -> Path:
     return out / plan.run.name
 
 
-def finished(out: Path, key: str) -> Artifact | None:
-    """The whole, unchanged artifact in `out` with that key, if there is one; a damaged one is as good as none."""
-    if not (out / artifacts.RECORD).is_file():
-        return None
-    try:
-        found = artifacts.load(out)
-        if found.key != key:
-            return None
-        artifacts.verify(found)
-    except TrustError as error:
-        print(f"not reused: {error}")
-        return None
-    return found
+@contextmanager
+def _alone(folder: Path, stage: str) -> Iterator[None]:
+    """Nobody else writes to this run meanwhile; a kernel of `edgekit run` stands under that command's lock."""
+    who = f"a notebook that runs stage {stage}"
+    with ExitStack() as held:
+        if os.environ.get(COMMAND) != str(os.getppid()):
+            held.enter_context(lock.hold(folder / RUN_LOCK, who))
+        held.enter_context(lock.hold(folder / STAGE_LOCK, who, ORPHAN_S))  # the kernel of a killed run may linger
+        yield
 
 
 def _parameters(stage: str, namespace: Mapping[str, Any]) -> dict[str, Any]:
     allowed = [*COMMON_PARAMETERS, *own_fields(stage_config(stage))]
-    given = {name: value for name, value in namespace.items() if not name.startswith("_") and is_scalar(value)}
     meant = _assigned_as_parameters(namespace.get("In"))
-    for name in set(given) - set(allowed):
-        if meant is None or name in meant:
+    given = {
+        name: value
+        for name, value in namespace.items()
+        if not name.startswith("_") and (is_scalar(value) or name in (meant or ()))
+    }
+    if meant is not None:
+        given = {name: value for name, value in given.items() if name in meant or name in allowed}
+    refuse_secrets(given)
+    for name in given:
+        if name not in allowed:
             raise ConfigError(f"{name}: stage {stage} has no such parameter, {suggest(name, allowed)}")
-        del given[name]
     for name in COMMON_PARAMETERS:
         if not isinstance(given.setdefault(name, _COMMON_DEFAULTS[name]), str):
             raise ConfigError(f"{name}: got {given[name]!r}; a text is wanted")
@@ -209,34 +223,26 @@ def _assigned(source: str) -> set[str]:
 _COMMON_DEFAULTS = {"config": "configs/digits.yaml", "out": "artifacts", "settings": ""}
 
 
-def _previous(stage: str, folder: Path) -> Artifact:
+def _source(stage: str, plan: Plan, data: Data, folder: Path) -> Artifact:
+    """The artifact that `stage` reads, its chain of parents checked; says where that chain is not the config's."""
+    if stage == STAGES[0]:
+        with _alone(folder, stage):
+            return origin.make(plan, data.digest, folder)
     before = STAGES[STAGES.index(stage) - 1]
-    number = STAGES.index(before) + 1
     if not (folder / before / artifacts.RECORD).is_file():
-        raise StageError(f"{folder}: no finished stage {before!r} here; run {number:02d}_{before}.ipynb first")
-    return artifacts.load(folder / before)
-
-
-def _origin(plan: Plan, data: Data, folder: Path) -> Artifact:
-    """What the run starts from, sealed: the network's description, the user's weights, the preprocess steps."""
-    run = plan.run
-    description = {
-        "model": {"builder": run.model.builder, "kwargs": run.model.kwargs},
-        "source_sha256": artifacts.source_digest(run.model.builder),
-        "data": plan.data.model_dump(exclude={"path", "cache"}),
-        "preprocess": run.preprocess,
-        "weights": artifacts.sha256_file(plan.weights) if plan.weights else None,
-    }
-    key = artifacts.stage_key(ORIGIN, description, None, data.digest, ())
-    done = finished(folder / ORIGIN, key)
-    if done:
-        return done
-    working = artifacts.begin(folder / f".{ORIGIN}.partial")
-    (working / "origin.json").write_text(json.dumps(description, indent=2, sort_keys=True) + "\n")
-    if plan.weights:
-        shutil.copyfile(plan.weights, working / "weights.safetensors")
-    artifacts.seal(working, stage=ORIGIN, source=None, data_digest=data.digest, config=description, metrics={})
-    return artifacts.publish(working, folder / ORIGIN)
+        raise StageError(f"{folder}: no finished stage {before!r} here; run {state.notebook_name(before)} first")
+    source = artifacts.load(folder / before)
+    if source.data_digest != data.digest:
+        raise StageError(
+            f"{source.stage} in {folder} was made from other data (digest {source.data_digest[:12]}, "
+            f"now {data.digest[:12]}); run the workbook from 01_profile again"
+        )
+    for ancestor in (source.ancestor(name) for name in STAGES[: STAGES.index(stage)]):
+        parent = source.ancestor((origin.STAGE, *STAGES)[STAGES.index(ancestor.stage)])
+        now = state.ingredients(plan, folder, ancestor.stage, parent, data.digest)
+        for change in keys.differences(ancestor.ingredients, now):
+            print(f"{ancestor.stage}/ is stale: {change} since it was sealed; `edgekit run` would make it again")
+    return source
 
 
 def _show(value: Any) -> str:

@@ -99,19 +99,18 @@ def test_ancestors_are_followed_by_digest(tmp_path: Path) -> None:
         third.ancestor("profile")
 
 
-def test_the_key_depends_on_everything_that_shapes_the_result(tmp_path: Path) -> None:
-    source = make(tmp_path)
-    base = artifacts.stage_key("prune", {"ratio": 0.5}, source, DATA, ["numpy"])
-    assert base == artifacts.stage_key("prune", {"ratio": 0.5}, source, DATA, ["numpy"])
-    others = {
-        artifacts.stage_key("prune", {"ratio": 0.4}, source, DATA, ["numpy"]),
-        artifacts.stage_key("distill", {"ratio": 0.5}, source, DATA, ["numpy"]),
-        artifacts.stage_key("prune", {"ratio": 0.5}, None, DATA, ["numpy"]),
-        artifacts.stage_key("prune", {"ratio": 0.5}, source, "e" * 64, ["numpy"]),
-        artifacts.stage_key("prune", {"ratio": 0.5}, source, DATA, ["numpy", "pydantic"]),
-    }
-    assert base not in others
-    assert len(others) == 5
+def test_what_a_sealed_artifact_was_made_of_gives_its_key(tmp_path: Path) -> None:
+    sealed = make(tmp_path)
+    assert sealed.ingredients.key == sealed.key
+    child = make(tmp_path, "distill", sealed)
+    assert child.ingredients.source == sealed.digest
+    assert child.ingredients.key == child.key
+
+
+def test_a_sealed_artifact_says_when_and_how_long(tmp_path: Path) -> None:
+    took = make(tmp_path).took
+    assert took["seconds"] >= 0
+    assert took["finished"].endswith("+00:00")
 
 
 def test_publishing_replaces_the_earlier_artifact_whole(tmp_path: Path) -> None:
@@ -121,6 +120,63 @@ def test_publishing_replaces_the_earlier_artifact_whole(tmp_path: Path) -> None:
     artifacts.publish(working / "profile", tmp_path / "profile")
     assert artifacts.load(tmp_path / "profile").file("model/weights").read_text() == "new"
     assert not list(tmp_path.glob(".profile.previous"))
+
+
+class TestSettle:
+    """What a kill can leave behind, and what is made of it."""
+
+    def kinds(self, folder: Path) -> tuple[Path, Path, Path]:
+        return folder / ".profile.partial", folder / "profile", folder / ".profile.previous"
+
+    def put(self, folder: Path, path: Path, text: str) -> Artifact:
+        made = make(folder / "elsewhere", text=text)
+        made.path.rename(path)
+        return artifacts.load(path)
+
+    def test_sealed_but_not_yet_in_its_place(self, tmp_path: Path) -> None:
+        working, final, _ = self.kinds(tmp_path)
+        sealed = self.put(tmp_path, working, "new")
+        artifacts.settle(working, final, sealed.key)
+        assert artifacts.load(final).file("model/weights").read_text() == "new"
+        assert not working.exists()
+
+    def test_between_the_two_renames(self, tmp_path: Path) -> None:
+        working, final, previous = self.kinds(tmp_path)
+        self.put(tmp_path, working, "new")
+        self.put(tmp_path, previous, "old")
+        artifacts.settle(working, final, None)
+        assert artifacts.load(final).file("model/weights").read_text() == "new"
+        assert not previous.exists()
+
+    def test_an_unfinished_attempt_goes_and_what_was_there_comes_back(self, tmp_path: Path) -> None:
+        working, final, previous = self.kinds(tmp_path)
+        self.put(tmp_path, previous, "old")
+        artifacts.begin(working)
+        artifacts.settle(working, final, "any")
+        assert artifacts.load(final).file("model/weights").read_text() == "old"
+        assert not working.exists()
+
+    def test_what_is_wanted_and_in_its_place_stays(self, tmp_path: Path) -> None:
+        working, final, _ = self.kinds(tmp_path)
+        kept = self.put(tmp_path, final, "old")
+        self.put(tmp_path, working, "new")
+        artifacts.settle(working, final, kept.key)
+        assert artifacts.load(final).file("model/weights").read_text() == "old"
+        assert not working.exists()
+
+    def test_a_sealed_folder_of_another_config_does_not_replace_the_last(self, tmp_path: Path) -> None:
+        working, final, _ = self.kinds(tmp_path)
+        self.put(tmp_path, final, "old")
+        self.put(tmp_path, working, "new")
+        artifacts.settle(working, final, "another key")
+        assert artifacts.load(final).file("model/weights").read_text() == "old"
+
+    def test_a_damaged_folder_is_never_put_in_place(self, tmp_path: Path) -> None:
+        working, final, _ = self.kinds(tmp_path)
+        sealed = self.put(tmp_path, working, "new")
+        (working / "model/weights").write_text("torn")
+        artifacts.settle(working, final, sealed.key)
+        assert not final.exists()
 
 
 def test_what_is_not_sealed_is_not_published(tmp_path: Path) -> None:

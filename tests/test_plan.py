@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from edgekit.config import STAGES
+from edgekit.config import STAGES, cores
 from edgekit.errors import ConfigError
 from edgekit.plan import load_plan, split_settings
+from tests.conftest import TINY
 
 ROOT = Path(__file__).parent.parent
 DIGITS = ROOT / "configs" / "digits.yaml"
@@ -138,3 +139,31 @@ def test_a_file_that_is_no_config_is_refused(tmp_path: Path, text: str, said: st
 def test_a_missing_config_suggests_its_neighbour() -> None:
     with pytest.raises(ConfigError, match='did you mean "digits.yaml"'):
         load_plan(DIGITS.with_name("digit.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("key", "refused"),
+    [
+        ("model.kwargs.api_key", True),
+        ("model.kwargs.apiKey", True),
+        ("model.kwargs.hf_token", True),
+        ("data.kwargs.password", True),
+        ("model.kwargs.AWS_SECRET_ACCESS_KEY", True),
+        ("model.kwargs.max_tokens", False),
+        ("model.kwargs.author", False),
+        ("model.kwargs.keypoints", False),
+    ],
+)
+def test_what_looks_like_a_secret_is_refused_and_never_repeated(key: str, refused: bool) -> None:
+    if not refused:
+        load_plan(TINY, [f"{key}=7"])
+        return
+    with pytest.raises(ConfigError, match="looks like a secret") as caught:
+        load_plan(TINY, [f"{key}=hunter2"])
+    assert key in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_all_cores_is_written_as_a_number() -> None:
+    """The number of threads decides the last bits of training, so a record that says "all" could not be rebuilt."""
+    assert load_plan(TINY, ["threads=0"]).stages["profile"].threads == cores()

@@ -67,12 +67,23 @@ def test_the_result_has_every_variants_figures(result: dict[str, Any]) -> None:
         assert 0 <= row["accuracy_test"] <= 1
 
 
-def test_winners_are_inside_the_budget_and_the_fastest_there(result: dict[str, Any]) -> None:
+def test_winners_are_inside_the_budget_and_follow_from_the_recorded_evidence(
+    tiny_run: FinishedRun, result: dict[str, Any]
+) -> None:
     rows = {row["name"]: row for row in result["variants"]}
+    benchmark = tiny_run.folder / "benchmark"
+    config = artifacts.load(benchmark).config
+    evidence = json.loads((benchmark / "evidence/decisions.json").read_text())
+    decisions = {decision["decision"]: decision for decision in evidence}
+    assert json.loads((benchmark / "decision.json").read_text())["measured"]["winners"] == result["winners"]
     assert set(result["winners"]) == set(TARGETS)
-    for target, name in result["winners"].items():
-        inside = [row for row in rows.values() if row["target"] == target and row["inside_budget"]]
-        assert rows[name]["p50_ms"] == min(row["p50_ms"] for row in inside)
+    for target, winner in result["winners"].items():
+        decision = decisions[f"winner of {target}"]
+        inside = {name for name, row in rows.items() if row["target"] == target and row["inside_budget"]}
+        assert {row["name"] for row in decision["candidates"]} == inside
+        tie = {row["name"] for row in decision["candidates"] if row["ratio_low"] <= 1 + config["tie_margin"]}
+        assert winner == decision["chosen"] == min(tie, key=lambda name: (rows[name]["bytes"], name))
+        assert decision["rule"] == ("fastest" if len(tie) == 1 else "tie: fewest bytes")
 
 
 def test_the_verdict_is_the_ratio_of_figures_of_the_same_run(result: dict[str, Any]) -> None:

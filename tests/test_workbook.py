@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from edgekit import artifact as artifacts
-from edgekit.errors import ConfigError, DataError, StageError
+from edgekit import lock
+from edgekit.errors import ConfigError, DataError, ResourceError, StageError
 from edgekit.plan import DEFAULT_CONFIG, load_plan
 from edgekit.runner import load as load_bundle
 from edgekit.workbook import find_config, open_stage, run_folder
@@ -33,6 +34,7 @@ def parameters(out: Path, **more: object) -> dict[str, object]:
         ({"steps": True}, "prune.steps: got True"),
         ({"out": 3}, "out: got 3; a text is wanted"),
         ({"settings": "prune.ration=0.4"}, 'did you mean "ratio"?'),
+        ({"hub_token": "x"}, "hub_token: looks like a secret"),
     ],
 )
 def test_a_wrong_parameter_stops_before_anything_runs(tmp_path: Path, more: dict[str, object], said: str) -> None:
@@ -76,6 +78,31 @@ def test_a_notebook_may_be_run_again_but_a_misspelt_parameter_is_still_found(tin
         open_stage("prune", {**again, "ration": 0.4, "In": [*cells, "config = '…'\nration = 0.4"]})
     with pytest.raises(ConfigError, match="ration: stage prune has no such parameter"):
         open_stage("prune", {**again, "ration": 0.4, "In": ["ration = 0.4", *cells]})
+
+
+@pytest.mark.parametrize(
+    ("cell", "value", "said"),
+    [
+        ("steps = [3]", {"steps": [3]}, "prune.steps: got [3]"),
+        ("ratio = None", {"ratio": None}, "prune.ratio: got None"),
+        ("ration = [0.4]", {"ration": [0.4]}, 'ration: stage prune has no such parameter, did you mean "ratio"?'),
+        ("apiKey = 'x'", {"apiKey": "x"}, "apiKey: looks like a secret"),
+    ],
+)
+def test_what_papermill_injects_is_checked_whatever_its_type(
+    tmp_path: Path, cell: str, value: dict[str, object], said: str
+) -> None:
+    history = ["", "config: str = '…'", f"# Parameters\n{cell}", "stage = open_stage('prune', globals())"]
+    with pytest.raises(ConfigError) as caught:
+        open_stage("prune", {**parameters(tmp_path), **value, "In": history})
+    assert said in str(caught.value)
+
+
+def test_two_notebooks_do_not_write_to_one_run(tiny_run: FinishedRun, tmp_path: Path) -> None:
+    shutil.copytree(tiny_run.folder, tmp_path / "tiny")
+    stage = open_stage("distill", parameters(tmp_path))
+    with lock.hold(tmp_path / "tiny/.lock", "somebody"), pytest.raises(ResourceError, match="in use by `somebody`"):
+        stage.run()
 
 
 def test_a_damaged_artifact_is_made_again(tiny_run: FinishedRun, tmp_path: Path) -> None:

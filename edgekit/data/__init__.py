@@ -1,7 +1,8 @@
 """Data: raw samples as the device will see them, in four disjoint splits.
 
-A source is one file in this folder with `class Config(SourceConfig)` and `read(config, progress) -> Pools`;
-the file's name is what `source:` says in a config. Splitting, limiting and checking are done here, once for all.
+A source is one file in this folder with `class Config(SourceConfig)`, `read(config, progress) -> Pools` and
+`identity(config)`: a cheap sign that changes whenever the samples can have changed, or None where there is no such
+sign. The file's name is what `source:` says in a config. Splitting, limiting and checking are done here, once for all.
 """
 
 from __future__ import annotations
@@ -11,17 +12,21 @@ import pkgutil
 from typing import Any
 
 from edgekit.config import check, suggest
-from edgekit.data import checks, splits
 from edgekit.data.types import Data, Pools, Progress, SourceConfig, Split
+from edgekit.digests import digest
 from edgekit.errors import ConfigError
+from edgekit.keys import code_digest, library_versions
 
-__all__ = ["Data", "Pools", "SourceConfig", "Split", "load", "parse", "sources"]
+__all__ = ["Data", "Pools", "SourceConfig", "Split", "fingerprint", "load", "parse", "sources"]
 
 
 def sources() -> tuple[str, ...]:
     """Names of the sources this folder holds."""
-    names = (module.name for module in pkgutil.iter_modules(__path__))
-    return tuple(sorted(name for name in names if _is_source(name)))
+    return tuple(sorted(name for name in _members() if _is_source(name)))
+
+
+def _members() -> list[str]:
+    return [module.name for module in pkgutil.iter_modules(__path__)]
 
 
 def parse(section: dict[str, Any]) -> SourceConfig:
@@ -31,7 +36,7 @@ def parse(section: dict[str, Any]) -> SourceConfig:
     name = section["source"]
     if not isinstance(name, str):
         raise ConfigError(f"data.source: got {name!r}; it must be one of {', '.join(sources())}")
-    if name not in sources():
+    if name not in _members() or not _is_source(name):
         raise ConfigError(f"data.source: got {name!r}; {suggest(name, sources())}")
     config: SourceConfig = check(_module(name).Config, section, "data")
     return config
@@ -42,10 +47,23 @@ def load(config: SourceConfig, progress: Progress | None = None) -> Data:
 
     Raises DataError for samples that cannot be used, ResourceError where a cache cannot be written.
     """
+    from edgekit.data import checks, splits
+
     pools: Pools = _module(config.source).read(config, progress)
     pools = checks.normal(pools)
     pools = splits.limited(pools, config.limit, config.split_seed)
     return splits.divide(pools, config)
+
+
+def fingerprint(config: SourceConfig) -> str | None:
+    """Hex sha256 of what decides about the samples, without reading them; None where only reading tells.
+
+    Same fingerprint, same `Data.digest`: the source's options, its identity, and the code that splits.
+    """
+    sign = _module(config.source).identity(config)
+    if sign is None:
+        return None
+    return digest([config.model_dump(), sign, code_digest("data"), library_versions(("numpy",))])
 
 
 def _module(name: str) -> Any:

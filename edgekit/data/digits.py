@@ -5,12 +5,15 @@ Origin: E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
 from pydantic import Field
 
 from edgekit.data.types import Pools, Progress, SourceConfig, Split
+from edgekit.keys import library_versions
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class Config(SourceConfig):
@@ -25,8 +28,14 @@ class Config(SourceConfig):
         return (self.size, self.size, 1)
 
 
+def identity(config: Config) -> dict[str, str]:
+    """The samples come out of scikit-learn through Pillow."""
+    return library_versions(("scikit-learn", "pillow"))
+
+
 def read(config: Config, progress: Progress | None = None) -> Pools:
     """uint8 (n, size, size, 1); the source's 17 grey levels 0–16 become 0–255 before Pillow's bilinear resize."""
+    import numpy as np
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
@@ -37,6 +46,7 @@ def read(config: Config, progress: Progress | None = None) -> Pools:
 
 
 def _resized(image: np.ndarray, size: int) -> np.ndarray:
+    import numpy as np
     from PIL import Image
 
     return np.asarray(Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR))

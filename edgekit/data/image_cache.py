@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from edgekit.artifact import sha256_file, write_json
 from edgekit.data.types import Split
+from edgekit.digests import sha256_file, write_json
 from edgekit.errors import ResourceError
 
 FORMAT = 1

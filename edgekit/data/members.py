@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from edgekit.artifact import canonical, sha256_file
+from edgekit.digests import canonical, sha256_file
 from edgekit.errors import DataError
 
 _MOST_BYTES = 256 << 20  # of one picture: what a zip of a few kilobytes must not blow up beyond

@@ -6,11 +6,9 @@ import zipfile
 import zlib
 from typing import Literal
 
-import numpy as np
 from pydantic import Field
 
-from edgekit.data import arrays
-from edgekit.data.paths import PathText, existing
+from edgekit.data.paths import PathText, existing, stamp
 from edgekit.data.types import Pools, Progress, SourceConfig
 from edgekit.errors import DataError
 
@@ -22,8 +20,17 @@ class Config(SourceConfig):
     path: PathText = Field(description="the .npz file; ${VARIABLE} and ~ are filled in")
 
 
+def identity(config: Config) -> list[object]:
+    """The file, by what the file system says of it."""
+    return stamp(existing(config.path, "data.path"))
+
+
 def read(config: Config, progress: Progress | None = None) -> Pools:
     """Pools as `edgekit.data.arrays` describes them."""
+    import numpy as np
+
+    from edgekit.data import arrays
+
     path = existing(config.path, "data.path")
     try:
         archive = np.load(path, allow_pickle=False)

@@ -10,7 +10,6 @@ from typing import Any, Literal
 from pydantic import Field
 
 from edgekit.config import Builder, suggest
-from edgekit.data import arrays
 from edgekit.data.types import Pools, Progress, SourceConfig
 from edgekit.errors import ConfigError, DataError
 
@@ -23,8 +22,15 @@ class Config(SourceConfig):
     kwargs: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the function")
 
 
+def identity(config: Config) -> None:
+    """Nobody knows what a function reads without calling it."""
+    return None
+
+
 def read(config: Config, progress: Progress | None = None) -> Pools:
     """Pools as `edgekit.data.arrays` describes them; what the function raises becomes a DataError, chained."""
+    from edgekit.data import arrays
+
     function = _find(config.function)
     try:
         found = function(**config.kwargs)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
 from pydantic import Field, model_validator
 
-from edgekit.artifact import canonical
 from edgekit.config import Strict
+from edgekit.digests import canonical
 from edgekit.errors import DataError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Kind = Literal["image", "vector"]
 Progress = Callable[[int, int], None]
@@ -143,6 +145,8 @@ def digest_of(splits: dict[str, Split], classes: tuple[str, ...], kind: str) -> 
 
 
 def _feed(sha: hashlib._Hash, array: np.ndarray) -> None:
+    import numpy as np
+
     little = array.dtype.newbyteorder("<")
     rows = max(1, _CHUNK_BYTES // max(1, array[:1].nbytes))
     for start in range(0, len(array), rows):

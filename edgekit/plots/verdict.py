@@ -11,8 +11,8 @@ from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from edgekit.plots.style import COLOUR, DARK, FILL, MARKER, STYLE, Row, done
 
-SAME = 0.03
-"""Ratios nearer to 1 than this are not told apart by eye."""
+SAME = 0.1
+"""Ratios nearer to 1 than this are no difference: the benchmark's `tie_margin` as it comes."""
 
 
 def pareto(rows: Sequence[Row], budget: Row, winners: Sequence[str]) -> Figure:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from edgekit.runner import cpu
 from edgekit.runner.errors import InputError
 
 PERCENTILES = (50, 90, 95, 99)
@@ -74,23 +75,10 @@ def machine() -> dict[str, Any]:
 
     return {
         "host": platform.node(),
-        "cpu": _cpu() or platform.processor() or "unknown",
+        "cpu": cpu.name() or platform.processor() or "unknown",
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "machine": platform.machine(),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "numpy": np.__version__,
     }
-
-
-def _cpu() -> str:
-    """The processor's name: x86 says it in cpuinfo, Arm boards in the device tree."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as stream:
-            for line in stream:
-                if line.startswith("model name"):
-                    return line.partition(":")[2].strip()
-        with open("/proc/device-tree/model", encoding="utf-8", errors="replace") as stream:
-            return stream.read().strip("\0\n ")
-    except OSError:
-        return ""

@@ -30,3 +30,19 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def make_folder(folder: Path) -> None:
+    """A folder and those above it, each name made durable; nothing happens where it is there."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
+
+
+def move(written: Path, final: Path) -> None:
+    """Put a file that something else wrote in its place, its bytes made durable first."""
+    with open(written, "rb") as stream:
+        os.fsync(stream.fileno())
+    os.replace(written, final)
+    sync_folder(final.parent)

@@ -1,6 +1,7 @@
 """Benchmark: every variant and the baseline, interleaved in one run, through the runner's own interpreters.
 
-Leaves `decision.json` (accuracies, sizes, who wins and why); latencies are evidence, in `evidence/latency.json`.
+Leaves `decision.json`: accuracies, sizes, and below `measured` what latencies decided. The latencies themselves are
+evidence, in `evidence/latency.json`, and so is what each decision rests on, in `evidence/decisions.json`.
 The only stage that reads the test split, for the final table; every decision is made on validation.
 """
 
@@ -18,13 +19,21 @@ LIBRARIES = ("numpy", "torch", "ai-edge-litert", "openvino", "onnxruntime", "mat
 
 
 class Config(StageConfig):
-    """How long is measured. Calls of one variant follow one another within a round, so its caches are warm."""
+    """How long is measured, and what counts as faster.
+
+    Calls of one variant follow one another within a round, so its caches are warm. A variant is faster than another
+    where the interval of the ratio of their p50s lies wholly above 1 + `tie_margin`. While noise alone leaves a winner
+    open, rounds are added, up to `most_rounds`.
+    """
 
     budget: Budget = Field(default_factory=lambda: Budget.model_validate({}))
     targets: list[Target] = Field(default_factory=lambda: list(TARGETS))
-    rounds: int = Field(15, ge=3, le=10_000, description="rounds; each times every variant once, in rotating order")
-    calls_per_round: int = Field(40, ge=5, le=100_000, description="timed calls of a variant in a round")
+    rounds: int = Field(30, ge=10, le=10_000, description="rounds; each times every variant once, in rotating order")
+    most_rounds: int = Field(150, ge=10, le=10_000, description="rounds at most, where a winner is too close to call")
+    calls_per_round: int = Field(20, ge=5, le=100_000, description="timed calls of a variant in a round")
     warmup_per_round: int = Field(5, ge=1, le=10_000, description="untimed calls before them")
+    confidence: float = Field(0.99, ge=0.8, le=0.999, description="of the interval of a p50 or of a ratio of two")
+    tie_margin: float = Field(0.1, ge=0.0, le=1.0, description="a ratio of p50s nearer to 1 than this is a tie")
     inference_threads: int = Field(1, ge=1, le=256, description="threads of every interpreter and of PyTorch")
 
 

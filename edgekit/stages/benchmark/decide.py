@@ -1,142 +1,195 @@
-"""Decide: which variants meet the budget, which of them wins its target, and what each step of the walk bought."""
+"""Decide: which variants meet the budget, and which of them wins its target.
+
+What rests on a measurement must not turn with its noise: a difference that the intervals do not establish is a tie,
+and a tie goes to the fewest bytes, then to the first name. What was decided can be replayed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from edgekit.config import Budget
+from edgekit.stages.benchmark.account import nearest_miss, post_training_baseline, verdict, waterfall
+from edgekit.stages.benchmark.replayed import check
+from edgekit.stages.benchmark.timings import Timings
 
-CAME_FROM = {
-    "baseline": ("baseline",),
-    "student": ("baseline", "student"),
-    "pruned": ("baseline", "student", "pruned"),
-    "sparse": ("baseline", "student"),
-}
-"""Which networks a walk to each of them passes, itself last; zeros are a step of their own."""
+FASTEST = "fastest"
+FEWEST_BYTES = "tie: fewest bytes"
+FIRST_NAME = "tie: same bytes, first name"
+ABOVE_LIMIT = "whole interval above the limit"
+RECORDED = "recorded"
+NOBODY = "none inside the budget"
 
 Row = dict[str, Any]
-Latencies = dict[str, dict[str, float]]
 
 
-def decide(rows: list[Row], latencies: Latencies, budget: Budget, targets: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Split into `content` (what follows from bytes and accuracies, plus who won) and `evidence` (every latency).
+@dataclass(frozen=True)
+class Decision:
+    """`content`: what stands in decision.json, where all that a latency shaped is below `measured`.
 
-    The first row is the baseline in PyTorch eager. Accuracy is judged on validation; the fastest variant inside the
-    budget wins its target, of equals the smaller, then the first by name.
+    `decisions`: one for each target, one over all of them, and one for the latency limit where there is one, each with
+    its evidence. `metrics`: all that is shown, latencies included.
     """
-    baseline, *candidates = rows
-    judged = [judge(row, latencies[row["name"]], baseline, budget) for row in candidates]
-    order = {row["name"]: (latencies[row["name"]]["p50_ms"], row["bytes"], row["name"]) for row in judged}
-    inside = sorted((row for row in judged if row["inside_budget"]), key=lambda row: order[row["name"]])
-    winners = {target: _first(row for row in inside if row["target"] == target) for target in targets}
-    won = {target: row["name"] for target, row in winners.items() if row}
-    overall = inside[0] if inside else None
-    post_training = _first(
-        sorted(
-            (row for row in judged if row["model"] == "baseline" and row["precision"] == "int8"),
-            key=lambda row: order[row["name"]],
-        )
-    )
-    evidence = {
-        "rows": [{**row, **latencies[row["name"]]} for row in [baseline, *judged]],
-        "waterfall": waterfall(overall, judged, latencies, baseline) if overall else [],
-        "verdict": _verdict(overall, post_training, baseline, latencies),
-        "nearest_miss": None if overall else _nearest_miss(judged, latencies, budget),
+
+    content: dict[str, Any]
+    decisions: list[Row]
+    metrics: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Who won, by which rule, and how near the others came."""
+
+    chosen: str | None
+    rule: str
+    candidates: list[Row]
+
+
+def decide(
+    rows: list[Row],
+    timings: Timings,
+    budget: Budget,
+    targets: Sequence[str],
+    recorded: dict[str, Any] | None = None,
+) -> Decision:
+    """The first row is the baseline in PyTorch eager; accuracy is judged on validation.
+
+    `recorded` decisions are followed, and today's are told beside them; StageError where they cannot be.
+    """
+    baseline, *variants = rows
+    judged = [judge(row, baseline, budget) for row in variants]
+    today_slow = too_slow(judged, timings, budget)
+    choices = {target: choose(_inside(judged, today_slow, target), timings) for target in targets}
+    today = {target: choice.chosen for target, choice in choices.items() if choice.chosen}
+    if recorded is not None:
+        check(recorded, judged, budget, targets)
+    measured = recorded or {"winners": today, "too_slow": today_slow}
+    winners, slow = measured["winners"], measured["too_slow"]
+
+    shown = [_with_latency(row, slow, budget, recorded is not None) for row in judged]
+    by_name = {row["name"]: row for row in shown}
+    over_all = choose([by_name[name] for name in winners.values()], timings)
+    overall = by_name[over_all.chosen] if over_all.chosen else None
+    today_overall = choose([by_name[name] for name in today.values()], timings).chosen
+    replaying = recorded is not None
+    decisions = [
+        _told(f"winner of {target}", choice, winners.get(target), choice.chosen, replaying)
+        for target, choice in choices.items()
+    ]
+    decisions.append(_told("winner over all targets", over_all, over_all.chosen, today_overall))
+    if budget.latency_p50_ms is not None:
+        limited = Choice(None, ABOVE_LIMIT, [_against_limit(row, timings, today_slow) for row in judged])
+        decisions.append(_told(f"too slow for {budget.latency_p50_ms:g} ms", limited, slow, today_slow, replaying))
+
+    post_training = post_training_baseline(shown, timings)
+    content = {"variants": [baseline, *judged], "measured": measured, "budget": budget.model_dump()}
+    metrics = {
+        "variants": content["variants"],
+        "budget": content["budget"],
+        "winners": winners,
+        "winner": over_all.chosen,
+        "post_training_baseline": post_training,
+        "rows": [{**row, **timings.latencies[row["name"]]} for row in [baseline, *shown]],
+        "waterfall": waterfall(overall, shown, timings, baseline) if overall else [],
+        "verdict": verdict(overall, post_training, baseline, timings),
+        "nearest_miss": None if overall else nearest_miss(shown, slow, timings, budget),
         "unmet": {
-            target: _nearest_miss([row for row in judged if row["target"] == target], latencies, budget)
+            target: nearest_miss([row for row in shown if row["target"] == target], slow, timings, budget)
             for target in targets
-            if target not in won
+            if target not in winners
         },
+        "decisions": decisions,
     }
-    content = {
-        "variants": [baseline, *judged],
-        "winners": won,
-        "winner": overall["name"] if overall else None,
-        "post_training_baseline": post_training["name"] if post_training else None,
-        "budget": budget.model_dump(),
-    }
-    return {"content": content, "evidence": evidence}
+    return Decision(content, decisions, metrics)
 
 
-def judge(row: Row, latency: dict[str, float], baseline: Row, budget: Budget) -> Row:
-    """The row with its drop in percentage points on validation and every limit that it breaks."""
+def judge(row: Row, baseline: Row, budget: Budget) -> Row:
+    """The row with its drop in percentage points on validation and the limits of accuracy and size that it breaks."""
     drop_pp = 100 * (baseline["accuracy_validation"] - row["accuracy_validation"])
     broken = []
     # half of a millionth of a point: a drop of exactly the budget must not fail by rounding
     if drop_pp > budget.accuracy_drop_pp + 5e-7:
         broken.append(f"accuracy drop {drop_pp:.2f} pp is over {budget.accuracy_drop_pp:g} pp")
-    if budget.latency_p50_ms is not None and latency["p50_ms"] > budget.latency_p50_ms:
-        broken.append(f"p50 is over {budget.latency_p50_ms:g} ms")
     if budget.size_bytes is not None and row["bytes"] > budget.size_bytes:
         broken.append(f"{row['bytes']:,} bytes are over {budget.size_bytes:,}")
     return {**row, "drop_pp": drop_pp, "inside_budget": not broken, "reasons": broken}
 
 
-def waterfall(winner: Row, rows: list[Row], latencies: Latencies, baseline: Row) -> list[Row]:
-    """From the baseline to the winner, one step at a time on the winner's target, each with what it bought.
+def too_slow(rows: Iterable[Row], timings: Timings, budget: Budget) -> list[str]:
+    """Names of the variants whose p50 is over the limit for sure, sorted."""
+    limit_ms = budget.latency_p50_ms
+    if limit_ms is None:
+        return []
+    return sorted(row["name"] for row in rows if timings.median(row["name"]).low_ms > limit_ms)
 
-    A step that leads away from the winner (int8 that is slower than float, say) is shown as not kept.
+
+def too_close(decisions: Iterable[Row], tie_margin: float) -> bool:
+    """True where today's winner of a target stands in the tie only because its interval is wide.
+
+    With more rounds it either leaves the tie, or its whole interval comes below the margin.
     """
-    wanted = [
-        ("convert", "baseline", "fp32"),
-        ("distill", "student", "fp32"),
-        ("prune", "pruned", "fp32"),
-        ("quantize", winner["model"], "int8"),
-    ]
-    found = {(row["model"], row["precision"]): row for row in rows if row["target"] == winner["target"]}
-    steps = [{"step": "PyTorch eager", "variant": baseline["name"], "p50_ms": _p50(latencies, baseline), "kept": True}]
-    kept_ms = _p50(latencies, baseline)
-    for step, model, precision in wanted:
-        row = found.get((model, precision))
-        if row is None:
-            continue
-        kept = row["name"] == winner["name"] or (precision == "fp32" and model in CAME_FROM[winner["model"]])
-        p50_ms = _p50(latencies, row)
-        steps.append({"step": step, "variant": row["name"], "p50_ms": p50_ms, "gain": kept_ms / p50_ms, "kept": kept})
-        kept_ms = p50_ms if kept else kept_ms
-    if steps[-1]["variant"] != winner["name"] and winner["name"] not in {step["variant"] for step in steps}:
-        p50_ms = _p50(latencies, winner)
-        label = winner["precision"] if winner["model"] == "pruned" else f"{winner['model']} {winner['precision']}"
-        steps.append(
-            {"step": label, "variant": winner["name"], "p50_ms": p50_ms, "gain": kept_ms / p50_ms, "kept": True}
-        )
-    return steps
+    return any(
+        row["ratio_low"] <= 1 + tie_margin < row["ratio_high"]
+        for decision in decisions
+        for row in decision["candidates"]
+        if decision["decision"].startswith("winner of ") and row["name"] == decision["today"]
+    )
 
 
-def _verdict(overall: Row | None, post_training: Row | None, baseline: Row, latencies: Latencies) -> Row:
-    if overall is None:
-        return {"met": False}
-    p50_ms = _p50(latencies, overall)
+def choose(rows: Sequence[Row], timings: Timings) -> Choice:
+    """The fastest; of all that it does not beat for sure, the one with the fewest bytes, then the first by name."""
+    if not rows:
+        return Choice(None, NOBODY, [])
+    fastest = timings.fastest(row["name"] for row in rows)
+    candidates = sorted(
+        (_candidate(row, fastest, timings) for row in rows), key=lambda row: (row["ratio"], row["name"])
+    )
+    first, *others = sorted((row["bytes"], row["name"]) for row in candidates if row["in_the_tie"])
+    if not others:
+        return Choice(first[1], FASTEST, candidates)
+    return Choice(first[1], FEWEST_BYTES if first[0] < others[0][0] else FIRST_NAME, candidates)
+
+
+def _candidate(row: Row, fastest: str, timings: Timings) -> Row:
+    name = row["name"]
+    ratio = timings.ratio(name, fastest)
     return {
-        "met": True,
-        "winner": overall["name"],
-        "p50_ms": p50_ms,
-        "speedup_vs_eager": _p50(latencies, baseline) / p50_ms,
-        "speedup_vs_post_training_baseline": _p50(latencies, post_training) / p50_ms if post_training else None,
-        "drop_validation_pp": overall["drop_pp"],
-        "drop_test_pp": 100 * (baseline["accuracy_test"] - overall["accuracy_test"]),
-        "size_ratio": baseline["bytes"] / overall["bytes"],
+        "name": name,
+        "bytes": row["bytes"],
+        "p50_ms": timings.p50_ms(name),
+        "ratio": ratio.ratio,
+        "ratio_low": ratio.low,
+        "ratio_high": ratio.high,
+        "in_the_tie": not timings.is_slower(ratio),
     }
 
 
-def _nearest_miss(rows: list[Row], latencies: Latencies, budget: Budget) -> Row | None:
-    """The variant that exceeds its limits by the smallest share in all, of equals the fastest."""
-
-    def excess(row: Row) -> float:
-        p50_ms = _p50(latencies, row)
-        over = [(row["drop_pp"] - budget.accuracy_drop_pp) / max(budget.accuracy_drop_pp, 1.0)]
-        over += [p50_ms / budget.latency_p50_ms - 1] if budget.latency_p50_ms else []
-        over += [row["bytes"] / budget.size_bytes - 1] if budget.size_bytes else []
-        return sum(max(share, 0.0) for share in over)
-
-    ranked = sorted(rows, key=lambda row: (excess(row), _p50(latencies, row)))
-    return {**ranked[0], "p50_ms": _p50(latencies, ranked[0])} if ranked else None
+def _against_limit(row: Row, timings: Timings, slow: Iterable[str]) -> Row:
+    median = timings.median(row["name"])
+    return {"name": row["name"], **vars(median), "too_slow": row["name"] in slow}
 
 
-def _p50(latencies: Latencies, row: Row) -> float:
-    return latencies[row["name"]]["p50_ms"]
+def _inside(rows: Iterable[Row], slow: Iterable[str], target: str) -> list[Row]:
+    return [row for row in rows if row["target"] == target and row["inside_budget"] and row["name"] not in slow]
 
 
-def _first(rows: Iterable[Row]) -> Row | None:
-    return next(iter(rows), None)
+def _with_latency(row: Row, slow: Iterable[str], budget: Budget, replaying: bool) -> Row:
+    """The row with the limit of latency as well."""
+    if row["name"] not in slow:
+        return row
+    reason = f"p50 is over {budget.latency_p50_ms:g} ms" + (", as recorded" if replaying else "")
+    return {**row, "inside_budget": False, "reasons": [*row["reasons"], reason]}
+
+
+def _told(decision: str, choice: Choice, chosen: Any, today: Any, replayed: bool = False) -> Row:
+    """One decision with its evidence, which is always today's; `today` is what it would decide by itself."""
+    return {
+        "decision": decision,
+        "chosen": chosen,
+        "rule": RECORDED if replayed else choice.rule,
+        "candidates": choice.candidates,
+        "replayed": replayed,
+        "today": today,
+    }

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from edgekit import __version__
 from edgekit import artifact as artifacts
 from edgekit.artifact import Artifact
 from edgekit.config import STAGES
@@ -20,7 +19,7 @@ from edgekit.runner import bundle as bundles
 from edgekit.runner import pyz
 from edgekit.runner.manifest import Manifest, RawSpec
 from edgekit.runner.preprocess import apply, to_layout
-from edgekit.stages.bundle import LIBRARIES, Config
+from edgekit.stages.bundle import LIBRARIES, Config, materials, provenance
 from edgekit.stages.bundle.device import commands, readme, requirements
 from edgekit.stages.bundle.prove import prove
 from edgekit.variants import Variant, members, open_variant, read
@@ -36,15 +35,14 @@ def bundle(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     convert = source.ancestor("convert")
     decision = json.loads(source.file("decision.json").read_text())
     variants = {variant.name: variant for variant in read(convert)}
-    if not decision["winners"]:
+    winners = decision["measured"]["winners"]
+    if not winners:
         raise BudgetMissed(
             "no variant met the budget in notebook 06, so there is nothing to bundle; see its nearest miss"
         )
     runner_sha256 = pyz.build(out / RUNNER)
-    packed = {
-        target: _pack(source, convert, variants[name], data, config, out)
-        for target, name in decision["winners"].items()
-    }
+    packed = {target: _pack(source, convert, variants[name], data, config, out) for target, name in winners.items()}
+    materials.write(out)
     proofs = {target: prove(out / RUNNER, out / entry["file"]) for target, entry in packed.items()}
     artifacts.write_json(out / "decision.json", {"bundles": packed, "runner_sha256": runner_sha256})
     artifacts.write_json(out / artifacts.EVIDENCE / "selftest.json", proofs)
@@ -95,7 +93,7 @@ def _pack(
             "accuracy_test": row["accuracy_test"],
             "bytes": row["bytes"],
         },
-        provenance=provenance(source, data),
+        provenance=origin_of(source, config),
         requirements=requirements(variant.target),
     )
     name = f"{config.name}-{variant.target}-{config.version}.edge.zip"
@@ -116,17 +114,11 @@ def _pack(
     }
 
 
-def provenance(source: Artifact, data: Data) -> dict[str, Any]:
-    """What the bundle can be rebuilt from: every stage's config, digest and library versions, and the data's digest."""
+def origin_of(source: Artifact, config: Config) -> dict[str, Any]:
+    """What a bundle can be rebuilt from."""
     chain = [source.ancestor(stage) for stage in ("origin", *STAGES[: STAGES.index(source.stage) + 1])]
-    return {
-        "edgekit": __version__,
-        "data_digest": data.digest,
-        "stages": {
-            artifact.stage: {"digest": artifact.digest, "config": artifact.config, "versions": artifact.versions}
-            for artifact in chain
-        },
-    }
+    measured = json.loads(source.file("decision.json").read_text())["measured"]
+    return provenance.record(chain, "bundle", config.model_dump(), measured)
 
 
 def _golden(

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from edgekit.config import TARGETS, StageConfig, Target
+from edgekit.errors import ConfigError
 
 if TYPE_CHECKING:
     from edgekit.artifact import Artifact
@@ -72,18 +73,17 @@ class Config(StageConfig):
             raise ValueError(f"names one twice: {words}; name each once")
         return words
 
-    @model_validator(mode="after")
-    def _targets_offer_precisions(self) -> Config:
+    def agree(self) -> None:
+        """ConfigError for a target that offers none of the precisions."""
         from edgekit.stages.convert.plan import precisions
 
         for target in self.targets:
             offered = precisions(target)
             if not set(offered) & set(self.precisions):
-                raise ValueError(
-                    f"precisions {self.precisions} and targets disagree: {target} offers {', '.join(offered)}; "
-                    f"add one of them to convert.precisions or take {target} out of targets"
+                raise ConfigError(
+                    f"convert: precisions {self.precisions} and targets disagree: {target} offers "
+                    f"{', '.join(offered)}; add one of them to convert.precisions or take {target} out of targets"
                 )
-        return self
 
     def tolerance(self, precision: str) -> Tolerance:
         """What the boundary that leads to this precision must keep."""

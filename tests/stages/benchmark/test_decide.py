@@ -1,64 +1,113 @@
-"""Decide: budget, winners, nearest miss and waterfall, on figures made for the purpose."""
+"""Decide: budget, ties and winners, on figures made for the purpose."""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgekit.config import Budget
-from edgekit.stages.benchmark.decide import decide, judge
+from edgekit.stages.benchmark.decide import judge, too_close
+from tests.stages.benchmark.made import BASELINE, Row, budget, decided, row, told
 
-Row = dict[str, Any]
-
-
-def budget(**limits: Any) -> Budget:
-    return Budget.model_validate({"accuracy_drop_pp": 1.0, **limits})
-
-
-def row(name: str, accuracy: float = 0.98, size: int = 1000) -> Row:
-    model, precision, target = name.split("-")
-    return {
-        "name": name,
-        "model": model,
-        "precision": precision,
-        "target": target,
-        "bytes": size,
-        "accuracy_validation": accuracy,
-        "accuracy_test": accuracy - 0.01,
-    }
-
-
-BASELINE = {**row("baseline-fp32-pytorch", 0.98, 100_000), "name": "baseline-eager"}
-
-
-def decided(rows: list[Row], p50_ms: dict[str, float], limits: Budget | None = None) -> tuple[Row, Row]:
-    latencies = {name: {"p50_ms": value} for name, value in {"baseline-eager": 2.0, **p50_ms}.items()}
-    found = decide([BASELINE, *rows], latencies, limits or budget(), ["tflite", "onnx"])
-    return found["content"], found["evidence"]
+WINNER = "winner of tflite"
 
 
 def test_the_fastest_inside_the_budget_wins_its_target() -> None:
     rows = [row("student-fp32-tflite"), row("student-int8-tflite", 0.9), row("student-fp32-onnx")]
     times = {"student-fp32-tflite": 0.02, "student-int8-tflite": 0.01, "student-fp32-onnx": 0.03}
-    content, evidence = decided(rows, times)
-    assert content["winners"] == {"tflite": "student-fp32-tflite", "onnx": "student-fp32-onnx"}
-    assert content["winner"] == "student-fp32-tflite"
-    assert evidence["verdict"]["speedup_vs_eager"] == pytest.approx(100)
-    assert evidence["nearest_miss"] is None
+    found = decided(rows, times)
+    winners = {"tflite": "student-fp32-tflite", "onnx": "student-fp32-onnx"}
+    assert found.content["measured"] == {"winners": winners, "too_slow": []}
+    assert found.metrics["winners"] == winners
+    assert found.metrics["winner"] == "student-fp32-tflite"
+    assert found.metrics["verdict"]["speedup_vs_eager"] == pytest.approx(100)
+    assert found.metrics["nearest_miss"] is None
 
 
-def test_of_equals_the_smaller_wins() -> None:
+def test_a_difference_below_the_margin_is_a_tie_and_goes_by_bytes() -> None:
+    rows = [row("student-fp32-tflite", size=900), row("pruned-fp32-tflite", size=800), row("sparse-fp32-tflite")]
+    found = decided(rows, {"student-fp32-tflite": 0.02, "pruned-fp32-tflite": 0.0208, "sparse-fp32-tflite": 0.0201})
+    decision = told(found, WINNER)
+    assert (decision["chosen"], decision["rule"]) == ("pruned-fp32-tflite", "tie: fewest bytes")
+    assert [each["in_the_tie"] for each in decision["candidates"]] == [True] * 3
+    assert [each["ratio"] for each in decision["candidates"]] == pytest.approx([1.0, 1.005, 1.04])
+
+
+def test_a_difference_above_the_margin_wins_over_fewer_bytes() -> None:
     rows = [row("student-fp32-tflite", size=900), row("pruned-fp32-tflite", size=800)]
-    content, _ = decided(rows, {"student-fp32-tflite": 0.02, "pruned-fp32-tflite": 0.02})
-    assert content["winner"] == "pruned-fp32-tflite"
+    found = decided(rows, {"student-fp32-tflite": 0.02, "pruned-fp32-tflite": 0.0213}, noise=0.002)
+    decision = told(found, WINNER)
+    assert (decision["chosen"], decision["rule"]) == ("student-fp32-tflite", "fastest")
+    slower = decision["candidates"][1]
+    assert 1.05 < slower["ratio_low"] <= slower["ratio"] <= slower["ratio_high"]
+    assert not slower["in_the_tie"]
+
+
+def test_a_difference_that_the_rounds_do_not_establish_is_a_tie() -> None:
+    rows = [row("student-fp32-tflite", size=900), row("pruned-fp32-tflite", size=800)]
+    times = {"student-fp32-tflite": 0.02, "pruned-fp32-tflite": 0.022}
+    assert told(decided(rows, times, noise=0.005), WINNER)["rule"] == "fastest"
+    noisy = told(decided(rows, times, noise=0.3), WINNER)
+    assert (noisy["chosen"], noisy["rule"]) == ("pruned-fp32-tflite", "tie: fewest bytes")
+
+
+def test_of_the_same_bytes_the_first_name_wins() -> None:
+    rows = [row("student-fp32-tflite"), row("pruned-fp32-tflite")]
+    decision = told(decided(rows, {"student-fp32-tflite": 0.02, "pruned-fp32-tflite": 0.0203}), WINNER)
+    assert (decision["chosen"], decision["rule"]) == ("pruned-fp32-tflite", "tie: same bytes, first name")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_two_measurements_of_equals_decide_alike(seed: int) -> None:
+    rows = [row(f"{model}-fp32-tflite", size=size) for model, size in (("student", 900), ("pruned", 800))]
+    times = dict.fromkeys(("student-fp32-tflite", "pruned-fp32-tflite"), 0.02)
+    assert decided(rows, times, noise=0.03, seed=seed).metrics["winners"]["tflite"] == "pruned-fp32-tflite"
+
+
+@settings(deadline=None, max_examples=15)
+@given(
+    st.lists(st.tuples(st.floats(0.9, 1.0), st.floats(0.01, 0.02), st.integers(1, 9)), min_size=1, max_size=6),
+    st.randoms(use_true_random=False),
+)
+def test_the_order_of_the_variants_does_not_matter(facts: list[tuple[float, float, int]], random: Random) -> None:
+    rows = [row(f"m{i}-fp32-{'onnx' if i % 2 else 'tflite'}", facts[i][0], facts[i][2]) for i in range(len(facts))]
+    times = {each["name"]: facts[i][1] for i, each in enumerate(rows)}
+    mixed = random.sample(rows, len(rows))
+    first, second = decided(rows, times), decided(mixed, times)
+    assert first.content["measured"] == second.content["measured"]
+    assert first.decisions == second.decisions
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(st.tuples(st.floats(0.5, 1.0), st.floats(0.001, 5.0), st.integers(1, 100)), min_size=1, max_size=6))
+def test_no_winner_is_outside_the_budget_or_beaten_by_the_rule(facts: list[tuple[float, float, int]]) -> None:
+    rows = [row(f"m{i}-fp32-onnx", accuracy, size) for i, (accuracy, _, size) in enumerate(facts)]
+    times = {f"m{i}-fp32-onnx": value for i, (_, value, _) in enumerate(facts)}
+    found = decided(rows, times)
+    inside = {each["name"]: each["bytes"] for each in found.metrics["rows"][1:] if each["inside_budget"]}
+    assert bool(inside) == found.metrics["verdict"]["met"]
+    if inside:
+        limit = 1.05 * min(times[name] for name in inside) * (1 + 1e-9)
+        tie = [(size, name) for name, size in inside.items() if times[name] <= limit]
+        assert found.metrics["winners"] == {"onnx": min(tie)[1]}
+
+
+def test_the_overall_winner_is_one_of_the_winners_by_the_same_rule() -> None:
+    rows = [row("student-fp32-tflite", size=900), row("student-fp32-onnx", size=800), row("pruned-fp32-onnx", size=850)]
+    times = {"student-fp32-tflite": 0.02, "student-fp32-onnx": 0.0206, "pruned-fp32-onnx": 0.05}
+    found = decided(rows, times)
+    decision = told(found, "winner over all targets")
+    assert (decision["chosen"], decision["rule"]) == ("student-fp32-onnx", "tie: fewest bytes")
+    assert {each["name"] for each in decision["candidates"]} == set(found.metrics["winners"].values())
+    assert found.metrics["verdict"]["winner"] == found.metrics["winner"] == "student-fp32-onnx"
 
 
 def test_a_drop_of_exactly_the_budget_is_inside() -> None:
-    assert judge(row("a-fp32-onnx", 0.97), {"p50_ms": 1.0}, BASELINE, budget())["inside_budget"]
-    assert not judge(row("a-fp32-onnx", 0.9699), {"p50_ms": 1.0}, BASELINE, budget())["inside_budget"]
+    assert judge(row("a-fp32-onnx", 0.97), BASELINE, budget())["inside_budget"]
+    assert not judge(row("a-fp32-onnx", 0.9699), BASELINE, budget())["inside_budget"]
 
 
 @pytest.mark.parametrize(
@@ -70,99 +119,61 @@ def test_a_drop_of_exactly_the_budget_is_inside() -> None:
     ],
 )
 def test_every_broken_limit_is_named(limits: Row, said: str) -> None:
-    judged = judge(row("a-fp32-onnx", 0.97), {"p50_ms": 1.0}, BASELINE, budget(**limits))
-    assert judged["reasons"] == [said]
-    assert not judged["inside_budget"]
+    found = decided([row("a-fp32-onnx", 0.97)], {"a-fp32-onnx": 1.0}, budget(**limits))
+    (shown,) = found.metrics["rows"][1:]
+    assert shown["reasons"] == [said]
+    assert not shown["inside_budget"]
+    assert found.metrics["winners"] == {}
 
 
-def test_nothing_inside_gives_the_nearest_miss() -> None:
-    rows = [row("student-fp32-tflite", 0.96), row("pruned-fp32-tflite", 0.5), row("student-fp32-onnx", 0.96)]
-    times = {"student-fp32-tflite": 0.02, "pruned-fp32-tflite": 0.01, "student-fp32-onnx": 0.01}
-    content, evidence = decided(rows, times)
-    assert content["winners"] == {}
-    assert content["winner"] is None
-    assert evidence["verdict"] == {"met": False}
-    assert evidence["nearest_miss"]["name"] == "student-fp32-onnx"
+def test_only_a_whole_interval_above_the_limit_is_too_slow() -> None:
+    rows = [row("student-fp32-tflite"), row("pruned-fp32-tflite")]
+    times = {"student-fp32-tflite": 0.0215, "pruned-fp32-tflite": 0.03}
+    limits = budget(latency_p50_ms=0.02)
+    unsure = decided(rows, times, limits, noise=0.08)
+    assert unsure.metrics["rows"][1]["p50_ms"] > 0.02
+    assert unsure.content["measured"] == {
+        "winners": {"tflite": "student-fp32-tflite"},
+        "too_slow": ["pruned-fp32-tflite"],
+    }
+    evidence = {each["name"]: each for each in told(unsure, "too slow for 0.02 ms")["candidates"]}
+    assert evidence["student-fp32-tflite"]["low_ms"] < 0.02 < evidence["pruned-fp32-tflite"]["low_ms"]
+    sure = decided(rows, times, limits, noise=0.001)
+    assert sure.content["measured"] == {"winners": {}, "too_slow": ["pruned-fp32-tflite", "student-fp32-tflite"]}
+
+
+def test_nothing_but_the_measured_part_of_the_content_depends_on_a_latency() -> None:
+    rows = [row("baseline-int8-tflite", size=5), row("student-fp32-tflite"), row("student-fp32-onnx", 0.9)]
+    names = [each["name"] for each in rows]
+    contents = [
+        decided(rows, dict(zip(names, times, strict=True)), budget(latency_p50_ms=0.15)).content
+        for times in ((0.1, 0.2, 0.3), (0.2, 0.1, 0.05), (0.2, 0.2, 0.2))
+    ]
+    assert len({json.dumps(each.pop("measured")) for each in contents}) == 3
+    assert contents[0] == contents[1] == contents[2]
+    assert set(contents[0]) == {"variants", "budget"}
+
+
+def test_small_differences_of_the_latencies_leave_the_whole_content_as_it_is() -> None:
+    rows = [row("student-fp32-tflite"), row("student-fp32-onnx")]
+    first = decided(rows, {"student-fp32-tflite": 0.2, "student-fp32-onnx": 0.3})
+    second = decided(rows, {"student-fp32-tflite": 0.1, "student-fp32-onnx": 0.17})
+    assert first.content == second.content
+    assert first.metrics != second.metrics
 
 
 @pytest.mark.parametrize(
-    ("limits", "nearest"),
-    [({"latency_p50_ms": 0.008}, "student-fp32-tflite"), ({"size_bytes": 500}, "pruned-fp32-tflite")],
+    ("p50_ms", "noise", "close"),
+    [
+        ({"a-fp32-onnx": 1.0, "b-fp32-onnx": 1.0}, 0.5, True),
+        ({"a-fp32-onnx": 1.0, "b-fp32-onnx": 1.0}, 0.001, False),
+        ({"a-fp32-onnx": 1.0, "b-fp32-onnx": 2.0}, 0.01, False),
+        ({"a-fp32-onnx": 2.0, "b-fp32-onnx": 1.0}, 0.01, False),
+        ({"a-fp32-onnx": 1.2, "b-fp32-onnx": 1.0}, 0.3, True),
+    ],
 )
-def test_the_nearest_miss_is_nearest_in_what_is_missed(limits: Row, nearest: str) -> None:
-    rows = [
-        row("baseline-fp32-tflite", 0.98, 100_000),
-        row("student-fp32-tflite", 0.975, 900),
-        row("pruned-fp32-tflite", 0.972, 600),
-    ]
-    times = {"baseline-fp32-tflite": 0.8, "student-fp32-tflite": 0.009, "pruned-fp32-tflite": 0.012}
-    _, evidence = decided(rows, times, budget(**limits))
-    assert evidence["nearest_miss"]["name"] == nearest
-
-
-def test_a_target_without_a_winner_is_told_with_its_own_nearest_miss() -> None:
-    rows = [row("student-fp32-tflite"), row("student-fp32-onnx", 0.9), row("pruned-fp32-onnx", 0.8)]
-    times = {"student-fp32-tflite": 0.02, "student-fp32-onnx": 0.03, "pruned-fp32-onnx": 0.01}
-    _, evidence = decided(rows, times)
-    assert {target: found["name"] for target, found in evidence["unmet"].items()} == {"onnx": "student-fp32-onnx"}
-
-
-def test_pruning_channels_is_not_credited_to_a_sparse_winner() -> None:
-    rows = [row(f"{model}-fp32-tflite") for model in ("baseline", "student", "pruned", "sparse")]
-    times = dict(zip([each["name"] for each in rows], (1.0, 0.1, 0.2, 0.05), strict=True))
-    _, evidence = decided(rows, times)
-    steps = {step["variant"]: step["kept"] for step in evidence["waterfall"]}
-    assert steps["pruned-fp32-tflite"] is False
-    assert evidence["waterfall"][-1]["variant"] == "sparse-fp32-tflite"
-
-
-def test_the_post_training_baseline_is_the_fastest_int8_of_the_original_network() -> None:
-    rows = [row("baseline-int8-tflite"), row("baseline-int8-onnx"), row("student-int8-onnx"), row("baseline-fp32-onnx")]
-    times = dict(zip([each["name"] for each in rows], (0.3, 0.2, 0.01, 0.1), strict=True))
-    content, evidence = decided(rows, times)
-    assert content["post_training_baseline"] == "baseline-int8-onnx"
-    assert evidence["verdict"]["speedup_vs_post_training_baseline"] == pytest.approx(20)
-
-
-def test_latencies_stay_out_of_the_content() -> None:
-    rows = [row("student-fp32-tflite"), row("student-fp32-onnx")]
-    slow, _ = decided(rows, {"student-fp32-tflite": 0.2, "student-fp32-onnx": 0.3})
-    fast, _ = decided(rows, {"student-fp32-tflite": 0.1, "student-fp32-onnx": 0.15})
-    assert slow == fast
-
-
-def test_the_waterfall_hatches_what_did_not_pay() -> None:
-    rows = [
-        row("baseline-fp32-tflite"),
-        row("student-fp32-tflite"),
-        row("pruned-fp32-tflite"),
-        row("pruned-int8-tflite"),
-    ]
-    times = dict(zip([each["name"] for each in rows], (1.0, 0.1, 0.05, 0.08), strict=True))
-    _, evidence = decided(rows, times)
-    steps = evidence["waterfall"]
-    assert [step["step"] for step in steps] == ["PyTorch eager", "convert", "distill", "prune", "quantize"]
-    assert [step["kept"] for step in steps] == [True, True, True, True, False]
-    assert steps[-1]["gain"] == pytest.approx(0.05 / 0.08)
-
-
-def test_the_waterfall_ends_at_a_winner_off_the_beaten_path() -> None:
-    rows = [row("baseline-fp32-tflite"), row("student-fp32-tflite"), row("student-fp16-tflite")]
-    times = dict(zip([each["name"] for each in rows], (1.0, 0.1, 0.05), strict=True))
-    _, evidence = decided(rows, times)
-    assert evidence["waterfall"][-1]["variant"] == "student-fp16-tflite"
-
-
-@given(st.lists(st.tuples(st.floats(0.5, 1.0), st.floats(0.001, 5.0), st.integers(1, 10_000)), min_size=1, max_size=6))
-def test_no_winner_is_outside_the_budget_or_slower_than_another_inside(facts: list[tuple[float, float, int]]) -> None:
-    rows = [row(f"m{i}-fp32-onnx", accuracy, size) for i, (accuracy, _, size) in enumerate(facts)]
-    p50_ms = {f"m{i}-fp32-onnx": value for i, (_, value, _) in enumerate(facts)}
-    content, evidence = decided(rows, p50_ms)
-    inside = [each["name"] for each in content["variants"][1:] if each["inside_budget"]]
-    assert bool(inside) == evidence["verdict"]["met"]
-    if inside:
-        assert p50_ms[content["winner"]] == min(p50_ms[name] for name in inside)
-        product = 1.0
-        for step in evidence["waterfall"][1:]:
-            product *= step["gain"] if step["kept"] else 1.0
-        assert product == pytest.approx(2.0 / p50_ms[content["winner"]])
+def test_a_winner_that_only_noise_keeps_in_the_tie_is_too_close_to_call(
+    p50_ms: dict[str, float], noise: float, close: bool
+) -> None:
+    decision = decided([row("a-fp32-onnx", size=10), row("b-fp32-onnx", size=20)], p50_ms, noise=noise, seed=1)
+    assert too_close(decision.decisions, 0.05) is close

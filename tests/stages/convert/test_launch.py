@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from convert_runs import spec_of
 
-from edgekit.artifact import write_json
+from edgekit.digests import write_json
 from edgekit.errors import ConversionError
 from edgekit.models import store
 from edgekit.stages.convert import launch

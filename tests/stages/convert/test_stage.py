@@ -18,7 +18,7 @@ from edgekit.data import Data
 from edgekit.errors import ConfigError, ConversionError, EdgekitError, TrustError
 from edgekit.models import store
 from edgekit.stages import convert
-from edgekit.stages.convert import Config, evaluate, numerics
+from edgekit.stages.convert import Config, evaluate, numerics, onnx
 from edgekit.stages.convert.files import Files
 
 
@@ -137,6 +137,24 @@ def test_a_wrong_conversion_is_caught_and_named(trained: Any, data: Data, tmp_pa
     assert not (tmp_path / "convert" / artifacts.RECORD).exists()
 
 
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
+def test_each_precision_is_held_to_its_own_tolerance(precision: str, trained: Any, data: Data, tmp_path: Path) -> None:
+    source = seal_run(tmp_path, data, {"baseline": trained("tiny")})
+    config = Config.model_validate(
+        {"targets": ["openvino"], "models": ["baseline"], "precisions": [precision], f"{precision}_min_snr_db": 199}
+    )
+    with pytest.raises(ConversionError, match=rf"torch-fp32 → openvino-{precision} .* at least 199 dB asked"):
+        convert.run(source, data, config, tmp_path / "convert")
+
+
+def test_int8_ranges_are_those_of_the_calibration_split(finished: Any, data: Data, tmp_path: Path) -> None:
+    spec = spec_of("tiny")
+    inputs = evaluate.network_inputs(data.calibration.x, spec.preprocess)
+    onnx.convert(finished[0].ancestor("profile").path / "model", "int8", inputs, tmp_path)
+    [file] = _variants(finished[0])["baseline-int8-onnx"]["files"]
+    assert finished[0].file(file).read_bytes() == (tmp_path / onnx.FILE).read_bytes()
+
+
 def test_changed_weights_are_refused(trained: Any, data: Data, tmp_path: Path) -> None:
     source = seal_run(tmp_path, data, {"baseline": trained("tiny")})
     weights = tmp_path / "profile" / "model" / store.WEIGHTS
@@ -168,5 +186,5 @@ def test_samples_are_spread_over_the_split(data: Data) -> None:
 )
 def test_config_faults(values: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said) as caught:
-        check(Config, values, "convert")
+        check(Config, values, "convert").agree()
     assert isinstance(caught.value, EdgekitError) and caught.value.exit_code == 2

@@ -40,6 +40,11 @@ def test_every_step_is_recorded_from_the_student_on(sealed: artifacts.Artifact) 
     assert len({row["macs"] for row in sealed.metrics["unstructured_steps"]}) == 1
 
 
+def test_zeroed_weights_stay_zero_through_fine_tuning(sealed: artifacts.Artifact) -> None:
+    for row in sealed.metrics["unstructured_steps"]:
+        assert row["sparsity"] == pytest.approx(row["aimed"], abs=0.01)
+
+
 @pytest.mark.parametrize(
     ("accuracies", "kept"),
     [((0.9, 0.95, 0.94), 2), ((0.9, 0.95, 0.8), 1), ((0.9, 0.8, 0.95), 2), ((0.9, 0.8, 0.7), 0), ((0.5, 0.8, 0.7), 0)],

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from edgekit import walk
-from edgekit.errors import ConversionError, EdgekitError, StageError
+from edgekit import execution
+from edgekit.artifact import Artifact
+from edgekit.errors import ConversionError, EdgekitError, ResourceError, StageError
 from edgekit.plan import load_plan
 from tests.conftest import TINY
 
@@ -20,15 +21,24 @@ def notebook(folder: Path, code: str) -> None:
     (folder / "01_profile.ipynb").write_text(json.dumps(content))
 
 
+def nothing_sealed() -> Artifact:
+    raise StageError("sealed no artifact")
+
+
 def execute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> Path:
     source = tmp_path / "source"
     source.mkdir()
     notebook(source, code)
-    monkeypatch.setattr(walk, "workbook_folder", lambda name: source)
+    monkeypatch.setattr(execution, "workbook_folder", lambda name: source)
     folder = tmp_path / "run"
     folder.mkdir()
-    step = walk.steps(load_plan(TINY), tmp_path)[0]
-    walk.execute(walk.Step(step.number, step.stage, {"config": str(TINY)}), folder, progress=False)
+    step = execution.steps(load_plan(TINY), tmp_path)[0]
+    execution.execute(
+        execution.Step(step.number, step.stage, {"config": str(TINY)}, cell_limit_s=4),
+        folder,
+        nothing_sealed,
+        progress=False,
+    )
     return folder
 
 
@@ -40,7 +50,13 @@ def execute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> Path:
         ("from edgekit.runner.errors import BundleError\nraise BundleError('x')", EdgekitError, 4, "x"),
         ("1 / 0", StageError, 6, "ZeroDivisionError: division by zero"),
         ("import os\nos.kill(os.getpid(), 9)", StageError, 6, "the kernel died"),
+        ("import os\nos._exit(0)", StageError, 6, "cell 2: the kernel died"),
         ("x = 1", StageError, 6, "sealed no artifact"),
+        ("import sys\nsys.exit()", StageError, 6, "cell 2: called sys.exit()"),
+        ("import sys\nsys.exit(0)", StageError, 6, "cell 2: called sys.exit()"),
+        ("import sys\nsys.exit('done')", StageError, 6, "SystemExit: done"),
+        ("import time\ntime.sleep(60)", StageError, 6, "cell 2: not finished after 4 s"),
+        ("open('/dev/full', 'w').write('x' * 100_000)", ResourceError, 7, "No space left on device"),
     ],
 )
 def test_a_failing_cell_gives_its_own_error(
@@ -56,7 +72,7 @@ def test_a_failing_cell_gives_its_own_error(
 
 def test_steps_name_every_option_of_every_stage(tmp_path: Path) -> None:
     plan = load_plan(TINY, ["prune.ratio=0.25"])
-    steps = walk.steps(plan, tmp_path)
+    steps = execution.steps(plan, tmp_path)
     assert [step.notebook for step in steps][::6] == ["01_profile.ipynb", "07_bundle.ipynb"]
     prune = steps[2].parameters
     assert prune["ratio"] == 0.25

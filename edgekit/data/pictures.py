@@ -1,0 +1,158 @@
+"""Decoding the pictures of an image folder into the cache, and what is said of those that cannot be read."""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PIL import Image, features
+from PIL import __version__ as pillow_version
+
+from edgekit.data import image_cache, layout, members
+from edgekit.data.paths import existing, expand
+from edgekit.data.splits import limited_indices
+from edgekit.data.types import Pools, Progress
+from edgekit.digests import digest
+from edgekit.errors import DataError
+
+if TYPE_CHECKING:
+    from edgekit.data.image_folder import Config
+
+_MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")  # 8 bits a channel: nothing is cut off
+_MOST_PIXELS = 64 << 20
+_BATCH = 256
+_LARGE_BYTES = 16 << 10  # below, a second thread costs more than it brings (measured on 900-byte pictures)
+_SHOWN = 50
+
+Source = members.Folder | members.Zip
+
+
+def pools(config: Config, progress: Progress | None = None) -> Pools:
+    """See `edgekit.data.image_folder.read`."""
+    path = existing(config.path, "data.path")
+    root = expand(config.cache, "data.cache") if config.cache else image_cache.default_folder()
+    with members.Folder(path) if path.is_dir() else members.Zip(path) as source:
+        key = _key(config, source)
+        found = image_cache.open_entry(root, key)
+        if found is None:
+            plan = _limited(layout.parse(source.listing(), path.name), config)
+            with image_cache.new_entry(root, key) as entry:
+                _decode(source, plan, config, entry, progress)
+            found = image_cache.open_entry(root, key)
+    if found is None:
+        raise DataError(f"data.cache: {root} does not keep what is written there; set data.cache to another folder")
+    _check_corrupt(found.corrupt, found.total, config.max_corrupt_fraction, path.name)
+    return Pools(
+        found.splits["train"],
+        found.splits.get("validation"),
+        found.splits.get("test"),
+        found.classes,
+        "image",
+        (*found.notes, *_corrupt_notes(found.corrupt, found.total)),
+    )
+
+
+def _key(config: Config, source: Source) -> str:
+    """Digest of all that decides about the decoded bytes, the decoder's version included."""
+    return digest(
+        {
+            "format": image_cache.FORMAT,
+            "content": source.digest(),
+            "size": config.size,
+            "channels": config.channels,
+            "limit": config.limit,
+            "seed": None if config.limit is None else config.split_seed,
+            "pillow": [pillow_version, features.version("jpg"), features.version("libjpeg_turbo")],
+        }
+    )
+
+
+def _limited(plan: layout.Layout, config: Config) -> layout.Layout:
+    kept = limited_indices(plan.labels, config.limit, config.split_seed)
+    if not kept:
+        return plan
+    names = {split: [plan.names[split][index] for index in indices] for split, indices in kept.items()}
+    labels = {split: plan.labels[split][indices] for split, indices in kept.items()}
+    return layout.Layout(plan.classes, names, labels, plan.notes)
+
+
+def _decode(
+    source: Source, plan: layout.Layout, config: Config, entry: image_cache.Entry, progress: Progress | None
+) -> None:
+    total, done = sum(map(len, plan.names.values())), 0
+    corrupt: list[str] = []
+    for split, names in plan.names.items():
+        x = entry.array(f"{split}_x", (len(names), config.size, config.size, config.channels))
+        good = np.ones(len(names), bool)
+        for index, picture in enumerate(_pictures(source, names, config)):
+            if isinstance(picture, str):
+                corrupt.append(f"{names[index]} ({picture})")
+                good[index] = False
+            else:
+                x[index] = picture
+            done += 1
+            if progress and (done % _BATCH == 0 or done == total):
+                progress(done, total)
+        entry.keep(split, good, plan.labels[split])
+    entry.finish(plan.classes, plan.notes, corrupt, total)
+
+
+def _pictures(source: Source, names: list[str], config: Config) -> Iterator[np.ndarray | str]:
+    """Samples in the order of `names`, or why there is none."""
+
+    def one(data: bytes | str) -> np.ndarray | str:
+        return data if isinstance(data, str) else _sample(data, config.size, config.channels)
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        for start in range(0, len(names), _BATCH):
+            batch = [_bytes(source, name) for name in names[start : start + _BATCH]]
+            large = sum(map(len, batch)) > _LARGE_BYTES * len(batch)
+            yield from threads.map(one, batch) if large else map(one, batch)
+
+
+def _bytes(source: Source, name: str) -> bytes | str:
+    try:
+        return source.read(name)
+    except (OSError, ValueError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        return _told(error)
+
+
+def _sample(data: bytes, size: int, channels: int) -> np.ndarray | str:
+    try:
+        with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as image:
+            if image.mode not in _MODES:
+                return f"mode {image.mode}: more than 8 bits a channel"
+            if image.width * image.height > _MOST_PIXELS:
+                return f"{image.width}×{image.height} pixels are too many"
+            picture = image.convert("L" if channels == 1 else "RGB")
+            if picture.size != (size, size):
+                picture = picture.resize((size, size), Image.Resampling.BILINEAR)
+            return np.asarray(picture).reshape(size, size, channels)
+    except (OSError, ValueError, SyntaxError, EOFError, zlib.error, Image.DecompressionBombError) as error:
+        return _told(error)
+
+
+def _told(error: Exception) -> str:
+    # Pillow's own words for a foreign file end in the address of a buffer, which differs from run to run.
+    text = str(error).split(" <_io")[0]
+    return text or type(error).__name__
+
+
+def _check_corrupt(corrupt: list[str], total: int, most: float, origin: str) -> None:
+    if len(corrupt) > most * total:
+        raise DataError(
+            f"{origin}: {len(corrupt)} of {total} pictures cannot be read, more than data.max_corrupt_fraction {most}; "
+            f"repair them or raise it; the first: {'; '.join(corrupt[:5])}"
+        )
+
+
+def _corrupt_notes(corrupt: list[str], total: int) -> list[str]:
+    more = f"; and {len(corrupt) - _SHOWN} more" if len(corrupt) > _SHOWN else ""
+    told = f"skipped {len(corrupt)} of {total} pictures that cannot be read: {'; '.join(corrupt[:_SHOWN])}{more}"
+    return [told] if corrupt else []

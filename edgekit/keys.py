@@ -1,0 +1,155 @@
+"""What a stage's result depends on, its key, and what changed between two of them in words."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from edgekit import replay
+from edgekit.digests import digest, sha256_file
+
+SHAPING_MODULES = (
+    "artifact", "augment", "config", "digests", "eager", "keys", "quiet", "replay", "train", "variants",
+)  # fmt: skip
+SHAPING_FOLDERS = ("data", "losses", "models", "runner")
+_SHOWN = 8
+"""Hex digits of a digest that a reader is shown."""
+
+
+@dataclass(frozen=True)
+class Ingredients:
+    """Everything that a stage's result depends on. Digests are hex; `source` is the artifact it reads."""
+
+    stage: str
+    config: dict[str, Any]
+    source: str | None
+    data: str
+    libraries: dict[str, str]
+    code: dict[str, str]
+    builders: dict[str, str | None]
+    replayed: dict[str, Any] | None = None
+
+    @property
+    def key(self) -> str:
+        """Same key, same result."""
+        return digest(asdict(self))
+
+
+def gather(
+    stage: str,
+    config: dict[str, Any],
+    source: str | None,
+    data_digest: str,
+    libraries: Iterable[str],
+    folder: Path | None = None,
+) -> Ingredients:
+    """What a stage would be made of now; `folder` is the run's, where recorded decisions may lie."""
+    return Ingredients(
+        stage=stage,
+        config=config,
+        source=source,
+        data=data_digest,
+        libraries=library_versions(libraries),
+        code=code_digests(stage),
+        builders={name: source_digest(name) for name in sorted(_builders(config))},
+        replayed=replay.recorded(folder) if folder and stage == replay.STAGE else None,
+    )
+
+
+def differences(before: Ingredients, now: Ingredients) -> list[str]:
+    """What changed, one short line each: `ratio 0.5 → 0.4`, `torch 2.13.0 → 2.14.0`, `code of stages/prune`."""
+    told = [f"{name} {old} → {new}" for name, old, new in _changes(before.config, now.config)]
+    if before.data != now.data:
+        told.append(f"data {before.data[:_SHOWN]} → {now.data[:_SHOWN]}")
+    told += [f"{name} {old} → {new}" for name, old, new in _changes(before.libraries, now.libraries)]
+    told += [f"code of edgekit/{part}" for part, _, _ in _changes(before.code, now.code)]
+    told += [f"source of {name}" for name, _, _ in _changes(before.builders, now.builders)]
+    if before.replayed != now.replayed:
+        told.append("the decisions to replay")
+    if before.source != now.source:
+        told.append("what it reads")
+    return told
+
+
+def library_versions(libraries: Iterable[str]) -> dict[str, str]:
+    """Installed versions, by distribution name."""
+    return {name: _version(name) for name in sorted(libraries)}
+
+
+def installed_versions(libraries: Iterable[str]) -> dict[str, str | None]:
+    """The same, with None for what is not installed."""
+    found: dict[str, str | None] = {}
+    for name in sorted(libraries):
+        try:
+            found[name] = _version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+@functools.cache
+def _version(distribution: str) -> str:
+    return metadata.version(distribution)
+
+
+def code_digests(stage: str) -> dict[str, str]:
+    """Digest of each part of edgekit's source that shapes a stage: its own folder, and the floors it stands on."""
+    parts = [f"{name}.py" for name in SHAPING_MODULES] + list(SHAPING_FOLDERS)
+    root = Path(__file__).parent
+    own = f"stages/{stage}"
+    return {part: code_digest(part) for part in sorted([*parts, *([own] if (root / own).is_dir() else [])])}
+
+
+@functools.cache
+def code_digest(part: str) -> str:
+    """Digest of a file or a folder of edgekit's own source, such as `train.py` or `stages/prune`."""
+    path = Path(__file__).parent / part
+    return sha256_file(path) if path.is_file() else _tree_digest(path)
+
+
+def _tree_digest(folder: Path) -> str:
+    files = sorted(folder.rglob("*.py"))
+    return digest([[path.relative_to(folder).as_posix(), sha256_file(path)] for path in files])
+
+
+def source_digest(builder: str) -> str | None:
+    """Digest of the user's source behind `package.module:function`: the module, or its whole package; None if unknown.
+
+    edgekit's own networks are covered by `code_digests`.
+    """
+    top = builder.partition(":")[0].partition(".")[0]
+    if top == "edgekit":
+        return None
+    try:
+        found = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    if found is None or found.origin is None:
+        return None
+    origin = Path(found.origin)
+    if found.submodule_search_locations:
+        return _tree_digest(origin.parent)
+    return digest([[origin.name, sha256_file(origin)]])
+
+
+def _builders(value: Any) -> set[str]:
+    """Every `builder` named anywhere in a stage's config."""
+    if isinstance(value, dict):
+        own = {value["builder"]} if isinstance(value.get("builder"), str) else set()
+        return own.union(*(_builders(inner) for inner in value.values()))
+    return set().union(*(_builders(inner) for inner in value)) if isinstance(value, list) else set()
+
+
+def _changes(before: dict[str, Any], now: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """(dotted name, old, new) of every value that differs; "absent" where there is none."""
+    for name in [*before, *(name for name in now if name not in before)]:
+        old, new = before.get(name, "absent"), now.get(name, "absent")
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from _changes(old, new, f"{prefix}{name}.")
+        elif (old, type(old)) != (new, type(new)):
+            yield f"{prefix}{name}", old, new

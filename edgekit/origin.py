@@ -1,0 +1,48 @@
+"""What a run starts from, sealed as its first artifact: the network's description, the user's weights, the steps."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from edgekit import artifact as artifacts
+from edgekit import keys
+from edgekit.artifact import Artifact
+from edgekit.digests import sha256_file, write_json
+from edgekit.plan import Plan
+
+STAGE = "origin"
+WEIGHTS = "weights.safetensors"
+
+
+def ingredients(plan: Plan, data_digest: str) -> keys.Ingredients:
+    """What the origin of this plan is made of."""
+    return keys.gather(STAGE, _describe(plan), None, data_digest, ())
+
+
+def make(plan: Plan, data_digest: str, folder: Path) -> Artifact:
+    """The sealed origin in the run's `folder`, made if it is not there as the plan wants it."""
+    working, final = folder / f".{STAGE}.partial", folder / STAGE
+    key = ingredients(plan, data_digest).key
+    artifacts.settle(working, final, key)
+    if artifacts.is_whole(final) and (found := artifacts.load(final)).key == key:
+        return found
+    description = _describe(plan)
+    artifacts.begin(working)
+    write_json(working / "origin.json", description)
+    if plan.weights:
+        shutil.copyfile(plan.weights, working / WEIGHTS)
+    artifacts.seal(working, stage=STAGE, source=None, data_digest=data_digest, config=description, metrics={})
+    return artifacts.publish(working, final)
+
+
+def _describe(plan: Plan) -> dict[str, Any]:
+    run = plan.run
+    return {
+        "model": {"builder": run.model.builder, "kwargs": run.model.kwargs},
+        "source_sha256": keys.source_digest(run.model.builder),
+        "data": plan.data.model_dump(exclude={"path", "cache"}),
+        "preprocess": run.preprocess,
+        "weights": sha256_file(plan.weights) if plan.weights else None,
+    }

@@ -1,0 +1,41 @@
+"""Recorded decisions to follow: what `edgekit reproduce` puts into a run's folder before it walks.
+
+A decision that rests on a measurement cannot be rebuilt, for another day measures differently. It is replayed as it
+was recorded, and today's measurement is reported beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from edgekit.digests import write_json
+from edgekit.errors import TrustError
+
+FILE = "replay.json"
+STAGE = "benchmark"
+"""The stage whose decisions rest on a measurement."""
+
+
+def recorded(folder: Path) -> dict[str, Any] | None:
+    """What the benchmark of this run must decide, `{"winners": {target: variant}, "too_slow": [variant]}`; None: free.
+
+    TrustError for a file that is not what `write` left.
+    """
+    path = folder / FILE
+    if not path.is_file():
+        return None
+    try:
+        values = json.loads(path.read_text())
+        good = isinstance(values["winners"], dict) and isinstance(values["too_slow"], list) and len(values) == 2
+    except (ValueError, KeyError, TypeError):
+        good = False
+    if not good:
+        raise TrustError(f"{path}: not a record of decisions; remove it, or run `edgekit reproduce` again")
+    return dict(values)
+
+
+def write(folder: Path, measured: dict[str, Any]) -> None:
+    """Make the run in `folder` follow these decisions."""
+    write_json(folder / FILE, measured)

@@ -1,0 +1,192 @@
+"""`edgekit reproduce BUNDLE`: make it again from its own record, and say member by member what came out the same."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgekit import artifact as artifacts
+from edgekit import data as datas
+from edgekit import keys, replay
+from edgekit.config import STAGES
+from edgekit.digests import write_json
+from edgekit.errors import ConfigError, DataError, TrustError
+from edgekit.plan import Plan, load_plan, make_importable
+from edgekit.run import run
+from edgekit.runner import bundle as bundles
+from edgekit.runner.bundle import MANIFEST, Bundle
+from edgekit.runner.files import make_folder
+from edgekit.state import stage_folder
+
+RECORDED = ("config", "data_digest", "measured", "machine", "code", "builders", "libraries", "stages", "edgekit")
+PATHS = ("data.path", "data.cache", "model.weights")
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Report:
+    """`ingredients`: what is not as it was when the bundle was made. `members`: of both, which differ and how.
+
+    `decisions`: where today's measurement would decide otherwise than the recorded decision that was followed.
+    """
+
+    bundle: Path
+    rebuilt: Path
+    ingredients: list[str]
+    members: list[str]
+    same: int
+    decisions: list[str]
+
+    @property
+    def reproduced(self) -> bool:
+        """True where the two files are the same, byte for byte."""
+        return not self.members
+
+
+def reproduce(path: Path, settings: Sequence[str], out: Path, say: Say) -> Report:
+    """Rebuild the bundle at `path` below `out` and compare; an interrupted attempt goes on where it stopped.
+
+    `settings` may name `data.path`, `data.cache` and `model.weights`, which no bundle records. Raises TrustError where
+    the bundle's record does not hold enough, DataError where the data is another than the recorded.
+    """
+    original = bundles.read(path)
+    record = _record(path, original)
+    home = out / original.sha256[:16]
+    plan = _plan(record, settings, home)
+    make_importable(plan)
+    ingredients = compare_ingredients(record, plan)
+    for line in ingredients:
+        say(f"differs: {line}")
+    _same_data(record, plan)
+    replay.write(home / plan.run.name, record["measured"])
+    run(plan, home, say=say)
+    folder = stage_folder(home / plan.run.name, "bundle")
+    rebuilt = folder / f"{original.manifest.name}-{original.manifest.target}-{original.manifest.version}.edge.zip"
+    again = bundles.read(rebuilt)
+    return Report(
+        bundle=path,
+        rebuilt=rebuilt,
+        ingredients=ingredients + _other_stages(record, again),
+        members=compare_members(original, again),
+        same=len(set(original.members.items()) & set(again.members.items())),
+        decisions=_other_decisions(home / plan.run.name),
+    )
+
+
+def compare_ingredients(record: dict[str, Any], plan: Plan) -> list[str]:
+    """What this machine would make the bundle from, where it is not what the record says; one short line each."""
+    told = []
+    from edgekit.stages.bundle.provenance import machine
+
+    here = machine()
+    for name, before in record["machine"].items():
+        if before != here[name]:
+            told.append(f"machine, {name}: {_plain(before)} → {_plain(here[name])}")
+    installed = keys.installed_versions(record["libraries"])
+    for name, before in record["libraries"].items():
+        if before != installed[name]:
+            told.append(f"library {name}: {before} → {installed[name] or 'not installed'}")
+    code = {part: sha for stage in STAGES for part, sha in keys.code_digests(stage).items()}
+    for part in sorted({*record["code"], *code}):
+        if record["code"].get(part) != code.get(part):
+            told.append(f"code of edgekit/{part}")
+    for name, sha in record["builders"].items():
+        if sha != keys.source_digest(name):
+            told.append(f"your source of {name}" + ("" if keys.source_digest(name) else " (not found here)"))
+    return told
+
+
+def compare_members(before: Bundle, now: Bundle) -> list[str]:
+    """Every member that is not the same in both, by sha256; for the manifest, which of its keys."""
+    told = []
+    for name in sorted({*before.members, *now.members}):
+        old, new = (facts.manifest.members.get(name, {}).get("sha256") for facts in (before, now))
+        if old != new:
+            told.append(f"{name}: {_short(old)} → {_short(new)}")
+    if before.sha256 != now.sha256:
+        old_values, new_values = ({**vars(each.manifest), "members": None} for each in (before, now))
+        other = sorted(key for key, value in old_values.items() if value != new_values[key])
+        inner = sorted(
+            f"provenance.{key}"
+            for key in {*before.manifest.provenance, *now.manifest.provenance}
+            if before.manifest.provenance.get(key) != now.manifest.provenance.get(key)
+        )
+        named = [key for key in other if key != "provenance"] + inner
+        told.append(f"{MANIFEST}: {', '.join(named) or 'digests of the members'}")
+    return told
+
+
+def _record(path: Path, original: Bundle) -> dict[str, Any]:
+    record = original.manifest.provenance
+    missing = [name for name in RECORDED if name not in record]
+    if missing:
+        raise TrustError(
+            f"{path}: its record lacks {', '.join(missing)}, so nobody can tell how it was made; "
+            "it was packed by an older edgekit or by hand: run its config again"
+        )
+    return record
+
+
+def _plan(record: dict[str, Any], settings: Sequence[str], home: Path) -> Plan:
+    """The recorded config, written beside what is rebuilt, with the paths that only this machine knows."""
+    for setting in settings:
+        if setting.partition("=")[0] not in PATHS:
+            raise ConfigError(
+                f"--set {setting.partition('=')[0]}: reproducing keeps every recorded option; "
+                f"only the places of files may be given: {', '.join(PATHS)}"
+            )
+    make_folder(home)
+    config = home / "config.yaml"
+    write_json(config, record["config"])  # JSON is YAML
+    absolute = [
+        f"{name}={os.path.abspath(os.path.expanduser(value))}"
+        for name, _, value in (setting.partition("=") for setting in settings)
+    ]
+    try:
+        plan = load_plan(config, absolute)
+    except ConfigError as error:
+        hint = "; name it with --set data.path=…" if "data.path" in str(error) else ""
+        raise ConfigError(f"the bundle's recorded config cannot be used as it is: {error}{hint}") from None
+    if record.get("weights_sha256") and not plan.weights:
+        raise ConfigError(
+            f"the bundle was made from a user's weights (sha256 {record['weights_sha256'][:12]}…), which it does not "
+            "hold; name the file with --set model.weights=…"
+        )
+    return plan
+
+
+def _same_data(record: dict[str, Any], plan: Plan) -> None:
+    found = datas.load(plan.data).digest
+    if found != record["data_digest"]:
+        raise DataError(
+            f"not reproduced: the data here is another (digest {found[:12]}, recorded {record['data_digest'][:12]}); "
+            "name the recorded data with --set data.path=…"
+        )
+
+
+def _other_stages(record: dict[str, Any], again: Bundle) -> list[str]:
+    """The first stage whose result is another: what differs after it follows from it."""
+    now = again.manifest.provenance["stages"]
+    other = [stage for stage, sha in record["stages"].items() if now.get(stage) != sha]
+    return [f"result of stage {other[0]} (the first that differs)"] if other else []
+
+
+def _other_decisions(folder: Path) -> list[str]:
+    decisions = artifacts.load(stage_folder(folder, "benchmark")).metrics["decisions"]
+    return [
+        f"{each['decision']}: {each['chosen']} was recorded and followed, today's measurement says {each['today']}"
+        for each in decisions
+        if each.get("replayed") and each["today"] != each["chosen"]
+    ]
+
+
+def _plain(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _short(sha: str | None) -> str:
+    return sha[:12] if sha else "absent"

@@ -1,0 +1,227 @@
+"""Everything that stands in result.json, field by field: what `docs/result.schema.json` is made from."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, Field, model_validator
+
+from edgekit.config import STAGES, Strict, Target
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Share = Annotated[float, Field(ge=0, le=1)]
+StageName = Literal["origin", "profile", "distill", "prune", "quantize", "convert", "benchmark", "bundle"]
+
+
+class Limits(Strict):
+    """The budget: what a variant must meet, on validation and on the machine of this run."""
+
+    accuracy_drop_pp: float = Field(ge=0, description="largest drop below the baseline, percentage points")
+    latency_p50_ms: float | None = Field(gt=0, description="largest median of one call, milliseconds; null: any")
+    size_bytes: int | None = Field(gt=0, description="largest size of the model's files; null: any")
+
+
+class Facts(Strict):
+    """What is known of a model without measuring time."""
+
+    name: str = Field(description="the variant: model-precision-target, or baseline-eager")
+    model: Literal["baseline", "student", "pruned", "sparse"] = Field(description="the network")
+    precision: Literal["fp32", "fp16", "int8"] = Field(description="numbers of its weights")
+    method: Literal["float", "ptq", "qat"] = Field(description="float, post-training quantization, or trained for int8")
+    interpreter: str = Field(description="what ran it, with its version")
+    bytes: int = Field(gt=0, description="size of the model's files")
+    accuracy_validation: Share = Field(description="on the split that decisions are made on")
+    accuracy_test: Share = Field(description="on the split that is read once, for this record")
+
+
+class Latency(Strict):
+    """Wall time of one call at batch 1, as measured in this run."""
+
+    p50_ms: float = Field(gt=0, description="median, milliseconds")
+    p90_ms: float = Field(gt=0, description="90th percentile, milliseconds")
+    p95_ms: float = Field(gt=0, description="95th percentile, milliseconds")
+    p99_ms: float = Field(gt=0, description="99th percentile, milliseconds")
+    mean_ms: float = Field(gt=0, description="mean, milliseconds")
+    throughput_per_s: float = Field(gt=0, description="calls made one after another, per second")
+    calls: int = Field(gt=0, description="how many calls were timed")
+
+
+class Judged(Facts):
+    """A variant and every limit of the budget that it breaks."""
+
+    target: Target = Field(description="what it was converted for")
+    drop_pp: float = Field(description="accuracy below the baseline on validation, percentage points")
+    inside_budget: bool = Field(description="true where it breaks no limit")
+    reasons: list[str] = Field(description="the limits that it breaks, in words")
+
+
+class BaselineRow(Facts, Latency):
+    """The float model that the user came with, run by PyTorch eager."""
+
+    target: Literal["pytorch"] = Field(description="PyTorch, which it is not converted from")
+
+
+class VariantRow(Judged, Latency):
+    """One deployable candidate: model, precision, target."""
+
+
+class NearestMiss(Judged):
+    """The variant that exceeds its limits by the smallest share in all."""
+
+    p50_ms: float = Field(gt=0, description="median, milliseconds")
+
+
+class Missed(Strict):
+    """The verdict of a run in which no variant is inside the budget."""
+
+    met: Literal[False] = Field(description="no variant is inside the budget")
+
+
+class Met(Strict):
+    """The verdict of a run: its winner, against PyTorch eager and against post-training quantization."""
+
+    met: Literal[True] = Field(description="at least one variant is inside the budget")
+    winner: str = Field(description="name of the variant that wins over all targets")
+    p50_ms: float = Field(gt=0, description="its median, milliseconds")
+    speedup_vs_eager: float = Field(gt=0, description="the baseline's median over the winner's")
+    speedup_vs_post_training_baseline: float | None = Field(
+        gt=0, description="median of the best int8 variant of the baseline over the winner's; null: none was converted"
+    )
+    drop_validation_pp: float = Field(description="accuracy below the baseline on validation, percentage points")
+    drop_test_pp: float = Field(description="accuracy below the baseline on test, percentage points")
+    size_ratio: float = Field(gt=0, description="bytes of the baseline over those of the winner")
+
+
+class WaterfallStep(Strict):
+    """One step from the baseline to the winner."""
+
+    step: str = Field(description="what was done")
+    variant: str = Field(description="name of the variant that it led to")
+    p50_ms: float = Field(gt=0, description="that variant's median, milliseconds")
+    gain: float | None = Field(None, gt=0, description="median before the step over the one after; absent at the start")
+    kept: bool = Field(description="false where the step does not lead to the winner")
+
+
+class Candidate(Strict):
+    """A variant that a decision was about, compared with the fastest of them by point estimate."""
+
+    name: str = Field(description="the variant")
+    bytes: int = Field(gt=0, description="size of the model's files")
+    p50_ms: float = Field(gt=0, description="median, milliseconds")
+    ratio: float = Field(gt=0, description="how many times the fastest's time it takes")
+    ratio_low: float = Field(gt=0, description="lower end of that ratio's interval")
+    ratio_high: float = Field(gt=0, description="upper end of that ratio's interval")
+    in_the_tie: bool = Field(description="true where the interval does not establish that it is slower")
+
+
+class Choice(Strict):
+    """Which variant won, by which rule, and what it was measured against."""
+
+    decision: str = Field(description="what was decided: winner of a target, or over all targets")
+    chosen: str | None = Field(description="name of the winner; null where none is inside the budget")
+    rule: Literal[
+        "fastest", "tie: fewest bytes", "tie: same bytes, first name", "none inside the budget", "recorded"
+    ] = Field(description="why it won")
+    candidates: list[Candidate] = Field(description="every variant inside the budget, the fastest first")
+    replayed: bool = Field(description="true where the decision of an earlier run was followed")
+    today: str | None = Field(description="what this run's measurement would choose by itself")
+
+
+class AgainstLimit(Strict):
+    """A variant's median against the limit of the budget."""
+
+    name: str = Field(description="the variant")
+    p50_ms: float = Field(gt=0, description="median over the rounds, milliseconds")
+    low_ms: float = Field(gt=0, description="lower end of that median's interval, milliseconds")
+    high_ms: float = Field(gt=0, description="upper end of that median's interval, milliseconds")
+    too_slow: bool = Field(description="true where the whole interval is above the limit")
+
+
+class Limit(Strict):
+    """Which variants are over the latency limit for sure."""
+
+    decision: str = Field(description="what was decided, with the limit in milliseconds")
+    chosen: list[str] = Field(description="names of the variants that are too slow")
+    rule: Literal["whole interval above the limit", "recorded"] = Field(description="why they are")
+    candidates: list[AgainstLimit] = Field(description="every variant")
+    replayed: bool = Field(description="true where the decision of an earlier run was followed")
+    today: list[str] = Field(description="what this run's measurement would choose by itself")
+
+
+class Conditions(Strict):
+    """Where and how the latencies of this result were taken."""
+
+    host: str = Field(description="name of the machine")
+    cpu: str = Field(description="name of its processor")
+    cores: int = Field(gt=0, description="cores that the process could use")
+    machine: str = Field(description="architecture")
+    system: str = Field(description="operating system and its release")
+    python: str = Field(description="version of Python")
+    numpy: str = Field(description="version of numpy")
+    threads: int = Field(gt=0, description="threads of every interpreter")
+    protocol: str = Field(description="rounds, calls and order, in words")
+
+
+class Stage(Strict):
+    """The sealed artifact of one stage."""
+
+    digest: Sha256 = Field(description="of its content")
+    key: Sha256 = Field(description="of everything that its content depends on")
+    finished: AwareDatetime = Field(description="when it was sealed, UTC")
+    seconds: float = Field(ge=0, description="wall time of its work")
+
+
+class Bundle(Strict):
+    """One file to copy to a device."""
+
+    file: str = Field(pattern=r"\.edge\.zip$", description="its name, in the folder bundles/")
+    sha256: Sha256 = Field(description="of the file")
+    bytes: int = Field(gt=0, description="size of the file")
+    variant: str = Field(description="name of the variant inside")
+    commands: list[str] = Field(description="what to type on the device")
+
+
+class Result(Strict):
+    """The verdict of a run of edgekit with everything that it rests on, told from the run's sealed artifacts."""
+
+    schema_: Literal["edgekit/result/2"] = Field(alias="schema", description="$id of this schema")
+    format: Literal[2] = Field(description="number of this format; it is raised when a reader has to know")
+    edgekit: str = Field(description="version of edgekit")
+    name: str = Field(description="name of the run and of its bundles")
+    version: str = Field(description="version of the bundles")
+    config: dict[str, Any] = Field(description="the config as it was given, settings applied")
+    data_digest: Sha256 = Field(description="of every sample, label, split and class name")
+    budget: Limits = Field(description="the limits that variants were judged by")
+    verdict: Met | Missed = Field(description="whether a variant met the budget, and what the winner bought")
+    nearest_miss: NearestMiss | None = Field(description="what came nearest; null where the budget was met")
+    winners: dict[Target, str] = Field(description="name of the winning variant by target")
+    unmet: dict[Target, NearestMiss | None] = Field(description="what came nearest by target that has no winner")
+    variants: list[Annotated[BaselineRow | VariantRow, Field(discriminator="target")]] = Field(
+        min_length=1, description="the baseline in PyTorch eager first, then every variant"
+    )
+    decisions: list[Choice | Limit] = Field(description="every decision that rests on a latency, with its evidence")
+    waterfall: list[WaterfallStep] = Field(description="from the baseline to the winner; empty where there is none")
+    conditions: Conditions = Field(description="where and how it was measured")
+    stages: dict[StageName, Stage] = Field(description="the artifacts by stage, as far as the run came")
+    bundles: dict[Target, Bundle] = Field(description="the bundles by target; empty where the budget was missed")
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Result:
+        """What no schema can say: that the parts speak of the same variants."""
+        baseline, *rows = self.variants
+        variants = [row for row in rows if isinstance(row, VariantRow)]
+        won = set(self.winners.items())
+        told = {(choice.decision, choice.chosen) for choice in self.decisions if isinstance(choice, Choice)}
+        winner = self.verdict.winner if isinstance(self.verdict, Met) else None
+        agrees = {
+            "variants": isinstance(baseline, BaselineRow) and variants == rows,
+            "winners": won <= {(row.target, row.name) for row in variants if row.inside_budget},
+            "unmet": not set(self.unmet) & set(self.winners),
+            "decisions": {(f"winner of {target}", name) for target, name in won} <= told,
+            "verdict": winner in self.winners.values() if self.winners else winner is None,
+            "bundles": {(target, bundle.variant) for target, bundle in self.bundles.items()} == won,
+            "stages": set(self.stages) == {"origin", *STAGES} - (set() if self.bundles else {"bundle"}),
+        }
+        if not all(agrees.values()):
+            raise ValueError(f"contradicts the rest: {', '.join(part for part, good in agrees.items() if not good)}")
+        return self

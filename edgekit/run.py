@@ -1,0 +1,192 @@
+"""The whole walk: what is reused and why, the rest one notebook after another, and the verdict at the end."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from edgekit import artifact as artifacts
+from edgekit import lock, origin, state
+from edgekit.artifact import Artifact
+from edgekit.config import STAGES
+from edgekit.digests import write_json
+from edgekit.errors import BudgetMissed, ResourceError, StageError
+from edgekit.plan import Plan, agree, make_importable
+from edgekit.result import RESULT, is_current
+from edgekit.runner.files import make_folder
+from edgekit.state import StageState
+from edgekit.workbook import RUN_LOCK
+
+PLAN = ".plan.json"
+"""Config and settings that a run's folder was last walked with, for `edgekit status`."""
+
+Say = Callable[[str], None]
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: ends like Ctrl-C, with another exit code."""
+
+
+def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print) -> tuple[dict[str, Any], bool]:
+    """Bring the run of `plan` in `out` to its end; returns its result and whether anything had to be done.
+
+    `force` names stages to make again although nothing changed. Needs no lock, no kernel and no framework where the
+    run is finished. Raises what the failing cell raised; a missed budget is no error here, the result says so.
+    """
+    folder = out / plan.run.name
+    make_importable(plan)
+    found = finished(plan, folder) if not force else None
+    if found is not None:
+        say(f"reused: {_list_of(STAGES[: _last(found)])}; every key is unchanged")
+        return found, False
+    agree(plan)
+    _writable(folder)
+    with (
+        _lack_of_resources(folder),
+        lock.hold(folder / RUN_LOCK, f"edgekit run {plan.path.name}"),
+        _sigterm_as_interrupt(),
+    ):
+        _tidy(folder)
+        write_json(folder / PLAN, {"config": str(plan.path), "settings": plan.settings})
+        _walk(plan, out, folder, force, say)
+        from edgekit import report
+
+        return report.write_result(plan, folder), True
+
+
+def finished(plan: Plan, folder: Path) -> dict[str, Any] | None:
+    """The result of a run that is done and current; None where something is left to do."""
+    try:
+        result: dict[str, Any] = json.loads((folder / RESULT).read_text())
+    except (OSError, ValueError):
+        return None
+    left_by_a_kill = [*folder.glob(".*.partial"), *folder.glob(".*.previous")]
+    if left_by_a_kill or result.get("config") != plan.given or not is_current(result, folder):
+        return None
+    last = _last(result)
+    states = state.examine(plan, folder, state.data_digest(plan, folder))[:last]
+    return result if all(each.state == "done" for each in states) else None
+
+
+def _walk(plan: Plan, out: Path, folder: Path, force: Collection[str], say: Say) -> None:
+    from edgekit import execution
+
+    digest = state.data_digest(plan, folder)
+    _settle_origin(plan, folder, digest)
+    announced = False
+    for number, step in enumerate(execution.steps(plan, out)):
+        found = _settled(plan, folder, step.stage, digest)
+        if found.state == "done" and step.stage not in force:
+            say(f"{step.stage}: {'unchanged after all, ' if announced else ''}reused (key {_key(found)})")
+            if found.exit_code:
+                return
+            continue
+        say(_why(found, number, step.stage in force, announced))
+        announced = announced or not found.sealed or step.stage in force
+        try:
+            execution.execute(step, folder, _sealer(plan, folder, step.stage, digest), forced=step.stage in force)
+        except BudgetMissed:
+            return
+        digest = digest or state.data_digest(plan, folder)
+
+
+def _settled(plan: Plan, folder: Path, stage: str, digest: str | None) -> StageState:
+    """The state of a stage whose forerunners are done, after what a kill left there was put right."""
+    found = state.examine(plan, folder, digest)[STAGES.index(stage)]
+    key = found.wanted.key if found.wanted else None
+    artifacts.settle(state.working_folder(folder, stage), state.stage_folder(folder, stage), key)
+    return state.examine(plan, folder, digest)[STAGES.index(stage)]
+
+
+def _settle_origin(plan: Plan, folder: Path, digest: str | None) -> None:
+    key = origin.ingredients(plan, digest).key if digest else None
+    artifacts.settle(state.working_folder(folder, origin.STAGE), folder / origin.STAGE, key)
+
+
+def _sealer(plan: Plan, folder: Path, stage: str, digest: str | None) -> Callable[[], Artifact]:
+    def sealed() -> Artifact:
+        """The artifact as the plan wants it; StageError where the notebook left none, or another."""
+        found = state.examine(plan, folder, digest or state.data_digest(plan, folder))[STAGES.index(stage)]
+        if not found.sealed or found.artifact is None:
+            why = f": {'; '.join(found.reasons)}" if found.reasons else ""
+            raise StageError(f"ran to its end, but its artifact is {found.state}{why}")
+        return found.artifact
+
+    return sealed
+
+
+def _why(found: StageState, number: int, forced: bool, announced: bool) -> str:
+    rest = _list_of(STAGES[number:])
+    if forced:
+        return f"{found.stage}: made again as told"
+    if found.state == "unchecked":
+        return f"{found.stage}: sealed and reused (key {_key(found)}); its notebook runs for its checks"
+    reasons = "; ".join(found.reasons)
+    if found.state == "not run" or not reasons:
+        return f"{found.stage}: runs" + (f" ({reasons})" if reasons else "")
+    if announced:
+        return f"{found.stage}: {reasons}"
+    return f"{found.stage}: {reasons}, so {rest} run{'s' if number == len(STAGES) - 1 else ''} again"
+
+
+def _key(found: StageState) -> str:
+    return found.wanted.key[:12] if found.wanted else "unknown"
+
+
+def _last(result: dict[str, Any]) -> int:
+    """How many stages the run of this result has: a missed budget ends at benchmark."""
+    return len(STAGES) if result["verdict"]["met"] else STAGES.index("benchmark") + 1
+
+
+def _list_of(stages: Collection[str]) -> str:
+    return ", ".join(stages)
+
+
+def _writable(folder: Path) -> None:
+    try:
+        make_folder(folder / "notebooks")
+        probe = folder / ".writable"
+        probe.write_bytes(b"\0")
+        probe.unlink()
+    except OSError as error:
+        with suppress(OSError):
+            (folder / ".writable").unlink(missing_ok=True)
+        raise ResourceError(
+            f"{folder}: cannot write here ({error.strerror}); choose another folder with --out"
+        ) from None
+
+
+def _tidy(folder: Path) -> None:
+    """Half-written files of a killed process; the lock says that nobody is writing them now."""
+    for left in [*folder.glob(".*.tmp"), *folder.glob("notebooks/.*.tmp"), *folder.glob("notebooks/.*.partial.ipynb")]:
+        left.unlink()
+
+
+@contextmanager
+def _lack_of_resources(folder: Path) -> Iterator[None]:
+    """What the disk refuses between two notebooks, told as such."""
+    try:
+        yield
+    except OSError as error:
+        raise ResourceError(
+            f"{error.filename or folder}: {error.strerror or error}; make room or choose another folder with --out"
+        ) from None
+
+
+@contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """`kill` ends a run as Ctrl-C does: the kernel is stopped, the lock given back, what is sealed stays."""
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,88 @@
+"""Account: what each step of the walk bought, what the winner is worth, and what came nearest where nothing won."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from edgekit.config import Budget
+from edgekit.stages.benchmark.timings import Timings
+
+CAME_FROM = {
+    "baseline": ("baseline",),
+    "student": ("baseline", "student"),
+    "pruned": ("baseline", "student", "pruned"),
+    "sparse": ("baseline", "student"),
+}
+"""Which networks a walk to each of them passes, itself last; zeros are a step of their own."""
+
+Row = dict[str, Any]
+
+
+def waterfall(winner: Row, rows: list[Row], timings: Timings, baseline: Row) -> list[Row]:
+    """From the baseline to the winner, one step at a time on the winner's target, each with what it bought.
+
+    A step that leads away from the winner (int8 that is slower than float, say) is shown as not kept.
+    """
+    wanted = [
+        ("convert", "baseline", "fp32"),
+        ("distill", "student", "fp32"),
+        ("prune", "pruned", "fp32"),
+        ("quantize", winner["model"], "int8"),
+    ]
+    found = {(row["model"], row["precision"]): row for row in rows if row["target"] == winner["target"]}
+    kept_ms = timings.p50_ms(baseline["name"])
+    steps = [{"step": "PyTorch eager", "variant": baseline["name"], "p50_ms": kept_ms, "kept": True}]
+    for step, model, precision in wanted:
+        row = found.get((model, precision))
+        if row is None:
+            continue
+        kept = row["name"] == winner["name"] or (precision == "fp32" and model in CAME_FROM[winner["model"]])
+        p50_ms = timings.p50_ms(row["name"])
+        steps.append({"step": step, "variant": row["name"], "p50_ms": p50_ms, "gain": kept_ms / p50_ms, "kept": kept})
+        kept_ms = p50_ms if kept else kept_ms
+    if winner["name"] not in {step["variant"] for step in steps}:
+        p50_ms = timings.p50_ms(winner["name"])
+        label = winner["precision"] if winner["model"] == "pruned" else f"{winner['model']} {winner['precision']}"
+        steps.append(
+            {"step": label, "variant": winner["name"], "p50_ms": p50_ms, "gain": kept_ms / p50_ms, "kept": True}
+        )
+    return steps
+
+
+def verdict(overall: Row | None, post_training: str | None, baseline: Row, timings: Timings) -> Row:
+    """What the overall winner is worth, against PyTorch eager and against what an afternoon would have given."""
+    if overall is None:
+        return {"met": False}
+    p50_ms = timings.p50_ms(overall["name"])
+    return {
+        "met": True,
+        "winner": overall["name"],
+        "p50_ms": p50_ms,
+        "speedup_vs_eager": timings.p50_ms(baseline["name"]) / p50_ms,
+        "speedup_vs_post_training_baseline": timings.p50_ms(post_training) / p50_ms if post_training else None,
+        "drop_validation_pp": overall["drop_pp"],
+        "drop_test_pp": 100 * (baseline["accuracy_test"] - overall["accuracy_test"]),
+        "size_ratio": baseline["bytes"] / overall["bytes"],
+    }
+
+
+def post_training_baseline(rows: Iterable[Row], timings: Timings) -> str | None:
+    """The fastest int8 variant of the original network."""
+    found = [row for row in rows if row["model"] == "baseline" and row["precision"] == "int8"]
+    ranked = sorted(found, key=lambda row: (timings.p50_ms(row["name"]), row["bytes"], row["name"]))
+    return ranked[0]["name"] if ranked else None
+
+
+def nearest_miss(rows: list[Row], too_slow: Iterable[str], timings: Timings, budget: Budget) -> Row | None:
+    """The variant that exceeds its limits by the smallest share in all, of equals the fastest."""
+
+    def excess(row: Row) -> float:
+        over = [(row["drop_pp"] - budget.accuracy_drop_pp) / max(budget.accuracy_drop_pp, 1.0)]
+        if budget.latency_p50_ms and row["name"] in too_slow:
+            over.append(timings.p50_ms(row["name"]) / budget.latency_p50_ms - 1)
+        over += [row["bytes"] / budget.size_bytes - 1] if budget.size_bytes else []
+        return sum(max(share, 0.0) for share in over)
+
+    ranked = sorted(rows, key=lambda row: (excess(row), timings.p50_ms(row["name"]), row["name"]))
+    return {**ranked[0], "p50_ms": timings.p50_ms(ranked[0]["name"])} if ranked else None

@@ -1,0 +1,56 @@
+"""What a bundle records about how it was made, enough to make it again: `edgekit reproduce` reads what stands here."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from typing import Any
+
+from edgekit import __version__
+from edgekit.artifact import Artifact
+from edgekit.config import SHARED_FIELDS
+from edgekit.keys import code_digests
+from edgekit.runner import cpu
+
+
+def record(chain: Sequence[Artifact], last: str, config: dict[str, Any], measured: dict[str, Any]) -> dict[str, Any]:
+    """The provenance of bundles made from `chain` (origin first) by the stage `last` with `config`.
+
+    `measured` holds the decisions that rest on a measurement, which cannot be rebuilt but only followed.
+    """
+    code = code_digests(last)
+    for artifact in chain:
+        code |= artifact.code
+    return {
+        "edgekit": __version__,
+        "config": _run_config(chain, last, config),
+        "weights_sha256": chain[0].config["weights"],
+        "data_digest": chain[0].data_digest,
+        "measured": measured,
+        "machine": machine(),
+        "code": code,
+        "builders": {name: sha for artifact in chain for name, sha in artifact.builders.items()},
+        "libraries": {name: version for artifact in chain for name, version in artifact.versions.items()},
+        "stages": {artifact.stage: artifact.digest for artifact in chain},
+    }
+
+
+def machine() -> dict[str, Any]:
+    """What of this machine can decide about the bits of a result."""
+    return {
+        "architecture": platform.machine(),
+        "instructions": cpu.instructions(),
+        "python": ".".join(platform.python_version_tuple()[:2]),
+    }
+
+
+def _run_config(chain: Sequence[Artifact], last: str, config: dict[str, Any]) -> dict[str, Any]:
+    """The stages' configs as one config file, every option written out; no path of any machine stands in it."""
+    origin = chain[0].config
+    configs = {**{artifact.stage: artifact.config for artifact in chain[1:]}, last: config}
+    shared = {name: found[name] for found in configs.values() for name in SHARED_FIELDS if name in found}
+    own = {
+        stage: {name: value for name, value in found.items() if name not in SHARED_FIELDS}
+        for stage, found in configs.items()
+    }
+    return {**shared, "model": origin["model"], "data": origin["data"], "preprocess": origin["preprocess"], **own}

@@ -1,0 +1,21 @@
+"""Seeded faults: plausible slips in `edgekit/`, each of which the tests or the notebooks must notice."""
+
+from __future__ import annotations
+
+from tests.mutants.seeds import device, networks, records, samples
+from tests.mutants.seeds.seed import Seed
+
+SEEDS: tuple[Seed, ...] = (
+    *samples.DATA,
+    *networks.TRAINING,
+    *networks.PRUNING,
+    *networks.QUANTIZING,
+    *networks.CONVERTING,
+    *device.DEVICE,
+    *device.BUNDLING,
+    *records.DECIDING,
+    *records.ARTIFACTS,
+    *records.WALK,
+)
+
+__all__ = ["SEEDS", "Seed"]

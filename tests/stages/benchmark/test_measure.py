@@ -1,0 +1,39 @@
+"""The benchmark's accuracies on the artifacts of a real run: each is that of the split it is named after."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from edgekit import artifact as artifacts
+from edgekit.data import Split
+from edgekit.data import load as load_data
+from edgekit.models.handover import open_model
+from edgekit.plan import load_plan
+from edgekit.runner.backends import Backend
+from edgekit.runner.preprocess import apply, to_layout
+from edgekit.train import evaluate
+from edgekit.variants import open_variant, read
+from tests.conftest import TINY, FinishedRun
+
+PLAN = load_plan(TINY)
+
+
+def accuracy(backend: Backend, split: Split, layout: str) -> float:
+    inputs = to_layout(apply(PLAN.run.preprocess, split.x), layout)
+    scores = np.concatenate([backend.run(inputs[place : place + 1]) for place in range(len(inputs))])
+    return float(np.mean(scores.argmax(axis=1) == split.y))
+
+
+def test_every_accuracy_is_that_of_its_split(tiny_run: FinishedRun) -> None:
+    benchmark = artifacts.load(tiny_run.folder / "benchmark")
+    convert, data = benchmark.ancestor("convert"), load_data(PLAN.data)
+    rows = {row["name"]: row for row in benchmark.metrics["rows"]}
+    for variant in read(convert):
+        backend, row = open_variant(convert, variant), rows[variant.name]
+        for name in ("validation", "test"):
+            measured = accuracy(backend, getattr(data, name), variant.input.layout)
+            assert row[f"accuracy_{name}"] == pytest.approx(measured), (variant.name, name)
+    baseline, spec = open_model(benchmark.ancestor("profile"))
+    for name in ("validation", "test"):
+        assert rows["baseline-eager"][f"accuracy_{name}"] == evaluate(baseline, getattr(data, name), spec.preprocess)

@@ -1,0 +1,88 @@
+"""Replayed: recorded decisions are followed, today's are told beside them, and impossible ones are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from edgekit.errors import StageError
+from edgekit.stages.benchmark.decide import Decision
+from tests.stages.benchmark.made import Row, budget, decided, row, told
+
+ROWS = [row("student-fp32-tflite"), row("pruned-fp32-tflite", size=900), row("student-int8-tflite", 0.9)]
+TIMES = {"student-fp32-tflite": 0.02, "pruned-fp32-tflite": 0.03, "student-int8-tflite": 0.01}
+
+
+def replay(winners: Row, too_slow: Any = (), **limits: Any) -> Decision:
+    return decided(ROWS, TIMES, budget(**limits), {"winners": winners, "too_slow": list(too_slow)})
+
+
+def test_a_recorded_winner_wins_and_todays_is_told() -> None:
+    found = replay({"tflite": "pruned-fp32-tflite"})
+    assert found.content["measured"] == {"winners": {"tflite": "pruned-fp32-tflite"}, "too_slow": []}
+    decision = told(found, "winner of tflite")
+    assert (decision["chosen"], decision["today"]) == ("pruned-fp32-tflite", "student-fp32-tflite")
+    assert (decision["rule"], decision["replayed"]) == ("recorded", True)
+    assert found.metrics["winners"] == {"tflite": "pruned-fp32-tflite"}
+    assert found.metrics["verdict"]["winner"] == "pruned-fp32-tflite"
+    assert found.metrics["waterfall"][-1]["variant"] == "pruned-fp32-tflite"
+
+
+def test_the_evidence_of_a_replay_is_todays() -> None:
+    free = decided(ROWS, TIMES)
+    found = replay({"tflite": "pruned-fp32-tflite"})
+    for each in ("winner of tflite", "winner of onnx"):
+        assert told(found, each)["candidates"] == told(free, each)["candidates"]
+        assert told(found, each)["today"] == told(free, each)["chosen"]
+
+
+def test_a_free_run_is_its_own_today() -> None:
+    for decision in decided(ROWS, TIMES, budget(latency_p50_ms=0.025)).decisions:
+        assert not decision["replayed"]
+        assert decision["today"] == decision["chosen"]
+
+
+def test_replaying_what_was_decided_leaves_the_same_content() -> None:
+    limits = budget(latency_p50_ms=0.025)
+    free = decided(ROWS, TIMES, limits)
+    other_day = {**TIMES, "student-fp32-tflite": 0.09, "pruned-fp32-tflite": 0.01}
+    again = decided(ROWS, other_day, limits, free.content["measured"])
+    assert again.content == free.content
+    slow = told(again, "too slow for 0.025 ms")
+    assert (slow["chosen"], slow["today"]) == (["pruned-fp32-tflite"], ["student-fp32-tflite"])
+
+
+def test_what_was_recorded_as_too_slow_stays_out() -> None:
+    found = replay({"tflite": "student-fp32-tflite"}, ["pruned-fp32-tflite"], latency_p50_ms=0.5)
+    shown = {each["name"]: each for each in found.metrics["rows"]}["pruned-fp32-tflite"]
+    assert shown["reasons"] == ["p50 is over 0.5 ms, as recorded"]
+    assert not shown["inside_budget"]
+
+
+def test_a_recorded_lack_of_a_winner_is_followed() -> None:
+    found = replay({})
+    assert found.metrics["verdict"] == {"met": False}
+    assert found.metrics["nearest_miss"] is not None
+    assert told(found, "winner of tflite")["today"] == "student-fp32-tflite"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "said"),
+    [
+        ({"winners": {"tflite": "sparse-fp32-tflite"}}, "'sparse-fp32-tflite', which is not among student-fp32-tflite"),
+        ({"winners": {"onnx": "student-fp32-tflite"}}, "'student-fp32-tflite', which is not among none"),
+        ({"winners": {"tflite": ["student-fp32-tflite"]}}, "which is not among"),
+        ({"winners": {"tflite": "student-int8-tflite"}}, "outside the budget: accuracy drop 8.00 pp is over 1 pp"),
+        ({"winners": {"openvino": "a"}}, "'a' is for target 'openvino'; this run has tflite, onnx"),
+        ({"winners": {}, "too_slow": ["nobody"]}, "calls 'nobody' too slow, which is not among"),
+        (
+            {"winners": {"tflite": "student-fp32-tflite"}, "too_slow": ["student-fp32-tflite"], "latency_p50_ms": 1.0},
+            "the record contradicts itself",
+        ),
+        ({"winners": {}, "too_slow": ["student-fp32-tflite"]}, "the budget has no latency_p50_ms"),
+    ],
+)
+def test_an_impossible_record_is_refused(recorded: Row, said: str) -> None:
+    with pytest.raises(StageError, match=said):
+        replay(**recorded)

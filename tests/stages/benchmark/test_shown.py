@@ -1,0 +1,77 @@
+"""What a notebook shows of the decisions: the table, and the check that winners follow from their evidence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgekit import artifact as artifacts
+from edgekit import checks, summaries
+from edgekit.artifact import Artifact
+from edgekit.errors import StageError
+from edgekit.stages.benchmark.decide import Decision
+from tests.stages.benchmark.made import budget, decided, row
+
+ROWS = [row("student-fp32-tflite", size=900), row("pruned-fp32-tflite", size=800), row("student-fp32-onnx")]
+TIMES = {"student-fp32-tflite": 0.02, "pruned-fp32-tflite": 0.0203, "student-fp32-onnx": 0.03}
+
+
+def sealed(folder: Path, decision: Decision) -> Artifact:
+    out = artifacts.begin(folder / "benchmark")
+    (out / "file").write_text("x")
+    config = {"confidence": 0.99, "tie_margin": 0.05}
+    return artifacts.seal(out, stage="benchmark", source=None, data_digest="d", config=config, metrics=decision.metrics)
+
+
+def shown(artifact: Artifact) -> list[tuple[Any, ...]]:
+    return [tuple(line) for line in summaries.decisions(artifact).rows]
+
+
+def test_the_table_shows_ties_and_the_first_that_is_beaten(tmp_path: Path) -> None:
+    rows = [*ROWS, row("sparse-fp32-tflite"), row("baseline-fp32-tflite")]
+    times = {**TIMES, "sparse-fp32-tflite": 0.03, "baseline-fp32-tflite": 0.9}
+    artifact = sealed(tmp_path, decided(rows, times, budget(latency_p50_ms=1.0)))
+    assert "the whole 99 % interval is above 1.05 times" in summaries.decisions(artifact).title
+    told = {(what, name): note for what, name, *_, note in shown(artifact)}
+    assert told == {
+        ("winner of tflite", "student-fp32-tflite"): "in the tie",
+        ("", "pruned-fp32-tflite"): "wins: tie: fewest bytes",
+        ("", "sparse-fp32-tflite"): "slower",
+        ("winner of onnx", "student-fp32-onnx"): "wins: fastest",
+        ("winner over all targets", "pruned-fp32-tflite"): "wins: fastest",
+        ("", "student-fp32-onnx"): "slower",
+    }
+    assert ("", "pruned-fp32-tflite", "0.0203", "1.01", "1.01 to 1.01", "800") in [line[:6] for line in shown(artifact)]
+
+
+def test_the_table_of_a_replay_tells_todays_winner(tmp_path: Path) -> None:
+    recorded = {"winners": {"tflite": "student-fp32-tflite", "onnx": "student-fp32-onnx"}, "too_slow": []}
+    notes = {line[1]: line[6] for line in shown(sealed(tmp_path, decided(ROWS, TIMES, recorded=recorded)))[:2]}
+    assert notes == {"student-fp32-tflite": "wins: recorded", "pruned-fp32-tflite": "would win today"}
+
+
+def test_a_winner_that_follows_from_its_evidence_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checks.decisions_follow(sealed(tmp_path, decided(ROWS, TIMES, budget(latency_p50_ms=1.0))))
+    assert capsys.readouterr().out.splitlines() == [
+        "✓ winner of tflite: pruned-fp32-tflite, tie: fewest bytes of 2",
+        "✓ winner of onnx: student-fp32-onnx, fastest",
+        "✓ winner over all targets: pruned-fp32-tflite, fastest",
+    ]
+
+
+def test_a_winner_that_does_not_follow_is_a_fault(tmp_path: Path) -> None:
+    found = decided(ROWS, TIMES)
+    found.decisions[0]["chosen"] = "student-fp32-tflite"
+    with pytest.raises(StageError, match="does not hold: winner of tflite: student-fp32-tflite"):
+        checks.decisions_follow(sealed(tmp_path, found))
+
+
+def test_a_replay_says_where_today_would_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recorded = {"winners": {"tflite": "student-fp32-tflite", "onnx": "student-fp32-onnx"}, "too_slow": []}
+    checks.decisions_follow(sealed(tmp_path, decided(ROWS, TIMES, recorded=recorded)))
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "✗ winner of tflite: student-fp32-tflite, as recorded; today's measurement would decide pruned-fp32-tflite",
+        "✓ winner of onnx: student-fp32-onnx, as recorded",
+    ]

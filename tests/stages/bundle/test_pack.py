@@ -1,0 +1,48 @@
+"""What a bundle proves itself with: answers recorded from the variant it holds, clear ones, to a fitting tolerance."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from edgekit import artifact as artifacts
+from edgekit.artifact import Artifact
+from edgekit.config import TARGETS
+from edgekit.data import load as load_data
+from edgekit.plan import load_plan
+from edgekit.runner import load
+from edgekit.runner.model import Model
+from tests.conftest import TINY, FinishedRun
+
+
+@pytest.fixture(scope="module")
+def sealed(tiny_run: FinishedRun) -> Artifact:
+    return artifacts.load(tiny_run.folder / "bundles")
+
+
+@pytest.fixture(scope="module", params=TARGETS)
+def model(request: pytest.FixtureRequest, sealed: Artifact) -> Model:
+    return load(sealed.path / sealed.metrics["bundles"][request.param]["file"])
+
+
+def margins(scores: np.ndarray) -> np.ndarray:
+    """How far the first place is ahead of the second, (n,)."""
+    top = np.sort(scores, axis=1)
+    return top[:, -1] - top[:, -2]
+
+
+def test_the_tolerance_is_that_of_the_precision(model: Model, sealed: Artifact) -> None:
+    _, scores = model.golden()
+    kind = "int8" if "-int8-" in model.manifest.variant else "float"
+    wanted = sealed.config[f"golden_tolerance_{kind}"] * np.ptp(scores)
+    assert model.manifest.golden["atol"] == pytest.approx(wanted)
+
+
+def test_golden_vectors_are_clear_answers_of_this_very_model(model: Model, sealed: Artifact) -> None:
+    inputs, recorded = model.golden()
+    assert len(inputs) == sealed.config["golden_samples"]
+    again = np.stack([model.execute(model.prepare(raw)) for raw in inputs])
+    assert np.array_equal(again, recorded)
+    validation = load_data(load_plan(TINY).data).validation
+    all_scores = np.stack([model.execute(model.prepare(raw)) for raw in validation.x])
+    assert margins(recorded).min() >= np.median(margins(all_scores))

@@ -1,0 +1,88 @@
+"""Stage keys: what they depend on, and what is said when they change."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import pytest
+
+from edgekit import keys, replay
+from edgekit.keys import Ingredients, differences, gather
+
+DATA = "d" * 64
+
+
+def made(**changed: object) -> Ingredients:
+    base = gather("prune", {"ratio": 0.5, "budget": {"accuracy_drop_pp": 1.0}}, "s" * 64, DATA, ["numpy"])
+    return dataclasses.replace(base, **changed)  # type: ignore[arg-type]
+
+
+def test_the_same_ingredients_have_the_same_key() -> None:
+    assert made().key == made().key
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"config": {"ratio": 0.4, "budget": {"accuracy_drop_pp": 1.0}}}, "ratio 0.5 → 0.4"),
+        ({"config": {"ratio": 0.5, "budget": {"accuracy_drop_pp": 2.0}}}, "budget.accuracy_drop_pp 1.0 → 2.0"),
+        ({"config": {"budget": {"accuracy_drop_pp": 1.0}}}, "ratio 0.5 → absent"),
+        ({"data": "e" * 64}, "data dddddddd → eeeeeeee"),
+        ({"libraries": {"numpy": "1.0"}}, "→ 1.0"),
+        ({"source": "t" * 64}, "what it reads"),
+        ({"replayed": {"winners": {}, "too_slow": []}}, "the decisions to replay"),
+        ({"builders": {"nets:mlp": "f" * 64}}, "source of nets:mlp"),
+    ],
+)
+def test_a_changed_ingredient_changes_the_key_and_is_named(changed: dict[str, object], said: str) -> None:
+    before, now = made(), made(**changed)
+    assert before.key != now.key
+    (line,) = differences(before, now)
+    assert said in line
+
+
+def test_nothing_changed_is_nothing_to_say() -> None:
+    assert differences(made(), made()) == []
+
+
+def test_one_and_one_point_zero_are_not_the_same_option() -> None:
+    assert differences(made(config={"steps": 1}), made(config={"steps": True})) == ["steps 1 → True"]
+
+
+def test_changed_code_is_named_by_its_part() -> None:
+    code = {**made().code, "stages/prune": "0" * 64, "train.py": "1" * 64}
+    assert differences(made(), made(code=code)) == ["code of edgekit/stages/prune", "code of edgekit/train.py"]
+
+
+def test_a_stage_depends_on_its_own_folder_and_on_no_other_stage() -> None:
+    code = made().code
+    assert "stages/prune" in code
+    assert not [part for part in code if part.startswith("stages/") and part != "stages/prune"]
+
+
+def test_every_module_of_the_lower_floors_shapes_a_stage_or_says_why_not() -> None:
+    """A module that a stage can reach must be in its key; these only show, check or hold locks."""
+    without_influence = {"__init__", "checks", "errors", "lock", "summaries", "tables"}
+    from tests.test_floors import FLOORS
+
+    low = {name for name, floor in FLOORS.items() if floor <= 2} - without_influence - {"plots"}
+    assert low == set(keys.SHAPING_MODULES) | set(keys.SHAPING_FOLDERS)
+
+
+def test_the_users_own_source_is_part_of_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = tmp_path / "some_nets.py"
+    module.write_text("a = 1\n")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    config = {"student": {"builder": "some_nets:mlp"}}
+    first = gather("distill", config, None, DATA, [])
+    module.write_text("a = 2\n")
+    assert differences(first, gather("distill", config, None, DATA, [])) == ["source of some_nets:mlp"]
+
+
+def test_decisions_to_replay_are_part_of_the_benchmarks_key_alone(tmp_path: Path) -> None:
+    free = gather("benchmark", {}, None, DATA, [], tmp_path)
+    replay.write(tmp_path, {"winners": {"onnx": "a"}, "too_slow": []})
+    assert differences(free, gather("benchmark", {}, None, DATA, [], tmp_path)) == ["the decisions to replay"]
+    assert gather("prune", {}, None, DATA, [], tmp_path).replayed is None

@@ -1,0 +1,120 @@
+"""The reference notebooks: one for each notebook, in step with it, none of its outputs lost; and nbval really compares.
+
+The comparison itself is nbval's, in `make nbval`; tests/reference/make.py tells how they are written.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbval.plugin import get_sanitize_patterns
+
+from edgekit.config import STAGES
+from edgekit.plan import load_plan
+from edgekit.state import notebook_name
+from tests.conftest import ROOT, TINY, FinishedRun
+from tests.reference.make import IGNORE, prepare, sanitize, tags
+
+REFERENCE = ROOT / "tests" / "reference"
+SANITIZER = REFERENCE / "sanitize.cfg"
+MOST_BYTES = 10_000
+
+Cell = Any
+
+
+def reference(stage: str) -> list[Cell]:
+    return list(nbformat.read(REFERENCE / notebook_name(stage), as_version=4).cells)
+
+
+def texts(cell: Cell) -> list[str]:
+    """Everything in a cell's outputs that nbval compares."""
+    shown = [text for output in cell.outputs for text in output.get("data", {}).values()]
+    return [*shown, *(output.text for output in cell.outputs if "text" in output)]
+
+
+def test_there_is_one_for_each_notebook() -> None:
+    assert sorted(path.name for path in REFERENCE.glob("*.ipynb")) == [notebook_name(stage) for stage in STAGES]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+class TestReference:
+    def test_its_code_is_that_of_the_notebook_on_the_tiny_config(self, stage: str) -> None:
+        now = [(cell.id, tags(cell), cell.source) for cell in prepare(stage, load_plan(TINY)).cells]
+        assert [(cell.id, tags(cell), cell.source) for cell in reference(stage)] == now, (
+            "the notebook has changed: run `make reference` and look at what else did"
+        )
+
+    def test_it_has_not_lost_its_outputs(self, stage: str) -> None:
+        for cell in reference(stage):
+            assert cell.execution_count is not None, f"{cell.id} was never run, and nbval compares nothing there"
+            if not {"parameters", IGNORE} & set(tags(cell)):
+                assert any(text.strip() for text in texts(cell)), f"{cell.id} has lost its output"
+
+    def test_it_holds_what_is_compared_and_nothing_of_the_machine_that_wrote_it(self, stage: str) -> None:
+        patterns = get_sanitize_patterns(SANITIZER.read_text())
+        assert (REFERENCE / notebook_name(stage)).stat().st_size < MOST_BYTES
+        for cell in reference(stage):
+            assert all(text == sanitize(text, patterns) for text in texts(cell)), cell.id
+            assert not (cell.outputs and IGNORE in tags(cell)), cell.id
+
+    def test_more_than_half_of_its_cells_are_compared(self, stage: str) -> None:
+        compared = [cell for cell in reference(stage) if cell.outputs]
+        assert 2 * len(compared) >= len(reference(stage)) - 1
+
+
+@pytest.mark.parametrize(
+    ("stage", "text"),
+    [
+        ("profile", "240 training samples, 10 classes"),
+        ("profile", "3,088,704"),
+        ("distill", "share of the teacher's: 0.07829 ≤ 1"),
+        ("prune", "156,792"),
+        ("quantize", "layers in the sensitivity table: 6"),
+        ("convert", "✓ onnx: fp32, int8"),
+        ("bundle", "4 golden vectors answered as recorded: 1 ≥ 1"),
+    ],
+)
+def test_the_sanitizer_leaves_what_is_deterministic(stage: str, text: str) -> None:
+    assert any(text in found for cell in reference(stage) for found in texts(cell))
+
+
+def alter(cell: Cell) -> None:
+    cell.outputs[0].text = cell.outputs[0].text.replace("4 golden vectors", "5 golden vectors", 1)
+
+
+def lose(cell: Cell) -> None:
+    cell.outputs = []
+
+
+@pytest.mark.parametrize("fault", [alter, lose])
+def test_nbval_fails_on_an_output_that_is_altered_or_lost(
+    fault: Callable[[Cell], None], tiny_run: FinishedRun, tmp_path: Path
+) -> None:
+    shutil.copytree(tiny_run.folder, tmp_path / "tiny")
+    shutil.rmtree(tmp_path / "tiny/bundles")
+    notebook = nbformat.read(REFERENCE / notebook_name("bundle"), as_version=4)
+    cells = {cell.id: cell for cell in notebook.cells}
+    cells["parameters"].source = re.sub(r'(config: str = )"[^"]*"', rf'\1"{TINY}"', cells["parameters"].source)
+    fault(cells["checks"])
+    nbformat.write(notebook, tmp_path / "tampered.ipynb")
+
+    done = strict_nbval(tmp_path / "tampered.ipynb", tmp_path)
+    assert done.returncode == 1, done.stdout
+    assert re.search(rf"1 failed, {len(cells) - 1} passed", done.stdout), done.stdout
+    assert f"Cell {list(cells).index('checks')}: Cell outputs differ" in done.stdout, done.stdout
+
+
+def strict_nbval(notebook: Path, artifacts: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "-q", "--nbval"]
+    command += ["--nbval-sanitize-with", str(SANITIZER), "-p", "no:cacheprovider", str(notebook)]
+    environment = {**os.environ, "EDGEKIT_ARTIFACTS": str(artifacts)}
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=300, check=False)
