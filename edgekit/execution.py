@@ -132,12 +132,13 @@ def _papermill(step: Step, working: Path, failed: Path, log: Path, forced: bool,
             f"{where}: not finished after {step.cell_limit_s} s, so its kernel was stopped; "
             f"raise cell_limit_s if it needs longer. Executed copy: {failed}"
         ) from None
-    except (nbclient.exceptions.DeadKernelError, RuntimeError):  # the latter where it dies before it answers
+    except (nbclient.exceptions.DeadKernelError, RuntimeError) as error:  # the latter where it never answered
+        silent = "didn't respond" in str(error)
+        how = "did not answer in time" if silent else "died (killed, out of memory, or a crash in native code)"
         where = _where(step, working)
         _keep(working, failed)
         raise StageError(
-            f"{where}: the kernel died (killed, out of memory, or a crash in native code); "
-            f"what it had done is in {failed}, its last words in {log}"
+            f"{where}: the kernel {how}; what it had done is in {failed}, its last words in {log}"
         ) from None
     if unfinished := _unfinished(working):
         _keep(working, failed)

@@ -31,7 +31,7 @@ QUICK = (
     "convert.calibration_samples=60",
     "convert.check_samples=50",
     "convert.int8_min_top1_agreement=0.5",
-    "benchmark.rounds=3",
+    "benchmark.rounds=10",
 )
 
 

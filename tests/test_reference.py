@@ -66,9 +66,9 @@ class TestReference:
             assert all(text == sanitize(text, patterns) for text in texts(cell)), cell.id
             assert not (cell.outputs and IGNORE in tags(cell)), cell.id
 
-    def test_more_than_half_of_its_cells_are_compared(self, stage: str) -> None:
-        compared = [cell for cell in reference(stage) if cell.outputs]
-        assert 2 * len(compared) >= len(reference(stage)) - 1
+    def test_it_is_not_all_measurements(self, stage: str) -> None:
+        """Notebook 06 measures most; even there, opening, sealing and a figure are compared."""
+        assert sum(bool(cell.outputs) for cell in reference(stage)) >= 3
 
 
 @pytest.mark.parametrize(

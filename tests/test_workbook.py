@@ -161,7 +161,7 @@ def write_vector_project(folder: Path) -> None:
         "prune": {"epochs": 1, "steps": 1, "sparsity_steps": 1},
         "quantize": {"epochs": 1, "calibration_samples": 60},
         "convert": {"calibration_samples": 60, "models": ["baseline", "pruned"]},
-        "benchmark": {"rounds": 3, "calls_per_round": 10},
+        "benchmark": {"rounds": 10, "calls_per_round": 10},
     }
     (folder / "vectors.yaml").write_text(yaml.safe_dump(values))
 

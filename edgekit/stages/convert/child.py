@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import re
+import shutil
 import sys
 import threading
 import time
@@ -26,6 +27,7 @@ from edgekit.stages.convert.files import Job
 TELLING = re.compile(r"\berror: |no conversion rule|not supported|unsupported", re.IGNORECASE)
 PLACE = re.compile(r'File "((?:(?!site-packages)[^"])+)", line (\d+)')
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
+FULL_BYTES = 64 * 1024
 
 
 def main(path: Path) -> int:
@@ -42,12 +44,20 @@ def main(path: Path) -> int:
                 files = target.convert(step.model_folder, step.precision, calibration, step.out, step.nncf_folder)
             except Exception as error:
                 traceback.print_exc()
-                space = isinstance(error, OSError) and error.errno in NO_SPACE
+                space = _out_of_space(error, step.out)
                 _note(journal, failed=step.precision, cause=_cause(error), resource=space)
                 return 1
             seconds = time.perf_counter() - started
             _note(journal, made=step.precision, seconds=seconds, files=files.to_json())
     return 0
+
+
+def _out_of_space(error: Exception, out: Path) -> bool:
+    """Native writers tell a full disk as something else ("iostream error"), so the disk itself is asked too."""
+    if isinstance(error, OSError):
+        return error.errno in NO_SPACE
+    there = next(folder for folder in (out, *out.parents) if folder.is_dir())
+    return shutil.disk_usage(there).free < FULL_BYTES
 
 
 def _note(journal: Any, **fields: Any) -> None:
