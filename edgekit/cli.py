@@ -12,7 +12,7 @@ import typer
 
 from edgekit import __version__
 from edgekit.config import STAGES, NetworkConfig, suggest
-from edgekit.errors import BudgetMissed, ConfigError, EdgekitError, TrustError
+from edgekit.errors import BudgetMissed, ConfigError, EdgekitError, ResourceError, TrustError
 from edgekit.plan import Plan, load_plan, own_fields
 from edgekit.result import RESULT
 from edgekit.runner.errors import RunnerError
@@ -172,6 +172,9 @@ def _errors_as_exit_codes() -> Iterator[None]:
     except (EdgekitError, RunnerError) as error:
         print(f"edgekit: {error}", file=sys.stderr)
         raise typer.Exit(error.exit_code) from None
+    except OSError as error:
+        print(f"edgekit: {error.strerror or error}: {error.filename or 'a file of the run'}", file=sys.stderr)
+        raise typer.Exit(ResourceError.exit_code) from None
     except KeyboardInterrupt as end:
         word, code = ("terminated", TERMINATED) if type(end).__name__ == "Terminated" else ("interrupted", INTERRUPTED)
         print(f"edgekit: {word}; finished stages are kept, run the same command again to go on", file=sys.stderr)

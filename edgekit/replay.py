@@ -12,6 +12,7 @@ from typing import Any
 
 from edgekit.digests import write_json
 from edgekit.errors import TrustError
+from edgekit.runner.files import make_folder
 
 FILE = "replay.json"
 STAGE = "benchmark"
@@ -38,4 +39,5 @@ def recorded(folder: Path) -> dict[str, Any] | None:
 
 def write(folder: Path, measured: dict[str, Any]) -> None:
     """Make the run in `folder` follow these decisions."""
+    make_folder(folder)
     write_json(folder / FILE, measured)
