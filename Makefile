@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 CONFIG ?= configs/digits.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help run test faults mutants reference lab lint nbval bench clean
+.PHONY: help run test defaults faults mutants reference lab lint nbval bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -32,8 +32,14 @@ lint: $(VENV)/.dev ## ruff and mypy
 	$(BIN)/ruff format --check edgekit tests
 	$(BIN)/mypy
 
+# The reference notebooks on the tiny config, strictly: an output that differs from the stored one fails.
+nbval: $(VENV)/.dev ## run the reference notebooks under nbval, outputs compared
+	rm -rf build/reference && mkdir -p build/reference
+	EDGEKIT_ARTIFACTS=$(CURDIR)/build/reference $(BIN)/pytest -q --nbval --nbval-sanitize-with tests/reference/sanitize.cfg \
+		--nbval-cell-timeout=600 -p no:cacheprovider tests/reference
+
 # The notebooks as they stand, with their own default parameters, into a folder of their own.
-nbval: $(VENV)/.dev ## run all seven notebooks under nbval
+defaults: $(VENV)/.dev ## run all seven notebooks as they come under nbval; 3 minutes
 	rm -rf build/nbval && mkdir -p build/nbval
 	EDGEKIT_ARTIFACTS=$(CURDIR)/build/nbval $(BIN)/pytest -q --nbval-lax --nbval-cell-timeout=600 -p no:cacheprovider notebooks
 

@@ -41,6 +41,7 @@ STAGE_LOCK = ".stage.lock"
 ORPHAN_S = 20.0
 COMMAND = "EDGEKIT_RUN"
 """Process number of the `edgekit run` that started this kernel and holds the run's lock."""
+PAPERMILLS_CELL = "# Parameters\n"
 FORCE = "EDGEKIT_FORCE"
 """The stage to make again although its key is unchanged."""
 
@@ -110,7 +111,7 @@ def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
     config_path, out = find_config(str(scalars.pop("config"))), Path(str(scalars.pop("out")))
     plan = load_plan(config_path, str(scalars.pop("settings")))
     make_importable(plan)
-    section = {**getattr(plan.run, stage), **_chosen(stage, scalars, plan)}
+    section = {**getattr(plan.run, stage), **_chosen(stage, scalars, plan, _injected(parameters.get("In")))}
     options = parse_stage(stage, section, shared_options(plan.run))
     options.agree()
     plan = replace(plan, stages={**plan.stages, stage: options})
@@ -123,8 +124,11 @@ def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
     return OpenStage(stage, plan, options, folder, source, data)
 
 
-def _chosen(stage: str, scalars: dict[str, Any], plan: Plan) -> dict[str, Any]:
-    """The parameters that win over the config; says where the two differ, and which is taken."""
+def _chosen(stage: str, scalars: dict[str, Any], plan: Plan, insisted: set[str]) -> dict[str, Any]:
+    """The parameters that win over the config; says where the two differ, and which is taken.
+
+    One that papermill was told of (`insisted`) wins even where it equals the workbook's default.
+    """
     untouched = load_plan(DEFAULT_CONFIG).scalars(stage) if DEFAULT_CONFIG.is_file() else {}
     configured = plan.scalars(stage)
     chosen = {}
@@ -132,7 +136,8 @@ def _chosen(stage: str, scalars: dict[str, Any], plan: Plan) -> dict[str, Any]:
         here = f"{stage}.{name} is {value} in this cell and {configured.get(name)} in {plan.path.name}"
         if name in configured and (value, type(value)) == (configured[name], type(configured[name])):
             continue
-        if name in untouched and (value, type(value)) == (untouched[name], type(untouched[name])):
+        as_it_came = name in untouched and (value, type(value)) == (untouched[name], type(untouched[name]))
+        if as_it_came and name not in insisted:
             print(f'{here}: the config is taken, for the cell was left as it came (or insist with settings = "…")')
             continue
         if name in configured:
@@ -208,6 +213,12 @@ def _assigned_as_parameters(history: Any) -> set[str] | None:
             names |= assigned
         opened = opened or "open_stage(" in source
     return names
+
+
+def _injected(history: Any) -> set[str]:
+    """Names in the cell that papermill adds for what it is told: `papermill -p ratio 0.5`."""
+    cells = [source for source in history or () if source.lstrip().startswith(PAPERMILLS_CELL)]
+    return set().union(*(_assigned(source) for source in cells))
 
 
 def _assigned(source: str) -> set[str]:

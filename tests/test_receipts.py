@@ -80,4 +80,5 @@ def test_a_notebook_that_leaves_an_artifact_of_other_options_has_failed(
         monkeypatch.setattr(module, "workbook_folder", lambda name: own)
     with pytest.raises(StageError, match=r"02_distill\.ipynb: .* stale: epochs 12 → 13"):
         run(load_plan(TINY, ["distill.epochs=13"]), tmp_path, say=lambda said: None)
-    assert not (tmp_path / "tiny/notebooks/02_distill.ipynb").exists()
+    assert (tmp_path / "tiny/notebooks/02_distill.failed.ipynb").exists()
+    assert not (tmp_path / "tiny/notebooks/.distill.receipt.json").exists()

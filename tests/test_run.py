@@ -9,9 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import nbclient
-import nbformat
-import papermill
 import pytest
 
 from edgekit import artifact as artifacts
@@ -164,26 +161,6 @@ def test_a_second_run_reuses_every_stage(tiny_run: FinishedRun, tmp_path: Path) 
     assert {stage: artifacts.load(stage_folder(tmp_path / "tiny", stage)).digest for stage in STAGES} == before
     for path in (tmp_path / "tiny/notebooks").glob("*.ipynb"):
         assert "reused, its key" in path.read_text(), path.name
-
-
-def test_plain_papermill_and_nbclient_leave_the_same_artifact(tiny_run: FinishedRun, tmp_path: Path) -> None:
-    shutil.copytree(tiny_run.folder, tmp_path / "tiny")
-    parameters = {"config": str(TINY), "out": str(tmp_path), **load_plan(TINY).scalars("distill")}
-    notebook = ROOT / "notebooks/02_distill.ipynb"
-    wanted = artifacts.load(tmp_path / "tiny/distill").digest
-
-    shutil.rmtree(tmp_path / "tiny/distill")
-    papermill.execute_notebook(
-        notebook, tmp_path / "plain.ipynb", parameters, cwd=tmp_path, progress_bar=False, kernel_name="python3"
-    )
-    assert artifacts.load(tmp_path / "tiny/distill").digest == wanted
-
-    shutil.rmtree(tmp_path / "tiny/distill")
-    by_hand = nbformat.read(notebook, as_version=4)
-    cell = next(cell for cell in by_hand.cells if "parameters" in cell.metadata.get("tags", []))
-    cell.source = "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
-    nbclient.NotebookClient(by_hand, resources={"metadata": {"path": str(ROOT / "notebooks")}}).execute()
-    assert artifacts.load(tmp_path / "tiny/distill").digest == wanted
 
 
 def test_a_budget_that_nothing_meets_is_exit_code_3_with_the_nearest_miss(

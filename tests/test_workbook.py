@@ -65,6 +65,16 @@ def test_a_parameter_left_as_it_came_follows_the_config(
     assert "prune.ratio is 0.5 in this cell and 0.3 in tiny.yaml: the config is taken" in capsys.readouterr().out
 
 
+def test_a_parameter_that_papermill_was_told_of_wins_even_at_its_default(
+    tiny_run: FinishedRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ratio = load_plan(DEFAULT_CONFIG).scalars("prune")["ratio"]
+    cells = ["config: str = '…'\nratio: float = 0.5", f"# Parameters\nratio = {ratio}\n"]
+    stage = open_stage("prune", {**parameters(tiny_run.out, ratio=ratio), "In": cells})
+    assert stage.config.ratio == ratio  # type: ignore[attr-defined]
+    assert "the cell is taken" in capsys.readouterr().out
+
+
 def test_a_notebook_may_be_run_again_but_a_misspelt_parameter_is_still_found(tiny_run: FinishedRun) -> None:
     cells = [
         "config = '…'\nratio = 0.3",

@@ -59,16 +59,17 @@ class Control:
     def require(self, step: str) -> float:
         """Seconds that the step takes; CheckError naming what fails without any fault."""
         with self._one_at_a_time:
-            return self._pass(step)
+            seconds, failed = self._pass(step)
+        if failed:
+            raise CheckError("fails without any fault, so nothing counts:\n  " + "\n  ".join(failed))
+        return seconds
 
-    def _run(self, step: str) -> float:
+    def _run(self, step: str) -> tuple[float, list[str]]:
         started = time.monotonic()
         failed = execute(self.copy, step, self.tests, self.leave_out, stop=False)
         seconds = time.monotonic() - started
         print(f"control: {step}, {seconds:.0f} s", flush=True)
-        if failed:
-            raise CheckError("fails without any fault, so nothing counts:\n  " + "\n  ".join(failed))
-        return seconds
+        return seconds, failed
 
 
 def execute(copy: Copy, step: str, tests: Sequence[str], leave_out: Sequence[str], *, stop: bool) -> list[str]:
