@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 CONFIG ?= configs/digits.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help run test defaults faults mutants reference lab lint nbval bench clean
+.PHONY: help run test long defaults faults mutants reference lab lint nbval bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -45,7 +45,10 @@ defaults: $(VENV)/.dev ## run all seven notebooks as they come under nbval; 3 mi
 
 test: lint ## ruff, mypy, pytest, nbval
 	$(MAKE) nbval
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -m 'not long'
+
+long: $(VENV)/.dev ## every road and parameter set, and bundles made again; 10 minutes
+	$(BIN)/pytest -q -m long tests
 
 faults: $(VENV)/.dev ## kill, cut off, fill up and block a run in some hundred places; 20 minutes
 	$(BIN)/pytest -q tests/faults -m faults

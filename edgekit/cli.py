@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 INTERRUPTED = 130
 TERMINATED = 143
+BROKEN_PIPE = 141
 
 
 def _version(wanted: bool) -> None:
@@ -85,13 +87,16 @@ def reproduce(
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Where data.path or model.weights lies here.")
     ] = None,
+    allow: Annotated[
+        list[str] | None, typer.Option(metavar="MODULE:FUNCTION", help="Code of your own that may run, as recorded.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder to rebuild in.")] = Path("artifacts/reproduced"),
 ) -> None:
     """Make a bundle again from its own record and compare the two, member by member; exit code 8 if they differ."""
     with _errors_as_exit_codes():
         from edgekit.reproduce import reproduce as rebuild
 
-        report = rebuild(bundle, set_ or [], out, print)
+        report = rebuild(bundle, set_ or [], out, print, allow or [])
         for line in report.decisions:
             print(f"today: {line}")
         if report.reproduced:
@@ -172,6 +177,9 @@ def _errors_as_exit_codes() -> Iterator[None]:
     except (EdgekitError, RunnerError) as error:
         print(f"edgekit: {error}", file=sys.stderr)
         raise typer.Exit(error.exit_code) from None
+    except BrokenPipeError:  # the reader of our output has left, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(BROKEN_PIPE) from None
     except OSError as error:
         print(f"edgekit: {error.strerror or error}: {error.filename or 'a file of the run'}", file=sys.stderr)
         raise typer.Exit(ResourceError.exit_code) from None

@@ -4,6 +4,11 @@ Every message says what was wrong, the value received, and what to do about it.
 `exit_code` is what the command line returns, and the only place where the codes stand.
 """
 
+import errno
+
+NO_RESOURCES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO, errno.EMFILE, errno.ENOMEM)
+"""What an OSError says when the disk, memory or permissions are the cause."""
+
 
 class EdgekitError(Exception):
     """Base of every error that edgekit raises on purpose."""

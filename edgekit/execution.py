@@ -5,7 +5,6 @@ Nothing here trusts what papermill reports: a notebook is finished when every ce
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import os
@@ -20,14 +19,12 @@ from typing import Any, TextIO
 from edgekit import receipts
 from edgekit.artifact import Artifact
 from edgekit.config import STAGES
-from edgekit.errors import BudgetMissed, EdgekitError, ResourceError, StageError, by_name
+from edgekit.errors import NO_RESOURCES, BudgetMissed, EdgekitError, ResourceError, StageError, by_name
 from edgekit.plan import Plan, workbook_folder
 from edgekit.runner import errors as runner_errors
 from edgekit.runner.files import make_folder, move
 from edgekit.state import notebook_name
 from edgekit.workbook import COMMAND, FORCE
-
-NO_RESOURCES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO, errno.EMFILE, errno.ENOMEM)
 
 
 @dataclass(frozen=True)

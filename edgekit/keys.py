@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib.util
 from collections.abc import Iterable, Iterator
@@ -118,23 +119,58 @@ def _tree_digest(folder: Path) -> str:
 
 
 def source_digest(builder: str) -> str | None:
-    """Digest of the user's source behind `package.module:function`: the module, or its whole package; None if unknown.
+    """Digest of the user's source behind `package.module:function`: module or package, and what it imports beside it.
 
-    edgekit's own networks are covered by `code_digests`.
+    None if there is no such source; edgekit's own networks are covered by `code_digests`.
     """
-    top = builder.partition(":")[0].partition(".")[0]
-    if top == "edgekit":
+    if top_module(builder) == "edgekit":
         return None
+    files = _sources(top_module(builder))
+    return digest([[name, sha256_file(path)] for name, path in sorted(files.items())]) if files else None
+
+
+def top_module(builder: str) -> str:
+    """`nets` of `nets.small:make_net`."""
+    return builder.partition(":")[0].partition(".")[0]
+
+
+def _sources(module: str) -> dict[str, Path]:
+    """Files of a module or package of the user's, and of those beside it that they import; names from that folder."""
+    home, waiting, found = _home(module), [module], dict[str, Path]()
+    while home and waiting:
+        top = waiting.pop()
+        own = [home / f"{top}.py", *sorted((home / top).rglob("*.py"))]
+        for path in own:
+            name = path.relative_to(home).as_posix()
+            if path.is_file() and name not in found:
+                found[name] = path
+                waiting += _imported(path)
+    return found
+
+
+def _home(module: str) -> Path | None:
+    """The folder that a top-level module stands in; it may be a package without `__init__.py`."""
     try:
-        found = importlib.util.find_spec(top)
+        spec = importlib.util.find_spec(module)
     except (ImportError, ValueError):
         return None
-    if found is None or found.origin is None:
+    if spec is None:
         return None
-    origin = Path(found.origin)
-    if found.submodule_search_locations:
-        return _tree_digest(origin.parent)
-    return digest([[origin.name, sha256_file(origin)]])
+    places = list(spec.submodule_search_locations or ()) or [spec.origin or ""]
+    return Path(places[0]).parent if places[0] and Path(places[0]).exists() else None
+
+
+def _imported(path: Path) -> list[str]:
+    """Top-level names that a file imports; of those only what stands beside it is looked at."""
+    if "site-packages" in path.parts:
+        return []
+    try:
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    except (SyntaxError, ValueError):
+        return []
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]
+    return [name.partition(".")[0] for name in names]
 
 
 def _builders(value: Any) -> set[str]:

@@ -33,6 +33,8 @@ def hold(path: Path, who: str, wait_s: float = 0.0) -> Iterator[None]:
             f"{path}: cannot be locked ({getattr(error, 'strerror', None) or error}); choose another folder with --out"
         ) from None
     try:
+        with contextlib.suppress(OSError):  # a killed predecessor's name must not stand for ours
+            holder.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # on a full disk the lock still holds, only nameless
             write_json(holder, _about(who))
         yield

@@ -100,10 +100,11 @@ class Plan:
 
 
 def make_importable(plan: Plan) -> None:
-    """A user's `package.module:function` is found beside the config and in the folder the command was started in."""
-    for place in (str(plan.path.parent), str(Path.cwd())):
-        if place not in sys.path:
-            sys.path.append(place)
+    """A user's `package.module:function` is found in the folder the command was started in, then beside the config."""
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))  # as a kernel has it: both must find the same file
+    if str(plan.path.parent) not in sys.path:
+        sys.path.append(str(plan.path.parent))
 
 
 def is_scalar(value: object) -> bool:
@@ -138,6 +139,8 @@ def load_plan(path: Path, settings: str | Iterable[str] = (), *, known: bool = F
     stages = {stage: parse_stage(stage, getattr(run, stage), shared) for stage in STAGES}
     data = parse_data(_beside(path, run.data))
     plan = Plan(path.resolve(), given, run, data, stages, join_settings(overrides))
+    if plan.weights and not plan.weights.is_file():
+        raise ConfigError(f"model.weights: no file {os.fspath(run.model.weights or '')!r} beside {path.name}")
     if not known:
         agree(plan)
     return plan
@@ -252,8 +255,6 @@ def agree(plan: Plan) -> None:
                 f"{stage}.calibration_samples ({wanted}) and data.calibration_samples ({available}) disagree: "
                 f"the calibration split has fewer samples than {stage} asks for; raise the one or lower the other"
             )
-    if plan.weights and not plan.weights.is_file():
-        faults.append(f"model.weights: no file {os.fspath(plan.run.model.weights or '')!r} beside {plan.path.name}")
     try:
         check_keys(plan.run.preprocess)
         if shape := plan.data.raw_shape:

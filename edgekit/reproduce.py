@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +12,9 @@ from typing import Any
 
 from edgekit import artifact as artifacts
 from edgekit import data as datas
-from edgekit import keys, replay
+from edgekit import keys, models, replay
 from edgekit.config import STAGES
-from edgekit.digests import write_json
+from edgekit.digests import sha256_file, write_json
 from edgekit.errors import ConfigError, DataError, TrustError
 from edgekit.plan import Plan, load_plan, make_importable
 from edgekit.run import run
@@ -21,7 +23,17 @@ from edgekit.runner.bundle import MANIFEST, Bundle
 from edgekit.runner.files import make_folder
 from edgekit.state import stage_folder
 
-RECORDED = ("config", "data_digest", "measured", "machine", "code", "builders", "libraries", "stages", "edgekit")
+RECORDED = {
+    "config": dict,
+    "data_digest": str,
+    "measured": dict,
+    "machine": dict,
+    "code": dict,
+    "builders": dict,
+    "libraries": dict,
+    "stages": dict,
+    "edgekit": str,
+}
 PATHS = ("data.path", "data.cache", "model.weights")
 
 Say = Callable[[str], None]
@@ -47,14 +59,16 @@ class Report:
         return not self.members
 
 
-def reproduce(path: Path, settings: Sequence[str], out: Path, say: Say) -> Report:
+def reproduce(path: Path, settings: Sequence[str], out: Path, say: Say, allowed: Sequence[str] = ()) -> Report:
     """Rebuild the bundle at `path` below `out` and compare; an interrupted attempt goes on where it stopped.
 
-    `settings` may name `data.path`, `data.cache` and `model.weights`, which no bundle records. Raises TrustError where
-    the bundle's record does not hold enough, DataError where the data is another than the recorded.
+    `settings` may name `data.path`, `data.cache` and `model.weights`, which no bundle records. A record may name code
+    to be called, and a bundle may come from anybody: only functions of edgekit's and those `allowed` are. Raises
+    TrustError for any other and where the record does not hold enough, DataError where the data is not the recorded.
     """
     original = bundles.read(path)
     record = _record(path, original)
+    _refuse_foreign_code(record["config"], allowed)
     home = out / original.sha256[:16]
     plan = _plan(record, settings, home)
     make_importable(plan)
@@ -63,6 +77,7 @@ def reproduce(path: Path, settings: Sequence[str], out: Path, say: Say) -> Repor
         say(f"differs: {line}")
     _same_data(record, plan)
     replay.write(home / plan.run.name, record["measured"])
+    replay.recorded(home / plan.run.name)
     run(plan, home, say=say)
     folder = stage_folder(home / plan.run.name, "bundle")
     rebuilt = folder / f"{original.manifest.name}-{original.manifest.target}-{original.manifest.version}.edge.zip"
@@ -84,8 +99,8 @@ def compare_ingredients(record: dict[str, Any], plan: Plan) -> list[str]:
 
     here = machine()
     for name, before in record["machine"].items():
-        if before != here[name]:
-            told.append(f"machine, {name}: {_plain(before)} → {_plain(here[name])}")
+        if before != here.get(name):
+            told.append(f"machine, {name}: {_plain(before)} → {_plain(here.get(name))}")
     installed = keys.installed_versions(record["libraries"])
     for name, before in record["libraries"].items():
         if before != installed[name]:
@@ -122,7 +137,7 @@ def compare_members(before: Bundle, now: Bundle) -> list[str]:
 
 def _record(path: Path, original: Bundle) -> dict[str, Any]:
     record = original.manifest.provenance
-    missing = [name for name in RECORDED if name not in record]
+    missing = [name for name, kind in RECORDED.items() if not isinstance(record.get(name), kind)]
     if missing:
         raise TrustError(
             f"{path}: its record lacks {', '.join(missing)}, so nobody can tell how it was made; "
@@ -134,6 +149,8 @@ def _record(path: Path, original: Bundle) -> dict[str, Any]:
 def _plan(record: dict[str, Any], settings: Sequence[str], home: Path) -> Plan:
     """The recorded config, written beside what is rebuilt, with the paths that only this machine knows."""
     for setting in settings:
+        if not setting.partition("=")[2]:
+            raise ConfigError(f"--set {setting}: write it as key=value, for example data.path=pictures.zip")
         if setting.partition("=")[0] not in PATHS:
             raise ConfigError(
                 f"--set {setting.partition('=')[0]}: reproducing keeps every recorded option; "
@@ -156,7 +173,36 @@ def _plan(record: dict[str, Any], settings: Sequence[str], home: Path) -> Plan:
             f"the bundle was made from a user's weights (sha256 {record['weights_sha256'][:12]}…), which it does not "
             "hold; name the file with --set model.weights=…"
         )
+    if plan.weights and sha256_file(plan.weights) != record.get("weights_sha256"):
+        raise ConfigError(f"model.weights: {plan.weights} is not the file that was recorded (its sha256 is another)")
     return plan
+
+
+def _refuse_foreign_code(value: Any, allowed: Sequence[str]) -> None:
+    """Nothing in a record is called unless it is edgekit's own or was named by the person at the keyboard."""
+    if isinstance(value, list):
+        for inner in value:
+            _refuse_foreign_code(inner, allowed)
+    if not isinstance(value, dict):
+        return
+    for key, inner in value.items():
+        if key in ("builder", "function") and not _is_reference_network(inner) and inner not in allowed:
+            raise TrustError(
+                f"the bundle's record wants {inner!r} to be called; if that is code of yours and you trust the bundle, "
+                f"say so with --allow {inner}"
+            )
+        _refuse_foreign_code(inner, allowed)
+
+
+def _is_reference_network(name: Any) -> bool:
+    """True for a function in `edgekit/models` that takes `input_shape` and `num_classes`; nothing is imported."""
+    found = re.fullmatch(r"edgekit\.models\.([a-z]\w*):([a-z]\w*)", str(name))
+    path = Path(models.__path__[0]) / f"{found[1]}.py" if found else None
+    if not found or not path or not path.is_file():
+        return False
+    functions = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
+    taken = [{each.arg for each in node.args.args} for node in functions if node.name == found[2]]
+    return bool(taken) and {"input_shape", "num_classes"} <= taken[0]
 
 
 def _same_data(record: dict[str, Any], plan: Plan) -> None:

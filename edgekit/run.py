@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -14,8 +15,9 @@ from edgekit import artifact as artifacts
 from edgekit import lock, origin, state
 from edgekit.artifact import Artifact
 from edgekit.config import STAGES
+from edgekit.data import fingerprint
 from edgekit.digests import write_json
-from edgekit.errors import BudgetMissed, ResourceError, StageError
+from edgekit.errors import NO_RESOURCES, BudgetMissed, ConfigError, ResourceError, StageError
 from edgekit.plan import Plan, agree, make_importable
 from edgekit.result import RESULT, is_current
 from edgekit.runner.files import make_folder
@@ -66,7 +68,9 @@ def finished(plan: Plan, folder: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     left_by_a_kill = [*folder.glob(".*.partial"), *folder.glob(".*.previous")]
-    if left_by_a_kill or result.get("config") != plan.given or not is_current(result, folder):
+    if not isinstance(result, dict) or left_by_a_kill or result.get("config") != json.loads(json.dumps(plan.given)):
+        return None
+    if not is_current(result, folder):
         return None
     last = _last(result)
     states = state.examine(plan, folder, state.data_digest(plan, folder))[:last]
@@ -76,10 +80,15 @@ def finished(plan: Plan, folder: Path) -> dict[str, Any] | None:
 def _walk(plan: Plan, out: Path, folder: Path, force: Collection[str], say: Say) -> None:
     from edgekit import execution
 
+    sign, before = fingerprint(plan.data) if (folder / origin.STAGE).is_dir() else None, _bytes(plan.path)
     digest = state.data_digest(plan, folder)
+    if digest:
+        state.remember_data(plan, folder, digest, sign)
     _settle_origin(plan, folder, digest)
     announced = False
     for number, step in enumerate(execution.steps(plan, out)):
+        if _bytes(plan.path) != before:
+            raise ConfigError(f"{plan.path}: edited while its run went; finished stages are kept, run it again")
         found = _settled(plan, folder, step.stage, digest)
         if found.state == "done" and step.stage not in force:
             say(f"{step.stage}: {'unchanged after all, ' if announced else ''}reused (key {_key(found)})")
@@ -93,6 +102,13 @@ def _walk(plan: Plan, out: Path, folder: Path, force: Collection[str], say: Say)
         except BudgetMissed:
             return
         digest = digest or state.data_digest(plan, folder)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def _settled(plan: Plan, folder: Path, stage: str, digest: str | None) -> StageState:
@@ -150,12 +166,12 @@ def _list_of(stages: Collection[str]) -> str:
 def _writable(folder: Path) -> None:
     try:
         make_folder(folder / "notebooks")
-        probe = folder / ".writable"
+        probe = folder / f".writable.{os.getpid()}.tmp"
         probe.write_bytes(b"\0")
         probe.unlink()
     except OSError as error:
         with suppress(OSError):
-            (folder / ".writable").unlink(missing_ok=True)
+            probe.unlink(missing_ok=True)
         raise ResourceError(
             f"{folder}: cannot write here ({error.strerror}); choose another folder with --out"
         ) from None
@@ -164,7 +180,7 @@ def _writable(folder: Path) -> None:
 def _tidy(folder: Path) -> None:
     """Half-written files of a killed process; the lock says that nobody is writing them now."""
     for left in [*folder.glob(".*.tmp"), *folder.glob("notebooks/.*.tmp"), *folder.glob("notebooks/.*.partial.ipynb")]:
-        left.unlink()
+        left.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -173,6 +189,8 @@ def _lack_of_resources(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno not in NO_RESOURCES:
+            raise
         raise ResourceError(
             f"{error.filename or folder}: {error.strerror or error}; make room or choose another folder with --out"
         ) from None

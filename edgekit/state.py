@@ -99,10 +99,9 @@ def data_digest(plan: Plan, folder: Path) -> str | None:
     return datas.load(plan.data).digest
 
 
-def remember_data(plan: Plan, folder: Path, digest: str) -> None:
-    """Spare the next look at this run the reading of its data."""
-    sign = datas.fingerprint(plan.data)
-    if sign is not None:
+def remember_data(plan: Plan, folder: Path, digest: str, sign: str | None) -> None:
+    """Spare the next look at this run the reading of its data; `sign` is the fingerprint from before it was read."""
+    if sign is not None and sign == datas.fingerprint(plan.data):
         write_json(folder / DATA, {"fingerprint": sign, "digest": digest})
 
 

@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from edgekit import artifact as artifacts
 from edgekit import keys, lock, origin, state
 from edgekit.artifact import Artifact
 from edgekit.config import STAGES, StageConfig, refuse_secrets, suggest
-from edgekit.data import Data
+from edgekit.data import Data, fingerprint
 from edgekit.data import load as load_data
 from edgekit.errors import ConfigError, StageError
 from edgekit.plan import (
@@ -74,12 +75,20 @@ class OpenStage:
                 return done
             if reasons:
                 print(f"{self.name}: {'; '.join(reasons)}")
-            return self._make(working)
+            return self._make(working, wanted)
 
-    def _make(self, working: Path) -> Artifact:
+    def _make(self, working: Path, wanted: keys.Ingredients) -> Artifact:
         module = importlib.import_module(f"edgekit.stages.{self.name}")
+        baseline = self.plan.run.model.builder
+        before = {baseline: keys.source_digest(baseline), **wanted.builders}
+        _as_imported(before)
         try:
-            module.run(self.source, self.data, self.config, working)
+            made = module.run(self.source, self.data, self.config, working)
+            changes = keys.differences(wanted, made.ingredients)
+            changes += [f"source of {name}" for name, sha in before.items() if keys.source_digest(name) != sha]
+            if changes:
+                changed = "; ".join(dict.fromkeys(changes))
+                raise StageError(f"{self.name}: changed while it ran: {changed}; run it again")
         except BaseException:
             shutil.rmtree(working, ignore_errors=True)
             raise
@@ -116,11 +125,12 @@ def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
     options.agree()
     plan = replace(plan, stages={**plan.stages, stage: options})
     folder = run_folder(plan, out, config_path)
+    sign = fingerprint(plan.data)
     data = load_data(plan.data)
     if stage != "benchmark":
         data = data.withhold_test()
     source = _source(stage, plan, data, folder)
-    state.remember_data(plan, folder, data.digest)
+    state.remember_data(plan, folder, data.digest, sign)
     return OpenStage(stage, plan, options, folder, source, data)
 
 
@@ -164,6 +174,18 @@ def run_folder(plan: Plan, out: Path, config_path: Path) -> Path:
         elsewhere = os.environ.get("EDGEKIT_ARTIFACTS")
         out = Path(elsewhere) if elsewhere else (home.parent if home.name == "configs" else home) / out
     return out / plan.run.name
+
+
+_digests: dict[str, str | None] = {}
+"""Source digests of the user's builders when this process first used them."""
+
+
+def _as_imported(builders: dict[str, str | None]) -> None:
+    """StageError where a kernel still holds the code that a file had before it was edited."""
+    for name, sha in builders.items():
+        if keys.top_module(name) in sys.modules and _digests.get(name, sha) != sha:
+            raise StageError(f"{name}: its source was edited after this kernel read it; restart the kernel, run again")
+        _digests[name] = sha
 
 
 @contextmanager
@@ -228,7 +250,7 @@ def _assigned(source: str) -> set[str]:
         return set()
     targets: list[ast.expr] = [node.target for node in body if isinstance(node, ast.AnnAssign)]
     targets += [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
-    return {target.id for target in targets if isinstance(target, ast.Name)}
+    return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
 
 
 _COMMON_DEFAULTS = {"config": "configs/digits.yaml", "out": "artifacts", "settings": ""}

@@ -81,6 +81,29 @@ def test_the_users_own_source_is_part_of_the_key(tmp_path: Path, monkeypatch: py
     assert differences(first, gather("distill", config, None, DATA, [])) == ["source of some_nets:mlp"]
 
 
+@pytest.mark.parametrize(
+    ("files", "edited", "noticed"),
+    [
+        (["mine.py", "blocks.py"], "blocks.py", True),
+        (["mine.py", "blocks/__init__.py", "blocks/inner.py"], "blocks/inner.py", True),
+        (["mine/net.py"], "mine/net.py", True),
+        (["mine.py", "other.py"], "other.py", False),
+    ],
+    ids=["a module beside", "a package beside", "a package without __init__", "a module that is not imported"],
+)
+def test_what_the_users_source_imports_beside_it_is_part_of_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: list[str], edited: str, noticed: bool
+) -> None:
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("from blocks import block\n" if name.startswith("mine") else "block = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = keys.source_digest("mine:net")
+    assert before is not None
+    (tmp_path / edited).write_text("block = 2\n")
+    assert (keys.source_digest("mine:net") != before) is noticed
+
+
 def test_decisions_to_replay_are_part_of_the_benchmarks_key_alone(tmp_path: Path) -> None:
     free = gather("benchmark", {}, None, DATA, [], tmp_path)
     replay.write(tmp_path, {"winners": {"onnx": "a"}, "too_slow": []})

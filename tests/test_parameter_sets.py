@@ -26,6 +26,8 @@ from edgekit.plan import DEFAULT_CONFIG, load_plan
 from edgekit.state import notebook_name, stage_folder
 from tests.conftest import ROOT, TINY, FinishedRun
 
+pytestmark = pytest.mark.long
+
 PLAN = load_plan(TINY)
 Parameters = dict[str, Any]
 

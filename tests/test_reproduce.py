@@ -15,6 +15,8 @@ from edgekit.runner import bundle as bundles
 from edgekit.runner.bundle import Bundle
 from tests.conftest import FinishedRun, run_edgekit
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def original(tiny_run: FinishedRun) -> Path:
@@ -118,6 +120,8 @@ def test_other_data_stops_before_anything_is_trained(original: Path, tmp_path: P
     [
         (["--set", "prune.ratio=0.4"], 2, "reproducing keeps every recorded option"),
         (["--set", "data.path=somewhere"], 2, "data.path"),
+        (["--set", "model.weights"], 2, "write it as key=value"),
+        (["--set", "model.weights=pyproject.toml"], 2, "is not the file that was recorded"),
     ],
 )
 def test_the_record_cannot_be_overridden(
@@ -135,6 +139,50 @@ def test_a_bundle_without_a_record_is_refused(original: Path, tmp_path: Path) ->
     done = run_edgekit("reproduce", str(tmp_path / "a.edge.zip"), "--out", str(tmp_path))
     assert done.returncode == 8
     assert "its record lacks config" in done.stderr
+
+
+@pytest.mark.parametrize("part", ["data", "model", "distill"])
+def test_a_record_cannot_make_anything_be_called(original: Path, tmp_path: Path, part: str) -> None:
+    mark = tmp_path / "called"
+    call = {"kwargs": {"args": f"touch {mark}", "shell": True}}
+    config = json.loads(json.dumps(record(original)["config"]))
+    if part == "data":
+        config["data"] = {"source": "python", "function": "subprocess:check_output", **call}
+    elif part == "model":
+        config["model"] = {"builder": "subprocess:check_output", **call}
+    else:
+        config["distill"]["student"] = {"builder": "subprocess:check_output", **call}
+    found = bundles.read(original)
+    manifest = dataclasses.replace(found.manifest, provenance={**found.manifest.provenance, "config": config})
+    bundles.write(tmp_path / original.name, manifest, found.members)
+    done = run_edgekit("reproduce", str(tmp_path / original.name), "--out", str(tmp_path / "out"))
+    assert done.returncode == 8
+    assert "--allow subprocess:check_output" in done.stderr
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("name", ["edgekit.models.resnet:nn", "edgekit.models.store:build", "edgekit.train:fit"])
+def test_only_reference_networks_count_as_edgekits_own(original: Path, tmp_path: Path, name: str) -> None:
+    config = {**record(original)["config"], "model": {"builder": name, "kwargs": {}}}
+    found = bundles.read(original)
+    manifest = dataclasses.replace(found.manifest, provenance={**found.manifest.provenance, "config": config})
+    bundles.write(tmp_path / original.name, manifest, found.members)
+    done = run_edgekit("reproduce", str(tmp_path / original.name), "--out", str(tmp_path / "out"))
+    assert done.returncode == 8
+    assert f"--allow {name}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("machine", []), ("libraries", [1]), ("measured", 5), ("measured", {"winners": 1})]
+)
+def test_a_record_of_another_shape_is_refused_at_once(original: Path, tmp_path: Path, key: str, value: Any) -> None:
+    found = bundles.read(original)
+    manifest = dataclasses.replace(found.manifest, provenance={**found.manifest.provenance, key: value})
+    bundles.write(tmp_path / original.name, manifest, found.members)
+    done = run_edgekit("reproduce", str(tmp_path / original.name), "--out", str(tmp_path / "out"))
+    assert done.returncode == 8
+    assert "Traceback" not in done.stderr
+    assert not list((tmp_path / "out").rglob("*.ipynb"))
 
 
 def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:

@@ -62,6 +62,14 @@ def test_a_lost_result_is_written_again_without_a_kernel(copy: Path, tiny_run: F
     assert json.loads((copy / "result.json").read_text()) == json.loads((tiny_run.folder / "result.json").read_text())
 
 
+@pytest.mark.parametrize("text", ["[]", "{", '{"stages": 3}', ""])
+def test_a_result_that_is_none_is_written_again(copy: Path, text: str) -> None:
+    (copy / "result.json").write_text(text)
+    done = run_edgekit("run", str(TINY), "--out", str(copy.parent))
+    assert done.returncode == 0, done.stderr
+    assert json.loads((copy / "result.json").read_text())["verdict"]["met"] is True
+
+
 def test_force_makes_one_stage_again_and_what_follows_only_if_it_differs(copy: Path) -> None:
     before = digests(copy)
     made = artifacts.load(copy / "quantize").took

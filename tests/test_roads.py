@@ -20,6 +20,8 @@ from edgekit.plan import load_plan
 from edgekit.state import notebook_name, stage_folder
 from tests.conftest import ROOT, TINY, FinishedRun
 
+pytestmark = pytest.mark.long
+
 PLAN = load_plan(TINY)
 
 

@@ -17,7 +17,7 @@ from edgekit.data import load as load_data
 from edgekit.plan import load_plan
 from edgekit.runner import load as load_bundle
 from edgekit.runner.bundle import read
-from edgekit.workbook import stage_folder
+from edgekit.state import stage_folder
 from tests.conftest import ROOT, TINY, FinishedRun, run_edgekit
 
 

@@ -142,6 +142,21 @@ def test_an_edited_network_of_the_users_is_trained_again(tmp_path: Path, monkeyp
     assert open_stage("profile", given).run().key != first.key
 
 
+def test_a_network_edited_under_a_kernel_that_holds_it_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_vector_project(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "vector_nets", raising=False)
+    given = {"config": str(tmp_path / "vectors.yaml"), "out": str(tmp_path / "runs")}
+    importlib.invalidate_caches()
+    open_stage("profile", given).run()
+    open_stage("distill", given).run()
+    (tmp_path / "vector_nets.py").write_text(NETWORK.replace("ReLU", "Tanh"))
+    with pytest.raises(StageError, match="restart the kernel"):
+        open_stage("distill", given).run()
+
+
 def test_vectors_and_a_network_beside_the_config_walk_through_to_bundles(tmp_path: Path) -> None:
     write_vector_project(tmp_path)
     done = run_edgekit("run", str(tmp_path / "vectors.yaml"), "--out", str(tmp_path / "runs"))

@@ -43,7 +43,7 @@ def existing(text: str, key: str) -> Path:
     path = expand(text, key)
     if not path.exists():
         told = text if text == str(path) else f"{text} ({path})"
-        raise DataError(f"{key}: nothing at {told}; relative paths start at {Path.cwd()}")
+        raise DataError(f"{key}: nothing at {told}; in a config, relative paths start at its folder")
     return path
 
 

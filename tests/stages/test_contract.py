@@ -14,7 +14,7 @@ import edgekit.stages
 from edgekit import artifact as artifacts
 from edgekit.config import SHARED_FIELDS, STAGES, StageConfig
 from edgekit.plan import load_plan, own_fields
-from edgekit.workbook import stage_folder
+from edgekit.state import stage_folder
 from tests.conftest import TINY, FinishedRun
 
 FOUND = sorted(module.name for module in pkgutil.iter_modules(edgekit.stages.__path__))

@@ -60,7 +60,7 @@ def bundle(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
 def _pack(
     source: Artifact, convert: Artifact, variant: Variant, data: Data, config: Config, out: Path
 ) -> dict[str, Any]:
-    spec = store.read_spec(source.ancestor("profile").path / "model")
+    spec = store.read_spec(source.ancestor("profile").file("model/model.json").parent)
     files = {f"model/{name}": content for name, content in members(convert, variant).items()}
     raw, scores = _golden(convert, variant, data, config, spec.preprocess)
     row = next(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -9,9 +12,11 @@ from edgekit import artifact as artifacts
 from edgekit.artifact import Artifact
 from edgekit.config import TARGETS
 from edgekit.data import load as load_data
+from edgekit.errors import TrustError
 from edgekit.plan import load_plan
 from edgekit.runner import load
 from edgekit.runner.model import Model
+from edgekit.stages import bundle as stage
 from tests.conftest import TINY, FinishedRun
 
 
@@ -23,6 +28,16 @@ def sealed(tiny_run: FinishedRun) -> Artifact:
 @pytest.fixture(scope="module", params=TARGETS)
 def model(request: pytest.FixtureRequest, sealed: Artifact) -> Model:
     return load(sealed.path / sealed.metrics["bundles"][request.param]["file"])
+
+
+def test_labels_and_steps_come_from_what_was_sealed(tiny_run: FinishedRun, tmp_path: Path) -> None:
+    shutil.copytree(tiny_run.folder, tmp_path / "tiny")
+    described = tmp_path / "tiny/profile/model/model.json"
+    described.write_text(described.read_text().replace('"0"', '"zero"'))
+    plan = load_plan(TINY)
+    source = artifacts.load(tmp_path / "tiny/benchmark")
+    with pytest.raises(TrustError, match="model.json: changed or missing"):
+        stage.run(source, load_data(plan.data), plan.stages["bundle"], tmp_path / "tiny/.bundle.partial")
 
 
 def margins(scores: np.ndarray) -> np.ndarray:
