@@ -107,6 +107,7 @@ def _papermill(step: Step, working: Path, failed: Path, log: Path, forced: bool,
     from papermill.exceptions import PapermillExecutionError
 
     logging.getLogger("papermill").setLevel(logging.ERROR)
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # a task that Ctrl-C or SIGTERM left behind
     label = f"{step.number}/{len(STAGES)} {step.notebook:<19} {step.stage:<9}"
     try:
         with _kernel_environment(step.stage if forced else ""), _native_stderr_into(log) as terminal:

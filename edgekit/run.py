@@ -164,9 +164,9 @@ def _list_of(stages: Collection[str]) -> str:
 
 
 def _writable(folder: Path) -> None:
+    probe = folder / f".writable.{os.getpid()}.tmp"
     try:
         make_folder(folder / "notebooks")
-        probe = folder / f".writable.{os.getpid()}.tmp"
         probe.write_bytes(b"\0")
         probe.unlink()
     except OSError as error:

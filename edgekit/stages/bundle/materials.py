@@ -6,7 +6,9 @@ They lie beside the bundles and describe the machine, so they stay out of every 
 from __future__ import annotations
 
 import json
+import os
 import platform
+import site
 import subprocess
 import sys
 from importlib import metadata
@@ -34,11 +36,18 @@ def write(out: Path) -> None:
 def lock() -> str:
     """One line for each installed distribution, for `pip install -r`; what came from this machine is a comment."""
     found: dict[str, str] = {}
-    for distribution in metadata.distributions():
+    for distribution in metadata.distributions(path=_places()):
         if distribution.name:  # a half-removed one has none
             found.setdefault(canonicalize_name(distribution.name), _line(distribution))  # the first is what is imported
     told = f"{platform.python_implementation()} {platform.python_version()} on {platform.system()} {platform.machine()}"
     return "\n".join([f"# {told}", *(found[name] for name in sorted(found))]) + "\n"
+
+
+def _places() -> list[str]:
+    """Where this interpreter finds what is installed; not what a library puts on `sys.path` as it is imported."""
+    added = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
+    own = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    return [*added, *own, *site.getsitepackages()]
 
 
 def _line(distribution: metadata.Distribution) -> str:

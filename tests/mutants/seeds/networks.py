@@ -55,7 +55,7 @@ TRAINING = (
         "kept = taught if pays else alone",
         "kept = alone if pays else taught",
         "the student that ships is not the one that the decision names",
-        ("tests/stages/distill",),
+        ("tests/stages/distill/test_student.py::test_the_better_one_on_validation_is_kept",),
     ),
 )
 
@@ -76,7 +76,7 @@ PRUNING = (
         """        if rows[-1]["validation_accuracy"] <= floor:
             kept""",
         "the network that ships is one that lost too much",
-        ("tests/stages/prune/test_walk.py",),
+        ("tests/stages/prune/test_walk.py::test_what_is_kept_is_what_the_record_says",),
     ),
     Seed(
         "mask-dropped-in-fine-tuning",
@@ -84,7 +84,7 @@ PRUNING = (
         "tuner.tune(module, after_step=keep_up)",
         "tuner.tune(module)",
         "the pruned weights grow back",
-        ("tests/stages/prune/test_walk.py",),
+        ("tests/stages/prune/test_walk.py::test_zeroed_weights_stay_zero_through_fine_tuning",),
     ),
     Seed(
         "largest-weights-pruned",
@@ -138,7 +138,7 @@ CONVERTING = (
         "evaluate.spread(data.calibration, config.calibration_samples)",
         "evaluate.spread(data.validation, config.calibration_samples)",
         "the shipped int8 models are judged on the samples that set their ranges",
-        ("tests/stages/convert/test_stage.py",),
+        ("tests/stages/convert/test_stage.py::test_int8_ranges_are_those_of_the_calibration_split",),
     ),
     Seed(
         "tolerances-ignored",
@@ -154,7 +154,7 @@ CONVERTING = (
         "self.config.tolerance(step.precision)",
         'self.config.tolerance("int8")',
         "float models may be as far off as int8 ones",
-        ("tests/stages/convert/test_stage.py",),
+        ("tests/stages/convert/test_stage.py::test_each_precision_is_held_to_its_own_tolerance",),
     ),
     Seed(
         "agreement-over-the-wrong-axis",

@@ -115,8 +115,8 @@ ARTIFACTS = (
     Seed(
         "user-code-left-out-of-the-key",
         "keys.py",
-        "return digest([[origin.name, sha256_file(origin)]])",
-        "return digest([[origin.name]])",
+        "digest([[name, sha256_file(path)] for name, path in sorted(files.items())])",
+        "digest([[name] for name, path in sorted(files.items())])",
         "an edited network of the user's is not trained again",
         ("tests/test_keys.py",),
     ),
@@ -166,8 +166,8 @@ WALK = (
     Seed(
         "config-wins-over-the-cell",
         "workbook.py",
-        "{**getattr(plan.run, stage), **_chosen(stage, scalars, plan)}",
-        "{**_chosen(stage, scalars, plan), **getattr(plan.run, stage)}",
+        '{**getattr(plan.run, stage), **_chosen(stage, scalars, plan, _injected(parameters.get("In")))}',
+        '{**_chosen(stage, scalars, plan, _injected(parameters.get("In"))), **getattr(plan.run, stage)}',
         "a parameter changed in the notebook has no effect",
         ("tests/test_workbook.py",),
     ),
@@ -201,6 +201,6 @@ WALK = (
         "return not self.members",
         "return bool(self.rebuilt)",
         "a bundle that differs is called reproduced",
-        ("tests/test_reproduce.py",),
+        ("tests/test_compare.py",),
     ),
 )

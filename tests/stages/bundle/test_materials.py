@@ -6,6 +6,7 @@ import getpass
 import json
 import platform
 import re
+import site
 import socket
 import subprocess
 import sys
@@ -55,7 +56,8 @@ def test_they_are_named_as_the_artifact_expects(beside: Path) -> None:
 
 
 def test_the_lock_lists_what_is_installed(beside: Path) -> None:
-    installed = {canonicalize_name(one.name): one.version for one in metadata.distributions()}
+    found = metadata.distributions(path=site.getsitepackages())
+    installed = {canonicalize_name(one.name): one.version for one in found}
     assert {**pinned(beside), "edgekit": installed["edgekit"]} == installed
     assert pinned(beside)["torch"] == metadata.version("torch")
 
