@@ -31,7 +31,7 @@ CONFIG = ROOT / "tests" / "configs" / "tiny.yaml"
 def main() -> None:
     """Make a finished run and its dvc twin in a temporary folder, time all three, print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--dvc", type=Path, default=ROOT / "build" / "dvc" / "bin" / "dvc")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:

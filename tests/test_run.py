@@ -17,7 +17,6 @@ from edgekit.data import load as load_data
 from edgekit.plan import load_plan
 from edgekit.runner import load as load_bundle
 from edgekit.runner.bundle import read
-from edgekit.state import stage_folder
 from tests.conftest import ROOT, TINY, FinishedRun, run_edgekit
 
 
@@ -151,16 +150,6 @@ class TestBundle:
         right = [model.predict(x).index == int(y) for x, y in zip(data.test.x, data.test.y, strict=True)]
         claimed = next(row for row in result["variants"] if row["name"] == result["winners"][target])
         assert sum(right) / len(right) == pytest.approx(claimed["accuracy_test"])
-
-
-def test_a_second_run_reuses_every_stage(tiny_run: FinishedRun, tmp_path: Path) -> None:
-    shutil.copytree(tiny_run.folder, tmp_path / "tiny")
-    before = {stage: artifacts.load(stage_folder(tmp_path / "tiny", stage)).digest for stage in STAGES}
-    done = run_edgekit("run", str(TINY), "--out", str(tmp_path))
-    assert done.returncode == 0, done.stderr
-    assert {stage: artifacts.load(stage_folder(tmp_path / "tiny", stage)).digest for stage in STAGES} == before
-    for path in (tmp_path / "tiny/notebooks").glob("*.ipynb"):
-        assert "reused, its key" in path.read_text(), path.name
 
 
 def test_a_budget_that_nothing_meets_is_exit_code_3_with_the_nearest_miss(
