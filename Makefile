@@ -53,7 +53,7 @@ long: $(VENV)/.dev ## every road and parameter set, and bundles made again; 10 m
 faults: $(VENV)/.dev ## kill, cut off, fill up and block a run in some hundred places; 20 minutes
 	$(BIN)/pytest -q tests/faults -m faults
 
-mutants: $(VENV)/.dev ## 25 seeded faults in edgekit, each of which a test or a notebook must notice; 40 minutes
+mutants: $(VENV)/.dev ## 65 seeded faults in edgekit, each of which a test or a notebook must notice
 	$(BIN)/python -m tests.mutants.check
 
 reference: $(VENV)/.dev ## execute the reference notebooks of tests/reference again
