@@ -178,7 +178,7 @@ def parse_stage(stage: str, section: dict[str, Any], shared: dict[str, Any]) -> 
     return checked
 
 
-class _UniqueKeys(yaml.SafeLoader):
+class UniqueKeys(yaml.SafeLoader):
     """YAML that refuses a key given twice instead of silently keeping the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -191,7 +191,7 @@ class _UniqueKeys(yaml.SafeLoader):
 
 
 # YAML 1.1, which PyYAML reads, takes 1e-3 for text; everybody else means a number
-_UniqueKeys.add_implicit_resolver(
+UniqueKeys.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
 )
 
@@ -201,7 +201,7 @@ def _read(path: Path) -> dict[str, Any]:
         beside = sorted(p.name for p in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
         raise ConfigError(f"{path}: no such config file" + (f"; {suggest(path.name, beside)}" if beside else ""))
     try:
-        values = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeys)
+        values = yaml.load(path.read_text(encoding="utf-8"), UniqueKeys)
         json.dumps(values)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
@@ -227,7 +227,7 @@ def _apply(given: dict[str, Any], override: str) -> None:
     if not separator or not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", key):
         raise ConfigError(f"--set {override!r}: write it as key=value, for example prune.ratio=0.4")
     try:
-        value = yaml.load(text, _UniqueKeys)
+        value = yaml.load(text, UniqueKeys)
         json.dumps(value)
     except (yaml.YAMLError, ValueError, TypeError):
         raise ConfigError(f"--set {key}: {text!r} is not a YAML value; quote it if it is text") from None
@@ -243,8 +243,8 @@ def _apply(given: dict[str, Any], override: str) -> None:
 
 def agree(plan: Plan) -> None:
     """Impossible combinations: each message names the two fields that disagree."""
-    from edgekit.runner.preprocess import check as check_steps
-    from edgekit.runner.preprocess import check_keys
+    from edgekit.runner.steps import check as check_steps
+    from edgekit.runner.steps import check_keys
 
     faults = []
     available = plan.data.calibration_samples

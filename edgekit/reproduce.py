@@ -137,6 +137,11 @@ def compare_members(before: Bundle, now: Bundle) -> list[str]:
 
 def _record(path: Path, original: Bundle) -> dict[str, Any]:
     record = original.manifest.provenance
+    if "config" not in record and isinstance(record.get("source"), str):
+        raise ConfigError(
+            f"{path}: was made by `edgekit bundle` from the ready-made file {record['source']} "
+            f"(sha256 {str(record.get('sha256'))[:12]}…), no run can make it again; give that file to `edgekit bundle`"
+        )
     missing = [name for name, kind in RECORDED.items() if not isinstance(record.get(name), kind)]
     if missing:
         raise TrustError(

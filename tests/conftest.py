@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+if "XDG_CACHE_HOME" not in os.environ:  # what the runner remembers here must not follow a user home
+    os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="edgekit-tests-")
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a shell's background job; no Ctrl-C would reach a child either
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 ROOT = Path(__file__).parent.parent
 TINY = ROOT / "tests" / "configs" / "tiny.yaml"
 

@@ -133,6 +133,17 @@ class Data:
         """uint8 or float32."""
         return str(self.train.x.dtype)
 
+    @property
+    def raw_range(self) -> list[float] | None:
+        """What a float sample may be expected to lie in: [0, 1] or [-1, 1] where all but the test split's do."""
+        if self.raw_dtype != "float32":
+            return None
+        splits = (self.train, self.calibration, self.validation)
+        lowest = min(float(split.x.min()) for split in splits if len(split))
+        highest = max(float(split.x.max()) for split in splits if len(split))
+        usual = ([0.0, 1.0], [-1.0, 1.0])
+        return next((pair for pair in usual if pair[0] <= lowest and highest <= pair[1]), None)
+
 
 def digest_of(splits: dict[str, Split], classes: tuple[str, ...], kind: str) -> str:
     """Hex sha256 over class names, kind, and each split's name, dtype, shape and little-endian bytes, in order."""

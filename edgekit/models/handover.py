@@ -9,7 +9,7 @@ from torch import nn
 from edgekit.artifact import Artifact
 from edgekit.data import Data
 from edgekit.models import store
-from edgekit.runner.preprocess import check
+from edgekit.runner.steps import check
 
 
 def spec_for(data: Data, builder: str, kwargs: dict[str, Any], preprocess: list[dict[str, Any]]) -> store.ModelSpec:
@@ -24,7 +24,12 @@ def spec_for(data: Data, builder: str, kwargs: dict[str, Any], preprocess: list[
         num_classes=len(data.classes),
         classes=data.classes,
         preprocess=preprocess,
-        raw={"kind": data.kind, "shape": list(data.raw_shape), "dtype": data.raw_dtype},
+        raw={
+            "kind": data.kind,
+            "shape": list(data.raw_shape),
+            "dtype": data.raw_dtype,
+            "range": data.raw_range,
+        },
     )
 
 

@@ -44,14 +44,16 @@ class ModelSpec(Strict):
     num_classes: int = Field(ge=2)
     classes: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
     preprocess: list[dict[str, Any]] = Field(default_factory=list)
-    raw: dict[str, Any] = Field(description="kind, shape and dtype of one raw sample, as in the bundle's manifest")
+    raw: dict[str, Any] = Field(
+        description="kind, shape, dtype and range of one raw sample, as in the bundle's manifest"
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> ModelSpec:
         if len(self.classes) != self.num_classes:
             raise ValueError(f"num_classes is {self.num_classes}, but {len(self.classes)} classes are named")
-        if set(self.raw) != {"kind", "shape", "dtype"}:
-            raise ValueError(f"raw wants exactly kind, shape and dtype, got {sorted(self.raw)}")
+        if set(self.raw) | {"range"} != {"kind", "shape", "dtype", "range"}:
+            raise ValueError(f"raw wants kind, shape, dtype and maybe range, got {sorted(self.raw)}")
         return self
 
 

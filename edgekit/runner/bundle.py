@@ -1,44 +1,46 @@
 """Bundles: one data-only zip, read in memory and never extracted.
 
-A bundle has exactly one spelling: `manifest.json` first, the other members sorted, all stored uncompressed with
-timestamps of 1980. What cannot be written back byte for byte is refused, so nothing can hide between the members.
-Model files hardly compress, and stored bytes do not depend on a compression library's version.
+A bundle has exactly one spelling (`archive.py`): `manifest.json` first, the other members sorted. What is spelled
+otherwise is refused. Model files hardly compress, and stored bytes do not depend on a compression library's version.
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
-import struct
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
+from edgekit.runner import archive, sha
 from edgekit.runner import manifest as manifests
 from edgekit.runner.errors import BundleError, TrustError
-from edgekit.runner.files import write_atomically
 from edgekit.runner.manifest import Manifest
 
 MANIFEST = "manifest.json"
-EPOCH = (1980, 1, 1, 0, 0, 0)
-LARGEST_BYTES = 2**31 - 1
 LARGEST_MANIFEST_BYTES = 4 * 2**20
-UNIX = 3
-REGULAR_FILE = 0o100644 << 16
-FAULTS = (zipfile.BadZipFile, RuntimeError, ValueError, EOFError, OSError, struct.error, LookupError)
-"""What `zipfile` raises on mangled archives."""
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A verified bundle. `members` holds every file but the manifest; `sha256` is the whole file's."""
+    """A verified bundle. `members` holds every file but the manifest, whose bytes are `text`."""
 
     manifest: Manifest
     members: dict[str, bytes]
-    sha256: str
+    text: bytes
+
+    @property
+    def identity(self) -> str:
+        """Sha256 of the manifest, which holds that of every other member."""
+        return sha.hexdigest(self.text)
+
+    @property
+    def sha256(self) -> str:
+        """Sha256 of the whole file."""
+        digest = sha.new(sum(len(data) for data in self.members.values()))
+        for part in archive.parts({MANIFEST: self.text, **self.members}):
+            digest.update(part)
+        text: str = digest.hexdigest()
+        return text
 
     def model_files(self) -> dict[str, bytes]:
         """The files that the interpreter opens."""
@@ -47,96 +49,62 @@ class Bundle:
 
 def write(path: str | os.PathLike[str], manifest: Manifest, members: Mapping[str, bytes]) -> str:
     """Write a bundle, atomically; the manifest's `members` are filled in. Returns the file's sha256."""
-    facts = {name: {"bytes": len(data), "sha256": _sha256(data)} for name, data in sorted(members.items())}
+    from pathlib import Path
+
+    from edgekit.runner.files import write_atomically
+
+    facts = {name: {"bytes": len(data), "sha256": sha.hexdigest(data)} for name, data in sorted(members.items())}
     text = manifests.to_json(replace(manifest, members=facts))
     manifests.parse(text)
-    data = _pack(text, members)
+    data = b"".join(archive.parts({MANIFEST: text, **dict(sorted(members.items()))}))
     write_atomically(Path(path), data)
-    return _sha256(data)
+    return sha.hexdigest(data)
 
 
 def read(path: str | os.PathLike[str]) -> Bundle:
     """Read and verify; BundleError for what is no bundle, TrustError naming the member for what was changed."""
-    data = _load(Path(path))
     try:
-        archive = zipfile.ZipFile(io.BytesIO(data))
-    except FAULTS as error:
-        raise BundleError(f"{path}: not a bundle, or cut short ({error}); copy it again") from None
-    with archive:
-        entries = archive.infolist()
-        _check_entries(entries)
-        if not entries or entries[0].filename != MANIFEST:
-            raise BundleError(f"{path}: not a bundle: {MANIFEST} must be its first member")
-        text = _member(archive, entries[0], LARGEST_MANIFEST_BYTES)
-        manifest = manifests.parse(text)
-        listed, found = set(manifest.members), {entry.filename for entry in entries[1:]}
-        for name in sorted(found - listed):
-            raise TrustError(f"{name}: the manifest does not list it; the bundle was changed")
-        for name in sorted(listed - found):
-            raise TrustError(f"{name}: listed in the manifest but missing; the bundle was changed")
-        members = {entry.filename: _verified(archive, entry, manifest.members) for entry in entries[1:]}
-    if manifests.to_json(manifest) != text:
-        raise TrustError(f"{MANIFEST}: not spelled as edgekit writes it; the bundle was changed")
-    if _pack(text, members) != data:
-        raise TrustError(f"{path}: the archive is not packed as edgekit packs it; something was added or changed")
-    return Bundle(manifest, members, _sha256(data))
+        with open(path, "rb") as stream:
+            try:
+                return _verified(path, archive.read(stream))
+            except archive.Mangled:
+                from edgekit.runner.mangled import explain
 
-
-def _load(path: Path) -> bytes:
-    try:
-        if path.stat().st_size > LARGEST_BYTES:
-            raise BundleError(f"{path}: larger than 2 GB; not a bundle")
-        return path.read_bytes()
+                stream.seek(0)
+                raise explain(path, stream) from None
     except OSError as error:
         raise BundleError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def _check_entries(entries: list[zipfile.ZipInfo]) -> None:
-    seen = set()
-    for entry in entries:
-        name = entry.filename
-        if not manifests.MEMBER.fullmatch(name):
-            raise TrustError(f"{name!r}: not a plain relative name; refused")
-        if name in seen:
-            raise TrustError(f"{name}: stands twice in the archive; refused")
-        if entry.external_attr != REGULAR_FILE:
-            raise TrustError(f"{name}: a link, a folder or a special file, or packed by another tool; refused")
-        if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits or entry.compress_size != entry.file_size:
-            raise TrustError(f"{name}: compressed or encrypted; members of a bundle are stored; refused")
-        seen.add(name)
-
-
-def _verified(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, members: Mapping[str, Mapping[str, Any]]) -> bytes:
-    facts = members[entry.filename]
-    if entry.file_size != facts["bytes"]:
-        raise TrustError(
-            f"{entry.filename}: {entry.file_size} bytes, not the manifest's {facts['bytes']}; it was changed"
-        )
-    data = _member(archive, entry, facts["bytes"])
-    if _sha256(data) != facts["sha256"]:
-        raise TrustError(f"{entry.filename}: its sha256 is not the manifest's; it was changed")
-    return data
-
-
-def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, largest: int) -> bytes:
-    if entry.file_size > largest:
-        raise TrustError(f"{entry.filename}: {entry.file_size} bytes, at most {largest} are allowed; refused")
+def read_bytes(data: bytes, name: str = "bundle") -> Bundle:
+    """The same from memory; `name` stands in the messages."""
     try:
-        return archive.read(entry)
-    except FAULTS as error:
-        raise TrustError(f"{entry.filename}: cannot be read back ({error}); it was changed") from None
+        return _verified(name, archive.read(io.BytesIO(data)))
+    except archive.Mangled:
+        from edgekit.runner.mangled import explain
+
+        raise explain(name, io.BytesIO(data)) from None
 
 
-def _pack(manifest: bytes, members: Mapping[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for name, data in [(MANIFEST, manifest), *sorted(members.items())]:
-            entry = zipfile.ZipInfo(name, EPOCH)
-            entry.create_system = UNIX
-            entry.external_attr = REGULAR_FILE
-            archive.writestr(entry, data)
-    return buffer.getvalue()
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def _verified(path: str | os.PathLike[str], members: dict[str, bytes]) -> Bundle:
+    if next(iter(members), None) != MANIFEST:
+        raise BundleError(f"{path}: not a bundle: {MANIFEST} must be its first member")
+    text = members.pop(MANIFEST)
+    if len(text) > LARGEST_MANIFEST_BYTES:
+        raise TrustError(f"{MANIFEST}: {len(text)} bytes, at most {LARGEST_MANIFEST_BYTES} are allowed; refused")
+    manifest = manifests.parse(text)
+    listed = manifest.members
+    for name in sorted(members.keys() - listed.keys()):
+        raise TrustError(f"{name}: the manifest does not list it; the bundle was changed")
+    for name in sorted(listed.keys() - members.keys()):
+        raise TrustError(f"{name}: listed in the manifest but missing; the bundle was changed")
+    for name, data in members.items():
+        if len(data) != listed[name]["bytes"]:
+            raise TrustError(f"{name}: {len(data)} bytes, not the manifest's {listed[name]['bytes']}; it was changed")
+        if sha.hexdigest(data) != listed[name]["sha256"]:
+            raise TrustError(f"{name}: its sha256 is not the manifest's; it was changed")
+    if list(members) != sorted(members):
+        raise TrustError(f"{path}: its members are not sorted; the archive was packed by another tool; refused")
+    if manifests.to_json(manifest) != text:
+        raise TrustError(f"{MANIFEST}: not spelled as edgekit writes it; the bundle was changed")
+    return Bundle(manifest, members, text)

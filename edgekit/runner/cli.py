@@ -1,195 +1,117 @@
-"""`edgerun.pyz`: verify, info, selftest, predict and bench a bundle on the device."""
+"""`edgerun.pyz`: a bundle on the device. Finds the command, hands it its options, turns errors into exit codes."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import io
-import json
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from edgekit import __version__
-from edgekit.runner.errors import InputError, RunnerError, SelftestError
-
-if TYPE_CHECKING:
-    from edgekit.runner.model import Model
+from edgekit.runner.errors import RunnerError
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
-ROUNDS = 10
+RESOURCES = 7
+COMMANDS = "edgekit.runner.commands"
+CODES = (
+    "exit codes: 0 done, 2 misspelt command, 4 bundle or input, 5 interpreter, selftest or doctor, 7 resources, 8 trust"
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code: 0 done, 2 misspelt command, 4 bundle or input, 5 interpreter or selftest, 8 trust, 130 Ctrl-C."""
-    options = _parser().parse_args(arguments)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # labels may hold letters that the terminal's encoding lacks
-            stream.reconfigure(errors="backslashreplace")
+    """Exit code; see `CODES`. SystemExit with code 2 for a misspelt command."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start threads that nothing here uses: 20 ms
+    _need_streams()
     try:
-        options.command(options)
+        command, options = _parse(list(sys.argv[1:] if arguments is None else arguments))
+        command.run(options)
         sys.stdout.flush()
     except RunnerError as error:
-        print(f"edgerun: {error}", file=sys.stderr)
-        return error.exit_code
+        return _fail(str(error), error.exit_code)
+    except ImportError as error:
+        if "numpy" not in f"{error.name} {error}":
+            raise
+        return _fail(f"numpy cannot be imported ({_first_line(error)}); `edgerun doctor` says what to install", 5)
     except KeyboardInterrupt:
-        print("edgerun: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    except BrokenPipeError:  # the reader has gone; keep Python from complaining about it at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:  # the reader has gone
+        _leave_stdout()
         return BROKEN_PIPE
+    except OSError as error:
+        _leave_stdout()
+        return _fail(f"{error.strerror or error} ({error.filename or 'standard output'})", RESOURCES)
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="edgerun", description="Run an edgekit bundle on this device.")
+def _need_streams() -> None:
+    """Standard streams that are there and take any letter: labels may hold some that a terminal's encoding lacks."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by whoever started this
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  (as long as the process)
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _leave_stdout() -> None:
+    """Keep Python from complaining at exit about what could not be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _fail(text: str, code: int) -> int:
+    print(f"edgerun: {text}", file=sys.stderr)
+    return code
+
+
+def _first_line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _parse(words: list[str]) -> tuple[Any, argparse.Namespace]:
+    """The command's module and its options; SystemExit with the usage for what cannot be understood."""
+    argparse._ = str  # type: ignore[attr-defined]  # no translations: looking for one loads `locale`, 2 ms and 0.2 MB
+    module = _module(words[0]) if words else None
+    if module is None:
+        _overview().parse_args(words[:1])
+        raise AssertionError("a parser that knows no such command let it pass")
+    text = f"{module.HELP[0].upper()}{module.HELP[1:]}."
+    parser = argparse.ArgumentParser(
+        f"edgerun {words[0]}", description=text, epilog=CODES, formatter_class=_narrow, allow_abbrev=False
+    )
+    module.arguments(parser)
+    return module, parser.parse_intermixed_args(words[1:])
+
+
+def _module(name: str) -> Any:
+    """The file of one command, or None; the others are not even looked at."""
+    if not name.isidentifier() or name.startswith("_"):
+        return None
+    try:
+        return importlib.import_module(f"{COMMANDS}.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"{COMMANDS}.{name}":
+            raise
+        return None
+
+
+def _narrow(prog: str) -> argparse.HelpFormatter:
+    """A formatter that is told its width: asking the terminal imports modules that only help would use."""
+    width = os.environ.get("COLUMNS", "")
+    return argparse.HelpFormatter(prog, width=int(width) if width.isdecimal() and int(width) > 40 else 100)
+
+
+def _overview() -> argparse.ArgumentParser:
+    """The parser that answers `--help` and misspelt commands: it has every command's line, and none of its options."""
+    import pkgutil
+
+    parser = argparse.ArgumentParser(prog="edgerun", description="Run an edgekit bundle on this device.", epilog=CODES)
     parser.add_argument("--version", action="version", version=f"edgerun {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    _command(commands, _verify, "check every member of a bundle against its manifest")
-    _command(commands, _info, "say what a bundle holds and what it needs")
-    _with_model(_command(commands, _selftest, "run the golden vectors and compare the scores"))
-    predict = _with_model(_command(commands, _predict, "classify .npy, PNG or JPEG files"))
-    predict.add_argument("inputs", metavar="INPUT", nargs="+", type=Path)
-    predict.add_argument("--top", metavar="K", type=_positive, default=5, help="labels to show (default: 5)")
-    bench = _with_model(_command(commands, _bench, "time the model on this device"))
-    bench.add_argument("--calls", metavar="N", type=_positive, default=1000, help="timed calls (default: 1000)")
-    bench.add_argument("--warmup", metavar="N", type=_count, default=20, help="untimed calls a round (default: 20)")
+    folder = importlib.import_module(COMMANDS).__path__
+    for name in sorted(found.name for found in pkgutil.iter_modules(folder) if not found.name.startswith("_")):
+        commands.add_parser(name, help=_module(name).HELP)
     return parser
-
-
-def _command(commands: Any, run: Any, text: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(run.__name__[1:], help=text, description=text)
-    parser.set_defaults(command=run)
-    parser.add_argument("bundle", metavar="BUNDLE", type=Path)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    return parser
-
-
-def _with_model(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("--threads", metavar="N", type=_positive, default=1, help="threads of the interpreter")
-    parser.add_argument("--interpreter", metavar="NAME", help="litert, tflite_runtime, openvino or onnxruntime")
-    return parser
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"got {text}; use a whole number from 0")
-    return value
-
-
-def _positive(text: str) -> int:
-    value = _count(text)
-    if value == 0:
-        raise argparse.ArgumentTypeError("got 0; use a whole number from 1")
-    return value
-
-
-def _load(options: argparse.Namespace) -> Model:
-    from edgekit.runner.model import load
-
-    return load(options.bundle, threads=options.threads, interpreter=options.interpreter)
-
-
-def _verify(options: argparse.Namespace) -> None:
-    from edgekit.runner import bundle
-
-    found = bundle.read(options.bundle)
-    if options.json:
-        _print_json({"bundle": str(options.bundle), "sha256": found.sha256, "members": found.manifest.members})
-        return
-    for name, facts in sorted(found.manifest.members.items()):
-        print(f"{name:<28} {facts['bytes']:>10,} bytes  ok")
-    print(f"sha256 {found.sha256}")
-
-
-def _info(options: argparse.Namespace) -> None:
-    from edgekit.runner import bundle, manifest
-
-    found = bundle.read(options.bundle)
-    facts = found.manifest
-    if options.json:
-        sys.stdout.write(manifest.to_json(facts).decode())
-        return
-    size = sum(len(data) for data in found.model_files().values())
-    rows = {
-        "bundle": f"{facts.name} {facts.version} ({facts.variant})",
-        "target": facts.target,
-        "model": f"{', '.join(facts.model_files)}, {size:,} bytes",
-        "takes": f"{facts.raw.kind} {facts.raw.dtype}{list(facts.raw.shape)}",
-        "preprocess": ", ".join(step["step"] for step in facts.preprocess) or "none",
-        "labels": _shorten(facts.labels),
-        "needs": ", ".join(facts.requirements) or "nothing recorded",
-    }
-    for word, value in rows.items():
-        print(f"{word:<11} {value}")
-
-
-def _selftest(options: argparse.Namespace) -> None:
-    report = _load(options).selftest()
-    if options.json:
-        _print_json(report.to_dict())
-    else:
-        print(f"interpreter {report.interpreter} {report.version}")
-        print(f"max |Δ|     {report.max_abs_delta:.3g} (allowed {report.atol:.3g})")
-        print(f"agreement   {report.top1_agreement:.1%} of {report.vectors} golden vectors")
-        print("selftest    " + ("passed" if report.ok else "FAILED"))
-    if not report.ok:
-        raise SelftestError(
-            f"{options.bundle}: the golden vectors did not come out as recorded on {report.interpreter} "
-            f"{report.version}; use another interpreter or version, and trust no prediction until it passes"
-        )
-
-
-def _predict(options: argparse.Namespace) -> None:
-    from edgekit.runner import decode
-
-    model = _load(options)
-    for path in options.inputs:
-        try:
-            found = model.predict(decode.read(path, model.manifest.raw), top_k=options.top)
-        except InputError as error:
-            text = str(error)
-            raise InputError(text if text.startswith(str(path)) else f"{path}: {text}") from None
-        if options.json:
-            fields = {name: value for name, value in vars(found).items() if name != "scores"}
-            _print_json({"input": str(path), **fields, "scores": found.scores.tolist()})
-            continue
-        print(f"{path}: {found.label}")
-        for label, probability in found.top:
-            print(f"  {probability:7.2%}  {label}")
-
-
-def _bench(options: argparse.Namespace) -> None:
-    from edgekit.runner import bench
-
-    model = _load(options)
-    raw = model.golden()[0][0]
-    x = model.prepare(raw)
-    rounds = min(ROUNDS, options.calls)
-    calls = {"execute": lambda: model.backend.run(x), "predict": lambda: model.predict(raw)}
-    samples = bench.interleaved(calls, rounds, -(-options.calls // rounds), options.warmup)
-    figures = {name: bench.summary(taken) for name, taken in samples.items()}
-    if options.json:
-        facts = {"bundle": str(options.bundle), "sha256": model.sha256, "threads": options.threads}
-        interpreter = {"interpreter": model.backend.name, "version": model.backend.version}
-        _print_json({**facts, **interpreter, "machine": bench.machine(), **figures})
-        return
-    machine = bench.machine()
-    print(f"{model.backend.name} {model.backend.version}, threads: {options.threads}")
-    print(f"on {machine['host']} ({machine['cpu']}), Python {machine['python']}")
-    columns = ("p50_ms", "p90_ms", "p95_ms", "p99_ms", "throughput_per_s")
-    print(f"{'':<8}" + "".join(f"{name:>18}" for name in columns))
-    for name, row in figures.items():
-        print(f"{name:<8}" + "".join(f"{row[column]:>18,.{4 if column.endswith('_ms') else 1}f}" for column in columns))
-
-
-def _shorten(labels: list[str], most: int = 12) -> str:
-    shown = ", ".join(labels[:most])
-    return shown if len(labels) <= most else f"{shown}, … ({len(labels)} in all)"
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, sort_keys=True, allow_nan=False))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 X86 = (
     "sse4_1", "avx", "avx2", "fma", "f16c", "avx_vnni", "avx512f", "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16",
     "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16",
@@ -34,3 +36,8 @@ def instructions() -> list[str]:
     except OSError:
         pass
     return []
+
+
+def usable() -> int:
+    """Cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

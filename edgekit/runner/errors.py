@@ -33,6 +33,12 @@ class SelftestError(RunnerError):
     exit_code = 5
 
 
+class DoctorError(RunnerError):
+    """Something was found that keeps a bundle from running here."""
+
+    exit_code = 5
+
+
 class TrustError(RunnerError):
     """A member of a bundle is not what its manifest says."""
 

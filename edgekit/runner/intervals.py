@@ -90,12 +90,12 @@ def _ends(values: np.ndarray, confidence: float) -> tuple[float, float]:
         np.median(values[generator.integers(0, rounds, (min(at_once, RESAMPLES - done), rounds))], axis=1)
         for done in range(0, RESAMPLES, at_once)
     ]
-    tail = _tail(confidence, rounds)
-    low, high = np.quantile(np.concatenate(medians), (tail, 1 - tail))
+    share = tail(confidence, rounds)
+    low, high = np.quantile(np.concatenate(medians), (share, 1 - share))
     return float(low), float(high)
 
 
-def _tail(confidence: float, rounds: int) -> float:
+def tail(confidence: float, rounds: int) -> float:
     """The share to cut off at either end: less than half of 1 - `confidence`, and the less the fewer rounds."""
     expanded = (rounds / (rounds - 1)) ** 0.5 * _student(1 - (1 - confidence) / 2, rounds - 1)
     return NormalDist().cdf(-expanded)

@@ -1,130 +1,139 @@
-"""A bundle, opened: raw sample in, labels out."""
+"""A bundle, opened: raw sample in, answer out."""
 
 from __future__ import annotations
 
 import io
-import math
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from time import perf_counter_ns
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from edgekit.runner import bundle as bundles
-from edgekit.runner import preprocess
+from edgekit.runner import postprocess
 from edgekit.runner.backends import Backend, open_backend
+from edgekit.runner.encode import encoder
 from edgekit.runner.errors import BackendError, BundleError, InputError, RunnerError
 from edgekit.runner.manifest import Manifest
 
-
-@dataclass(frozen=True)
-class Prediction:
-    """One answer. `scores` are the model's own (classes,) float32; `top` holds (label, probability), best first."""
-
-    label: str
-    index: int
-    top: list[tuple[str, float]]
-    scores: np.ndarray
-    timing_ms: dict[str, float]
+if TYPE_CHECKING:
+    from edgekit.runner.postprocess import Prediction
+    from edgekit.runner.selftest import SelftestReport
+    from edgekit.runner.trial import Told
 
 
-@dataclass(frozen=True)
-class SelftestReport:
-    """How the golden vectors came out. `top1_agreement` is a fraction 0-1; the scores may differ by `atol`."""
-
-    interpreter: str
-    version: str
-    vectors: int
-    max_abs_delta: float
-    top1_agreement: float
-    atol: float
-    ok: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
+ARRAYS = (np.ndarray, np.memmap)
+"""Not their other kinds: what a masked array hides would be answered."""
 
 
-def load(path: str | os.PathLike[str], threads: int = 1, interpreter: str | None = None) -> Model:
-    """Verify a bundle and open its model on the chosen interpreter, else on the preferred one installed."""
-    return Model(bundles.read(path), threads=threads, interpreter=interpreter)
+def load(
+    path: str | os.PathLike[str],
+    threads: int | None = None,
+    interpreter: str | None = None,
+    device: str | None = None,
+    trial: bool = True,
+    told: Told | None = None,
+) -> Model:
+    """Verify a bundle and open its model.
+
+    What is left open is chosen by measuring: the first load tries the installed interpreters and numbers of threads in
+    child processes, proves each with the golden vectors and remembers the fastest; `told` hears of it. Without
+    `trial`: the usual interpreter, one thread, in this process.
+    """
+    bundle = bundles.read(path)
+    check_architecture(bundle.manifest)
+    if trial:
+        from edgekit.runner import trial as trials
+
+        return trials.open_best(path, bundle, threads, interpreter, device or "CPU", told)
+    return open_model(bundle, 1 if threads is None else threads, interpreter, device or "CPU")
+
+
+def open_model(bundle: bundles.Bundle, threads: int = 1, interpreter: str | None = None, device: str = "CPU") -> Model:
+    """Open a verified bundle here and now, measuring nothing."""
+    manifest, files = bundle.manifest, bundle.model_files()
+    backend = open_backend(manifest.target, files, manifest.input, manifest.output, threads, interpreter, device)
+    return Model(bundle, backend, threads)
 
 
 class Model:
     """A verified bundle on an interpreter. Not for use by several threads at once: open one each."""
 
-    def __init__(self, bundle: bundles.Bundle, threads: int = 1, interpreter: str | None = None) -> None:
+    def __init__(self, bundle: bundles.Bundle, backend: Backend, threads: int = 1) -> None:
         manifest = bundle.manifest
         self.manifest: Manifest = manifest
-        self.sha256 = bundle.sha256
+        self.bundle = bundle
         self.threads = threads
-        self.backend: Backend = open_backend(
-            manifest.target, bundle.model_files(), manifest.input, manifest.output, threads, interpreter
-        )
+        self.backend = backend
+        self._invoke, self._decode = backend.invoke, backend.decode
         self._members: Mapping[str, bytes] = bundle.members
-        self._pipeline = preprocess.pipeline(manifest.preprocess)
-        self._raw_dtype = np.dtype(manifest.raw.dtype)
+        self._raw_shape, self._raw_dtype = manifest.raw.shape, np.dtype(manifest.raw.dtype)
+        self._is_float = self._raw_dtype.kind == "f"
+        self._encode = encoder(manifest, backend)
+        self._answer = postprocess.maker(manifest)
 
     def prepare(self, raw: np.ndarray) -> np.ndarray:
-        """The model's input for one raw sample; InputError unless it is exactly what the bundle promises."""
-        spec = self.manifest.raw
-        if not isinstance(raw, np.ndarray) or raw.shape != spec.shape or raw.dtype != self._raw_dtype:
+        """The model's input tensor for one raw sample; InputError unless it is exactly what the bundle promises."""
+        if type(raw) not in ARRAYS or raw.shape != self._raw_shape or raw.dtype != self._raw_dtype:
+            spec = self.manifest.raw
             got = f"{raw.dtype}{list(raw.shape)}" if isinstance(raw, np.ndarray) else type(raw).__name__
             raise InputError(f"sample: got {got}; the bundle takes {spec.dtype}{list(spec.shape)} ({spec.kind})")
-        if self._raw_dtype.kind == "f" and not np.isfinite(raw).all():
-            raise InputError("sample: holds NaN or infinity; check the sensor or the file")
-        return preprocess.to_layout(self._pipeline(raw)[None], self.manifest.input.layout)
+        if self._is_float:
+            self._check_values(raw)
+        return self._encode(raw)
 
     def execute(self, x: np.ndarray) -> np.ndarray:
-        """The model's scores (classes,) for a prepared input; BackendError when the interpreter fails."""
+        """The model's outputs float32, without their batch axis, for an input tensor; BackendError when it fails."""
         try:
-            scores = self.backend.run(x)[0]
+            y = self._invoke(x)
         except RunnerError:
             raise
         except Exception as error:  # interpreters share no base class for their errors
             raise BackendError(f"{self.backend.name} failed while running the model: {error}") from error
-        return scores
+        if self._decode is not None:
+            y = self._decode(y)
+        outputs: np.ndarray = y[0]
+        return outputs
 
     def predict(self, raw: np.ndarray, top_k: int = 5) -> Prediction:
-        """Labels for one raw sample."""
+        """The answer for one raw sample: a Classification, a Regression or a Raw output, as the bundle's task says."""
         started = perf_counter_ns()
         x = self.prepare(raw)
         prepared = perf_counter_ns()
-        scores = self.execute(x)
+        outputs = self.execute(x)
         executed = perf_counter_ns()
-        probabilities = softmax(scores)
-        best = (-scores).argsort(kind="stable")[: _at_least_one(top_k)]
-        labels = self.manifest.labels
-        top = [(labels[index], probability) for index, probability in zip(best.tolist(), probabilities[best].tolist())]
-        index = int(best[0])
-        done = perf_counter_ns()
-        timing_ms = {
-            "preprocess": (prepared - started) / 1e6,
-            "execute": (executed - prepared) / 1e6,
-            "postprocess": (done - executed) / 1e6,
-        }
-        return Prediction(labels[index], index, top, scores, timing_ms)
+        postprocess.check_finite(outputs)
+        timing_ms = {"preprocess": (prepared - started) / 1e6, "execute": (executed - prepared) / 1e6}
+        answer: Prediction = self._answer(outputs, _at_least_one(top_k), timing_ms)
+        timing_ms["postprocess"] = (perf_counter_ns() - executed) / 1e6
+        return answer
 
     def golden(self) -> tuple[np.ndarray, np.ndarray]:
-        """Golden vectors: raw samples (n, *raw) and the scores recorded for them (n, classes)."""
+        """Golden vectors: raw samples (n, *raw) and what was recorded for them (n, *output)."""
         manifest = self.manifest
         inputs, outputs = self._array(manifest.golden["inputs"]), self._array(manifest.golden["outputs"])
-        wanted = (len(inputs), len(manifest.labels))
+        wanted = (len(inputs), *manifest.output.shape[1:])
         if len(inputs) == 0 or outputs.shape != wanted or not np.isfinite(outputs).all():
             raise BundleError(f"golden vectors: outputs {list(outputs.shape)}, needed finite {list(wanted)}")
         return inputs, outputs
 
-    def selftest(self) -> SelftestReport:
-        """Run every golden vector and hold the scores against the recorded ones."""
-        inputs, expected = self.golden()
-        scores = np.stack([self.execute(self.prepare(raw)) for raw in inputs])
-        delta = float(np.max(np.abs(scores.astype(np.float64) - expected)))
-        agreement = float(np.mean(scores.argmax(axis=1) == expected.argmax(axis=1)))
-        atol, top1 = self.manifest.golden["atol"], self.manifest.golden["top1"]
-        ok = delta <= atol and (agreement == 1.0 or not top1)
-        return SelftestReport(self.backend.name, self.backend.version, len(inputs), delta, agreement, atol, ok)
+    def selftest(self, most_s: float | None = None) -> SelftestReport:
+        """Run the golden vectors, as many as fit into `most_s`, and hold the outputs against the recorded ones."""
+        from edgekit.runner.selftest import selftest
+
+        return selftest(self, most_s)
+
+    def _check_values(self, raw: np.ndarray) -> None:
+        low, high = np.minimum.reduce(raw, axis=None), np.maximum.reduce(raw, axis=None)
+        if not (np.isfinite(low) and np.isfinite(high)):
+            raise InputError("sample: holds NaN or infinity; check the sensor or the file")
+        promised = self.manifest.raw.range
+        if promised is not None and (low < promised[0] or high > promised[1]):
+            raise InputError(
+                f"sample: values from {low:.6g} to {high:.6g}; the bundle takes {promised[0]:g} to {promised[1]:g}, "
+                "scale the sample as the training data were"
+            )
 
     def _array(self, member: str) -> np.ndarray:
         try:
@@ -136,14 +145,13 @@ class Model:
         return value
 
 
-def softmax(scores: np.ndarray) -> np.ndarray:
-    """Probabilities (classes,) of scores (classes,), stable for large ones; BackendError for NaN or infinity."""
-    if not math.isfinite(np.add.reduce(scores)):
-        raise BackendError("the model gave NaN or infinite scores; run selftest, and try another interpreter")
-    shifted = scores - np.maximum.reduce(scores)
-    np.exp(shifted, out=shifted)
-    shifted /= np.add.reduce(shifted)
-    return shifted
+def check_architecture(manifest: Manifest) -> None:
+    """BundleError where a bundle was made for other machines."""
+    wanted = manifest.architectures
+    if wanted and os.uname().machine not in wanted:
+        raise BundleError(
+            f"the bundle is for {', '.join(wanted)}, this machine is {os.uname().machine}; take the bundle made for it"
+        )
 
 
 def _at_least_one(top_k: int) -> int:

@@ -8,12 +8,14 @@ import os
 import zipfile
 from pathlib import Path
 
-from edgekit.runner.bundle import EPOCH, REGULAR_FILE, UNIX
+from edgekit.runner.archive import REGULAR_FILE
 from edgekit.runner.files import write_atomically
 
+EPOCH = (1980, 1, 1, 0, 0, 0)
+UNIX = 3
 SHEBANG = b"#!/usr/bin/env python3\n"
-MAIN = b"import sys\n\nfrom edgekit.runner.cli import main\n\nsys.exit(main())\n"
 PACKAGE = Path(__file__).resolve().parent
+START = PACKAGE / "_start.py"
 
 
 def build(path: str | os.PathLike[str]) -> str:
@@ -21,12 +23,16 @@ def build(path: str | os.PathLike[str]) -> str:
     root = PACKAGE.parent.parent
     sources = [PACKAGE.parent / "__init__.py", *PACKAGE.rglob("*.py")]
     files = {source.relative_to(root).as_posix(): source.read_bytes() for source in sources}
-    files["__main__.py"] = MAIN
+    digest = hashlib.sha256(b"".join(name.encode() + files[name] for name in sorted(files))).hexdigest()
+    files["__main__.py"] = (
+        START.read_text(encoding="utf-8").replace('DIGEST = ""', f'DIGEST = "{digest[:16]}"').encode()
+    )
     buffer = io.BytesIO()
     buffer.write(SHEBANG)
-    with zipfile.ZipFile(buffer, "a", zipfile.ZIP_STORED) as archive:
+    with zipfile.ZipFile(buffer, "a", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name in sorted(files):
             entry = zipfile.ZipInfo(name, EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
             entry.create_system = UNIX
             entry.external_attr = REGULAR_FILE
             archive.writestr(entry, files[name])

@@ -126,3 +126,13 @@ def test_an_unset_variable_is_a_fault_of_the_config(monkeypatch):
 def test_a_missing_file_says_where_it_was_looked_for(tmp_path):
     with pytest.raises(DataError, match=r"data\.path: nothing at .*absent\.npz"):
         load(parse({"source": "npz", "path": str(tmp_path / "absent.npz")}))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "promised"),
+    [(0.0, 1.0, [0.0, 1.0]), (-1.0, 1.0, [-1.0, 1.0]), (0.0, 255.0, None), (-0.5, 0.5, [-1.0, 1.0]), (-3.0, 3.0, None)],
+)
+def test_float_samples_promise_the_usual_range_they_lie_in(tmp_path, low, high, promised):
+    x, y = vectors()
+    x = (x - x.min()) / (x.max() - x.min()) * (high - low) + low
+    assert load(parse(written(tmp_path, x_train=x, y_train=y))).raw_range == promised

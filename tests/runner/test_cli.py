@@ -90,7 +90,7 @@ def test_predict_reads_arrays_and_pictures(
     one, two = (json.loads(line) for line in lines)
     assert one["scores"] == two["scores"] and one["label"] == label
     assert one["input"] == str(array) and len(one["top"]) == 3
-    assert set(one["timing_ms"]) == {"preprocess", "execute", "postprocess"}
+    assert set(one["timing_ms"]) == {"read", "preprocess", "execute", "postprocess"}
 
 
 def test_a_picture_is_made_grey_and_resized(
@@ -184,7 +184,10 @@ def test_control_c_is_130_without_a_traceback(bundles: dict[str, Path]) -> None:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     time.sleep(3)
     process.send_signal(signal.SIGINT)
-    _, complaint = process.communicate(timeout=30)
+    try:
+        _, complaint = process.communicate(timeout=30)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert complaint.strip() == "edgerun: interrupted"
 

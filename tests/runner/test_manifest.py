@@ -18,6 +18,9 @@ FACTS = {"bytes": 5, "sha256": "0" * 64}
 MEMBERS = {name: FACTS for name in ("model.onnx", "golden/inputs.npy", "golden/outputs.npy")}
 
 
+RAW = {"kind": "image", "shape": [8, 8, 1], "dtype": "uint8", "range": None, "sample_rate_hz": None}
+
+
 def values(**changes: Any) -> dict[str, Any]:
     return {**json.loads(manifest.to_json(manifest_for(MODEL, members=MEMBERS))), **changes}
 
@@ -46,7 +49,9 @@ def test_shapes_may_come_from_numpy() -> None:
 
 def test_a_newer_format_asks_for_a_newer_runner() -> None:
     with pytest.raises(BundleError, match="update the runner"):
-        parse({"format": 2, "novelty": True})
+        parse({"format": 3, "novelty": True})
+    with pytest.raises(BundleError, match="make the bundle again"):
+        parse({"format": 1})
 
 
 @pytest.mark.parametrize(
@@ -63,9 +68,20 @@ def test_a_newer_format_asks_for_a_newer_runner() -> None:
         ({"labels": [1, 2, 3]}, "labels"),
         ({"budget": []}, "budget"),
         ({"requirements": "numpy"}, "requirements"),
-        ({"raw": {"kind": "image", "shape": [8, 8], "dtype": "uint8"}}, "raw.shape"),
-        ({"raw": {"kind": ["image"], "shape": [8, 8, 1], "dtype": "uint8"}}, "raw.kind"),
-        ({"raw": {"kind": "image", "shape": [8, 8, 1], "dtype": "int64"}}, "int64"),
+        ({"raw": {**RAW, "shape": [8, 8]}}, "raw.shape"),
+        ({"raw": {**RAW, "kind": ["image"]}}, "raw.kind"),
+        ({"raw": {**RAW, "dtype": "int64"}}, "int64"),
+        ({"raw": {**RAW, "range": [0, 1]}}, "raw.range"),
+        ({"raw": {**RAW, "dtype": "float32", "range": [1, 0]}}, "raw.range"),
+        ({"raw": {**RAW, "dtype": "float32", "range": [0]}}, "raw.range"),
+        ({"raw": {**RAW, "sample_rate_hz": 16000}}, "sample_rate_hz"),
+        ({"raw": {**RAW, "kind": "audio", "shape": [64], "dtype": "float32"}}, "sample_rate_hz"),
+        ({"raw": {**RAW, "kind": "audio", "shape": [64], "sample_rate_hz": 16000}}, "raw.dtype"),
+        ({"activation": "relu"}, "relu"),
+        ({"architectures": "aarch64"}, "architectures"),
+        ({"task": "regression"}, "activation"),
+        ({"task": "regression", "activation": "none"}, "golden.top1"),
+        ({"task": "raw", "activation": "none"}, "labels"),
         ({"raw": {"kind": "image", "shape": [8, 8, 1]}}, "dtype"),
         ({"raw": None}, "raw"),
         ({"input": {"name": "x", "shape": [2, 1, 8, 8], "dtype": "float32", "layout": "NCHW"}}, "input.shape"),

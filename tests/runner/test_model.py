@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from edgekit.runner import load
-from edgekit.runner.errors import BackendError, BundleError, InputError
+from edgekit.runner.errors import BackendError, BundleError, InputError, SelftestError
 from edgekit.runner.manifest import RawSpec, TensorSpec
-from edgekit.runner.model import softmax
+from edgekit.runner.postprocess.classification import softmax
 
 from .conftest import LABELS, NCHW, SCORES, Made, WriteBundle, npy, onnx_model, reference, samples
 
@@ -48,7 +48,10 @@ def test_selftest_passes_on_what_was_recorded(key: str, bundles: dict[str, Path]
 
 def test_selftest_fails_on_another_model_with_the_same_shape(made: dict[str, Made], write_bundle: WriteBundle) -> None:
     other = Made("onnx", {"model.onnx": onnx_model(bias=np.array([9.0, 0.0, 0.0], np.float32))}, NCHW, SCORES, 1e-4)
-    report = load(write_bundle(other)).selftest()
+    path = write_bundle(other)
+    with pytest.raises(SelftestError, match="golden vectors"):
+        load(path)
+    report = load(path, trial=False).selftest()
     assert not report.ok
     assert report.max_abs_delta > 5
     assert report.top1_agreement < 1
@@ -62,7 +65,7 @@ def test_a_changed_label_order_fails_even_within_the_tolerance(
     flipped = scores.copy()
     flipped[0] = np.roll(flipped[0], 1)
     golden = {"inputs": "golden/inputs.npy", "outputs": "golden/outputs.npy", "atol": 1e3, "top1": True}
-    assert not load(write_bundle(made["onnx"], scores=flipped, golden=golden)).selftest().ok
+    assert not load(write_bundle(made["onnx"], scores=flipped, golden=golden), trial=False).selftest().ok
     assert load(write_bundle(made["onnx"], scores=flipped, golden={**golden, "top1": False})).selftest().ok
 
 
@@ -150,7 +153,7 @@ def test_softmax_is_stable_and_sums_to_one() -> None:
 def test_equal_scores_go_to_the_first_label(write_bundle: WriteBundle) -> None:
     nothing = {"dense": np.zeros((3, 4), np.float32), "bias": np.zeros(3, np.float32)}
     flat = Made("onnx", {"model.onnx": onnx_model(**nothing)}, NCHW, SCORES, 1e-4)
-    assert [label for label, _ in load(write_bundle(flat)).predict(samples(1)[0]).top] == LABELS
+    assert [label for label, _ in load(write_bundle(flat), trial=False).predict(samples(1)[0]).top] == LABELS
 
 
 def test_importing_the_runner_imports_nothing_but_the_standard_library() -> None:

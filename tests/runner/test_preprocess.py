@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from edgekit.runner import preprocess
+from edgekit.runner import preprocess, steps
 from edgekit.runner.errors import InputError
 
 CHAIN = [
@@ -68,7 +68,7 @@ def test_check_tells_the_shape_and_a_batch_equals_its_samples(
 ) -> None:
     batch = image(height, width, channels, count=3)
     x = preprocess.apply(picked, batch)
-    assert x.shape == (3, *preprocess.check(picked, batch.shape[1:], "uint8"))
+    assert x.shape == (3, *steps.check(picked, batch.shape[1:], "uint8"))
     for one, raw in zip(x, batch, strict=True):
         assert one.tobytes() == preprocess.apply(picked, raw).tobytes()
 
@@ -124,7 +124,7 @@ def test_layout_moves_channels_and_is_contiguous() -> None:
 )
 def test_a_wrong_step_is_named_with_value_and_fix(step: dict[str, object], words: list[str]) -> None:
     with pytest.raises(InputError) as caught:
-        preprocess.check([step], (8, 8, 3), "uint8")
+        steps.check([step], (8, 8, 3), "uint8")
     for word in words:
         assert word in str(caught.value)
 
@@ -136,7 +136,7 @@ def test_a_wrong_step_is_named_with_value_and_fix(step: dict[str, object], words
 )  # fmt: skip
 def test_a_wrong_raw_spec_is_refused(shape: tuple[int, ...], dtype: str, word: str) -> None:
     with pytest.raises(InputError, match="raw") as caught:
-        preprocess.check([], shape, dtype)
+        steps.check([], shape, dtype)
     assert word in str(caught.value)
 
 
@@ -144,4 +144,4 @@ def test_a_wrong_raw_spec_is_refused(shape: tuple[int, ...], dtype: str, word: s
 def test_image_steps_refuse_vectors(name: str) -> None:
     step = {"step": "resize", "height": 2, "width": 2} if name == "resize" else {"step": "channels", "count": 1}
     with pytest.raises(InputError, match=f"{name}.*vector"):
-        preprocess.check([step], (16,), "float32")
+        steps.check([step], (16,), "float32")

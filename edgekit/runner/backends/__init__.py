@@ -1,8 +1,8 @@
 """Interpreters, one file each; the file's name is the key. Each of them offers
 
-    TARGET, DISTRIBUTION            what it runs, and the name pip knows it by
-    available() -> bool             without importing it
-    open(files, input, output, threads) -> Backend
+    TARGETS, DISTRIBUTION, PACKAGE                 what it runs, and the names that pip and `import` know it by
+    available() -> bool                            without importing it
+    open(files, input, output, threads, device)    -> an `Opened` model
 
 A new interpreter is a new file here; files that begin with `_` are shared parts.
 """
@@ -10,9 +10,8 @@ A new interpreter is a new file here; files that begin with `_` are shared parts
 from __future__ import annotations
 
 import importlib
-import importlib.util
-import pkgutil
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from edgekit.runner.errors import BackendError, InputError
@@ -22,32 +21,42 @@ if TYPE_CHECKING:
 
     from edgekit.runner.manifest import TensorSpec
 
-PREFERENCE: dict[str, tuple[str, ...]] = {"tflite": ("litert", "tflite_runtime")}
-"""Which interpreter comes first where a target has several; a target that is not named here has one."""
+MOST_THREADS = 1024
+PREFERENCE: dict[str, tuple[str, ...]] = {
+    "tflite": ("litert", "tflite_runtime", "tensorflow"),
+    "openvino": ("openvino",),
+    "onnx": ("onnxruntime", "openvino"),
+}
+"""Which interpreter comes first where nothing was measured."""
 
 
 class Backend(Protocol):
-    """An opened model. `run` takes and gives float32 arrays; integer models are converted inside."""
+    """An opened model; `_common.Opened` says what the methods do."""
 
-    @property
-    def name(self) -> str: ...
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    encode: Callable[[np.ndarray], np.ndarray] | None
+    decode: Callable[[np.ndarray], np.ndarray] | None
 
     @property
     def version(self) -> str: ...
 
-    def run(self, x: np.ndarray) -> np.ndarray:
-        """Scores for one input shaped as the input spec; the result is the caller's own array."""
-        ...
+    def invoke(self, x: np.ndarray) -> np.ndarray: ...
+
+    def run(self, x: np.ndarray) -> np.ndarray: ...
 
 
 def names() -> list[str]:
     """Every interpreter that has a file here, sorted."""
+    import pkgutil
+
     return sorted(found.name for found in pkgutil.iter_modules(__path__) if not found.name.startswith("_"))
 
 
 def candidates(target: str) -> list[str]:
     """Interpreters for a target, preferred ones first."""
-    mine = [name for name in names() if target == _module(name).TARGET]
+    mine = [name for name in names() if target in module(name).TARGETS]
     order = PREFERENCE.get(target, ())
     return sorted(mine, key=lambda name: (order.index(name) if name in order else len(order), name))
 
@@ -59,27 +68,48 @@ def open_backend(
     output: TensorSpec,
     threads: int = 1,
     interpreter: str | None = None,
+    device: str = "CPU",
 ) -> Backend:
     """Open a model on the chosen interpreter, else on the preferred one that is installed; else BackendError."""
+    check_threads(threads)
+    first = module(installed(target, interpreter)[0])
+    backend: Backend = first.open(files, input, output, threads, device)
+    return backend
+
+
+def installed(target: str, interpreter: str | None = None) -> list[str]:
+    """Those of a target's interpreters that are installed, preferred ones first; BackendError when there is none."""
+    wanted = _wanted(target, interpreter)
+    found = [name for name in wanted if module(name).available()]
+    if not found:
+        what = f"{interpreter} is not installed" if interpreter else f"no interpreter for {target} models is installed"
+        pip = f"{sys.executable} -m pip install {module(wanted[0]).DISTRIBUTION}"
+        raise BackendError(f"{what}; run: {pip} (or see `edgerun doctor`)")
+    return found
+
+
+def check_threads(threads: object) -> None:
+    """InputError unless it is a number of threads that makes sense."""
+    if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= MOST_THREADS:
+        raise InputError(f"threads: got {threads!r}; use a whole number from 1 to {MOST_THREADS}")
+
+
+def _wanted(target: str, interpreter: str | None) -> list[str]:
+    """The one that is asked for, the others not even looked at; else all of the target."""
+    if interpreter is not None and interpreter in PREFERENCE.get(target, ()):
+        return [interpreter]
     known = candidates(target)
     if not known:
         raise BackendError(f"target: got {target!r}; this runner knows {', '.join(_targets())}")
-    if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
-        raise InputError(f"threads: got {threads!r}; use a whole number from 1")
     if interpreter is not None and interpreter not in known:
         raise BackendError(f"interpreter: got {interpreter!r}; {target} models run on {', '.join(known)}")
-    modules = [_module(name) for name in ([interpreter] if interpreter else known)]
-    for module in modules:
-        if module.available():
-            backend: Backend = module.open(files, input, output, threads)
-            return backend
-    what = f"{interpreter} is not installed" if interpreter else f"no interpreter for {target} models is installed"
-    raise BackendError(f"{what}; run: pip install {modules[0].DISTRIBUTION}")
+    return [interpreter] if interpreter else known
 
 
-def _module(name: str) -> Any:
+def module(name: str) -> Any:
+    """The file of one interpreter."""
     return importlib.import_module(f"{__name__}.{name}")
 
 
 def _targets() -> list[str]:
-    return sorted({_module(name).TARGET for name in names()})
+    return sorted({target for name in names() for target in module(name).TARGETS})

@@ -1,10 +1,10 @@
-"""What the interpreters share: finding a package without importing it, and holding a model against its specs."""
+"""What the interpreters share: finding a package without importing it, and an opened model held against its specs."""
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Optional
 
 import numpy as np
 
@@ -13,10 +13,50 @@ from edgekit.runner.errors import BackendError, InputError
 if TYPE_CHECKING:
     from edgekit.runner.manifest import TensorSpec
 
+Convert = Optional[Callable[[np.ndarray], np.ndarray]]
+
+
+class Opened:
+    """A model on an interpreter. `invoke` takes and gives the model's own dtypes, `run` float32.
+
+    `encode` and `decode` are the conversions between the two; None where there is nothing to convert.
+    """
+
+    def __init__(self, name: str, distribution: str, input: TensorSpec, encode: Convert, decode: Convert) -> None:
+        self.name = name
+        self.shape, self.dtype = input.shape, np.dtype(input.dtype)
+        self.encode, self.decode = encode, decode
+        self._distribution = distribution
+
+    @property
+    def version(self) -> str:
+        """Version of the interpreter's distribution."""
+        return version(self._distribution)
+
+    def invoke(self, x: np.ndarray) -> np.ndarray:
+        """The model's output for its input, both as the model stores them; the result is the caller's own array."""
+        raise NotImplementedError
+
+    def run(self, x: np.ndarray) -> np.ndarray:
+        """Output float32 for one float32 input shaped as the input spec; the result is the caller's own array."""
+        if x.shape != self.shape or x.dtype != np.float32:
+            raise InputError(f"model input: got {x.dtype}{list(x.shape)}, the model takes float32{list(self.shape)}")
+        y = self.invoke(x if self.encode is None else self.encode(x))
+        return y if self.decode is None else self.decode(y)
+
+
+def cast(dtype: Any) -> Convert:
+    """A conversion to another float format."""
+    return lambda x: x.astype(dtype)
+
 
 def installed(package: str) -> bool:
     """Whether a top-level package can be imported; a bare folder of that name does not count."""
-    spec = importlib.util.find_spec(package)
+    if package in sys.modules:
+        return True
+    from importlib.util import find_spec
+
+    spec = find_spec(package)
     return spec is not None and spec.origin is not None
 
 
@@ -53,9 +93,10 @@ def one_each(inputs: int, outputs: int) -> None:
         raise BackendError(f"the model has {inputs} inputs and {outputs} outputs; this runner takes one of each")
 
 
-def misfit(x: np.ndarray, shape: tuple[int, ...]) -> InputError:
-    """The error for an array that does not fit the model's input."""
-    return InputError(f"model input: got {x.dtype}{list(x.shape)}, the model takes float32{list(shape)}")
+def on_cpu(name: str, device: str) -> None:
+    """BackendError when an interpreter of the CPU is asked for another device."""
+    if device != "CPU":
+        raise BackendError(f"device: got {device}, {name} runs on the CPU; leave --device out, or use openvino")
 
 
 def cannot_open(name: str, error: Exception) -> BackendError:

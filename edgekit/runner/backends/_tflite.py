@@ -2,51 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgekit.runner.backends._common import agree, misfit, one_each, version
+from edgekit.runner.backends._common import Convert, Opened, agree, cannot_open, on_cpu, one_each, only
 from edgekit.runner.errors import BackendError
 
 if TYPE_CHECKING:
     from edgekit.runner.manifest import TensorSpec
 
-Convert = Callable[[np.ndarray], np.ndarray]
+
+def open_tflite(
+    name: str,
+    distribution: str,
+    find: Any,
+    files: Mapping[str, bytes],
+    specs: tuple[TensorSpec, TensorSpec],
+    threads: int,
+    device: str,
+) -> TfliteBackend:
+    """Open the one .tflite file, from memory, with the Interpreter class that `find()` imports."""
+    on_cpu(name, device)
+    model = only(files, ".tflite")
+    try:
+        interpreter = find()(model_content=model, num_threads=threads)
+        return TfliteBackend(name, distribution, interpreter, *specs)
+    except (ImportError, AttributeError, ValueError, RuntimeError) as error:
+        raise cannot_open(name, error) from error
 
 
-class TfliteBackend:
+class TfliteBackend(Opened):
     """A model on a TFLite interpreter. Integer tensors are converted by their own scale and zero point."""
 
     def __init__(self, name: str, distribution: str, interpreter: Any, input: TensorSpec, output: TensorSpec) -> None:
-        self.name = name
-        self._distribution = distribution
         interpreter.allocate_tensors()
         inputs, outputs = interpreter.get_input_details(), interpreter.get_output_details()
         one_each(len(inputs), len(outputs))
         for what, spec, detail in (("input", input, inputs[0]), ("output", output, outputs[0])):
             agree(what, spec, [int(side) for side in detail["shape"]], np.dtype(detail["dtype"]).name)
-        self._interpreter = interpreter
-        self._shape = input.shape
-        self._index = (inputs[0]["index"], outputs[0]["index"])
-        self._quantize = _quantizer(inputs[0])
-        self._dequantize = _dequantizer(outputs[0])
+        super().__init__(name, distribution, input, _quantizer(inputs[0]), _dequantizer(outputs[0]))
+        self._set, self._invoke, self._get = interpreter.set_tensor, interpreter.invoke, interpreter.get_tensor
+        self._source, self._result = inputs[0]["index"], outputs[0]["index"]
 
-    @property
-    def version(self) -> str:
-        """Version of the interpreter's distribution."""
-        return version(self._distribution)
-
-    def run(self, x: np.ndarray) -> np.ndarray:
-        """Scores (1, classes) float32 for one input."""
-        if x.shape != self._shape or x.dtype != np.float32:
-            raise misfit(x, self._shape)
-        interpreter, (source, result) = self._interpreter, self._index
-        interpreter.set_tensor(source, x if self._quantize is None else self._quantize(x))
-        interpreter.invoke()
-        scores: np.ndarray = interpreter.get_tensor(result)
-        return scores if self._dequantize is None else self._dequantize(scores)
+    def invoke(self, x: np.ndarray) -> np.ndarray:
+        """See `Opened`."""
+        self._set(self._source, x)
+        self._invoke()
+        y: np.ndarray = self._get(self._result)
+        return y
 
 
 def _parameters(detail: Any) -> tuple[np.ndarray, np.ndarray] | None:
@@ -62,17 +67,16 @@ def _parameters(detail: Any) -> tuple[np.ndarray, np.ndarray] | None:
     return np.array(scales[0], dtype=np.float32), np.array(zero_points[0], dtype=np.float32)
 
 
-def _quantizer(detail: Any) -> Convert | None:
+def _quantizer(detail: Any) -> Convert:
     parameters = _parameters(detail)
     if parameters is None:
         return None
     scale, zero_point = parameters
     dtype = np.dtype(detail["dtype"])
     lowest, highest = (np.array(limit, dtype=np.float32) for limit in (np.iinfo(dtype).min, np.iinfo(dtype).max))
-    real = np.empty(detail["shape"], dtype=np.float32)
 
     def quantize(x: np.ndarray) -> np.ndarray:
-        np.divide(x, scale, real)
+        real = np.divide(x, scale)
         np.rint(real, real)
         np.add(real, zero_point, real)
         np.maximum(real, lowest, out=real)
@@ -82,16 +86,15 @@ def _quantizer(detail: Any) -> Convert | None:
     return quantize
 
 
-def _dequantizer(detail: Any) -> Convert | None:
+def _dequantizer(detail: Any) -> Convert:
+    """Its values from a table, one for each of the few that an 8-bit integer has."""
     parameters = _parameters(detail)
     if parameters is None:
         return None
     scale, zero_point = parameters
-
-    def dequantize(scores: np.ndarray) -> np.ndarray:
-        real = scores.astype(np.float32)
-        real -= zero_point
-        real *= scale
-        return real
-
-    return dequantize
+    dtype = np.dtype(detail["dtype"])
+    if dtype.itemsize > 1:
+        return lambda y: (y.astype(np.float32) - zero_point) * scale
+    values = np.arange(256, dtype=np.uint8).view(dtype).astype(np.float32)
+    table = (values - zero_point) * scale
+    return table.take  # a negative integer counts from the end, where its value stands

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from edgekit.runner.backends._common import cannot_open, installed, only
-from edgekit.runner.backends._tflite import TfliteBackend
+from edgekit.runner.backends._common import installed
+from edgekit.runner.backends._tflite import TfliteBackend, open_tflite
 
 if TYPE_CHECKING:
     from edgekit.runner.manifest import TensorSpec
 
-TARGET = "tflite"
+TARGETS = ("tflite",)
 DISTRIBUTION = "ai-edge-litert"
+PACKAGE = "ai_edge_litert"
 
 
 def available() -> bool:
     """Whether the package is installed."""
-    return installed("ai_edge_litert")
+    return installed(PACKAGE)
 
 
-def open(files: Mapping[str, bytes], input: TensorSpec, output: TensorSpec, threads: int) -> TfliteBackend:
+def open(
+    files: Mapping[str, bytes], input: TensorSpec, output: TensorSpec, threads: int, device: str = "CPU"
+) -> TfliteBackend:
     """Open the one .tflite file, from memory."""
-    model = only(files, ".tflite")
-    try:
-        from ai_edge_litert.interpreter import Interpreter
+    return open_tflite("litert", DISTRIBUTION, _interpreter, files, (input, output), threads, device)
 
-        interpreter = Interpreter(model_content=model, num_threads=threads)
-        return TfliteBackend("litert", DISTRIBUTION, interpreter, input, output)
-    except (ImportError, AttributeError, ValueError, RuntimeError) as error:
-        raise cannot_open("litert", error) from error
+
+def _interpreter() -> Any:
+    from ai_edge_litert.interpreter import Interpreter
+
+    return Interpreter

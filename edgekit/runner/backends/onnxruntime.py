@@ -7,24 +7,33 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgekit.runner.backends._common import agree, cannot_open, installed, misfit, one_each, only, version
+from edgekit.runner.backends._common import Opened, agree, cannot_open, cast, installed, on_cpu, one_each, only
 
 if TYPE_CHECKING:
     from edgekit.runner.manifest import TensorSpec
 
-TARGET = "onnx"
+TARGETS = ("onnx",)
 DISTRIBUTION = "onnxruntime"
-DTYPES = {"tensor(float)": "float32", "tensor(float16)": "float16"}
+PACKAGE = "onnxruntime"
+DTYPES = {
+    "tensor(float)": "float32",
+    "tensor(float16)": "float16",
+    "tensor(int8)": "int8",
+    "tensor(uint8)": "uint8",
+}
 QUIET = 3  # errors only: warnings about graph optimisation are no concern of a device's user
 
 
 def available() -> bool:
     """Whether the package is installed."""
-    return installed("onnxruntime")
+    return installed(PACKAGE)
 
 
-def open(files: Mapping[str, bytes], input: TensorSpec, output: TensorSpec, threads: int) -> OnnxruntimeBackend:
+def open(
+    files: Mapping[str, bytes], input: TensorSpec, output: TensorSpec, threads: int, device: str = "CPU"
+) -> OnnxruntimeBackend:
     """Open the one .onnx file, from memory; external weight files are not read."""
+    on_cpu("onnxruntime", device)
     model = only(files, ".onnx")
     try:
         import onnxruntime
@@ -41,30 +50,20 @@ def open(files: Mapping[str, bytes], input: TensorSpec, output: TensorSpec, thre
     return OnnxruntimeBackend(session, input, output)
 
 
-class OnnxruntimeBackend:
+class OnnxruntimeBackend(Opened):
     """A session; every run gives a new array."""
-
-    name = "onnxruntime"
 
     def __init__(self, session: Any, input: TensorSpec, output: TensorSpec) -> None:
         one_each(len(session.get_inputs()), len(session.get_outputs()))
         source, result = session.get_inputs()[0], session.get_outputs()[0]
         for what, spec, port in (("input", input, source), ("output", output, result)):
             agree(what, spec, port.shape, DTYPES.get(port.type, port.type))
-        self._session = session
-        self._input, self._outputs = source.name, [result.name]
-        self._shape, self._dtype = input.shape, np.dtype(input.dtype)
+        encode = None if input.dtype == "float32" else cast(input.dtype)
+        decode = None if output.dtype == "float32" else cast(np.float32)
+        super().__init__("onnxruntime", DISTRIBUTION, input, encode, decode)
+        self._run, self._input, self._outputs = session.run, source.name, [result.name]
 
-    @property
-    def version(self) -> str:
-        """Version of the distribution."""
-        return version(DISTRIBUTION)
-
-    def run(self, x: np.ndarray) -> np.ndarray:
-        """Scores (1, classes) float32 for one input."""
-        if x.shape != self._shape or x.dtype != np.float32:
-            raise misfit(x, self._shape)
-        if self._dtype != np.float32:
-            x = x.astype(self._dtype)
-        scores: np.ndarray = self._session.run(self._outputs, {self._input: x})[0]
-        return scores if scores.dtype == np.float32 else scores.astype(np.float32)
+    def invoke(self, x: np.ndarray) -> np.ndarray:
+        """See `Opened`."""
+        y: np.ndarray = self._run(self._outputs, {self._input: x})[0]
+        return y

@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from edgekit.runner.backends._common import cannot_open, installed, only
-from edgekit.runner.backends._tflite import TfliteBackend
+import numpy as np
+
+from edgekit.runner.backends._common import installed
+from edgekit.runner.backends._tflite import TfliteBackend, open_tflite
+from edgekit.runner.errors import BackendError
 
 if TYPE_CHECKING:
     from edgekit.runner.manifest import TensorSpec
 
-TARGET = "tflite"
+TARGETS = ("tflite",)
 DISTRIBUTION = "tflite-runtime"
+PACKAGE = "tflite_runtime"
 
 
 def available() -> bool:
     """Whether the package is installed."""
-    return installed("tflite_runtime")
+    return installed(PACKAGE)
 
 
-def open(files: Mapping[str, bytes], input: TensorSpec, output: TensorSpec, threads: int) -> TfliteBackend:
+def open(
+    files: Mapping[str, bytes], input: TensorSpec, output: TensorSpec, threads: int, device: str = "CPU"
+) -> TfliteBackend:
     """Open the one .tflite file, from memory."""
-    model = only(files, ".tflite")
-    try:
-        from tflite_runtime.interpreter import Interpreter
+    return open_tflite("tflite_runtime", DISTRIBUTION, _interpreter, files, (input, output), threads, device)
 
-        interpreter = Interpreter(model_content=model, num_threads=threads)
-        return TfliteBackend("tflite_runtime", DISTRIBUTION, interpreter, input, output)
-    except (ImportError, AttributeError, ValueError, RuntimeError) as error:
-        raise cannot_open("tflite_runtime", error) from error
+
+def _interpreter() -> Any:
+    if not np.__version__.startswith("1."):  # it would import, and die as it opens the model
+        raise BackendError(
+            f"tflite_runtime was built for numpy 1, this is numpy {np.__version__}; "
+            "run: pip install 'numpy<2', or where your Python has it: pip install ai-edge-litert"
+        )
+    from tflite_runtime.interpreter import Interpreter
+
+    return Interpreter

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from edgekit.runner.manifest import Manifest
+from collections.abc import Sequence
 
+from edgekit.runner.manifest import Manifest, RawSpec
+
+RUNNER = "edgerun.pyz"
 INTERPRETERS = {
     "tflite": ["ai-edge-litert>=2.0"],
     "openvino": ["openvino>=2024.4"],
     "onnx": ["onnxruntime>=1.17"],
 }
+SAMPLES = {"image": "picture.png", "audio": "sound.wav"}
+ANSWERS = {"classification": "label", "regression": "values", "raw": "output"}
 
 
 def requirements(target: str) -> list[str]:
@@ -16,24 +21,31 @@ def requirements(target: str) -> list[str]:
     return ["numpy>=1.22", *INTERPRETERS[target]]
 
 
-def commands(file: str, target: str, kind: str) -> list[str]:
+def commands(file: str, target: str, raw: RawSpec) -> list[str]:
     """The three lines to type on the device, in a virtual environment as PEP 668 asks for."""
-    needed = " ".join(f"'{line}'" for line in [*requirements(target), *(["pillow"] if kind == "image" else [])])
+    needed = " ".join(f"'{line}'" for line in [*requirements(target), *(["pillow"] if _pictures(raw) else [])])
+    sample = SAMPLES[raw.kind] if _pictures(raw) or raw.kind == "audio" else "sample.npy"
     return [
         f"python3 -m venv edge && edge/bin/pip install {needed}",
-        f"edge/bin/python edgerun.pyz selftest {file}",
-        f"edge/bin/python edgerun.pyz predict {file} {'picture.png' if kind == 'image' else 'sample.npy'}",
+        f"edge/bin/python {RUNNER} selftest {file}",
+        f"edge/bin/python {RUNNER} predict {file} {sample}",
     ]
 
 
-def readme(manifest: Manifest, file: str) -> str:
+def texts(manifest: Manifest, file: str, story: Sequence[str]) -> dict[str, bytes]:
+    """The two members that people and pip read; `story` says in a few lines what the model is worth."""
+    listed = "\n".join(manifest.requirements) + "\n"
+    return {"requirements.txt": listed.encode(), "README.md": readme(manifest, file, story).encode()}
+
+
+def readme(manifest: Manifest, file: str, story: Sequence[str]) -> str:
     """The README.md inside the bundle."""
-    lines = "\n".join(commands(file, manifest.target, manifest.raw.kind))
-    verdict = manifest.verdict
+    lines = "\n".join(commands(file, manifest.target, manifest.raw))
+    told = "\n".join(f"- {line}" for line in story)
     raw = "×".join(map(str, manifest.raw.shape))
     pictures = (
         "Pillow is for pictures only; a `.npy` array of the input's shape and dtype needs numpy alone.\n"
-        if manifest.raw.kind == "image"
+        if _pictures(manifest.raw)
         else ""
     )
     older = (
@@ -43,13 +55,12 @@ def readme(manifest: Manifest, file: str) -> str:
     )
     return f"""# {manifest.name} {manifest.version} for {manifest.target}
 
-- Variant: `{manifest.variant}`, {verdict["bytes"]:,} bytes
+- Variant: `{manifest.variant}`
 - Input: {manifest.raw.kind}, {raw}, {manifest.raw.dtype}
-- Output: scores of {len(manifest.labels)} classes
-- Accuracy: {verdict["accuracy_validation"]:.2%} on validation, {verdict["accuracy_test"]:.2%} on test
-- Drop against the baseline: {verdict["drop_validation_pp"]:.2f} percentage points on validation
+- Output: {_output(manifest)}
+{told}
 
-Copy this file and `edgerun.pyz` to the device, then:
+Copy this file and `{RUNNER}` to the device, then:
 
 ```
 {lines}
@@ -62,6 +73,19 @@ From Python:
 from edgekit.runner import load
 
 model = load("{file}")
-print(model.predict(sample).label)
+print(model.predict(sample).{ANSWERS[manifest.task]})
 ```
 """
+
+
+def _pictures(raw: RawSpec) -> bool:
+    """Whether a picture in a file can be a sample."""
+    return raw.kind == "image" and raw.dtype == "uint8"
+
+
+def _output(manifest: Manifest) -> str:
+    if manifest.task == "classification":
+        return f"scores of {len(manifest.labels)} classes"
+    if manifest.task == "regression":
+        return ", ".join(manifest.labels)
+    return f"float32, {'×'.join(map(str, manifest.output.shape[1:]))}"

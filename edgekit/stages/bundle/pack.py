@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -19,14 +18,10 @@ from edgekit.runner import bundle as bundles
 from edgekit.runner import pyz
 from edgekit.runner.manifest import Manifest, RawSpec
 from edgekit.runner.preprocess import apply, to_layout
-from edgekit.stages.bundle import LIBRARIES, Config, materials, provenance
-from edgekit.stages.bundle.device import commands, readme, requirements
+from edgekit.stages.bundle import LIBRARIES, Config, golden, materials, provenance
+from edgekit.stages.bundle.device import RUNNER, commands, requirements, texts
 from edgekit.stages.bundle.prove import prove
 from edgekit.variants import Variant, members, open_variant, read
-
-RUNNER = "edgerun.pyz"
-GOLDEN_INPUTS = "golden/inputs.npy"
-GOLDEN_OUTPUTS = "golden/outputs.npy"
 
 
 def bundle(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
@@ -79,9 +74,9 @@ def _pack(
         labels=list(spec.classes),
         model_files=sorted(files),
         golden={
-            "inputs": GOLDEN_INPUTS,
-            "outputs": GOLDEN_OUTPUTS,
-            "atol": float(tolerance * (scores.max() - scores.min())),
+            "inputs": golden.INPUTS,
+            "outputs": golden.OUTPUTS,
+            "atol": golden.tolerance(scores, tolerance),
             "top1": True,
         },
         budget=config.budget.model_dump(),
@@ -97,20 +92,14 @@ def _pack(
         requirements=requirements(variant.target),
     )
     name = f"{config.name}-{variant.target}-{config.version}.edge.zip"
-    content = {
-        **files,
-        GOLDEN_INPUTS: _npy(raw),
-        GOLDEN_OUTPUTS: _npy(scores),
-        "requirements.txt": ("\n".join(manifest.requirements) + "\n").encode(),
-        "README.md": readme(manifest, name).encode(),
-    }
+    content = {**files, **golden.members(raw, scores), **texts(manifest, name, _story(row))}
     sha256 = bundles.write(out / name, manifest, content)
     return {
         "file": name,
         "sha256": sha256,
         "bytes": (out / name).stat().st_size,
         "variant": variant.name,
-        "commands": commands(name, variant.target, spec.raw["kind"]),
+        "commands": commands(name, variant.target, manifest.raw),
     }
 
 
@@ -124,24 +113,21 @@ def origin_of(source: Artifact, config: Config) -> dict[str, Any]:
 def _golden(
     convert: Artifact, variant: Variant, data: Data, config: Config, preprocess: list[dict[str, Any]]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Raw samples (n, *raw) spread over the validation split, and the scores (n, classes) this variant gives them.
-
-    Of more candidates than asked for, those with the clearest first place are kept: a near tie would test the
-    interpreter's rounding, not the bundle.
-    """
-    wanted = min(config.golden_samples, len(data.validation.y))
-    spread = np.linspace(0, len(data.validation.y) - 1, min(4 * wanted, len(data.validation.y))).astype(int)
+    """Raw samples (n, *raw) spread over the validation split, and the scores (n, classes) this variant gives them."""
+    positions = golden.candidates(len(data.validation.y), config.golden_samples)
     backend = open_variant(convert, variant)
-    raw = np.asarray(data.validation.x[np.unique(spread)])
+    raw = np.asarray(data.validation.x[positions])
     scores = np.concatenate(
         [backend.run(to_layout(apply(preprocess, sample[None]), variant.input.layout)) for sample in raw]
     )
-    top = np.sort(scores, axis=1)
-    clearest = np.sort(np.argsort(top[:, -2] - top[:, -1], kind="stable")[:wanted])
-    return np.ascontiguousarray(raw[clearest]), np.ascontiguousarray(scores[clearest])
+    kept = golden.clearest(scores, config.golden_samples)
+    return raw[kept], scores[kept]
 
 
-def _npy(array: np.ndarray) -> bytes:
-    stream = io.BytesIO()
-    np.save(stream, array, allow_pickle=False)
-    return stream.getvalue()
+def _story(row: dict[str, Any]) -> list[str]:
+    """What the README says of a variant, from its row of the benchmark."""
+    return [
+        f"Size: {row['bytes']:,} bytes",
+        f"Accuracy: {row['accuracy_validation']:.2%} on validation, {row['accuracy_test']:.2%} on test",
+        f"Drop against the baseline: {row['drop_pp']:.2f} percentage points on validation",
+    ]

@@ -1,0 +1,45 @@
+"""`edgerun bench --compare`: every way to run a bundle here, and which one it is worth remembering."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from edgekit.runner import bundle as bundles
+from edgekit.runner.commands import _shared
+from edgekit.runner.trial import choices, compare
+
+
+def run(options: argparse.Namespace) -> None:
+    """A row for each interpreter and number of threads; the winner is what the next load takes."""
+    found = bundles.read(options.bundle)
+    device = options.device or "CPU"
+    ways = compare.ways(found.manifest.target, options.threads, options.interpreter, device, all_of_them=True)
+    if not options.json:
+        print(f"trying {len(ways)} ways to run {options.bundle}", file=sys.stderr)
+    tried = compare.compare(options.bundle, ways, device)
+    winner = compare.best(tried)
+    name = choices.key(found.identity, (options.interpreter, options.threads, device))
+    kept = compare.keep(options.bundle, name, winner, found.manifest.target, device, _shared.warn)
+    if options.json:
+        from edgekit.runner.bench import machine
+
+        rows = [{**vars(way), "chosen": way is winner} for way in tried]
+        _shared.print_json({"bundle": options.bundle, "ways": rows, "machine": machine(), "compiled": bool(kept.blob)})
+        return
+    for line in table(tried, winner):
+        print(line)
+
+
+def table(tried: list[compare.Way], winner: compare.Way) -> list[str]:
+    """Aligned lines, in the order they were tried."""
+    lines = [f"  {'interpreter':<16}{'version':<12}{'threads':>8}{'open_ms':>10}{'p50_ms':>12}"]
+    for way in tried:
+        mark = "*" if way is winner else " "
+        if way.fault:
+            lines.append(f"{mark} {way.interpreter:<16}{way.version:<12}{way.threads:>8}  {way.fault}")
+            continue
+        p50 = f"{way.typical_ms:>12.4f}" if way.p50_ms else f"{'':>12}"
+        note = "  given up after one look" if len(way.p50_ms) == 1 and len(tried) > 1 else ""
+        lines.append(f"{mark} {way.interpreter:<16}{way.version:<12}{way.threads:>8}{way.open_ms:>10.1f}{p50}{note}")
+    return [*lines, "* is what the next load with these options takes on this machine"]

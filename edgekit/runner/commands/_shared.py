@@ -1,0 +1,100 @@
+"""What the commands share: the arguments that several take, and JSON on standard output."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from edgekit.runner.model import Model
+
+
+def bundle(parser: argparse.ArgumentParser) -> None:
+    """The bundle, and whether the answer is JSON."""
+    parser.add_argument("bundle", metavar="BUNDLE", help="a file that ends in .edge.zip")
+    as_json(parser)
+
+
+def as_json(parser: argparse.ArgumentParser) -> None:
+    """Whether the answer is JSON."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def interpreter(parser: argparse.ArgumentParser) -> None:
+    """Where the model runs; what is left open is chosen by measuring, once, and remembered."""
+    parser.add_argument("--interpreter", metavar="NAME", help="one of those installed (default: the fastest)")
+    parser.add_argument("--threads", metavar="N", type=positive, help="threads of the interpreter (default: measured)")
+    parser.add_argument("--device", metavar="NAME", help="OpenVINO's device: CPU, GPU or NPU (default: CPU)")
+    parser.add_argument(
+        "--no-trial", action="store_true", help="measure nothing first: the usual interpreter, 1 thread"
+    )
+
+
+def load(options: argparse.Namespace) -> Model:
+    """The model that the arguments of `interpreter` ask for."""
+    from edgekit.runner.model import load
+
+    with hushed() as spoken:
+
+        def told(text: str, lasting: bool) -> None:
+            if lasting or os.isatty(spoken):  # what only passes the time is for a person who waits
+                os.write(spoken, f"edgerun: {text}\n".encode())
+
+        return load(
+            options.bundle,
+            threads=options.threads,
+            interpreter=options.interpreter,
+            device=options.device,
+            trial=not options.no_trial,
+            told=told,
+        )
+
+
+@contextmanager
+def hushed() -> Iterator[int]:
+    """Keep what native code prints off standard error: LiteRT tells every user that it made a delegate.
+
+    Gives a handle that still speaks. For a command only: a library must not take a process's standard error away. What
+    fails says so by an exception.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield kept
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def warn(text: str, lasting: bool = True) -> None:
+    """One line on standard error that is no error; hears what a trial has to say."""
+    print(f"edgerun: {text}", file=sys.stderr)
+
+
+def count(text: str) -> int:
+    """An argument that is a whole number from 0."""
+    value = int(text) if text.isdecimal() else -1
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"got {text}; use a whole number from 0")
+    return value
+
+
+def positive(text: str) -> int:
+    """An argument that is a whole number from 1."""
+    value = int(text) if text.isdecimal() else 0
+    if value == 0:
+        raise argparse.ArgumentTypeError(f"got {text}; use a whole number from 1")
+    return value
+
+
+def print_json(value: Any) -> None:
+    """One line of JSON."""
+    print(json.dumps(value, sort_keys=True, allow_nan=False))

@@ -1,0 +1,112 @@
+"""`edgerun bench`: how fast is the model here, and does it stay so?"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from edgekit.runner.commands import _shared
+
+if TYPE_CHECKING:
+    from edgekit.runner.model import Model
+
+HELP = "time the model on this device"
+ROUNDS = 10
+CALLS = 1000
+WARMUP = 20
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    _shared.bundle(parser)
+    parser.add_argument("--calls", metavar="N", type=_shared.positive, help=f"timed calls (default: {CALLS})")
+    parser.add_argument("--warmup", metavar="N", type=_shared.count, help=f"untimed calls a round (default: {WARMUP})")
+    parser.add_argument("--compare", action="store_true", help="time every interpreter and number of threads instead")
+    soak = parser.add_argument_group("over time, at a fixed rate")
+    soak.add_argument("--minutes", metavar="N", type=_above_zero, help="measure for so long, window by window")
+    soak.add_argument(
+        "--rate", metavar="R", type=_above_zero, help="calls a second (default: half of what a short trial reaches)"
+    )
+    soak.add_argument("--window", metavar="S", type=_above_zero, help="seconds (default: a twentieth of the time)")
+    _shared.interpreter(parser)
+    parser.set_defaults(misuse=parser.error)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Percentiles of the model alone and of a whole answer; or one of the two other questions."""
+    if options.compare and options.minutes:
+        options.misuse("--compare and --minutes are two different measurements; ask for one")
+    if options.compare and (options.calls or options.warmup is not None or options.no_trial):
+        options.misuse("--compare times rounds of its own; leave out --calls, --warmup and --no-trial")
+    if options.minutes and (options.calls or options.warmup is not None):
+        options.misuse("--minutes measures for a time; leave out --calls and --warmup")
+    if not options.minutes and (options.rate or options.window):
+        options.misuse("--rate and --window belong to --minutes N")
+    if options.compare:
+        from edgekit.runner.commands import _compare
+
+        _compare.run(options)
+    elif options.minutes:
+        from edgekit.runner.commands import _soak
+
+        _soak.run(options)
+    else:
+        _calls(options)
+
+
+def facts(options: argparse.Namespace, model: Model) -> dict[str, Any]:
+    """What every figure carries with it: of what, by what, where; and whether it may be held against others."""
+    from edgekit.runner import bench, emulation
+
+    emulator, machine = emulation.emulator(), bench.machine()
+    return {
+        "bundle": options.bundle,
+        "sha256": model.bundle.sha256,
+        "interpreter": model.backend.name,
+        "version": model.backend.version,
+        "threads": model.threads,
+        "device": options.device or "CPU",
+        "architecture": machine["machine"],
+        "emulated": bool(emulator),
+        "machine": machine,
+        "comparable": not emulator,
+        "why": [f"emulated by {emulator}: these times say nothing about a device"] if emulator else [],
+    }
+
+
+def print_facts(known: dict[str, Any]) -> None:
+    """The same, for people."""
+    machine = known["machine"]
+    print(f"{known['interpreter']} {known['version']}, threads: {known['threads']}, device: {known['device']}")
+    print(f"on {machine['host']} ({machine['cpu']}), {known['architecture']}, Python {machine['python']}")
+    for reason in known["why"]:
+        print(f"NOT COMPARABLE: {reason}")
+
+
+def _calls(options: argparse.Namespace) -> None:
+    from edgekit.runner import bench
+
+    model = _shared.load(options)
+    raw = model.golden()[0][0]
+    x = model.prepare(raw)
+    wanted, warmup = options.calls or CALLS, WARMUP if options.warmup is None else options.warmup
+    rounds = min(ROUNDS, wanted)
+    calls = {"execute": lambda: model.execute(x), "predict": lambda: model.predict(raw)}
+    samples = bench.interleaved(calls, rounds, -(-wanted // rounds), warmup)
+    figures = {name: bench.summary(taken) for name, taken in samples.items()}
+    known = facts(options, model)
+    if options.json:
+        _shared.print_json({**known, **figures})
+        return
+    print_facts(known)
+    columns = ("p50_ms", "p90_ms", "p95_ms", "p99_ms", "throughput_per_s")
+    print(f"{'':<8}" + "".join(f"{name:>18}" for name in columns))
+    for name, row in figures.items():
+        print(f"{name:<8}" + "".join(f"{row[column]:>18,.{4 if column.endswith('_ms') else 1}f}" for column in columns))
+
+
+def _above_zero(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"got {text}; use a number above 0")
+    return value

@@ -1,0 +1,44 @@
+"""`edgerun info`: what is in a bundle, and what does it need?"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from edgekit.runner.commands import _shared
+
+HELP = "say what a bundle holds and what it needs"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    _shared.bundle(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """A few lines, or the whole manifest as JSON."""
+    from edgekit.runner import bundle, manifest
+
+    found = bundle.read(options.bundle)
+    facts = found.manifest
+    if options.json:
+        sys.stdout.write(manifest.to_json(facts).decode())
+        return
+    size = sum(len(data) for data in found.model_files().values())
+    rows = {
+        "bundle": f"{facts.name} {facts.version} ({facts.variant})",
+        "target": facts.target,
+        "model": f"{', '.join(facts.model_files)}, {size:,} bytes",
+        "takes": f"{facts.raw.kind} {facts.raw.dtype}{list(facts.raw.shape)}",
+        "preprocess": ", ".join(step["step"] for step in facts.preprocess) or "none",
+        "task": facts.task,
+        "labels": _shorten(facts.labels) or "none",
+        "needs": ", ".join(facts.requirements) or "nothing recorded",
+    }
+    for word, value in rows.items():
+        print(f"{word:<11} {value}")
+
+
+def _shorten(labels: list[str], most: int = 12) -> str:
+    shown = ", ".join(labels[:most])
+    return shown if len(labels) <= most else f"{shown}, … ({len(labels)} in all)"

@@ -1,0 +1,38 @@
+"""`edgerun selftest`: does the bundle give here the answers that were recorded where it was made?"""
+
+from __future__ import annotations
+
+import argparse
+
+from edgekit.runner.commands import _shared
+from edgekit.runner.errors import SelftestError
+
+HELP = "run the golden vectors and compare the scores"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    _shared.bundle(parser)
+    _shared.interpreter(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """The report; SelftestError when the answers are others."""
+    if options.no_trial:
+        report = _shared.load(options).selftest()
+    else:
+        from edgekit.runner.trial import prove
+
+        report = prove(options.bundle, options.threads, options.interpreter, options.device or "CPU")
+    if options.json:
+        _shared.print_json(report.to_dict())
+    else:
+        print(f"interpreter {report.interpreter} {report.version}")
+        print(f"max |Δ|     {report.max_abs_delta:.3g} (allowed {report.atol:.3g})")
+        print(f"agreement   {report.top1_agreement:.1%} of {report.vectors} golden vectors")
+        print("selftest    " + ("passed" if report.ok else "FAILED"))
+    if not report.ok:
+        raise SelftestError(
+            f"{options.bundle}: the golden vectors did not come out as recorded on {report.interpreter} "
+            f"{report.version}; use another interpreter or version, and trust no prediction until it passes"
+        )

@@ -1,0 +1,85 @@
+"""The interpreters, and which wheels of theirs exist.
+
+A row a release that matters: the newest, and the last for a Python or a C library that the newest has left behind.
+Read off the package index on 2026-11-20 by resolving every Python and platform with `--only-binary :all:`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """Wheels of one release: CPython 3.`first` to 3.`last`; `glibc` is the 2.x that each architecture's needs."""
+
+    distribution: str
+    version: str
+    first: int
+    last: int
+    glibc: dict[str, int]
+
+
+INTERPRETERS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "litert": ("ai-edge-litert", ("tflite",)),
+    "tflite_runtime": ("tflite-runtime", ("tflite",)),
+    "tensorflow": ("tensorflow", ("tflite",)),
+    "openvino": ("openvino", ("openvino", "onnx")),
+    "onnxruntime": ("onnxruntime", ("onnx",)),
+}
+"""Interpreter -> (distribution, targets), as `backends/` has them; reading it there would import numpy."""
+
+PREFERENCE = ("litert", "tflite_runtime", "onnxruntime", "openvino", "tensorflow")
+"""Which interpreter is advised first, of those that have a wheel for the device."""
+
+WHEELS = (
+    Wheel("ai-edge-litert", "2.3.0", 10, 14, {"x86_64": 27, "aarch64": 27}),
+    Wheel("ai-edge-litert", "2.1.0", 9, 13, {"x86_64": 27, "aarch64": 27}),
+    Wheel("tflite-runtime", "2.14.0", 8, 11, {"x86_64": 17, "aarch64": 34, "armv7l": 34}),
+    Wheel("openvino", "2026.4.1", 10, 14, {"x86_64": 28, "aarch64": 35}),
+    Wheel("openvino", "2025.3.0", 9, 13, {"x86_64": 17, "aarch64": 35}),
+    Wheel("openvino", "2024.0.0", 8, 11, {"x86_64": 17, "aarch64": 27}),
+    Wheel("onnxruntime", "1.31.1", 11, 14, {"x86_64": 28, "aarch64": 28}),
+    Wheel("onnxruntime", "1.23.2", 10, 13, {"x86_64": 27, "aarch64": 27}),
+    Wheel("onnxruntime", "1.19.2", 8, 12, {"x86_64": 27, "aarch64": 27}),
+    Wheel("tensorflow", "2.21.0", 10, 13, {"x86_64": 27, "aarch64": 27}),
+    Wheel("tensorflow", "2.20.0", 9, 13, {"x86_64": 17, "aarch64": 17}),
+)
+
+NEVER = 9999
+NUMPY_2_FROM: dict[str, tuple[int, ...]] = {
+    "tflite-runtime": (NEVER,),
+    "onnxruntime": (1, 19),
+    "openvino": (2024, 3),
+    "tensorflow": (2, 18),
+}
+"""Distribution -> first release built against numpy 2; an older one dies beside it (openvino 2024.0 reads rubbish)."""
+
+
+def of(interpreter: str) -> str:
+    """The distribution that pip knows an interpreter by."""
+    return INTERPRETERS[interpreter][0]
+
+
+def for_target(target: str) -> list[str]:
+    """Interpreters that open a target's models, the advised one first."""
+    return [name for name in PREFERENCE if target in INTERPRETERS[name][1]]
+
+
+def newest(distribution: str, python: tuple[int, ...], machine: str, glibc: tuple[int, ...]) -> Wheel | None:
+    """The newest release with a wheel for this Python, architecture and C library; None: there is none."""
+    for wheel in rows(distribution, machine):
+        if wheel.first <= python[1] <= wheel.last and glibc >= (2, wheel.glibc[machine]):
+            return wheel
+    return None
+
+
+def rows(distribution: str, machine: str) -> list[Wheel]:
+    """Releases with wheels for an architecture, newest first."""
+    return [each for each in WHEELS if each.distribution == distribution and machine in each.glibc]
+
+
+def pythons(distribution: str) -> tuple[int, int]:
+    """(first, last) minor version of Python 3 that any listed release has wheels for."""
+    mine = [each for each in WHEELS if each.distribution == distribution]
+    return min(each.first for each in mine), max(each.last for each in mine)

@@ -1,0 +1,225 @@
+"""What the machine feels like right now: temperature, frequency, throttling, memory, as the kernel shows them.
+
+    before = health.read()
+    ...                                        # a window of calls
+    after = health.read()
+    health.throttled_between(before, after)    # True, False, or None where the kernel says nothing
+
+A reading is a handful of small files, a millisecond or three; `vcgencmd` is only started on a board whose kernel does
+not show the same word in `/sys`. A field is None where the kernel does not show it. `root` is for tests.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+UNDER_VOLTAGE, CAPPED, THROTTLED, SOFT_LIMIT = 1, 2, 4, 8
+SINCE_BOOT = 16
+"""Bits of the Raspberry Pi's `get_throttled`; the same four, shifted by 16, say "at some time since boot"."""
+FIRMWARE = "sys/devices/platform/soc/soc:firmware/get_throttled"
+VCGENCMD = ("usr/bin/vcgencmd", "opt/vc/bin/vcgencmd")
+PROCESSOR_ZONES = ("cpu", "pkg", "soc", "core", "tctl", "package")
+PROCESSOR_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One look at the machine. Frequencies are means over the cores this process may use."""
+
+    temperature_c: float | None
+    frequency_mhz: float | None
+    frequency_max_mhz: float | None
+    governor: str | None
+    throttled: bool | None  # right now: capped, throttled or at its soft temperature limit
+    under_voltage: bool | None  # right now
+    throttled_since_boot: bool | None
+    throttle_events: int | None  # counted since boot by an Intel processor, summed over cores and package
+    resident_bytes: int | None  # of this process
+    available_bytes: int | None  # for new memory, the cgroup's limit counted in
+    total_bytes: int | None  # likewise
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def read(root: str | os.PathLike[str] = "/") -> Reading:
+    """Everything at once; raises nothing."""
+    base = Path(root)
+    bits = _firmware_bits(base)
+    governors = {text for each in _cores(base) if (text := _text(each / "cpufreq/scaling_governor"))}
+    events = _throttle_events(base)
+    total, available = memory(base)
+    return Reading(
+        temperature_c=temperature_c(base),
+        frequency_mhz=_frequency_mhz(base, "scaling_cur_freq") or _cpuinfo_mhz(base),
+        frequency_max_mhz=_frequency_mhz(base, "cpuinfo_max_freq"),
+        governor=", ".join(sorted(governors)) or None,
+        throttled=None if bits is None else bool(bits & (CAPPED | THROTTLED | SOFT_LIMIT)),
+        under_voltage=None if bits is None else bool(bits & UNDER_VOLTAGE),
+        throttled_since_boot=bool(bits >> SINCE_BOOT) if bits is not None else (None if events is None else events > 0),
+        throttle_events=events,
+        resident_bytes=resident_bytes(base),
+        available_bytes=available,
+        total_bytes=total,
+    )
+
+
+def throttled_between(before: Reading, after: Reading) -> bool | None:
+    """Whether the machine throttled (or starved for voltage) at either reading or in between; None: nobody knows."""
+    now = [flag for one in (before, after) for flag in (one.throttled, one.under_voltage) if flag is not None]
+    if before.throttle_events is not None and after.throttle_events is not None:
+        now.append(after.throttle_events > before.throttle_events)
+    return any(now) if now else None
+
+
+def temperature_c(root: str | os.PathLike[str] = "/") -> float | None:
+    """The processor's hottest zone in °C; of any zone where none is named after a processor."""
+    base = Path(root)
+    named: list[float] = []
+    others: list[float] = []
+    for zone in sorted(base.glob("sys/class/thermal/thermal_zone*")):
+        value, kind = _number(zone / "temp"), (_text(zone / "type") or "").lower()
+        if value is not None:
+            (named if any(word in kind for word in PROCESSOR_ZONES) else others).append(value)
+    for sensor in sorted(base.glob("sys/class/hwmon/hwmon*")):
+        if (_text(sensor / "name") or "") in PROCESSOR_SENSORS:
+            named += [value for each in sensor.glob("temp*_input") if (value := _number(each)) is not None]
+    found = named or others
+    return max(found) / 1000 if found else None
+
+
+def resident_bytes(root: str | os.PathLike[str] = "/") -> int | None:
+    """Resident memory of this process."""
+    words = (_text(Path(root) / "proc/self/statm") or "").split()
+    try:
+        return int(words[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (IndexError, ValueError, OSError):
+        return None
+
+
+def memory(root: str | os.PathLike[str] = "/") -> tuple[int | None, int | None]:
+    """(total, available) bytes: the machine's, or what this process's cgroup leaves of it."""
+    base = Path(root)
+    table = {}
+    for line in (_text(base / "proc/meminfo") or "").splitlines():
+        name, _, rest = line.partition(":")
+        words = rest.split()
+        if words and words[0].isdigit():
+            table[name] = int(words[0]) * 1024
+    total, available = table.get("MemTotal"), table.get("MemAvailable")
+    for limit, used in _memory_limits(base):
+        if total is None or limit < total:
+            total = limit
+            available = limit - used if available is None else min(available, max(limit - used, 0))
+    return total, available
+
+
+def cores(root: str | os.PathLike[str] = "/") -> float | None:
+    """Cores that this process may use: its affinity, less where a cgroup grants fewer (then maybe a fraction)."""
+    granted = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    quotas: list[float] = []
+    for folder in _cgroups(Path(root), "cpu"):
+        quota, period = (_text(folder / "cpu.max") or "").partition(" ")[::2]
+        quota = quota or _text(folder / "cpu.cfs_quota_us") or ""
+        period = period or _text(folder / "cpu.cfs_period_us") or ""
+        if quota.isdigit() and period.isdigit() and int(period):
+            quotas.append(int(quota) / int(period))
+    found = [each for each in (granted, *quotas) if each]
+    return min(found) if found else None
+
+
+def frequency_driver(root: str | os.PathLike[str] = "/") -> str:
+    """The kernel's driver of the processor's frequency, such as intel_pstate; empty where it does not say."""
+    return next((text for core in _cores(Path(root)) if (text := _text(core / "cpufreq/scaling_driver"))), "")
+
+
+def _memory_limits(base: Path) -> list[tuple[int, int]]:
+    found = []
+    for folder in _cgroups(base, "memory"):
+        limit = _text(folder / "memory.max") or _text(folder / "memory.limit_in_bytes") or ""
+        used = _text(folder / "memory.current") or _text(folder / "memory.usage_in_bytes") or "0"
+        if limit.isdigit() and used.isdigit():
+            found.append((int(limit), int(used)))
+    return found
+
+
+def _cgroups(base: Path, controller: str) -> list[Path]:
+    """Folders of this process's cgroup and of those above it, for version 2 and version 1 alike."""
+    folders = []
+    for line in (_text(base / "proc/self/cgroup") or "").splitlines():
+        _, _, rest = line.partition(":")
+        names, _, path = rest.partition(":")
+        if names and controller not in names.split(","):
+            continue
+        mount = base / "sys/fs/cgroup" / names
+        here = [part for part in path.split("/") if part not in ("", "..")]
+        folders += [mount.joinpath(*here[:depth]) for depth in range(len(here), -1, -1)]
+    return folders
+
+
+def _cores(base: Path) -> list[Path]:
+    folder = base / "sys/devices/system/cpu"
+    mine = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    return [found for number in sorted(mine) if (found := folder / f"cpu{number}").is_dir()]
+
+
+def _frequency_mhz(base: Path, name: str) -> float | None:
+    found = [value for core in _cores(base) if (value := _number(core / "cpufreq" / name)) is not None]
+    return sum(found) / len(found) / 1000 if found else None
+
+
+def _cpuinfo_mhz(base: Path) -> float | None:
+    found = []
+    for line in (_text(base / "proc/cpuinfo") or "").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "cpu MHz":
+            try:
+                found.append(float(value))
+            except ValueError:
+                continue
+    return sum(found) / len(found) if found else None
+
+
+def _throttle_events(base: Path) -> int | None:
+    counters = base.glob("sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/*_throttle_count")
+    found = [value for each in counters if (value := _number(each)) is not None]
+    return int(sum(found)) if found else None
+
+
+def _firmware_bits(base: Path) -> int | None:
+    text = _text(base / FIRMWARE) or _vcgencmd(base)
+    try:
+        return int(text.rpartition("=")[2], 16) if text else None
+    except ValueError:
+        return None
+
+
+def _vcgencmd(base: Path) -> str | None:
+    for name in VCGENCMD:
+        if (base / name).is_file():
+            import subprocess
+
+            try:
+                done = subprocess.run([str(base / name), "get_throttled"], capture_output=True, text=True, timeout=5)
+            except (OSError, subprocess.SubprocessError, ValueError):
+                return None
+            return done.stdout.strip() if done.returncode == 0 else None
+    return None
+
+
+def _number(path: Path) -> float | None:
+    try:
+        return float(_text(path) or "")
+    except ValueError:
+        return None
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip() or None
+    except OSError:
+        return None

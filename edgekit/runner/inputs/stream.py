@@ -1,0 +1,117 @@
+"""Raw frames from a pipe, as a camera tool or ffmpeg writes them: one after another, without headers.
+
+    ffmpeg -i clip.mp4 -f rawvideo -pix_fmt rgb24 - | edgerun predict BUNDLE --stream rgb24 --size 640x480
+    rpicam-vid -n -t 0 --codec yuv420 --width 640 --height 480 -o - | edgerun predict BUNDLE --stream yuv420p …
+
+The names are ffmpeg's. Nothing in the bytes says where a frame begins, so the size must be the sender's; rpicam-vid
+fills its rows up to a multiple of 64 pixels: ask it for such a width. One buffer holds the frame that is being read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edgekit.runner.errors import InputError
+from edgekit.runner.inputs import picture
+
+if TYPE_CHECKING:
+    from edgekit.runner.manifest import RawSpec
+
+Decode = Callable[[np.ndarray, int, int], np.ndarray]
+
+
+def frames(source: Any, pixels: str, width: int, height: int, raw: RawSpec) -> Iterator[tuple[np.ndarray, float]]:
+    """Raw samples, each with the milliseconds from its first byte to the sample; valid until the next is asked for.
+
+    `source` has `readinto`. InputError where the last frame is cut, once all before it have been given.
+    """
+    if raw.kind != "image" or raw.dtype != "uint8":
+        raise InputError(f"--stream: the bundle takes {raw.kind} {raw.dtype}{list(raw.shape)}, not frames of a camera")
+    decode, frame_bytes = DECODERS[pixels], size_bytes(pixels, width, height)
+    if (height, width, CHANNELS[pixels]) != raw.shape:
+        tall, wide, channels = raw.shape
+        ask = f"-vf scale={wide}:{tall} -pix_fmt {'gray' if channels == 1 else 'rgb24'}"
+        picture.pillow("--stream: bringing frames to the bundle's size", f"let ffmpeg do it: {ask}")
+    buffer = bytearray(frame_bytes)
+    number = 0
+    while True:
+        filled, started = _fill(source, memoryview(buffer))
+        if filled < frame_bytes:
+            break
+        sample = _fit(decode(np.frombuffer(buffer, np.uint8), width, height), raw)
+        yield sample, (perf_counter_ns() - started) / 1e6
+        number += 1
+    if filled:
+        raise InputError(
+            f"frame {number}: cut short: {filled} bytes came, a {pixels} frame of {width}x{height} has {frame_bytes}; "
+            "check --size and --stream against what is sent"
+        )
+    if number == 0:
+        raise InputError("--stream: no frame came; see what the program before the pipe says")
+
+
+def size_bytes(pixels: str, width: int, height: int) -> int:
+    """Bytes of one frame; the halves of yuv420p's colour planes are rounded up, as ffmpeg does."""
+    if pixels == "yuv420p":
+        return width * height + 2 * (-(-width // 2)) * (-(-height // 2))
+    return width * height * CHANNELS[pixels]
+
+
+def _fill(source: Any, view: memoryview) -> tuple[int, int]:
+    """(bytes read, when the first of them were there); fewer than the frame has at the end only."""
+    filled = source.readinto(view) or 0
+    started = perf_counter_ns()
+    while 0 < filled < len(view):
+        more = source.readinto(view[filled:])
+        if not more:
+            break
+        filled += more
+    return filled, started
+
+
+def _fit(frame: np.ndarray, raw: RawSpec) -> np.ndarray:
+    """The frame as a picture in a file would be fitted."""
+    if frame.shape == raw.shape:
+        return np.ascontiguousarray(frame)
+    from PIL import Image
+
+    grey = frame.shape[2] == 1
+    return picture.fit(Image.fromarray(frame[..., 0] if grey else np.ascontiguousarray(frame)), raw)
+
+
+def _rgb24(buffer: np.ndarray, width: int, height: int) -> np.ndarray:
+    return buffer.reshape(height, width, 3)
+
+
+def _bgr24(buffer: np.ndarray, width: int, height: int) -> np.ndarray:
+    return buffer.reshape(height, width, 3)[..., ::-1]
+
+
+def _gray(buffer: np.ndarray, width: int, height: int) -> np.ndarray:
+    return buffer.reshape(height, width, 1)
+
+
+def _yuv420p(buffer: np.ndarray, width: int, height: int) -> np.ndarray:
+    """RGB from ITU-R BT.601 in limited range (luma 16 to 235), each colour sample serving its four pixels.
+
+    The matrix is that of BT.601-7, 2.5.1 to 2.5.3, inverted, times 2^16: 255/219 for luma; 1.402, 0.344136, 0.714136
+    and 1.772, each times 255/224, for Cr into red, Cb and Cr out of green, and Cb into blue.
+    """
+    tall, wide = -(-height // 2), -(-width // 2)
+    luma, colours = buffer[: width * height], buffer[width * height :].reshape(2, tall, wide)
+    blue, red = colours.astype(np.int32) - 128
+    grey = (luma.reshape(height, width).astype(np.int32) - 16) * 76309 + 32768
+    rgb = np.empty((height, width, 3), np.uint8)
+    for channel, colour in enumerate((104597 * red, -25675 * blue - 53279 * red, 132201 * blue)):
+        value = grey + colour.repeat(2, axis=0)[:height].repeat(2, axis=1)[:, :width]
+        value >>= 16
+        rgb[..., channel] = np.clip(value, 0, 255, out=value)
+    return rgb
+
+
+DECODERS: dict[str, Decode] = {"rgb24": _rgb24, "bgr24": _bgr24, "gray": _gray, "yuv420p": _yuv420p}
+CHANNELS = {"rgb24": 3, "bgr24": 3, "gray": 1, "yuv420p": 3}

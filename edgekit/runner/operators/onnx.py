@@ -1,0 +1,120 @@
+"""The operators of an `.onnx` file: just enough Protocol Buffers to walk its nodes.
+
+ModelProto           ir_version (1), graph (7), opset_import (8), functions (25)
+OperatorSetIdProto   domain (1), version (2)
+GraphProto           node (1)
+FunctionProto        name (1), node (7), domain (10)
+NodeProto            op_type (4), attribute (5), domain (7)
+AttributeProto       g (6), graphs (11): the bodies of If, Loop and Scan
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from edgekit.runner.errors import BundleError
+from edgekit.runner.operators import Needs, Operator
+
+STANDARD = "ai.onnx"
+DEEPEST = 32
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+
+
+def read(data: bytes) -> Needs:
+    """Format version, operator sets and operators; a model's own functions are no operators, their bodies are."""
+    ir_version, graphs, functions, opsets = 0, [], [], {}
+    for number, value in _fields(memoryview(data)):
+        if number == 1 and isinstance(value, int):
+            ir_version = value
+        elif number == 7 and not isinstance(value, int):
+            graphs.append(value)
+        elif number == 8 and not isinstance(value, int):
+            domain, version = _opset(value)
+            opsets[domain] = version
+        elif number == 25 and not isinstance(value, int):
+            functions.append(value)
+    if not ir_version or not graphs:
+        raise BundleError("not an ONNX model: it has no format version or no graph; build the bundle again")
+    own = {_function_name(each) for each in functions}
+    found = {pair for graph in graphs for pair in _nodes(graph, 1, 0)}
+    found |= {pair for body in functions for pair in _nodes(body, 7, 0)}
+    operators = {Operator(domain, name, opsets.get(domain, 0)) for domain, name in found - own}
+    return Needs(tuple(sorted(operators)), tuple(sorted(opsets.items())), ir_version)
+
+
+def _nodes(message: memoryview, slot: int, depth: int) -> Iterator[tuple[str, str]]:
+    """(domain, operator) of every node in a graph or function, those of nested graphs included."""
+    if depth > DEEPEST:
+        raise BundleError(f"malformed ONNX model: graphs nested deeper than {DEEPEST}; build the bundle again")
+    for number, node in _fields(message):
+        if number != slot or isinstance(node, int):
+            continue
+        name, domain = "", ""
+        for inner, value in _fields(node):
+            if isinstance(value, int):
+                continue
+            if inner == 4:
+                name = _text(value)
+            elif inner == 7:
+                domain = _text(value)
+            elif inner == 5:
+                for each, graph in _fields(value):
+                    if each in (6, 11) and not isinstance(graph, int):
+                        yield from _nodes(graph, 1, depth + 1)
+        yield domain or STANDARD, name
+
+
+def _opset(message: memoryview) -> tuple[str, int]:
+    domain, version = "", 0
+    for number, value in _fields(message):
+        if number == 1 and not isinstance(value, int):
+            domain = _text(value)
+        elif number == 2 and isinstance(value, int):
+            version = value
+    return domain or STANDARD, version
+
+
+def _function_name(message: memoryview) -> tuple[str, str]:
+    found = {
+        number: _text(value) for number, value in _fields(message) if number in (1, 10) and not isinstance(value, int)
+    }
+    return found.get(10, "") or STANDARD, found.get(1, "")
+
+
+def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+    """(number, value) of every field: whole numbers, and slices of what has a length."""
+    position = 0
+    while position < len(message):
+        key, position = _varint(message, position)
+        kind = key & 7
+        if kind == VARINT:
+            value, position = _varint(message, position)
+            yield key >> 3, value
+            continue
+        if kind == BYTES:
+            length, position = _varint(message, position)
+        elif kind in (FIXED32, FIXED64):
+            length = 4 if kind == FIXED32 else 8
+        else:
+            raise BundleError(f"malformed ONNX model: wire type {kind}; build the bundle again")
+        if length > len(message) - position:
+            raise BundleError("malformed ONNX model: a field reaches past its end; build the bundle again")
+        yield key >> 3, message[position : position + length]
+        position += length
+
+
+def _varint(message: memoryview, position: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        if position >= len(message):
+            break
+        byte = message[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise BundleError("malformed ONNX model: a number without an end; build the bundle again")
+
+
+def _text(value: memoryview) -> str:
+    return bytes(value).decode("utf-8", errors="replace")

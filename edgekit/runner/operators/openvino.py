@@ -1,0 +1,38 @@
+"""The operators of an OpenVINO IR: the layers of its `.xml`, those inside bodies of If, Loop and TensorIterator too."""
+
+from __future__ import annotations
+
+import re
+
+from edgekit.runner.errors import BundleError
+from edgekit.runner.operators import Needs, Operator
+
+NUMBER = re.compile("[0-9]{1,6}")
+FORBIDDEN = (b"<!DOCTYPE", b"<!ENTITY")
+"""An IR needs neither, and entities can be blown up to any size."""
+
+
+def read(data: bytes) -> Needs:
+    """Layer types with the opset that defines each; "extension" and the like keep their name and have version 0."""
+    from xml.etree import ElementTree
+
+    if any(word in data for word in FORBIDDEN) or b"\0" in data:
+        raise BundleError("not an OpenVINO model: it declares a document type or is not UTF-8; build the bundle again")
+    try:
+        root = ElementTree.fromstring(data)
+    except (ElementTree.ParseError, ValueError, LookupError) as error:
+        raise BundleError(f"not an OpenVINO model: {error}; build the bundle again") from None
+    version = root.get("version", "")
+    if root.tag != "net" or not NUMBER.fullmatch(version):
+        raise BundleError(
+            f"not an OpenVINO model: its root is <{root.tag} version={version!r}>; build the bundle again"
+        )
+    layers = {_operator(layer.get("type", ""), layer.get("version", "")) for layer in root.iter("layer")}
+    return Needs(tuple(sorted(layers)), ir_version=int(version))
+
+
+def _operator(name: str, version: str) -> Operator:
+    number = version[len("opset") :]
+    if version.startswith("opset") and NUMBER.fullmatch(number):
+        return Operator("opset", name, int(number))
+    return Operator(version, name, 0)

@@ -1,0 +1,40 @@
+"""What a model's outputs mean: one file for each task of a manifest, its name is the key. Each of them offers
+
+    maker(manifest) -> function of (outputs without their batch axis, labels wanted, times so far) to an answer
+
+An answer has `to_dict()` for JSON, `lines()` for people, and `timing_ms`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Union
+
+import numpy as np
+
+from edgekit.runner.errors import BackendError
+
+if TYPE_CHECKING:
+    from edgekit.runner.manifest import Manifest
+    from edgekit.runner.postprocess.classification import Classification
+    from edgekit.runner.postprocess.raw import Raw
+    from edgekit.runner.postprocess.regression import Regression
+
+    Prediction = Union[Classification, Regression, Raw]
+
+Times = dict[str, float]
+Maker = Callable[[np.ndarray, int, Times], Any]
+
+
+def maker(manifest: Manifest) -> Maker:
+    """The function that turns a model's outputs into the answer of the bundle's task."""
+    made: Maker = importlib.import_module(f"{__name__}.{manifest.task}").maker(manifest)
+    return made
+
+
+def check_finite(outputs: np.ndarray) -> None:
+    """BackendError for NaN or infinity, which are never an answer."""
+    if not math.isfinite(np.add.reduce(outputs, axis=None)) and not np.isfinite(outputs).all():
+        raise BackendError("the model gave NaN or infinite scores; run selftest, and try another interpreter")

@@ -1,0 +1,35 @@
+"""Named values, as the model gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from edgekit.runner.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class Regression:
+    """One value for each of the bundle's labels, in their units."""
+
+    values: dict[str, float]
+    timing_ms: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return dict(vars(self))
+
+    def lines(self) -> list[str]:
+        """For people; the first line ends the one that names the input."""
+        width = max(map(len, self.values))
+        return ["", *(f"  {name:<{width}}  {value:.6g}" for name, value in self.values.items())]
+
+
+def maker(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Regression]:
+    """See the package; the number of labels wanted has no meaning here."""
+    labels = manifest.labels
+    return lambda values, top_k, timing_ms: Regression(dict(zip(labels, values.tolist())), timing_ms)

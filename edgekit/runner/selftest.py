@@ -1,0 +1,46 @@
+"""Does a bundle give here the answers that were recorded where it was made?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from edgekit.runner.model import Model
+
+
+@dataclass(frozen=True)
+class SelftestReport:
+    """How the golden vectors came out. `top1_agreement` is a fraction 0-1; the scores may differ by `atol`."""
+
+    interpreter: str
+    version: str
+    vectors: int
+    max_abs_delta: float
+    top1_agreement: float
+    atol: float
+    ok: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def selftest(model: Model, most_s: float | None = None) -> SelftestReport:
+    """Run the golden vectors, as many as fit into `most_s`, and hold the outputs against the recorded ones."""
+    inputs, expected = model.golden()
+    begun = perf_counter()
+    found = []
+    for raw in inputs:
+        found.append(model.execute(model.prepare(raw)))
+        if most_s is not None and perf_counter() - begun > most_s:
+            break
+    outputs, expected = np.stack(found), expected[: len(found)]
+    delta = float(np.max(np.abs(outputs.astype(np.float64) - expected)))
+    agreement = float(np.mean(outputs.argmax(axis=-1) == expected.argmax(axis=-1)))
+    golden, backend = model.manifest.golden, model.backend
+    ok = delta <= golden["atol"] and (agreement == 1.0 or not golden["top1"])  # a NaN is no match
+    return SelftestReport(backend.name, backend.version, len(outputs), delta, agreement, golden["atol"], ok)

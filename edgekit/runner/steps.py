@@ -1,0 +1,133 @@
+"""Preprocess steps, checked: one declarative list, the same words in a config and in a bundle.
+
+A step is `{"step": "scale", "factor": 0.00392156862745098}`. Needs no numpy, so that a device without one can still
+be told what is wrong; `preprocess.py` does the arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from edgekit.runner.errors import InputError
+
+Step = Mapping[str, Any]
+Shape = tuple[int, ...]
+
+STEPS: dict[str, tuple[str, ...]] = {
+    "resize": ("height", "width"),
+    "channels": ("count",),
+    "scale": ("factor",),
+    "normalize": ("mean", "std"),
+}
+RAW_DTYPES = ("uint8", "float32")
+LARGEST_SIDE = 16384
+LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127
+
+
+def check(steps: Sequence[Step], raw_shape: Sequence[int], raw_dtype: str) -> Shape:
+    """Shape that the steps make of one raw sample; InputError names the step, the value and the fix."""
+    shape = tuple(raw_shape)
+    if str(raw_dtype) not in RAW_DTYPES:
+        raise InputError(f"raw dtype: got {raw_dtype!r}; use one of {', '.join(RAW_DTYPES)}")
+    if len(shape) not in (1, 3) or not all(_is_count(side) for side in shape):
+        raise InputError(f"raw shape: got {list(shape)!r}; use [height, width, channels] or [features]")
+    if len(shape) == 3 and shape[2] not in (1, 3):
+        raise InputError(f"raw shape: got {shape[2]} channels; images have 1 or 3")
+    for position, step in enumerate(steps):
+        name = _check_keys(step, position)
+        shape = _CHECKS[name](step, shape, f"preprocess[{position}] {name}")
+    return shape
+
+
+def check_keys(steps: Sequence[Step]) -> None:
+    """What `check` can say before a sample's shape is known: that every step is one, and has its options."""
+    for position, step in enumerate(steps):
+        _check_keys(step, position)
+
+
+def _check_keys(step: Step, position: int) -> str:
+    where = f"preprocess[{position}]"
+    if not isinstance(step, Mapping) or not isinstance(step.get("step"), str):
+        raise InputError(f'{where}: got {step!r}; write {{"step": "scale", "factor": 0.0039}}')
+    name: str = step["step"]
+    if name not in STEPS:
+        raise InputError(f"{where}: unknown step {name!r}{_meant(name, STEPS)}")
+    wanted = STEPS[name]
+    for key in step:
+        if key != "step" and key not in wanted:
+            raise InputError(f"{where} {name}: unknown option {key!r}{_meant(str(key), wanted)}")
+    for key in wanted:
+        if key not in step:
+            raise InputError(f"{where} {name}: missing option {key!r}")
+    return name
+
+
+def _meant(word: str, known: Any) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.55)
+    return f', did you mean "{close[0]}"?' if close else "; known: " + ", ".join(sorted(known))
+
+
+def _check_resize(step: Step, shape: Shape, where: str) -> Shape:
+    _need_image(shape, where)
+    for key in ("height", "width"):
+        if not _is_count(step[key]) or step[key] > LARGEST_SIDE:
+            raise InputError(f"{where}.{key}: got {step[key]!r}; use a whole number from 1 to {LARGEST_SIDE}")
+    return (step["height"], step["width"], shape[2])
+
+
+def _check_channels(step: Step, shape: Shape, where: str) -> Shape:
+    _need_image(shape, where)
+    if not _is_count(step["count"]) or step["count"] not in (1, 3):
+        raise InputError(f"{where}.count: got {step['count']!r}; use 1 (grey) or 3 (RGB)")
+    return (shape[0], shape[1], step["count"])
+
+
+def _check_scale(step: Step, shape: Shape, where: str) -> Shape:
+    factor = step["factor"]
+    if not _is_number(factor) or _float32(factor) == 0:
+        raise InputError(f"{where}.factor: got {factor!r}; use a finite number other than 0, e.g. 1/255 = 0.0039215686")
+    return shape
+
+
+def _check_normalize(step: Step, shape: Shape, where: str) -> Shape:
+    for key in ("mean", "std"):
+        values = step[key]
+        if not isinstance(values, (list, tuple)) or len(values) not in (1, shape[-1]):
+            raise InputError(f"{where}.{key}: got {values!r}; use a list of 1 or {shape[-1]} numbers")
+        if not all(_is_number(value) for value in values):
+            raise InputError(f"{where}.{key}: got {values!r}; every entry must be a finite number")
+    if not all(_float32(value) > 0 for value in step["std"]):
+        raise InputError(f"{where}.std: got {step['std']!r}; every entry must be above 0")
+    return shape
+
+
+def _need_image(shape: Shape, where: str) -> None:
+    if len(shape) != 3:
+        raise InputError(f"{where}: works on images, the sample is a vector of shape {list(shape)}; remove the step")
+
+
+def _float32(value: float) -> float:
+    rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
+    return rounded
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _is_number(value: Any) -> bool:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and math.isfinite(value) and abs(value) < LARGEST_FLOAT32
+
+
+_CHECKS = {
+    "resize": _check_resize,
+    "channels": _check_channels,
+    "scale": _check_scale,
+    "normalize": _check_normalize,
+}

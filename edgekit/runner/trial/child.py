@@ -1,0 +1,97 @@
+"""A `worker.py` in a process of its own, asked one thing at a time. Its death is an answer like any other."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from typing import Any
+
+import edgekit
+from edgekit.runner import errors
+from edgekit.runner.errors import BackendError
+
+LIMIT_S = 120.0
+"""For one answer; opening a large model on a slow board takes a while."""
+REASONS = {
+    "SIGKILL": "it was killed, most likely for want of memory",
+    "SIGILL": "it was built for a processor with other instructions",
+    "SIGTERM": "somebody ended it",
+}
+CODE = "import sys; sys.path[:] = sys.argv[2:]; from edgekit.runner.trial.worker import main; main(sys.argv[1])"
+
+
+class Child:
+    """A context manager; leaving it ends the process."""
+
+    def __init__(self, path: str | os.PathLike[str], limit_s: float = LIMIT_S) -> None:
+        home = os.path.dirname(os.path.dirname(os.path.abspath(edgekit.__file__)))  # a folder, or edgerun.pyz itself
+        paths = [os.path.abspath(each) for each in sys.path]
+        self._limit_s = limit_s
+        self._rest = b""
+        command = [sys.executable, "-c", CODE, os.fspath(path), home, *paths]
+        try:
+            self._said = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the process)
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said)
+        except OSError as error:
+            raise BackendError(f"cannot be tried in a process of its own ({error.strerror}); use --no-trial") from None
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ask(self, do: str, **what: Any) -> dict[str, Any]:
+        """The answer, or the error that it is; BackendError when none comes in time or the process dies over it."""
+        streams = self._process.stdin, self._process.stdout
+        assert streams[0] is not None and streams[1] is not None
+        try:
+            streams[0].write(json.dumps({"do": do, **what}).encode() + b"\n")
+            streams[0].flush()
+        except BrokenPipeError:
+            raise self._died() from None
+        answer: dict[str, Any] = json.loads(self._line(streams[1].fileno()))
+        if "error" in answer:
+            raise getattr(errors, answer["kind"], BackendError)(answer["error"])
+        return answer
+
+    def close(self) -> None:
+        """End the process, whatever it is doing."""
+        self._process.kill()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with suppress(BrokenPipeError):
+                    stream.close()
+        self._process.wait()
+        self._said.close()
+
+    def _line(self, handle: int) -> bytes:
+        while b"\n" not in self._rest:
+            poll = select.poll()
+            poll.register(handle, select.POLLIN)
+            if not poll.poll(self._limit_s * 1000):
+                self._process.kill()
+                raise BackendError(
+                    f"gave no answer within {self._limit_s:.0f} s and was ended; the model may be broken"
+                )
+            piece = os.read(handle, 1 << 16)
+            if not piece:
+                raise self._died()
+            self._rest += piece
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+    def _died(self) -> BackendError:
+        code = self._process.wait()
+        if code < 0:
+            name = signal.Signals(-code).name
+            return BackendError(f"crashed ({name}); {REASONS.get(name, 'the model is broken, or for another version')}")
+        self._said.seek(0)
+        last = self._said.read().decode(errors="replace").strip().splitlines()[-1:]
+        return BackendError(f"ended with exit code {code}: {''.join(last)[:300] or 'it said nothing'}")

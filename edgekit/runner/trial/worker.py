@@ -1,0 +1,107 @@
+"""The child process in which an interpreter is tried: it may crash, hang or leak there without harm.
+
+Reads one JSON command a line on standard input and answers with one JSON line each. What the interpreter prints goes
+to standard error.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Any
+
+from edgekit.runner.errors import RunnerError
+
+
+def main(path: str) -> None:
+    """Serve commands about the bundle at `path` until the input ends."""
+    from edgekit.runner import bundle
+
+    threading.Thread(target=_leave_with_parent, args=(os.getppid(),), daemon=True).start()
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    state: dict[str, Any] = {"bundle": bundle.read(path), "model": None}
+    for line in sys.stdin:
+        command = json.loads(line)
+        try:
+            answer = _COMMANDS[command.pop("do")](state, **command)
+        except RunnerError as error:
+            answer = {"error": str(error), "kind": type(error).__name__}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def _open(state: dict[str, Any], **how: Any) -> dict[str, Any]:
+    from edgekit.runner.model import open_model
+
+    before = perf_counter_ns()
+    model = state["model"] = open_model(state["bundle"], **how)
+    opened_ms = (perf_counter_ns() - before) / 1e6
+    state["x"] = model.prepare(model.golden()[0][0])
+    return {"interpreter": model.backend.name, "version": model.backend.version, "open_ms": opened_ms}
+
+
+def _selftest(state: dict[str, Any], most_s: float | None = None) -> dict[str, Any]:
+    report: dict[str, Any] = state["model"].selftest(most_s).to_dict()
+    return report
+
+
+def _time(state: dict[str, Any], calls: int, warmup: int, most_ms: float) -> dict[str, Any]:
+    """Milliseconds of single calls, one after another; fewer than `calls` where they take longer than `most_ms`."""
+    execute, x = state["model"].execute, state["x"]
+    begun = perf_counter_ns()
+    for _ in range(warmup):
+        execute(x)
+        if perf_counter_ns() - begun > most_ms * 1e6:
+            break
+    taken: list[int] = []
+    begun = perf_counter_ns()
+    gc.disable()
+    while len(taken) < calls and (not taken or perf_counter_ns() - begun < most_ms * 1e6):
+        before = perf_counter_ns()
+        execute(x)
+        taken.append(perf_counter_ns() - before)
+    gc.enable()
+    return {"ms": [each / 1e6 for each in taken]}
+
+
+def _compiled(state: dict[str, Any], threads: int, device: str, into: str, rounds: int = 3) -> dict[str, Any]:
+    """Write OpenVINO's compiled model, and compare how long it and the model itself take to open, in turn."""
+    from edgekit.runner.backends import openvino
+
+    bundle = state["bundle"]
+    files, manifest = bundle.model_files(), bundle.manifest
+    specs = (manifest.input, manifest.output)
+    blob = openvino.compiled(files, threads, device)
+    taken: dict[str, list[float]] = {"open_ms": [], "restore_ms": []}
+    for _ in range(rounds):
+        before = perf_counter_ns()
+        openvino.open(files, *specs, threads, device)
+        between = perf_counter_ns()
+        openvino.restore(blob, *specs, threads, device)
+        taken["open_ms"].append((between - before) / 1e6)
+        taken["restore_ms"].append((perf_counter_ns() - between) / 1e6)
+    with open(into, "wb") as stream:
+        stream.write(blob)
+    return {name: sorted(values)[rounds // 2] for name, values in taken.items()}
+
+
+def _leave_with_parent(parent: int) -> None:
+    """End even where a model hangs, once nobody is there to ask."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+
+
+_COMMANDS: dict[str, Callable[..., dict[str, Any]]] = {
+    "open": _open,
+    "selftest": _selftest,
+    "time": _time,
+    "compiled": _compiled,
+}
