@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -108,6 +108,70 @@ def reproduce(
         raise TrustError(
             f"NOT reproduced: {len(report.members)} parts differ, {report.same} are the same. Cause: {cause}"
         )
+
+
+@app.command()
+def bundle(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A .tflite, .onnx or OpenVINO .xml file.")],
+    golden: Annotated[
+        list[Path], typer.Option(metavar="PATH", help="Real inputs: a folder or a file; give it again for more.")
+    ],
+    labels: Annotated[str | None, typer.Option(metavar="FILE|LIST", help="One a line, or with commas.")] = None,
+    preprocess: Annotated[
+        str | None, typer.Option(metavar="FILE|YAML", help="Steps as in a config: '[{step: scale, factor: 0.0039}]'.")
+    ] = None,
+    golden_samples: Annotated[int, typer.Option(min=1, max=1000, help="Answers to record.")] = 16,
+    name: Annotated[str | None, typer.Option(help="The bundle's name; by default the file's.")] = None,
+    version: Annotated[str, typer.Option(help="The bundle's version.")] = "1.0.0",
+    task: Annotated[Literal["classification", "regression", "raw"], typer.Option(help="What the outputs are.")] = (
+        "classification"
+    ),
+    activation: Annotated[
+        Literal["auto", "softmax", "none"], typer.Option(help="What makes probabilities; auto looks at the answers.")
+    ] = "auto",
+    kind: Annotated[Literal["image", "vector", "audio"] | None, typer.Option(help="Raw samples, if not clear.")] = None,
+    dtype: Annotated[Literal["uint8", "float32"] | None, typer.Option(help="Of raw samples: images uint8.")] = None,
+    size: Annotated[
+        str | None, typer.Option(metavar="HxW[xC]", help="Raw pictures, height first, where a step changes it.")
+    ] = None,
+    layout: Annotated[Literal["NHWC", "NCHW"] | None, typer.Option(help="Of the model's input, if not clear.")] = None,
+    sample_rate: Annotated[int | None, typer.Option(min=1, help="Samples a second; makes a vector audio.")] = None,
+    range_: Annotated[
+        str | None, typer.Option("--range", metavar="LOW,HIGH", help="What float samples must lie in.")
+    ] = None,
+    architecture: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only for such machines, as `uname -m` calls them.")
+    ] = None,
+    tolerance: Annotated[
+        float | None, typer.Option(help="Allowed difference, share of the outputs' range [0.005; integers 0.05].")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path("."),
+) -> None:
+    """Make a bundle from a ready-made model, proven with answers recorded from real inputs."""
+    with _errors_as_exit_codes():
+        from edgekit.ready_made import make, options
+
+        wishes = options.Options(
+            model=model,
+            golden=tuple(golden),
+            labels=options.labels(labels),
+            preprocess=options.preprocess(preprocess),
+            samples=golden_samples,
+            name=name,
+            version=version,
+            task=task,
+            activation=activation,
+            kind=kind,
+            dtype=dtype,
+            size=options.size(size),
+            layout=layout,
+            sample_rate_hz=sample_rate,
+            range=options.value_range(range_),
+            architectures=tuple(architecture or ()),
+            tolerance=tolerance,
+        )
+        made = make.make(wishes, out, print)
+        print(f"wrote       {made} ({made.stat().st_size:,} bytes) and {made.parent / 'edgerun.pyz'}")
 
 
 def _forced(force: list[str], from_: str | None) -> set[str]:

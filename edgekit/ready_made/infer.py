@@ -1,0 +1,128 @@
+"""The specs of a bundle, from what a model says about itself and what the user adds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from edgekit.errors import ConfigError, ModelError
+from edgekit.ready_made.options import Options
+from edgekit.runner import steps
+from edgekit.runner.errors import InputError
+from edgekit.runner.manifest import RawSpec, TensorSpec
+from edgekit.runner.rules import TENSOR_DTYPES
+
+CHANNELS = (1, 3)
+ONNX_FIX = "python -m onnxruntime.tools.make_dynamic_shape_fixed --dim_param NAME --dim_value SIZE MODEL FIXED"
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A model's input or output: an open side of its shape is -1; `scale` is that of its integers, 0 for floats."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    scale: float = 0.0
+
+
+def input_spec(tensor: Tensor, layout: str | None) -> TensorSpec:
+    """The model's input: [1, height, width, channels], [1, channels, height, width] or [1, features]."""
+    _check("input", tensor)
+    shape = tensor.shape
+    if len(shape) == 2:
+        if layout:
+            raise ConfigError(f"--layout {layout}: the model takes {list(shape)}, which is no image; leave it out")
+        return TensorSpec(tensor.name, shape, tensor.dtype, "NC")
+    if len(shape) != 4:
+        raise ModelError(
+            f"input {tensor.name}: takes {list(shape)}; a bundle holds [1, features] or a batch of 1 image"
+        )
+    fitting = [name for name, place in (("NHWC", 3), ("NCHW", 1)) if shape[place] in CHANNELS]
+    if not fitting:
+        raise ModelError(f"input {tensor.name}: takes {list(shape)}; images have 1 or 3 channels, first or last")
+    if layout is None and len(fitting) == 2:
+        raise ConfigError(f"input {tensor.name}: takes {list(shape)}: say which it is with --layout NHWC or NCHW")
+    if layout is not None and layout not in fitting:
+        raise ConfigError(f"--layout {layout}: the model takes {list(shape)}, which is {fitting[0]}")
+    return TensorSpec(tensor.name, shape, tensor.dtype, layout or fitting[0])
+
+
+def output_spec(tensor: Tensor, options: Options) -> TensorSpec:
+    """The model's output; ConfigError where task and labels do not fit it."""
+    _check("output", tensor)
+    shape = tensor.shape
+    if options.task == "raw":
+        return TensorSpec(tensor.name, shape, tensor.dtype, "NC" if len(shape) == 2 else "ANY")
+    if len(shape) != 2:
+        raise ConfigError(f"--task {options.task}: wants [1, values], the model gives {list(shape)}; use --task raw")
+    if options.task == "classification" and shape[1] < 2:
+        raise ConfigError("--task classification: the model gives one value; use --task regression, or raw")
+    if not options.labels:
+        raise ConfigError(f"--labels: name the {shape[1]} values that the model gives, or use --task raw")
+    if len(options.labels) != shape[1]:
+        raise ConfigError(
+            f"--labels: {len(options.labels)} labels ({options.labels[0]} … {options.labels[-1]}), "
+            f"the model gives {shape[1]} values; name each once, in the model's order"
+        )
+    return TensorSpec(tensor.name, shape, tensor.dtype, "NC")
+
+
+def raw_spec(options: Options, source: TensorSpec) -> RawSpec:
+    """The raw sample; ConfigError unless the preprocess steps turn it into the model's input."""
+    wanted = _hwc(source)
+    kind = options.kind or ("image" if len(wanted) == 3 else "audio" if options.sample_rate_hz else "vector")
+    if (kind == "image") != (len(wanted) == 3):
+        raise ConfigError(f"--kind {kind}: the model takes {list(source.shape)}, which is another kind")
+    if (kind == "audio") != (options.sample_rate_hz is not None):
+        raise ConfigError("--sample-rate: audio has one, in samples a second, and nothing else has")
+    if kind == "image":
+        shape = _raw_image(options, wanted)
+    elif options.size is not None:
+        raise ConfigError(f"--size: {kind} has none; leave it out")
+    else:
+        shape = wanted
+    floats = kind != "image" or options.range is not None
+    dtype = options.dtype or ("float32" if floats else "uint8")
+    if dtype != "float32" and (options.range or kind == "audio"):
+        raise ConfigError(f"--dtype {dtype}: audio and samples with a --range are float32")
+    try:
+        made = steps.check(options.preprocess, shape, dtype)
+    except InputError as error:
+        raise ConfigError(f"--{error}") from None
+    if made != wanted:
+        raise ConfigError(
+            f"--preprocess: makes {list(made)} of raw samples {list(shape)}, the model takes {list(wanted)}; "
+            "add a resize or channels step, or say what comes in with --size"
+        )
+    limits = (-1.0, 1.0) if kind == "audio" and options.range is None else options.range
+    return RawSpec(kind, shape, dtype, limits, options.sample_rate_hz)
+
+
+def _raw_image(options: Options, wanted: tuple[int, ...]) -> tuple[int, ...]:
+    names = [step["step"] for step in options.preprocess]
+    if options.size is None and "resize" in names:
+        raise ConfigError("--size: preprocess resizes; say what size raw pictures have, as HEIGHTxWIDTH")
+    sides = options.size or wanted[:2]
+    if len(sides) == 3:
+        return sides
+    other = {1: 3, 3: 1}
+    return (*sides, other[wanted[2]] if "channels" in names else wanted[2])
+
+
+def _hwc(source: TensorSpec) -> tuple[int, ...]:
+    """One sample of the input, channels last."""
+    sides = source.shape[1:]
+    return (*sides[1:], sides[0]) if source.layout == "NCHW" else sides
+
+
+def _check(what: str, tensor: Tensor) -> None:
+    shown = [side if side > 0 else "?" for side in tensor.shape]
+    if any(side < 1 for side in tensor.shape):
+        raise ModelError(
+            f"{what} {tensor.name}: its shape {shown} is open; export the model with a fixed one "
+            f"(ONNX: {ONNX_FIX}; OpenVINO: ovc MODEL --input [1,3,224,224])".replace("'", "")
+        )
+    if not tensor.shape or tensor.shape[0] != 1:
+        raise ModelError(f"{what} {tensor.name}: its shape is {shown}; export the model with a batch of 1")
+    if tensor.dtype not in TENSOR_DTYPES:
+        raise ModelError(f"{what} {tensor.name}: {tensor.dtype}; a bundle's models use {', '.join(TENSOR_DTYPES)}")

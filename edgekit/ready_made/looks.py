@@ -1,0 +1,45 @@
+"""What a file looks like that is not what its name says."""
+
+from __future__ import annotations
+
+STARTS = (
+    (b"\x89HDF", "a Keras or HDF5 file"),
+    (b"PK\3\4", "a zip archive, such as a PyTorch checkpoint, a .keras file or a bundle"),
+    (b"\x80\2", "a Python pickle, such as an old PyTorch checkpoint"),
+    (b"\x89PNG", "a picture"),
+    (b"\xff\xd8\xff", "a picture"),
+    (b"\x1f\x8b", "a gzip archive; unpack it first"),
+    (b"\x7fELF", "a program"),
+    (b"version https://git-lfs", "a Git LFS pointer; fetch the file itself with `git lfs pull`"),
+    (b"<!DOCTYPE", "a web page; the download went wrong"),
+    (b"<html", "a web page; the download went wrong"),
+    (b"<?xml", "an XML file"),
+)
+
+
+MODELS = {"tflite": "a TensorFlow Lite model", "openvino": "an OpenVINO model", "onnx": "an ONNX model"}
+
+
+def against(target: str, data: bytes) -> str:
+    """What to think of a file that could not be opened as a model for `target`."""
+    found = like(data)
+    return "it is cut short or damaged" if found == MODELS[target] else f"it looks like {found}"
+
+
+def like(data: bytes) -> str:
+    """A few words about the first bytes."""
+    if not data:
+        return "an empty file"
+    if data[4:8] == b"TFL3":
+        return MODELS["tflite"]
+    start = data.lstrip()[:64]
+    if start.startswith(b"<") and b"<net" in data[:512]:
+        return MODELS["openvino"]
+    for magic, words in STARTS:
+        if start.lower().startswith(magic.lower()):
+            return words
+    if data[:1] == b"\x08" and len(data) > 2 and data[1] < 32:
+        return MODELS["onnx"]
+    if all(9 <= byte < 127 for byte in data[:64]):
+        return f"text that begins with {data[:32].decode('ascii').split(chr(10))[0]!r}"
+    return f"a file that begins with the bytes {data[:8].hex(' ')}"

@@ -1,0 +1,82 @@
+"""ONNX files: their inputs and outputs, and an open batch set to 1 where that is all that is open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+
+def external(model: Any) -> bool:
+    """Whether any tensor lies in another file."""
+    import onnx
+
+    return any(each.data_location == onnx.TensorProto.EXTERNAL for each in _tensors(model.graph))
+
+
+def fix(model: Any) -> list[str]:
+    """Set an open batch to 1, in place; what was done, in words."""
+    import onnx
+
+    inputs = _inputs(model)
+    if len(inputs) != 1 or len(model.graph.output) != 1:
+        return []
+    changes = []
+    sides = inputs[0].type.tensor_type.shape.dim
+    if len(sides) > 1 and not sides[0].dim_value:
+        sides[0].dim_value = 1
+        changes.append("its open batch was set to 1")
+    result = model.graph.output[0].type.tensor_type.shape
+    if changes or any(not side.dim_value for side in result.dim):
+        known = onnx.shape_inference.infer_shapes(model, data_prop=True).graph.output[0].type.tensor_type.shape
+        if changes and len(result.dim) and not result.dim[0].dim_value and not known.dim[0].dim_value:
+            known.dim[0].dim_value = 1  # shape inference gave up on the way; recording its answers will tell
+        if result != known:
+            result.CopyFrom(known)
+            changes = changes or ["the shape of its output was filled in"]
+    return changes
+
+
+def ports(model: Any) -> dict[str, list[dict[str, Any]]]:
+    """{"inputs", "outputs": [{name, shape, dtype}]}; open sides are -1."""
+    return {"inputs": [_port(each) for each in _inputs(model)], "outputs": [_port(each) for each in model.graph.output]}
+
+
+def is_quantized(model: Any) -> bool:
+    """Whether some of its arithmetic is on 8-bit integers."""
+    import onnx
+
+    bytes_ = (onnx.TensorProto.INT8, onnx.TensorProto.UINT8)
+    return any("QuantizeLinear" in each.op_type for each in model.graph.node) or any(
+        each.data_type in bytes_ for each in _tensors(model.graph)
+    )
+
+
+def _inputs(model: Any) -> list[Any]:
+    """Files of an IR version before 4 list their weights among the inputs."""
+    weights = {each.name for each in model.graph.initializer}
+    return [each for each in model.graph.input if each.name not in weights]
+
+
+def _port(value: Any) -> dict[str, Any]:
+    import onnx
+
+    tensor = value.type.tensor_type
+    try:
+        dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)).name
+    except (KeyError, TypeError):
+        dtype = f"type {tensor.elem_type}"
+    return {"name": value.name, "shape": [side.dim_value or -1 for side in tensor.shape.dim], "dtype": dtype}
+
+
+def _tensors(graph: Any) -> Iterator[Any]:
+    """Every tensor that a graph stores, those of its nodes and of graphs inside them too."""
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+    for node in graph.node:
+        for attribute in node.attribute:
+            yield from (attribute.t, *attribute.tensors)
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _tensors(inner)
