@@ -43,11 +43,11 @@ DATA = (
     ),
     Seed(
         "picture-sides-swapped",
-        "runner/decode.py",
+        "runner/inputs/picture.py",
         "image = image.resize((width, height)",
         "image = image.resize((height, width)",
         "a picture of another size than the bundle's reaches the model scrambled",
-        ("tests/runner/test_decode.py",),
+        ("tests/runner/test_inputs.py",),
     ),
     Seed(
         "calibration-from-validation",

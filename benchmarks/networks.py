@@ -1,0 +1,97 @@
+"""The reference networks as bundles, untrained: what a call costs does not depend on what was learnt.
+
+Kept in build/bench; `python -m benchmarks.networks` makes them anew. Golden vectors are what the target's usual
+interpreter gives, with room for other interpreters' rounding.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit.runner import bundle
+from edgekit.runner.backends import open_backend
+from edgekit.runner.encode import encoder
+from edgekit.runner.manifest import Manifest, RawSpec
+
+HOME = Path(__file__).parent.parent / "build" / "bench"
+NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
+    "ds_cnn": ("edgekit.models.ds_cnn:ds_cnn", {}),
+    "resnet8": ("edgekit.models.resnet:resnet8", {}),
+    "resnet20": ("edgekit.models.resnet:resnet", {"depth": 20, "width": 16}),
+    "mobilenet_v1": ("edgekit.models.mobilenet_v1:mobilenet_v1", {}),
+    "mobilenet_v2": ("edgekit.models.mobilenet_v2:mobilenet_v2", {}),
+    "tiny": ("edgekit.models.ds_cnn:ds_cnn", {"width": 8, "blocks": 2, "block_strides": [2, 2]}),
+}
+SHAPE = (32, 32, 3)
+LABELS = [str(number) for number in range(10)]
+STEPS = [{"step": "scale", "factor": 1 / 255}]
+
+
+def make(network: str, precision: str, target: str) -> Path:
+    """The path of a bundle, made if it is not there."""
+    path = HOME / f"{network}-{precision}-{target}.edge.zip"
+    if path.is_file():
+        return path
+    from edgekit.models import store
+
+    builder, kwargs = NETWORKS[network]
+    raw = {"kind": "image", "shape": list(SHAPE), "dtype": "uint8"}
+    spec = store.ModelSpec(
+        builder=builder, kwargs=kwargs, input_shape=(3, 32, 32), num_classes=10, classes=tuple(LABELS), raw=raw
+    )
+    work = HOME / f"{network}-{precision}-{target}"
+    shutil.rmtree(work, ignore_errors=True)
+    store.save(work / "model", store.build(spec), spec)
+    samples = np.random.default_rng(0).integers(0, 256, (64, *SHAPE)).astype(np.uint8)
+    calibration = np.ascontiguousarray((samples / np.float32(255)).transpose(0, 3, 1, 2), dtype=np.float32)
+    made = importlib.import_module(f"edgekit.stages.convert.{target}").convert(
+        work / "model", precision, calibration, work / "out"
+    )
+    files = {name: (work / "out" / name).read_bytes() for name in made.names}
+    manifest = Manifest(
+        name=network,
+        version="0",
+        target=target,
+        variant=f"{network}-{precision}-{target}",
+        raw=RawSpec("image", SHAPE, "uint8"),
+        input=made.input,
+        output=made.output,
+        preprocess=STEPS,
+        labels=LABELS,
+        model_files=sorted(files),
+        golden={"inputs": "inputs.npy", "outputs": "outputs.npy", "atol": 0.0, "top1": False},
+    )
+    backend = open_backend(target, files, made.input, made.output)
+    encode = encoder(manifest, backend)
+    outputs = np.concatenate([decoded(backend, encode(sample)) for sample in samples[:8]])
+    manifest.golden["atol"] = float(0.1 * (outputs.max() - outputs.min()))
+    bundle.write(path, manifest, {**files, "inputs.npy": npy(samples[:8]), "outputs.npy": npy(outputs)})
+    shutil.rmtree(work)
+    return path
+
+
+def decoded(backend: Any, x: np.ndarray) -> np.ndarray:
+    """Float32 outputs (1, classes)."""
+    y = backend.invoke(x)
+    return np.asarray(y if backend.decode is None else backend.decode(y))
+
+
+def npy(value: np.ndarray) -> bytes:
+    """The bytes of an .npy file."""
+    stream = io.BytesIO()
+    np.save(stream, value)
+    return stream.getvalue()
+
+
+if __name__ == "__main__":
+    shutil.rmtree(HOME, ignore_errors=True)
+    for each in NETWORKS:
+        for kind in ("fp32", "int8"):
+            for goal in ("tflite", "openvino", "onnx"):
+                print(make(each, kind, goal), flush=True)

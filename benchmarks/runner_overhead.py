@@ -1,0 +1,166 @@
+"""What the runner costs beside a bare script that only calls the interpreter: set, invoke, get.
+
+    python -m benchmarks.runner_overhead [--rounds 40]
+
+One call: both in one process, in rounds that take turns; `execute` does what the bare calls do (the model's tensor in,
+float32 scores out), `predict` is a whole answer from the raw picture (preprocess, softmax, top five, timings).
+One start: whole processes that take turns, from exec to the printed answer, and their largest resident memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.networks import make
+from edgekit.runner import bundle, pyz
+from edgekit.runner.bench import interleaved
+from edgekit.runner.intervals import ratio
+from edgekit.runner.model import open_model
+
+BARE = """
+import sys
+import numpy as np
+{imports}
+interpreter = {interpreter}
+interpreter.allocate_tensors()
+source = interpreter.get_input_details()[0]["index"]
+result = interpreter.get_output_details()[0]["index"]
+x = np.load(sys.argv[2])
+interpreter.set_tensor(source, x)
+interpreter.invoke()
+print(interpreter.get_tensor(result)[0].argmax())
+"""
+LITERT = ("from ai_edge_litert.interpreter import Interpreter", "Interpreter(model_path=sys.argv[1], num_threads=1)")
+TENSORFLOW = ("import tensorflow as tf", "tf.lite.Interpreter(model_path=sys.argv[1], num_threads=1)")
+CALLS = 200
+
+
+def main() -> None:
+    """Both tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--starts", type=int, default=20)
+    options = parser.parse_args()
+    print("one call, µs: p50 of each, and the runner's share with a 99 % interval over rounds")
+    for network, precision in (("ds_cnn", "int8"), ("ds_cnn", "fp32"), ("tiny", "fp32"), ("tiny", "int8")):
+        one_call(make(network, precision, "tflite"), options.rounds)
+    print("\none start, ms: median (least to most); resident memory, MB")
+    one_start(make("ds_cnn", "int8", "tflite"), options.starts)
+
+
+def bare_call(content: bytes, x: np.ndarray) -> Callable[[], Any]:
+    from ai_edge_litert.interpreter import Interpreter
+
+    interpreter = Interpreter(model_content=content, num_threads=1)
+    interpreter.allocate_tensors()
+    source = interpreter.get_input_details()[0]["index"]
+    result = interpreter.get_output_details()[0]["index"]
+
+    def call() -> Any:
+        interpreter.set_tensor(source, x)
+        interpreter.invoke()
+        return interpreter.get_tensor(result)
+
+    return call
+
+
+def one_call(path: Path, rounds: int) -> None:
+    found = bundle.read(path)
+    model = open_model(found)
+    raw = model.golden()[0][0]
+    x = model.prepare(raw)
+    [content] = found.model_files().values()
+    calls = {"bare": bare_call(content, x), "execute": lambda: model.execute(x), "predict": lambda: model.predict(raw)}
+    taken = interleaved(calls, rounds, CALLS, 40)
+    p50 = {name: float(np.median(values)) * 1e3 for name, values in taken.items()}
+    cells = [f"{path.name.split('.')[0]:<22} bare {p50['bare']:7.2f}"]
+    for name in ("execute", "predict"):
+        share = ratio(taken[name], taken["bare"], rounds, 0.99)
+        cells.append(f"{name} {p50[name]:7.2f} = {share.ratio:.3f}x ({share.low:.3f}-{share.high:.3f})")
+    print("   ".join(cells))
+
+
+def one_start(path: Path, starts: int) -> None:
+    found = bundle.read(path)
+    model = open_model(found)
+    raw = model.golden()[0][0]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        [content] = found.model_files().values()
+        (folder / "model.tflite").write_bytes(content)
+        np.save(folder / "raw.npy", raw)
+        np.save(folder / "x.npy", model.prepare(raw))
+        for script, (imports, interpreter) in (("bare.py", LITERT), ("tensorflow.py", TENSORFLOW)):
+            (folder / f"x_{script}").write_text(BARE.format(imports=imports, interpreter=interpreter))
+        pyz.build(folder / "edgerun.pyz")
+        model_and_input = [str(folder / "model.tflite"), str(folder / "x.npy")]
+        runner = [sys.executable, str(folder / "edgerun.pyz"), "predict", str(path), str(folder / "raw.npy")]
+        commands = {
+            "bare script": ([sys.executable, str(folder / "x_bare.py"), *model_and_input], {}),
+            "bare, one BLAS thread": (
+                [sys.executable, str(folder / "x_bare.py"), *model_and_input],
+                {"OPENBLAS_NUM_THREADS": "1"},
+            ),
+            "edgerun.pyz predict": (runner, {}),
+            "through tensorflow": ([sys.executable, str(folder / "x_tensorflow.py"), *model_and_input], {}),
+        }
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+        environment["XDG_CACHE_HOME"] = str(folder / "cache")
+        first_ms, _ = start(runner, environment)
+        figures: dict[str, list[tuple[float, float]]] = {what: [] for what in commands}
+        names = list(commands)
+        for number in range(starts + 1):
+            turn = number % len(names)
+            for what in names[turn:] + names[:turn]:
+                command, more = commands[what]
+                took = start(command, {**environment, **more})
+                if number:  # the first round warms the disk's cache
+                    figures[what].append(took)
+    report(figures, first_ms)
+
+
+def start(command: list[str], environment: dict[str, str]) -> tuple[float, float]:
+    """(milliseconds until the answer was printed and the process was gone, its largest resident memory in MB)."""
+    code = (
+        "import json, resource, subprocess, sys, time\n"
+        "before = time.perf_counter()\n"
+        "subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
+        "took = (time.perf_counter() - before) * 1e3\n"
+        "print(json.dumps([took, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code, *command], capture_output=True, text=True, check=True, env=environment
+    )
+    took_ms, resident_mb = json.loads(done.stdout)
+    return took_ms, resident_mb
+
+
+def report(figures: dict[str, list[tuple[float, float]]], first_ms: float) -> None:
+    base = np.array(figures["bare script"])
+    for what, values in figures.items():
+        taken = np.array(values)
+        quotient = taken[:, 0] / base[:, 0]
+        low, high = np.percentile(quotient, (25, 75))
+        print(
+            f"{what:<24}{np.median(taken[:, 0]):8.1f} ({taken[:, 0].min():.1f}-{taken[:, 0].max():.1f})"
+            f"{np.median(quotient):8.3f}x (quartiles {low:.3f}-{high:.3f}){np.median(taken[:, 1]):8.1f} MB"
+            f"{np.median(taken[:, 1]) - np.median(base[:, 1]):+7.1f} MB"
+        )
+    print(f"edgerun.pyz, the very first time with a bundle, which measures and proves: {first_ms:.0f} ms")
+
+
+if __name__ == "__main__":
+    started = time.perf_counter()
+    main()
+    print(f"took {time.perf_counter() - started:.0f} s", file=sys.stderr)
