@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 CONFIG ?= configs/digits.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help run test long defaults faults mutants reference lab lint nbval bench clean
+.PHONY: help run test long defaults faults matrix aarch64 mutants reference lab lint nbval bench clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 # torch first and by itself: where an index of CPU builds is configured, pip then keeps that build.
 $(VENV)/.workbook: pyproject.toml constraints.txt
@@ -45,7 +45,7 @@ defaults: $(VENV)/.dev ## run all seven notebooks as they come under nbval; 3 mi
 
 test: lint ## ruff, mypy, pytest, nbval
 	$(MAKE) nbval
-	$(BIN)/pytest -q -m 'not long'
+	$(BIN)/pytest -q -m 'not long and not matrix and not aarch64'
 
 long: $(VENV)/.dev ## every road and parameter set, and bundles made again; 10 minutes
 	$(BIN)/pytest -q -m long tests
@@ -53,7 +53,14 @@ long: $(VENV)/.dev ## every road and parameter set, and bundles made again; 10 m
 faults: $(VENV)/.dev ## kill, cut off, fill up and block a run in some hundred places; 20 minutes
 	$(BIN)/pytest -q tests/faults -m faults
 
-mutants: $(VENV)/.dev ## 65 seeded faults in edgekit, each of which a test or a notebook must notice
+matrix: $(VENV)/.dev ## the runner on every Python, numpy and interpreter that has wheels; 6 minutes
+	$(BIN)/pytest -q -m matrix tests/matrix
+
+aarch64: $(VENV)/.dev ## the runner with the real aarch64 wheels under qemu, fetched first; 4 minutes
+	$(BIN)/python -m tests.aarch64.fetch
+	$(BIN)/pytest -q -m aarch64 tests/aarch64
+
+mutants: $(VENV)/.dev ## 72 seeded faults in edgekit, each of which a test or a notebook must notice
 	$(BIN)/python -m tests.mutants.check
 
 reference: $(VENV)/.dev ## execute the reference notebooks of tests/reference again
@@ -64,8 +71,9 @@ build/dvc/bin/dvc:
 	$(PYTHON) -m venv build/dvc
 	build/dvc/bin/pip install --quiet --disable-pip-version-check dvc
 
-bench: $(VENV)/.dev build/dvc/bin/dvc ## the runner's overhead, and what a run costs that has nothing to do
-	$(BIN)/pytest -q benchmarks --benchmark-only
+bench: $(VENV)/.dev build/dvc/bin/dvc ## what the runner adds, what its choice loses, what a finished run costs
+	$(BIN)/python -m benchmarks.runner_overhead
+	$(BIN)/python -m benchmarks.runner_choice
 	$(BIN)/python benchmarks/noop.py
 
 clean: ## remove what was built, not what was run

@@ -14,7 +14,12 @@ from tests.mutants.seeds import SEEDS, Seed
 
 PREPROCESS = "tests/runner/test_preprocess.py"
 HARMLESS = Seed(
-    "harmless", "runner/preprocess.py", '"""Preprocess steps: one', '"""Preprocess steps, one', "nothing", (PREPROCESS,)
+    "harmless",
+    "runner/preprocess.py",
+    '"""Preprocess steps, executed',
+    '"""Preprocess steps: executed',
+    "nothing",
+    (PREPROCESS,),
 )
 
 
