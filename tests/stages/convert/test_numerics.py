@@ -18,7 +18,7 @@ def test_figures_of_a_known_difference() -> None:
 
 
 def test_equal_outputs_reach_the_ceiling() -> None:
-    assert compare(REFERENCE, REFERENCE.copy()) == Agreement(0.0, SNR_CEILING_DB, 1.0)
+    assert compare(REFERENCE, REFERENCE.copy()) == Agreement(0.0, SNR_CEILING_DB, 1.0, 2)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -40,17 +40,25 @@ def test_shapes_must_agree() -> None:
 
 
 def test_a_limit_is_still_inside() -> None:
-    assert faults(Agreement(0.1, 40.0, 0.9), Tolerance(0.9, 40.0, 0.1)) == []
+    assert faults(Agreement(0.1, 40.0, 0.9, 100), Tolerance(0.9, 40.0, 0.1)) == []
 
 
 @pytest.mark.parametrize(
     ("found", "word"),
     [
-        (Agreement(0.1, 40.0, 0.89), "top-1 agreement 0.8900"),
-        (Agreement(0.1, 39.9, 0.9), "SNR 39.9 dB"),
-        (Agreement(0.11, 40.0, 0.9), "max |Δ| 0.11"),
+        (Agreement(0.1, 40.0, 0.89, 100), "top-1 agreement 0.8900"),
+        (Agreement(0.1, 39.9, 0.9, 100), "SNR 39.9 dB"),
+        (Agreement(0.11, 40.0, 0.9, 100), "max |Δ| 0.11"),
     ],
 )
 def test_each_fault_is_named_with_its_figure(found: Agreement, word: str) -> None:
     [said] = faults(found, Tolerance(0.9, 40.0, 0.1))
     assert word in said
+
+
+@pytest.mark.parametrize(
+    ("samples", "differ", "good"), [(40, 1, True), (40, 2, False), (200, 4, True), (200, 5, False), (50, 1, True)]
+)
+def test_of_few_samples_one_may_differ(samples: int, differ: int, good: bool) -> None:
+    found = Agreement(0.0, 60.0, 1 - differ / samples, samples)
+    assert (faults(found, Tolerance(0.98, 40.0)) == []) is good
