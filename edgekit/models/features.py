@@ -1,0 +1,69 @@
+"""A network's feature maps: the last one of each spatial size, which stands before the next down-sampling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from edgekit.errors import ModelError
+
+
+class Features:
+    """Inside `with Features(module, input_shape) as features:`, `features()` gives the maps of the last forward.
+
+    They are tensors (N, C, H, W) in order of execution, the maps of 1x1 left out. A map counts as soon as any module
+    (a block too, so with its residual addition) returns it; what happens in a `forward` between modules is not seen.
+    """
+
+    def __init__(self, module: nn.Module, input_shape: tuple[int, ...]) -> None:
+        """`input_shape` is (C, H, W), without the batch."""
+        self.module, self.input_shape = module, input_shape
+        self._maps: dict[tuple[int, int], Tensor] = {}
+        self._hooks: list[Any] = []
+
+    def __enter__(self) -> Features:
+        """Hook the module and run it once on zeros, in eval mode; ModelError where that gives no feature map."""
+        self._hooks = [self.module.register_forward_pre_hook(self._forget)]
+        self._hooks += [part.register_forward_hook(self._keep) for part in self.module.modules()]
+        try:
+            self._try()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+        self._maps = {}
+
+    def __call__(self) -> tuple[Tensor, ...]:
+        """Before the first forward, the maps of one sample of zeros."""
+        return tuple(self._maps.values())
+
+    def _forget(self, *_: object) -> None:
+        self._maps = {}
+
+    def _keep(self, _: nn.Module, __: object, output: object) -> None:
+        if isinstance(output, Tensor) and output.ndim == 4 and output.shape[2:] != (1, 1):
+            size = (output.shape[2], output.shape[3])
+            self._maps.pop(size, None)  # to stand where it was executed, not where its size first came up
+            self._maps[size] = output
+
+    def _try(self) -> None:
+        was_training = self.module.training
+        device = next((parameter.device for parameter in self.module.parameters()), torch.device("cpu"))
+        self.module.eval()
+        try:
+            with torch.no_grad():
+                self.module(torch.zeros(1, *self.input_shape, device=device))
+        finally:
+            self.module.train(was_training)
+        if not self._maps:
+            raise ModelError(
+                f"{type(self.module).__name__}: no layer gives feature maps (N, C, H, W) of more than one pixel for "
+                f"an input of {self.input_shape}, so there are none to compare; choose a loss of logits alone"
+            )
