@@ -1,9 +1,10 @@
-"""What a file looks like that is not what its name says."""
+"""What a file is by its first bytes, whatever its name says."""
 
 from __future__ import annotations
 
+HDF5 = "a Keras or HDF5 file"
 STARTS = (
-    (b"\x89HDF", "a Keras or HDF5 file"),
+    (b"\x89HDF", HDF5),
     (b"PK\3\4", "a zip archive, such as a PyTorch checkpoint, a .keras file or a bundle"),
     (b"\x80\2", "a Python pickle, such as an old PyTorch checkpoint"),
     (b"\x89PNG", "a picture"),

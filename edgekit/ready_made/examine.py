@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgekit import looks
 from edgekit.errors import ModelError
-from edgekit.ready_made import child, jobs, looks
+from edgekit.ready_made import child, jobs
 from edgekit.ready_made.infer import Tensor
 from edgekit.runner.sha import hexdigest
 

@@ -1,0 +1,83 @@
+"""The process that opens a teacher's file: `python -m edgekit.teachers.child FOLDER`.
+
+The folder holds the job and the samples, and gets the logits, the answer, and on the way the journal: how many samples
+are done, one number a line. It ends by itself when its parent does.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit.errors import NO_RESOURCES, EdgekitError, ModelError, ResourceError
+from edgekit.runner.preprocess import pipeline
+from edgekit.teachers import launch, layout, scores
+
+
+def main(folder: Path) -> int:
+    """Do the job in `folder`, and leave its answer there; 0 also where that is an error."""
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    try:
+        _work(folder, **json.loads((folder / launch.JOB).read_text()))
+        answer = {}
+    except EdgekitError as error:
+        answer = {"error": str(error), "kind": type(error).__name__}
+    except OSError as error:
+        if error.errno not in NO_RESOURCES:
+            raise
+        answer = {"error": f"{error.strerror}; make room, or allow more", "kind": ResourceError.__name__}
+    (folder / launch.ANSWER).write_text(json.dumps(answer))
+    return 0
+
+
+def _work(folder: Path, path: str, kind: str, preprocess: list[dict[str, Any]], classes: int, threads: int) -> None:
+    x = np.load(folder / launch.SAMPLES, mmap_mode="r", allow_pickle=False)
+    steps = pipeline(preprocess)
+    with open(folder / launch.JOURNAL, "w", buffering=1) as journal:
+        try:
+            model = importlib.import_module(f"edgekit.teachers.{kind}").open(Path(path), threads)
+        except Exception as error:
+            raise _told("cannot be opened", error) from None
+        placed = layout.find(model.shape, steps(x[:1]).shape[1:])
+        try:
+            found = scores.outputs(
+                model,
+                placed,
+                x,
+                lambda some: placed.arrange(steps(some)),
+                classes,
+                lambda count: print(count, file=journal),
+            )
+        except Exception as error:
+            raise _told("cannot be run", error) from None
+    np.save(folder / launch.LOGITS, scores.logits(found, model.step))
+
+
+def _told(what: str, error: Exception) -> Exception:
+    """One line for what a library says; the libraries' errors share no base class."""
+    if isinstance(error, EdgekitError) or (isinstance(error, OSError) and error.errno in NO_RESOURCES):
+        return error
+    if isinstance(error, MemoryError):
+        return ResourceError("needs more memory than there is; free some")
+    reason = " ".join(str(error).split())[:300] or type(error).__name__
+    return ModelError(f"{what}: {reason}; export it again")
+
+
+def _leave_with_parent() -> None:
+    """Standard input is a pipe that nobody writes to; it closes when the parent ends, however it ends."""
+    sys.stdin.buffer.read()
+    os._exit(3)
+
+
+if __name__ == "__main__":
+    code = main(Path(sys.argv[1]))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # the frameworks' own shutdown takes seconds and has nothing left to save

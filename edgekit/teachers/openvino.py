@@ -1,0 +1,38 @@
+"""OpenVINO's IR, an .xml with its .bin beside it, on the CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from edgekit.errors import ModelError
+from edgekit.teachers.opened import Opened, Run, cast, one_each
+
+
+def open(path: Path, threads: int) -> Opened:
+    """The model at `path`, reshaped and compiled for each size. Its arithmetic stays float32 on every CPU."""
+    import openvino
+
+    core = openvino.Core()
+    files = path.read_bytes(), path.with_suffix(".bin").read_bytes()
+    model = core.read_model(*files)
+    one_each(len(model.inputs), len(model.outputs))
+    dtype = np.dtype(model.input(0).get_element_type().to_dtype()).name
+    partial = model.input(0).get_partial_shape()
+    if partial.rank.is_dynamic:
+        raise ModelError("its input may have any number of sides; convert it with --input and a shape")
+
+    def sized(shape: tuple[int, ...]) -> Run:
+        resized = core.read_model(*files)
+        resized.reshape({resized.input(0): openvino.PartialShape(list(shape))})
+        settings = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"}
+        compiled = core.compile_model(resized, "CPU", settings)
+
+        def run(x: np.ndarray) -> np.ndarray:
+            y: np.ndarray = compiled(cast(x, dtype))[0]
+            return y
+
+        return run
+
+    return Opened(tuple(side.get_length() if side.is_static else -1 for side in partial), sized)

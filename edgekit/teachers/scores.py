@@ -1,0 +1,94 @@
+"""A model's outputs for many samples, in batches where that changes nothing, and as logits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from edgekit.errors import ModelError
+from edgekit.teachers.layout import Layout
+from edgekit.teachers.opened import Opened, Run
+
+BATCH, PROBES = 32, 4
+"""Samples at a time, and how many of the first batch are also asked alone."""
+SAME = 1e-3
+"""How far a score in a batch may be from that of its sample alone, as a share of the largest."""
+SUM, SUM_MOST = 1e-3, 0.25
+"""How far the sum of probabilities may be from 1: for floats, and however coarse the integers."""
+LEAST = 1e-7
+"""The least probability of floats that a logarithm is taken of."""
+
+Prepare = Callable[[np.ndarray], np.ndarray]
+Done = Callable[[int], None]
+
+
+def outputs(model: Opened, layout: Layout, x: np.ndarray, prepare: Prepare, classes: int, done: Done) -> np.ndarray:
+    """Scores (n, classes) float32 of raw samples (n, *sample); `prepare` makes the model's input of some of them.
+
+    ModelError for another number of scores, for no scores at all, and for NaN or infinity among them.
+    """
+    run, size = _fastest(model, layout, prepare(x[:BATCH]), classes)
+    found = np.empty((len(x), classes), dtype=np.float32)
+    for start in range(0, len(x), size):
+        some = _ask(run, prepare(x[start : start + size]), size, classes)
+        if not np.isfinite(some).all():
+            bad = int(np.argmin(np.isfinite(some).all(axis=1)))
+            raise ModelError(
+                f"gave {some[bad][~np.isfinite(some[bad])][0]} for sample {start + bad}; "
+                "check its preprocess, or export it again"
+            )
+        found[start : start + size] = some
+        done(start + len(some))
+    return found
+
+
+def logits(found: np.ndarray, step: float) -> np.ndarray:
+    """Outputs (n, classes) as they are, or their logarithm where they are probabilities: a softmax stands inside.
+
+    Those are the logits but for a constant in each row, which softmax, and so every loss of a distillation, takes away.
+    They are probabilities if none is negative and every row's sum is 1: within SUM, and integers, `step` apart, round
+    each of them by half a step more. What was rounded to 0 counts as half a step, or LEAST.
+    """
+    slack = min(SUM + found.shape[1] * step / 2, SUM_MOST)
+    sums = found.sum(axis=1, dtype=np.float64)
+    if (found >= 0).all() and (np.abs(sums - 1) <= slack).all():
+        return np.log(np.maximum(found, np.float32(step / 2 or LEAST)))
+    return found
+
+
+def _fastest(model: Opened, layout: Layout, first: np.ndarray, classes: int) -> tuple[Run, int]:
+    """BATCH samples at a time if the model takes them and answers as it does alone, else as many as it was made for.
+
+    A graph made for one sample may take more and mix them up, or share a scale among all that are asked at once.
+    """
+    least = max(model.shape[0], 1)
+    alone = model.sized((least, *layout.sides))
+    probes = range(0, min(PROBES, len(first)), least)
+    expected = np.concatenate([_ask(alone, first[start : start + least], least, classes) for start in probes])
+    size = min(BATCH, len(first))
+    if size <= least:
+        return alone, least
+    try:
+        many = model.sized((size, *layout.sides))
+        seen = _ask(many, first, size, classes)[: len(expected)]
+    except Exception:  # the libraries' errors share no base class; alone it has just worked
+        return alone, least
+    same = np.allclose(seen, expected, rtol=0, atol=SAME * float(np.abs(expected).max()))
+    return (many, size) if same else (alone, least)
+
+
+def _ask(run: Run, batch: np.ndarray, size: int, classes: int) -> np.ndarray:
+    """Scores of up to `size` samples; where there are fewer, the last one is repeated."""
+    count = len(batch)
+    if count < size:
+        batch = np.concatenate([batch, np.repeat(batch[-1:], size - count, axis=0)])
+    found = np.asarray(run(batch))
+    sides = found.shape[1:]
+    if found.shape[:1] != (size,) or [side for side in sides if side != 1] != [classes]:
+        raise ModelError(
+            f"gives {list(sides)} for each sample; the data have {classes} classes, and a teacher one score for each"
+        )
+    if found.dtype.kind != "f":
+        raise ModelError(f"gives {found.dtype}, which are no scores; export it with the output before that")
+    return found.reshape(size, classes)[:count].astype(np.float32)

@@ -1,0 +1,47 @@
+"""TFLite files by LiteRT. Integer inputs and outputs go by their own scale and zero point, as on a device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit.runner.backends import litert
+from edgekit.runner.backends._tflite import TfliteBackend
+from edgekit.runner.manifest import TensorSpec
+from edgekit.teachers.opened import Opened, Run, one_each
+
+
+def open(path: Path, threads: int) -> Opened:
+    """The model at `path`; each size gets an interpreter of its own."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    data = path.read_bytes()
+    first = Interpreter(model_content=data, num_threads=threads)
+    inputs, outputs = first.get_input_details(), first.get_output_details()
+    one_each(len(inputs), len(outputs))
+
+    def sized(shape: tuple[int, ...]) -> Run:
+        interpreter = Interpreter(model_content=data, num_threads=threads)
+        interpreter.resize_tensor_input(inputs[0]["index"], shape)
+        interpreter.allocate_tensors()
+        source, result = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
+        return TfliteBackend("litert", litert.DISTRIBUTION, interpreter, _spec(source), _spec(result)).run
+
+    return Opened(tuple(_signature(inputs[0])), sized, _step(outputs[0]))
+
+
+def _signature(detail: Any) -> list[int]:
+    """`shape` has 1 for every open side; `shape_signature` tells them, where the file has one."""
+    shape, signature = ([int(side) for side in detail[key]] for key in ("shape", "shape_signature"))
+    return signature if len(signature) == len(shape) else shape
+
+
+def _spec(detail: Any) -> TensorSpec:
+    return TensorSpec(detail["name"], tuple(detail["shape"]), np.dtype(detail["dtype"]).name, "ANY")
+
+
+def _step(detail: Any) -> float:
+    scales = detail["quantization_parameters"]["scales"]
+    return float(scales[0]) if len(scales) == 1 and np.dtype(detail["dtype"]).kind in "iu" else 0.0

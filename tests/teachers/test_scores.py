@@ -1,0 +1,44 @@
+"""Outputs as logits: which of them are probabilities, and what becomes of those."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from edgekit.teachers import scores
+
+LOGITS = np.random.default_rng(2).normal(0, 3, (50, 10)).astype(np.float32)
+STEP = 1 / 256
+
+
+def probabilities() -> np.ndarray:
+    shares = np.exp(LOGITS)
+    return shares / shares.sum(axis=1, keepdims=True)
+
+
+def test_probabilities_become_their_logarithm() -> None:
+    found = scores.logits(probabilities(), 0.0)
+    assert found.dtype == np.float32
+    assert np.ptp(found - LOGITS, axis=1).max() < 1e-4
+
+
+def test_the_least_probability_is_finite() -> None:
+    sure = np.eye(3, dtype=np.float32)
+    assert np.allclose(scores.logits(sure, 0.0), np.where(sure == 1, 0, np.log(1e-7)))
+    assert np.allclose(scores.logits(sure, STEP), np.where(sure == 1, 0, np.log(STEP / 2)))
+
+
+def test_probabilities_in_steps_may_miss_the_sum() -> None:
+    """An int8 softmax: what is below half a step is 0, and 1 itself cannot be told."""
+    coarse = np.minimum(np.rint(probabilities() / STEP), 255).astype(np.float32) * np.float32(STEP)
+    assert np.abs(coarse.sum(axis=1) - 1).max() > scores.SUM
+    found = scores.logits(coarse, STEP)
+    assert found.max() < 0 and found.min() == pytest.approx(np.log(STEP / 2))
+    assert scores.logits(coarse, 0.0) is coarse
+
+
+@pytest.mark.parametrize("odd", [[0.7, 0.2, 0.2], [1.1, -0.1, 0.0], [0.3, 0.3, 0.3]])
+def test_one_row_that_is_none_decides(odd: list[float]) -> None:
+    found = np.full((4, 3), 1 / 3, np.float32)
+    found[2] = odd
+    assert scores.logits(found, 0.0) is found
