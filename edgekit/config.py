@@ -9,7 +9,7 @@ import difflib
 import os
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
@@ -133,9 +133,18 @@ def _explain(model: type[BaseModel], fault: ErrorDetails, where: str) -> str:
 
 def _fields_at(model: type[BaseModel], path: list[str]) -> list[str]:
     for part in path:
+        if part.isdigit():  # a place in a list: the list's own field has led to its members
+            continue
         field = model.model_fields.get(part)
-        inner = field.annotation if field else None
-        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
+        inner = _model_in(field.annotation) if field else None
+        if inner is None:
             return []
         model = inner
     return list(model.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model that an annotation speaks of, also where it is optional or in a list."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)

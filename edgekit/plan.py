@@ -93,6 +93,10 @@ class Plan:
         weights = self.run.model.weights
         return self.path.parent / Path(weights).expanduser() if weights else None
 
+    def section(self, stage: str) -> dict[str, Any]:
+        """What the user wrote for a stage, relative paths taken from the config's folder."""
+        return _beside(self.path, getattr(self.run, stage))
+
     def scalars(self, stage: str) -> dict[str, bool | int | float | str]:
         """The stage's own scalar options: the parameters of its notebook."""
         values = self.stages[stage].model_dump()
@@ -136,7 +140,7 @@ def load_plan(path: Path, settings: str | Iterable[str] = (), *, known: bool = F
     refuse_secrets(given)
     run: RunConfig = check(RunConfig, given, "")
     shared = shared_options(run)
-    stages = {stage: parse_stage(stage, getattr(run, stage), shared) for stage in STAGES}
+    stages = {stage: parse_stage(stage, _beside(path, getattr(run, stage)), shared) for stage in STAGES}
     data = parse_data(_beside(path, run.data))
     plan = Plan(path.resolve(), given, run, data, stages, join_settings(overrides))
     if plan.weights and not plan.weights.is_file():
@@ -213,13 +217,16 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _beside(config: Path, section: dict[str, Any]) -> dict[str, Any]:
-    """The data section with relative paths taken from the config's folder, whatever folder a kernel runs in."""
-    paths = {
-        key: str(config.resolve().parent / value)
-        for key in ("path", "cache")
-        if isinstance(value := section.get(key), str) and value and value[0] not in "/~$"
-    }
-    return {**section, **paths}
+    """The section with relative paths taken from the config's folder, whatever folder a kernel runs in."""
+
+    def placed(key: str, value: Any) -> Any:
+        if isinstance(value, list):
+            return [_beside(config, each) if isinstance(each, dict) else each for each in value]
+        if key in ("path", "cache") and isinstance(value, str) and value and value[0] not in "/~$":
+            return str(config.resolve().parent / value)
+        return value
+
+    return {key: placed(key, value) for key, value in section.items()}
 
 
 def _apply(given: dict[str, Any], override: str) -> None:

@@ -36,16 +36,39 @@ def operators(artifact: Artifact, most: int = 8) -> Table:
 
 
 def distill(artifact: Artifact) -> Table:
-    """Teacher, the student alone, the student taught."""
+    """The teachers that were there, the student taught by labels alone, and by each loss."""
     found = artifact.metrics
-    teacher, student, accuracy = found["teacher_cost"], found["student_cost"], found["accuracy"]
-    small = (count(student["parameters"]), count(student["macs"]))
+    small = tuple(count(found["student_cost"][name]) for name in ("parameters", "macs"))
     rows = [
-        ("teacher (baseline)", percent(accuracy["teacher"]), count(teacher["parameters"]), count(teacher["macs"]), ""),
-        ("student, labels alone", percent(accuracy["alone"]), *small, _kept(found["kept"] == "alone")),
-        ("student, distilled", percent(accuracy["distilled"]), *small, _kept(found["kept"] == "distilled")),
+        (
+            f"teacher: {row['name']}",
+            percent(row["validation_accuracy"]),
+            "",
+            "",
+            *(count(row["cost"][name]) if row["cost"] else "" for name in ("parameters", "macs")),
+            _kept(row["name"] == found["teacher"]["name"], "teaches"),
+        )
+        for row in found["teachers"]
     ]
-    return Table(("network", "validation accuracy", "parameters", "MACs", ""), rows)
+    rows += [
+        (
+            "student, labels alone" if row["options"] is None else f"student, {row['name']}",
+            percent(row["validation_accuracy"]),
+            "" if row["options"] is None else f"{row['gain_pp']:+.2f}",
+            "" if row["gap_closed"] is None else f"{row['gap_closed']:.0%}",
+            *small,
+            _kept(row["kept"]),
+        )
+        for row in found["students"]
+    ]
+    rows += [(f"student, {name}", "", "", "", "", "", f"skipped: {why}") for name, why in found["skipped"].items()]
+    heads = ("network", "validation accuracy", "gain, pp", "gap closed", "parameters", "MACs", "")
+    return Table(heads, rows)
+
+
+def student_curves(artifact: Artifact) -> dict[str, list[Row]]:
+    """Epochs of each training of the student, by name."""
+    return {"labels alone" if name == "alone" else name: rows for name, rows in artifact.metrics["history"].items()}
 
 
 def prune(artifact: Artifact) -> Table:

@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,12 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgekit.augment import augment
+from edgekit import batches, checkpoint
+from edgekit.checkpoint import Checkpoint
 from edgekit.config import TrainOptions
 from edgekit.errors import ModelError
-from edgekit.losses import soft_targets
 from edgekit.models.onednn import strided_pointwise_as_slices
 from edgekit.runner.preprocess import apply
+from edgekit.teaching import Labels, Lesson, objective
 
 if TYPE_CHECKING:
     from edgekit.data import Data, Split
@@ -44,29 +45,16 @@ class EpochResult:
     learning_rate: float
 
 
+AfterStep = Callable[[nn.Module], None] | None
+OnEpoch = Callable[[EpochResult], None] | None
+
+
 @dataclass(frozen=True)
 class History:
     """Every epoch that ran, in order; the module was left with the weights of `best`."""
 
     epochs: tuple[EpochResult, ...]
     best: EpochResult
-
-
-@dataclass(frozen=True)
-class _Objective:
-    """Cross entropy with the labels, or a teacher's soft targets mixed in."""
-
-    teacher: nn.Module | None
-    temperature: float
-    alpha: float
-
-    def __call__(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-        scores = module(x)
-        if self.teacher is None:
-            return functional.cross_entropy(scores, y)
-        with torch.no_grad():
-            taught = self.teacher(x)
-        return soft_targets.loss(scores, taught, y, self.temperature, self.alpha)
 
 
 def fit(
@@ -78,19 +66,19 @@ def fit(
     seed: int,
     device: str = "auto",
     threads: int = 0,
-    teacher: nn.Module | None = None,
-    temperature: float = 4.0,
-    alpha: float = 0.9,
-    after_step: Callable[[nn.Module], None] | None = None,
-    on_epoch: Callable[[EpochResult], None] | None = None,
+    lesson: Lesson | None = None,
+    resume: Checkpoint | None = None,
+    after_step: AfterStep = None,
+    on_epoch: OnEpoch = None,
 ) -> History:
     """Train `module` in place: SGD with Nesterov momentum, linear warm-up, cosine decay.
 
     It ends on the CPU, in eval mode, with the weights of the best epoch: highest validation accuracy, of equals the
     lowest validation loss. Without early stopping only epochs that began below a fifth of the peak rate compete (if
     there are any): a high score at a high rate is luck, and costs accuracy on fresh samples.
-    The teacher sees the same augmented batches. `after_step(module)` runs after every optimiser step,
-    `on_epoch(result)` after every epoch.
+    A teacher sees the same augmented batches. `after_step(module)` runs after every optimiser step, `on_epoch(result)`
+    after every epoch. With `resume` the state is kept after each epoch, and a training that was stopped goes on
+    from there to the same bits; `on_epoch` hears of the new epochs only.
     """
     if len(data.train.y) < 2 or not len(data.validation.y):
         raise ModelError(
@@ -98,15 +86,17 @@ def fit(
             f"{len(data.validation.y)}; raise data.limit"
         )
     where = pick_device(device)
-    networks = [module] if teacher is None else [module, teacher]
+    networks = [module, *([lesson.teacher] if lesson and isinstance(lesson.teacher, nn.Module) else [])]
     with _reproducible(where, seed, threads), strided_pointwise_as_slices(module):
         for network in networks:
             network.to(where).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        example = _tensor(data.train.x[:1], preprocess, where)
         try:
-            if teacher is not None:
-                teacher.eval()
-            loop = _Loop(module, data, preprocess, options, _Objective(teacher, temperature, alpha), where, seed)
-            return loop.run(after_step, on_epoch)
+            with objective(
+                lesson, module, data, preprocess, options, example, seed=seed, threads=torch.get_num_threads()
+            ) as aim:
+                loop = _Loop(module, data, preprocess, options, aim, where, seed, resume)
+                return loop.run(after_step, on_epoch)
         finally:
             for network in networks:
                 # back to contiguous: kernels for another layout differ in the last bits from a loaded copy's
@@ -122,58 +112,86 @@ class _Loop:
         data: Data,
         preprocess: Steps,
         options: TrainOptions,
-        objective: _Objective,
+        aim: Labels,
         device: torch.device,
         seed: int,
+        resume: Checkpoint | None,
     ) -> None:
         self.module, self.data, self.preprocess, self.options = module, data, preprocess, options
-        self.objective, self.device = objective, device
+        self.aim, self.device, self.resume = aim, device, resume
         self.random = np.random.default_rng(seed)
+        trained = nn.ModuleList([module, *([aim.beside] if aim.beside else [])])
         self.optimiser = torch.optim.SGD(
-            _groups(module, options.weight_decay), options.learning_rate, MOMENTUM, nesterov=True
+            _groups(trained, options.weight_decay), options.learning_rate, MOMENTUM, nesterov=True
         )
-        self.steps_per_epoch = len(_batches(len(data.train.y), options.batch_size))
+        self.steps_per_epoch = len(batches.parts(len(data.train.y), options.batch_size))
         self.total_steps = total = self.steps_per_epoch * options.epochs
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimiser, lambda step: learning_rate_at(step, total))
+        self.results: list[EpochResult] = []
+        self.best: EpochResult | None = None
+        self.kept = copy.deepcopy(module.state_dict())
 
-    def run(
-        self, after_step: Callable[[nn.Module], None] | None, on_epoch: Callable[[EpochResult], None] | None
-    ) -> History:
-        results: list[EpochResult] = []
-        best: EpochResult | None = None
-        kept = copy.deepcopy(self.module.state_dict())
-        for epoch in range(1, self.options.epochs + 1):
-            rate = self.optimiser.param_groups[0]["lr"]
+    def run(self, after_step: AfterStep, on_epoch: OnEpoch) -> History:
+        self._restore()
+        while not self._finished():
+            epoch, rate = len(self.results) + 1, self.optimiser.param_groups[0]["lr"]
             loss = self._epoch(epoch, after_step)
             result = EpochResult(epoch, loss, *self._validate(), rate)
-            results.append(result)
-            if best is None or self._rank(result) > self._rank(best):
-                best, kept = result, copy.deepcopy(self.module.state_dict())
+            self.results.append(result)
+            if self.best is None or self._rank(result) > self._rank(self.best):
+                self.best, self.kept = result, copy.deepcopy(self.module.state_dict())
+            self._keep()
             if on_epoch is not None:
                 on_epoch(result)
-            if self.options.patience_epochs and epoch - best.epoch >= self.options.patience_epochs:
-                break
-        assert best is not None
-        self.module.load_state_dict(kept)
-        return History(tuple(results), best)
+        assert self.best is not None
+        self.module.load_state_dict(self.kept)
+        return History(tuple(self.results), self.best)
+
+    def _finished(self) -> bool:
+        done, patience = len(self.results), self.options.patience_epochs
+        since = done - self.best.epoch if self.best else 0
+        return done == self.options.epochs or bool(patience and since >= patience)
+
+    def _keep(self) -> None:
+        """All that the next epoch depends on, so that it can be made in another process."""
+        if self.resume is None or self.best is None:
+            return
+        facts = {
+            "epochs": [asdict(result) for result in self.results],
+            "best": self.best.epoch,
+            "random": self.random.bit_generator.state,
+            "rates": [group["lr"] for group in self.optimiser.param_groups],
+        }
+        self.resume.save(checkpoint.tensors_of(self.module, self.kept, self.optimiser, self.aim.beside), facts)
+
+    def _restore(self) -> None:
+        """Put back what `_keep` kept, if that is there."""
+        found = self.resume.load() if self.resume else None
+        if self.resume is None or found is None:
+            return
+        tensors, facts = found
+        self.kept = checkpoint.put_back(tensors, self.module, self.optimiser, self.aim.beside)
+        for group, rate in zip(self.optimiser.param_groups, facts["rates"], strict=True):
+            group["lr"] = rate
+        self.results = [EpochResult(**row) for row in facts["epochs"]]
+        self.best = self.results[facts["best"] - 1]
+        self.schedule.last_epoch = len(self.results) * self.steps_per_epoch
+        self.random.bit_generator.state = facts["random"]
+        how = "was finished" if self._finished() else "goes on"
+        print(f"{self.resume.path.stem}: {how} after {len(self.results)} of {self.options.epochs} epochs")
 
     def _rank(self, result: EpochResult) -> tuple[bool, float, float]:
         ends_at = self.options.learning_rate * learning_rate_at(result.epoch * self.steps_per_epoch, self.total_steps)
         settled = max(result.learning_rate, ends_at) <= SETTLED_RATE * self.options.learning_rate
         return settled and not self.options.patience_epochs, result.validation_accuracy, -result.validation_loss
 
-    def _epoch(self, epoch: int, after_step: Callable[[nn.Module], None] | None) -> float:
-        train, options = self.data.train, self.options
+    def _epoch(self, epoch: int, after_step: AfterStep) -> float:
         self.module.train()
         total = torch.zeros((), device=self.device)
-        order = self.random.permutation(len(train.y))
-        for part in _batches(len(order), options.batch_size):
-            chosen = order[part]
-            raw = train.x[chosen]
-            if self.data.kind == "image":
-                raw = augment(raw, options.augment, self.random)
-            x, y = _tensor(raw, self.preprocess, self.device), torch.from_numpy(train.y[chosen]).to(self.device)
-            loss = self.objective(self.module, x, y)
+        self.aim.begin(epoch, self.random)
+        for raw, labels in batches.epoch(self.data, self.options, self.random):
+            x, y = _tensor(raw, self.preprocess, self.device), torch.from_numpy(labels).to(self.device)
+            loss = self.aim.loss(self.module, x, y)
             self.optimiser.zero_grad(set_to_none=True)
             loss.backward()
             self.optimiser.step()
@@ -181,10 +199,11 @@ class _Loop:
             if after_step is not None:
                 after_step(self.module)
             total += loss.detach()
+        self.aim.end()
         mean = float(total) / self.steps_per_epoch
         if not math.isfinite(mean):
             raise ModelError(
-                f"epoch {epoch}: the loss is {mean}; lower learning_rate ({options.learning_rate}), or look for "
+                f"epoch {epoch}: the loss is {mean}; lower learning_rate ({self.options.learning_rate}), or look for "
                 "wild values in the samples or a missing scale step in preprocess"
             )
         return mean
@@ -256,12 +275,6 @@ def _scores(module: nn.Module, x: np.ndarray, preprocess: Steps, device: torch.d
             for start in range(0, len(x), batch)
         ]
     return np.concatenate(parts)
-
-
-def _batches(samples: int, size: int) -> list[slice]:
-    parts = [slice(start, min(start + size, samples)) for start in range(0, samples, size)]
-    # batch normalisation has no variance of one sample
-    return parts if samples % size != 1 or len(parts) == 1 else parts[:-1]
 
 
 def _groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]:

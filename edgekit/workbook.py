@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit import artifact as artifacts
-from edgekit import keys, lock, origin, state
+from edgekit import keys, lock, origin, state, unfinished
 from edgekit.artifact import Artifact
 from edgekit.config import STAGES, StageConfig, refuse_secrets, suggest
 from edgekit.data import Data, fingerprint
@@ -82,6 +82,8 @@ class OpenStage:
         baseline = self.plan.run.model.builder
         before = {baseline: keys.source_digest(baseline), **wanted.builders}
         _as_imported(before)
+        if os.environ.get(FORCE) == self.name:
+            unfinished.forget(self.folder, self.name)
         try:
             made = module.run(self.source, self.data, self.config, working)
             changes = keys.differences(wanted, made.ingredients)
@@ -93,6 +95,7 @@ class OpenStage:
             shutil.rmtree(working, ignore_errors=True)
             raise
         result = artifacts.publish(working, self.out)
+        unfinished.forget(self.folder, self.name)
         print(f"{self.name}: done in {result.took['seconds']:.1f} s, sealed as {result.digest[:12]}")
         return result
 
@@ -120,7 +123,7 @@ def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
     config_path, out = find_config(str(scalars.pop("config"))), Path(str(scalars.pop("out")))
     plan = load_plan(config_path, str(scalars.pop("settings")))
     make_importable(plan)
-    section = {**getattr(plan.run, stage), **_chosen(stage, scalars, plan, _injected(parameters.get("In")))}
+    section = {**plan.section(stage), **_chosen(stage, scalars, plan, _injected(parameters.get("In")))}
     options = parse_stage(stage, section, shared_options(plan.run))
     options.agree()
     plan = replace(plan, stages={**plan.stages, stage: options})

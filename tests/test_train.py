@@ -8,6 +8,8 @@ from torch import nn
 from edgekit.config import TrainOptions
 from edgekit.data import Data, Split
 from edgekit.errors import ModelError
+from edgekit.losses import soft_targets
+from edgekit.teaching import Lesson
 from edgekit.train import evaluate, fit, learning_rate_at, logits, pick_device, predictions
 
 SCALE = [{"step": "scale", "factor": 1 / 255}]
@@ -166,7 +168,8 @@ def test_a_teacher_alone_can_teach(vectors):
         None,
     )
     student = perceptron(2)
-    train(student, wrong, teacher=teacher.train(), temperature=2.0, alpha=1.0, options=options(10))
+    lesson = Lesson(teacher.train(), soft_targets.Options(temperature=2.0, alpha=1.0))
+    train(student, wrong, lesson=lesson, options=options(10))
     assert evaluate(student, vectors.validation, []) > 0.95
     assert all(torch.equal(value, before[name]) for name, value in teacher.state_dict().items())
 

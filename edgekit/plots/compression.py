@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
@@ -11,16 +12,19 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from edgekit.plots.style import ACCENT, DARK, MID, STYLE, Row, done
 
+LOOKS = (("#333333", ":", "o"), (ACCENT, "-", "s"), (DARK, "--", "^"), (MID, "-.", "D"), ("#009E73", "-", "v"))
+"""Colour, line and marker of each curve."""
+
 
 def learning_curves(curves: dict[str, Sequence[Row]], reference: tuple[str, float] | None = None) -> Figure:
     """Validation accuracy by epoch, a line for each training; `reference` is drawn as a level."""
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 3.0), layout="constrained")
-        looks = zip((DARK, ACCENT, MID), ("-", "--", ":"), ("o", "s", "^"), strict=True)
-        for (name, rows), (colour, line, marker) in zip(curves.items(), looks, strict=False):
+        for (name, rows), (colour, line, marker) in zip(curves.items(), itertools.cycle(LOOKS), strict=False):
             epochs = [row["epoch"] for row in rows]
             values = [row["validation_accuracy"] for row in rows]
-            axes.plot(epochs, values, line, color=colour, marker=marker, markersize=3.5, label=name)
+            every = max(1, len(rows) // 12)
+            axes.plot(epochs, values, line, color=colour, marker=marker, markersize=3.5, markevery=every, label=name)
         if reference:
             axes.axhline(reference[1], color="#333333", linewidth=1, linestyle="-.", label=reference[0])
         values = [row["validation_accuracy"] for rows in curves.values() for row in rows]

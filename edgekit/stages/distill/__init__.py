@@ -1,27 +1,97 @@
-"""Distill: a small student learns from the baseline, and is held against the same student taught by labels alone.
+"""Distill: a small student learns from the best teacher there is, by several losses, and by the labels alone.
 
-Leaves `model/` (the better of the two on validation: a step that does not pay is not kept) and `decision.json`.
+Leaves `model/` (the best of these trainings on validation: a loss that does not pay is not kept), `teacher/` if the
+teacher was trained here, and `decision.json`.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
+from edgekit import losses
 from edgekit.artifact import Artifact
-from edgekit.config import NetworkConfig, StageConfig, TrainOptions
+from edgekit.config import Builder, NetworkConfig, StageConfig, Strict, TrainOptions
 from edgekit.data import Data
+from edgekit.data.paths import PathText
+from edgekit.errors import ConfigError
+from edgekit.losses import LossOptions
+from edgekit.teachers import file as teachers
 
-LIBRARIES = ("numpy", "torch", "safetensors")
+LIBRARIES = ("numpy", "torch", "safetensors", *teachers.LIBRARIES)
+BASELINE = "baseline"
+
+
+class TeacherConfig(Strict):
+    """A candidate: `baseline: true`, a network to train here (`builder`), or a model file (`path`)."""
+
+    baseline: bool = Field(False, description="the network of the profile stage")
+    builder: Builder | None = Field(None, description="package.module:function of a network that is trained here")
+    kwargs: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the builder")
+    training: TrainOptions | None = Field(None, description="how it is trained; absent: as the student is")
+    path: PathText | None = Field(None, description="a .tflite, .onnx, .xml (OpenVINO), .keras or .h5 file")
+    preprocess: list[dict[str, Any]] = Field(default_factory=list, description="the file's own steps from a raw sample")
+
+    @model_validator(mode="after")
+    def _one_of_three(self) -> TeacherConfig:
+        given = [name for name, said in (("baseline", self.baseline), ("builder", self.builder), ("path", self.path))
+                 if said]  # fmt: skip
+        if len(given) != 1:
+            raise ValueError(f"names {' and '.join(given) or 'nobody'}; give one of baseline: true, builder, path")
+        if self.path is None and self.preprocess:
+            raise ValueError("preprocess belongs to a file (path); other teachers see what the student sees")
+        return self
+
+    @property
+    def name(self) -> str:
+        """How tables call it."""
+        if self.builder is None:
+            return BASELINE if self.path is None else self.path.replace("\\", "/").rsplit("/", 1)[-1]
+        given = ", ".join(f"{name}={value}" for name, value in self.kwargs.items())
+        return f"{self.builder.partition(':')[2]}({given})"
 
 
 class Config(StageConfig, TrainOptions):
-    """The student, and how much of its target comes from the teacher."""
+    """The student, its teacher, and the losses that compete."""
 
     student: NetworkConfig = Field(description="the small network")
-    temperature: float = Field(4.0, ge=0.1, le=100, description="softens teacher and student alike")
-    alpha: float = Field(0.9, ge=0, le=1, description="weight of the soft targets; the labels get the rest")
+    teachers: list[TeacherConfig] = Field(
+        default_factory=lambda: [TeacherConfig.model_validate({"baseline": True})],
+        min_length=1,
+        description="the best of them on validation teaches",
+    )
+    losses: list[dict[str, Any]] = Field(
+        default_factory=list, description="one student is trained with each; none: soft targets"
+    )
+    temperature: float = Field(4.0, ge=0.1, le=100, description="soft targets: softens teacher and student alike")
+    alpha: float = Field(0.9, ge=0, le=1, description="soft targets: their weight; the labels get the rest")
+
+    @field_validator("losses")
+    @classmethod
+    def _none_twice(cls, sections: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        names = [section.get("loss") for section in sections]
+        if twice := sorted({str(name) for name in names if names.count(name) > 1}):
+            raise ValueError(f"names {', '.join(twice)} twice; compare one setting of each loss in a run")
+        return sections
+
+    def agree(self) -> None:
+        """ConfigError for a loss that there is not, or that none of the teachers can serve."""
+        wanted = self.lessons()
+        if all(teacher.path for teacher in self.teachers):
+            for options in wanted:
+                if losses.needs_features(options):
+                    raise ConfigError(
+                        f"distill.losses and distill.teachers disagree: {options.loss} compares feature maps, and a "
+                        "file shows only its outputs; add a PyTorch teacher or leave that loss out"
+                    )
+
+    def lessons(self) -> list[LossOptions]:
+        """The losses' options; soft targets without any of their own have the stage's."""
+        own = {"loss": "soft_targets", "temperature": self.temperature, "alpha": self.alpha}
+        return [losses.parse({**own, **section} if section.get("loss") == own["loss"] else section)
+                for section in self.losses or [own]]  # fmt: skip
 
 
 def run(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:

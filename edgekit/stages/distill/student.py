@@ -1,56 +1,77 @@
-"""Train the student twice from the same start, with the teacher and without, on the same budget of epochs."""
+"""The student, trained with labels alone and with each loss, at equal epochs; the best on validation is kept."""
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from edgekit import artifact as artifacts
+from edgekit import losses, unfinished
 from edgekit.artifact import Artifact
 from edgekit.data import Data
+from edgekit.errors import ModelError
+from edgekit.losses import LossOptions
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.handover import open_model, spec_for
 from edgekit.stages.distill import LIBRARIES, Config
+from edgekit.stages.distill.teacher import Candidate, best, candidates
+from edgekit.teachers import chosen
+from edgekit.teachers.file import TeacherFile
+from edgekit.teaching import Lesson
 from edgekit.train import evaluate, fit
+from edgekit.unfinished import Unfinished
+
+ALONE = "alone"
+
+
+@dataclass(frozen=True)
+class Student:
+    """One training of the student: the loss's name or "alone"."""
+
+    name: str
+    module: nn.Module
+    accuracy: float
+    history: list[dict[str, Any]]
+    options: dict[str, Any] | None = None
 
 
 def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     """See `edgekit.stages.distill`."""
     artifacts.begin(out)
-    teacher, teacher_spec = open_model(source)
-    spec = spec_for(data, config.student.builder, config.student.kwargs, teacher_spec.preprocess)
-    alone, alone_history = _train(spec, data, config, teacher=None)
-    taught, taught_history = _train(spec, data, config, teacher=teacher)
+    place = unfinished.of(out, "distill", source, data.digest, config.model_dump(), LIBRARIES)
+    _, baseline_spec = open_model(source)
+    spec = spec_for(data, config.student.builder, config.student.kwargs, baseline_spec.preprocess)
+    taught_by = candidates(source, data, config, place)
+    teacher = best(taught_by)
+    wanted, skipped = _possible(config.lessons(), teacher)
+    alone = _train(spec, data, config, place, None, None)
+    taught = [_train(spec, data, config, place, options, teacher) for options in wanted]
+    students = [alone, *taught]
+    kept = max([*taught, alone], key=lambda student: student.accuracy)
 
-    accuracy = {
-        "teacher": evaluate(teacher, data.validation, spec.preprocess),
-        "alone": evaluate(alone, data.validation, spec.preprocess),
-        "distilled": evaluate(taught, data.validation, spec.preprocess),
-    }
-    pays = accuracy["distilled"] >= accuracy["alone"]
-    kept = taught if pays else alone
-    store.save(out / "model", kept, spec)
-    gap = accuracy["teacher"] - accuracy["alone"]
+    store.save(out / "model", kept.module, spec)
+    if teacher.trained_here:
+        assert teacher.spec is not None and isinstance(teacher.model, nn.Module)
+        store.save(out / chosen.FOLDER, teacher.model, teacher.spec)
     decision = {
-        "kept": "distilled" if pays else "alone",
-        "accuracy": accuracy,
-        "gain_pp": 100 * (accuracy["distilled"] - accuracy["alone"]),
-        "gap_closed": (accuracy["distilled"] - accuracy["alone"]) / gap if gap > 0 else None,
-        "reason": (
-            f"distillation moved the student from {accuracy['alone']:.2%} to {accuracy['distilled']:.2%} "
-            f"on validation at equal epochs" + ("" if pays else ": it cost accuracy, so the lone student is kept")
-        ),
+        "kept": kept.name,
+        "accuracy": {student.name: student.accuracy for student in students},
+        "teacher": {**teacher.row(), **_recorded(teacher, config)},
+        "teachers": [each.row() for each in taught_by],
+        "students": [_row(student, alone, teacher, kept) for student in students],
+        "skipped": skipped,
+        "reason": _reason(kept, students, teacher),
     }
-    artifacts.write_json(out / "decision.json", decision)
+    artifacts.write_json(out / chosen.RECORD, decision)
     metrics = {
         **decision,
-        "teacher_cost": dataclasses.asdict(cost(teacher, teacher_spec.input_shape)),
-        "student_cost": dataclasses.asdict(cost(kept, spec.input_shape)),
-        "history": {"alone": alone_history, "distilled": taught_history},
+        "student_cost": asdict(cost(kept.module, spec.input_shape)),
+        "history": {student.name: student.history for student in students},
+        "teacher_history": {each.name: list(each.history) for each in taught_by if each.history},
     }
     return artifacts.seal(
         out,
@@ -63,20 +84,70 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     )
 
 
+def _possible(wanted: list[LossOptions], teacher: Candidate) -> tuple[list[LossOptions], dict[str, str]]:
+    """The losses that this teacher can serve, and why the others cannot be."""
+    if not isinstance(teacher.model, TeacherFile):
+        return wanted, {}
+    why = f"the best teacher, {teacher.name}, is a file: its feature maps cannot be read"
+    skipped = {options.loss: why for options in wanted if losses.needs_features(options)}
+    return [options for options in wanted if options.loss not in skipped], skipped
+
+
 def _train(
-    spec: store.ModelSpec, data: Data, config: Config, teacher: nn.Module | None
-) -> tuple[nn.Module, list[dict[str, Any]]]:
-    student = store.build(spec, seed=config.seed)
-    history = fit(
-        student,
-        data,
-        spec.preprocess,
-        config,
-        seed=config.seed,
-        device=config.device,
-        threads=config.threads,
-        teacher=teacher,
-        temperature=config.temperature,
-        alpha=config.alpha,
+    spec: store.ModelSpec,
+    data: Data,
+    config: Config,
+    place: Unfinished,
+    options: LossOptions | None,
+    teacher: Candidate | None,
+) -> Student:
+    name = options.loss if options else ALONE
+    module = store.build(spec, seed=config.seed)
+    lesson = Lesson(teacher.model, options, place.answers) if teacher and options else None
+    try:
+        history = fit(
+            module,
+            data,
+            spec.preprocess,
+            config,
+            seed=config.seed,
+            device=config.device,
+            threads=config.threads,
+            lesson=lesson,
+            resume=place.checkpoint(f"student-{name}"),
+        )
+    except ModelError as error:
+        raise ModelError(f"student, {name}: {error}") from error
+    accuracy = evaluate(module, data.validation, spec.preprocess)
+    return Student(
+        name, module, accuracy, [asdict(epoch) for epoch in history.epochs], options.model_dump() if options else None
     )
-    return student.cpu().eval(), [dataclasses.asdict(epoch) for epoch in history.epochs]
+
+
+def _row(student: Student, alone: Student, teacher: Candidate, kept: Student) -> dict[str, Any]:
+    gap = teacher.accuracy - alone.accuracy
+    gain = student.accuracy - alone.accuracy
+    return {
+        "name": student.name,
+        "options": student.options,
+        "validation_accuracy": student.accuracy,
+        "gain_pp": 100 * gain,
+        "gap_closed": gain / gap if gap > 0 and student is not alone else None,
+        "kept": student is kept,
+    }
+
+
+def _recorded(teacher: Candidate, config: Config) -> dict[str, Any]:
+    """What a later stage needs to have the same teacher again."""
+    if isinstance(teacher.model, TeacherFile):
+        wanted = next(each for each in config.teachers if each.path and each.name == teacher.name)
+        return {"path": wanted.path, "preprocess": wanted.preprocess, "sha256": teacher.model.sha256}
+    return {"trained_here": teacher.trained_here}
+
+
+def _reason(kept: Student, students: list[Student], teacher: Candidate) -> str:
+    alone, *taught = students
+    best_taught = max(taught, key=lambda student: student.accuracy, default=alone)
+    moved = f"{best_taught.name} moved the student from {alone.accuracy:.2%} to {best_taught.accuracy:.2%}"
+    told = f"{moved} on validation at equal epochs, taught by {teacher.name} ({teacher.accuracy:.2%})"
+    return told if kept is not alone else f"{told}: no gain, so the lone student is kept"

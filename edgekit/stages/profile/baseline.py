@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from edgekit import artifact as artifacts
+from edgekit import unfinished
 from edgekit.artifact import Artifact
 from edgekit.data import Data
 from edgekit.models import store
@@ -20,6 +21,7 @@ from edgekit.stages.profile.diagnosis import diagnose, measure_machine
 from edgekit.stages.profile.latency import measure_latency
 from edgekit.stages.profile.operators import operator_table
 from edgekit.train import evaluate, fit
+from edgekit.unfinished import Unfinished
 
 
 def profile(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
@@ -27,7 +29,8 @@ def profile(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     artifacts.begin(out)
     origin = json.loads(source.file("origin.json").read_text())
     spec = spec_for(data, origin["model"]["builder"], origin["model"]["kwargs"], origin["preprocess"])
-    module, history = _train_or_load(source, data, config, spec, origin["weights"] is not None)
+    place = unfinished.of(out, "profile", source, data.digest, config.model_dump(), LIBRARIES)
+    module, history = _train_or_load(source, data, config, spec, place, origin["weights"] is not None)
     store.save(out / "model", module, spec)
     module = module.cpu().eval()
 
@@ -64,11 +67,20 @@ def profile(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
 
 
 def _train_or_load(
-    source: Artifact, data: Data, config: Config, spec: store.ModelSpec, has_weights: bool
+    source: Artifact, data: Data, config: Config, spec: store.ModelSpec, place: Unfinished, has_weights: bool
 ) -> tuple[nn.Module, list[dict[str, Any]] | None]:
     module = store.build(spec, seed=config.seed)
     if has_weights:
         store.load_weights(module, source.file("weights.safetensors"))
         return module, None
-    history = fit(module, data, spec.preprocess, config, seed=config.seed, device=config.device, threads=config.threads)
+    history = fit(
+        module,
+        data,
+        spec.preprocess,
+        config,
+        seed=config.seed,
+        device=config.device,
+        threads=config.threads,
+        resume=place.checkpoint("baseline"),
+    )
     return module, [dataclasses.asdict(epoch) for epoch in history.epochs]

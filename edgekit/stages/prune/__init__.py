@@ -14,8 +14,9 @@ from pydantic import Field
 from edgekit.artifact import Artifact
 from edgekit.config import Budget, StageConfig, TrainOptions
 from edgekit.data import Data
+from edgekit.teachers import file as teachers
 
-LIBRARIES = ("numpy", "torch", "torch-pruning", "safetensors")
+LIBRARIES = ("numpy", "torch", "torch-pruning", "safetensors", *teachers.LIBRARIES)
 
 
 class Config(StageConfig, TrainOptions):

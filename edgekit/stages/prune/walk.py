@@ -12,14 +12,20 @@ from typing import Any
 from torch import nn
 
 from edgekit import artifact as artifacts
+from edgekit import unfinished
 from edgekit.artifact import Artifact
 from edgekit.data import Data
+from edgekit.losses import soft_targets
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.handover import open_model
 from edgekit.stages.prune import LIBRARIES, Config, structured, unstructured
 from edgekit.stages.prune.unstructured import measured_sparsity
+from edgekit.teachers.chosen import chosen_teacher
+from edgekit.teachers.file import TeacherFile
+from edgekit.teaching import Lesson
 from edgekit.train import evaluate, fit
+from edgekit.unfinished import Unfinished
 
 Step = dict[str, Any]
 
@@ -28,9 +34,10 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     """See `edgekit.stages.prune`."""
     artifacts.begin(out)
     student, spec = open_model(source)
-    teacher, _ = open_model(source.ancestor("profile"))
-    tuner = _Tuner(teacher, spec, data, config)
-    baseline_accuracy = evaluate(teacher, data.validation, spec.preprocess)
+    baseline, _ = open_model(source.ancestor("profile"))
+    place = unfinished.of(out, "prune", source, data.digest, config.model_dump(), LIBRARIES)
+    tuner = _Tuner(chosen_teacher(source), spec, data, config, place)
+    baseline_accuracy = evaluate(baseline, data.validation, spec.preprocess)
     floor = baseline_accuracy - config.budget.accuracy_drop_pp / 100
 
     channels, pruned = _walk(structured, student, config, tuner, floor)
@@ -57,12 +64,16 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
 
 
 class _Tuner:
-    """Fine-tunes a copy's weights under the baseline's soft targets and measures what came of it."""
+    """Fine-tunes a copy's weights under the teacher's soft targets and measures what came of it."""
 
-    def __init__(self, teacher: nn.Module, spec: store.ModelSpec, data: Data, config: Config) -> None:
-        self.teacher, self.spec, self.data, self.config = teacher, spec, data, config
+    def __init__(
+        self, teacher: nn.Module | TeacherFile, spec: store.ModelSpec, data: Data, config: Config, place: Unfinished
+    ) -> None:
+        self.spec, self.data, self.config, self.place = spec, data, config, place
+        options = soft_targets.Options(temperature=config.temperature, alpha=config.alpha)
+        self.lesson = Lesson(teacher, options, place.answers)
 
-    def tune(self, module: nn.Module, after_step: Callable[[nn.Module], None] | None = None) -> None:
+    def tune(self, module: nn.Module, name: str, after_step: Callable[[nn.Module], None] | None = None) -> None:
         config = self.config
         fit(
             module,
@@ -72,9 +83,8 @@ class _Tuner:
             seed=config.seed,
             device=config.device,
             threads=config.threads,
-            teacher=self.teacher,
-            temperature=config.temperature,
-            alpha=config.alpha,
+            lesson=self.lesson,
+            resume=self.place.checkpoint(name),
             after_step=after_step,
         )
 
@@ -96,7 +106,7 @@ def _walk(
     module, kept = copy.deepcopy(student), student
     rows = [tuner.measure(student, 0, 0.0)]
     for number, (aimed, keep_up) in enumerate(technique.steps(module, tuner.spec, config), 1):
-        tuner.tune(module, after_step=keep_up)
+        tuner.tune(module, f"{technique.__name__.rpartition('.')[2]}-{number}", keep_up)
         rows.append(tuner.measure(module, number, aimed))
         if rows[-1]["validation_accuracy"] >= floor:
             kept = copy.deepcopy(module)

@@ -17,6 +17,7 @@ from pydantic import Field
 
 from edgekit import artifact
 from edgekit.config import Budget, StageConfig, TrainOptions
+from edgekit.teachers import file as teachers
 
 if TYPE_CHECKING:
     from edgekit.data import Data
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 os.environ.setdefault("NNCF_CI", "1")  # before nncf is imported: it would report its use to a server
 
-LIBRARIES: tuple[str, ...] = ("torch", "nncf")
+LIBRARIES: tuple[str, ...] = ("torch", "nncf", *teachers.LIBRARIES)
 
 
 class Config(StageConfig, TrainOptions):
@@ -42,12 +43,13 @@ class Config(StageConfig, TrainOptions):
 
 def run(source: artifact.Artifact, data: Data, config: Config, out: Path) -> artifact.Artifact:
     """Quantize both ways, measure on the validation split, choose, seal."""
-    from edgekit import train
+    from edgekit import train, unfinished
     from edgekit.models import quantized, store
     from edgekit.models.handover import open_model
     from edgekit.stages.quantize import ptq, qat
     from edgekit.stages.quantize.choice import decide
     from edgekit.stages.quantize.sensitivity import sensitivity
+    from edgekit.teachers.chosen import chosen_teacher
 
     artifact.begin(out)
     module, spec = open_model(source)
@@ -56,7 +58,9 @@ def run(source: artifact.Artifact, data: Data, config: Config, out: Path) -> art
     with _threads(config.threads):
         inputs = ptq.calibration_inputs(data.calibration.x, steps, config.calibration_samples)
         by_ptq = ptq.quantize(module, inputs)
-        by_qat, epochs = qat.tune(by_ptq, baseline, data, steps, config)
+        teacher = chosen_teacher(source.ancestor("distill"))
+        place = unfinished.of(out, "quantize", source, data.digest, config.model_dump(), LIBRARIES)
+        by_qat, epochs = qat.tune(by_ptq, teacher, data, steps, config, place)
         decision = decide(
             ptq_accuracy=train.evaluate(by_ptq, validation, steps),
             qat_accuracy=train.evaluate(by_qat, validation, steps),

@@ -166,8 +166,8 @@ WALK = (
     Seed(
         "config-wins-over-the-cell",
         "workbook.py",
-        '{**getattr(plan.run, stage), **_chosen(stage, scalars, plan, _injected(parameters.get("In")))}',
-        '{**_chosen(stage, scalars, plan, _injected(parameters.get("In"))), **getattr(plan.run, stage)}',
+        '{**plan.section(stage), **_chosen(stage, scalars, plan, _injected(parameters.get("In")))}',
+        '{**_chosen(stage, scalars, plan, _injected(parameters.get("In"))), **plan.section(stage)}',
         "a parameter changed in the notebook has no effect",
         ("tests/test_workbook.py",),
     ),

@@ -98,7 +98,7 @@ def test_fresh_processes_leave_the_same_bytes(walk: Walk, by_ptq: Artifact, tmp_
     # another hash seed each: the order of a set must not reach the bytes
     processes = [
         subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / seed)],
+            [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / seed / "quantize")],
             env={"PYTHONPATH": ":".join(sys.path), "PYTHONHASHSEED": seed, "PATH": "", "HOME": str(tmp_path)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -108,7 +108,7 @@ def test_fresh_processes_leave_the_same_bytes(walk: Walk, by_ptq: Artifact, tmp_
     ]
     outputs = [process.communicate(timeout=300)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs
-    first, second = (artifact.load(tmp_path / seed) for seed in ("1", "2"))
+    first, second = (artifact.load(tmp_path / seed / "quantize") for seed in ("1", "2"))
     assert first.files == second.files == by_ptq.files
     assert outputs == ["", ""]  # no progress bars, no log lines in a notebook
     assert not list(tmp_path.rglob("*.so")), "nncf compiled an extension"

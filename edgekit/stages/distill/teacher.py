@@ -1,0 +1,106 @@
+"""Who teaches: every candidate judged on the validation split, the best of them chosen."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from edgekit.artifact import Artifact
+from edgekit.data import Data
+from edgekit.data.paths import expand
+from edgekit.errors import ModelError
+from edgekit.models import store
+from edgekit.models.cost import cost
+from edgekit.models.handover import open_model, spec_for
+from edgekit.stages.distill import Config, TeacherConfig
+from edgekit.teachers import file as teacher_file
+from edgekit.teachers.file import TeacherFile
+from edgekit.train import evaluate, fit
+from edgekit.unfinished import Unfinished
+
+ANSWERS_LIMIT_S = 24 * 3600.0
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A teacher with its validation accuracy; `spec` and `cost` are None for a file, whose inside is not looked at."""
+
+    name: str
+    model: nn.Module | TeacherFile
+    accuracy: float
+    spec: store.ModelSpec | None = None
+    cost: dict[str, int] | None = None
+    history: tuple[dict[str, Any], ...] = ()
+    trained_here: bool = False
+
+    def row(self) -> dict[str, Any]:
+        """For the record."""
+        return {"name": self.name, "validation_accuracy": self.accuracy, "cost": self.cost}
+
+
+def candidates(source: Artifact, data: Data, config: Config, unfinished: Unfinished) -> list[Candidate]:
+    """Each teacher of the config, trained where it is to be."""
+    baseline, spec = open_model(source)
+    found = []
+    for place, wanted in enumerate(config.teachers):
+        if wanted.path is not None:
+            found.append(_from_file(wanted, data))
+        elif wanted.builder is not None:
+            found.append(_trained(wanted, data, config, spec.preprocess, unfinished, f"teacher-{place}"))
+        else:
+            found.append(_judged(wanted.name, baseline, data, spec))
+    return found
+
+
+def best(found: list[Candidate]) -> Candidate:
+    """The highest validation accuracy; of equals the first."""
+    return max(found, key=lambda each: each.accuracy)
+
+
+def _judged(name: str, module: nn.Module, data: Data, spec: store.ModelSpec, **more: Any) -> Candidate:
+    spent = asdict(cost(module, spec.input_shape))
+    return Candidate(name, module, evaluate(module, data.validation, spec.preprocess), spec, spent, **more)
+
+
+def _trained(
+    wanted: TeacherConfig,
+    data: Data,
+    config: Config,
+    preprocess: list[dict[str, Any]],
+    unfinished: Unfinished,
+    checkpoint: str,
+) -> Candidate:
+    assert wanted.builder is not None
+    spec = spec_for(data, wanted.builder, wanted.kwargs, preprocess)
+    module = store.build(spec, seed=config.seed)
+    history = fit(
+        module,
+        data,
+        preprocess,
+        wanted.training or config,
+        seed=config.seed,
+        device=config.device,
+        threads=config.threads,
+        resume=unfinished.checkpoint(checkpoint),
+    )
+    rows = tuple(asdict(epoch) for epoch in history.epochs)
+    return _judged(wanted.name, module, data, spec, history=rows, trained_here=True)
+
+
+def _from_file(wanted: TeacherConfig, data: Data) -> Candidate:
+    assert wanted.path is not None
+    opened = teacher_file.open_file(expand(wanted.path, "distill.teachers.path"), wanted.preprocess)
+    split, classes = data.validation, len(data.classes)
+    scores = teacher_file.logits(opened, split.x, classes=classes, timeout_s=ANSWERS_LIMIT_S)
+    accuracy = float(np.mean(scores.argmax(axis=1) == split.y))
+    most_frequent = np.bincount(split.y, minlength=classes).max() / len(split.y)
+    if accuracy <= most_frequent:
+        raise ModelError(
+            f"teacher {wanted.name}: {accuracy:.1%} right on validation, and always naming one class would give "
+            f"{most_frequent:.1%}; check its preprocess ({wanted.preprocess or 'none'}) and that its classes are in "
+            f"this order: {', '.join(data.classes)}"
+        )
+    return Candidate(wanted.name, opened, accuracy)
