@@ -15,7 +15,7 @@ from edgekit import replay
 from edgekit.digests import digest, sha256_file
 
 SHAPING_MODULES = (
-    "artifact", "augment", "config", "digests", "eager", "keys", "quiet", "replay", "train", "variants",
+    "artifact", "augment", "config", "digests", "eager", "keys", "paired", "quiet", "replay", "train", "variants",
 )  # fmt: skip
 SHAPING_FOLDERS = ("data", "losses", "models", "runner")
 _SHOWN = 8
