@@ -66,8 +66,8 @@ def _slower(found: Row) -> Iterator[Row]:
         if step["kept"]:
             before = step["variant"]
         elif row["inside_budget"]:
-            ends = step["gain"], step["gain_low"], step["gain_high"]
-            reason = f"{faster(*ends)} against {before} ({span(*ends)})"
+            low, high = step["gain_low"], step["gain_high"]
+            reason = f"{faster(step['gain'], low, high)} against {before} ({span(low, high)})"
             yield _row("benchmark", f"{step['step']}: {row['name']}", row["accuracy_validation"], row, reason)
 
 

@@ -48,8 +48,8 @@ def show(result: dict[str, Any], folder: Path, console: Console) -> None:
     console.print()
     if verdict["met"]:
         console.print(
-            f"[bold]{verdict['winner']}[/bold] wins: p50 {milliseconds(verdict['p50_ms'])} ms, "
-            f"{_against(verdict, 'speedup_vs_eager', 'PyTorch eager')}, "
+            f"[bold]{verdict['winner']}[/bold] wins: p50 {milliseconds(verdict['p50_ms'])} ms; "
+            f"{_against(verdict, 'speedup_vs_eager', 'PyTorch eager')}; "
             f"{_against(verdict, 'speedup_vs_post_training_baseline', 'the best post-training-quantized baseline')}; "
             f"drop {points(verdict['drop_validation_pp'])} pp on validation, at most "
             f"{points(verdict['bound_validation_pp'])} pp at {100 * verdict['confidence']:g} % confidence, "
@@ -123,8 +123,8 @@ def _table(result: dict[str, Any]) -> Table:
 
 def _against(verdict: dict[str, Any], key: str, what: str) -> str:
     if verdict[key] is None:
-        return f"not compared with {what}: there is none"
-    return f"{faster(*_ends(verdict, key))} against {what}"
+        return f"{what} is not among the variants"
+    return f"against {what} {faster(*_ends(verdict, key))}"
 
 
 def _ends(row: dict[str, Any], key: str) -> tuple[float, float, float]:
@@ -136,7 +136,7 @@ def _walk(steps: list[dict[str, Any]]) -> str:
     told = []
     for step in steps[1:]:
         gain = _ends(step, "gain")
-        told.append(f"{step['step']} {faster(*gain)} ({span(*gain)}){'' if step['kept'] else ', not kept'}")
+        told.append(f"{step['step']} {faster(*gain)} ({span(*gain[1:])}){'' if step['kept'] else ', not kept'}")
     return " · ".join(told)
 
 

@@ -81,6 +81,6 @@ def faster(ratio: float, low: float, high: float) -> str:
     return f"{times(ratio)} faster" if ratio > 1 else f"{times(ratio)}, slower"
 
 
-def span(ratio: float, low: float, high: float) -> str:
-    """A ratio with its interval, three digits each: 1.02×, 0.98–1.07."""
-    return f"{ratio:.3g}×, {low:.3g}–{high:.3g}"
+def span(low: float, high: float) -> str:
+    """The interval of a ratio, three digits each: 0.98–1.07."""
+    return f"{low:.3g}–{high:.3g}"

@@ -94,8 +94,8 @@ def made(kept: bool, inside: bool, gain: tuple[float, float, float]) -> dict[str
 @pytest.mark.parametrize(
     ("kept", "inside", "gain", "told"),
     [
-        (False, True, (0.6, 0.5, 0.7), ["0.6×, slower against baseline-eager (0.6×, 0.5–0.7)"]),
-        (False, True, (1.01, 0.9, 1.1), ["no difference against baseline-eager (1.01×, 0.9–1.1)"]),
+        (False, True, (0.6, 0.5, 0.7), ["0.6×, slower against baseline-eager (0.5–0.7)"]),
+        (False, True, (1.01, 0.9, 1.1), ["no difference against baseline-eager (0.9–1.1)"]),
         (False, False, (0.6, 0.5, 0.7), ["too big"]),
         (True, True, (2.0, 1.9, 2.1), []),
     ],

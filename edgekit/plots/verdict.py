@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from edgekit.plots.style import COLOUR, DARK, FILL, MARKER, STYLE, Row, done, lowest
-from edgekit.tables import faster
+from edgekit.tables import faster, span
 
 
 def pareto(rows: Sequence[Row], budget: Row, winners: Sequence[str]) -> Figure:
@@ -119,7 +119,7 @@ def _pareto_legend(axes: Axes) -> None:
 
 def _gain(step: Row) -> str:
     low, high = step["gain_low"], step["gain_high"]
-    return f"{faster(step['gain'], low, high)}\n({low:.3g}–{high:.3g})"
+    return f"{faster(step['gain'], low, high)}\n({span(low, high)})"
 
 
 def _short(step: Row) -> str:
