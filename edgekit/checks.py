@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from edgekit import paired
 from edgekit.artifact import Artifact, verify
+from edgekit.config import Budget
 from edgekit.errors import BudgetMissed, StageError
 
 
@@ -49,9 +51,21 @@ def budget_met(benchmark: Artifact) -> None:
     verdict = metrics["verdict"]
     if not verdict["met"]:
         raise BudgetMissed(missed_message(metrics["nearest_miss"]))
-    print(f"✓ budget met by {verdict['winner']}: {verdict['drop_validation_pp']:+.2f} pp drop on validation")
+    print(
+        f"✓ budget met by {verdict['winner']}: {verdict['drop_validation_pp']:+.2f} pp drop on validation, "
+        f"at most {verdict['bound_validation_pp']:+.2f} pp at {100 * verdict['confidence']:g} % confidence"
+    )
     for target, nearest in metrics["unmet"].items():
         print(f"✗ {target}: {missed_message(nearest)}")
+
+
+def budget_possible(budget: Budget, samples: int) -> None:
+    """Say whether `samples` validation samples can show the budget met; a note, for a network may also gain."""
+    if paired.can_meet(samples, budget.accuracy_confidence, budget.accuracy_drop_pp):
+        sure = f"{100 * budget.accuracy_confidence:g} % confidence"
+        print(f"✓ {samples} validation samples can show a drop of {budget.accuracy_drop_pp:g} pp or less at {sure}")
+    else:
+        print(f"✗ budget of {budget.accuracy_drop_pp:g} pp: {paired.too_few(samples, budget.accuracy_confidence)}")
 
 
 def decisions_follow(benchmark: Artifact) -> None:

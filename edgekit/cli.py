@@ -211,7 +211,8 @@ def _show_plan(plan: Plan, out: Path) -> None:
         options = "  ".join(f"{name}={_brief(getattr(config, name))}" for name in own_fields(type(config)))
         table.add_row(f"{number:02d}_{stage}", escape(options))
     console.print(table)
-    limits = [f"accuracy drop ≤ {run_.budget.accuracy_drop_pp:g} pp"]
+    sure = f"{100 * run_.budget.accuracy_confidence:g} % confidence"
+    limits = [f"accuracy drop ≤ {run_.budget.accuracy_drop_pp:g} pp at {sure}"]
     limits += [f"p50 ≤ {run_.budget.latency_p50_ms:g} ms"] if run_.budget.latency_p50_ms else []
     limits += [f"size ≤ {run_.budget.size_bytes:,} bytes"] if run_.budget.size_bytes else []
     lines = {

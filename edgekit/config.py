@@ -30,9 +30,14 @@ class Strict(BaseModel):
 
 
 class Budget(Strict):
-    """The limits a variant must meet, on the validation split and on this machine."""
+    """The limits a variant must meet, on the validation split and on this machine.
+
+    The drop is that of all samples like those of the split, so what is held against the limit is the upper end of its
+    one-sided interval (`edgekit.paired`). At even odds that would be the drop of the split itself: a claim of nothing.
+    """
 
     accuracy_drop_pp: float = Field(1.0, ge=0, le=100, description="largest drop below the baseline, percentage points")
+    accuracy_confidence: float = Field(0.95, gt=0.5, lt=1, description="how sure it must be that the drop is no larger")
     latency_p50_ms: float | None = Field(None, gt=0, description="largest median latency of one call, milliseconds")
     size_bytes: int | None = Field(None, gt=0, description="largest size of the model's files, bytes")
 

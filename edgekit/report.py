@@ -18,7 +18,7 @@ from edgekit.plan import Plan
 from edgekit.result import RESULT
 from edgekit.stages.benchmark.decide import FEWEST_BYTES
 from edgekit.state import stage_folder
-from edgekit.tables import count, milliseconds, percent, points, times
+from edgekit.tables import count, faster, milliseconds, percent, points, span, speedup
 
 
 def write_result(plan: Plan, folder: Path) -> dict[str, Any]:
@@ -48,10 +48,11 @@ def show(result: dict[str, Any], folder: Path, console: Console) -> None:
     console.print()
     if verdict["met"]:
         console.print(
-            f"[bold]{verdict['winner']}[/bold] wins: p50 {milliseconds(verdict['p50_ms'])} ms, "
-            f"{times(verdict['speedup_vs_eager'])} PyTorch eager, "
-            f"{_against_quantized_baseline(verdict)}; "
-            f"drop {points(verdict['drop_validation_pp'])} pp on validation, "
+            f"[bold]{verdict['winner']}[/bold] wins: p50 {milliseconds(verdict['p50_ms'])} ms; "
+            f"{_against(verdict, 'speedup_vs_eager', 'PyTorch eager')}; "
+            f"{_against(verdict, 'speedup_vs_post_training_baseline', 'the best post-training-quantized baseline')}; "
+            f"drop {points(verdict['drop_validation_pp'])} pp on validation, at most "
+            f"{points(verdict['bound_validation_pp'])} pp at {100 * verdict['confidence']:g} % confidence, "
             f"{points(verdict['drop_test_pp'])} pp on test."
         )
     else:
@@ -91,6 +92,7 @@ def _table(result: dict[str, Any]) -> Table:
         ("val.", "right"),
         ("test", "right"),
         ("drop pp", "right"),
+        ("at most", "right"),
         ("bytes", "right"),
         ("p50 ms", "right"),
         ("p95 ms", "right"),
@@ -107,26 +109,34 @@ def _table(result: dict[str, Any]) -> Table:
             percent(row["accuracy_validation"]),
             percent(row["accuracy_test"]),
             points(row.get("drop_pp", 0.0)),
+            points(row.get("bound_pp")),
             count(row["bytes"]),
             milliseconds(row["p50_ms"]),
             milliseconds(row["p95_ms"]),
             milliseconds(row["p99_ms"]),
-            times(baseline["p50_ms"] / row["p50_ms"]),
+            "1×" if row is baseline else speedup(*_ends(row, "speedup")),
             _note(row, winners),
             style="bold green" if row["name"] in winners else None,
         )
     return table
 
 
-def _against_quantized_baseline(verdict: dict[str, Any]) -> str:
-    ratio = verdict["speedup_vs_post_training_baseline"]
-    if ratio is None:
-        return "no post-training-quantized baseline was converted to compare with"
-    return f"{times(ratio)} the best post-training-quantized baseline"
+def _against(verdict: dict[str, Any], key: str, what: str) -> str:
+    if verdict[key] is None:
+        return f"{what} is not among the variants"
+    return f"against {what} {faster(*_ends(verdict, key))}"
+
+
+def _ends(row: dict[str, Any], key: str) -> tuple[float, float, float]:
+    """A ratio and its interval."""
+    return row[key], row[f"{key}_low"], row[f"{key}_high"]
 
 
 def _walk(steps: list[dict[str, Any]]) -> str:
-    told = (f"{step['step']} {times(step['gain'])}{'' if step['kept'] else ' (not kept)'}" for step in steps[1:])
+    told = []
+    for step in steps[1:]:
+        gain = _ends(step, "gain")
+        told.append(f"{step['step']} {faster(*gain)} ({span(*gain[1:])}){'' if step['kept'] else ', not kept'}")
     return " · ".join(told)
 
 
@@ -142,14 +152,15 @@ def _ties(result: dict[str, Any]) -> Iterator[str]:
         fastest = next(row for row in others if row["ratio_low"] == row["ratio_high"] == 1.0)
         if fastest is own:
             tied = next(row for row in others if row["in_the_tie"] and row is not own)
-            told = f"{tied['name']} is not measurably slower ({_interval(tied)})"
+            told = f"{tied['name']} is {_by_how_little(tied, 'slower')}"
         else:
-            told = f"{fastest['name']} is not measurably faster ({_interval(own)})"
+            told = f"{fastest['name']} is {_by_how_little(own, 'faster')}"
         yield f"{target}: {chosen}, by fewer bytes: {told}"
 
 
-def _interval(row: dict[str, Any]) -> str:
-    return f"{row['ratio']:.2f}×, {row['ratio_low']:.2f}–{row['ratio_high']:.2f}"
+def _by_how_little(row: dict[str, Any], word: str) -> str:
+    measured = f"({row['ratio']:.2f}×, {row['ratio_low']:.2f}–{row['ratio_high']:.2f})"
+    return f"not measurably {word} {measured}" if row["ratio_low"] <= 1 else f"{word} within the margin {measured}"
 
 
 def _note(row: dict[str, Any], winners: set[str]) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit import artifact as artifacts
+from edgekit import rejected
 from edgekit.artifact import Artifact
 from edgekit.errors import StageError, TrustError
 from edgekit.state import stage_folder
@@ -45,6 +46,7 @@ def told(folder: Path) -> dict[str, Any]:
         "variants": metrics["rows"],
         "decisions": metrics["decisions"],
         "waterfall": metrics["waterfall"],
+        "rejected": rejected.steps(benchmark),
         "conditions": metrics["conditions"],
         "stages": {found.stage: _stage(found) for found in _chain(bundle or benchmark)},
         "bundles": bundle.metrics["bundles"] if bundle else {},

@@ -17,6 +17,7 @@ class Limits(Strict):
     """The budget: what a variant must meet, on validation and on the machine of this run."""
 
     accuracy_drop_pp: float = Field(ge=0, description="largest drop below the baseline, percentage points")
+    accuracy_confidence: float = Field(gt=0.5, lt=1, description="how sure it must be that the drop is no larger")
     latency_p50_ms: float | None = Field(gt=0, description="largest median of one call, milliseconds; null: any")
     size_bytes: int | None = Field(gt=0, description="largest size of the model's files; null: any")
 
@@ -51,6 +52,11 @@ class Judged(Facts):
 
     target: Target = Field(description="what it was converted for")
     drop_pp: float = Field(description="accuracy below the baseline on validation, percentage points")
+    bound_pp: float = Field(description="upper end of the one-sided interval of that drop: what the budget is held to")
+    confidence: float = Field(gt=0.5, lt=1, description="of that interval")
+    lost: int = Field(ge=0, description="validation samples that the baseline answers rightly and this one wrongly")
+    gained: int = Field(ge=0, description="validation samples that this one answers rightly and the baseline wrongly")
+    samples: int = Field(gt=0, description="validation samples that both answered")
     inside_budget: bool = Field(description="true where it breaks no limit")
     reasons: list[str] = Field(description="the limits that it breaks, in words")
 
@@ -63,6 +69,10 @@ class BaselineRow(Facts, Latency):
 
 class VariantRow(Judged, Latency):
     """One deployable candidate: model, precision, target."""
+
+    speedup: float = Field(gt=0, description="the baseline's median over this one's: the median over the rounds")
+    speedup_low: float = Field(gt=0, description="lower end of that ratio's interval")
+    speedup_high: float = Field(gt=0, description="upper end of that ratio's interval")
 
 
 class NearestMiss(Judged):
@@ -83,11 +93,17 @@ class Met(Strict):
     met: Literal[True] = Field(description="at least one variant is inside the budget")
     winner: str = Field(description="name of the variant that wins over all targets")
     p50_ms: float = Field(gt=0, description="its median, milliseconds")
-    speedup_vs_eager: float = Field(gt=0, description="the baseline's median over the winner's")
+    speedup_vs_eager: float = Field(gt=0, description="the baseline's median over the winner's, over the rounds")
+    speedup_vs_eager_low: float = Field(gt=0, description="lower end of that ratio's interval")
+    speedup_vs_eager_high: float = Field(gt=0, description="upper end of that ratio's interval")
     speedup_vs_post_training_baseline: float | None = Field(
         gt=0, description="median of the best int8 variant of the baseline over the winner's; null: none was converted"
     )
+    speedup_vs_post_training_baseline_low: float | None = Field(gt=0, description="lower end of that ratio's interval")
+    speedup_vs_post_training_baseline_high: float | None = Field(gt=0, description="upper end of that ratio's interval")
     drop_validation_pp: float = Field(description="accuracy below the baseline on validation, percentage points")
+    bound_validation_pp: float = Field(description="upper end of the one-sided interval of that drop")
+    confidence: float = Field(gt=0.5, lt=1, description="of that interval")
     drop_test_pp: float = Field(description="accuracy below the baseline on test, percentage points")
     size_ratio: float = Field(gt=0, description="bytes of the baseline over those of the winner")
 
@@ -99,7 +115,20 @@ class WaterfallStep(Strict):
     variant: str = Field(description="name of the variant that it led to")
     p50_ms: float = Field(gt=0, description="that variant's median, milliseconds")
     gain: float | None = Field(None, gt=0, description="median before the step over the one after; absent at the start")
+    gain_low: float | None = Field(None, gt=0, description="lower end of that ratio's interval; absent at the start")
+    gain_high: float | None = Field(None, gt=0, description="upper end of that ratio's interval; absent at the start")
     kept: bool = Field(description="false where the step does not lead to the winner")
+
+
+class Rejected(Strict):
+    """A step that was measured and not kept."""
+
+    stage: Literal["distill", "prune", "quantize", "benchmark"] = Field(description="the stage that gave it up")
+    what: str = Field(description="the step, the method or the variant")
+    accuracy_validation: Share = Field(description="on the split that decisions are made on")
+    drop_pp: float = Field(description="accuracy below the baseline on validation, percentage points")
+    bound_pp: float | None = Field(description="upper end of the one-sided interval of that drop; null: none was taken")
+    reason: str = Field(min_length=1, description="why it was not kept, in words")
 
 
 class Candidate(Strict):
@@ -201,6 +230,7 @@ class Result(Strict):
     )
     decisions: list[Choice | Limit] = Field(description="every decision that rests on a latency, with its evidence")
     waterfall: list[WaterfallStep] = Field(description="from the baseline to the winner; empty where there is none")
+    rejected: list[Rejected] = Field(description="every step that was measured and not kept, in the order of the walk")
     conditions: Conditions = Field(description="where and how it was measured")
     stages: dict[StageName, Stage] = Field(description="the artifacts by stage, as far as the run came")
     bundles: dict[Target, Bundle] = Field(description="the bundles by target; empty where the budget was missed")
@@ -216,6 +246,8 @@ class Result(Strict):
         agrees = {
             "variants": isinstance(baseline, BaselineRow) and variants == rows,
             "winners": won <= {(row.target, row.name) for row in variants if row.inside_budget},
+            "budget": all(row.bound_pp <= self.budget.accuracy_drop_pp for row in variants if row.inside_budget),
+            "rejected": {row.name for row in variants if not row.inside_budget} <= {row.what for row in self.rejected},
             "unmet": not set(self.unmet) & set(self.winners),
             "decisions": {(f"winner of {target}", name) for target, name in won} <= told,
             "verdict": winner in self.winners.values() if self.winners else winner is None,

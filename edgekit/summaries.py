@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from edgekit import rejected as rejections
 from edgekit.artifact import Artifact
-from edgekit.tables import Table, count, milliseconds, percent, points, times
+from edgekit.tables import Table, count, milliseconds, percent, points, speedup
 
 Row = dict[str, Any]
 
@@ -81,13 +82,16 @@ def prune(artifact: Artifact) -> Table:
                     way,
                     str(step["step"]),
                     percent(step["validation_accuracy"]),
+                    points(step["drop_pp"]),
+                    points(step["bound_pp"]),
                     count(step["macs"]),
                     count(step["parameters"]),
                     percent(step["sparsity"]),
                     _kept(step["kept"]),
                 )
             )
-    return Table(("removed", "step", "validation accuracy", "MACs", "parameters", "zero weights", ""), rows)
+    heads = ("removed", "step", "validation accuracy", "drop, pp", "at most", "MACs", "parameters", "zero weights", "")
+    return Table(heads, rows, _confidence(artifact))
 
 
 def quantize(artifact: Artifact) -> Table:
@@ -100,10 +104,11 @@ def quantize(artifact: Artifact) -> Table:
         ("PTQ int8", "ptq"),
         ("QAT int8", "qat"),
     ):
-        value = found[f"{key}_accuracy"]
-        drop_pp = 100 * (found["baseline_accuracy"] - value)
-        rows.append((name, percent(value), points(drop_pp), _kept(found["method"] == key, "chosen")))
-    return Table(("network (int8: in simulation)", "validation accuracy", "drop, pp", ""), rows)
+        drop = found.get(f"{key}_drop", {"drop_pp": 0.0, "bound_pp": None})
+        figures = (percent(found[f"{key}_accuracy"]), points(drop["drop_pp"]), points(drop["bound_pp"]))
+        rows.append((name, *figures, _kept(found["method"] == key, "chosen")))
+    heads = ("network (int8: in simulation)", "validation accuracy", "drop, pp", "at most", "")
+    return Table(heads, rows, _confidence(artifact))
 
 
 def sensitivity_rows(artifact: Artifact) -> list[Row]:
@@ -156,10 +161,11 @@ def benchmark(artifact: Artifact) -> Table:
             percent(row["accuracy_validation"]),
             percent(row["accuracy_test"]),
             points(row.get("drop_pp", 0.0)),
+            points(row.get("bound_pp")),
             count(row["bytes"]),
             *(milliseconds(row[f"p{rank}_ms"]) for rank in (50, 95, 99)),
             count(row["throughput_per_s"]),
-            times(baseline["p50_ms"] / row["p50_ms"]),
+            "1×" if row is baseline else speedup(row["speedup"], row["speedup_low"], row["speedup_high"]),
             "wins" if row["name"] in winners else "; ".join(row.get("reasons", ())),
         )
         for row in [baseline, *sorted(variants, key=lambda row: row["p50_ms"])]
@@ -169,6 +175,7 @@ def benchmark(artifact: Artifact) -> Table:
         "validation",
         "test",
         "drop, pp",
+        "at most",
         "bytes",
         "p50, ms",
         "p95, ms",
@@ -177,7 +184,23 @@ def benchmark(artifact: Artifact) -> Table:
         "speed-up",
         "",
     )
-    return Table(heads, rows)
+    return Table(heads, rows, _confidence(artifact))
+
+
+def rejected(artifact: Artifact) -> Table:
+    """Every step of the run, from distilling to the clock, that was measured and not kept; from its benchmark."""
+    rows = [
+        (
+            row["stage"],
+            row["what"],
+            percent(row["accuracy_validation"]),
+            points(row["drop_pp"]),
+            points(row["bound_pp"]),
+            row["reason"],
+        )
+        for row in rejections.steps(artifact)
+    ]
+    return Table(("stage", "not kept", "validation", "drop, pp", "at most", "why"), rows, _confidence(artifact))
 
 
 def decisions(artifact: Artifact) -> Table:
@@ -232,6 +255,13 @@ def _won(row: Row, decision: Row) -> str:
     if row["name"] == decision["today"]:
         return "would win today"
     return "in the tie" if row["in_the_tie"] else "slower"
+
+
+def _confidence(artifact: Artifact) -> str:
+    confidence = artifact.config["budget"]["accuracy_confidence"]
+    return (
+        f"At most: the largest drop, in pp, that the validation samples leave open at {100 * confidence:g} % confidence"
+    )
 
 
 def _kept(kept: bool, word: str = "kept") -> str:

@@ -67,3 +67,20 @@ def count(value: float | None) -> str:
 def times(value: float | None) -> str:
     """A ratio: 12.3×."""
     return "–" if value is None else f"{value:.3g}×"
+
+
+def speedup(ratio: float | None, low: float | None, high: float | None) -> str:
+    """A ratio with the interval `low` to `high`: 12.3×, or a dash where the interval holds 1."""
+    return "–" if ratio is None or low is None or high is None or low <= 1 <= high else times(ratio)
+
+
+def faster(ratio: float, low: float, high: float) -> str:
+    """The same in words: 12.3× faster; 0.63×, slower; no difference."""
+    if low <= 1 <= high:
+        return "no difference"
+    return f"{times(ratio)} faster" if ratio > 1 else f"{times(ratio)}, slower"
+
+
+def span(low: float, high: float) -> str:
+    """The interval of a ratio, three digits each: 0.98–1.07."""
+    return f"{low:.3g}–{high:.3g}"

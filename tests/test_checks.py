@@ -8,6 +8,7 @@ import pytest
 
 from edgekit import artifact as artifacts
 from edgekit import checks
+from edgekit.config import Budget
 from edgekit.errors import BudgetMissed, StageError, TrustError
 
 
@@ -57,8 +58,23 @@ def test_a_missed_budget_raises_with_the_nearest_miss(tmp_path: Path) -> None:
 
 def test_a_met_budget_says_which_target_has_no_winner(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     verdict = {"met": True, "winner": "a-int8-onnx", "drop_validation_pp": 0.5}
+    verdict |= {"bound_validation_pp": 1.25, "confidence": 0.95}
     nearest = {"name": "a-int8-tflite", "p50_ms": 0.5, "bytes": 1000, "reasons": ["too slow"]}
     checks.budget_met(seal(tmp_path, {"verdict": verdict, "nearest_miss": None, "unmet": {"tflite": nearest}}))
     said = capsys.readouterr().out
-    assert "✓ budget met by a-int8-onnx" in said
+    assert "✓ budget met by a-int8-onnx: +0.50 pp drop on validation, at most +1.25 pp at 95 % confidence" in said
     assert "✗ tflite: no variant inside the budget; the nearest miss is a-int8-tflite" in said
+
+
+@pytest.mark.parametrize(
+    ("samples", "said"),
+    [
+        (359, "✓ 359 validation samples can show a drop of 1 pp or less at 95 % confidence"),
+        (100, "✗ budget of 1 pp: 100 samples, each answered as by the baseline, cannot show less than 2.63 pp: raise"),
+    ],
+)
+def test_a_budget_that_the_samples_cannot_show_is_noted(
+    samples: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checks.budget_possible(Budget(accuracy_drop_pp=1.0), samples)
+    assert capsys.readouterr().out.startswith(said)

@@ -34,7 +34,7 @@ def test_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path) -> None:
         "07_bundle",
         "ratio=0.4",
         "student=edgekit.models.ds_cnn:ds_cnn(width=48",
-        "accuracy drop ≤ 1 pp",
+        "accuracy drop ≤ 2.5 pp at 95 % confidence",
         "tflite, openvino, onnx",
     ):
         assert word in done.stdout

@@ -55,6 +55,8 @@ def test_settings_as_one_text_mean_the_same() -> None:
         ("model.zzz=3", "model.zzz: unknown key, allowed here: builder, kwargs, weights"),
         ("data.sorce=digits", 'data.sorce: unknown key, did you mean "source"?'),
         ("data.source=digit", 'did you mean "digits"?'),
+        ("budget.accuracy_confidence=0.5", "budget.accuracy_confidence: got 0.5; input should be greater than 0.5"),
+        ("budget.accuracy_confidence=95", "budget.accuracy_confidence: got 95; input should be less than 1"),
         ("prune.ratio=1.4", "prune.ratio: got 1.4; input should be less than 0.95"),
         ("prune.ratio=half", "prune.ratio: got 'half'; input should be a valid number"),
         ("prune.steps=2.5", "prune.steps: got 2.5; input should be a valid integer"),

@@ -63,16 +63,22 @@ def missed(result: Result) -> Result:
         "nearest_miss": nearest,
         "unmet": dict.fromkeys(result["winners"], nearest),
         "waterfall": [],
+        "rejected": [refused(row) for row in result["variants"][1:]],
         "bundles": {},
         "stages": {name: stage for name, stage in result["stages"].items() if name != "bundle"},
         "variants": [row if row["target"] == "pytorch" else {**row, **UNMET} for row in result["variants"]],
     }
 
 
+def refused(row: Result) -> Result:
+    figures = {name: row[name] for name in ("accuracy_validation", "drop_pp", "bound_pp")}
+    return {"stage": "benchmark", "what": row["name"], **figures, "reason": "too large"}
+
+
 UNMET = {"inside_budget": False, "reasons": ["too large"]}
 NEAREST = {
     "name", "model", "precision", "method", "interpreter", "bytes", "accuracy_validation", "accuracy_test", "target",
-    "drop_pp", "p50_ms",
+    "drop_pp", "bound_pp", "confidence", "lost", "gained", "samples", "p50_ms",
 }  # fmt: skip
 
 
@@ -150,6 +156,12 @@ FAULTS: dict[str, Callable[[Result], Any]] = {
     "no limit": lambda result: result["budget"].pop("accuracy_drop_pp"),
     "no median": lambda result: result["variants"][1].pop("p50_ms"),
     "no drop": lambda result: result["variants"][1].pop("drop_pp"),
+    "no bound": lambda result: result["variants"][1].pop("bound_pp"),
+    "no confidence": lambda result: result["budget"].pop("accuracy_confidence"),
+    "no interval of a gain": lambda result: result["verdict"].pop("speedup_vs_eager_low"),
+    "half a sample lost": lambda result: result["variants"][1].update(lost=0.5),
+    "a list for an answer count": lambda result: result["variants"][1].update(gained=[True]),
+    "a rejection without a reason": lambda result: result["rejected"][0].update(reason=""),
     "no digest": lambda result: result["stages"]["prune"].pop("digest"),
     "no sha256": lambda result: result["bundles"]["tflite"].pop("sha256"),
     "a key more": lambda result: result.update(note="fine"),
@@ -185,6 +197,14 @@ CONTRADICTIONS: dict[str, tuple[Callable[[Result], Any], str]] = {
         "winners",
     ),
     "a winner outside the budget": (lambda result: [row.update(UNMET) for row in result["variants"][1:]], "winners"),
+    "inside the budget against its bound": (
+        lambda result: [row.update(bound_pp=99.0) for row in result["variants"][1:]],
+        "budget",
+    ),
+    "a rejected variant that is not told": (
+        lambda result: [row.update(UNMET) for row in result["variants"][1:]],
+        "rejected",
+    ),
     "a target both won and not": (
         lambda result: result["unmet"].update(tflite=missed(result)["nearest_miss"]),
         "unmet",

@@ -9,12 +9,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from edgekit import artifact as artifacts
 from edgekit.config import STAGES, TARGETS
 from edgekit.data import load as load_data
 from edgekit.plan import load_plan
+from edgekit.runner import intervals
 from edgekit.runner import load as load_bundle
 from edgekit.runner.bundle import read
 from tests.conftest import ROOT, TINY, FinishedRun, run_edgekit
@@ -82,14 +84,34 @@ def test_winners_are_inside_the_budget_and_follow_from_the_recorded_evidence(
         assert decision["rule"] == ("fastest" if len(tie) == 1 else "tie: fewest bytes")
 
 
-def test_the_verdict_is_the_ratio_of_figures_of_the_same_run(result: dict[str, Any]) -> None:
+def test_the_verdict_and_every_gain_follow_from_the_times_of_the_same_run(
+    tiny_run: FinishedRun, result: dict[str, Any]
+) -> None:
     rows = {row["name"]: row for row in result["variants"]}
+    config = artifacts.load(tiny_run.folder / "benchmark").config
+    samples_ms = np.load(tiny_run.folder / "benchmark/evidence/samples_ms.npz")
+
+    def ratio(name: str, to: str) -> list[float]:
+        rounds = len(samples_ms[name]) // config["calls_per_round"]
+        return list(vars(intervals.ratio(samples_ms[name], samples_ms[to], rounds, config["confidence"])).values())
+
+    def told(record: dict[str, Any], name: str) -> list[float]:
+        return [record[name], record[f"{name}_low"], record[f"{name}_high"]]
+
     verdict = result["verdict"]
     winner, eager = rows[verdict["winner"]], rows["baseline-eager"]
-    fastest = min(row["p50_ms"] for name, row in rows.items() if name.startswith("baseline-int8-"))
-    assert verdict["speedup_vs_eager"] == pytest.approx(eager["p50_ms"] / winner["p50_ms"])
-    assert verdict["speedup_vs_post_training_baseline"] == pytest.approx(fastest / winner["p50_ms"])
+    int8 = [name for name in rows if name.startswith("baseline-int8-")]
+    fastest = min(int8, key=lambda name: rows[name]["p50_ms"])
+    assert told(verdict, "speedup_vs_eager") == ratio("baseline-eager", winner["name"])
+    assert told(verdict, "speedup_vs_post_training_baseline") == ratio(fastest, winner["name"])
     assert verdict["drop_test_pp"] == pytest.approx(100 * (eager["accuracy_test"] - winner["accuracy_test"]))
+    assert (verdict["drop_validation_pp"], verdict["bound_validation_pp"]) == (winner["drop_pp"], winner["bound_pp"])
+    for row in result["variants"][1:]:
+        assert told(row, "speedup") == ratio("baseline-eager", row["name"])
+    before = "baseline-eager"
+    for step in result["waterfall"][1:]:
+        assert told(step, "gain") == ratio(before, step["variant"])
+        before = step["variant"] if step["kept"] else before
 
 
 def test_the_waterfall_leads_from_the_baseline_to_the_winner(result: dict[str, Any]) -> None:

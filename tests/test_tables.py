@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgekit.tables import Table, count, milliseconds, percent, points, times
+from edgekit.tables import Table, count, faster, milliseconds, percent, points, span, speedup, times
 
 
 def test_a_table_reads_well_as_text() -> None:
@@ -46,3 +46,28 @@ def test_an_empty_table_still_has_its_head() -> None:
 )
 def test_numbers_are_written_alike(written: str, wanted: str) -> None:
     assert written == wanted
+
+
+@pytest.mark.parametrize(
+    ("ends", "words", "cell"),
+    [
+        ((3.312, 3.2, 3.4), "3.31× faster", "3.31×"),
+        ((0.625, 0.6, 0.65), "0.625×, slower", "0.625×"),
+        ((1.02, 0.98, 1.07), "no difference", "–"),
+        ((1.3, 1.0, 1.6), "no difference", "–"),
+        ((0.9, 0.8, 1.0), "no difference", "–"),
+        ((1.02, 1.01, 1.03), "1.02× faster", "1.02×"),
+    ],
+)
+def test_only_an_interval_that_excludes_1_is_a_difference(
+    ends: tuple[float, float, float], words: str, cell: str
+) -> None:
+    assert (faster(*ends), speedup(*ends)) == (words, cell)
+
+
+def test_what_was_not_compared_has_no_speed_up() -> None:
+    assert speedup(None, None, None) == "–"
+
+
+def test_an_interval_has_three_digits() -> None:
+    assert span(0.9812, 1.0678) == "0.981–1.07"

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from edgekit.plots.style import ACCENT, DARK, MID, STYLE, Row, done
+from edgekit.plots.style import ACCENT, DARK, MID, STYLE, Row, done, lowest
 
 LOOKS = (("#333333", ":", "o"), (ACCENT, "-", "s"), (DARK, "--", "^"), (MID, "-.", "D"), ("#009E73", "-", "v"))
 """Colour, line and marker of each curve."""
@@ -39,7 +39,10 @@ def learning_curves(curves: dict[str, Sequence[Row]], reference: tuple[str, floa
 
 
 def pruning(structured: Sequence[Row], unstructured: Sequence[Row], floor: float) -> Figure:
-    """Accuracy against MACs (channels removed) and against sparsity (weights zeroed); the kept step is ringed."""
+    """Accuracy against MACs (channels removed) and against sparsity (weights zeroed); the kept step is ringed.
+
+    A whisker hangs down to the accuracy that the samples leave open: it must not cross the line of the budget.
+    """
     with plt.rc_context(STYLE):
         figure, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.1), layout="constrained", sharey=True)
         _steps(left, [row["macs"] / 1e6 for row in structured], structured, floor)
@@ -52,7 +55,7 @@ def pruning(structured: Sequence[Row], unstructured: Sequence[Row], floor: float
         right.set_title("Weights zeroed")
         left.yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
         left.margins(y=0.18)
-        figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+        figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return done(figure)
 
 
@@ -72,6 +75,7 @@ def sensitivity(rows: Sequence[Row], most: int = 20) -> Figure:
 
 def _steps(axes: Axes, x: Sequence[float], rows: Sequence[Row], floor: float) -> None:
     y = [row["validation_accuracy"] for row in rows]
+    axes.vlines(x, [lowest(row) for row in rows], y, color=MID, linewidth=2, label="left open by the samples")
     axes.plot(x, y, "-o", color=DARK, markersize=5)
     kept = next(index for index, row in enumerate(rows) if row["kept"])
     axes.plot([x[kept]], [y[kept]], "o", markersize=12, markerfacecolor="none", color=ACCENT, label="kept")

@@ -29,6 +29,12 @@ STYLE: Any = {
 }
 
 
+def lowest(row: Row) -> float:
+    """The accuracy that the samples leave open at the budget's confidence, a fraction."""
+    accuracy = row["accuracy_validation"] if "accuracy_validation" in row else row["validation_accuracy"]
+    return float(accuracy - (row["bound_pp"] - row["drop_pp"]) / 100)
+
+
 def done(figure: Figure) -> Figure:
     """Closed, so that a notebook shows it once, as the cell's value."""
     plt.close(figure)

@@ -9,14 +9,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
-from edgekit.plots.style import COLOUR, DARK, FILL, MARKER, STYLE, Row, done
-
-SAME = 0.1
-"""Ratios nearer to 1 than this are no difference: the benchmark's `tie_margin` as it comes."""
+from edgekit.plots.style import COLOUR, DARK, FILL, MARKER, STYLE, Row, done, lowest
+from edgekit.tables import faster, span
 
 
 def pareto(rows: Sequence[Row], budget: Row, winners: Sequence[str]) -> Figure:
-    """Accuracy against measured p50 of every variant, with the budget drawn in; winners are ringed and named."""
+    """Accuracy against measured p50 of every variant, with the budget drawn in; winners are ringed and named.
+
+    A whisker hangs down to the accuracy that the samples leave open: it must not cross the line of the budget.
+    """
     baseline = rows[0]
     floor = baseline["accuracy_validation"] - budget["accuracy_drop_pp"] / 100
     with plt.rc_context(STYLE):
@@ -24,10 +25,12 @@ def pareto(rows: Sequence[Row], budget: Row, winners: Sequence[str]) -> Figure:
         for row in rows:
             look: Row = {"marker": "X" if row is baseline else MARKER[row["precision"]], "color": COLOUR[row["target"]]}
             place = ([row["p50_ms"]], [row["accuracy_validation"]])
+            if row is not baseline:
+                axes.vlines(place[0], lowest(row), place[1], color=look["color"], linewidth=1, alpha=0.5)
             axes.plot(*place, linestyle="", markersize=7, fillstyle=FILL[row["target"]], alpha=0.9, **look)
         axes.set_xscale("log")
         accuracies = [row["accuracy_validation"] for row in rows]
-        low = min(*accuracies, floor)
+        low = min(*accuracies, *(lowest(row) for row in rows[1:]), floor)
         span = max(accuracies) - low or 0.01
         axes.set_ylim(low - 0.12 * span, max(accuracies) + 0.30 * span)
         axes.set_xlim(min(row["p50_ms"] for row in rows) / 1.8, max(row["p50_ms"] for row in rows) * 2.2)
@@ -35,7 +38,8 @@ def pareto(rows: Sequence[Row], budget: Row, winners: Sequence[str]) -> Figure:
         axes.axhline(floor, color="#333333", linewidth=1, linestyle="--")
         right = axes.get_xlim()[1]
         axes.annotate(
-            f"budget: {budget['accuracy_drop_pp']:g} pp under the baseline",
+            f"budget: {budget['accuracy_drop_pp']:g} pp under the baseline, "
+            f"whiskers: what {100 * budget['accuracy_confidence']:g} % confidence leaves open",
             (right, floor),
             fontsize=8,
             xytext=(-4, -10),
@@ -55,20 +59,23 @@ def pareto(rows: Sequence[Row], budget: Row, winners: Sequence[str]) -> Figure:
 
 
 def waterfall(steps: Sequence[Row]) -> Figure:
-    """p50 after each step of the walk, log scale, with what the step bought; steps not kept are hatched."""
+    """p50 after each step of the walk, log scale, with what the step bought; steps not kept are hatched.
+
+    Below what a step bought stands the interval of that ratio; one that holds 1 bought nothing measurable.
+    """
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.6, 3.4), layout="constrained")
         for position, step in enumerate(steps):
             look: Row = {"color": DARK} if step["kept"] else {"color": "white", "edgecolor": DARK, "hatch": "////"}
             axes.bar(position, step["p50_ms"], width=0.62, **look)
-            note = f"{step['p50_ms']:.3g} ms" + (f"\n{_gain(step['gain'])}" if "gain" in step else "")
+            note = f"{step['p50_ms']:.3g} ms" + (f"\n{_gain(step)}" if "gain" in step else "")
             note += "" if step["kept"] else "\nnot kept"
             axes.annotate(
                 note, (position, step["p50_ms"]), xytext=(0, 3), textcoords="offset points", ha="center", fontsize=8
             )
         axes.set_yscale("log")
         shortest = min(step["p50_ms"] for step in steps)
-        axes.set_ylim(shortest / 2.5, max(step["p50_ms"] for step in steps) * 4)
+        axes.set_ylim(shortest / 2.5, max(step["p50_ms"] for step in steps) * 6)
         axes.set_xticks(range(len(steps)), [f"{step['step']}\n{_short(step)}" for step in steps], fontsize=8)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.set(ylabel="p50 of one call, ms (log scale)")
@@ -110,10 +117,9 @@ def _pareto_legend(axes: Axes) -> None:
     )
 
 
-def _gain(ratio: float) -> str:
-    if abs(ratio - 1) < SAME:
-        return "no difference"
-    return f"{ratio:.2g}× faster" if ratio > 1 else f"{ratio:.2g}×, slower"
+def _gain(step: Row) -> str:
+    low, high = step["gain_low"], step["gain_high"]
+    return f"{faster(step['gain'], low, high)}\n({span(low, high)})"
 
 
 def _short(step: Row) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from edgekit.config import Budget
+from edgekit.runner.intervals import Ratio
 from edgekit.stages.benchmark.timings import Timings
 
 CAME_FROM = {
@@ -22,7 +23,8 @@ Row = dict[str, Any]
 def waterfall(winner: Row, rows: list[Row], timings: Timings, baseline: Row) -> list[Row]:
     """From the baseline to the winner, one step at a time on the winner's target, each with what it bought.
 
-    A step that leads away from the winner (int8 that is slower than float, say) is shown as not kept.
+    A step that leads away from the winner (int8 that is slower than float, say) is shown as not kept. What a step
+    bought is a ratio with its interval: an interval that holds 1 says that it bought nothing that was measurable.
     """
     wanted = [
         ("convert", "baseline", "fp32"),
@@ -31,37 +33,43 @@ def waterfall(winner: Row, rows: list[Row], timings: Timings, baseline: Row) -> 
         ("quantize", winner["model"], "int8"),
     ]
     found = {(row["model"], row["precision"]): row for row in rows if row["target"] == winner["target"]}
-    kept_ms = timings.p50_ms(baseline["name"])
-    steps = [{"step": "PyTorch eager", "variant": baseline["name"], "p50_ms": kept_ms, "kept": True}]
+    before = baseline["name"]
+    steps = [{"step": "PyTorch eager", "variant": before, "p50_ms": timings.p50_ms(before), "kept": True}]
     for step, model, precision in wanted:
         row = found.get((model, precision))
         if row is None:
             continue
         kept = row["name"] == winner["name"] or (precision == "fp32" and model in CAME_FROM[winner["model"]])
-        p50_ms = timings.p50_ms(row["name"])
-        steps.append({"step": step, "variant": row["name"], "p50_ms": p50_ms, "gain": kept_ms / p50_ms, "kept": kept})
-        kept_ms = p50_ms if kept else kept_ms
+        steps.append(_step(step, row["name"], before, timings, kept))
+        before = row["name"] if kept else before
     if winner["name"] not in {step["variant"] for step in steps}:
-        p50_ms = timings.p50_ms(winner["name"])
         label = winner["precision"] if winner["model"] == "pruned" else f"{winner['model']} {winner['precision']}"
-        steps.append(
-            {"step": label, "variant": winner["name"], "p50_ms": p50_ms, "gain": kept_ms / p50_ms, "kept": True}
-        )
+        steps.append(_step(label, winner["name"], before, timings, True))
     return steps
+
+
+def told_with_ends(name: str, ratio: Ratio | None) -> Row:
+    """A ratio and the ends of its interval, as fields of a record; nulls where nothing was compared."""
+    ends = (ratio.ratio, ratio.low, ratio.high) if ratio else (None, None, None)
+    return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
 
 
 def verdict(overall: Row | None, post_training: str | None, baseline: Row, timings: Timings) -> Row:
     """What the overall winner is worth, against PyTorch eager and against what an afternoon would have given."""
     if overall is None:
         return {"met": False}
-    p50_ms = timings.p50_ms(overall["name"])
+    name = overall["name"]
     return {
         "met": True,
-        "winner": overall["name"],
-        "p50_ms": p50_ms,
-        "speedup_vs_eager": timings.p50_ms(baseline["name"]) / p50_ms,
-        "speedup_vs_post_training_baseline": timings.p50_ms(post_training) / p50_ms if post_training else None,
+        "winner": name,
+        "p50_ms": timings.p50_ms(name),
+        **told_with_ends("speedup_vs_eager", timings.ratio(baseline["name"], name)),
+        **told_with_ends(
+            "speedup_vs_post_training_baseline", timings.ratio(post_training, name) if post_training else None
+        ),
         "drop_validation_pp": overall["drop_pp"],
+        "bound_validation_pp": overall["bound_pp"],
+        "confidence": overall["confidence"],
         "drop_test_pp": 100 * (baseline["accuracy_test"] - overall["accuracy_test"]),
         "size_ratio": baseline["bytes"] / overall["bytes"],
     }
@@ -78,7 +86,7 @@ def nearest_miss(rows: list[Row], too_slow: Iterable[str], timings: Timings, bud
     """The variant that exceeds its limits by the smallest share in all, of equals the fastest."""
 
     def excess(row: Row) -> float:
-        over = [(row["drop_pp"] - budget.accuracy_drop_pp) / max(budget.accuracy_drop_pp, 1.0)]
+        over = [(row["bound_pp"] - budget.accuracy_drop_pp) / max(budget.accuracy_drop_pp, 1.0)]
         if budget.latency_p50_ms and row["name"] in too_slow:
             over.append(timings.p50_ms(row["name"]) / budget.latency_p50_ms - 1)
         over += [row["bytes"] / budget.size_bytes - 1] if budget.size_bytes else []
@@ -86,3 +94,8 @@ def nearest_miss(rows: list[Row], too_slow: Iterable[str], timings: Timings, bud
 
     ranked = sorted(rows, key=lambda row: (excess(row), timings.p50_ms(row["name"]), row["name"]))
     return {**ranked[0], "p50_ms": timings.p50_ms(ranked[0]["name"])} if ranked else None
+
+
+def _step(step: str, variant: str, before: str, timings: Timings, kept: bool) -> Row:
+    bought = told_with_ends("gain", timings.ratio(before, variant))
+    return {"step": step, "variant": variant, "p50_ms": timings.p50_ms(variant), **bought, "kept": kept}

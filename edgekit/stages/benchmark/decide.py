@@ -7,11 +7,18 @@ and a tie goes to the fewest bytes, then to the first name. What was decided can
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from edgekit.config import Budget
-from edgekit.stages.benchmark.account import nearest_miss, post_training_baseline, verdict, waterfall
+from edgekit.paired import bounded, refusal
+from edgekit.stages.benchmark.account import (
+    nearest_miss,
+    post_training_baseline,
+    told_with_ends,
+    verdict,
+    waterfall,
+)
 from edgekit.stages.benchmark.replayed import check
 from edgekit.stages.benchmark.timings import Timings
 
@@ -54,12 +61,12 @@ def decide(
     targets: Sequence[str],
     recorded: dict[str, Any] | None = None,
 ) -> Decision:
-    """The first row is the baseline in PyTorch eager; accuracy is judged on validation.
+    """The first row is the baseline in PyTorch eager; the others have `lost` and `gained` of `samples` of validation.
 
     `recorded` decisions are followed, and today's are told beside them; StageError where they cannot be.
     """
     baseline, *variants = rows
-    judged = [judge(row, baseline, budget) for row in variants]
+    judged = [judge(row, budget) for row in variants]
     today_slow = too_slow(judged, timings, budget)
     choices = {target: choose(_inside(judged, today_slow, target), timings) for target in targets}
     today = {target: choice.chosen for target, choice in choices.items() if choice.chosen}
@@ -91,7 +98,10 @@ def decide(
         "winners": winners,
         "winner": over_all.chosen,
         "post_training_baseline": post_training,
-        "rows": [{**row, **timings.latencies[row["name"]]} for row in [baseline, *shown]],
+        "rows": [
+            {**baseline, **timings.latencies[baseline["name"]]},
+            *(_timed(row, baseline["name"], timings) for row in shown),
+        ],
         "waterfall": waterfall(overall, shown, timings, baseline) if overall else [],
         "verdict": verdict(overall, post_training, baseline, timings),
         "nearest_miss": None if overall else nearest_miss(shown, slow, timings, budget),
@@ -105,16 +115,14 @@ def decide(
     return Decision(content, decisions, metrics)
 
 
-def judge(row: Row, baseline: Row, budget: Budget) -> Row:
-    """The row with its drop in percentage points on validation and the limits of accuracy and size that it breaks."""
-    drop_pp = 100 * (baseline["accuracy_validation"] - row["accuracy_validation"])
-    broken = []
-    # half of a millionth of a point: a drop of exactly the budget must not fail by rounding
-    if drop_pp > budget.accuracy_drop_pp + 5e-7:
-        broken.append(f"accuracy drop {drop_pp:.2f} pp is over {budget.accuracy_drop_pp:g} pp")
+def judge(row: Row, budget: Budget) -> Row:
+    """The row with its drop on validation, what bounds it, and the limits of accuracy and size that it breaks."""
+    drop = bounded(row["lost"], row["gained"], row["samples"], budget.accuracy_confidence)
+    refused = refusal(drop, budget.accuracy_drop_pp)
+    broken = [refused] if refused else []
     if budget.size_bytes is not None and row["bytes"] > budget.size_bytes:
         broken.append(f"{row['bytes']:,} bytes are over {budget.size_bytes:,}")
-    return {**row, "drop_pp": drop_pp, "inside_budget": not broken, "reasons": broken}
+    return {**row, **asdict(drop), "inside_budget": not broken, "reasons": broken}
 
 
 def too_slow(rows: Iterable[Row], timings: Timings, budget: Budget) -> list[str]:
@@ -181,6 +189,12 @@ def _with_latency(row: Row, slow: Iterable[str], budget: Budget, replaying: bool
         return row
     reason = f"p50 is over {budget.latency_p50_ms:g} ms" + (", as recorded" if replaying else "")
     return {**row, "inside_budget": False, "reasons": [*row["reasons"], reason]}
+
+
+def _timed(row: Row, baseline: str, timings: Timings) -> Row:
+    """The row with its latencies, and how many times the baseline's speed it has."""
+    name = row["name"]
+    return {**row, **timings.latencies[name], **told_with_ends("speedup", timings.ratio(baseline, name))}
 
 
 def _told(decision: str, choice: Choice, chosen: Any, today: Any, replayed: bool = False) -> Row:

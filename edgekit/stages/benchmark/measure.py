@@ -1,4 +1,4 @@
-"""Measure: accuracy of every variant on validation and test, and latency in interleaved rounds."""
+"""Measure: every variant's answers on validation and test against the baseline's, and latency in interleaved rounds."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from edgekit.artifact import Artifact
 from edgekit.data import Data, Split
 from edgekit.eager import eager_call, eager_input
 from edgekit.models.handover import open_model
+from edgekit.paired import compare
 from edgekit.runner.backends import Backend
 from edgekit.runner.bench import interleaved, machine
 from edgekit.runner.preprocess import apply, to_layout
 from edgekit.stages.benchmark import LIBRARIES, Config
 from edgekit.stages.benchmark.decide import Decision, decide, too_close
 from edgekit.stages.benchmark.timings import Timings
-from edgekit.train import evaluate
+from edgekit.train import evaluate, predictions
 from edgekit.variants import open_variant, read
 
 BASELINE = "baseline-eager"
@@ -84,6 +85,7 @@ def _open_all(source: Artifact, data: Data, config: Config) -> tuple[list[Row], 
     profile = source.ancestor("profile")
     baseline, spec = open_model(profile)
     prepared = apply(spec.preprocess, data.validation.x[:1])
+    reference = predictions(baseline, data.validation.x, spec.preprocess) == data.validation.y
     rows: list[Row] = [
         {
             "name": BASELINE,
@@ -93,7 +95,7 @@ def _open_all(source: Artifact, data: Data, config: Config) -> tuple[list[Row], 
             "target": "pytorch",
             "interpreter": f"torch {torch.__version__}",
             "bytes": profile.file("model/weights.safetensors").stat().st_size,
-            "accuracy_validation": evaluate(baseline, data.validation, spec.preprocess),
+            "accuracy_validation": float(np.mean(reference)),
             "accuracy_test": evaluate(baseline, data.test, spec.preprocess),
         }
     ]
@@ -103,6 +105,8 @@ def _open_all(source: Artifact, data: Data, config: Config) -> tuple[list[Row], 
     for variant in read(source):
         backend = open_variant(source, variant, config.inference_threads)
         x = to_layout(prepared, variant.input.layout)
+        right = _right(backend, data.validation, spec.preprocess, variant.input.layout)
+        drop = compare(reference, right, config.budget.accuracy_confidence)
         rows.append(
             {
                 "name": variant.name,
@@ -112,8 +116,11 @@ def _open_all(source: Artifact, data: Data, config: Config) -> tuple[list[Row], 
                 "target": variant.target,
                 "interpreter": f"{backend.name} {backend.version}",
                 "bytes": variant.bytes,
-                "accuracy_validation": _accuracy(backend, data.validation, spec.preprocess, variant.input.layout),
-                "accuracy_test": _accuracy(backend, data.test, spec.preprocess, variant.input.layout),
+                "accuracy_validation": float(np.mean(right)),
+                "accuracy_test": float(np.mean(_right(backend, data.test, spec.preprocess, variant.input.layout))),
+                "lost": drop.lost,
+                "gained": drop.gained,
+                "samples": drop.samples,
             }
         )
         calls[variant.name] = _call(backend, x)
@@ -124,10 +131,7 @@ def _call(backend: Backend, x: np.ndarray) -> Callable[[], object]:
     return lambda: backend.run(x)
 
 
-def _accuracy(backend: Backend, split: Split, preprocess: list[dict[str, Any]], layout: str) -> float:
-    """Sample by sample at batch 1, as on the device."""
-    right = 0
-    for sample, label in zip(split.x, split.y, strict=True):
-        scores = backend.run(to_layout(apply(preprocess, sample[None]), layout))
-        right += int(scores.argmax()) == int(label)
-    return right / len(split.y)
+def _right(backend: Backend, split: Split, preprocess: list[dict[str, Any]], layout: str) -> np.ndarray:
+    """Whether each sample is answered rightly, (n,) bool; one by one at batch 1, as on the device."""
+    answers = [int(backend.run(to_layout(apply(preprocess, sample[None]), layout)).argmax()) for sample in split.x]
+    return np.equal(answers, split.y)

@@ -84,6 +84,7 @@ def _pack(
         verdict={
             "met": row["inside_budget"],
             "drop_validation_pp": row["drop_pp"],
+            "bound_validation_pp": row["bound_pp"],
             "accuracy_validation": row["accuracy_validation"],
             "accuracy_test": row["accuracy_test"],
             "bytes": row["bytes"],
@@ -129,5 +130,6 @@ def _story(row: dict[str, Any]) -> list[str]:
     return [
         f"Size: {row['bytes']:,} bytes",
         f"Accuracy: {row['accuracy_validation']:.2%} on validation, {row['accuracy_test']:.2%} on test",
-        f"Drop against the baseline: {row['drop_pp']:.2f} percentage points on validation",
+        f"Drop against the baseline: {row['drop_pp']:.2f} percentage points on {row['samples']} validation samples, "
+        f"at most {row['bound_pp']:.2f} at {100 * row['confidence']:g} % confidence",
     ]

@@ -13,7 +13,7 @@ from pydantic import Field, field_validator, model_validator
 
 from edgekit import losses
 from edgekit.artifact import Artifact
-from edgekit.config import Builder, NetworkConfig, StageConfig, Strict, TrainOptions
+from edgekit.config import Budget, Builder, NetworkConfig, StageConfig, Strict, TrainOptions
 from edgekit.data import Data
 from edgekit.data.paths import PathText
 from edgekit.errors import ConfigError
@@ -56,6 +56,7 @@ class TeacherConfig(Strict):
 class Config(StageConfig, TrainOptions):
     """The student, its teacher, and the losses that compete."""
 
+    budget: Budget = Field(default_factory=lambda: Budget.model_validate({}))
     student: NetworkConfig = Field(description="the small network")
     teachers: list[TeacherConfig] = Field(
         default_factory=lambda: [TeacherConfig.model_validate({"baseline": True})],

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from edgekit import artifact as artifacts
@@ -17,12 +18,13 @@ from edgekit.losses import LossOptions
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.handover import open_model, spec_for
+from edgekit.paired import compare
 from edgekit.stages.distill import LIBRARIES, Config
 from edgekit.stages.distill.teacher import Candidate, best, candidates
 from edgekit.teachers import chosen
 from edgekit.teachers.file import TeacherFile
 from edgekit.teaching import Lesson
-from edgekit.train import evaluate, fit
+from edgekit.train import fit, predictions
 from edgekit.unfinished import Unfinished
 
 ALONE = "alone"
@@ -30,20 +32,25 @@ ALONE = "alone"
 
 @dataclass(frozen=True)
 class Student:
-    """One training of the student: the loss's name or "alone"."""
+    """One training of the student: the loss's name or "alone"; `right` (n,) bool over the validation split."""
 
     name: str
     module: nn.Module
-    accuracy: float
+    right: np.ndarray
     history: list[dict[str, Any]]
     options: dict[str, Any] | None = None
+
+    @property
+    def accuracy(self) -> float:
+        """On validation, a fraction."""
+        return float(np.mean(self.right))
 
 
 def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     """See `edgekit.stages.distill`."""
     artifacts.begin(out)
     place = unfinished.of(out, "distill", source, data.digest, config.model_dump(), LIBRARIES)
-    _, baseline_spec = open_model(source)
+    baseline, baseline_spec = open_model(source)
     spec = spec_for(data, config.student.builder, config.student.kwargs, baseline_spec.preprocess)
     taught_by = candidates(source, data, config, place)
     teacher = best(taught_by)
@@ -52,6 +59,8 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     taught = [_train(spec, data, config, place, options, teacher) for options in wanted]
     students = [alone, *taught]
     kept = max([*taught, alone], key=lambda student: student.accuracy)
+    baseline_right = predictions(baseline, data.validation.x, spec.preprocess) == data.validation.y
+    drops = [compare(baseline_right, student.right, config.budget.accuracy_confidence) for student in students]
 
     store.save(out / "model", kept.module, spec)
     if teacher.trained_here:
@@ -62,7 +71,10 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
         "accuracy": {student.name: student.accuracy for student in students},
         "teacher": {**teacher.row(), **_recorded(teacher, config)},
         "teachers": [each.row() for each in taught_by],
-        "students": [_row(student, alone, teacher, kept) for student in students],
+        "students": [
+            {**_row(student, alone, teacher, kept), **asdict(drop)}
+            for student, drop in zip(students, drops, strict=True)
+        ],
         "skipped": skipped,
         "reason": _reason(kept, students, teacher),
     }
@@ -118,10 +130,9 @@ def _train(
         )
     except ModelError as error:
         raise ModelError(f"student, {name}: {error}") from error
-    accuracy = evaluate(module, data.validation, spec.preprocess)
-    return Student(
-        name, module, accuracy, [asdict(epoch) for epoch in history.epochs], options.model_dump() if options else None
-    )
+    right = predictions(module, data.validation.x, spec.preprocess) == data.validation.y
+    rows = [asdict(epoch) for epoch in history.epochs]
+    return Student(name, module, right, rows, options.model_dump() if options else None)
 
 
 def _row(student: Student, alone: Student, teacher: Candidate, kept: Student) -> dict[str, Any]:
@@ -134,6 +145,7 @@ def _row(student: Student, alone: Student, teacher: Candidate, kept: Student) ->
         "gain_pp": 100 * gain,
         "gap_closed": gain / gap if gap > 0 and student is not alone else None,
         "kept": student is kept,
+        "reason": "" if student is kept else f"{kept.name} reached {kept.accuracy:.2%}",
     }
 
 

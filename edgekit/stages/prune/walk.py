@@ -9,22 +9,25 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from edgekit import artifact as artifacts
 from edgekit import unfinished
 from edgekit.artifact import Artifact
+from edgekit.config import Budget
 from edgekit.data import Data
 from edgekit.losses import soft_targets
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.handover import open_model
+from edgekit.paired import compare, refusal
 from edgekit.stages.prune import LIBRARIES, Config, structured, unstructured
 from edgekit.stages.prune.unstructured import measured_sparsity
 from edgekit.teachers.chosen import chosen_teacher
 from edgekit.teachers.file import TeacherFile
 from edgekit.teaching import Lesson
-from edgekit.train import evaluate, fit
+from edgekit.train import fit, predictions
 from edgekit.unfinished import Unfinished
 
 Step = dict[str, Any]
@@ -36,20 +39,19 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     student, spec = open_model(source)
     baseline, _ = open_model(source.ancestor("profile"))
     place = unfinished.of(out, "prune", source, data.digest, config.model_dump(), LIBRARIES)
-    tuner = _Tuner(chosen_teacher(source), spec, data, config, place)
-    baseline_accuracy = evaluate(baseline, data.validation, spec.preprocess)
-    floor = baseline_accuracy - config.budget.accuracy_drop_pp / 100
+    tuner = _Tuner(baseline, chosen_teacher(source), spec, data, config, place)
+    baseline_accuracy = float(np.mean(tuner.baseline_right))
 
-    channels, pruned = _walk(structured, student, config, tuner, floor)
+    channels, pruned = _walk(structured, student, config, tuner)
     store.save(out / "model", pruned, spec)
-    weights, sparse = _walk(unstructured, student, config, tuner, floor)
+    weights, sparse = _walk(unstructured, student, config, tuner)
     store.save(out / "sparse", sparse, spec)
 
     decision = {
         "baseline_accuracy": baseline_accuracy,
-        "accuracy_floor": floor,
-        "structured": _verdict(channels, floor, "channels removed"),
-        "unstructured": _verdict(weights, floor, "weights zeroed"),
+        "accuracy_floor": baseline_accuracy - config.budget.accuracy_drop_pp / 100,
+        "structured": _verdict(channels, config.budget, "channels removed"),
+        "unstructured": _verdict(weights, config.budget, "weights zeroed"),
     }
     artifacts.write_json(out / "decision.json", decision)
     return artifacts.seal(
@@ -67,11 +69,18 @@ class _Tuner:
     """Fine-tunes a copy's weights under the teacher's soft targets and measures what came of it."""
 
     def __init__(
-        self, teacher: nn.Module | TeacherFile, spec: store.ModelSpec, data: Data, config: Config, place: Unfinished
+        self,
+        baseline: nn.Module,
+        teacher: nn.Module | TeacherFile,
+        spec: store.ModelSpec,
+        data: Data,
+        config: Config,
+        place: Unfinished,
     ) -> None:
         self.spec, self.data, self.config, self.place = spec, data, config, place
         options = soft_targets.Options(temperature=config.temperature, alpha=config.alpha)
         self.lesson = Lesson(teacher, options, place.answers)
+        self.baseline_right = self._right(baseline)
 
     def tune(self, module: nn.Module, name: str, after_step: Callable[[nn.Module], None] | None = None) -> None:
         config = self.config
@@ -90,49 +99,70 @@ class _Tuner:
 
     def measure(self, module: nn.Module, step: int, aimed: float) -> Step:
         module.cpu().eval()
+        right = self._right(module)
+        budget = self.config.budget
+        drop = compare(self.baseline_right, right, budget.accuracy_confidence)
+        refused = refusal(drop, budget.accuracy_drop_pp)
         return {
             "step": step,
             "aimed": aimed,
-            "validation_accuracy": evaluate(module, self.data.validation, self.spec.preprocess),
+            "validation_accuracy": float(np.mean(right)),
+            **dataclasses.asdict(drop),
+            "inside_budget": refused is None,
+            "reason": refused or "",
             "sparsity": measured_sparsity(module),
             **dataclasses.asdict(cost(module, self.spec.input_shape)),
         }
 
+    def _right(self, module: nn.Module) -> np.ndarray:
+        """Whether each validation sample is answered rightly, (n,) bool."""
+        split = self.data.validation
+        return np.equal(predictions(module, split.x, self.spec.preprocess), split.y)
 
-def _walk(
-    technique: ModuleType, student: nn.Module, config: Config, tuner: _Tuner, floor: float
-) -> tuple[list[Step], nn.Module]:
+
+def _walk(technique: ModuleType, student: nn.Module, config: Config, tuner: _Tuner) -> tuple[list[Step], nn.Module]:
     """Prune a copy of the student step by step, fine-tune after each; rows of what each step did, and the kept one."""
     module, kept = copy.deepcopy(student), student
     rows = [tuner.measure(student, 0, 0.0)]
     for number, (aimed, keep_up) in enumerate(technique.steps(module, tuner.spec, config), 1):
         tuner.tune(module, f"{technique.__name__.rpartition('.')[2]}-{number}", keep_up)
         rows.append(tuner.measure(module, number, aimed))
-        if rows[-1]["validation_accuracy"] >= floor:
+        if rows[-1]["inside_budget"]:
             kept = copy.deepcopy(module)
-    return mark_kept(rows, floor), kept
+    return mark_kept(rows), kept
 
 
-def mark_kept(rows: list[Step], floor: float) -> list[Step]:
-    """The last step inside the budget is kept; none inside: step 0, the student as it came."""
-    inside = [row["step"] for row in rows if row["step"] and row["validation_accuracy"] >= floor]
+def mark_kept(rows: list[Step]) -> list[Step]:
+    """The last step inside the budget is kept; none inside: step 0, the student as it came. All others say why not."""
+    inside = [row["step"] for row in rows if row["step"] and row["inside_budget"]]
     last = inside[-1] if inside else 0
-    return [{**row, "kept": row["step"] == last} for row in rows]
+    passed = f"step {last} goes further and is inside the budget too"
+    return [
+        {**row, "kept": row["step"] == last, "reason": "" if row["step"] == last else row["reason"] or passed}
+        for row in rows
+    ]
 
 
-def _verdict(rows: list[Step], floor: float, what: str) -> dict[str, Any]:
+def _verdict(rows: list[Step], budget: Budget, what: str) -> dict[str, Any]:
     kept = next(row for row in rows if row["kept"])
+    allowed = f"{budget.accuracy_drop_pp:g} pp at {100 * budget.accuracy_confidence:g} % confidence"
     if rows[-1]["nonzero_parameters"] == rows[0]["nonzero_parameters"]:
         reason = "nothing was removed: raise ratio, or lower channel_multiple, which rounded every cut away"
     elif kept["step"] == 0:
-        best = max(row["validation_accuracy"] for row in rows[1:])
-        reason = f"rejected: no step stayed above {floor:.2%} on validation, the best reached {best:.2%}"
+        nearest = min(rows[1:], key=lambda row: row["bound_pp"])
+        reason = f"rejected: no step stayed within {allowed}; step {nearest['step']} came nearest: {nearest['reason']}"
     else:
-        reason = f"step {kept['step']} of {len(rows) - 1} is the last above {floor:.2%} on validation"
+        reason = (
+            f"step {kept['step']} of {len(rows) - 1} is the last within {allowed}: "
+            f"a drop of {kept['drop_pp']:.2f} pp, at most {kept['bound_pp']:.2f} pp ({kept['samples']} samples)"
+        )
     return {
         "kept_step": kept["step"],
         "what": what,
         "validation_accuracy": kept["validation_accuracy"],
+        "drop_pp": kept["drop_pp"],
+        "bound_pp": kept["bound_pp"],
+        "inside_budget": kept["inside_budget"],
         "macs": kept["macs"],
         "parameters": kept["parameters"],
         "sparsity": kept["sparsity"],

@@ -61,13 +61,11 @@ def run(source: artifact.Artifact, data: Data, config: Config, out: Path) -> art
         teacher = chosen_teacher(source.ancestor("distill"))
         place = unfinished.of(out, "quantize", source, data.digest, config.model_dump(), LIBRARIES)
         by_qat, epochs = qat.tune(by_ptq, teacher, data, steps, config, place)
-        decision = decide(
-            ptq_accuracy=train.evaluate(by_ptq, validation, steps),
-            qat_accuracy=train.evaluate(by_qat, validation, steps),
-            baseline_accuracy=train.evaluate(baseline, validation, steps),
-            float_accuracy=train.evaluate(module, validation, steps),
-            allowed_pp=config.budget.accuracy_drop_pp,
-        )
+        networks = {"baseline": baseline, "float": module, "ptq": by_ptq, "qat": by_qat}
+        right = {
+            name: train.predictions(network, validation.x, steps) == validation.y for name, network in networks.items()
+        }
+        decision = decide(right, config.budget)
         table = sensitivity(module, by_ptq, validation.x, validation.y, steps, config.sensitivity_samples)
 
     chosen, plain = (by_ptq, module) if decision.method == "ptq" else (by_qat, qat.tuned_float(module, by_qat))
@@ -88,12 +86,8 @@ def run(source: artifact.Artifact, data: Data, config: Config, out: Path) -> art
 
 
 def _metrics(decision: Decision, table: dict[str, Any], calibration_samples: int) -> dict[str, Any]:
-    fields = asdict(decision)
-    del fields["reason"]
     return {
-        **fields,
-        "ptq_drop_pp": round(decision.ptq_drop_pp, 4),
-        "qat_drop_pp": round(decision.qat_drop_pp, 4),
+        **asdict(decision),
         "calibration_samples": calibration_samples,
         "most_sensitive_layer": table["layers"][0]["layer"] if table["layers"] else None,
     }

@@ -2,64 +2,79 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-EPSILON_PP = 1e-9
+import numpy as np
+
+from edgekit.config import Budget
+from edgekit.paired import Drop, compare, refusal
 
 
 @dataclass(frozen=True)
 class Decision:
-    """The choice and the validation accuracies it was made on, as fractions; PTQ and QAT in simulation."""
+    """The choice, and what it was made on: accuracies on validation as fractions, and drops below the baseline.
+
+    PTQ and QAT in simulation. The reasons against either are empty where there is none.
+    """
 
     method: Literal["ptq", "qat"]
     reason: str
     inside_budget: bool
-    ptq_accuracy: float
-    qat_accuracy: float
     baseline_accuracy: float
     float_accuracy: float
-
-    @property
-    def ptq_drop_pp(self) -> float:
-        """PTQ below the baseline; negative where it is better."""
-        return 100 * (self.baseline_accuracy - self.ptq_accuracy)
-
-    @property
-    def qat_drop_pp(self) -> float:
-        """QAT below the baseline; negative where it is better."""
-        return 100 * (self.baseline_accuracy - self.qat_accuracy)
+    ptq_accuracy: float
+    qat_accuracy: float
+    float_drop: Drop
+    ptq_drop: Drop
+    qat_drop: Drop
+    against_ptq: str
+    against_qat: str
 
 
-def decide(
-    *, ptq_accuracy: float, qat_accuracy: float, baseline_accuracy: float, float_accuracy: float, allowed_pp: float
-) -> Decision:
-    """PTQ if it is inside the budget, else QAT if that is, else the better of them; a tie goes to PTQ."""
-    ptq_pp, qat_pp = 100 * (baseline_accuracy - ptq_accuracy), 100 * (baseline_accuracy - qat_accuracy)
-    limit_pp = allowed_pp + EPSILON_PP
+def decide(right: Mapping[str, np.ndarray], budget: Budget) -> Decision:
+    """PTQ if it is inside the budget, else QAT if that is, else the better of them; a tie goes to PTQ.
+
+    `right` says of `baseline`, `float`, `ptq` and `qat` whether each validation sample was answered rightly, (n,) bool.
+    """
+    allowed_pp = budget.accuracy_drop_pp
+    drops = {
+        name: compare(right["baseline"], right[name], budget.accuracy_confidence) for name in ("float", "ptq", "qat")
+    }
+    ptq, qat = drops["ptq"], drops["qat"]
+    ptq_refused, qat_refused = refusal(ptq, allowed_pp), refusal(qat, allowed_pp)
     method: Literal["ptq", "qat"] = "ptq"
-    if ptq_pp <= limit_pp:
-        reason = f"PTQ {_against(ptq_pp)}, inside the {allowed_pp:.2f} pp allowed: no tuning is needed"
-    elif qat_pp <= limit_pp:
+    against_ptq, against_qat = ptq_refused or "", qat_refused or ""
+    if not ptq_refused:
+        reason = f"PTQ {_against(ptq)}, inside the {allowed_pp:g} pp allowed: no tuning is needed"
+        against_qat = against_qat or "not needed: PTQ is inside the budget"
+    elif not qat_refused:
         method = "qat"
-        reason = f"PTQ {_against(ptq_pp)}, outside the {allowed_pp:.2f} pp allowed; QAT {_against(qat_pp)}"
+        reason = f"PTQ: {ptq_refused}; QAT {_against(qat)}, inside it"
     else:
-        method = "qat" if qat_accuracy > ptq_accuracy else "ptq"
+        method = "qat" if qat.drop_pp < ptq.drop_pp else "ptq"
         reason = (
-            f"neither is inside the {allowed_pp:.2f} pp allowed: PTQ {_against(ptq_pp)}, QAT {_against(qat_pp)}; "
+            f"neither is inside the {allowed_pp:g} pp allowed; PTQ: {ptq_refused}; QAT: {qat_refused}; "
             f"{method.upper()} loses least"
         )
     return Decision(
         method=method,
         reason=reason,
-        inside_budget=min(ptq_pp, qat_pp) <= limit_pp,
-        ptq_accuracy=ptq_accuracy,
-        qat_accuracy=qat_accuracy,
-        baseline_accuracy=baseline_accuracy,
-        float_accuracy=float_accuracy,
+        inside_budget=not (ptq_refused and qat_refused),
+        baseline_accuracy=float(np.mean(right["baseline"])),
+        float_accuracy=float(np.mean(right["float"])),
+        ptq_accuracy=float(np.mean(right["ptq"])),
+        qat_accuracy=float(np.mean(right["qat"])),
+        float_drop=drops["float"],
+        ptq_drop=ptq,
+        qat_drop=qat,
+        against_ptq=against_ptq,
+        against_qat=against_qat,
     )
 
 
-def _against(drop_pp: float) -> str:
-    side = "below" if drop_pp >= 0 else "above"
-    return f"is {abs(drop_pp):.2f} pp {side} the baseline"
+def _against(drop: Drop) -> str:
+    side = "below" if drop.drop_pp >= 0 else "above"
+    sure = f"{100 * drop.confidence:g} % sure, {drop.samples} samples"
+    return f"is {abs(drop.drop_pp):.2f} pp {side} the baseline, its drop at most {drop.bound_pp:.2f} pp ({sure})"

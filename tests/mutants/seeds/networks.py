@@ -103,12 +103,10 @@ PRUNING = (
         ("tests/stages/prune/test_walk.py::test_the_last_step_inside_the_budget_is_kept_or_the_student",),
     ),
     Seed(
-        "step-below-the-floor-kept",
+        "step-outside-the-budget-kept",
         "stages/prune/walk.py",
-        """        if rows[-1]["validation_accuracy"] >= floor:
-            kept""",
-        """        if rows[-1]["validation_accuracy"] <= floor:
-            kept""",
+        'if rows[-1]["inside_budget"]:',
+        'if not rows[-1]["inside_budget"]:',
         "the network that ships is one that lost too much",
         ("tests/stages/prune/test_walk.py::test_what_is_kept_is_what_the_record_says",),
     ),
@@ -134,8 +132,8 @@ QUANTIZING = (
     Seed(
         "ptq-budget-the-wrong-way-round",
         "stages/quantize/choice.py",
-        "if ptq_pp <= limit_pp:",
-        "if ptq_pp >= limit_pp:",
+        "if not ptq_refused:",
+        "if ptq_refused:",
         "PTQ is chosen where it misses the budget",
         ("tests/stages/quantize/test_choice.py",),
     ),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgekit.tables import faster
 from tests.stages.benchmark.made import EAGER_MS, Row, budget, decided, row
 
 
@@ -70,6 +71,45 @@ def test_the_waterfall_hatches_what_did_not_pay() -> None:
     assert [step["step"] for step in steps] == ["PyTorch eager", "convert", "distill", "prune", "quantize"]
     assert [step["kept"] for step in steps] == [True, True, True, True, False]
     assert steps[-1]["gain"] == pytest.approx(0.05 / 0.08)
+
+
+def test_every_gain_lies_in_its_interval_and_noise_leaves_a_small_one_open() -> None:
+    rows = [row("baseline-fp32-tflite"), row("student-fp32-tflite"), row("student-int8-tflite", size=900)]
+    times = dict(zip([each["name"] for each in rows], (1.0, 0.1, 0.099), strict=True))
+    steps = decided(rows, times, noise=0.03).metrics["waterfall"]
+    assert "gain_low" not in steps[0]
+    assert all(step["gain_low"] <= step["gain"] <= step["gain_high"] for step in steps[1:])
+    told = {step["step"]: faster(step["gain"], step["gain_low"], step["gain_high"]) for step in steps[1:]}
+    assert told["quantize"] == "no difference"
+    assert told["distill"].endswith(" faster")
+
+
+def test_a_step_that_was_not_kept_is_compared_with_the_last_that_was() -> None:
+    rows = [row(f"{model}-fp32-tflite") for model in ("baseline", "student", "pruned")] + [row("student-int8-tflite")]
+    times = dict(zip([each["name"] for each in rows], (1.0, 0.1, 0.4, 0.05), strict=True))
+    steps = {step["step"]: step for step in decided(rows, times).metrics["waterfall"]}
+    assert (steps["prune"]["kept"], steps["prune"]["gain"]) == (False, pytest.approx(0.25))
+    assert (steps["quantize"]["kept"], steps["quantize"]["gain"]) == (True, pytest.approx(2.0))
+
+
+def test_speed_ups_have_an_interval_against_eager_and_against_post_training_int8() -> None:
+    rows = [row("baseline-int8-onnx"), row("student-fp32-onnx")]
+    metrics = decided(rows, {"baseline-int8-onnx": 0.2, "student-fp32-onnx": 0.02}, noise=0.02).metrics
+    for held, key in ((metrics["verdict"], "speedup_vs_eager"), (metrics["rows"][2], "speedup")):
+        assert held[f"{key}_low"] < held[key] < held[f"{key}_high"]
+        assert held[key] == pytest.approx(EAGER_MS / 0.02, rel=0.1)
+    against = metrics["verdict"]["speedup_vs_post_training_baseline"]
+    assert against == pytest.approx(10, rel=0.1)
+    assert metrics["verdict"]["speedup_vs_post_training_baseline_low"] < against
+    assert (
+        decided(rows[1:], {"student-fp32-onnx": 0.02}).metrics["verdict"]["speedup_vs_post_training_baseline"] is None
+    )
+
+
+def test_the_nearest_miss_is_nearest_by_its_bound() -> None:
+    rows = [row("student-fp32-onnx", samples=100), row("pruned-fp32-onnx", 0.965)]
+    found = decided(rows, {"student-fp32-onnx": 0.02, "pruned-fp32-onnx": 0.03}).metrics["nearest_miss"]
+    assert (found["name"], round(found["bound_pp"], 1)) == ("pruned-fp32-onnx", 1.5)
 
 
 def test_the_waterfall_ends_at_a_winner_off_the_beaten_path() -> None:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgekit.paired import bounded
 from edgekit.stages.benchmark.decide import judge, too_close
-from tests.stages.benchmark.made import BASELINE, Row, budget, decided, row, told
+from tests.stages.benchmark.made import Row, budget, decided, row, told
 
 WINNER = "winner of tflite"
 
@@ -105,21 +106,42 @@ def test_the_overall_winner_is_one_of_the_winners_by_the_same_rule() -> None:
     assert found.metrics["verdict"]["winner"] == found.metrics["winner"] == "student-fp32-onnx"
 
 
-def test_a_drop_of_exactly_the_budget_is_inside() -> None:
-    assert judge(row("a-fp32-onnx", 0.97), BASELINE, budget())["inside_budget"]
-    assert not judge(row("a-fp32-onnx", 0.9699), BASELINE, budget())["inside_budget"]
+def test_the_bound_of_the_drop_is_judged_not_the_drop() -> None:
+    def inside(accuracy: float, samples: int, **limits: float) -> bool:
+        return bool(judge(row("a-fp32-onnx", accuracy, samples=samples), budget(**limits))["inside_budget"])
+
+    assert inside(0.98, 1000)
+    assert not inside(0.98, 200)  # nothing lost, and yet 200 samples leave more than a point open
+    assert inside(0.98, 200, accuracy_confidence=0.85)
+    assert inside(0.97, 1000, accuracy_drop_pp=2.0)
+    assert not inside(0.97, 1000)  # the drop is the budget, its bound is not
+    assert inside(0.975, 10_000)
+
+
+def test_a_judged_row_holds_counts_and_what_follows_from_them() -> None:
+    judged = judge(row("a-fp32-onnx", 0.97, samples=1000), budget(accuracy_drop_pp=2.0))
+    drop = bounded(10, 0, 1000, 0.95)
+    assert {name: judged[name] for name in vars(drop)} == vars(drop)
+    assert (drop.drop_pp, judged["reasons"]) == (1.0, [])
+
+
+def test_gained_samples_are_set_against_lost_ones() -> None:
+    swapped = {**row("a-fp32-onnx", samples=1000), "lost": 9, "gained": 9}
+    worse = {**row("a-fp32-onnx", samples=1000), "lost": 9, "gained": 0}
+    assert judge(swapped, budget())["bound_pp"] < judge(worse, budget())["bound_pp"]
+    assert judge(swapped, budget())["drop_pp"] == 0.0
 
 
 @pytest.mark.parametrize(
     ("limits", "said"),
     [
-        ({"accuracy_drop_pp": 0.5}, "accuracy drop 1.00 pp is over 0.5 pp"),
+        ({"accuracy_drop_pp": 0.5}, "accuracy drop 1.00 pp may be 1.02 pp (95 % sure, 1000000 samples), over 0.5 pp"),
         ({"latency_p50_ms": 0.5}, "p50 is over 0.5 ms"),
         ({"size_bytes": 999}, "1,000 bytes are over 999"),
     ],
 )
 def test_every_broken_limit_is_named(limits: Row, said: str) -> None:
-    found = decided([row("a-fp32-onnx", 0.97)], {"a-fp32-onnx": 1.0}, budget(**limits))
+    found = decided([row("a-fp32-onnx", 0.97)], {"a-fp32-onnx": 1.0}, budget(**{"accuracy_drop_pp": 2.0, **limits}))
     (shown,) = found.metrics["rows"][1:]
     assert shown["reasons"] == [said]
     assert not shown["inside_budget"]

@@ -9,31 +9,35 @@ from edgekit import artifact as artifacts
 from edgekit.data import Split
 from edgekit.data import load as load_data
 from edgekit.models.handover import open_model
+from edgekit.paired import compare
 from edgekit.plan import load_plan
 from edgekit.runner.backends import Backend
 from edgekit.runner.preprocess import apply, to_layout
-from edgekit.train import evaluate
+from edgekit.train import evaluate, predictions
 from edgekit.variants import open_variant, read
 from tests.conftest import TINY, FinishedRun
 
 PLAN = load_plan(TINY)
 
 
-def accuracy(backend: Backend, split: Split, layout: str) -> float:
+def right(backend: Backend, split: Split, layout: str) -> np.ndarray:
     inputs = to_layout(apply(PLAN.run.preprocess, split.x), layout)
     scores = np.concatenate([backend.run(inputs[place : place + 1]) for place in range(len(inputs))])
-    return float(np.mean(scores.argmax(axis=1) == split.y))
+    return np.equal(scores.argmax(axis=1), split.y)
 
 
 def test_every_accuracy_is_that_of_its_split(tiny_run: FinishedRun) -> None:
     benchmark = artifacts.load(tiny_run.folder / "benchmark")
     convert, data = benchmark.ancestor("convert"), load_data(PLAN.data)
     rows = {row["name"]: row for row in benchmark.metrics["rows"]}
+    baseline, spec = open_model(benchmark.ancestor("profile"))
+    reference = predictions(baseline, data.validation.x, spec.preprocess) == data.validation.y
     for variant in read(convert):
         backend, row = open_variant(convert, variant), rows[variant.name]
         for name in ("validation", "test"):
-            measured = accuracy(backend, getattr(data, name), variant.input.layout)
-            assert row[f"accuracy_{name}"] == pytest.approx(measured), (variant.name, name)
-    baseline, spec = open_model(benchmark.ancestor("profile"))
+            measured = right(backend, getattr(data, name), variant.input.layout)
+            assert row[f"accuracy_{name}"] == pytest.approx(np.mean(measured)), (variant.name, name)
+        judged = compare(reference, right(backend, data.validation, variant.input.layout), 0.95)
+        assert {key: row[key] for key in vars(judged)} == vars(judged), variant.name
     for name in ("validation", "test"):
         assert rows["baseline-eager"][f"accuracy_{name}"] == evaluate(baseline, getattr(data, name), spec.preprocess)

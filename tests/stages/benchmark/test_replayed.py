@@ -73,7 +73,7 @@ def test_a_recorded_lack_of_a_winner_is_followed() -> None:
         ({"winners": {"tflite": "sparse-fp32-tflite"}}, "'sparse-fp32-tflite', which is not among student-fp32-tflite"),
         ({"winners": {"onnx": "student-fp32-tflite"}}, "'student-fp32-tflite', which is not among none"),
         ({"winners": {"tflite": ["student-fp32-tflite"]}}, "which is not among"),
-        ({"winners": {"tflite": "student-int8-tflite"}}, "outside the budget: accuracy drop 8.00 pp is over 1 pp"),
+        ({"winners": {"tflite": "student-int8-tflite"}}, "outside the budget: accuracy drop 8.00 pp may be 8.0"),
         ({"winners": {"openvino": "a"}}, "'a' is for target 'openvino'; this run has tflite, onnx"),
         ({"winners": {}, "too_slow": ["nobody"]}, "calls 'nobody' too slow, which is not among"),
         (

@@ -12,7 +12,7 @@ from edgekit import checks, summaries
 from edgekit.artifact import Artifact
 from edgekit.errors import StageError
 from edgekit.stages.benchmark.decide import Decision
-from tests.stages.benchmark.made import budget, decided, row
+from tests.stages.benchmark.made import EAGER_MS, budget, decided, row
 
 ROWS = [row("student-fp32-tflite", size=900), row("pruned-fp32-tflite", size=800), row("student-fp32-onnx")]
 TIMES = {"student-fp32-tflite": 0.02, "pruned-fp32-tflite": 0.0203, "student-fp32-onnx": 0.03}
@@ -21,7 +21,7 @@ TIMES = {"student-fp32-tflite": 0.02, "pruned-fp32-tflite": 0.0203, "student-fp3
 def sealed(folder: Path, decision: Decision) -> Artifact:
     out = artifacts.begin(folder / "benchmark")
     (out / "file").write_text("x")
-    config = {"confidence": 0.99, "tie_margin": 0.05}
+    config = {"confidence": 0.99, "tie_margin": 0.05, "budget": decision.metrics["budget"]}
     return artifacts.seal(out, stage="benchmark", source=None, data_digest="d", config=config, metrics=decision.metrics)
 
 
@@ -75,3 +75,19 @@ def test_a_replay_says_where_today_would_differ(tmp_path: Path, capsys: pytest.C
         "✗ winner of tflite: student-fp32-tflite, as recorded; today's measurement would decide pruned-fp32-tflite",
         "✓ winner of onnx: student-fp32-onnx, as recorded",
     ]
+
+
+def test_the_table_of_variants_shows_bounds_and_only_speed_ups_that_are_established(tmp_path: Path) -> None:
+    rows = [row("student-fp32-tflite", 0.97, samples=1000), row("baseline-fp32-tflite", samples=1000)]
+    times = {"student-fp32-tflite": 0.02, "baseline-fp32-tflite": EAGER_MS}
+    table = summaries.benchmark(sealed(tmp_path, decided(rows, times, noise=0.03)))
+    assert "at 95 % confidence" in table.title
+    lines = {line[0]: dict(zip(table.columns, line, strict=True)) for line in table.rows}
+    bounds = {name: line["at most"] for name, line in lines.items()}
+    assert bounds == {"baseline-eager": "–", "student-fp32-tflite": "+1.67", "baseline-fp32-tflite": "+0.27"}
+    assert lines["baseline-eager"]["speed-up"] == "1×"
+    assert lines["baseline-fp32-tflite"]["speed-up"] == "–"
+    assert float(lines["student-fp32-tflite"]["speed-up"].rstrip("×")) == pytest.approx(100, rel=0.1)
+    assert (
+        lines["student-fp32-tflite"][""] == "accuracy drop 1.00 pp may be 1.67 pp (95 % sure, 1000 samples), over 1 pp"
+    )

@@ -61,3 +61,12 @@ def test_golden_vectors_are_clear_answers_of_this_very_model(model: Model, seale
     validation = load_data(load_plan(TINY).data).validation
     all_scores = np.stack([model.execute(model.prepare(raw)) for raw in validation.x])
     assert margins(recorded).min() >= np.median(margins(all_scores))
+
+
+def test_a_bundle_says_what_bounds_its_drop_and_how_surely(model: Model, sealed: Artifact) -> None:
+    rows = {row["name"]: row for row in sealed.ancestor("benchmark").metrics["rows"]}
+    row = rows[model.manifest.variant]
+    assert model.manifest.verdict["drop_validation_pp"] == row["drop_pp"]
+    assert model.manifest.verdict["bound_validation_pp"] == row["bound_pp"]
+    assert row["bound_pp"] <= model.manifest.budget["accuracy_drop_pp"]
+    assert model.manifest.budget["accuracy_confidence"] == row["confidence"] == 0.95

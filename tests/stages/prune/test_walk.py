@@ -8,10 +8,11 @@ from edgekit import artifact as artifacts
 from edgekit.data import load
 from edgekit.models.cost import cost
 from edgekit.models.handover import open_model
+from edgekit.paired import bounded
 from edgekit.plan import load_plan
 from edgekit.stages.prune.unstructured import measured_sparsity
 from edgekit.stages.prune.walk import mark_kept
-from edgekit.train import evaluate
+from edgekit.train import evaluate, predictions
 from tests.conftest import TINY, FinishedRun
 
 
@@ -46,10 +47,33 @@ def test_zeroed_weights_stay_zero_through_fine_tuning(sealed: artifacts.Artifact
 
 
 @pytest.mark.parametrize(
-    ("accuracies", "kept"),
-    [((0.9, 0.95, 0.94), 2), ((0.9, 0.95, 0.8), 1), ((0.9, 0.8, 0.95), 2), ((0.9, 0.8, 0.7), 0), ((0.5, 0.8, 0.7), 0)],
+    ("inside", "kept"),
+    [((1, 1, 1), 2), ((1, 1, 0), 1), ((1, 0, 1), 2), ((1, 0, 0), 0), ((0, 0, 0), 0)],
 )
-def test_the_last_step_inside_the_budget_is_kept_or_the_student(accuracies: tuple[float, ...], kept: int) -> None:
-    rows = [{"step": step, "validation_accuracy": accuracy} for step, accuracy in enumerate(accuracies)]
-    marked = mark_kept(rows, floor=0.9)
+def test_the_last_step_inside_the_budget_is_kept_or_the_student(inside: tuple[int, ...], kept: int) -> None:
+    rows = [
+        {"step": step, "inside_budget": bool(good), "reason": "" if good else "too much was lost"}
+        for step, good in enumerate(inside)
+    ]
+    marked = mark_kept(rows)
     assert [row["step"] for row in marked if row["kept"]] == [kept]
+    assert all(bool(row["reason"]) != row["kept"] for row in marked)
+    assert all(row["reason"] == "too much was lost" for row in marked if row["step"] > kept)
+
+
+def test_every_step_is_judged_against_the_baselines_answers_to_the_same_samples(sealed: artifacts.Artifact) -> None:
+    data = load(load_plan(TINY).data)
+    budget = sealed.config["budget"]
+    baseline, spec = open_model(sealed.ancestor("profile"))
+    reference = predictions(baseline, data.validation.x, spec.preprocess) == data.validation.y
+    for way, folder in (("structured", "model"), ("unstructured", "sparse")):
+        module, _ = open_model(sealed, folder)
+        right = predictions(module, data.validation.x, spec.preprocess) == data.validation.y
+        kept = next(row for row in sealed.metrics[f"{way}_steps"] if row["kept"])
+        assert kept["lost"] == sum(reference & ~right)
+        assert kept["gained"] == sum(right & ~reference)
+        assert kept["samples"] == len(data.validation)
+    for row in (row for way in ("structured_steps", "unstructured_steps") for row in sealed.metrics[way]):
+        assert row["bound_pp"] == bounded(row["lost"], row["gained"], row["samples"], 0.95).bound_pp
+        assert row["drop_pp"] == pytest.approx(100 * (sealed.metrics["baseline_accuracy"] - row["validation_accuracy"]))
+        assert row["inside_budget"] == (row["bound_pp"] <= budget["accuracy_drop_pp"])

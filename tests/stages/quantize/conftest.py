@@ -15,7 +15,7 @@ from edgekit.data import Data, load, parse
 from edgekit.stages.quantize import Config
 
 DATA = {"source": "digits", "size": 16}
-OPTIONS = {"threads": 1, "augment": "none", "budget": {"accuracy_drop_pp": 2.0}}
+OPTIONS = {"threads": 1, "augment": "none", "budget": {"accuracy_drop_pp": 5.0}}
 
 
 @dataclass(frozen=True)

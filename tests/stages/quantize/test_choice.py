@@ -1,33 +1,78 @@
-"""PTQ first, QAT where PTQ misses the budget."""
+"""PTQ first, QAT where PTQ misses the budget; each held against the baseline's answers to the same samples."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from edgekit.stages.quantize.choice import decide
+from edgekit.config import Budget
+from edgekit.stages.quantize.choice import Decision, decide
+
+SAMPLES = 1000
+BASELINE = 950
+
+
+def answers(right: int) -> np.ndarray:
+    """The first `right` samples are answered rightly."""
+    return np.arange(SAMPLES) < right
+
+
+def made(ptq: int, qat: int, allowed_pp: float = 1.0, confidence: float = 0.95, floating: int = 960) -> Decision:
+    right = {"baseline": BASELINE, "float": floating, "ptq": ptq, "qat": qat}
+    budget = Budget(accuracy_drop_pp=allowed_pp, accuracy_confidence=confidence)
+    return decide({name: answers(count) for name, count in right.items()}, budget)
 
 
 @pytest.mark.parametrize(
     ("ptq", "qat", "method", "inside"),
     [
-        (0.95, 0.99, "ptq", True),  # better is not asked for, inside is
-        (0.94, 0.94, "ptq", True),  # exactly the limit
-        (0.9399, 0.945, "qat", True),
-        (0.90, 0.93, "qat", False),
-        (0.93, 0.90, "ptq", False),
-        (0.93, 0.93, "ptq", False),
-        (0.97, 0.90, "ptq", True),
+        (950, 990, "ptq", True),  # better is not asked for, inside is
+        (946, 946, "ptq", True),
+        (940, 948, "qat", True),  # a drop of the budget, but its bound is 1.7 pp
+        (900, 930, "qat", False),
+        (930, 900, "ptq", False),
+        (930, 930, "ptq", False),
+        (970, 900, "ptq", True),
     ],
 )
-def test_decide(ptq: float, qat: float, method: str, inside: bool) -> None:
-    made = decide(ptq_accuracy=ptq, qat_accuracy=qat, baseline_accuracy=0.95, float_accuracy=0.96, allowed_pp=1.0)
-    assert (made.method, made.inside_budget) == (method, inside)
+def test_decide(ptq: int, qat: int, method: str, inside: bool) -> None:
+    decision = made(ptq, qat)
+    assert (decision.method, decision.inside_budget) == (method, inside)
+    assert bool(getattr(decision, f"against_{method}")) is not inside
+
+
+def test_the_confidence_decides_how_much_may_be_lost() -> None:
+    assert made(943, 950, confidence=0.8).method == "ptq"
+    assert made(943, 950, confidence=0.99).method == "qat"
 
 
 def test_drops_are_below_the_baseline_not_below_the_float_network() -> None:
-    made = decide(ptq_accuracy=0.92, qat_accuracy=0.97, baseline_accuracy=0.95, float_accuracy=0.99, allowed_pp=2.0)
-    assert (round(made.ptq_drop_pp, 6), round(made.qat_drop_pp, 6)) == (3.0, -2.0)
+    decision = made(920, 970, allowed_pp=2.0, floating=990)
+    assert (decision.ptq_drop.drop_pp, decision.qat_drop.drop_pp, decision.float_drop.drop_pp) == (3.0, -2.0, -4.0)
+    assert (decision.ptq_drop.lost, decision.ptq_drop.gained) == (30, 0)
+    assert (decision.qat_drop.lost, decision.qat_drop.gained) == (0, 20)
+    assert (decision.ptq_accuracy, decision.qat_accuracy, decision.float_accuracy) == (0.92, 0.97, 0.99)
+
+
+def test_pairs_count_not_only_accuracies() -> None:
+    """The same accuracy with other samples right says less of the drop."""
+    right = {name: answers(BASELINE) for name in ("baseline", "float", "ptq", "qat")}
+    right["ptq"] = np.roll(right["ptq"], 20)
+    decision = decide(right, Budget(accuracy_drop_pp=0.8))
+    assert (decision.ptq_drop.lost, decision.ptq_drop.gained, decision.ptq_drop.drop_pp) == (20, 20, 0.0)
+    assert decision.method == "qat"
+
+
+def test_what_is_refused_says_drop_bound_confidence_and_samples() -> None:
+    decision = made(920, 970, allowed_pp=2.0)
+    bound_pp = decision.ptq_drop.bound_pp
     assert (
-        made.reason
-        == "PTQ is 3.00 pp below the baseline, outside the 2.00 pp allowed; QAT is 2.00 pp above the baseline"
+        decision.against_ptq == f"accuracy drop 3.00 pp may be {bound_pp:.2f} pp (95 % sure, 1000 samples), over 2 pp"
     )
+    assert decision.reason.startswith(
+        f"PTQ: {decision.against_ptq}; QAT is 2.00 pp above the baseline, its drop at most -"
+    )
+    neither = made(900, 930)
+    assert neither.reason.startswith("neither is inside the 1 pp allowed; PTQ: accuracy drop 5.00 pp may be ")
+    assert neither.against_qat.startswith("accuracy drop 2.00 pp may be ")
+    assert made(950, 960).against_qat == "not needed: PTQ is inside the budget"

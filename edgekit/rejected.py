@@ -1,0 +1,81 @@
+"""Every step of a run that was measured and not kept, with its figures and the reason: told from sealed artifacts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from edgekit.artifact import Artifact
+from edgekit.tables import faster, span
+
+Row = dict[str, Any]
+
+
+def steps(benchmark: Artifact) -> list[Row]:
+    """What distilling, pruning, quantizing and measuring gave up, in the order of the walk.
+
+    Each row: `stage`, `what`, `accuracy_validation`, `drop_pp` below the baseline, `bound_pp` (None where none was
+    taken), and `reason`.
+    """
+    return [
+        *_students(benchmark.ancestor("distill").metrics),
+        *_pruned(benchmark.ancestor("prune").metrics),
+        *_quantized(benchmark.ancestor("quantize").metrics),
+        *_variants(benchmark.metrics),
+        *_slower(benchmark.metrics),
+    ]
+
+
+def _students(found: Row) -> Iterator[Row]:
+    for student in found["students"]:
+        if not student["kept"]:
+            what = f"student, {'labels alone' if student['options'] is None else student['name']}"
+            yield _row("distill", what, student["validation_accuracy"], student, student["reason"])
+
+
+def _pruned(found: Row) -> Iterator[Row]:
+    for way, key in (("structured", "structured_steps"), ("unstructured", "unstructured_steps")):
+        for step in found[key]:
+            if step["step"] and not step["kept"]:
+                what = f"{found[way]['what']}, step {step['step']}"
+                yield _row("prune", what, step["validation_accuracy"], step, step["reason"])
+
+
+def _quantized(found: Row) -> Iterator[Row]:
+    for method in ("ptq", "qat"):
+        if method != found["method"]:
+            what = f"{method.upper()} int8, in simulation"
+            reason = found[f"against_{method}"]
+            yield _row("quantize", what, found[f"{method}_accuracy"], found[f"{method}_drop"], reason)
+
+
+def _variants(found: Row) -> Iterator[Row]:
+    """Those outside the budget; those inside that another beat stand in the decisions, with their intervals."""
+    for row in found["rows"][1:]:
+        if not row["inside_budget"]:
+            yield _row("benchmark", row["name"], row["accuracy_validation"], row, "; ".join(row["reasons"]))
+
+
+def _slower(found: Row) -> Iterator[Row]:
+    """Steps of the waterfall that lead away from the winner though they are inside the budget."""
+    rows = {row["name"]: row for row in found["rows"]}
+    before = ""
+    for step in found["waterfall"]:
+        row = rows[step["variant"]]
+        if step["kept"]:
+            before = step["variant"]
+        elif row["inside_budget"]:
+            low, high = step["gain_low"], step["gain_high"]
+            reason = f"{faster(step['gain'], low, high)} against {before} ({span(low, high)})"
+            yield _row("benchmark", f"{step['step']}: {row['name']}", row["accuracy_validation"], row, reason)
+
+
+def _row(stage: str, what: str, accuracy: float, drop: Row, reason: str) -> Row:
+    return {
+        "stage": stage,
+        "what": what,
+        "accuracy_validation": accuracy,
+        "drop_pp": drop["drop_pp"],
+        "bound_pp": drop["bound_pp"],
+        "reason": reason,
+    }

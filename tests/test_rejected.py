@@ -1,0 +1,117 @@
+"""What was measured and not kept: every such step with its figures, from the artifacts of a real run."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from edgekit import artifact as artifacts
+from edgekit import rejected, summaries
+from edgekit.artifact import Artifact
+from edgekit.result import RESULT
+from tests.conftest import FinishedRun
+
+
+@pytest.fixture(scope="module")
+def benchmark(tiny_run: FinishedRun) -> Artifact:
+    return artifacts.load(tiny_run.folder / "benchmark")
+
+
+def of(benchmark: Artifact, stage: str) -> dict[str, dict[str, Any]]:
+    return {row["what"]: row for row in rejected.steps(benchmark) if row["stage"] == stage}
+
+
+def test_every_one_has_figures_and_a_reason(benchmark: Artifact) -> None:
+    for row in rejected.steps(benchmark):
+        assert 0 <= row["accuracy_validation"] <= 1
+        assert row["reason"]
+        assert row["bound_pp"] is None or row["bound_pp"] >= row["drop_pp"]
+
+
+def test_the_result_holds_them(tiny_run: FinishedRun, benchmark: Artifact) -> None:
+    assert json.loads((tiny_run.folder / RESULT).read_text())["rejected"] == rejected.steps(benchmark)
+
+
+def test_one_training_of_the_student_goes_on_and_the_others_are_told(benchmark: Artifact) -> None:
+    found = benchmark.ancestor("distill").metrics
+    told = of(benchmark, "distill")
+    assert {f"student, {name}" for name in found["accuracy"]} - {"student, teacher"} - set(told) == {
+        f"student, {found['kept']}"
+    }
+    for what, row in told.items():
+        assert row["accuracy_validation"] == found["accuracy"][what.removeprefix("student, ")]
+
+
+def test_every_pruning_step_is_kept_or_told(benchmark: Artifact) -> None:
+    found = benchmark.ancestor("prune").metrics
+    given_up = [
+        (f"{found[way]['what']}, step {row['step']}", row["bound_pp"])
+        for way in ("structured", "unstructured")
+        for row in found[f"{way}_steps"]
+        if row["step"] and not row["kept"]
+    ]
+    assert {what: row["bound_pp"] for what, row in of(benchmark, "prune").items()} == dict(given_up)
+
+
+def test_the_method_that_was_not_chosen_is_told(benchmark: Artifact) -> None:
+    found = benchmark.ancestor("quantize").metrics
+    other = "qat" if found["method"] == "ptq" else "ptq"
+    ((what, row),) = of(benchmark, "quantize").items()
+    assert what.startswith(other.upper())
+    assert (row["bound_pp"], row["reason"]) == (found[f"{other}_drop"]["bound_pp"], found[f"against_{other}"])
+
+
+def test_every_variant_outside_the_budget_and_every_step_off_the_walk_is_told(benchmark: Artifact) -> None:
+    found = benchmark.metrics
+    told = of(benchmark, "benchmark")
+    outside = {row["name"]: "; ".join(row["reasons"]) for row in found["rows"][1:] if not row["inside_budget"]}
+    slower = {
+        f"{step['step']}: {step['variant']}"
+        for step in found["waterfall"]
+        if not step["kept"] and step["variant"] not in outside
+    }
+    assert set(told) == {*outside, *slower}
+    assert all(told[name]["reason"] == reason for name, reason in outside.items())
+
+
+def made(kept: bool, inside: bool, gain: tuple[float, float, float]) -> dict[str, Any]:
+    ends = dict(zip(("gain", "gain_low", "gain_high"), gain, strict=True))
+    row = {"name": "pruned-int8-onnx", "accuracy_validation": 0.9, "drop_pp": 1.0, "bound_pp": 2.0}
+    return {
+        "rows": [
+            {"name": "baseline-eager"},
+            {**row, "inside_budget": inside, "reasons": [] if inside else ["too big"]},
+        ],
+        "waterfall": [
+            {"step": "PyTorch eager", "variant": "baseline-eager", "kept": True},
+            {"step": "quantize", "variant": row["name"], "kept": kept, **ends},
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("kept", "inside", "gain", "told"),
+    [
+        (False, True, (0.6, 0.5, 0.7), ["0.6×, slower against baseline-eager (0.5–0.7)"]),
+        (False, True, (1.01, 0.9, 1.1), ["no difference against baseline-eager (0.9–1.1)"]),
+        (False, False, (0.6, 0.5, 0.7), ["too big"]),
+        (True, True, (2.0, 1.9, 2.1), []),
+    ],
+)
+def test_a_step_that_the_clock_gave_up_says_by_how_much(
+    kept: bool, inside: bool, gain: tuple[float, float, float], told: list[str], benchmark: Artifact
+) -> None:
+    class Made:
+        metrics = made(kept, inside, gain)
+        ancestor = benchmark.ancestor
+
+    rows = [row for row in rejected.steps(Made()) if row["stage"] == "benchmark"]  # type: ignore[arg-type]
+    assert [row["reason"] for row in rows] == told
+
+
+def test_the_table_has_a_line_for_each(benchmark: Artifact) -> None:
+    table = summaries.rejected(benchmark)
+    assert [row[1] for row in table.rows] == [row["what"] for row in rejected.steps(benchmark)]
+    assert "95 % confidence" in table.title
