@@ -14,8 +14,7 @@ Row = dict[str, Any]
 def steps(benchmark: Artifact) -> list[Row]:
     """What distilling, pruning, quantizing and measuring gave up, in the order of the walk.
 
-    Each row: `stage`, `what`, `accuracy_validation`, `drop_pp` below the baseline, `bound_pp` (None where none was
-    taken), and `reason`.
+    Each row: `stage`, `what`, `accuracy_validation`, `drop_pp` below the baseline and its `bound_pp`, and `reason`.
     """
     return [
         *_students(benchmark.ancestor("distill").metrics),

@@ -27,7 +27,7 @@ def test_every_one_has_figures_and_a_reason(benchmark: Artifact) -> None:
     for row in rejected.steps(benchmark):
         assert 0 <= row["accuracy_validation"] <= 1
         assert row["reason"]
-        assert row["bound_pp"] is None or row["bound_pp"] >= row["drop_pp"]
+        assert row["bound_pp"] >= row["drop_pp"]
 
 
 def test_the_result_holds_them(tiny_run: FinishedRun, benchmark: Artifact) -> None:
@@ -35,13 +35,13 @@ def test_the_result_holds_them(tiny_run: FinishedRun, benchmark: Artifact) -> No
 
 
 def test_one_training_of_the_student_goes_on_and_the_others_are_told(benchmark: Artifact) -> None:
-    found = benchmark.ancestor("distill").metrics
+    students = benchmark.ancestor("distill").metrics["students"]
+    names = {"alone": "student, labels alone"}
+    given_up = {names.get(row["name"], f"student, {row['name']}"): row for row in students if not row["kept"]}
     told = of(benchmark, "distill")
-    assert {f"student, {name}" for name in found["accuracy"]} - {"student, teacher"} - set(told) == {
-        f"student, {found['kept']}"
-    }
+    assert set(told) == set(given_up) and len(given_up) == len(students) - 1
     for what, row in told.items():
-        assert row["accuracy_validation"] == found["accuracy"][what.removeprefix("student, ")]
+        assert (row["bound_pp"], row["drop_pp"]) == (given_up[what]["bound_pp"], given_up[what]["drop_pp"])
 
 
 def test_every_pruning_step_is_kept_or_told(benchmark: Artifact) -> None:

@@ -32,7 +32,7 @@ class Config(StageConfig, TrainOptions):
     sparsity: float = Field(0.7, gt=0, lt=0.99, description="share of zero weights by the last sparse step")
     sparsity_steps: int = Field(3, ge=1, le=50, description="unstructured pruning steps")
     temperature: float = Field(4.0, ge=0.1, le=100, description="softens teacher and student in fine-tuning")
-    alpha: float = Field(0.9, ge=0, le=1, description="weight of the baseline's soft targets in fine-tuning")
+    alpha: float = Field(0.9, ge=0, le=1, description="weight of the teacher's soft targets in fine-tuning")
 
 
 def run(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
