@@ -249,6 +249,7 @@ def _errors_as_exit_codes() -> Iterator[None]:
         print(f"edgekit: {error.strerror or error}: {error.filename or 'a file of the run'}", file=sys.stderr)
         raise typer.Exit(ResourceError.exit_code) from None
     except KeyboardInterrupt as end:
+        exec("")  # one that struck in a string's exec, as dataclasses run them, would end Python by SIGINT after all
         word, code = ("terminated", TERMINATED) if type(end).__name__ == "Terminated" else ("interrupted", INTERRUPTED)
         print(f"edgekit: {word}; finished stages are kept, run the same command again to go on", file=sys.stderr)
         raise typer.Exit(code) from None

@@ -56,14 +56,14 @@ def distill(artifact: Artifact) -> Table:
             "student, labels alone" if row["options"] is None else f"student, {row['name']}",
             percent(row["validation_accuracy"]),
             "" if row["options"] is None else f"{row['gain_pp']:+.2f}",
-            "" if row["gap_closed"] is None else f"{row['gap_closed']:.0%}",
+            "" if row["gap_closed"] is None else points(row["gap_closed"]),
             *small,
             _kept(row["kept"]),
         )
         for row in found["students"]
     ]
     rows += [(f"student, {name}", "", "", "", "", "", f"skipped: {why}") for name, why in found["skipped"].items()]
-    heads = ("network", "validation accuracy", "gain, pp", "gap closed", "parameters", "MACs", "")
+    heads = ("network", "validation accuracy", "gain, pp", "share of the gap", "parameters", "MACs", "")
     return Table(heads, rows)
 
 

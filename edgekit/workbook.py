@@ -282,6 +282,7 @@ def _source(stage: str, plan: Plan, data: Data, folder: Path) -> Artifact:
 
 
 def _show(value: Any) -> str:
+    """A value as JSON; of the sections in a list only what was said."""
     if hasattr(value, "model_dump"):
         value = value.model_dump()
-    return f"`{json.dumps(value)}`"
+    return f"`{json.dumps(value, default=lambda section: section.model_dump(exclude_defaults=True))}`"

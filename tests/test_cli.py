@@ -109,6 +109,17 @@ def test_ctrl_c_ends_it_with_one_line(tmp_path: Path) -> None:
     assert "Traceback" not in stderr
 
 
+def test_ctrl_c_within_a_strings_exec_ends_it_alike(tmp_path: Path) -> None:
+    """CPython remembers such a Ctrl-C though it was caught, and dies of SIGINT at the end of a module run by -m."""
+    (tmp_path / "struck.py").write_text(
+        "import typer\nfrom edgekit.cli import _errors_as_exit_codes\n"
+        "try:\n    with _errors_as_exit_codes():\n        exec('raise KeyboardInterrupt')\n"
+        "except typer.Exit as end:\n    raise SystemExit(end.exit_code)\n"
+    )
+    done = subprocess.run([sys.executable, "-m", "struck"], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("interrupted")) == (130, 1), done
+
+
 def test_version() -> None:
     from edgekit import __version__
 

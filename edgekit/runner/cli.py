@@ -37,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _fail(f"numpy cannot be imported ({_first_line(error)}); `edgerun doctor` says what to install", 5)
     except KeyboardInterrupt:
+        exec("")  # one that struck in a string's exec, as dataclasses run them, would end Python by SIGINT after all
         return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:  # the reader has gone
         _leave_stdout()
