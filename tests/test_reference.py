@@ -76,7 +76,7 @@ class TestReference:
     [
         ("profile", "240 training samples, 10 classes"),
         ("profile", "3,088,704"),
-        ("distill", "share of the teacher's: 0.07829 ≤ 1"),
+        ("distill", "share of the baseline's: 0.07829 ≤ 1"),
         ("prune", "156,792"),
         ("quantize", "layers in the sensitivity table: 6"),
         ("convert", "✓ onnx: fp32, int8"),
