@@ -15,15 +15,19 @@ from torch import nn
 
 from edgekit.config import TrainOptions
 from edgekit.digests import digest
-from edgekit.keys import code_digest
+from edgekit.keys import code_digest, installed_versions, source_digest, top_module
 from edgekit.runner.files import make_folder, write_atomically
-from edgekit.teachers.file import TeacherFile
+from edgekit.teachers.file import LIBRARIES, TeacherFile
 
 if TYPE_CHECKING:
     from edgekit.data import Data
 
-SHAPED_BY = ("answers.py", "augment.py", "batches.py", "teaching.py", "models", "runner", "teachers")
+SHAPED_BY = (
+    "answers.py", "augment.py", "batches.py", "looks.py", "teaching.py", "train.py", "models", "runner", "teachers",
+)  # fmt: skip
 """Code on which the answers, or the batches they belong to, depend."""
+PACKAGES = ("edgekit", "torch")
+"""Whose networks are known by that code and by version."""
 
 
 @dataclass(frozen=True)
@@ -83,10 +87,15 @@ class Answers:
 
 
 def teacher_digest(teacher: nn.Module | TeacherFile) -> str:
-    """Hex sha256 of what decides a teacher's answers: its weights and structure, or its file and that file's steps."""
+    """Hex sha256 of what decides a teacher's answers.
+
+    Its weights, its structure and the user's source behind it; or its file, that file's steps and what may run it.
+    """
     if isinstance(teacher, TeacherFile):
-        return digest([teacher.sha256, teacher.preprocess])
-    found = hashlib.sha256(repr(teacher).encode())
+        return digest([teacher.sha256, teacher.preprocess, installed_versions(("numpy", *LIBRARIES))])
+    classes = {f"{type(part).__module__}:{type(part).__name__}" for part in teacher.modules()}
+    sources = {name: source_digest(name) for name in sorted(classes) if top_module(name) not in PACKAGES}
+    found = hashlib.sha256(f"{teacher!r}{sources}".encode())
     for name, value in sorted(teacher.state_dict().items()):
         found.update(name.encode())
         found.update(value.detach().cpu().contiguous().numpy().tobytes())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -20,7 +19,6 @@ SHAPING_MODULES = (
     "replay", "teaching", "train", "unfinished", "variants",
 )  # fmt: skip
 SHAPING_FOLDERS = ("data", "losses", "models", "runner", "teachers")
-_BUILDER = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _SHOWN = 8
 """Hex digits of a digest that a reader is shown."""
 
@@ -60,7 +58,7 @@ def gather(
         data=data_digest,
         libraries=library_versions(libraries),
         code=code_digests(stage),
-        builders={name: source_digest(name) for name in sorted(_named(config, "builder") | _named(config, "path"))},
+        builders={name: source_digest(name) for name in sorted(_builders(config))},
         replayed=replay.recorded(folder) if folder and stage == replay.STAGE else None,
     )
 
@@ -121,28 +119,15 @@ def _tree_digest(folder: Path) -> str:
     return digest([[path.relative_to(folder).as_posix(), sha256_file(path)] for path in files])
 
 
-def source_digest(name: str) -> str | None:
-    """Digest of what is the user's own: the source behind `package.module:function`, or the model file at a path.
+def source_digest(builder: str) -> str | None:
+    """Digest of the user's source behind `package.module:function`: module or package, and what it imports beside it.
 
-    Source is a module or package, and what it imports beside it; None if there is none: edgekit's own networks are
-    covered by `code_digests`. None, too, for a file that is not there: the stage says so.
+    None if there is no such source; edgekit's own networks are covered by `code_digests`.
     """
-    if not _BUILDER.fullmatch(name):
-        return _file_digest(name)
-    if top_module(name) == "edgekit":
+    if top_module(builder) == "edgekit":
         return None
-    files = _sources(top_module(name))
+    files = _sources(top_module(builder))
     return digest([[name, sha256_file(path)] for name, path in sorted(files.items())]) if files else None
-
-
-def _file_digest(path: str) -> str | None:
-    """Of a model's file, and of the weights that some formats keep beside it."""
-    from edgekit.data.paths import expand
-
-    found = expand(path, "path")
-    beside = found.with_suffix(".bin") if found.suffix.lower() == ".xml" else found.with_name(f"{found.name}.data")
-    files = [file for file in (found, beside) if file.is_file()]
-    return digest([sha256_file(file) for file in files]) if files else None
 
 
 def top_module(builder: str) -> str:
@@ -189,12 +174,12 @@ def _imported(path: Path) -> list[str]:
     return [name.partition(".")[0] for name in names]
 
 
-def _named(value: Any, key: str) -> set[str]:
-    """Every text under this key anywhere in a stage's config."""
+def _builders(value: Any) -> set[str]:
+    """Every `builder` named anywhere in a stage's config."""
     if isinstance(value, dict):
-        own = {value[key]} if isinstance(value.get(key), str) else set()
-        return own.union(*(_named(inner, key) for inner in value.values()))
-    return set().union(*(_named(inner, key) for inner in value)) if isinstance(value, list) else set()
+        own = {value["builder"]} if isinstance(value.get("builder"), str) else set()
+        return own.union(*(_builders(inner) for inner in value.values()))
+    return set().union(*(_builders(inner) for inner in value)) if isinstance(value, list) else set()
 
 
 def _changes(before: dict[str, Any], now: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:

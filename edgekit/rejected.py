@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from edgekit.artifact import Artifact
+from edgekit.paired import bounded
 from edgekit.tables import faster, span
 
 Row = dict[str, Any]
@@ -17,7 +19,7 @@ def steps(benchmark: Artifact) -> list[Row]:
     Each row: `stage`, `what`, `accuracy_validation`, `drop_pp` below the baseline and its `bound_pp`, and `reason`.
     """
     return [
-        *_students(benchmark.ancestor("distill").metrics),
+        *_students(benchmark.ancestor("distill").metrics, benchmark.config["budget"]["accuracy_confidence"]),
         *_pruned(benchmark.ancestor("prune").metrics),
         *_quantized(benchmark.ancestor("quantize").metrics),
         *_variants(benchmark.metrics),
@@ -25,11 +27,12 @@ def steps(benchmark: Artifact) -> list[Row]:
     ]
 
 
-def _students(found: Row) -> Iterator[Row]:
+def _students(found: Row, confidence: float) -> Iterator[Row]:
     for student in found["students"]:
         if not student["kept"]:
             what = f"student, {'labels alone' if student['options'] is None else student['name']}"
-            yield _row("distill", what, student["validation_accuracy"], student, student["reason"])
+            drop = asdict(bounded(student["lost"], student["gained"], student["samples"], confidence))
+            yield _row("distill", what, student["validation_accuracy"], drop, student["reason"])
 
 
 def _pruned(found: Row) -> Iterator[Row]:
@@ -66,6 +69,8 @@ def _slower(found: Row) -> Iterator[Row]:
         elif row["inside_budget"]:
             low, high = step["gain_low"], step["gain_high"]
             reason = f"{faster(step['gain'], low, high)} against {before} ({span(low, high)})"
+            if low > 1:
+                reason += f", but {found['verdict']['winner']} wins: see the decisions"
             yield _row("benchmark", f"{step['step']}: {row['name']}", row["accuracy_validation"], row, reason)
 
 

@@ -34,7 +34,8 @@ RECORDED = {
     "stages": dict,
     "edgekit": str,
 }
-PATHS = ("data.path", "data.cache", "model.weights")
+PATHS = ("data.path", "data.cache", "model.weights", "distill.teachers")
+"""What no bundle records; of the teachers that are files, the folder they lie in."""
 
 Say = Callable[[str], None]
 
@@ -62,9 +63,9 @@ class Report:
 def reproduce(path: Path, settings: Sequence[str], out: Path, say: Say, allowed: Sequence[str] = ()) -> Report:
     """Rebuild the bundle at `path` below `out` and compare; an interrupted attempt goes on where it stopped.
 
-    `settings` may name `data.path`, `data.cache` and `model.weights`, which no bundle records. A record may name code
-    to be called, and a bundle may come from anybody: only functions of edgekit's and those `allowed` are. Raises
-    TrustError for any other and where the record does not hold enough, DataError where the data is not the recorded.
+    `settings` may name what no bundle records, see `PATHS`. A record may name code to be called, and a bundle may come
+    from anybody: only functions of edgekit's and those `allowed` are. Raises TrustError for any other and where the
+    record does not hold enough, DataError where the data is not the recorded.
     """
     original = bundles.read(path)
     record = _record(path, original)
@@ -163,15 +164,16 @@ def _plan(record: dict[str, Any], settings: Sequence[str], home: Path) -> Plan:
             )
     make_folder(home)
     config = home / "config.yaml"
-    write_json(config, record["config"])  # JSON is YAML
-    absolute = [
-        f"{name}={os.path.abspath(os.path.expanduser(value))}"
-        for name, _, value in (setting.partition("=") for setting in settings)
-    ]
+    given = [setting.partition("=")[::2] for setting in settings]
+    absolute = {name: os.path.abspath(os.path.expanduser(value)) for name, value in given}
+    write_json(config, _with_teachers(record["config"], absolute.pop("distill.teachers", None)))  # JSON is YAML
     try:
-        plan = load_plan(config, absolute)
+        plan = load_plan(config, [f"{name}={value}" for name, value in absolute.items()])
     except ConfigError as error:
         hint = "; name it with --set data.path=…" if "data.path" in str(error) else ""
+        hint = (
+            "; name the folder it lies in with --set distill.teachers=…" if "distill.teachers" in str(error) else hint
+        )
         raise ConfigError(f"the bundle's recorded config cannot be used as it is: {error}{hint}") from None
     if record.get("weights_sha256") and not plan.weights:
         raise ConfigError(
@@ -181,6 +183,20 @@ def _plan(record: dict[str, Any], settings: Sequence[str], home: Path) -> Plan:
     if plan.weights and sha256_file(plan.weights) != record.get("weights_sha256"):
         raise ConfigError(f"model.weights: {plan.weights} is not the file that was recorded (its sha256 is another)")
     return plan
+
+
+def _with_teachers(config: dict[str, Any], folder: str | None) -> dict[str, Any]:
+    """The recorded config with its teachers' files, of which only names are recorded, looked for in `folder`."""
+    distill = config.get("distill")
+    if folder is None or not isinstance(distill, dict) or not isinstance(distill.get("teachers"), list):
+        return config
+    placed = [
+        {**each, "path": os.path.join(folder, os.path.basename(str(each["path"])))}
+        if isinstance(each, dict) and each.get("path")
+        else each
+        for each in distill["teachers"]
+    ]
+    return {**config, "distill": {**distill, "teachers": placed}}
 
 
 def _refuse_foreign_code(value: Any, allowed: Sequence[str]) -> None:

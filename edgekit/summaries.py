@@ -47,7 +47,7 @@ def distill(artifact: Artifact) -> Table:
             "",
             "",
             *(count(row["cost"][name]) if row["cost"] else "" for name in ("parameters", "macs")),
-            _kept(row["name"] == found["teacher"]["name"], "teaches"),
+            _kept(row["teaches"], "teaches"),
         )
         for row in found["teachers"]
     ]

@@ -134,25 +134,27 @@ def objective(
     preprocess: list[dict[str, Any]],
     options: TrainOptions,
     example: Tensor,
-    **conditions: Any,
+    *,
+    seed: int,
+    threads: int,
 ) -> Iterator[Labels]:
     """What `module` is trained towards; a live teacher must be where `example`, one network input (1, …), is.
 
-    `conditions` (seed, threads) decide, with the options, whether remembered answers are those of this training.
+    `seed` and `threads` decide, with the options, whether remembered answers are those of this training.
     """
     if lesson is None:
         yield Labels()
         return
     teacher, compare = lesson.teacher, losses.function(lesson.loss)
-    device = example.device.type
-    answers = Answers.of(lesson.answers, teacher, data, preprocess, options, device=device, **conditions)
+    where = {"seed": seed, "threads": threads, "device": example.device.type}
+    answers = Answers.of(lesson.answers, teacher, data, preprocess, options, **where)
     if isinstance(teacher, TeacherFile):
         if losses.needs_features(lesson.loss):
             raise ModelError(
                 f"{lesson.loss.loss}: compares feature maps, and the teacher {teacher.path.name} is a file, which "
                 "shows only its outputs; choose a loss of logits alone or a PyTorch teacher"
             )
-        yield TaughtAhead(compare, partial(_ahead, teacher, data, options), answers)
+        yield TaughtAhead(compare, partial(_ahead, teacher, data, options, threads), answers)
         return
     teacher.eval()
     if not losses.needs_features(lesson.loss):
@@ -165,7 +167,10 @@ def objective(
         yield hinted
 
 
-def _ahead(teacher: TeacherFile, data: Data, options: TrainOptions, random: np.random.Generator) -> np.ndarray:
+def _ahead(
+    teacher: TeacherFile, data: Data, options: TrainOptions, threads: int, random: np.random.Generator
+) -> np.ndarray:
     """(n, classes) float32 of all samples of the epoch that `random` is about to draw, in their order."""
     samples = np.concatenate([raw for raw, _ in batches.epoch(data, options, random)])
-    return teacher_file.logits(teacher, samples, classes=len(data.classes), timeout_s=ANSWERS_LIMIT_S)
+    classes = len(data.classes)
+    return teacher_file.logits(teacher, samples, classes=classes, timeout_s=ANSWERS_LIMIT_S, threads=threads)

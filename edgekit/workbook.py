@@ -84,6 +84,7 @@ class OpenStage:
         _as_imported(before)
         if os.environ.get(FORCE) == self.name:
             unfinished.forget(self.folder, self.name)
+            unfinished.forget_answers(self.folder)
         try:
             made = module.run(self.source, self.data, self.config, working)
             changes = keys.differences(wanted, made.ingredients)
@@ -282,7 +283,4 @@ def _source(stage: str, plan: Plan, data: Data, folder: Path) -> Artifact:
 
 
 def _show(value: Any) -> str:
-    """A value as JSON; of the sections in a list only what was said."""
-    if hasattr(value, "model_dump"):
-        value = value.model_dump()
-    return f"`{json.dumps(value, default=lambda section: section.model_dump(exclude_defaults=True))}`"
+    return f"`{json.dumps(value, default=lambda section: section.model_dump())}`"

@@ -97,3 +97,15 @@ def test_a_teachers_digest_sees_structure_as_well_as_weights() -> None:
     other.load_state_dict(one.state_dict())
     assert teacher_digest(one) != teacher_digest(other)
     assert teacher_digest(one) == teacher_digest(one)
+
+
+def test_a_teachers_digest_sees_the_users_source(tmp_path, monkeypatch) -> None:
+    """A network whose forward is edited has the same structure and the same weights, and gives other answers."""
+    source = "from torch import nn\n\nclass Net(nn.Module):\n    def forward(self, x):\n        return x.relu()\n"
+    (tmp_path / "nets_of_a_user.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    from nets_of_a_user import Net  # type: ignore[import-not-found]
+
+    before = teacher_digest(Net())
+    (tmp_path / "nets_of_a_user.py").write_text(source.replace("relu", "tanh"))
+    assert teacher_digest(Net()) != before

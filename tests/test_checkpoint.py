@@ -68,6 +68,7 @@ def test_images_augmented_under_a_teacher_go_on_as_well(tmp_path) -> None:
         expected = {name: value.clone() for name, value in student.state_dict().items()}
         place = Checkpoint(tmp_path / f"{part}.safetensors", "key")
         student.load_state_dict(start)
+        given = Lesson(taught_by, lesson, tmp_path / "answers again")  # nothing is remembered there yet
         with pytest.raises(Stopped):
             trained(student, data, preprocess=SCALE, options=chosen, lesson=given, resume=place, on_epoch=stop_after(2))
         trained(student, data, preprocess=SCALE, options=chosen, lesson=given, resume=place)

@@ -41,7 +41,8 @@ def test_one_training_of_the_student_goes_on_and_the_others_are_told(benchmark: 
     told = of(benchmark, "distill")
     assert set(told) == set(given_up) and len(given_up) == len(students) - 1
     for what, row in told.items():
-        assert (row["bound_pp"], row["drop_pp"]) == (given_up[what]["bound_pp"], given_up[what]["drop_pp"])
+        student = given_up[what]
+        assert row["drop_pp"] == pytest.approx(100 * (student["lost"] - student["gained"]) / student["samples"])
 
 
 def test_every_pruning_step_is_kept_or_told(benchmark: Artifact) -> None:
@@ -84,6 +85,7 @@ def made(kept: bool, inside: bool, gain: tuple[float, float, float]) -> dict[str
             {"name": "baseline-eager"},
             {**row, "inside_budget": inside, "reasons": [] if inside else ["too big"]},
         ],
+        "verdict": {"winner": "x"},
         "waterfall": [
             {"step": "PyTorch eager", "variant": "baseline-eager", "kept": True},
             {"step": "quantize", "variant": row["name"], "kept": kept, **ends},
@@ -96,6 +98,7 @@ def made(kept: bool, inside: bool, gain: tuple[float, float, float]) -> dict[str
     [
         (False, True, (0.6, 0.5, 0.7), ["0.6×, slower against baseline-eager (0.5–0.7)"]),
         (False, True, (1.01, 0.9, 1.1), ["no difference against baseline-eager (0.9–1.1)"]),
+        (False, True, (2.0, 1.9, 2.1), ["2× faster against baseline-eager (1.9–2.1), but x wins: see the decisions"]),
         (False, False, (0.6, 0.5, 0.7), ["too big"]),
         (True, True, (2.0, 1.9, 2.1), []),
     ],
@@ -104,7 +107,7 @@ def test_a_step_that_the_clock_gave_up_says_by_how_much(
     kept: bool, inside: bool, gain: tuple[float, float, float], told: list[str], benchmark: Artifact
 ) -> None:
     class Made:
-        metrics = made(kept, inside, gain)
+        metrics, config = made(kept, inside, gain), benchmark.config
         ancestor = benchmark.ancestor
 
     rows = [row for row in rejected.steps(Made()) if row["stage"] == "benchmark"]  # type: ignore[arg-type]

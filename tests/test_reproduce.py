@@ -190,3 +190,20 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
     done = run_edgekit("reproduce", str(tmp_path / "a.zip"))
     assert done.returncode == 4
     assert "not a bundle" in done.stderr
+
+
+def test_a_teachers_file_must_be_given_and_must_be_the_recorded_one(original: Path, tmp_path: Path) -> None:
+    config = json.loads(json.dumps(record(original)["config"]))
+    config["distill"]["teachers"] = [{"path": "expert.tflite", "sha256": "0" * 64}]
+    found = bundles.read(original)
+    manifest = dataclasses.replace(found.manifest, provenance={**found.manifest.provenance, "config": config})
+    bundles.write(tmp_path / original.name, manifest, found.members)
+    command = ["reproduce", str(tmp_path / original.name), "--out", str(tmp_path / "out")]
+    absent = run_edgekit(*command)
+    assert absent.returncode == 2
+    assert "expert.tflite: no such file" in absent.stderr and "--set distill.teachers=" in absent.stderr
+    (tmp_path / "expert.tflite").write_bytes(b"\x1c\0\0\0TFL3" + bytes(64))
+    another = run_edgekit(*command, "--set", f"distill.teachers={tmp_path}")
+    assert another.returncode == 2
+    assert "is wanted; find that file" in another.stderr
+    assert "Traceback" not in absent.stderr + another.stderr

@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.artifact import Artifact
-from edgekit.data.paths import expand
-from edgekit.errors import StageError
 from edgekit.models.handover import open_model
-from edgekit.teachers.file import TeacherFile, open_file
+from edgekit.teachers.file import TeacherFile, members, open_file
 
 if TYPE_CHECKING:
     from torch import nn
 
 FOLDER = "teacher"
-"""Where the stage leaves a teacher that it trained."""
+"""Where the stage leaves a teacher that is not the baseline."""
 RECORD = "decision.json"
 
 
 def chosen_teacher(distill: Artifact) -> nn.Module | TeacherFile:
-    """As it taught the student; StageError for a file that has changed since."""
+    """As it taught the student, every file of it checked by digest."""
     recorded = json.loads(distill.file(RECORD).read_text())["teacher"]
-    if "path" not in recorded:
-        return (
-            open_model(distill, FOLDER)[0] if recorded["trained_here"] else open_model(distill.ancestor("profile"))[0]
-        )
-    found = open_file(expand(recorded["path"], "distill.teachers.path"), recorded["preprocess"])
-    if found.sha256 != recorded["sha256"]:
-        raise StageError(f"{found.path}: changed since it taught the student; run stage 'distill' again")
-    return found
+    if recorded["kind"] == "baseline":
+        return open_model(distill.ancestor("profile"))[0]
+    if recorded["kind"] == "trained here":
+        return open_model(distill, FOLDER)[0]
+    for name in distill.files:
+        if name.startswith(f"{FOLDER}/"):
+            distill.file(name)
+    return open_file(distill.path / recorded["file"], recorded["preprocess"])
+
+
+def copy_file(teacher: TeacherFile, folder: Path) -> str:
+    """Copy a teacher's file, and what belongs to it, into `folder` of an artifact; its name there."""
+    folder.mkdir()
+    for path in members(teacher.path, teacher.kind):
+        shutil.copyfile(path, folder / path.name)
+    return f"{folder.name}/{teacher.path.name}"

@@ -130,10 +130,14 @@ def _is_keras(path: Path) -> bool:
         return False
 
 
-def _sha256(path: Path, kind: str) -> str:
+def members(path: Path, kind: str) -> list[Path]:
+    """The file and the weights that its format may keep beside it; ModelError where they are missing."""
     weights = path.with_suffix(".bin") if kind == "openvino" else path.with_name(path.name + ONNX_WEIGHTS)
     if kind == "openvino" and not weights.is_file():
         raise ModelError(f"{path}: its weights are missing; put {weights.name} beside it")
-    if kind in ("openvino", "onnx") and weights.is_file():
-        return digest([sha256_file(path), sha256_file(weights)])
-    return sha256_file(path)
+    return [path, weights] if kind in ("openvino", "onnx") and weights.is_file() else [path]
+
+
+def _sha256(path: Path, kind: str) -> str:
+    first, *others = (sha256_file(each) for each in members(path, kind))
+    return digest([first, *others]) if others else first

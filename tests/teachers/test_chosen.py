@@ -9,9 +9,9 @@ import torch
 
 from edgekit import artifact as artifacts
 from edgekit.artifact import Artifact
-from edgekit.errors import ModelError, StageError
+from edgekit.errors import TrustError
 from edgekit.models import store
-from edgekit.teachers.chosen import FOLDER, chosen_teacher
+from edgekit.teachers.chosen import FOLDER, chosen_teacher, copy_file
 from edgekit.teachers.file import TeacherFile, open_file
 
 SPEC = store.ModelSpec(
@@ -24,36 +24,46 @@ SPEC = store.ModelSpec(
 )
 
 
-def distilled(root: Path, teacher: dict[str, object]) -> Artifact:
-    """A profile artifact with one network, and a distill artifact with another for a teacher trained there."""
+def distilled(root: Path, teacher: dict[str, object], file: TeacherFile | None = None) -> Artifact:
+    """A profile artifact with one network, and a distill artifact with another teacher: trained there, or a file."""
     source = None
     for seed, (stage, folder) in enumerate((("profile", "model"), ("distill", FOLDER))):
         out = artifacts.begin(root / stage)
-        store.save(out / folder, store.build(SPEC, seed), SPEC)
+        if stage == "distill" and file:
+            teacher = {**teacher, "file": copy_file(file, out / FOLDER)}
+        else:
+            store.save(out / folder, store.build(SPEC, seed), SPEC)
         artifacts.write_json(out / "decision.json", {"teacher": teacher})
         source = artifacts.seal(out, stage=stage, source=source, data_digest="0" * 64, config={}, metrics={})
     assert source is not None
     return source
 
 
-@pytest.mark.parametrize(("trained_here", "seed"), [(False, 0), (True, 1)])
-def test_the_baseline_or_what_was_trained_there(tmp_path: Path, trained_here: bool, seed: int) -> None:
-    found = chosen_teacher(distilled(tmp_path, {"trained_here": trained_here}))
+@pytest.mark.parametrize(("kind", "seed"), [("baseline", 0), ("trained here", 1)])
+def test_the_baseline_or_what_was_trained_there(tmp_path: Path, kind: str, seed: int) -> None:
+    found = chosen_teacher(distilled(tmp_path, {"kind": kind}))
     assert isinstance(found, torch.nn.Module)
     expected = store.build(SPEC, seed).state_dict()
     assert all(torch.equal(value, expected[name]) for name, value in found.state_dict().items())
 
 
-def test_a_file_comes_back_with_its_steps(tmp_path: Path) -> None:
+def test_a_file_comes_back_with_its_steps_wherever_it_went(tmp_path: Path) -> None:
     path, steps = tmp_path / "teacher.tflite", [{"step": "scale", "factor": 0.5}]
     path.write_bytes(b"\x1c\0\0\0TFL3" + bytes(64))
-    recorded = {"path": str(path), "preprocess": steps, "sha256": open_file(path).sha256}
-    found = chosen_teacher(distilled(tmp_path / "run", recorded))
-    assert isinstance(found, TeacherFile)
-    assert (found.path, found.preprocess) == (path, steps)
-    path.write_bytes(b"\x1c\0\0\0TFL3" + bytes(65))
-    with pytest.raises(StageError, match=r"teacher\.tflite: changed since it taught"):
-        chosen_teacher(artifacts.load(tmp_path / "run/distill"))
+    original = open_file(path, steps)
+    artifact = distilled(tmp_path / "run", {"kind": "file", "preprocess": steps}, original)
     path.unlink()
-    with pytest.raises(ModelError, match="no such file"):
+    found = chosen_teacher(artifact)
+    assert isinstance(found, TeacherFile)
+    assert (found.sha256, found.preprocess) == (original.sha256, steps)
+    found.path.write_bytes(b"\x1c\0\0\0TFL3" + bytes(65))
+    with pytest.raises(TrustError, match=r"teacher\.tflite: changed"):
         chosen_teacher(artifacts.load(tmp_path / "run/distill"))
+
+
+def test_weights_beside_a_file_go_with_it(tmp_path: Path) -> None:
+    (tmp_path / "net.xml").write_bytes(b'<?xml version="1.0"?><net name="n" version="11"></net>')
+    (tmp_path / "net.bin").write_bytes(bytes(8))
+    copied = copy_file(open_file(tmp_path / "net.xml"), tmp_path / "teacher")
+    assert copied == "teacher/net.xml"
+    assert sorted(path.name for path in (tmp_path / "teacher").iterdir()) == ["net.bin", "net.xml"]

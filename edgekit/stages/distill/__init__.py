@@ -6,17 +6,17 @@ teacher was trained here, and `decision.json`.
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_serializer, model_validator
 
 from edgekit import losses
 from edgekit.artifact import Artifact
-from edgekit.config import Budget, Builder, NetworkConfig, StageConfig, Strict, TrainOptions
+from edgekit.config import Builder, NetworkConfig, StageConfig, Strict, TrainOptions
 from edgekit.data import Data
-from edgekit.data.paths import PathText
-from edgekit.errors import ConfigError
+from edgekit.data.paths import PathText, expand
+from edgekit.errors import ConfigError, EdgekitError
 from edgekit.losses import LossOptions
 from edgekit.teachers import file as teachers
 
@@ -25,7 +25,10 @@ BASELINE = "baseline"
 
 
 class TeacherConfig(Strict):
-    """A candidate: `baseline: true`, a network to train here (`builder`), or a model file (`path`)."""
+    """A candidate: `baseline: true`, a network to train here (`builder`), or a model file (`path`).
+
+    What is recorded of a file is its name, its steps and its sha256: where it lay is the user's own affair.
+    """
 
     baseline: bool = Field(False, description="the network of the profile stage")
     builder: Builder | None = Field(None, description="package.module:function of a network that is trained here")
@@ -33,30 +36,55 @@ class TeacherConfig(Strict):
     training: TrainOptions | None = Field(None, description="how it is trained; absent: as the student is")
     path: PathText | None = Field(None, description="a .tflite, .onnx, .xml (OpenVINO), .keras or .h5 file")
     preprocess: list[dict[str, Any]] = Field(default_factory=list, description="the file's own steps from a raw sample")
+    sha256: str | None = Field(None, description="of the file; one with another is refused")
 
-    @model_validator(mode="after")
-    def _one_of_three(self) -> TeacherConfig:
-        given = [name for name, said in (("baseline", self.baseline), ("builder", self.builder), ("path", self.path))
-                 if said]  # fmt: skip
-        if len(given) != 1:
-            raise ValueError(f"names {' and '.join(given) or 'nobody'}; give one of baseline: true, builder, path")
-        if self.path is None and self.preprocess:
-            raise ValueError("preprocess belongs to a file (path); other teachers see what the student sees")
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _one_of_three(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        named = [name for name in ("baseline", "builder", "path") if given.get(name)]
+        if len(named) != 1:
+            raise ValueError(f"names {' and '.join(named) or 'nobody'}; give one of baseline: true, builder, path")
+        for other, owner in (
+            ("kwargs", "builder"),
+            ("training", "builder"),
+            ("preprocess", "path"),
+            ("sha256", "path"),
+        ):
+            if given.get(other) and owner != named[0]:
+                raise ValueError(f"{other} belongs to a teacher with {owner}, this one has {named[0]}")
+        return {**given, "sha256": _sha256_of(given)} if isinstance(given.get("path"), str) else given
+
+    @model_serializer(mode="wrap")
+    def _as_said(self, plain: Any) -> dict[str, Any]:
+        """Only what was said, and of a path its name."""
+        said = {name: value for name, value in plain(self).items() if value}
+        return {**said, "path": PurePath(self.path).name} if self.path else said
 
     @property
     def name(self) -> str:
         """How tables call it."""
         if self.builder is None:
-            return BASELINE if self.path is None else self.path.replace("\\", "/").rsplit("/", 1)[-1]
+            return PurePath(self.path).name if self.path else BASELINE
         given = ", ".join(f"{name}={value}" for name, value in self.kwargs.items())
         return f"{self.builder.partition(':')[2]}({given})"
+
+
+def _sha256_of(given: dict[str, Any]) -> str:
+    """Of a teacher's file, looked at before anything runs; ValueError for one that is none, or another than wanted."""
+    try:
+        found = teachers.open_file(expand(given["path"], "path"), given.get("preprocess") or [])
+    except EdgekitError as error:
+        raise ValueError(str(error)) from None
+    if given.get("sha256") not in (None, found.sha256):
+        raise ValueError(f"{found.path}: has sha256 {found.sha256}, {given['sha256']} is wanted; find that file")
+    return found.sha256
 
 
 class Config(StageConfig, TrainOptions):
     """The student, its teacher, and the losses that compete."""
 
-    budget: Budget = Field(default_factory=lambda: Budget.model_validate({}))
     student: NetworkConfig = Field(description="the small network")
     teachers: list[TeacherConfig] = Field(
         default_factory=lambda: [TeacherConfig.model_validate({"baseline": True})],

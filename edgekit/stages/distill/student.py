@@ -14,14 +14,14 @@ from edgekit import losses, unfinished
 from edgekit.artifact import Artifact
 from edgekit.data import Data
 from edgekit.errors import ModelError
-from edgekit.losses import LossOptions
+from edgekit.losses import LossOptions, hints
 from edgekit.models import store
 from edgekit.models.cost import cost
+from edgekit.models.features import Features
 from edgekit.models.handover import open_model, spec_for
-from edgekit.paired import compare
 from edgekit.stages.distill import LIBRARIES, Config
 from edgekit.stages.distill.teacher import Candidate, best, candidates
-from edgekit.teachers import chosen
+from edgekit.teachers.chosen import RECORD
 from edgekit.teachers.file import TeacherFile
 from edgekit.teaching import Lesson
 from edgekit.train import fit, predictions
@@ -54,31 +54,26 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     spec = spec_for(data, config.student.builder, config.student.kwargs, baseline_spec.preprocess)
     taught_by = candidates(source, data, config, place)
     teacher = best(taught_by)
-    wanted, skipped = _possible(config.lessons(), teacher)
+    wanted, skipped = _possible(config.lessons(), teacher, spec)
     alone = _train(spec, data, config, place, None, None)
     taught = [_train(spec, data, config, place, options, teacher) for options in wanted]
     students = [alone, *taught]
     kept = max([*taught, alone], key=lambda student: student.accuracy)
     baseline_right = predictions(baseline, data.validation.x, spec.preprocess) == data.validation.y
-    drops = [compare(baseline_right, student.right, config.budget.accuracy_confidence) for student in students]
 
     store.save(out / "model", kept.module, spec)
-    if teacher.trained_here:
-        assert teacher.spec is not None and isinstance(teacher.model, nn.Module)
-        store.save(out / chosen.FOLDER, teacher.model, teacher.spec)
     decision = {
         "kept": kept.name,
         "accuracy": {student.name: student.accuracy for student in students},
-        "teacher": {**teacher.row(), **_recorded(teacher, config)},
-        "teachers": [each.row() for each in taught_by],
+        "teacher": {**teacher.row(), **teacher.save(out)},
+        "teachers": [{**each.row(), "teaches": each is teacher} for each in taught_by],
         "students": [
-            {**_row(student, alone, teacher, kept), **asdict(drop)}
-            for student, drop in zip(students, drops, strict=True)
+            {**_row(student, alone, teacher, kept), **_against(baseline_right, student)} for student in students
         ],
         "skipped": skipped,
-        "reason": _reason(kept, students, teacher),
+        "reason": _reason(kept, alone, taught, teacher),
     }
-    artifacts.write_json(out / chosen.RECORD, decision)
+    artifacts.write_json(out / RECORD, decision)
     metrics = {
         **decision,
         "student_cost": asdict(cost(kept.module, spec.input_shape)),
@@ -96,13 +91,28 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     )
 
 
-def _possible(wanted: list[LossOptions], teacher: Candidate) -> tuple[list[LossOptions], dict[str, str]]:
-    """The losses that this teacher can serve, and why the others cannot be."""
-    if not isinstance(teacher.model, TeacherFile):
-        return wanted, {}
-    why = f"the best teacher, {teacher.name}, is a file: its feature maps cannot be read"
-    skipped = {options.loss: why for options in wanted if losses.needs_features(options)}
+def _possible(
+    wanted: list[LossOptions], teacher: Candidate, spec: store.ModelSpec
+) -> tuple[list[LossOptions], dict[str, str]]:
+    """The losses that this teacher and this student can serve, and why the others cannot be: told before hours pass."""
+    why = _no_features(teacher, spec) if any(losses.needs_features(options) for options in wanted) else ""
+    skipped = {options.loss: why for options in wanted if why and losses.needs_features(options)}
     return [options for options in wanted if options.loss not in skipped], skipped
+
+
+def _no_features(teacher: Candidate, spec: store.ModelSpec) -> str:
+    """Why the teacher's feature maps cannot be compared with the student's; empty where they can."""
+    if isinstance(teacher.model, TeacherFile):
+        return f"the best teacher, {teacher.name}, is a file: its feature maps cannot be read"
+    try:
+        with (
+            Features(store.build(spec), spec.input_shape) as learnt,
+            Features(teacher.model, spec.input_shape) as shown,
+        ):
+            hints.paired(learnt(), shown())
+    except ModelError as error:
+        return str(error)
+    return ""
 
 
 def _train(
@@ -138,6 +148,7 @@ def _train(
 def _row(student: Student, alone: Student, teacher: Candidate, kept: Student) -> dict[str, Any]:
     gap = teacher.accuracy - alone.accuracy
     gain = student.accuracy - alone.accuracy
+    better = "is better" if kept.accuracy > student.accuracy else "is as good"
     return {
         "name": student.name,
         "options": student.options,
@@ -145,21 +156,20 @@ def _row(student: Student, alone: Student, teacher: Candidate, kept: Student) ->
         "gain_pp": 100 * gain,
         "gap_closed": gain / gap if gap > 0 and student is not alone else None,
         "kept": student is kept,
-        "reason": "" if student is kept else f"{kept.name} reached {kept.accuracy:.2%}",
+        "reason": "" if student is kept else f"{kept.name} {better}, {kept.accuracy:.2%}",
     }
 
 
-def _recorded(teacher: Candidate, config: Config) -> dict[str, Any]:
-    """What a later stage needs to have the same teacher again."""
-    if isinstance(teacher.model, TeacherFile):
-        wanted = next(each for each in config.teachers if each.path and each.name == teacher.name)
-        return {"path": wanted.path, "preprocess": wanted.preprocess, "sha256": teacher.model.sha256}
-    return {"trained_here": teacher.trained_here}
+def _against(baseline_right: np.ndarray, student: Student) -> dict[str, int]:
+    """What a bound on the student's drop below the baseline is taken from, see `edgekit.paired`."""
+    lost, gained = baseline_right & ~student.right, ~baseline_right & student.right
+    return {"lost": int(lost.sum()), "gained": int(gained.sum()), "samples": len(student.right)}
 
 
-def _reason(kept: Student, students: list[Student], teacher: Candidate) -> str:
-    alone, *taught = students
-    best_taught = max(taught, key=lambda student: student.accuracy, default=alone)
+def _reason(kept: Student, alone: Student, taught: list[Student], teacher: Candidate) -> str:
+    if not taught:
+        return f"no loss could be tried with {teacher.name}: the lone student goes on"
+    best_taught = max(taught, key=lambda student: student.accuracy)
     moved = f"{best_taught.name} moved the student from {alone.accuracy:.2%} to {best_taught.accuracy:.2%}"
-    told = f"{moved} on validation at equal epochs, taught by {teacher.name} ({teacher.accuracy:.2%})"
+    told = f"{moved} on validation, taught by {teacher.name} ({teacher.accuracy:.2%})"
     return told if kept is not alone else f"{told}: no gain, so the lone student is kept"

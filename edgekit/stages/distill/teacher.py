@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from edgekit.models.cost import cost
 from edgekit.models.handover import open_model, spec_for
 from edgekit.stages.distill import Config, TeacherConfig
 from edgekit.teachers import file as teacher_file
+from edgekit.teachers.chosen import FOLDER, copy_file
 from edgekit.teachers.file import TeacherFile
 from edgekit.train import evaluate, fit
 from edgekit.unfinished import Unfinished
@@ -29,30 +31,46 @@ class Candidate:
     """A teacher with its validation accuracy; `spec` and `cost` are None for a file, whose inside is not looked at."""
 
     name: str
+    wanted: TeacherConfig
     model: nn.Module | TeacherFile
     accuracy: float
     spec: store.ModelSpec | None = None
     cost: dict[str, int] | None = None
     history: tuple[dict[str, Any], ...] = ()
-    trained_here: bool = False
 
     def row(self) -> dict[str, Any]:
         """For the record."""
         return {"name": self.name, "validation_accuracy": self.accuracy, "cost": self.cost}
+
+    def save(self, out: Path) -> dict[str, Any]:
+        """Leave it in the artifact `out` unless it is the baseline; what `chosen_teacher` needs to find it."""
+        if isinstance(self.model, TeacherFile):
+            return {"kind": "file", "file": copy_file(self.model, out / FOLDER), "preprocess": self.wanted.preprocess}
+        if self.wanted.builder is None:
+            return {"kind": "baseline"}
+        assert self.spec is not None
+        store.save(out / FOLDER, self.model, self.spec)
+        return {"kind": "trained here"}
 
 
 def candidates(source: Artifact, data: Data, config: Config, unfinished: Unfinished) -> list[Candidate]:
     """Each teacher of the config, trained where it is to be."""
     baseline, spec = open_model(source)
     found = []
-    for place, wanted in enumerate(config.teachers):
+    for place, (name, wanted) in enumerate(zip(_names(config.teachers), config.teachers, strict=True)):
         if wanted.path is not None:
-            found.append(_from_file(wanted, data))
+            found.append(_from_file(name, wanted, data, config.threads))
         elif wanted.builder is not None:
-            found.append(_trained(wanted, data, config, spec.preprocess, unfinished, f"teacher-{place}"))
+            found.append(_trained(name, wanted, data, config, spec.preprocess, unfinished, f"teacher-{place}"))
         else:
-            found.append(_judged(wanted.name, baseline, data, spec))
+            found.append(_judged(name, wanted, baseline, data, spec))
     return found
+
+
+def _names(wanted: list[TeacherConfig]) -> list[str]:
+    """Each another: of equal ones the place in the config is told as well."""
+    names = [each.name for each in wanted]
+    return [f"{name} (no. {place})" if names.count(name) > 1 else name for place, name in enumerate(names, 1)]
 
 
 def best(found: list[Candidate]) -> Candidate:
@@ -60,12 +78,15 @@ def best(found: list[Candidate]) -> Candidate:
     return max(found, key=lambda each: each.accuracy)
 
 
-def _judged(name: str, module: nn.Module, data: Data, spec: store.ModelSpec, **more: Any) -> Candidate:
+def _judged(
+    name: str, wanted: TeacherConfig, module: nn.Module, data: Data, spec: store.ModelSpec, **more: Any
+) -> Candidate:
     spent = asdict(cost(module, spec.input_shape))
-    return Candidate(name, module, evaluate(module, data.validation, spec.preprocess), spec, spent, **more)
+    return Candidate(name, wanted, module, evaluate(module, data.validation, spec.preprocess), spec, spent, **more)
 
 
 def _trained(
+    name: str,
     wanted: TeacherConfig,
     data: Data,
     config: Config,
@@ -87,20 +108,20 @@ def _trained(
         resume=unfinished.checkpoint(checkpoint),
     )
     rows = tuple(asdict(epoch) for epoch in history.epochs)
-    return _judged(wanted.name, module, data, spec, history=rows, trained_here=True)
+    return _judged(name, wanted, module, data, spec, history=rows)
 
 
-def _from_file(wanted: TeacherConfig, data: Data) -> Candidate:
+def _from_file(name: str, wanted: TeacherConfig, data: Data, threads: int) -> Candidate:
     assert wanted.path is not None
     opened = teacher_file.open_file(expand(wanted.path, "distill.teachers.path"), wanted.preprocess)
     split, classes = data.validation, len(data.classes)
-    scores = teacher_file.logits(opened, split.x, classes=classes, timeout_s=ANSWERS_LIMIT_S)
+    scores = teacher_file.logits(opened, split.x, classes=classes, timeout_s=ANSWERS_LIMIT_S, threads=threads)
     accuracy = float(np.mean(scores.argmax(axis=1) == split.y))
     most_frequent = np.bincount(split.y, minlength=classes).max() / len(split.y)
     if accuracy <= most_frequent:
         raise ModelError(
-            f"teacher {wanted.name}: {accuracy:.1%} right on validation, and always naming one class would give "
+            f"teacher {name}: {accuracy:.1%} right on validation, and always naming one class would give "
             f"{most_frequent:.1%}; check its preprocess ({wanted.preprocess or 'none'}) and that its classes are in "
             f"this order: {', '.join(data.classes)}"
         )
-    return Candidate(wanted.name, opened, accuracy)
+    return Candidate(name, wanted, opened, accuracy)

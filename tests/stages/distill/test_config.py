@@ -8,14 +8,17 @@ import pytest
 import yaml
 
 from edgekit.errors import ConfigError
+from edgekit.keys import gather
 from edgekit.plan import load_plan
 from edgekit.stages.distill import Config
 from tests.conftest import TINY
 
 FILE = {"path": "teacher.tflite"}
+MODEL = b"\x1c\0\0\0TFL3" + bytes(64)
 
 
 def plan_with(tmp_path: Path, **distill: object):
+    (tmp_path / "teacher.tflite").write_bytes(MODEL)
     given = yaml.safe_load(TINY.read_text())
     given["distill"] |= distill
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(given))
@@ -39,7 +42,13 @@ def config_with(tmp_path: Path, **distill: object) -> Config:
         ({"teachers": []}, ["distill.teachers"]),
         ({"teachers": [{}]}, ["distill.teachers", "nobody", "baseline: true, builder, path"]),
         ({"teachers": [{"baseline": True, **FILE}]}, ["baseline and path"]),
-        ({"teachers": [{"baseline": True, "preprocess": [{"step": "scale"}]}]}, ["preprocess belongs to a file"]),
+        ({"teachers": [{"baseline": True, "preprocess": [{"step": "scale"}]}]}, ["preprocess", "teacher with path"]),
+        ({"teachers": [{**FILE, "kwargs": {"depth": 8}}]}, ["kwargs", "teacher with builder"]),
+        ({"teachers": [{"baseline": True, "training": {"epochs": 3}}]}, ["training", "teacher with builder"]),
+        ({"teachers": [{"path": "absent.onnx"}]}, ["distill.teachers", "absent.onnx", "no such file"]),
+        ({"teachers": [{"path": "run.yaml"}]}, ["distill.teachers", "run.yaml", "looks like"]),
+        ({"teachers": [{**FILE, "preprocess": [{"stp": "scale"}]}]}, ["distill.teachers", "teacher.tflite", "stp"]),
+        ({"teachers": [{**FILE, "sha256": "0" * 64}]}, ["distill.teachers", "0" * 64, "is wanted"]),
         ({"teachers": [{"path": "${NOBODY_SET_THIS}/a.onnx"}]}, ["NOBODY_SET_THIS", "not set"]),
         ({"teachers": [FILE], "losses": [{"loss": "hints"}]}, ["losses", "teachers", "hints", "feature maps"]),
         ({"teachers": [{"builder": "a.b:c", "training": {"epoch": 3}}]}, ["training.epoch", "epochs"]),
@@ -60,22 +69,27 @@ def test_soft_targets_are_the_stages_own_unless_they_say_otherwise(tmp_path: Pat
     assert decoupled["temperature"] == 4.0
 
 
-def test_a_teachers_path_starts_at_the_configs_folder(tmp_path: Path) -> None:
-    [teacher] = config_with(tmp_path, teachers=[{"path": "below/teacher.tflite"}]).teachers
-    assert teacher.path == str(tmp_path.resolve() / "below/teacher.tflite")
+def test_a_teachers_path_starts_at_the_configs_folder_and_only_its_name_is_recorded(tmp_path: Path) -> None:
+    config = config_with(tmp_path, teachers=[FILE])
+    [teacher] = config.teachers
+    assert teacher.path == str(tmp_path.resolve() / "teacher.tflite")
     assert teacher.name == "teacher.tflite"
+    [recorded] = config.model_dump()["teachers"]
+    assert recorded["path"] == "teacher.tflite" and len(recorded["sha256"]) == 64
+    assert str(tmp_path) not in str(config.model_dump())
 
 
-def test_a_teachers_file_is_part_of_the_key(tmp_path: Path) -> None:
-    from edgekit.keys import gather
+def test_a_teachers_content_is_part_of_the_key_and_its_place_is_not(tmp_path: Path) -> None:
+    def key(folder: Path) -> str:
+        section = [{"path": str(folder / "teacher.tflite")}]
+        return gather("distill", config_with(tmp_path, teachers=section).model_dump(), None, "0" * 64, ()).key
 
-    config = config_with(tmp_path, teachers=[FILE]).model_dump()
+    for name, content in (("one", MODEL), ("same", MODEL), ("other", MODEL + b"\0")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "teacher.tflite").write_bytes(content)
+    assert key(tmp_path / "one") == key(tmp_path / "same") != key(tmp_path / "other")
 
-    def key() -> str:
-        return gather("distill", config, None, "0" * 64, ()).key
 
-    absent = key()
-    (tmp_path / "teacher.tflite").write_bytes(b"one")
-    first = key()
-    (tmp_path / "teacher.tflite").write_bytes(b"two")
-    assert len({absent, first, key()}) == 3
+def test_the_least_temperature_is_the_same_everywhere(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"quantize\.temperature"):
+        load_plan(TINY, ["quantize.temperature=0.05"])

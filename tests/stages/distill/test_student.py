@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
 
 from edgekit import artifact as artifacts
 from edgekit import losses, plots, summaries
 from edgekit.data import load
+from edgekit.errors import ModelError
 from edgekit.models.handover import open_model
 from edgekit.plan import load_plan
 from edgekit.stages.distill import Config, run
+from edgekit.teachers.chosen import chosen_teacher
+from edgekit.teachers.file import TeacherFile
 from edgekit.train import evaluate
 from tests.conftest import TINY, FinishedRun
 
@@ -94,3 +98,64 @@ def test_the_table_has_a_row_for_each_of_them(several: artifacts.Artifact) -> No
     for name in ("teacher: baseline", "teacher: resnet(depth=8, width=4)", "labels alone", *losses.NAMES):
         assert name in told
     assert plots.learning_curves(summaries.student_curves(several), ("teacher", 0.9)).axes
+
+
+@pytest.fixture(scope="module")
+def by_file(tiny_run: FinishedRun, tmp_path_factory: pytest.TempPathFactory) -> artifacts.Artifact:
+    """The stage with the baseline's own TFLite file for a teacher, in twice: fed as it must be, and wrongly."""
+    folder = tmp_path_factory.mktemp("by-file") / "tiny"
+    shutil.copytree(tiny_run.folder, folder)
+    plan = load_plan(TINY)
+    path = str(tiny_run.folder / "convert/baseline-fp32-tflite/model.tflite")
+    config = Config.model_validate(
+        {
+            **plan.stages["distill"].model_dump(),
+            "epochs": 2,
+            "teachers": [
+                {"path": path, "preprocess": plan.run.preprocess[:1]},
+                {"path": path, "preprocess": plan.run.preprocess},
+            ],
+            "losses": [{"loss": "hints"}, {"loss": "soft_targets"}],
+        }
+    )
+    return run(artifacts.load(folder / "profile"), load(plan.data).withhold_test(), config, folder / "distill")
+
+
+def test_a_file_teaches_what_the_network_it_was_made_from_teaches(
+    by_file: artifacts.Artifact, tiny_run: FinishedRun
+) -> None:
+    """The same batches in the same order: else the student's losses would not be those under the baseline itself."""
+    plan = load_plan(TINY)
+    config = Config.model_validate({**plan.stages["distill"].model_dump(), "epochs": 2})
+    source = artifacts.load(by_file.path.parent / "profile")
+    itself = run(source, load(plan.data).withhold_test(), config, by_file.path.parent / "distill-by-network")
+    for name in ("alone", "soft_targets"):
+        there, here = (each.metrics["history"][name] for each in (itself, by_file))
+        assert [row["train_loss"] for row in here] == pytest.approx([row["train_loss"] for row in there], rel=1e-3)
+
+
+def test_the_better_of_two_ways_to_feed_a_file_is_recorded(by_file: artifacts.Artifact) -> None:
+    found = by_file.metrics
+    assert [row["name"] for row in found["teachers"]] == ["model.tflite (no. 1)", "model.tflite (no. 2)"]
+    assert [row["teaches"] for row in found["teachers"]] == [False, True]
+    teacher = chosen_teacher(by_file)
+    assert isinstance(teacher, TeacherFile) and teacher.preprocess == load_plan(TINY).run.preprocess
+
+
+def test_what_a_file_cannot_serve_is_skipped_and_told(by_file: artifacts.Artifact) -> None:
+    assert list(by_file.metrics["history"]) == ["alone", "soft_targets"]
+    assert "feature maps cannot be read" in by_file.metrics["skipped"]["hints"]
+    assert "skipped" in repr(summaries.distill(by_file))
+
+
+def test_a_teacher_that_knows_nothing_is_refused(tiny_run: FinishedRun, tmp_path: Path) -> None:
+    shutil.copytree(tiny_run.folder, tmp_path / "tiny")
+    plan = load_plan(TINY)
+    path = str(tiny_run.folder / "convert/baseline-fp32-tflite/model.tflite")
+    silent = [{"step": "scale", "factor": 1e-9}]
+    config = Config.model_validate(
+        {**plan.stages["distill"].model_dump(), "teachers": [{"path": path, "preprocess": silent}]}
+    )
+    data = load(plan.data).withhold_test()
+    with pytest.raises(ModelError, match=r"teacher model\.tflite: .*check its preprocess .* and that its classes"):
+        run(artifacts.load(tmp_path / "tiny/profile"), data, config, tmp_path / "tiny/distill")

@@ -48,7 +48,7 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
         module = store.build(spec)
         train.fit(module, data, steps, TrainOptions(epochs=15, augment="none"), seed=0, device="cpu", threads=1)
         store.save(out / "model", module, spec)
-        artifact.write_json(out / "decision.json", {"teacher": {"trained_here": False}})  # the baseline teaches
+        artifact.write_json(out / "decision.json", {"teacher": {"kind": "baseline"}})
         return artifact.seal(out, stage=name, source=source, data_digest=data.digest, config={}, metrics={})
 
     return Walk(data, stage("prune", stage("distill", stage("profile", None, 32), 24), 24))
