@@ -100,25 +100,25 @@ def test_the_table_has_a_row_for_each_of_them(several: artifacts.Artifact) -> No
     assert plots.learning_curves(summaries.student_curves(several), ("teacher", 0.9)).axes
 
 
-@pytest.fixture(scope="module")
-def by_file(tiny_run: FinishedRun, tmp_path_factory: pytest.TempPathFactory) -> artifacts.Artifact:
-    """The stage with the baseline's own TFLite file for a teacher, in twice: fed as it must be, and wrongly."""
-    folder = tmp_path_factory.mktemp("by-file") / "tiny"
-    shutil.copytree(tiny_run.folder, folder)
+def taught_by_file(run_: FinishedRun, folder: Path, feeding: list[list[dict[str, object]]]) -> artifacts.Artifact:
+    """The stage with the baseline's own TFLite file for a teacher, once for each way to feed it."""
+    shutil.copytree(run_.folder, folder)
     plan = load_plan(TINY)
-    path = str(tiny_run.folder / "convert/baseline-fp32-tflite/model.tflite")
+    path = str(run_.folder / "convert/baseline-fp32-tflite/model.tflite")
     config = Config.model_validate(
         {
             **plan.stages["distill"].model_dump(),
             "epochs": 2,
-            "teachers": [
-                {"path": path, "preprocess": plan.run.preprocess[:1]},
-                {"path": path, "preprocess": plan.run.preprocess},
-            ],
+            "teachers": [{"path": path, "preprocess": steps} for steps in feeding],
             "losses": [{"loss": "hints"}, {"loss": "soft_targets"}],
         }
     )
     return run(artifacts.load(folder / "profile"), load(plan.data).withhold_test(), config, folder / "distill")
+
+
+@pytest.fixture(scope="module")
+def by_file(tiny_run: FinishedRun, tmp_path_factory: pytest.TempPathFactory) -> artifacts.Artifact:
+    return taught_by_file(tiny_run, tmp_path_factory.mktemp("by-file") / "tiny", [load_plan(TINY).run.preprocess])
 
 
 def test_a_file_teaches_what_the_network_it_was_made_from_teaches(
@@ -134,12 +134,16 @@ def test_a_file_teaches_what_the_network_it_was_made_from_teaches(
         assert [row["train_loss"] for row in here] == pytest.approx([row["train_loss"] for row in there], rel=1e-3)
 
 
-def test_the_better_of_two_ways_to_feed_a_file_is_recorded(by_file: artifacts.Artifact) -> None:
-    found = by_file.metrics
-    assert [row["name"] for row in found["teachers"]] == ["model.tflite (no. 1)", "model.tflite (no. 2)"]
-    assert [row["teaches"] for row in found["teachers"]] == [False, True]
-    teacher = chosen_teacher(by_file)
-    assert isinstance(teacher, TeacherFile) and teacher.preprocess == load_plan(TINY).run.preprocess
+def test_of_two_ways_to_feed_a_file_the_one_that_taught_is_recorded(tiny_run: FinishedRun, tmp_path: Path) -> None:
+    right = load_plan(TINY).run.preprocess
+    darker = [{**right[0], "factor": 0.9 * right[0]["factor"]}, right[1]]
+    found = taught_by_file(tiny_run, tmp_path / "tiny", [darker, right])
+    rows = found.metrics["teachers"]
+    assert [row["name"] for row in rows] == ["model.tflite (no. 1)", "model.tflite (no. 2)"]
+    [place] = [place for place, row in enumerate(rows) if row["teaches"]]
+    assert rows[place]["validation_accuracy"] == max(row["validation_accuracy"] for row in rows)
+    teacher = chosen_teacher(found)
+    assert isinstance(teacher, TeacherFile) and teacher.preprocess == [darker, right][place]
 
 
 def test_what_a_file_cannot_serve_is_skipped_and_told(by_file: artifacts.Artifact) -> None:
