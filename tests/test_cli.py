@@ -73,7 +73,13 @@ def test_an_unset_variable_in_a_path_is_a_config_fault() -> None:
 
 def test_missing_data_is_exit_code_4_and_names_notebook_and_cell(tmp_path: Path) -> None:
     done = edgekit(
-        "run", "configs/cifar10.yaml", "--out", str(tmp_path / "runs"), EDGEKIT_SHARED=str(tmp_path / "nowhere")
+        "run",
+        "configs/cifar10.yaml",
+        "--out",
+        str(tmp_path / "runs"),
+        "--set",
+        "distill.teachers=[{baseline: true}]",
+        EDGEKIT_SHARED=str(tmp_path / "nowhere"),
     )
     assert done.returncode == 4, done.stderr
     assert "01_profile.ipynb, cell" in done.stderr
