@@ -231,7 +231,9 @@ def _brief(value: object) -> str:
     """A value as the plan shows it; a network as its builder with its keyword arguments."""
     if isinstance(value, NetworkConfig):
         return f"{value.builder}({', '.join(f'{name}={kwarg}' for name, kwarg in value.kwargs.items())})"
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, dict):
+        return f"({' '.join(f'{name}={given}' for name, given in value.items())})"
+    return ",".join(map(_brief, value)) if isinstance(value, list) else str(value)
 
 
 @contextmanager

@@ -62,6 +62,9 @@ class TeacherConfig(Strict):
         said = {name: value for name, value in plain(self).items() if value}
         return {**said, "path": PurePath(self.path).name} if self.path else said
 
+    def __str__(self) -> str:
+        return self.name
+
     @property
     def name(self) -> str:
         """How tables call it."""
