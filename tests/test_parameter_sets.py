@@ -77,7 +77,7 @@ SETS = [
     ParameterSet(
         "distill",
         {"temperature": 1.0, "alpha": 0.5, "epochs": 3},
-        lambda new, tiny: len(new.metrics["history"]["distilled"]) == 3 and new.digest != tiny.digest,
+        lambda new, tiny: len(new.metrics["history"]["soft_targets"]) == 3 and new.digest != tiny.digest,
     ),
     ParameterSet(
         "distill",
