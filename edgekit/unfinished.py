@@ -50,9 +50,15 @@ def of(
 
 def forget(run_folder: Path, stage: str) -> None:
     """Remove what a stage kept: it is sealed, or it is to begin anew."""
-    shutil.rmtree(run_folder / FOLDER / stage, ignore_errors=True)
+    _remove(run_folder / FOLDER / stage)
 
 
 def forget_answers(run_folder: Path) -> None:
     """Remove what teachers answered: a stage is to begin anew, whatever is remembered."""
-    shutil.rmtree(run_folder / FOLDER / ANSWERS, ignore_errors=True)
+    _remove(run_folder / FOLDER / ANSWERS)
+
+
+def _remove(folder: Path) -> None:
+    """A disk that refuses is told of, though nothing is lost: the next write would meet it."""
+    if folder.exists():
+        shutil.rmtree(folder)
