@@ -15,8 +15,8 @@ from edgekit import replay
 from edgekit.digests import digest, sha256_file
 
 SHAPING_MODULES = (
-    "answers", "artifact", "augment", "batches", "checkpoint", "config", "digests", "eager", "keys", "paired", "quiet",
-    "replay", "teaching", "train", "unfinished", "variants",
+    "answers", "artifact", "augment", "batches", "checkpoint", "child", "config", "digests", "eager", "keys", "paired",
+    "quiet", "replay", "teaching", "train", "unfinished", "variants",
 )  # fmt: skip
 SHAPING_FOLDERS = ("data", "losses", "models", "runner", "teachers")
 _SHOWN = 8

@@ -10,12 +10,12 @@ import importlib
 import json
 import os
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from edgekit.child import leave_with_parent
 from edgekit.errors import NO_RESOURCES, EdgekitError, ModelError, ResourceError
 from edgekit.runner.preprocess import pipeline
 from edgekit.teachers import launch, layout, scores
@@ -23,7 +23,7 @@ from edgekit.teachers import launch, layout, scores
 
 def main(folder: Path) -> int:
     """Do the job in `folder`, and leave its answer there; 0 also where that is an error."""
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    leave_with_parent()
     try:
         _work(folder, **json.loads((folder / launch.JOB).read_text()))
         answer = {}
@@ -68,12 +68,6 @@ def _told(what: str, error: Exception) -> Exception:
         return ResourceError("needs more memory than there is; free some")
     reason = " ".join(str(error).split())[:300] or type(error).__name__
     return ModelError(f"{what}: {reason}; export it again")
-
-
-def _leave_with_parent() -> None:
-    """Standard input is a pipe that nobody writes to; it closes when the parent ends, however it ends."""
-    sys.stdin.buffer.read()
-    os._exit(3)
 
 
 if __name__ == "__main__":

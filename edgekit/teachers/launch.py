@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
-from edgekit import errors
+from edgekit import child, errors
 from edgekit.errors import ModelError
 
 JOB, SAMPLES, JOURNAL, LOGITS, ANSWER, LOG = (
@@ -53,7 +53,7 @@ def run(path: Path, job: dict[str, Any], home: Path, timeout_s: float, done: Cal
                     "allow it more time, or more threads"
                 )
         finally:
-            _end(process)
+            child.end(process)
     _check(process.returncode, path, home)
 
 
@@ -69,15 +69,6 @@ def _watch(process: subprocess.Popen[bytes], journal: TextIO, deadline: float, d
             return count
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(POLL_S)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    if process.stdin:
-        process.stdin.close()
 
 
 def _check(code: int, path: Path, home: Path) -> None:

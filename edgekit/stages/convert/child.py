@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import sys
-import threading
 import time
 import traceback
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from edgekit.child import leave_with_parent
 from edgekit.stages.convert.files import Job
 
 # converters append whole graphs and reading lists to their messages
@@ -32,7 +32,7 @@ FULL_BYTES = 64 * 1024
 
 def main(path: Path) -> int:
     """Run the job in `path`; 0 if every step was made."""
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    leave_with_parent()
     job = Job.from_json(json.loads(path.read_text()))
     target = importlib.import_module(f"edgekit.stages.convert.{job.target}")
     calibration = np.load(job.calibration, allow_pickle=False)
@@ -72,12 +72,6 @@ def _cause(error: BaseException) -> str:
     lines = [line.strip(" -\t") for line in str(error).splitlines() if line.strip()] or ["no message"]
     telling = next((line for line in lines if TELLING.search(line)), lines[0])
     return f"{type(error).__name__}: {telling[:300]}{place}"
-
-
-def _leave_with_parent() -> None:
-    """Standard input is a pipe that nobody writes to; it closes when the parent ends, however it ends."""
-    sys.stdin.buffer.read()
-    os._exit(3)
 
 
 if __name__ == "__main__":

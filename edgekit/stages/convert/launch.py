@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from edgekit import child
 from edgekit.errors import ConversionError, ResourceError
 from edgekit.stages.convert.files import Files, Job
 
@@ -61,7 +62,7 @@ def convert(job: Job, scratch: Path, timeout_s: float, stop: threading.Event) ->
         try:
             late = not _wait(process, timeout_s, stop)
         finally:
-            _end(process)
+            child.end(process)
     notes = _read(path.with_suffix(".journal"))
     made = [Made(note["made"], Files.from_json(note["files"]), note["seconds"]) for note in notes if "made" in note]
     if len(made) == len(job.steps):
@@ -79,15 +80,6 @@ def _wait(process: subprocess.Popen[bytes], timeout_s: float, stop: threading.Ev
         if stop.wait(POLL_S):
             return True
     return True
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    if process.stdin:
-        process.stdin.close()
 
 
 def _read(journal: Path) -> list[dict[str, Any]]:

@@ -20,10 +20,9 @@ from edgekit.stages.distill import Config, TeacherConfig
 from edgekit.teachers import file as teacher_file
 from edgekit.teachers.chosen import FOLDER, copy_file
 from edgekit.teachers.file import TeacherFile
+from edgekit.teaching import ANSWERS_LIMIT_S
 from edgekit.train import evaluate, fit
 from edgekit.unfinished import Unfinished
-
-ANSWERS_LIMIT_S = 24 * 3600.0
 
 
 @dataclass(frozen=True)
