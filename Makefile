@@ -3,6 +3,9 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 CONFIG ?= configs/digits.yaml
+# Two tests at a time, a file's tests in one process; where two share the cores, a waiting thread must not spin.
+WORKERS := -n 2 --dist loadfile
+BESIDE := GOMP_SPINCOUNT=0
 
 .DEFAULT_GOAL := help
 .PHONY: help run test long defaults faults matrix aarch64 mutants reference lab lint nbval bench clean
@@ -45,7 +48,7 @@ defaults: $(VENV)/.dev ## run all seven notebooks as they come under nbval; 3 mi
 
 test: lint ## ruff, mypy, pytest, nbval
 	$(MAKE) nbval
-	$(BIN)/pytest -q -m 'not long and not matrix and not aarch64'
+	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m 'not long and not matrix and not aarch64'
 
 long: $(VENV)/.dev ## every road and parameter set, and bundles made again; 10 minutes
 	$(BIN)/pytest -q -m long tests

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 if "XDG_CACHE_HOME" not in os.environ:  # what the runner remembers here must not follow a user home
     os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="edgekit-tests-")
@@ -45,8 +47,14 @@ def run_edgekit(*arguments: str, timeout_s: int = 600, **environment: str) -> su
 
 @pytest.fixture(scope="session")
 def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
-    """The whole walk on the smallest config; made once, read by many tests, changed by none."""
-    out = tmp_path_factory.mktemp("runs")
-    done = run_edgekit("run", str(TINY), "--out", str(out))
-    assert done.returncode == 0, done.stderr
-    return FinishedRun(out / "tiny", out, done.stdout, done.stderr)
+    """The whole walk on the smallest config; made once for all workers, read by many tests, changed by none."""
+    home = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        home = home.parent
+    out, said = home / "runs", home / "said.json"
+    with FileLock(home / "tiny.lock"):
+        if not said.is_file():
+            done = run_edgekit("run", str(TINY), "--out", str(out))
+            assert done.returncode == 0, done.stderr
+            said.write_text(json.dumps({"stdout": done.stdout, "stderr": done.stderr}))
+    return FinishedRun(out / "tiny", out, **json.loads(said.read_text()))
