@@ -42,7 +42,7 @@ nbval: $(VENV)/.dev ## run the reference notebooks under nbval, outputs compared
 		--nbval-cell-timeout=600 -p no:cacheprovider tests/reference
 
 # The notebooks as they stand, with their own default parameters, into a folder of their own.
-defaults: $(VENV)/.dev ## run all seven notebooks as they come under nbval; 3 minutes
+defaults: $(VENV)/.dev ## run all seven notebooks as they come under nbval; 5 minutes
 	rm -rf build/nbval && mkdir -p build/nbval
 	EDGEKIT_ARTIFACTS=$(CURDIR)/build/nbval $(BIN)/pytest -q --nbval-lax --nbval-cell-timeout=600 -p no:cacheprovider notebooks
 
@@ -50,7 +50,7 @@ test: lint ## ruff, mypy, pytest, nbval
 	$(MAKE) nbval
 	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m 'not long and not matrix and not aarch64'
 
-long: $(VENV)/.dev ## every road and parameter set, and bundles made again; 10 minutes
+long: $(VENV)/.dev ## every road and parameter set, and bundles made again; 15 to 23 minutes
 	$(BIN)/pytest -q -m long tests
 
 faults: $(VENV)/.dev ## kill, cut off, fill up and block a run in some hundred places; 20 minutes
