@@ -50,7 +50,7 @@ def make(network: str, precision: str, target: str) -> Path:
     store.save(work / "model", store.build(spec), spec)
     samples = np.random.default_rng(0).integers(0, 256, (64, *SHAPE)).astype(np.uint8)
     calibration = np.ascontiguousarray((samples / np.float32(255)).transpose(0, 3, 1, 2), dtype=np.float32)
-    made = importlib.import_module(f"edgekit.stages.convert.{target}").convert(
+    made = importlib.import_module(f"edgekit.targets.{target}").convert(
         work / "model", precision, calibration, work / "out"
     )
     files = {name: (work / "out" / name).read_bytes() for name in made.names}

@@ -75,7 +75,7 @@ class Config(StageConfig):
 
     def agree(self) -> None:
         """ConfigError for a target that offers none of the precisions."""
-        from edgekit.stages.convert.plan import precisions
+        from edgekit.targets import precisions
 
         for target in self.targets:
             offered = precisions(target)

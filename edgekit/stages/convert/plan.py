@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.errors import ConversionError, StageError
-from edgekit.stages.convert.files import Job, Step
+from edgekit.targets import precisions
+from edgekit.targets.files import Job, Step
 
 if TYPE_CHECKING:
     from edgekit.artifact import Artifact
@@ -49,12 +49,6 @@ class Network:
             steps = tuple(self.step(precision, out / f"{self.name}-{precision}-{target}") for precision in wanted)
             jobs.append(Job(self.name, target, calibration, steps))
         return jobs
-
-
-def precisions(target: str) -> tuple[str, ...]:
-    """What a target offers, fp32 first."""
-    offered: tuple[str, ...] = importlib.import_module(f"edgekit.stages.convert.{target}").PRECISIONS
-    return offered
 
 
 def networks(source: Artifact, wanted: Sequence[str]) -> tuple[list[Network], list[str]]:

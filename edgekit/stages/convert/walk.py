@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,15 +14,15 @@ import numpy as np
 
 from edgekit import artifact as artifacts
 from edgekit.errors import ConversionError
-from edgekit.stages.convert import LIBRARIES, Config, evaluate, launch, numerics
-from edgekit.stages.convert.files import Files, Job, Step
+from edgekit.stages.convert import LIBRARIES, Config, numerics
 from edgekit.stages.convert.plan import SPEC, Network, networks
+from edgekit.targets import evaluate, launch
+from edgekit.targets.files import Files, Job, Step
 
 if TYPE_CHECKING:
     from edgekit.artifact import Artifact
     from edgekit.data import Data
 
-PARALLEL = 2
 Progress = Callable[[str], None]
 
 ADVICE = {
@@ -115,24 +112,18 @@ def _convert_all(
     jobs: list[Job], checkers: dict[str, Checker], scratch: Path, timeout_s: float, progress: Progress | None
 ) -> tuple[list[dict[str, Any]], dict[str, float]]:
     """Records of all variants in the order of the jobs, and seconds by variant. The first failure stops the rest."""
-    stop = threading.Event()
     records: dict[Job, list[dict[str, Any]]] = {}
     seconds: dict[str, float] = {}
-    with ThreadPoolExecutor(min(PARALLEL, os.cpu_count() or 1)) as pool:
-        running: dict[Future[list[launch.Made]], Job] = {
-            pool.submit(launch.convert, job, scratch, timeout_s, stop): job for job in jobs
-        }
-        try:
-            for done, future in enumerate(as_completed(running), 1):
-                job, made = running[future], future.result()
-                records[job] = list(checkers[job.model].variants(job, made))
-                seconds |= {step.out.name: result.seconds for step, result in zip(job.steps, made, strict=True)}
-                if progress:
-                    progress(f"{done}/{len(jobs)} {job.model} → {job.target}: {', '.join(m.precision for m in made)}")
-        except BaseException:
-            stop.set()
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+
+    def finished(job: Job, made: list[launch.Made]) -> None:
+        records[job] = list(checkers[job.model].variants(job, made))
+        seconds.update({step.out.name: result.seconds for step, result in zip(job.steps, made, strict=True)})
+        if progress:
+            progress(
+                f"{len(records)}/{len(jobs)} {job.model} → {job.target}: {', '.join(one.precision for one in made)}"
+            )
+
+    launch.convert_all(jobs, scratch, timeout_s, finished)
     return [record for job in jobs for record in records[job]], seconds
 
 

@@ -1,60 +1,12 @@
-"""Networks trained for a second on synthetic data, shared by the convert tests."""
+"""The networks of the targets' tests serve the convert stage's too."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import pytest
-import torch
-from torch import nn
+sys.path.insert(0, str(Path(__file__).parents[2] / "targets"))  # the children, too, build its networks by name
 
-sys.path.insert(0, str(Path(__file__).parent))  # the children, too, build the networks of convert_nets by name
+from convert_fixtures import data, odd_folder, one_thread, tiny_folder, trained
 
-from convert_runs import CLASSES, STEPS, colours, spec_of
-
-from edgekit.config import TrainOptions
-from edgekit.data import Data
-from edgekit.models import store
-from edgekit.models.store import ModelSpec
-from edgekit.train import fit
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
-@pytest.fixture(scope="session")
-def data() -> Data:
-    return Data(colours(240, 0), colours(40, 1), colours(60, 2), CLASSES, "image", digest="synthetic")
-
-
-@pytest.fixture(scope="session")
-def trained(data: Data) -> Callable[[str], tuple[nn.Module, ModelSpec]]:
-    """A network of `convert_nets`, trained for a second."""
-
-    def train(builder: str, **kwargs: Any) -> tuple[nn.Module, ModelSpec]:
-        spec = spec_of(builder, **kwargs)
-        module = store.build(spec, seed=1)
-        options = TrainOptions(epochs=6, batch_size=16, augment="none")
-        fit(module, data, STEPS, options, seed=1, device="cpu", threads=1)
-        return module, spec
-
-    return train
-
-
-@pytest.fixture(scope="session")
-def tiny_folder(trained: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny") / "model"
-    store.save(folder, *trained("tiny"))
-    return folder
-
-
-@pytest.fixture(scope="session")
-def odd_folder(trained: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("odd") / "model"
-    store.save(folder, *trained("odd"))
-    return folder
+__all__ = ["data", "odd_folder", "one_thread", "tiny_folder", "trained"]

@@ -18,8 +18,9 @@ from edgekit.data import Data
 from edgekit.errors import ConfigError, ConversionError, EdgekitError, TrustError
 from edgekit.models import store
 from edgekit.stages import convert
-from edgekit.stages.convert import Config, evaluate, numerics, onnx
-from edgekit.stages.convert.files import Files
+from edgekit.stages.convert import Config, numerics
+from edgekit.targets import evaluate, onnx
+from edgekit.targets.files import Files
 
 
 @pytest.fixture(scope="module")

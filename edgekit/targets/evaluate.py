@@ -13,7 +13,7 @@ from edgekit.quiet import quiet_native
 from edgekit.runner.backends import open_backend
 from edgekit.runner.errors import RunnerError
 from edgekit.runner.preprocess import apply, to_layout
-from edgekit.stages.convert.files import Files
+from edgekit.targets.files import Files
 
 if TYPE_CHECKING:
     from edgekit.data import Split

@@ -12,7 +12,7 @@ import numpy as np
 
 from edgekit.errors import ConversionError
 from edgekit.runner.manifest import TensorSpec
-from edgekit.stages.convert.files import Files, input_layout
+from edgekit.targets.files import MINMAX, Files, Quantization, input_layout
 
 PRECISIONS = ("fp32", "fp16", "int8")
 FILES = ("model.xml", "model.bin")
@@ -20,7 +20,12 @@ WEIGHTED = ("Convolution", "GroupConvolution", "ConvolutionBackpropData", "Group
 
 
 def convert(
-    model_folder: Path, precision: str, calibration: np.ndarray | None, out: Path, nncf_folder: Path | None = None
+    model_folder: Path,
+    precision: str,
+    calibration: np.ndarray | None,
+    out: Path,
+    nncf_folder: Path | None = None,
+    quantization: Quantization = MINMAX,
 ) -> Files:
     """Write `model.xml` and `model.bin` into `out`; `calibration` is (n, C, H, W) or (n, F) float32.
 

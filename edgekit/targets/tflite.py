@@ -15,8 +15,8 @@ import numpy as np
 
 from edgekit.errors import ConversionError
 from edgekit.runner.manifest import TensorSpec
-from edgekit.stages.convert.dead_channels import keep_biases
-from edgekit.stages.convert.files import Files, input_layout
+from edgekit.targets.dead_channels import keep_biases
+from edgekit.targets.files import MINMAX, Files, Quantization, input_layout
 
 PRECISIONS = ("fp32", "fp16", "int8")
 FILE = "model.tflite"
@@ -32,7 +32,12 @@ WEIGHTED = {
 
 
 def convert(
-    model_folder: Path, precision: str, calibration: np.ndarray | None, out: Path, nncf_folder: Path | None = None
+    model_folder: Path,
+    precision: str,
+    calibration: np.ndarray | None,
+    out: Path,
+    nncf_folder: Path | None = None,
+    quantization: Quantization = MINMAX,
 ) -> Files:
     """Write `model.tflite` into `out`; `calibration` is (n, C, H, W) or (n, F) float32.
 

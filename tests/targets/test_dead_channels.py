@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from edgekit.models import store
-from edgekit.stages.convert import evaluate, numerics, tflite
+from edgekit.stages.convert import numerics
+from edgekit.targets import evaluate, tflite
 
 
 def network_with_dead_channels(folder: Path, sign: int) -> np.ndarray:

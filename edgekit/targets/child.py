@@ -1,4 +1,4 @@
-"""The fresh process that converts: `python -m edgekit.stages.convert.child JOB.json`.
+"""The fresh process that converts: `python -m edgekit.targets.child JOB.json`.
 
 It notes each step it begins and finishes in JOB.journal, one JSON object a line, so that its parent can say what it
 was at when it died. It ends by itself when its parent does.
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.child import leave_with_parent
-from edgekit.stages.convert.files import Job
+from edgekit.targets.files import Job
 
 # converters append whole graphs and reading lists to their messages
 TELLING = re.compile(r"\berror: |no conversion rule|not supported|unsupported", re.IGNORECASE)
@@ -34,14 +34,16 @@ def main(path: Path) -> int:
     """Run the job in `path`; 0 if every step was made."""
     leave_with_parent()
     job = Job.from_json(json.loads(path.read_text()))
-    target = importlib.import_module(f"edgekit.stages.convert.{job.target}")
+    target = importlib.import_module(f"edgekit.targets.{job.target}")
     calibration = np.load(job.calibration, allow_pickle=False)
     with open(path.with_suffix(".journal"), "a", buffering=1) as journal:
         for step in job.steps:
             _note(journal, begins=step.precision)
             started = time.perf_counter()
             try:
-                files = target.convert(step.model_folder, step.precision, calibration, step.out, step.nncf_folder)
+                files = target.convert(
+                    step.model_folder, step.precision, calibration, step.out, step.nncf_folder, step.quantization
+                )
             except Exception as error:
                 traceback.print_exc()
                 space = _out_of_space(error, step.out)

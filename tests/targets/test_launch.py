@@ -17,8 +17,8 @@ from convert_runs import spec_of
 from edgekit.digests import write_json
 from edgekit.errors import ConversionError
 from edgekit.models import store
-from edgekit.stages.convert import launch
-from edgekit.stages.convert.files import Job, Step
+from edgekit.targets import launch
+from edgekit.targets.files import Job, Step
 
 
 def _job(builder: str, target: str, home: Path, shape: tuple[int, ...] = (6,)) -> Job:
@@ -90,7 +90,7 @@ def test_a_child_leaves_with_its_parent(tmp_path: Path) -> None:
     path.write_text(json.dumps(_job("hanging", "onnx", tmp_path).to_json()))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     child = subprocess.Popen(
-        [sys.executable, "-m", "edgekit.stages.convert.child", str(path)], stdin=subprocess.PIPE, env=environment
+        [sys.executable, "-m", "edgekit.targets.child", str(path)], stdin=subprocess.PIPE, env=environment
     )
     assert child.stdin
     child.stdin.close()  # what happens to the pipe when the parent is killed

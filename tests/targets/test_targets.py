@@ -17,10 +17,11 @@ from convert_runs import SHAPE, spec_of
 from edgekit.config import TARGETS
 from edgekit.data import Data
 from edgekit.models import store
-from edgekit.stages.convert import Config, evaluate, launch, numerics
-from edgekit.stages.convert.files import Files, Job, Step
+from edgekit.stages.convert import Config, numerics
+from edgekit.targets import evaluate, launch
+from edgekit.targets.files import Files, Job, Step
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Converted:
 
 
 def precisions(target: str) -> tuple[str, ...]:
-    return tuple(importlib.import_module(f"edgekit.stages.convert.{target}").PRECISIONS)
+    return tuple(importlib.import_module(f"edgekit.targets.{target}").PRECISIONS)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import numpy as np
 
 from edgekit.errors import ConversionError
 from edgekit.runner.manifest import TensorSpec
-from edgekit.stages.convert.files import Files, input_layout
+from edgekit.targets.files import MINMAX, Files, Quantization, input_layout
 
 PRECISIONS = ("fp32", "int8")
 FILE = "model.onnx"
@@ -24,7 +24,12 @@ WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
 def convert(
-    model_folder: Path, precision: str, calibration: np.ndarray | None, out: Path, nncf_folder: Path | None = None
+    model_folder: Path,
+    precision: str,
+    calibration: np.ndarray | None,
+    out: Path,
+    nncf_folder: Path | None = None,
+    quantization: Quantization = MINMAX,
 ) -> Files:
     """Write `model.onnx`, weights inside, into `out`; `calibration` is (n, C, H, W) or (n, F) float32.
 

@@ -8,7 +8,30 @@ from typing import Any, Literal
 
 from edgekit.runner.manifest import TensorSpec
 
-Method = Literal["float", "ptq", "qat"]
+Method = Literal["float", "ptq", "qat", "mixed"]
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """How int8 comes about: where ranges end, whether biases are corrected, which layers stay in float.
+
+    `keep_float` holds names of modules of the PyTorch network, such as `blocks.2.conv`.
+    """
+
+    ranges: Literal["minmax", "percentile"] = "minmax"
+    bias_correction: bool = False
+    keep_float: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Quantization:
+        return cls(fields["ranges"], fields["bias_correction"], tuple(fields["keep_float"]))
+
+
+MINMAX = Quantization()
+"""The whole range that the samples show, biases as they are, every layer int8."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +68,7 @@ class Step:
     model_folder: Path
     out: Path
     nncf_folder: Path | None = None
+    quantization: Quantization = MINMAX
 
 
 @dataclass(frozen=True)
@@ -68,6 +92,7 @@ class Job:
                     "model_folder": str(step.model_folder),
                     "out": str(step.out),
                     "nncf_folder": str(step.nncf_folder) if step.nncf_folder else None,
+                    "quantization": step.quantization.to_json(),
                 }
                 for step in self.steps
             ],
@@ -86,6 +111,7 @@ class Job:
                     model_folder=Path(step["model_folder"]),
                     out=Path(step["out"]),
                     nncf_folder=Path(step["nncf_folder"]) if step["nncf_folder"] else None,
+                    quantization=Quantization.from_json(step["quantization"]),
                 )
                 for step in fields["steps"]
             ),

@@ -11,14 +11,17 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from edgekit import child
 from edgekit.errors import ConversionError, ResourceError
-from edgekit.stages.convert.files import Files, Job
+from edgekit.targets.files import Files, Job
 
+PARALLEL = 2
 POLL_S = 0.05
 NOISE = re.compile(r"^\s|^Traceback|^File |^(INFO|DEBUG|WARNING|I\d{4}|W\d{4})\b|Warning:|^\s*$|it/s\]|^\(\d+:\d+\) \[")
 QUIET = {
@@ -41,6 +44,27 @@ class Made:
     seconds: float
 
 
+def convert_all(
+    jobs: Sequence[Job], scratch: Path, timeout_s: float, finished: Callable[[Job, list[Made]], None]
+) -> None:
+    """Run every job in a process of its own, two at a time; `finished` hears of each in this thread, as it ends.
+
+    The first failure, of a job or of `finished`, stops the others and is raised.
+    """
+    stop = threading.Event()
+    with ThreadPoolExecutor(min(PARALLEL, os.cpu_count() or 1)) as pool:
+        running: dict[Future[list[Made]], Job] = {
+            pool.submit(convert, job, scratch, timeout_s, stop): job for job in jobs
+        }
+        try:
+            for future in as_completed(running):
+                finished(running[future], future.result())
+        except BaseException:
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
 def convert(job: Job, scratch: Path, timeout_s: float, stop: threading.Event) -> list[Made]:
     """Run the job in a fresh process; ConversionError names model, target, precision and cause.
 
@@ -52,7 +76,7 @@ def convert(job: Job, scratch: Path, timeout_s: float, stop: threading.Event) ->
     environment = {**os.environ, **QUIET, "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)}
     with open(log, "wb") as stream:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "edgekit.stages.convert.child", str(path)],
+            [sys.executable, "-P", "-m", "edgekit.targets.child", str(path)],
             stdin=subprocess.PIPE,
             stdout=stream,
             stderr=subprocess.STDOUT,

@@ -1,0 +1,129 @@
+"""Time networks on the targets, as files converted for this alone: what a choice between networks rests on."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit.quiet import quiet_native
+from edgekit.runner.backends import open_backend
+from edgekit.runner.bench import interleaved
+from edgekit.runner.intervals import p50
+from edgekit.targets import launch
+from edgekit.targets import precisions as offered
+from edgekit.targets.files import Job, Method, Step
+
+CALIBRATION = "calibration.npy"
+CONFIDENCE = 0.99
+METHODS: dict[str, Method] = {"int8": "ptq"}
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One network on one target in one precision; the interval is that of the median of the rounds' p50.
+
+    `round_p50s_ms` (rounds,) pairs with those of every other network timed in the same call.
+    """
+
+    model: str
+    target: str
+    precision: str
+    bytes: int
+    p50_ms: float
+    low_ms: float
+    high_ms: float
+    round_p50s_ms: tuple[float, ...]
+
+    def row(self) -> dict[str, Any]:
+        """Its fields but the rounds."""
+        return {name: value for name, value in asdict(self).items() if name != "round_p50s_ms"}
+
+
+def measure(
+    models: Mapping[str, Path],
+    calibration: np.ndarray,
+    targets: Sequence[str],
+    precisions: Sequence[str],
+    *,
+    rounds: int,
+    calls_per_round: int,
+    timeout_s: float,
+    warmup_per_round: int = 5,
+    threads: int = 1,
+) -> list[Timed]:
+    """Convert every saved network (`models` by name), time all of them interleaved; in the order of the arguments.
+
+    `calibration` is (n, C, H, W) or (n, F) float32, and its first sample is what is timed, at batch 1. At least 10
+    `rounds`. ConversionError as `launch.convert` raises it.
+    """
+    with tempfile.TemporaryDirectory(prefix="edgekit-timed-") as folder:
+        made = _convert(models, calibration, targets, precisions, Path(folder), timeout_s)
+        calls = {key: _call(one, calibration[:1], threads) for key, one in made.items()}
+        samples_ms = interleaved(calls, rounds, calls_per_round, warmup_per_round)
+        return [_timed(key, one, samples_ms[key], rounds) for key, one in made.items()]
+
+
+@dataclass(frozen=True)
+class _Made:
+    step: Step
+    job: Job
+    made: launch.Made
+
+    @property
+    def paths(self) -> list[Path]:
+        return [self.step.out / name for name in self.made.files.names]
+
+
+def _convert(
+    models: Mapping[str, Path],
+    calibration: np.ndarray,
+    targets: Sequence[str],
+    precisions: Sequence[str],
+    scratch: Path,
+    timeout_s: float,
+) -> dict[str, _Made]:
+    np.save(scratch / CALIBRATION, calibration, allow_pickle=False)
+    jobs = [_job(name, folder, target, precisions, scratch) for name, folder in models.items() for target in targets]
+    jobs = [job for job in jobs if job.steps]
+    found: dict[Job, list[launch.Made]] = {}
+    launch.convert_all(jobs, scratch, timeout_s, found.__setitem__)
+    return {
+        step.out.name: _Made(step, job, made) for job in jobs for step, made in zip(job.steps, found[job], strict=True)
+    }
+
+
+def _job(name: str, folder: Path, target: str, precisions: Sequence[str], scratch: Path) -> Job:
+    wanted = [precision for precision in offered(target) if precision in precisions]
+    steps = tuple(
+        Step(precision, METHODS.get(precision, "float"), folder, scratch / f"{name}-{precision}-{target}")
+        for precision in wanted
+    )
+    return Job(name, target, scratch / CALIBRATION, steps)
+
+
+def _call(one: _Made, sample: np.ndarray, threads: int) -> Callable[[], object]:
+    files = one.made.files
+    x = np.ascontiguousarray(sample.transpose(0, 2, 3, 1)) if files.input.layout == "NHWC" else sample
+    with quiet_native():
+        content = {path.name: path.read_bytes() for path in one.paths}
+        backend = open_backend(one.job.target, content, files.input, files.output, threads)
+    return lambda: backend.run(x)
+
+
+def _timed(name: str, one: _Made, samples_ms: np.ndarray, rounds: int) -> Timed:
+    median = p50(samples_ms, rounds, CONFIDENCE)
+    return Timed(
+        model=one.job.model,
+        target=one.job.target,
+        precision=one.step.precision,
+        bytes=sum(path.stat().st_size for path in one.paths),
+        p50_ms=median.p50_ms,
+        low_ms=median.low_ms,
+        high_ms=median.high_ms,
+        round_p50s_ms=tuple(float(value) for value in np.median(samples_ms.reshape(rounds, -1), axis=1)),
+    )
