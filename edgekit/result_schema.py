@@ -120,6 +120,21 @@ class WaterfallStep(Strict):
     kept: bool = Field(description="false where the step does not lead to the winner")
 
 
+class Rival(Latency):
+    """A file made by others, and what the winner is beside it; measured in the same rounds."""
+
+    name: str = Field(description="the file's name")
+    sha256: Sha256 = Field(description="of the file")
+    bytes: int = Field(gt=0, description="size of the file, with its weights' where they lie beside it")
+    accuracy_test: Share = Field(description="on the split that is read once, for this record")
+    winner: str | None = Field(description="name of the variant that wins over all targets; null where none does")
+    winner_gain_pp: float | None = Field(description="accuracy of the winner above this on test, percentage points")
+    winner_bytes_share: float | None = Field(gt=0, description="the winner's bytes over this one's")
+    winner_speedup: float | None = Field(gt=0, description="this one's median over the winner's, over the rounds")
+    winner_speedup_low: float | None = Field(gt=0, description="lower end of that ratio's interval")
+    winner_speedup_high: float | None = Field(gt=0, description="upper end of that ratio's interval")
+
+
 class Rejected(Strict):
     """A step that was measured and not kept."""
 
@@ -230,6 +245,7 @@ class Result(Strict):
     )
     decisions: list[Choice | Limit] = Field(description="every decision that rests on a latency, with its evidence")
     waterfall: list[WaterfallStep] = Field(description="from the baseline to the winner; empty where there is none")
+    rivals: list[Rival] = Field(description="files made by others that the config names, held against the winner")
     rejected: list[Rejected] = Field(description="every step that was measured and not kept, in the order of the walk")
     conditions: Conditions = Field(description="where and how it was measured")
     stages: dict[StageName, Stage] = Field(description="the artifacts by stage, as far as the run came")

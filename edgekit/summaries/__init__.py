@@ -7,6 +7,7 @@ from typing import Any
 
 from edgekit import rejected as rejections
 from edgekit.artifact import Artifact
+from edgekit.summaries.rivals import rivals as rivals
 from edgekit.tables import Table, count, milliseconds, percent, points, speedup
 
 Row = dict[str, Any]
