@@ -30,15 +30,15 @@ def shown(artifact: Artifact) -> list[tuple[Any, ...]]:
 
 
 def test_the_table_shows_ties_and_the_first_that_is_beaten(tmp_path: Path) -> None:
-    rows = [*ROWS, row("sparse-fp32-tflite"), row("baseline-fp32-tflite")]
-    times = {**TIMES, "sparse-fp32-tflite": 0.03, "baseline-fp32-tflite": 0.9}
+    rows = [*ROWS, row("another-fp32-tflite"), row("baseline-fp32-tflite")]
+    times = {**TIMES, "another-fp32-tflite": 0.03, "baseline-fp32-tflite": 0.9}
     artifact = sealed(tmp_path, decided(rows, times, budget(latency_p50_ms=1.0)))
     assert "the whole 99 % interval is above 1.05 times" in summaries.decisions(artifact).title
     told = {(what, name): note for what, name, *_, note in shown(artifact)}
     assert told == {
         ("winner of tflite", "student-fp32-tflite"): "in the tie",
         ("", "pruned-fp32-tflite"): "wins: tie: fewest bytes",
-        ("", "sparse-fp32-tflite"): "slower",
+        ("", "another-fp32-tflite"): "slower",
         ("winner of onnx", "student-fp32-onnx"): "wins: fastest",
         ("winner over all targets", "pruned-fp32-tflite"): "wins: fastest",
         ("", "student-fp32-onnx"): "slower",
@@ -47,7 +47,11 @@ def test_the_table_shows_ties_and_the_first_that_is_beaten(tmp_path: Path) -> No
 
 
 def test_the_table_of_a_replay_tells_todays_winner(tmp_path: Path) -> None:
-    recorded = {"winners": {"tflite": "student-fp32-tflite", "onnx": "student-fp32-onnx"}, "too_slow": []}
+    recorded = {
+        "winners": {"tflite": "student-fp32-tflite", "onnx": "student-fp32-onnx"},
+        "too_slow": [],
+        "buys_nothing": [],
+    }
     notes = {line[1]: line[6] for line in shown(sealed(tmp_path, decided(ROWS, TIMES, recorded=recorded)))[:2]}
     assert notes == {"student-fp32-tflite": "wins: recorded", "pruned-fp32-tflite": "would win today"}
 
@@ -69,7 +73,11 @@ def test_a_winner_that_does_not_follow_is_a_fault(tmp_path: Path) -> None:
 
 
 def test_a_replay_says_where_today_would_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    recorded = {"winners": {"tflite": "student-fp32-tflite", "onnx": "student-fp32-onnx"}, "too_slow": []}
+    recorded = {
+        "winners": {"tflite": "student-fp32-tflite", "onnx": "student-fp32-onnx"},
+        "too_slow": [],
+        "buys_nothing": [],
+    }
     checks.decisions_follow(sealed(tmp_path, decided(ROWS, TIMES, recorded=recorded)))
     assert capsys.readouterr().out.splitlines()[:2] == [
         "✗ winner of tflite: student-fp32-tflite, as recorded; today's measurement would decide pruned-fp32-tflite",
