@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 
 from edgekit.plots.style import ACCENT, COLOUR, DARK, FILL, MARKER, STYLE, Row, done
 
@@ -31,6 +32,7 @@ def accuracy_by_cost(steps: Sequence[Row], latencies: Sequence[Row], floor: floa
             values = [accuracy[row["step"]] for row in rows]
             right.plot([row["p50_ms"] for row in rows], values, label=f"{target} {precision}", **look)
         for axes in (left, right):
+            axes.margins(y=0.18)
             axes.axhline(floor, color="#333333", linewidth=1, linestyle="-.")
         left.annotate(
             "accuracy budget", (0.03, floor), xycoords=("axes fraction", "data"), xytext=(0, 3),
@@ -38,7 +40,6 @@ def accuracy_by_cost(steps: Sequence[Row], latencies: Sequence[Row], floor: floa
         )  # fmt: skip
         left.set(xlabel="multiply-adds, millions (number: step)", ylabel="validation accuracy", xlim=(0, None))
         left.set_title("What is predicted")
-        left.margins(y=0.18)
         left.yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
         right.set(xlabel="p50 of one call, ms (log scale)", xscale="log")
         right.set_title("What is measured")
@@ -77,7 +78,8 @@ def zero_patterns(layers: Sequence[Row], most: int = 4) -> Figure:
     height = 0.19 * len(layers) + 1.0
     with plt.rc_context(STYLE):
         figure = plt.figure(figsize=(7.6, 2.7 + height), layout="constrained")
-        top, bottom = figure.subfigures(2, 1, height_ratios=[2.7, height])
+        parts: Any = figure.subfigures(2, 1, height_ratios=[2.7, height])
+        top, bottom = parts
         for axes, row in zip(np.atleast_1d(top.subplots(1, len(shown))), shown, strict=True):
             _map(axes, row)
         axes = bottom.subplots()
@@ -118,5 +120,6 @@ def _look(target: str, precision: str) -> Row:
 
 
 def _plain_log(axes: Axes) -> None:
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())

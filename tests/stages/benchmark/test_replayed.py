@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from edgekit.errors import StageError
+from edgekit import replay as replay_file
+from edgekit.errors import StageError, TrustError
 from edgekit.stages.benchmark.decide import Decision
 from tests.stages.benchmark.made import Row, budget, decided, row, told
 
@@ -63,6 +65,16 @@ def test_what_was_recorded_as_too_slow_stays_out() -> None:
     shown = {each["name"]: each for each in found.metrics["rows"]}["pruned-fp32-tflite"]
     assert shown["reasons"] == ["p50 is over 0.5 ms, as recorded"]
     assert not shown["inside_budget"]
+
+
+@pytest.mark.parametrize("missing", replay_file.KINDS)
+def test_a_record_without_one_of_its_parts_is_refused(missing: str, tmp_path: Path) -> None:
+    whole = {name: kind() for name, kind in replay_file.KINDS.items()}
+    replay_file.write(tmp_path, whole)
+    assert replay_file.recorded(tmp_path) == whole
+    replay_file.write(tmp_path, {name: value for name, value in whole.items() if name != missing})
+    with pytest.raises(TrustError, match="not a record of decisions"):
+        replay_file.recorded(tmp_path)
 
 
 def test_a_recorded_lack_of_a_winner_is_followed() -> None:
