@@ -15,13 +15,15 @@ from edgekit.errors import TrustError
 from edgekit.runner.files import make_folder
 
 FILE = "replay.json"
+KINDS = {"winners": dict, "too_slow": list, "buys_nothing": list}
 STAGE = "benchmark"
 """The stage whose decisions rest on a measurement."""
 
 
 def recorded(folder: Path) -> dict[str, Any] | None:
-    """What the benchmark of this run must decide, `{"winners": {target: variant}, "too_slow": [variant]}`; None: free.
+    """What the benchmark of this run must decide; None: free.
 
+    `{"winners": {target: variant}, "too_slow": [variant], "buys_nothing": [variant]}`.
     TrustError for a file that is not what `write` left.
     """
     path = folder / FILE
@@ -29,8 +31,8 @@ def recorded(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         values = json.loads(path.read_text())
-        good = isinstance(values["winners"], dict) and isinstance(values["too_slow"], list) and len(values) == 2
-    except (ValueError, KeyError, TypeError):
+        good = {name: type(value) for name, value in values.items()} == KINDS
+    except (ValueError, AttributeError):
         good = False
     if not good:
         raise TrustError(f"{path}: not a record of decisions; remove it, or run `edgekit reproduce` again")

@@ -32,7 +32,7 @@ def test_the_same_ingredients_have_the_same_key() -> None:
         ({"data": "e" * 64}, "data dddddddd → eeeeeeee"),
         ({"libraries": {"numpy": "1.0"}}, "→ 1.0"),
         ({"source": "t" * 64}, "what it reads"),
-        ({"replayed": {"winners": {}, "too_slow": []}}, "the decisions to replay"),
+        ({"replayed": {"winners": {}, "too_slow": [], "buys_nothing": []}}, "the decisions to replay"),
         ({"builders": {"nets:mlp": "f" * 64}}, "source of nets:mlp"),
     ],
 )
@@ -106,6 +106,6 @@ def test_what_the_users_source_imports_beside_it_is_part_of_the_key(
 
 def test_decisions_to_replay_are_part_of_the_benchmarks_key_alone(tmp_path: Path) -> None:
     free = gather("benchmark", {}, None, DATA, [], tmp_path)
-    replay.write(tmp_path, {"winners": {"onnx": "a"}, "too_slow": []})
+    replay.write(tmp_path, {"winners": {"onnx": "a"}, "too_slow": [], "buys_nothing": []})
     assert differences(free, gather("benchmark", {}, None, DATA, [], tmp_path)) == ["the decisions to replay"]
     assert gather("prune", {}, None, DATA, [], tmp_path).replayed is None

@@ -24,7 +24,7 @@ from edgekit.stages.benchmark.decide import Decision, decide, too_close
 from edgekit.stages.benchmark.rivals import held_against, open_rivals
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.train import evaluate, predictions
-from edgekit.variants import open_variant, read
+from edgekit.variants import members, open_variant, read, zipped_bytes
 
 BASELINE = "baseline-eager"
 Row = dict[str, Any]
@@ -127,6 +127,7 @@ def _open_all(source: Artifact, data: Data, config: Config) -> tuple[list[Row], 
                 "target": variant.target,
                 "interpreter": f"{backend.name} {backend.version}",
                 "bytes": variant.bytes,
+                "zipped_bytes": zipped_bytes(members(source, variant).values()),
                 "accuracy_validation": float(np.mean(right)),
                 "accuracy_test": float(np.mean(_right(backend, data.test, spec.preprocess, variant.input.layout))),
                 "lost": drop.lost,
