@@ -36,7 +36,7 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
     threads_before = torch.get_num_threads()
     torch.set_num_threads(config.inference_threads)
     try:
-        decision, timings = _measured(rows, calls, config, replay.recorded(source.path.parent))
+        decision, timings = _measured(rows, calls, config, replay.recorded(source.path.parent, "benchmark"))
     finally:
         torch.set_num_threads(threads_before)
 
