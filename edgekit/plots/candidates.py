@@ -20,6 +20,8 @@ LOOKS = (("o", DARK), ("s", ACCENT), ("^", "#333333"), ("D", "#56B4E9"), ("v", "
 LEAST_GAP = 0.075
 """Between two numbers of one line, share of a panel's width."""
 LINE_POINTS = 10
+FAR = 4
+"""A limit so many times above the slowest is told and not drawn: the points would be pressed to the ground."""
 
 
 class Network(NamedTuple):
@@ -47,21 +49,23 @@ def candidates(points: Sequence[Row], limit_ms: float | None = None) -> Figure |
     size = (2.2 + 2.2 * len(targets), 3.0 + 0.14 * max(lines) + 0.1 * (len(networks) + 3))
     with plt.rc_context(STYLE):
         figure, panels = plt.subplots(1, len(targets), figsize=size, layout="constrained", sharey=True, squeeze=False)
-        levels = [row["p50_ms"] for row in points] + ([limit_ms] if limit_ms else [])
+        levels = [row["p50_ms"] for row in points]
+        near = limit_ms is not None and limit_ms <= FAR * max(levels)
+        levels += [limit_ms] if limit_ms and near else []
         for axes, target in zip(panels[0], targets, strict=True):
             axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=_ends(levels), xlabel="multiply-adds, millions")
             _networks(axes, [row for row in points if row["target"] == target], looks)
             _numbers(axes, networks, lines)
             axes.set_title(target, pad=8 + LINE_POINTS * (max(lines) + 1))
             for axis, unit in ((axes.xaxis, 1e6), (axes.yaxis, 1)):
-                axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+                axis.set_major_locator(LogLocator(subs=_steps(*axis.get_view_interval())))
                 axis.set_major_formatter(FuncFormatter(partial(_plain, unit=unit)))
                 axis.set_minor_locator(NullLocator())
-            if limit_ms:
+            if limit_ms and near:
                 axes.axhspan(limit_ms, axes.get_ylim()[1], color="#eeeeee", zorder=0)
                 axes.axhline(limit_ms, color="#333333", linewidth=1, linestyle="--")
         panels[0][0].set_ylabel("p50 of one call, untrained, ms")
-        _legend(figure, networks, looks, limit_ms)
+        _legend(figure, networks, looks, _budget(limit_ms, near))
     return done(figure)
 
 
@@ -110,9 +114,7 @@ def lines_up(macs: Sequence[float], low: float, high: float) -> list[int]:
     return found
 
 
-def _legend(
-    figure: Figure, networks: Sequence[Network], looks: dict[str, tuple[str, str]], limit_ms: float | None
-) -> None:
+def _legend(figure: Figure, networks: Sequence[Network], looks: dict[str, tuple[str, str]], budget: str) -> None:
     lines = []
     for number, network in enumerate(networks, 1):
         marker, colour = looks[network.family]
@@ -121,8 +123,8 @@ def _legend(
     grey: Row = {"linestyle": "", "marker": "o", "color": "#777777", "markersize": 6}
     lines.append(Line2D([], [], markerfacecolor="white", label="hollow: fp32", **grey))
     lines.append(Line2D([], [], label="full: int8", **grey))
-    if limit_ms:
-        lines.append(Line2D([], [], color="#333333", linewidth=1, linestyle="--", label=f"budget, {limit_ms:g} ms"))
+    if budget:
+        lines.append(Line2D([], [], color="#333333", linewidth=1, linestyle="--", label=budget))
     figure.legend(handles=lines, loc="outside lower center", ncols=2, fontsize=8.5, handletextpad=0.5)
 
 
@@ -130,6 +132,15 @@ def _ends(values: Sequence[float]) -> tuple[float, float]:
     """Room on both sides of a log axis, enough for a tick at 1, 2 or 5."""
     room = max((max(values) / min(values)) ** 0.12, 1.6)
     return min(values) / room, max(values) * room
+
+
+def _budget(limit_ms: float | None, near: bool) -> str:
+    return (f"budget, {limit_ms:g} ms" + ("" if near else ": far above")) if limit_ms else ""
+
+
+def _steps(low: float, high: float) -> tuple[float, ...]:
+    """Ticks within a decade: fewer where there are many decades."""
+    return (1.0, 2.0, 5.0) if high / low < 300 else (1.0,)
 
 
 def _plain(value: float, _: int, unit: float) -> str:

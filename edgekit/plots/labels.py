@@ -9,9 +9,7 @@ from matplotlib.axes import Axes
 from edgekit.plots.style import Row
 
 
-def at_the_right(
-    axes: Axes, ends: Sequence[tuple[float, float]], names: Sequence[str], looks: Sequence[Row]
-) -> None:
+def at_the_right(axes: Axes, ends: Sequence[tuple[float, float]], names: Sequence[str], looks: Sequence[Row]) -> None:
     """Beside the axes, each with its marker, and a thin line to where its curve ends; `ends` are (x, y) of the data.
 
     `looks` hold `color` and `marker`. Call it when the limits of the axes are set.

@@ -63,19 +63,17 @@ def shorten(
     """Build, convert and time the candidates of the config; BudgetUnreachable where none is within the budget.
 
     `recorded` is followed; StageError where it cannot be. Times of an attempt that was stopped are used again, for
-    another choice would throw away what it trained.
+    another choice would throw away what it trained; those that left nobody are not, for another hour may be quieter.
     """
     entries = [_entry(network, data, preprocess, config.seed) for network in config.candidates]
     path = place.folder / REMEMBERED
-    timed = _remembered(path, place.key)
-    if timed is None:
-        timed = _timed(entries, data, config)
-        _remember(path, place.key, timed)
+    timed = _remembered(path, place.key) or _timed(entries, data, config)
     today = choose(timed, config.budget, config.most_trained)
     if recorded is not None:
         check(recorded, timed, config.budget)
     elif not today["trained"]:
         raise BudgetUnreachable(_unreachable(timed, config.budget))
+    _remember(path, place.key, timed)
     return Shortlist(entries, timed, recorded or today, today, recorded is not None)
 
 

@@ -163,6 +163,7 @@ def test_where_nobody_is_within_the_budget_the_fastest_is_named(
     ) as raised:
         distilled(home, tmp_path)
     assert raised.value.exit_code == 3
+    assert not list(tmp_path.rglob(".training/**/candidates.json")), "a busy hour must not be remembered"
     assert RESNET in str(raised.value) or DEPTHWISE in str(raised.value)
 
 
