@@ -80,7 +80,7 @@ def reproduce(path: Path, settings: Sequence[str], out: Path, say: Say, allowed:
         say(f"differs: {line}")
     _same_data(record, plan)
     replay.write(home / plan.run.name, record["measured"])
-    replay.recorded(home / plan.run.name)
+    replay.check(home / plan.run.name)
     run(plan, home, say=say)
     folder = stage_folder(home / plan.run.name, "bundle")
     rebuilt = folder / f"{original.manifest.name}-{original.manifest.target}-{original.manifest.version}.edge.zip"
@@ -248,8 +248,14 @@ def _other_stages(record: dict[str, Any], again: Bundle) -> list[str]:
 
 
 def _other_decisions(folder: Path) -> list[str]:
+    shortlist = artifacts.load(stage_folder(folder, "distill")).metrics["shortlist"]
     decisions = artifacts.load(stage_folder(folder, "benchmark")).metrics["decisions"]
     return [
+        f"candidates {name}: {', '.join(chosen)} were recorded and followed, today's measurement says "
+        f"{', '.join(shortlist['today'][name]) or 'none'}"
+        for name, chosen in (shortlist or {}).get("measured", {}).items()
+        if shortlist["replayed"] and chosen != shortlist["today"][name]
+    ] + [
         f"{each['decision']}: {each['chosen']} was recorded and followed, today's measurement says {each['today']}"
         for each in decisions
         if each.get("replayed") and each["today"] != each["chosen"]

@@ -141,9 +141,11 @@ class Rejected(Strict):
 
     stage: Literal["distill", "prune", "quantize", "benchmark"] = Field(description="the stage that gave it up")
     what: str = Field(description="the step, the method or the variant")
-    accuracy_validation: Share = Field(description="on the split that decisions are made on")
-    drop_pp: float = Field(description="accuracy below the baseline on validation, percentage points")
-    bound_pp: float = Field(description="upper end of the one-sided interval of that drop")
+    accuracy_validation: Share | None = Field(
+        description="on the split that decisions are made on; null: a network that was not trained"
+    )
+    drop_pp: float | None = Field(description="accuracy below the baseline on validation, percentage points")
+    bound_pp: float | None = Field(description="upper end of the one-sided interval of that drop")
     reason: str = Field(min_length=1, description="why it was not kept, in words")
 
 

@@ -4,6 +4,7 @@ Colours are told apart in greyscale too (Okabe & Ito, 2008, ordered by lightness
 a marker, a hatch or a label says the same.
 """
 
+from edgekit.plots.candidates import candidates
 from edgekit.plots.compression import learning_curves, pruning, sensitivity
 from edgekit.plots.delivery import boundaries, bundle_members
 from edgekit.plots.diagnosis import latency_parts, operators
@@ -14,6 +15,7 @@ __all__ = [
     "accuracy_by_cost",
     "boundaries",
     "bundle_members",
+    "candidates",
     "latency_parts",
     "learning_curves",
     "operators",

@@ -7,6 +7,9 @@ from typing import Any
 
 from edgekit import rejected as rejections
 from edgekit.artifact import Artifact
+from edgekit.summaries.distilled import candidate_points as candidate_points
+from edgekit.summaries.distilled import candidates as candidates
+from edgekit.summaries.distilled import latency_limit_ms as latency_limit_ms
 from edgekit.summaries.rivals import rivals as rivals
 from edgekit.tables import Table, count, milliseconds, percent, points, speedup
 

@@ -39,7 +39,7 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
     try:
         rivals = open_rivals(config.rivals, data, config.inference_threads)
         calls |= {rival.name: rival.call for rival in rivals}
-        decision, timings = _measured(rows, calls, config, replay.recorded(source.path.parent))
+        decision, timings = _measured(rows, calls, config, replay.recorded(source.path.parent, "benchmark"))
     finally:
         torch.set_num_threads(threads_before)
 

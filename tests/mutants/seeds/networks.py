@@ -58,6 +58,22 @@ TRAINING = (
         ("tests/stages/distill/test_student.py::test_the_best_on_validation_is_kept",),
     ),
     Seed(
+        "recorded-candidates-not-followed",
+        "stages/distill/shortlist.py",
+        "return Shortlist(entries, timed, recorded or today, today,",
+        "return Shortlist(entries, timed, today, today,",
+        "a bundle cannot be rebuilt where today's clock picks another student",
+        ("tests/stages/distill/test_selection.py",),
+    ),
+    Seed(
+        "candidate-refused-by-noise",
+        "stages/distill/shortlist.py",
+        "file.low_ms <= limit_ms",
+        "file.high_ms <= limit_ms",
+        "one busy moment takes a network out that is within the budget",
+        ("tests/stages/distill/test_shortlist.py",),
+    ),
+    Seed(
         "worst-teacher-chosen",
         "stages/distill/teacher.py",
         "return max(found, key=lambda each: each.accuracy)",
