@@ -189,7 +189,10 @@ def test_a_bundle_records_the_choice_beside_the_winners(free: Artifact, tmp_path
     benchmark: Any = SimpleNamespace(file=lambda name: tmp_path / name)
     last: Any = SimpleNamespace(ancestor=lambda stage: {"benchmark": benchmark, "distill": free}[stage])
     found = measured(last)
-    assert found == {"distill": decision(free)["measured"], "benchmark": {"winners": {}, "too_slow": [], "buys_nothing": []}}
+    assert found == {
+        "distill": decision(free)["measured"],
+        "benchmark": {"winners": {}, "too_slow": [], "buys_nothing": []},
+    }
     replay.write(tmp_path, found)
     assert replay.recorded(tmp_path, "distill") == decision(free)["measured"]
 
