@@ -14,14 +14,16 @@ Row = dict[str, Any]
 
 
 def steps(benchmark: Artifact) -> list[Row]:
-    """What distilling, pruning, quantizing and measuring gave up, in the order of the walk.
+    """What distilling, pruning, quantizing, converting and measuring gave up, in the order of the walk.
 
-    Each row: `stage`, `what`, `accuracy_validation`, `drop_pp` below the baseline and its `bound_pp`, and `reason`.
+    Each row: `stage`, `what`, `accuracy_validation`, `drop_pp` below the baseline and its `bound_pp`, and `reason`. The
+    three figures are None for what came to no file that could be measured.
     """
     return [
         *_students(benchmark.ancestor("distill").metrics, benchmark.config["budget"]["accuracy_confidence"]),
         *_pruned(benchmark.ancestor("prune").metrics),
         *_quantized(benchmark.ancestor("quantize").metrics),
+        *_left_out(benchmark.ancestor("convert").metrics),
         *_variants(benchmark.metrics),
         *_slower(benchmark.metrics),
     ]
@@ -51,6 +53,12 @@ def _quantized(found: Row) -> Iterator[Row]:
             yield _row("quantize", what, found[f"{method}_accuracy"], found[f"{method}_drop"], reason)
 
 
+def _left_out(found: Row) -> Iterator[Row]:
+    nothing = {"drop_pp": None, "bound_pp": None}
+    for variant in found["left_out"]:
+        yield _row("convert", variant["name"], None, nothing, variant["reason"])
+
+
 def _variants(found: Row) -> Iterator[Row]:
     """Those outside the budget; those inside that another beat stand in the decisions, with their intervals."""
     for row in found["rows"][1:]:
@@ -74,7 +82,7 @@ def _slower(found: Row) -> Iterator[Row]:
             yield _row("benchmark", f"{step['step']}: {row['name']}", row["accuracy_validation"], row, reason)
 
 
-def _row(stage: str, what: str, accuracy: float, drop: Row, reason: str) -> Row:
+def _row(stage: str, what: str, accuracy: float | None, drop: Row, reason: str) -> Row:
     return {
         "stage": stage,
         "what": what,
