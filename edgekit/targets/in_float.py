@@ -65,18 +65,24 @@ def _judged(target: str, found: list[Found]) -> tuple[str, ...]:
     return tuple(name for _, name, in_float in found if in_float)
 
 
-def _tflite(content: bytes) -> Iterator[Found]:
+def tflite_operators(content: bytes) -> Iterator[tuple[Any, Any, Any, str]]:
+    """The model, the graph, the operator and the format's name for it, of each operator."""
     from ai_edge_litert import schema_py_generated as schema
 
     names = {value: name for name, value in vars(schema.BuiltinOperator).items() if not name.startswith("_")}
-    floats = (schema.TensorType.FLOAT32, schema.TensorType.FLOAT16)
     model = schema.ModelT.InitFromPackedBuf(content, 0)
     for graph in model.subgraphs:
         for op in graph.operators:
             code = model.operatorCodes[op.opcodeIndex]
-            kind = names[max(code.builtinCode, code.deprecatedBuiltinCode)]
-            if kind in TFLITE_MOVING:
-                continue
+            yield model, graph, op, names[max(code.builtinCode, code.deprecatedBuiltinCode)]
+
+
+def _tflite(content: bytes) -> Iterator[Found]:
+    from ai_edge_litert import schema_py_generated as schema
+
+    floats = (schema.TensorType.FLOAT32, schema.TensorType.FLOAT16)
+    for _, graph, op, kind in tflite_operators(content):
+        if kind not in TFLITE_MOVING:
             tensors = [graph.tensors[place] for place in (*op.inputs, *op.outputs) if place >= 0]
             place = _module(graph.tensors[op.outputs[0]].name.decode())
             yield kind in TFLITE_WEIGHTED, f"{kind}:{place}", any(one.type in floats for one in tensors)
@@ -113,7 +119,11 @@ def _onnx(content: bytes) -> Iterator[Found]:
         data = node.input[:2] if weighted else [name for name in node.input if name and name not in constants]
         integer = all(dequantized(name) for name in data) and (weighted or node.op_type in ONNX_INTEGER)
         fused = node.op_type in ONNX_FUSED and set(takers.get(node.output[0], ())) == {"QuantizeLinear"}
-        layer = node.input[1].partition(".weight")[0] if weighted and ".weight" in node.input[1] else node.name
+        layer = (
+            node.input[1].partition(".weight")[0]
+            if weighted and ".weight" in node.input[1]
+            else node.name or node.output[0]
+        )
         yield weighted, f"{node.op_type}:{layer}", not (integer or fused)
 
 

@@ -122,7 +122,8 @@ def _quantize(
     [argument] = tensors["inputs"]
     inputs = calibration.transpose(0, 2, 3, 1) if calibration.ndim == 4 else calibration
     samples = [np.ascontiguousarray(x[None]) for x in inputs]
-    recipe = _recipe(layers.operators(kept, _constants(content), "tflite"))
+    in_float_names = layers.operators(kept, _constants(content), "tflite")
+    recipe = _recipe([*in_float_names, *_before(content, in_float_names)])
     wanted = recipe_manager.RecipeManager()
     wanted.load_quantization_recipe(recipe)
     ranges = calibrator.Calibrator(content, num_threads=1, qsv_update_func=qsv_utils.min_max_update)
@@ -135,13 +136,13 @@ def _quantize(
     return bytes(maker.quantize(found).quantized_model)
 
 
-def _recipe(in_float: Sequence[str]) -> Any:
+def _recipe(tensors: Sequence[str]) -> Any:
     """Static int8 for all but the operators whose output tensors are named."""
     from ai_edge_quantizer import algorithm_manager, qtyping, recipe, recipe_manager
 
     made = recipe_manager.RecipeManager()
     made.load_quantization_recipe(recipe.static_wi8_ai8())
-    for name in in_float:
+    for name in tensors:
         made.add_quantization_config(
             f"^{re.escape(f'{name};'[:LONGEST_SCOPE])}$",
             qtyping.TFLOperationName.ALL_SUPPORTED,
@@ -150,24 +151,37 @@ def _recipe(in_float: Sequence[str]) -> Any:
     return made.get_quantization_recipe()
 
 
+def _before(content: bytes, kept: Sequence[str]) -> list[str]:
+    """The model's input, and what only pads or reshapes it, where kept operators alone take it in: float for them."""
+    operators = list(in_float.tflite_operators(content))
+
+    def alone(graph: Any, place: int) -> list[str] | None:
+        found = [graph.tensors[place].name.decode()]
+        takers = [(op, kind) for _, of, op, kind in operators if of is graph and place in op.inputs]
+        for op, kind in takers:
+            if graph.tensors[op.outputs[0]].name.decode() in kept:
+                continue
+            behind = alone(graph, op.outputs[0]) if kind in in_float.TFLITE_MOVING else None
+            if behind is None:
+                return None
+            found += behind
+        return found if takers else None
+
+    graphs = {id(graph): graph for _, graph, _, _ in operators}.values()
+    return [name for graph in graphs for place in graph.inputs for name in alone(graph, place) or []]
+
+
 def _constants(content: bytes) -> dict[str, np.ndarray]:
     """Weights of each operator by its output tensor's name, (output channels, weights of one channel)."""
-    from ai_edge_litert import schema_py_generated as schema
-
-    axes = {getattr(schema.BuiltinOperator, name): axis for name, axis in OUTPUT_AXIS.items()}
-    model = schema.ModelT.InitFromPackedBuf(content, 0)
     found = {}
-    for graph in model.subgraphs:
-        for op in graph.operators:
-            code = model.operatorCodes[op.opcodeIndex]
-            axis = axes.get(max(code.builtinCode, code.deprecatedBuiltinCode))
-            if axis is None:
-                continue
+    for model, graph, op, kind in in_float.tflite_operators(content):
+        data = None
+        if kind in OUTPUT_AXIS:
             weights = graph.tensors[op.inputs[1]]
             data = model.buffers[weights.buffer].data
-            if data is not None:
-                array = np.moveaxis(data.view(np.float32).reshape(weights.shape), axis, 0)
-                found[graph.tensors[op.outputs[0]].name.decode()] = array.reshape(len(array), -1)
+        if data is not None:
+            array = np.moveaxis(data.view(np.float32).reshape(weights.shape), OUTPUT_AXIS[kind], 0)
+            found[graph.tensors[op.outputs[0]].name.decode()] = array.reshape(len(array), -1)
     return found
 
 
