@@ -6,9 +6,10 @@ The stages' own options stand in each stage's `Config`; `edgekit.plan` puts the 
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -42,11 +43,24 @@ class Budget(Strict):
     size_bytes: int | None = Field(None, gt=0, description="largest size of the model's files, bytes")
 
 
+def arguments(kwargs: Mapping[str, Any]) -> str:
+    """`depth=8, width=4`, by name: the same however a config orders them, for what it names is recorded."""
+    return ", ".join(
+        f"{name}={json.dumps(value, sort_keys=True) if isinstance(value, dict) else value}"
+        for name, value in sorted(kwargs.items())
+    )
+
+
 class NetworkConfig(Strict):
     """A network: who builds it, and with what."""
 
     builder: Builder = Field(description="package.module:function that returns a torch.nn.Module")
     kwargs: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the builder")
+
+    @property
+    def title(self) -> str:
+        """How tables call it: `resnet8(width=12)`."""
+        return self.builder.partition(":")[2] + (f"({arguments(self.kwargs)})" if self.kwargs else "")
 
 
 class ModelConfig(NetworkConfig):

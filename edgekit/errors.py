@@ -28,6 +28,12 @@ class BudgetMissed(EdgekitError):
     exit_code = 3
 
 
+class BudgetUnreachable(EdgekitError):
+    """No candidate for the student is within the budget, so there is nothing to train and the run cannot go on."""
+
+    exit_code = 3
+
+
 class DataError(EdgekitError):
     """The samples cannot be used as they are."""
 

@@ -59,7 +59,7 @@ def gather(
         libraries=library_versions(libraries),
         code=code_digests(stage),
         builders={name: source_digest(name) for name in sorted(_builders(config))},
-        replayed=replay.recorded(folder) if folder and stage == replay.STAGE else None,
+        replayed=replay.recorded(folder, stage) if folder else None,
     )
 
 

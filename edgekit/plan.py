@@ -99,8 +99,9 @@ class Plan:
 
     def scalars(self, stage: str) -> dict[str, bool | int | float | str]:
         """The stage's own scalar options: the parameters of its notebook."""
-        values = self.stages[stage].model_dump()
-        return {name: values[name] for name in own_fields(type(self.stages[stage])) if is_scalar(values[name])}
+        config = self.stages[stage]  # not its dump, which leaves out what has no influence
+        values = {name: getattr(config, name) for name in own_fields(type(config))}
+        return {name: value for name, value in values.items() if is_scalar(value)}
 
 
 def make_importable(plan: Plan) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from edgekit.artifact import Artifact
 from edgekit.paired import bounded
-from edgekit.tables import faster, span
+from edgekit.tables import faster, milliseconds, span
 
 Row = dict[str, Any]
 
@@ -17,16 +17,31 @@ def steps(benchmark: Artifact) -> list[Row]:
     """What distilling, pruning, quantizing, converting and measuring gave up, in the order of the walk.
 
     Each row: `stage`, `what`, `accuracy_validation`, `drop_pp` below the baseline and its `bound_pp`, and `reason`. The
-    three figures are None for what came to no file that could be measured.
+    figures are None for a network that was not trained, and for what came to no file that could be measured.
     """
+    confidence = benchmark.config["budget"]["accuracy_confidence"]
     return [
-        *_students(benchmark.ancestor("distill").metrics, benchmark.config["budget"]["accuracy_confidence"]),
+        *_candidates(benchmark.ancestor("distill").metrics, confidence),
+        *_students(benchmark.ancestor("distill").metrics, confidence),
         *_pruned(benchmark.ancestor("prune").metrics),
         *_quantized(benchmark.ancestor("quantize").metrics),
         *_left_out(benchmark.ancestor("convert").metrics),
         *_variants(benchmark.metrics),
         *_slower(benchmark.metrics),
     ]
+
+
+def _candidates(found: Row, confidence: float) -> Iterator[Row]:
+    """Networks that might have been the student; one that was not trained has no accuracy."""
+    for each in found["candidates"]:
+        if not each["kept"]:
+            drop: Row = {"drop_pp": None, "bound_pp": None}
+            if each["samples"]:
+                drop = asdict(bounded(each["lost"], each["gained"], each["samples"], confidence))
+            best = each["best"]
+            took = f"untrained {milliseconds(best['p50_ms'])} ms at best ({best['target']} {best['precision']})"
+            what = f"candidate {each['name']}"
+            yield _row("distill", what, each["validation_accuracy"], drop, f"{each['reason']}; {took}")
 
 
 def _students(found: Row, confidence: float) -> Iterator[Row]:

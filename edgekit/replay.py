@@ -7,6 +7,7 @@ was recorded, and today's measurement is reported beside it.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,29 +16,48 @@ from edgekit.errors import TrustError
 from edgekit.runner.files import make_folder
 
 FILE = "replay.json"
-STAGE = "benchmark"
-"""The stage whose decisions rest on a measurement."""
+SHAPES: dict[str, dict[str, type]] = {
+    "distill": {"in_time": list, "trained": list},
+    "benchmark": {"winners": dict, "too_slow": list, "buys_nothing": list},
+}
+"""The stages whose decisions rest on a measurement, and what stands in their decision.json under `measured`."""
 
 
-def recorded(folder: Path) -> dict[str, Any] | None:
-    """What the benchmark of this run must decide, `{"winners": {target: variant}, "too_slow": [variant]}`; None: free.
+def recorded(folder: Path, stage: str) -> dict[str, Any] | None:
+    """What `stage` must decide in the run of this folder, as `SHAPES` has it; None: it is free.
 
     TrustError for a file that is not what `write` left.
     """
+    found = check(folder).get(stage)
+    return dict(found) if found is not None else None
+
+
+def check(folder: Path) -> dict[str, Any]:
+    """All that is to be replayed, by stage, empty where nothing is; TrustError for a file of another shape."""
     path = folder / FILE
     if not path.is_file():
-        return None
+        return {}
     try:
         values = json.loads(path.read_text())
-        good = isinstance(values["winners"], dict) and isinstance(values["too_slow"], list) and len(values) == 2
-    except (ValueError, KeyError, TypeError):
+        good = bool(values) and all(_has_shape(stage, value) for stage, value in values.items())
+    except (ValueError, AttributeError):
         good = False
     if not good:
-        raise TrustError(f"{path}: not a record of decisions; remove it, or run `edgekit reproduce` again")
+        raise TrustError(
+            f"{path}: not a record of decisions as this edgekit makes it; remove it, or run `edgekit reproduce` again "
+            "with the edgekit that made the bundle"
+        )
     return dict(values)
 
 
-def write(folder: Path, measured: dict[str, Any]) -> None:
-    """Make the run in `folder` follow these decisions."""
+def write(folder: Path, measured: Mapping[str, Any]) -> None:
+    """Make the run in `folder` follow these decisions, by stage."""
     make_folder(folder)
     write_json(folder / FILE, measured)
+
+
+def _has_shape(stage: str, value: Any) -> bool:
+    shape = SHAPES.get(stage)
+    if shape is None or not isinstance(value, dict) or set(value) != set(shape):
+        return False
+    return all(isinstance(value[name], kind) for name, kind in shape.items())

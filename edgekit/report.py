@@ -18,7 +18,7 @@ from edgekit.plan import Plan
 from edgekit.result import RESULT
 from edgekit.stages.benchmark.decide import FEWEST_BYTES
 from edgekit.state import stage_folder
-from edgekit.tables import count, faster, milliseconds, percent, points, span, speedup
+from edgekit.tables import count, faster, milliseconds, percent, points, span, speedup, times
 
 
 def write_result(plan: Plan, folder: Path) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def show(result: dict[str, Any], folder: Path, console: Console) -> None:
         console.print(f"Step by step: {_walk(result['waterfall'])}.", soft_wrap=True, highlight=False)
         for target, nearest in result["unmet"].items():
             console.print(f"[bold]No bundle for {target}:[/bold] {checks.missed_message(nearest)}.", soft_wrap=True)
-    for line in _ties(result):
+    for line in [*_rivals(result), *_ties(result)]:
         console.print(line, soft_wrap=True, highlight=False)
     conditions = result["conditions"]
     console.print(
@@ -119,6 +119,17 @@ def _table(result: dict[str, Any]) -> Table:
             style="bold green" if row["name"] in winners else None,
         )
     return table
+
+
+def _rivals(result: dict[str, Any]) -> list[str]:
+    return [
+        f"Against {row['name']} ({percent(row['accuracy_test'])} on test, {count(row['bytes'])} bytes, "
+        f"p50 {milliseconds(row['p50_ms'])} ms): {row['winner']} is "
+        f"{faster(row['winner_speedup'], row['winner_speedup_low'], row['winner_speedup_high'])}, "
+        f"{points(row['winner_gain_pp'])} pp on test, {times(row['winner_bytes_share'])} its bytes."
+        for row in result["rivals"]
+        if row["winner"]
+    ]
 
 
 def _against(verdict: dict[str, Any], key: str, what: str) -> str:

@@ -34,8 +34,10 @@ RECORDED = {
     "stages": dict,
     "edgekit": str,
 }
-PATHS = ("data.path", "data.cache", "model.weights", "distill.teachers")
-"""What no bundle records; of the teachers that are files, the folder they lie in."""
+FOLDERS = ("distill.teachers", "benchmark.rivals")
+"""Lists of model files, of which a bundle records the names; what is given is the folder they lie in."""
+PATHS = ("data.path", "data.cache", "model.weights", *FOLDERS)
+"""What no bundle records."""
 
 Say = Callable[[str], None]
 
@@ -78,7 +80,7 @@ def reproduce(path: Path, settings: Sequence[str], out: Path, say: Say, allowed:
         say(f"differs: {line}")
     _same_data(record, plan)
     replay.write(home / plan.run.name, record["measured"])
-    replay.recorded(home / plan.run.name)
+    replay.check(home / plan.run.name)
     run(plan, home, say=say)
     folder = stage_folder(home / plan.run.name, "bundle")
     rebuilt = folder / f"{original.manifest.name}-{original.manifest.target}-{original.manifest.version}.edge.zip"
@@ -166,14 +168,16 @@ def _plan(record: dict[str, Any], settings: Sequence[str], home: Path) -> Plan:
     config = home / "config.yaml"
     given = [setting.partition("=")[::2] for setting in settings]
     absolute = {name: os.path.abspath(os.path.expanduser(value)) for name, value in given}
-    write_json(config, _with_teachers(record["config"], absolute.pop("distill.teachers", None)))  # JSON is YAML
+    recorded = record["config"]
+    for files in FOLDERS:
+        recorded = _with_files(recorded, files, absolute.pop(files, None))
+    write_json(config, recorded)  # JSON is YAML
     try:
         plan = load_plan(config, [f"{name}={value}" for name, value in absolute.items()])
     except ConfigError as error:
         hint = "; name it with --set data.path=…" if "data.path" in str(error) else ""
-        hint = (
-            "; name the folder it lies in with --set distill.teachers=…" if "distill.teachers" in str(error) else hint
-        )
+        for files in FOLDERS:
+            hint = f"; name the folder it lies in with --set {files}=…" if files in str(error) else hint
         raise ConfigError(f"the bundle's recorded config cannot be used as it is: {error}{hint}") from None
     if record.get("weights_sha256") and not plan.weights:
         raise ConfigError(
@@ -185,18 +189,19 @@ def _plan(record: dict[str, Any], settings: Sequence[str], home: Path) -> Plan:
     return plan
 
 
-def _with_teachers(config: dict[str, Any], folder: str | None) -> dict[str, Any]:
-    """The recorded config with its teachers' files, of which only names are recorded, looked for in `folder`."""
-    distill = config.get("distill")
-    if folder is None or not isinstance(distill, dict) or not isinstance(distill.get("teachers"), list):
+def _with_files(config: dict[str, Any], files: str, folder: str | None) -> dict[str, Any]:
+    """The recorded config with the model files of one list, of which only names are recorded, sought in `folder`."""
+    stage, name = files.split(".")
+    section = config.get(stage)
+    if folder is None or not isinstance(section, dict) or not isinstance(section.get(name), list):
         return config
     placed = [
         {**each, "path": os.path.join(folder, os.path.basename(str(each["path"])))}
         if isinstance(each, dict) and each.get("path")
         else each
-        for each in distill["teachers"]
+        for each in section[name]
     ]
-    return {**config, "distill": {**distill, "teachers": placed}}
+    return {**config, stage: {**section, name: placed}}
 
 
 def _refuse_foreign_code(value: Any, allowed: Sequence[str]) -> None:
@@ -243,8 +248,14 @@ def _other_stages(record: dict[str, Any], again: Bundle) -> list[str]:
 
 
 def _other_decisions(folder: Path) -> list[str]:
+    shortlist = artifacts.load(stage_folder(folder, "distill")).metrics["shortlist"]
     decisions = artifacts.load(stage_folder(folder, "benchmark")).metrics["decisions"]
     return [
+        f"candidates {name}: {', '.join(chosen)} were recorded and followed, today's measurement says "
+        f"{', '.join(shortlist['today'][name]) or 'none'}"
+        for name, chosen in (shortlist or {}).get("measured", {}).items()
+        if shortlist["replayed"] and chosen != shortlist["today"][name]
+    ] + [
         f"{each['decision']}: {each['chosen']} was recorded and followed, today's measurement says {each['today']}"
         for each in decisions
         if each.get("replayed") and each["today"] != each["chosen"]

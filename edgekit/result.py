@@ -46,6 +46,7 @@ def told(folder: Path) -> dict[str, Any]:
         "variants": metrics["rows"],
         "decisions": metrics["decisions"],
         "waterfall": metrics["waterfall"],
+        "rivals": metrics["rivals"],
         "rejected": rejected.steps(benchmark),
         "conditions": metrics["conditions"],
         "stages": {found.stage: _stage(found) for found in _chain(bundle or benchmark)},

@@ -54,6 +54,7 @@ class Latency(Strict):
 class Judged(Facts):
     """A variant and every limit of the budget that it breaks."""
 
+    zipped_bytes: int = Field(gt=0, description="size of its files, each compressed by zlib at level 9")
     target: Target = Field(description="what it was converted for")
     drop_pp: float = Field(description="accuracy below the baseline on validation, percentage points")
     bound_pp: float = Field(description="upper end of the one-sided interval of that drop: what the budget is held to")
@@ -124,8 +125,23 @@ class WaterfallStep(Strict):
     kept: bool = Field(description="false where the step does not lead to the winner")
 
 
+class Rival(Latency):
+    """A file made by others, and what the winner is beside it; measured in the same rounds."""
+
+    name: str = Field(description="the file's name")
+    sha256: Sha256 = Field(description="of the file")
+    bytes: int = Field(gt=0, description="size of the file, with its weights' where they lie beside it")
+    accuracy_test: Share = Field(description="on the split that is read once, for this record")
+    winner: str | None = Field(description="name of the variant that wins over all targets; null where none does")
+    winner_gain_pp: float | None = Field(description="accuracy of the winner above this on test, percentage points")
+    winner_bytes_share: float | None = Field(gt=0, description="the winner's bytes over this one's")
+    winner_speedup: float | None = Field(gt=0, description="this one's median over the winner's, over the rounds")
+    winner_speedup_low: float | None = Field(gt=0, description="lower end of that ratio's interval")
+    winner_speedup_high: float | None = Field(gt=0, description="upper end of that ratio's interval")
+
+
 class Rejected(Strict):
-    """A step that was tried and not kept; its figures are null where it came to no file that could be measured."""
+    """A step that was tried and not kept; its figures are null where nothing could be measured."""
 
     stage: Literal["distill", "prune", "quantize", "convert", "benchmark"] = Field(description="which gave it up")
     what: str = Field(description="the step, the method or the variant")
@@ -181,6 +197,30 @@ class Limit(Strict):
     today: list[str] = Field(description="what this run's measurement would choose by itself")
 
 
+class AgainstDense(Strict):
+    """A variant with zeros beside the same network without."""
+
+    name: str = Field(description="the variant with zeros")
+    dense: str = Field(description="the variant without")
+    ratio: float = Field(gt=0, description="how many times as fast as the one without")
+    ratio_low: float = Field(gt=0, description="lower end of that ratio's interval")
+    ratio_high: float = Field(gt=0, description="upper end of that ratio's interval")
+    zipped_bytes: int = Field(gt=0, description="size of its files, each compressed by zlib at level 9")
+    zipped_share: float = Field(gt=0, description="that size as a share of the one without zeros")
+    buys: bool = Field(description="true where it is faster for sure, or smaller once compressed")
+
+
+class Zeros(Strict):
+    """Which variants with zeros are neither faster nor smaller for them."""
+
+    decision: Literal["zeros that buy nothing"] = Field(description="what was decided")
+    chosen: list[str] = Field(description="names of the variants whose zeros buy nothing")
+    rule: Literal["neither faster nor smaller compressed", "recorded"] = Field(description="why they do not")
+    candidates: list[AgainstDense] = Field(description="every sparse variant whose dense one is inside the budget")
+    replayed: bool = Field(description="true where the decision of an earlier run was followed")
+    today: list[str] = Field(description="what this run's measurement would choose by itself")
+
+
 class Conditions(Strict):
     """Where and how the latencies of this result were taken."""
 
@@ -232,8 +272,11 @@ class Result(Strict):
     variants: list[Annotated[BaselineRow | VariantRow, Field(discriminator="target")]] = Field(
         min_length=1, description="the baseline in PyTorch eager first, then every variant"
     )
-    decisions: list[Choice | Limit] = Field(description="every decision that rests on a latency, with its evidence")
+    decisions: list[Choice | Limit | Zeros] = Field(
+        description="every decision that rests on a latency, with its evidence"
+    )
     waterfall: list[WaterfallStep] = Field(description="from the baseline to the winner; empty where there is none")
+    rivals: list[Rival] = Field(description="files made by others that the config names, held against the winner")
     rejected: list[Rejected] = Field(description="every step that was tried and not kept, in the order of the walk")
     conditions: Conditions = Field(description="where and how it was measured")
     stages: dict[StageName, Stage] = Field(description="the artifacts by stage, as far as the run came")

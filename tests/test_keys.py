@@ -32,7 +32,7 @@ def test_the_same_ingredients_have_the_same_key() -> None:
         ({"data": "e" * 64}, "data dddddddd → eeeeeeee"),
         ({"libraries": {"numpy": "1.0"}}, "→ 1.0"),
         ({"source": "t" * 64}, "what it reads"),
-        ({"replayed": {"winners": {}, "too_slow": []}}, "the decisions to replay"),
+        ({"replayed": {"winners": {}, "too_slow": [], "buys_nothing": []}}, "the decisions to replay"),
         ({"builders": {"nets:mlp": "f" * 64}}, "source of nets:mlp"),
     ],
 )
@@ -104,8 +104,16 @@ def test_what_the_users_source_imports_beside_it_is_part_of_the_key(
     assert (keys.source_digest("mine:net") != before) is noticed
 
 
-def test_decisions_to_replay_are_part_of_the_benchmarks_key_alone(tmp_path: Path) -> None:
-    free = gather("benchmark", {}, None, DATA, [], tmp_path)
-    replay.write(tmp_path, {"winners": {"onnx": "a"}, "too_slow": []})
-    assert differences(free, gather("benchmark", {}, None, DATA, [], tmp_path)) == ["the decisions to replay"]
+RECORDS: dict[str, dict[str, object]] = {
+    "benchmark": {"winners": {"onnx": "a"}, "too_slow": [], "buys_nothing": []},
+    "distill": {"in_time": ["a"], "trained": ["a"]},
+}
+
+
+@pytest.mark.parametrize(("stage", "other"), [("benchmark", "distill"), ("distill", "benchmark")])
+def test_decisions_to_replay_are_part_of_the_key_of_their_stage_alone(tmp_path: Path, stage: str, other: str) -> None:
+    free = gather(stage, {}, None, DATA, [], tmp_path)
+    replay.write(tmp_path, {stage: RECORDS[stage]})
+    assert differences(free, gather(stage, {}, None, DATA, [], tmp_path)) == ["the decisions to replay"]
+    assert gather(other, {}, None, DATA, [], tmp_path).replayed is None
     assert gather("prune", {}, None, DATA, [], tmp_path).replayed is None

@@ -4,19 +4,25 @@ Colours are told apart in greyscale too (Okabe & Ito, 2008, ordered by lightness
 a marker, a hatch or a label says the same.
 """
 
+from edgekit.plots.candidates import candidates
 from edgekit.plots.compression import learning_curves, pruning, sensitivity
 from edgekit.plots.delivery import boundaries, bundle_members
 from edgekit.plots.diagnosis import latency_parts, operators
+from edgekit.plots.pruned import accuracy_by_cost, predicted_and_measured, zero_patterns
 from edgekit.plots.verdict import pareto, waterfall
 
 __all__ = [
+    "accuracy_by_cost",
     "boundaries",
     "bundle_members",
+    "candidates",
     "latency_parts",
     "learning_curves",
     "operators",
     "pareto",
+    "predicted_and_measured",
     "pruning",
     "sensitivity",
     "waterfall",
+    "zero_patterns",
 ]

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from edgekit.plots.labels import at_the_right
 from edgekit.plots.style import ACCENT, DARK, MID, STYLE, Row, done, lowest
 
 LOOKS = (("#333333", ":", "o"), (ACCENT, "-", "s"), (DARK, "--", "^"), (MID, "-.", "D"), ("#009E73", "-", "v"))
@@ -20,13 +21,13 @@ def learning_curves(curves: dict[str, Sequence[Row]], reference: tuple[str, floa
     """Validation accuracy by epoch, a line for each training; `reference` is drawn as a level."""
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 3.0), layout="constrained")
-        for (name, rows), (colour, line, marker) in zip(curves.items(), itertools.cycle(LOOKS), strict=False):
+        for rows, (colour, line, marker) in zip(curves.values(), itertools.cycle(LOOKS), strict=False):
             epochs = [row["epoch"] for row in rows]
             values = [row["validation_accuracy"] for row in rows]
             every = max(1, len(rows) // 12)
-            axes.plot(epochs, values, line, color=colour, marker=marker, markersize=3.5, markevery=every, label=name)
+            axes.plot(epochs, values, line, color=colour, marker=marker, markersize=3.5, markevery=every)
         if reference:
-            axes.axhline(reference[1], color="#333333", linewidth=1, linestyle="-.", label=reference[0])
+            axes.axhline(reference[1], color="#333333", linewidth=1, linestyle=(0, (8, 3)))
         values = [row["validation_accuracy"] for rows in curves.values() for row in rows]
         top = max([*values, reference[1] if reference else 0])
         low = sorted(values)[len(values) // 4]
@@ -34,7 +35,17 @@ def learning_curves(curves: dict[str, Sequence[Row]], reference: tuple[str, floa
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_title("Validation accuracy by epoch")
-        axes.legend(loc="lower right")
+        last = max(rows[-1]["epoch"] for rows in curves.values())
+        axes.set_xlim(min(1, last - 1), last)
+        ends = {name: (rows[-1]["epoch"], rows[-1]["validation_accuracy"]) for name, rows in curves.items()}
+        looks = [
+            {"color": colour, "marker": marker}
+            for _, (colour, _, marker) in zip(curves, itertools.cycle(LOOKS), strict=False)
+        ]
+        if reference:
+            ends[reference[0]] = (last, reference[1])
+            looks.append({"color": "#333333", "marker": "_"})
+        at_the_right(axes, list(ends.values()), list(ends), looks)
     return done(figure)
 
 

@@ -9,6 +9,10 @@ from edgekit import rejected as rejections
 from edgekit.artifact import Artifact
 from edgekit.summaries.converted import boundary_rows as boundary_rows
 from edgekit.summaries.converted import convert as convert
+from edgekit.summaries.distilled import candidate_points as candidate_points
+from edgekit.summaries.distilled import candidates as candidates
+from edgekit.summaries.distilled import latency_limit_ms as latency_limit_ms
+from edgekit.summaries.rivals import rivals as rivals
 from edgekit.tables import Table, count, milliseconds, percent, points, speedup
 
 Row = dict[str, Any]

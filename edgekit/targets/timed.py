@@ -17,6 +17,7 @@ from edgekit.runner.intervals import p50
 from edgekit.targets import launch
 from edgekit.targets import precisions as offered
 from edgekit.targets.files import Job, Step, plain_method
+from edgekit.variants import zipped_bytes
 
 CALIBRATION = "calibration.npy"
 CONFIDENCE = 0.99
@@ -33,6 +34,7 @@ class Timed:
     target: str
     precision: str
     bytes: int
+    zipped_bytes: int
     p50_ms: float
     low_ms: float
     high_ms: float
@@ -124,6 +126,7 @@ def _timed(name: str, one: _Made, samples_ms: np.ndarray, rounds: int) -> Timed:
         target=one.job.target,
         precision=one.step.precision,
         bytes=sum(path.stat().st_size for path in one.paths),
+        zipped_bytes=zipped_bytes(path.read_bytes() for path in one.paths),
         p50_ms=median.p50_ms,
         low_ms=median.low_ms,
         high_ms=median.high_ms,

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from edgekit.artifact import Artifact
 from edgekit.config import TARGETS, Budget, StageConfig, Target
 from edgekit.data import Data
+from edgekit.teachers.named import ModelFile
 
 LIBRARIES = ("numpy", "torch", "ai-edge-litert", "openvino", "onnxruntime", "matplotlib")
 
@@ -34,7 +35,18 @@ class Config(StageConfig):
     warmup_per_round: int = Field(5, ge=1, le=10_000, description="untimed calls before them")
     confidence: float = Field(0.99, ge=0.8, le=0.999, description="of the interval of a p50 or of a ratio of two")
     tie_margin: float = Field(0.1, ge=0.0, le=1.0, description="a ratio of p50s nearer to 1 than this is a tie")
+    rivals: list[ModelFile] = Field(
+        default_factory=list, description="files made by others, held against the winner in the same rounds"
+    )
     inference_threads: int = Field(1, ge=1, le=256, description="threads of every interpreter and of PyTorch")
+
+    @field_validator("rivals")
+    @classmethod
+    def _told_apart(cls, rivals: list[ModelFile]) -> list[ModelFile]:
+        names = [rival.name for rival in rivals]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"names {', '.join(twice)} twice; tables tell rivals apart by the files' names")
+        return rivals
 
 
 def run(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:

@@ -12,6 +12,7 @@ from typing import Any
 
 from edgekit.config import Budget
 from edgekit.paired import bounded, refusal
+from edgekit.stages.benchmark import sparsity
 from edgekit.stages.benchmark.account import (
     nearest_miss,
     post_training_baseline,
@@ -26,6 +27,7 @@ FASTEST = "fastest"
 FEWEST_BYTES = "tie: fewest bytes"
 FIRST_NAME = "tie: same bytes, first name"
 ABOVE_LIMIT = "whole interval above the limit"
+NEITHER = "neither faster nor smaller compressed"
 RECORDED = "recorded"
 NOBODY = "none inside the budget"
 
@@ -36,8 +38,8 @@ Row = dict[str, Any]
 class Decision:
     """`content`: what stands in decision.json, where all that a latency shaped is below `measured`.
 
-    `decisions`: one for each target, one over all of them, and one for the latency limit where there is one, each with
-    its evidence. `metrics`: all that is shown, latencies included.
+    `decisions`: one for each target, one over all of them, one for the latency limit where there is one, and one for
+    sparse variants where there are any, each with its evidence. `metrics`: all that is shown, latencies included.
     """
 
     content: dict[str, Any]
@@ -68,14 +70,17 @@ def decide(
     baseline, *variants = rows
     judged = [judge(row, budget) for row in variants]
     today_slow = too_slow(judged, timings, budget)
-    choices = {target: choose(_inside(judged, today_slow, target), timings) for target in targets}
+    compared = sparsity.against_dense(judged, today_slow, timings)
+    today_nothing = sparsity.buys_nothing(compared)
+    choices = {target: choose(_inside(judged, {*today_slow, *today_nothing}, target), timings) for target in targets}
     today = {target: choice.chosen for target, choice in choices.items() if choice.chosen}
     if recorded is not None:
         check(recorded, judged, budget, targets)
-    measured = recorded or {"winners": today, "too_slow": today_slow}
-    winners, slow = measured["winners"], measured["too_slow"]
+    measured = recorded or {"winners": today, "too_slow": today_slow, "buys_nothing": today_nothing}
+    winners, slow, nothing = measured["winners"], measured["too_slow"], measured["buys_nothing"]
 
-    shown = [_with_latency(row, slow, budget, recorded is not None) for row in judged]
+    whys = {name: sparsity.reason(name, compared, recorded is not None) for name in nothing}
+    shown = [_with_measured(row, slow, whys, budget, recorded is not None) for row in judged]
     by_name = {row["name"]: row for row in shown}
     over_all = choose([by_name[name] for name in winners.values()], timings)
     overall = by_name[over_all.chosen] if over_all.chosen else None
@@ -89,9 +94,13 @@ def decide(
     if budget.latency_p50_ms is not None:
         limited = Choice(None, ABOVE_LIMIT, [_against_limit(row, timings, today_slow) for row in judged])
         decisions.append(_told(f"too slow for {budget.latency_p50_ms:g} ms", limited, slow, today_slow, replaying))
+    if compared or nothing:
+        beside = Choice(None, NEITHER, compared)
+        decisions.append(_told("zeros that buy nothing", beside, nothing, today_nothing, replaying))
 
     post_training = post_training_baseline(shown, timings)
-    content = {"variants": [baseline, *judged], "measured": measured, "budget": budget.model_dump()}
+    facts = [{name: value for name, value in row.items() if name != "zipped_bytes"} for row in judged]  # zlibs differ
+    content = {"variants": [baseline, *facts], "measured": measured, "budget": budget.model_dump()}
     metrics = {
         "variants": content["variants"],
         "budget": content["budget"],
@@ -179,16 +188,19 @@ def _against_limit(row: Row, timings: Timings, slow: Iterable[str]) -> Row:
     return {"name": row["name"], **vars(median), "too_slow": row["name"] in slow}
 
 
-def _inside(rows: Iterable[Row], slow: Iterable[str], target: str) -> list[Row]:
-    return [row for row in rows if row["target"] == target and row["inside_budget"] and row["name"] not in slow]
+def _inside(rows: Iterable[Row], out: Iterable[str], target: str) -> list[Row]:
+    return [row for row in rows if row["target"] == target and row["inside_budget"] and row["name"] not in out]
 
 
-def _with_latency(row: Row, slow: Iterable[str], budget: Budget, replaying: bool) -> Row:
-    """The row with the limit of latency as well."""
-    if row["name"] not in slow:
-        return row
-    reason = f"p50 is over {budget.latency_p50_ms:g} ms" + (", as recorded" if replaying else "")
-    return {**row, "inside_budget": False, "reasons": [*row["reasons"], reason]}
+def _with_measured(row: Row, slow: Iterable[str], nothing: Row, budget: Budget, replaying: bool) -> Row:
+    """The row with what rests on a clock as well: the limit of latency, and why zeros bought `nothing`, by name."""
+    name = row["name"]
+    reasons = []
+    if name in slow:
+        reasons.append(f"p50 is over {budget.latency_p50_ms:g} ms" + (", as recorded" if replaying else ""))
+    if name in nothing:
+        reasons.append(nothing[name])
+    return {**row, "inside_budget": row["inside_budget"] and not reasons, "reasons": [*row["reasons"], *reasons]}
 
 
 def _timed(row: Row, baseline: str, timings: Timings) -> Row:

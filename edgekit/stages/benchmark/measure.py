@@ -21,9 +21,10 @@ from edgekit.runner.bench import interleaved, machine
 from edgekit.runner.preprocess import apply, to_layout
 from edgekit.stages.benchmark import LIBRARIES, Config
 from edgekit.stages.benchmark.decide import Decision, decide, too_close
+from edgekit.stages.benchmark.rivals import held_against, open_rivals
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.train import evaluate, predictions
-from edgekit.variants import open_variant, read
+from edgekit.variants import members, open_variant, read, zipped_bytes
 
 BASELINE = "baseline-eager"
 Row = dict[str, Any]
@@ -36,7 +37,9 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
     threads_before = torch.get_num_threads()
     torch.set_num_threads(config.inference_threads)
     try:
-        decision, timings = _measured(rows, calls, config, replay.recorded(source.path.parent))
+        rivals = open_rivals(config.rivals, data, config.inference_threads)
+        calls |= {rival.name: rival.call for rival in rivals}
+        decision, timings = _measured(rows, calls, config, replay.recorded(source.path.parent, "benchmark"))
     finally:
         torch.set_num_threads(threads_before)
 
@@ -59,9 +62,17 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
         source=source,
         data_digest=data.digest,
         config=config.model_dump(),
-        metrics={**decision.metrics, **evidence},
+        metrics={
+            **decision.metrics,
+            "rivals": held_against(rivals, _row_of(decision.metrics["winner"], rows), timings),
+            **evidence,
+        },
         libraries=LIBRARIES,
     )
+
+
+def _row_of(name: str | None, rows: list[Row]) -> Row | None:
+    return next((row for row in rows if row["name"] == name), None)
 
 
 def _measured(
@@ -116,6 +127,7 @@ def _open_all(source: Artifact, data: Data, config: Config) -> tuple[list[Row], 
                 "target": variant.target,
                 "interpreter": f"{backend.name} {backend.version}",
                 "bytes": variant.bytes,
+                "zipped_bytes": zipped_bytes(members(source, variant).values()),
                 "accuracy_validation": float(np.mean(right)),
                 "accuracy_test": float(np.mean(_right(backend, data.test, spec.preprocess, variant.input.layout))),
                 "lost": drop.lost,

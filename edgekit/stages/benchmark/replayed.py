@@ -21,6 +21,11 @@ def check(recorded: dict[str, Any], judged: Sequence[Row], budget: Budget, targe
             raise StageError(f"the recorded decision calls {name!r} too slow, which is not among {_list(names)}; {FIX}")
         if budget.latency_p50_ms is None:
             raise StageError(f"the recorded decision calls {name!r} too slow, but the budget has no latency_p50_ms")
+    for name in recorded["buys_nothing"]:
+        if name not in names:
+            raise StageError(
+                f"the recorded decision says that {name!r} buys nothing, which is not among {_list(names)}; {FIX}"
+            )
     for target, name in recorded["winners"].items():
         if target not in targets:
             raise StageError(f"the recorded winner {name!r} is for target {target!r}; this run has {_list(targets)}")
@@ -33,6 +38,8 @@ def check(recorded: dict[str, Any], judged: Sequence[Row], budget: Budget, targe
             raise StageError(f"the recorded winner of {target}, {name}, is outside the budget: {reasons}; {FIX}")
         if name in recorded["too_slow"]:
             raise StageError(f"the record contradicts itself: {name} wins {target} and is too slow; remove it")
+        if name in recorded["buys_nothing"]:
+            raise StageError(f"the record contradicts itself: {name} wins {target} and buys nothing; remove it")
 
 
 def _list(names: Sequence[str]) -> str:

@@ -109,7 +109,7 @@ def _pack(
 def origin_of(source: Artifact, config: Config) -> dict[str, Any]:
     """What a bundle can be rebuilt from."""
     chain = [source.ancestor(stage) for stage in ("origin", *STAGES[: STAGES.index(source.stage) + 1])]
-    measured = json.loads(source.file("decision.json").read_text())["measured"]
+    measured = provenance.measured(source)
     return provenance.record(chain, "bundle", config.model_dump(), measured)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import platform
 from collections.abc import Sequence
 from typing import Any
 
-from edgekit import __version__
+from edgekit import __version__, replay
 from edgekit.artifact import Artifact
 from edgekit.config import SHARED_FIELDS
 from edgekit.keys import code_digests
@@ -16,7 +17,7 @@ from edgekit.runner import cpu
 def record(chain: Sequence[Artifact], last: str, config: dict[str, Any], measured: dict[str, Any]) -> dict[str, Any]:
     """The provenance of bundles made from `chain` (origin first) by the stage `last` with `config`.
 
-    `measured` holds the decisions that rest on a measurement, which cannot be rebuilt but only followed.
+    `measured` holds by stage the decisions that rest on a measurement, which cannot be rebuilt but only followed.
     """
     code = code_digests(last)
     for artifact in chain:
@@ -33,6 +34,14 @@ def record(chain: Sequence[Artifact], last: str, config: dict[str, Any], measure
         "libraries": {name: version for artifact in chain for name, version in artifact.versions.items()},
         "stages": {artifact.stage: artifact.digest for artifact in chain},
     }
+
+
+def measured(last: Artifact) -> dict[str, Any]:
+    """By stage, what a measurement decided in the chain that ends with `last`; stages that needed none are absent."""
+    decisions = {
+        stage: json.loads(last.ancestor(stage).file("decision.json").read_text()) for stage in sorted(replay.SHAPES)
+    }
+    return {stage: decision["measured"] for stage, decision in decisions.items() if "measured" in decision}
 
 
 def machine() -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Distill: a small student learns from the best teacher there is, by several losses, and by the labels alone.
 
-Leaves `model/` (the best of these trainings on validation: a loss that does not pay is not kept), `teacher/` if the
-teacher was trained here, and `decision.json`.
+Where several networks are named (`candidates`), each is timed untrained on every target, and of those within the budget
+the most accurate becomes the student. Leaves `model/` (the best of the student's trainings on validation: a loss that
+does not pay is not kept), `teacher/` if the teacher was trained here, and `decision.json`.
 """
 
 from __future__ import annotations
@@ -13,15 +14,23 @@ from pydantic import Field, field_validator, model_serializer, model_validator
 
 from edgekit import losses
 from edgekit.artifact import Artifact
-from edgekit.config import Builder, NetworkConfig, StageConfig, Strict, TrainOptions
+from edgekit.config import TARGETS, Budget, Builder, NetworkConfig, StageConfig, Strict, Target, TrainOptions, arguments
 from edgekit.data import Data
 from edgekit.data.paths import PathText, expand
 from edgekit.errors import ConfigError, EdgekitError
 from edgekit.losses import LossOptions
 from edgekit.teachers import file as teachers
 
-LIBRARIES = ("numpy", "torch", "safetensors", *teachers.LIBRARIES)
+LIBRARIES = (
+    *("numpy", "torch", "safetensors", *teachers.LIBRARIES),
+    *("ai-edge-quantizer", "litert-converter", "litert-torch", "nncf", "onnx", "onnxscript"),  # they size candidates
+)
 BASELINE = "baseline"
+OF_CANDIDATES = (
+    *("candidates", "candidate_epochs", "most_trained"),
+    *("rounds", "calls_per_round", "timeout_s", "budget", "targets"),
+)
+"""Fields without influence where one student is named."""
 
 
 class TeacherConfig(Strict):
@@ -70,8 +79,7 @@ class TeacherConfig(Strict):
         """How tables call it."""
         if self.builder is None:
             return PurePath(self.path).name if self.path else BASELINE
-        given = ", ".join(f"{name}={value}" for name, value in self.kwargs.items())
-        return f"{self.builder.partition(':')[2]}({given})"
+        return f"{self.builder.partition(':')[2]}({arguments(self.kwargs)})"
 
 
 def _sha256_of(given: dict[str, Any]) -> str:
@@ -88,7 +96,17 @@ def _sha256_of(given: dict[str, Any]) -> str:
 class Config(StageConfig, TrainOptions):
     """The student, its teacher, and the losses that compete."""
 
-    student: NetworkConfig = Field(description="the small network")
+    student: NetworkConfig | None = Field(None, description="the small network; absent: one of the candidates")
+    candidates: list[NetworkConfig] = Field(
+        default_factory=list, description="networks that might be the student, timed before any is trained"
+    )
+    candidate_epochs: int = Field(0, ge=0, le=10_000, description="epochs that choose among candidates; 0: all of them")
+    most_trained: int = Field(3, ge=1, le=100, description="candidates that are trained at most, the fastest first")
+    rounds: int = Field(20, ge=10, le=10_000, description="rounds that time the candidates, in rotating order")
+    calls_per_round: int = Field(20, ge=5, le=100_000, description="timed calls of a candidate's file in a round")
+    timeout_s: float = Field(300.0, gt=0, le=86_400, description="longest conversion of a candidate, seconds a target")
+    budget: Budget = Field(default_factory=lambda: Budget.model_validate({}))
+    targets: list[Target] = Field(default_factory=lambda: list(TARGETS), min_length=1)
     teachers: list[TeacherConfig] = Field(
         default_factory=lambda: [TeacherConfig.model_validate({"baseline": True})],
         min_length=1,
@@ -107,6 +125,31 @@ class Config(StageConfig, TrainOptions):
         if twice := sorted({str(name) for name in names if names.count(name) > 1}):
             raise ValueError(f"names {', '.join(twice)} twice; compare one setting of each loss in a run")
         return sections
+
+    @field_validator("candidates")
+    @classmethod
+    def _each_another(cls, candidates: list[NetworkConfig]) -> list[NetworkConfig]:
+        titles = [candidate.title for candidate in candidates]
+        if twice := sorted({title for title in titles if titles.count(title) > 1}):
+            raise ValueError(f"names {', '.join(twice)} twice; name each network once")
+        return candidates
+
+    @model_validator(mode="after")
+    def _one_way_to_a_student(self) -> Config:
+        if self.student is None and not self.candidates:
+            raise ValueError("names neither student nor candidates; give the one network, or those to choose from")
+        if self.student is not None and self.candidates:
+            raise ValueError("names both student and candidates; leave one of them out")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _what_has_influence(self, plain: Any) -> dict[str, Any]:
+        """Without what cannot change the result: a new latency budget is no reason to train the one student again."""
+        values: dict[str, Any] = plain(self)
+        if not self.candidates:
+            return {name: value for name, value in values.items() if name not in OF_CANDIDATES}
+        limits = {name: values["budget"][name] for name in ("latency_p50_ms", "size_bytes")}
+        return {**{name: value for name, value in values.items() if name != "student"}, "budget": limits}
 
     def agree(self) -> None:
         """ConfigError for a loss that there is not, or that none of the teachers can serve."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from torch import nn
-
 from edgekit import artifact as artifacts
-from edgekit import losses, unfinished
+from edgekit import losses, replay, unfinished
 from edgekit.artifact import Artifact
 from edgekit.data import Data
 from edgekit.errors import ModelError
@@ -20,30 +17,16 @@ from edgekit.models.cost import cost
 from edgekit.models.features import Features
 from edgekit.models.handover import open_model, spec_for
 from edgekit.stages.distill import LIBRARIES, Config
+from edgekit.stages.distill.selection import evidence, select, shown
+from edgekit.stages.distill.shortlist import shorten
 from edgekit.stages.distill.teacher import Candidate, best, candidates
+from edgekit.stages.distill.training import Student, Trainer
 from edgekit.teachers.chosen import RECORD
 from edgekit.teachers.file import TeacherFile
-from edgekit.teaching import Lesson
-from edgekit.train import fit, predictions
+from edgekit.train import predictions
 from edgekit.unfinished import Unfinished
 
-ALONE = "alone"
-
-
-@dataclass(frozen=True)
-class Student:
-    """One training of the student: the loss's name or "alone"; `right` (n,) bool over the validation split."""
-
-    name: str
-    module: nn.Module
-    right: np.ndarray
-    history: list[dict[str, Any]]
-    options: dict[str, Any] | None = None
-
-    @property
-    def accuracy(self) -> float:
-        """On validation, a fraction."""
-        return float(np.mean(self.right))
+Row = dict[str, Any]
 
 
 def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
@@ -51,15 +34,20 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     artifacts.begin(out)
     place = unfinished.of(out, "distill", source, data.digest, config.model_dump(), LIBRARIES)
     baseline, baseline_spec = open_model(source)
-    spec = spec_for(data, config.student.builder, config.student.kwargs, baseline_spec.preprocess)
+    steps = baseline_spec.preprocess
+    baseline_right = predictions(baseline, data.validation.x, steps) == data.validation.y
+    recorded = replay.recorded(source.path.parent, "distill")
+    shortlist = shorten(data, steps, config, place, recorded) if config.candidates else None
     taught_by = candidates(source, data, config, place)
     teacher = best(taught_by)
+    selection = select(shortlist, data, config, place, baseline_right) if shortlist else None
+    trainer = selection.trainer if selection else _named(data, steps, config, place)
+    spec = trainer.spec
     wanted, skipped = _possible(config.lessons(), teacher, spec)
-    alone = _train(spec, data, config, place, None, None)
-    taught = [_train(spec, data, config, place, options, teacher) for options in wanted]
+    alone = (selection.alone if selection else None) or trainer.alone(config.epochs)
+    taught = [trainer.taught(options, teacher) for options in wanted]
     students = [alone, *taught]
     kept = max([*taught, alone], key=lambda student: student.accuracy)
-    baseline_right = predictions(baseline, data.validation.x, spec.preprocess) == data.validation.y
 
     store.save(out / "model", kept.module, spec)
     decision = {
@@ -68,14 +56,20 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
         "teacher": {**teacher.row(), **teacher.save(out)},
         "teachers": [{**each.row(), "teaches": each is teacher} for each in taught_by],
         "students": [
-            {**_row(student, alone, teacher, kept), **_against(baseline_right, student)} for student in students
+            {**_row(student, alone, teacher, kept), **student.against(baseline_right)} for student in students
         ],
         "skipped": skipped,
         "reason": _reason(kept, alone, taught, teacher),
     }
-    artifacts.write_json(out / RECORD, decision)
+    chosen: Row = {}
+    if shortlist and selection:
+        chosen = {"candidates": selection.rows, "measured": shortlist.measured}
+        evidence(shortlist, config, out)
+    artifacts.write_json(out / RECORD, {**decision, **chosen})
     metrics = {
         **decision,
+        **shown(shortlist, selection.rows if selection else [], config),
+        "candidate_history": selection.history if selection else {},
         "student_cost": asdict(cost(kept.module, spec.input_shape)),
         "history": {student.name: student.history for student in students},
         "teacher_history": {each.name: list(each.history) for each in taught_by if each.history},
@@ -89,6 +83,12 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
         metrics=metrics,
         libraries=LIBRARIES,
     )
+
+
+def _named(data: Data, preprocess: list[Row], config: Config, place: Unfinished) -> Trainer:
+    """The one student of a config without candidates."""
+    assert config.student is not None
+    return Trainer(spec_for(data, config.student.builder, config.student.kwargs, preprocess), data, config, place)
 
 
 def _possible(
@@ -115,36 +115,6 @@ def _no_features(teacher: Candidate, spec: store.ModelSpec) -> str:
     return ""
 
 
-def _train(
-    spec: store.ModelSpec,
-    data: Data,
-    config: Config,
-    place: Unfinished,
-    options: LossOptions | None,
-    teacher: Candidate | None,
-) -> Student:
-    name = options.loss if options else ALONE
-    module = store.build(spec, seed=config.seed)
-    lesson = Lesson(teacher.model, options, place.answers) if teacher and options else None
-    try:
-        history = fit(
-            module,
-            data,
-            spec.preprocess,
-            config,
-            seed=config.seed,
-            device=config.device,
-            threads=config.threads,
-            lesson=lesson,
-            resume=place.checkpoint(f"student-{name}"),
-        )
-    except ModelError as error:
-        raise ModelError(f"student, {name}: {error}") from error
-    right = predictions(module, data.validation.x, spec.preprocess) == data.validation.y
-    rows = [asdict(epoch) for epoch in history.epochs]
-    return Student(name, module, right, rows, options.model_dump() if options else None)
-
-
 def _row(student: Student, alone: Student, teacher: Candidate, kept: Student) -> dict[str, Any]:
     gap = teacher.accuracy - alone.accuracy
     gain = student.accuracy - alone.accuracy
@@ -158,12 +128,6 @@ def _row(student: Student, alone: Student, teacher: Candidate, kept: Student) ->
         "kept": student is kept,
         "reason": "" if student is kept else f"{kept.name} {better}, {kept.accuracy:.2%}",
     }
-
-
-def _against(baseline_right: np.ndarray, student: Student) -> dict[str, int]:
-    """What a bound on the student's drop below the baseline is taken from, see `edgekit.paired`."""
-    lost, gained = baseline_right & ~student.right, ~baseline_right & student.right
-    return {"lost": int(lost.sum()), "gained": int(gained.sum()), "samples": len(student.right)}
 
 
 def _reason(kept: Student, alone: Student, taught: list[Student], teacher: Candidate) -> str:

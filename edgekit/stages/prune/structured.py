@@ -9,33 +9,40 @@ import torch
 import torch_pruning
 from torch import nn
 
+from edgekit.data import Split
 from edgekit.errors import ModelError
 from edgekit.models.store import ModelSpec
 from edgekit.stages.prune import Config
+from edgekit.stages.prune.importance import MEASURES, accumulate_gradients, bound
 
-NORMS = {"l1": 1, "l2": 2}
 
-
-def steps(module: nn.Module, spec: ModelSpec, config: Config) -> Iterator[tuple[float, None]]:
+def steps(module: nn.Module, spec: ModelSpec, config: Config, train: Split) -> Iterator[tuple[float, None]]:
     """Prune `module` in place, step by step; yield the share of channels aimed at, and nothing to keep up.
 
     The caller fine-tunes between steps, so importance is measured on tuned weights. Each step removes the same
-    number of channels; the classifier's outputs are never touched.
+    number of channels, from every layer alike or wherever in the network they matter least; the classifier's outputs
+    are never touched.
     """
     example = torch.zeros(1, *spec.input_shape)
     try:
         pruner = torch_pruning.pruner.BasePruner(
             module,
             example,
-            importance=torch_pruning.importance.GroupMagnitudeImportance(p=NORMS[config.importance]),
+            importance=MEASURES[config.importance](),
+            global_pruning=config.scope == "global",
             pruning_ratio=config.ratio,
+            max_pruning_ratio=config.max_layer_ratio,
             iterative_steps=config.steps,
             ignored_layers=_outputs(module, example),
             round_to=config.channel_multiple,
         )
+        if config.scope == "global":
+            bound(pruner, config)
         for step in range(1, config.steps + 1):
-            module.zero_grad(set_to_none=True)
+            if config.importance == "taylor":
+                accumulate_gradients(module, train, spec.preprocess, config.taylor_samples)
             pruner.step()
+            module.zero_grad(set_to_none=True)
             yield config.ratio * step / config.steps, None
     except (ValueError, RuntimeError, KeyError, AttributeError) as error:
         raise ModelError(

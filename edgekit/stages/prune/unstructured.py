@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
+from edgekit.data import Split
 from edgekit.models.store import ModelSpec
 from edgekit.stages.prune import Config
 
 
-def steps(module: nn.Module, spec: ModelSpec, config: Config) -> Iterator[tuple[float, Callable[[nn.Module], None]]]:
+def steps(
+    module: nn.Module, spec: ModelSpec, config: Config, train: Split
+) -> Iterator[tuple[float, Callable[[nn.Module], None]]]:
     """Zero weights of `module` in place, step by step; yield the sparsity aimed at and what puts the zeros back.
 
     One threshold for the whole network at each step; the caller fine-tunes between steps and calls the function

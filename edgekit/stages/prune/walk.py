@@ -23,6 +23,7 @@ from edgekit.models.cost import cost
 from edgekit.models.handover import open_model
 from edgekit.paired import compare, refusal
 from edgekit.stages.prune import LIBRARIES, Config, structured, unstructured
+from edgekit.stages.prune.latency import told
 from edgekit.stages.prune.unstructured import measured_sparsity
 from edgekit.teachers.chosen import chosen_teacher
 from edgekit.teachers.file import TeacherFile
@@ -43,9 +44,9 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     baseline_accuracy = float(np.mean(tuner.baseline_right))
 
     channels, pruned = _walk(structured, student, config, tuner)
-    store.save(out / "model", pruned, spec)
+    store.save(out / "model", pruned[_kept_step(channels)], spec)
     weights, sparse = _walk(unstructured, student, config, tuner)
-    store.save(out / "sparse", sparse, spec)
+    store.save(out / "sparse", sparse[_kept_step(weights)], spec)
 
     decision = {
         "baseline_accuracy": baseline_accuracy,
@@ -54,13 +55,19 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
         "unstructured": _verdict(weights, config.budget, "weights zeroed"),
     }
     artifacts.write_json(out / "decision.json", decision)
+    latency = None
+    if config.measure:
+        shown = _kept_step(weights) or len(weights) - 1  # none kept: the last says what zeros would have bought
+        latency, rows = told(pruned, sparse[shown], [row["macs"] for row in channels], spec, data, config)
+        latency["sparse_step"] = shown
+        artifacts.write_json(out / artifacts.EVIDENCE / "latency.json", {**latency, "networks": rows})
     return artifacts.seal(
         out,
         stage="prune",
         source=source,
         data_digest=data.digest,
         config=config.model_dump(),
-        metrics={**decision, "structured_steps": channels, "unstructured_steps": weights},
+        metrics={**decision, "structured_steps": channels, "unstructured_steps": weights, "latency": latency},
         libraries=LIBRARIES,
     )
 
@@ -120,16 +127,17 @@ class _Tuner:
         return np.equal(predictions(module, split.x, self.spec.preprocess), split.y)
 
 
-def _walk(technique: ModuleType, student: nn.Module, config: Config, tuner: _Tuner) -> tuple[list[Step], nn.Module]:
-    """Prune a copy of the student step by step, fine-tune after each; rows of what each step did, and the kept one."""
-    module, kept = copy.deepcopy(student), student
+def _walk(
+    technique: ModuleType, student: nn.Module, config: Config, tuner: _Tuner
+) -> tuple[list[Step], list[nn.Module]]:
+    """Prune a copy of the student step by step, fine-tune after each; what each step did, and the network it left."""
+    module, networks = copy.deepcopy(student), [student]
     rows = [tuner.measure(student, 0, 0.0)]
-    for number, (aimed, keep_up) in enumerate(technique.steps(module, tuner.spec, config), 1):
+    for number, (aimed, keep_up) in enumerate(technique.steps(module, tuner.spec, config, tuner.data.train), 1):
         tuner.tune(module, f"{technique.__name__.rpartition('.')[2]}-{number}", keep_up)
         rows.append(tuner.measure(module, number, aimed))
-        if rows[-1]["inside_budget"]:
-            kept = copy.deepcopy(module)
-    return mark_kept(rows), kept
+        networks.append(copy.deepcopy(module))
+    return mark_kept(rows), networks
 
 
 def mark_kept(rows: list[Step]) -> list[Step]:
@@ -141,6 +149,10 @@ def mark_kept(rows: list[Step]) -> list[Step]:
         {**row, "kept": row["step"] == last, "reason": "" if row["step"] == last else row["reason"] or passed}
         for row in rows
     ]
+
+
+def _kept_step(rows: list[Step]) -> int:
+    return next(row["step"] for row in rows if row["kept"])
 
 
 def _verdict(rows: list[Step], budget: Budget, what: str) -> dict[str, Any]:

@@ -58,6 +58,22 @@ TRAINING = (
         ("tests/stages/distill/test_student.py::test_the_best_on_validation_is_kept",),
     ),
     Seed(
+        "recorded-candidates-not-followed",
+        "stages/distill/shortlist.py",
+        "return Shortlist(entries, timed, recorded or today, today,",
+        "return Shortlist(entries, timed, today, today,",
+        "a bundle cannot be rebuilt where today's clock picks another student",
+        ("tests/stages/distill/test_selection.py",),
+    ),
+    Seed(
+        "candidate-refused-by-noise",
+        "stages/distill/shortlist.py",
+        "file.low_ms <= limit_ms",
+        "file.high_ms <= limit_ms",
+        "one busy moment takes a network out that is within the budget",
+        ("tests/stages/distill/test_shortlist.py",),
+    ),
+    Seed(
         "worst-teacher-chosen",
         "stages/distill/teacher.py",
         "return max(found, key=lambda each: each.accuracy)",
@@ -105,8 +121,8 @@ PRUNING = (
     Seed(
         "step-outside-the-budget-kept",
         "stages/prune/walk.py",
-        'if rows[-1]["inside_budget"]:',
-        'if not rows[-1]["inside_budget"]:',
+        'store.save(out / "model", pruned[_kept_step(channels)], spec)',
+        'store.save(out / "model", pruned[-1], spec)',
         "the network that ships is one that lost too much",
         ("tests/stages/prune/test_walk.py::test_what_is_kept_is_what_the_record_says",),
     ),
@@ -117,6 +133,24 @@ PRUNING = (
         "tuner.tune(module, f\"{technique.__name__.rpartition('.')[2]}-{number}\")",
         "the pruned weights grow back",
         ("tests/stages/prune/test_walk.py::test_zeroed_weights_stay_zero_through_fine_tuning",),
+    ),
+    Seed(
+        "layers-without-a-bound",
+        "stages/prune/structured.py",
+        """        if config.scope == "global":
+            bound(pruner, config)
+""",
+        "",
+        "one step over the whole network leaves a layer with hardly a channel",
+        ("tests/stages/prune/test_importance.py",),
+    ),
+    Seed(
+        "share-of-the-gain-upside-down",
+        "stages/prune/latency.py",
+        'measured["measured"] / predicted',
+        'predicted / measured["measured"]',
+        "the less of the predicted speed-up arrives, the better the table looks",
+        ("tests/stages/prune/test_latency.py::test_the_share_is_the_measured_speed_up_over_the_predicted_one",),
     ),
     Seed(
         "largest-weights-pruned",
@@ -226,7 +260,9 @@ CONVERTING = (
         "replace(recipe, keep_float=())",
         "recipe",
         "networks that were never looked at keep layers in float",
-        ("tests/stages/convert/test_stage.py::test_int8_follows_the_recipe_and_keeps_layers_of_the_tuned_network_alone",),
+        (
+            "tests/stages/convert/test_stage.py::test_int8_follows_the_recipe_and_keeps_layers_of_the_tuned_network_alone",
+        ),
     ),
     Seed(
         "openvino-fp32-is-fp16",

@@ -80,6 +80,14 @@ DECIDING = (
         ("tests/stages/benchmark/test_decide.py",),
     ),
     Seed(
+        "zeros-need-not-pay",
+        "stages/benchmark/sparsity.py",
+        'row["name"] for row in compared if not row["buys"]',
+        'row["name"] for row in compared if row["buys"]',
+        "zeros that bought nothing stay, those that paid are rejected",
+        ("tests/stages/benchmark/test_sparsity.py",),
+    ),
+    Seed(
         "recorded-decisions-not-followed",
         "stages/benchmark/decide.py",
         'measured = recorded or {"winners"',

@@ -21,7 +21,7 @@ def test_the_fastest_inside_the_budget_wins_its_target() -> None:
     times = {"student-fp32-tflite": 0.02, "student-int8-tflite": 0.01, "student-fp32-onnx": 0.03}
     found = decided(rows, times)
     winners = {"tflite": "student-fp32-tflite", "onnx": "student-fp32-onnx"}
-    assert found.content["measured"] == {"winners": winners, "too_slow": []}
+    assert found.content["measured"] == {"winners": winners, "too_slow": [], "buys_nothing": []}
     assert found.metrics["winners"] == winners
     assert found.metrics["winner"] == "student-fp32-tflite"
     assert found.metrics["verdict"]["speedup_vs_eager"] == pytest.approx(100)
@@ -29,8 +29,8 @@ def test_the_fastest_inside_the_budget_wins_its_target() -> None:
 
 
 def test_a_difference_below_the_margin_is_a_tie_and_goes_by_bytes() -> None:
-    rows = [row("student-fp32-tflite", size=900), row("pruned-fp32-tflite", size=800), row("sparse-fp32-tflite")]
-    found = decided(rows, {"student-fp32-tflite": 0.02, "pruned-fp32-tflite": 0.0208, "sparse-fp32-tflite": 0.0201})
+    rows = [row("student-fp32-tflite", size=900), row("pruned-fp32-tflite", size=800), row("another-fp32-tflite")]
+    found = decided(rows, {"student-fp32-tflite": 0.02, "pruned-fp32-tflite": 0.0208, "another-fp32-tflite": 0.0201})
     decision = told(found, WINNER)
     assert (decision["chosen"], decision["rule"]) == ("pruned-fp32-tflite", "tie: fewest bytes")
     assert [each["in_the_tie"] for each in decision["candidates"]] == [True] * 3
@@ -157,11 +157,16 @@ def test_only_a_whole_interval_above_the_limit_is_too_slow() -> None:
     assert unsure.content["measured"] == {
         "winners": {"tflite": "student-fp32-tflite"},
         "too_slow": ["pruned-fp32-tflite"],
+        "buys_nothing": [],
     }
     evidence = {each["name"]: each for each in told(unsure, "too slow for 0.02 ms")["candidates"]}
     assert evidence["student-fp32-tflite"]["low_ms"] < 0.02 < evidence["pruned-fp32-tflite"]["low_ms"]
     sure = decided(rows, times, limits, noise=0.001)
-    assert sure.content["measured"] == {"winners": {}, "too_slow": ["pruned-fp32-tflite", "student-fp32-tflite"]}
+    assert sure.content["measured"] == {
+        "winners": {},
+        "too_slow": ["pruned-fp32-tflite", "student-fp32-tflite"],
+        "buys_nothing": [],
+    }
 
 
 def test_nothing_but_the_measured_part_of_the_content_depends_on_a_latency() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from edgekit.errors import StageError
+from edgekit import replay as replay_file
+from edgekit.errors import StageError, TrustError
 from edgekit.stages.benchmark.decide import Decision
 from tests.stages.benchmark.made import Row, budget, decided, row, told
 
@@ -14,13 +16,18 @@ ROWS = [row("student-fp32-tflite"), row("pruned-fp32-tflite", size=900), row("st
 TIMES = {"student-fp32-tflite": 0.02, "pruned-fp32-tflite": 0.03, "student-int8-tflite": 0.01}
 
 
-def replay(winners: Row, too_slow: Any = (), **limits: Any) -> Decision:
-    return decided(ROWS, TIMES, budget(**limits), {"winners": winners, "too_slow": list(too_slow)})
+def replay(winners: Row, too_slow: Any = (), buys_nothing: Any = (), **limits: Any) -> Decision:
+    recorded = {"winners": winners, "too_slow": list(too_slow), "buys_nothing": list(buys_nothing)}
+    return decided(ROWS, TIMES, budget(**limits), recorded)
 
 
 def test_a_recorded_winner_wins_and_todays_is_told() -> None:
     found = replay({"tflite": "pruned-fp32-tflite"})
-    assert found.content["measured"] == {"winners": {"tflite": "pruned-fp32-tflite"}, "too_slow": []}
+    assert found.content["measured"] == {
+        "winners": {"tflite": "pruned-fp32-tflite"},
+        "too_slow": [],
+        "buys_nothing": [],
+    }
     decision = told(found, "winner of tflite")
     assert (decision["chosen"], decision["today"]) == ("pruned-fp32-tflite", "student-fp32-tflite")
     assert (decision["rule"], decision["replayed"]) == ("recorded", True)
@@ -60,6 +67,16 @@ def test_what_was_recorded_as_too_slow_stays_out() -> None:
     assert not shown["inside_budget"]
 
 
+@pytest.mark.parametrize("missing", replay_file.KINDS)
+def test_a_record_without_one_of_its_parts_is_refused(missing: str, tmp_path: Path) -> None:
+    whole = {name: kind() for name, kind in replay_file.KINDS.items()}
+    replay_file.write(tmp_path, whole)
+    assert replay_file.recorded(tmp_path) == whole
+    replay_file.write(tmp_path, {name: value for name, value in whole.items() if name != missing})
+    with pytest.raises(TrustError, match="not a record of decisions"):
+        replay_file.recorded(tmp_path)
+
+
 def test_a_recorded_lack_of_a_winner_is_followed() -> None:
     found = replay({})
     assert found.metrics["verdict"] == {"met": False}
@@ -81,6 +98,11 @@ def test_a_recorded_lack_of_a_winner_is_followed() -> None:
             "the record contradicts itself",
         ),
         ({"winners": {}, "too_slow": ["student-fp32-tflite"]}, "the budget has no latency_p50_ms"),
+        ({"winners": {}, "buys_nothing": ["nobody"]}, "says that 'nobody' buys nothing, which is not among"),
+        (
+            {"winners": {"tflite": "student-fp32-tflite"}, "buys_nothing": ["student-fp32-tflite"]},
+            "the record contradicts itself: student-fp32-tflite wins tflite and buys nothing",
+        ),
     ],
 )
 def test_an_impossible_record_is_refused(recorded: Row, said: str) -> None:

@@ -12,6 +12,7 @@ from edgekit import checks, summaries
 from edgekit.artifact import Artifact
 from edgekit.errors import StageError
 from edgekit.stages.benchmark.decide import Decision
+from edgekit.summaries import pruned
 from tests.stages.benchmark.made import EAGER_MS, budget, decided, row
 
 ROWS = [row("student-fp32-tflite", size=900), row("pruned-fp32-tflite", size=800), row("student-fp32-onnx")]
@@ -30,15 +31,15 @@ def shown(artifact: Artifact) -> list[tuple[Any, ...]]:
 
 
 def test_the_table_shows_ties_and_the_first_that_is_beaten(tmp_path: Path) -> None:
-    rows = [*ROWS, row("sparse-fp32-tflite"), row("baseline-fp32-tflite")]
-    times = {**TIMES, "sparse-fp32-tflite": 0.03, "baseline-fp32-tflite": 0.9}
+    rows = [*ROWS, row("another-fp32-tflite"), row("baseline-fp32-tflite")]
+    times = {**TIMES, "another-fp32-tflite": 0.03, "baseline-fp32-tflite": 0.9}
     artifact = sealed(tmp_path, decided(rows, times, budget(latency_p50_ms=1.0)))
     assert "the whole 99 % interval is above 1.05 times" in summaries.decisions(artifact).title
     told = {(what, name): note for what, name, *_, note in shown(artifact)}
     assert told == {
         ("winner of tflite", "student-fp32-tflite"): "in the tie",
         ("", "pruned-fp32-tflite"): "wins: tie: fewest bytes",
-        ("", "sparse-fp32-tflite"): "slower",
+        ("", "another-fp32-tflite"): "slower",
         ("winner of onnx", "student-fp32-onnx"): "wins: fastest",
         ("winner over all targets", "pruned-fp32-tflite"): "wins: fastest",
         ("", "student-fp32-onnx"): "slower",
@@ -47,9 +48,29 @@ def test_the_table_shows_ties_and_the_first_that_is_beaten(tmp_path: Path) -> No
 
 
 def test_the_table_of_a_replay_tells_todays_winner(tmp_path: Path) -> None:
-    recorded = {"winners": {"tflite": "student-fp32-tflite", "onnx": "student-fp32-onnx"}, "too_slow": []}
+    recorded = {
+        "winners": {"tflite": "student-fp32-tflite", "onnx": "student-fp32-onnx"},
+        "too_slow": [],
+        "buys_nothing": [],
+    }
     notes = {line[1]: line[6] for line in shown(sealed(tmp_path, decided(ROWS, TIMES, recorded=recorded)))[:2]}
     assert notes == {"student-fp32-tflite": "wins: recorded", "pruned-fp32-tflite": "would win today"}
+
+
+def test_zeros_stand_beside_the_network_without_them(tmp_path: Path) -> None:
+    rows = [row("student-fp32-onnx"), {**row("sparse-fp32-onnx"), "zipped_bytes": 970}]
+    rows += [row("student-int8-onnx"), {**row("sparse-int8-onnx"), "zipped_bytes": 500}]
+    times = dict.fromkeys([each["name"] for each in rows], 0.02)
+    table = pruned.bought(sealed(tmp_path, decided(rows, times)))
+    assert [tuple(line) for line in table.rows] == [
+        ("sparse-fp32-onnx", "student-fp32-onnx", "1× (1–1)", "97.00\u00a0%", "rejected: buys nothing"),
+        ("sparse-int8-onnx", "student-int8-onnx", "1× (1–1)", "50.00\u00a0%", "kept as a candidate"),
+    ]
+    assert "above 1.05" in table.title
+
+
+def test_where_no_zeros_were_measured_the_table_is_empty(tmp_path: Path) -> None:
+    assert pruned.bought(sealed(tmp_path, decided(ROWS, TIMES))).rows == []
 
 
 def test_a_winner_that_follows_from_its_evidence_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,7 +90,11 @@ def test_a_winner_that_does_not_follow_is_a_fault(tmp_path: Path) -> None:
 
 
 def test_a_replay_says_where_today_would_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    recorded = {"winners": {"tflite": "student-fp32-tflite", "onnx": "student-fp32-onnx"}, "too_slow": []}
+    recorded = {
+        "winners": {"tflite": "student-fp32-tflite", "onnx": "student-fp32-onnx"},
+        "too_slow": [],
+        "buys_nothing": [],
+    }
     checks.decisions_follow(sealed(tmp_path, decided(ROWS, TIMES, recorded=recorded)))
     assert capsys.readouterr().out.splitlines()[:2] == [
         "✗ winner of tflite: student-fp32-tflite, as recorded; today's measurement would decide pruned-fp32-tflite",

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from edgekit.config import NetworkConfig
 from edgekit.errors import ConfigError
 from edgekit.keys import gather
 from edgekit.plan import load_plan
@@ -14,6 +15,7 @@ from edgekit.stages.distill import Config
 from tests.conftest import TINY
 
 FILE = {"path": "teacher.tflite"}
+RESNET = {"builder": "edgekit.models.resnet:resnet8", "kwargs": {"width": 4}}
 MODEL = b"\x1c\0\0\0TFL3" + bytes(64)
 
 
@@ -40,6 +42,13 @@ def config_with(tmp_path: Path, **distill: object) -> Config:
         ({"losses": [{"loss": "dist", "beta": -1.0}]}, ["distill.losses.beta", "-1.0"]),
         ({"losses": [{"loss": "dkd"}, {"loss": "dkd", "beta": 2.0}]}, ["distill.losses", "dkd twice"]),
         ({"teachers": []}, ["distill.teachers"]),
+        ({"student": None}, ["distill: names neither student nor candidates"]),
+        ({"candidates": [RESNET]}, ["distill: names both student and candidates"]),
+        ({"student": None, "candidates": [RESNET, dict(RESNET)]}, ["distill.candidates", "resnet8(width=4) twice"]),
+        ({"student": None, "candidates": [{"builder": "resnet8"}]}, ["distill.candidates.0.builder", "resnet8"]),
+        ({"candidate_epochs": -1}, ["distill.candidate_epochs", "-1"]),
+        ({"most_trained": 0}, ["distill.most_trained", "0"]),
+        ({"rounds": 3}, ["distill.rounds", "3"]),
         ({"teachers": [{}]}, ["distill.teachers", "nobody", "baseline: true, builder, path"]),
         ({"teachers": [{"baseline": True, **FILE}]}, ["baseline and path"]),
         ({"teachers": [{"baseline": True, "preprocess": [{"step": "scale"}]}]}, ["preprocess", "teacher with path"]),
@@ -88,6 +97,43 @@ def test_a_teachers_content_is_part_of_the_key_and_its_place_is_not(tmp_path: Pa
         (tmp_path / name).mkdir()
         (tmp_path / name / "teacher.tflite").write_bytes(content)
     assert key(tmp_path / "one") == key(tmp_path / "same") != key(tmp_path / "other")
+
+
+SLOWER: dict[str, object] = {
+    "budget": {"latency_p50_ms": 1.0},
+    "targets": ["onnx"],
+}
+
+
+def key_of(tmp_path: Path, shared: dict[str, object], **section: object) -> str:
+    given = yaml.safe_load(TINY.read_text()) | shared
+    given["distill"] |= section
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(given))
+    return gather("distill", load_plan(tmp_path / "run.yaml").stages["distill"].model_dump(), None, "0" * 64, ()).key
+
+
+def test_what_times_candidates_is_part_of_the_key_only_where_there_are_some(tmp_path: Path) -> None:
+    assert key_of(tmp_path, {}) == key_of(tmp_path, SLOWER, rounds=50, most_trained=1, candidate_epochs=2)
+    some: dict[str, object] = {"student": None, "candidates": [RESNET]}
+    keys = [key_of(tmp_path, {}, **some), key_of(tmp_path, SLOWER, **some), key_of(tmp_path, {}, **some, rounds=50)]
+    assert len(set(keys)) == 3
+    looser: dict[str, object] = {"budget": {"accuracy_drop_pp": 7.0}}
+    assert key_of(tmp_path, looser, **some) == keys[0], "accuracy is no reason to time anything again"
+
+
+def test_a_recorded_config_is_the_same_config(tmp_path: Path) -> None:
+    config = config_with(tmp_path, student=None, candidates=[RESNET])
+    again = Config.model_validate(config.model_dump())
+    assert again.model_dump() == config.model_dump() and again.candidates == config.candidates
+
+
+def test_a_title_does_not_depend_on_the_order_of_the_arguments() -> None:
+    titles = {
+        NetworkConfig(builder="edgekit.models.ds_cnn:ds_cnn", kwargs=kwargs).title
+        for kwargs in ({"width": 8, "block_strides": [2, 1]}, {"block_strides": [2, 1], "width": 8})
+    }
+    assert titles == {"ds_cnn(block_strides=[2, 1], width=8)"}
+    assert NetworkConfig(builder="a.b:small").title == "small"
 
 
 def test_the_least_temperature_is_the_same_everywhere(tmp_path: Path) -> None:

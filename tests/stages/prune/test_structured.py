@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
+from edgekit.data import Split
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.stages.prune import Config, structured
 
 CLASSES = tuple("0123456789")
+NO_SAMPLES = Split(np.zeros((0, 32, 32, 3), np.uint8), np.zeros(0, np.int64))
 NETWORKS = {
     "resnet:resnet": {"depth": 8, "width": 16},
     "resnet:resnet8": {},
@@ -40,7 +43,7 @@ def test_every_step_leaves_a_smaller_network_with_all_its_classes(builder: str) 
     module = store.build(described)
     spent = [cost(module, described.input_shape)]
     aimed = []
-    for share, keep_up in structured.steps(module, described, config()):
+    for share, keep_up in structured.steps(module, described, config(), NO_SAMPLES):
         assert keep_up is None
         aimed.append(share)
         spent.append(cost(module, described.input_shape))
@@ -54,7 +57,7 @@ def test_every_step_leaves_a_smaller_network_with_all_its_classes(builder: str) 
 def test_channels_are_rounded_to_what_the_kernels_like() -> None:
     described = spec("ds_cnn:ds_cnn", width=48)
     module = store.build(described)
-    for _ in structured.steps(module, described, config(ratio=0.4, channel_multiple=8)):
+    for _ in structured.steps(module, described, config(ratio=0.4, channel_multiple=8), NO_SAMPLES):
         pass
     widths = {layer.out_channels for layer in module.modules() if isinstance(layer, torch.nn.Conv2d)}
     assert widths
@@ -69,7 +72,7 @@ def test_the_weakest_channels_go_first() -> None:
         for weight in (stem.weight, depthwise.weight, pointwise.weight.transpose(0, 1)):
             weight[::2] = 1e-6
     strong = stem.weight.detach()[1::2].clone()
-    for _ in structured.steps(module, described, config(steps=1)):
+    for _ in structured.steps(module, described, config(steps=1), NO_SAMPLES):
         pass
     assert torch.equal(stem.weight.detach(), strong)
 
@@ -92,6 +95,6 @@ def test_a_network_whose_graph_cannot_be_seen_is_left_as_it_is() -> None:
     described = spec("tests.stages.prune.test_structured:Detached")
     module = Detached()
     before = cost(module, described.input_shape)
-    for _ in structured.steps(module, described, config()):
+    for _ in structured.steps(module, described, config(), NO_SAMPLES):
         pass
     assert cost(module, described.input_shape) == before

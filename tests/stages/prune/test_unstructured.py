@@ -7,7 +7,7 @@ import torch
 
 from edgekit.models import store
 from edgekit.stages.prune import Config, unstructured
-from tests.stages.prune.test_structured import spec
+from tests.stages.prune.test_structured import NO_SAMPLES, spec
 
 
 def config(**options: object) -> Config:
@@ -27,7 +27,7 @@ def test_every_step_reaches_its_sparsity_in_the_same_shapes() -> None:
     described = spec("resnet:resnet8")
     module = store.build(described)
     shapes = {name: value.shape for name, value in module.state_dict().items()}
-    for aimed, _ in unstructured.steps(module, described, config()):
+    for aimed, _ in unstructured.steps(module, described, config(), NO_SAMPLES):
         assert unstructured.measured_sparsity(module) == pytest.approx(aimed, abs=1e-3)
     assert {name: value.shape for name, value in module.state_dict().items()} == shapes
 
@@ -36,7 +36,7 @@ def test_the_largest_weights_stay() -> None:
     described = spec("ds_cnn:ds_cnn", width=16)
     module = store.build(described)
     before = torch.cat([weight.detach().abs().flatten() for weight in unstructured.prunable(module).values()])
-    for _ in unstructured.steps(module, described, config(sparsity_steps=1)):
+    for _ in unstructured.steps(module, described, config(sparsity_steps=1), NO_SAMPLES):
         pass
     after = torch.cat([weight.detach().abs().flatten() for weight in unstructured.prunable(module).values()])
     assert before[after == 0].max() <= before[after > 0].min()
@@ -45,7 +45,7 @@ def test_the_largest_weights_stay() -> None:
 def test_zeros_stay_zeros_through_training() -> None:
     described = spec("ds_cnn:ds_cnn", width=16)
     module = store.build(described)
-    for _, keep_up in unstructured.steps(module, described, config(sparsity_steps=1)):
+    for _, keep_up in unstructured.steps(module, described, config(sparsity_steps=1), NO_SAMPLES):
         module.train()
         optimiser = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
         for _ in range(3):

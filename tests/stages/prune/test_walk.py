@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from pathlib import Path
+
 import pytest
+from torch import nn
 
 from edgekit import artifact as artifacts
 from edgekit.data import load
@@ -10,8 +15,10 @@ from edgekit.models.cost import cost
 from edgekit.models.handover import open_model
 from edgekit.paired import bounded
 from edgekit.plan import load_plan
+from edgekit.stages.prune import Config, latency
 from edgekit.stages.prune.unstructured import measured_sparsity
-from edgekit.stages.prune.walk import mark_kept
+from edgekit.stages.prune.walk import mark_kept, prune
+from edgekit.targets.timed import Timed
 from edgekit.train import evaluate, predictions
 from tests.conftest import TINY, FinishedRun
 
@@ -44,6 +51,32 @@ def test_every_step_is_recorded_from_the_student_on(sealed: artifacts.Artifact) 
 def test_zeroed_weights_stay_zero_through_fine_tuning(sealed: artifacts.Artifact) -> None:
     for row in sealed.metrics["unstructured_steps"]:
         assert row["sparsity"] == pytest.approx(row["aimed"], abs=0.01)
+
+
+def test_latencies_are_evidence_and_no_content(
+    tiny_run: FinishedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(shutil.copytree(tiny_run.folder, tmp_path / "tiny"))
+    source, data = artifacts.load(folder / "distill"), load(load_plan(TINY).data)
+    given = {"epochs": 1, "steps": 1, "sparsity_steps": 1, "threads": 1, "targets": ["onnx"]}
+    config = Config.model_validate(given)
+    found = []
+    for clock in (1.0, 3.0):
+
+        def measure(steps: list[nn.Module], *_: object, clock: float = clock) -> list[Timed]:
+            rounds = tuple(clock + 0.01 * number for number in range(10))
+            names = [*(f"step{number}" for number in range(len(steps))), "sparse"]
+            return [Timed(name, "onnx", "fp32", 100, 50, clock, clock, clock, rounds) for name in names]
+
+        monkeypatch.setattr(latency, "measure", measure)
+        found.append(prune(source, data.withhold_test(), config, folder / f".prune.{clock:g}"))
+    first, second = found
+    assert (first.key, first.digest) == (second.key, second.digest)
+    assert first.metrics["latency"] != second.metrics["latency"]
+    assert "latency" not in json.loads(first.file("decision.json").read_text())
+    told = json.loads(second.file("evidence/latency.json").read_text())
+    assert {row["model"] for row in told["networks"]} == {"step0", "step1", "sparse"}
+    assert told["sparse_step"] == 1
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,97 @@
+"""Rivals: model files that somebody else made, held against the winner on the same samples and in the same rounds.
+
+A rival decides nothing and wins nothing. Its accuracy is that of the test split alone: what it was trained on nobody
+here knows, and the validation split may have been among it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edgekit.data.paths import expand
+from edgekit.errors import ModelError
+from edgekit.quiet import quiet_native
+from edgekit.runner.preprocess import pipeline
+from edgekit.stages.benchmark.account import told_with_ends
+from edgekit.stages.benchmark.timings import Timings
+from edgekit.teachers import file as files
+from edgekit.teachers import layout
+from edgekit.teachers.named import ModelFile
+
+if TYPE_CHECKING:
+    from edgekit.data import Data
+
+KINDS = ("tflite", "onnx", "openvino")
+ANSWERS_LIMIT_S = 3600.0
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Rival:
+    """What is known of it without a clock, and one call of it."""
+
+    row: Row
+    call: Callable[[], object]
+
+    @property
+    def name(self) -> str:
+        """Its file's, which no variant can have."""
+        return str(self.row["name"])
+
+
+def open_rivals(named: Sequence[ModelFile], data: Data, threads: int) -> list[Rival]:
+    """Each file answered the test split in a process of its own before it is opened here; ModelError names the file."""
+    return [_open(one, data, threads) for one in named]
+
+
+def held_against(rivals: Sequence[Rival], winner: Row | None, timings: Timings) -> list[Row]:
+    """Each rival with its latencies and what the winner is beside it; nulls where nothing won.
+
+    `winner_speedup` is the rival's p50 over the winner's, `winner_bytes_share` the winner's bytes over the rival's.
+    """
+    return [
+        {
+            **rival.row,
+            **timings.latencies[rival.name],
+            "winner": winner["name"] if winner else None,
+            "winner_gain_pp": 100 * (winner["accuracy_test"] - rival.row["accuracy_test"]) if winner else None,
+            "winner_bytes_share": winner["bytes"] / rival.row["bytes"] if winner else None,
+            **told_with_ends("winner_speedup", timings.ratio(rival.name, winner["name"]) if winner else None),
+        }
+        for rival in rivals
+    ]
+
+
+def _open(named: ModelFile, data: Data, threads: int) -> Rival:
+    model = files.open_file(expand(named.path, "benchmark.rivals"), named.preprocess)
+    if model.kind not in KINDS:
+        raise ModelError(f"{model.path}: a rival is what could ship, a .tflite, .onnx or OpenVINO .xml file")
+    test = data.test
+    scores = files.logits(model, test.x, classes=len(data.classes), timeout_s=ANSWERS_LIMIT_S, threads=threads)
+    row = {
+        "name": named.name,
+        "sha256": model.sha256,
+        "bytes": sum(path.stat().st_size for path in files.members(model.path, model.kind)),
+        "accuracy_test": float(np.mean(scores.argmax(axis=1) == test.y)),
+    }
+    return Rival(row, _call(model.path, model.kind, model.preprocess, test.x[:1], threads))
+
+
+def _call(
+    path: Path, kind: str, preprocess: list[dict[str, Any]], sample: np.ndarray, threads: int
+) -> Callable[[], object]:
+    """One inference at batch 1, numpy in and numpy out, as the variants are called."""
+    with quiet_native():
+        opened = importlib.import_module(f"edgekit.teachers.{kind}").open(path, threads)
+    prepared = pipeline(preprocess)(sample)
+    placed = layout.find(opened.shape, prepared.shape[1:])
+    run = opened.sized((1, *placed.sides))
+    x = placed.arrange(prepared)
+    return lambda: run(x)

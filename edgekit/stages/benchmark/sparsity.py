@@ -1,0 +1,68 @@
+"""Sparsity: whether zeros bought anything, beside the dense network that they were put into.
+
+Zeros shorten a call only where the kernels skip them, and a file only where somebody compresses it. A sparse variant
+that is neither faster for sure nor smaller once compressed, each by `tie_margin`, is rejected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from edgekit.stages.benchmark.timings import Timings
+
+DENSE = {"sparse": "student"}
+"""The network that a sparse one was made from."""
+
+Row = dict[str, Any]
+
+
+def against_dense(rows: Sequence[Row], slow: Collection[str], timings: Timings) -> list[Row]:
+    """Each sparse variant beside its dense counterpart, of the same precision and target: did it buy anything?
+
+    A counterpart that is outside the budget itself is none: nobody could take it instead.
+    """
+    dense = {
+        (row["model"], row["precision"], row["target"]): row
+        for row in rows
+        if row["inside_budget"] and row["name"] not in slow
+    }
+    return [
+        _beside(row, dense[key], timings)
+        for row in rows
+        if (key := (DENSE.get(row["model"], ""), row["precision"], row["target"])) in dense
+    ]
+
+
+def buys_nothing(compared: Iterable[Row]) -> list[str]:
+    """Names of those that bought nothing, sorted."""
+    return sorted(row["name"] for row in compared if not row["buys"])
+
+
+def reason(name: str, compared: Iterable[Row], replaying: bool) -> str:
+    """Why a variant that bought nothing is out, with the figures of today."""
+    recorded = ", as recorded" if replaying else ""
+    row = next((row for row in compared if row["name"] == name), None)
+    if row is None:
+        return f"buys nothing{recorded}"
+    interval = f"{row['ratio_low']:.2f}–{row['ratio_high']:.2f}"
+    return (
+        f"buys nothing{recorded}: {row['ratio']:.2f}× ({interval}) as fast as {row['dense']}, "
+        f"compressed {100 * row['zipped_share']:.0f} %"
+    )
+
+
+def _beside(row: Row, dense: Row, timings: Timings) -> Row:
+    """`ratio`: how many times as fast as the dense one; `zipped_share`: compressed bytes as a share of that one's."""
+    ratio = timings.ratio(dense["name"], row["name"])
+    smaller = dense["zipped_bytes"] > (1 + timings.tie_margin) * row["zipped_bytes"]
+    return {
+        "name": row["name"],
+        "dense": dense["name"],
+        "ratio": ratio.ratio,
+        "ratio_low": ratio.low,
+        "ratio_high": ratio.high,
+        "zipped_bytes": row["zipped_bytes"],
+        "zipped_share": row["zipped_bytes"] / dense["zipped_bytes"],
+        "buys": timings.is_slower(ratio) or smaller,
+    }

@@ -1,0 +1,127 @@
+"""The selection: the candidates on the shortlist trained by the labels alone; the most accurate becomes the student."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit import artifact as artifacts
+from edgekit.data import Data
+from edgekit.runner.bench import machine
+from edgekit.stages.distill import Config
+from edgekit.stages.distill.shortlist import Entry, Shortlist, best, refusal
+from edgekit.stages.distill.training import Student, Trainer
+from edgekit.unfinished import Unfinished
+
+EVIDENCE_FILE = "candidates.json"
+UNTRAINED = {"validation_accuracy": None, "lost": None, "gained": None, "samples": None}
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Who is the student, and `alone`, its lone training if that was as long as all the others will be.
+
+    `rows`: one a candidate, free of what a clock said but for `in_time` and what follows from it.
+    """
+
+    trainer: Trainer
+    alone: Student | None
+    rows: list[Row]
+    history: dict[str, list[Row]]
+
+
+def select(
+    shortlist: Shortlist, data: Data, config: Config, place: Unfinished, baseline_right: np.ndarray
+) -> Selection:
+    """Train those of the shortlist; one alone needs no comparison. `baseline_right` (n,) bool over validation."""
+    epochs = config.candidate_epochs or config.epochs
+    trainers = {
+        entry.title: Trainer(entry.spec, data, config, place, f"candidate-{number}", f"candidate {entry.title}")
+        for number, entry in enumerate(shortlist.entries, 1)
+        if entry.title in shortlist.measured["trained"]
+    }
+    tried = {title: trainer.alone(epochs) for title, trainer in trainers.items()} if len(trainers) > 1 else {}
+    kept = most_accurate(shortlist.entries, {title: each.accuracy for title, each in tried.items()}) or next(
+        entry for entry in shortlist.entries if entry.title in trainers
+    )
+    rows = [_row(entry, kept, shortlist, config, tried, baseline_right) for entry in shortlist.entries]
+    alone = tried.get(kept.title) if epochs == config.epochs else None
+    history = {title: each.history for title, each in tried.items()}
+    return Selection(trainers[kept.title], alone, rows, history)
+
+
+def most_accurate(entries: list[Entry], accuracy: Mapping[str, float]) -> Entry | None:
+    """On validation; of equals the one with the fewest multiply-adds, then the first; None where none was trained."""
+    trained = [entry for entry in entries if entry.title in accuracy]
+    return min(trained, key=lambda entry: (-accuracy[entry.title], entry.macs), default=None)
+
+
+def evidence(shortlist: Shortlist, config: Config, out: Path) -> None:
+    """Leave what the clock said: every round of every file, and what it decides today."""
+    rows = [
+        {**file.row(), "model": title, "round_p50s_ms": file.round_p50s_ms}
+        for title, files in shortlist.timed.items()
+        for file in files
+    ]
+    protocol = f"{config.rounds} rounds of {config.calls_per_round} calls, batch 1, one thread, weights untrained"
+    conditions = {**machine(), "protocol": protocol}
+    told = {"timed": rows, "today": shortlist.today, "replayed": shortlist.replayed, "conditions": conditions}
+    artifacts.write_json(out / artifacts.EVIDENCE / EVIDENCE_FILE, told)
+
+
+def shown(shortlist: Shortlist | None, rows: list[Row], config: Config) -> Row:
+    """The metrics: the rows with their times, and what was followed beside what the clock says today."""
+    if shortlist is None:
+        return {"candidates": [], "shortlist": None}
+    timed = shortlist.timed
+    return {
+        "candidates": [
+            {
+                **row,
+                "best": best(timed[row["name"]], config.budget).row(),
+                "timed": [t.row() for t in timed[row["name"]]],
+            }
+            for row in rows
+        ],
+        "shortlist": {
+            "measured": shortlist.measured,
+            "today": shortlist.today,
+            "replayed": shortlist.replayed,
+            "latency_p50_ms": config.budget.latency_p50_ms,
+            "size_bytes": config.budget.size_bytes,
+        },
+    }
+
+
+def _row(
+    entry: Entry, kept: Entry, shortlist: Shortlist, config: Config, tried: Mapping[str, Student], right: np.ndarray
+) -> Row:
+    files = shortlist.timed[entry.title]
+    student = tried.get(entry.title)
+    figures = {"validation_accuracy": student.accuracy, **student.against(right)} if student else UNTRAINED
+    reason = refusal(entry.title, files, shortlist.measured, config.budget, config.most_trained)
+    if student and entry is not kept:
+        reason = _beaten(entry, kept, student.accuracy, tried[kept.title].accuracy)
+    return {
+        "name": entry.title,
+        "builder": entry.spec.builder,
+        "parameters": entry.parameters,
+        "macs": entry.macs,
+        "bytes": {f"{file.target}-{file.precision}": file.bytes for file in files},
+        "in_time": entry.title in shortlist.measured["in_time"],
+        **figures,
+        "kept": entry is kept,
+        "reason": reason,
+    }
+
+
+def _beaten(entry: Entry, kept: Entry, accuracy: float, best_accuracy: float) -> str:
+    if accuracy < best_accuracy:
+        return f"{kept.title} is better, {best_accuracy:.2%}"
+    return f"{kept.title} is as good " + ("with fewer multiply-adds" if kept.macs < entry.macs else "and named first")

@@ -1,0 +1,190 @@
+"""The shortlist: every candidate for the student timed untrained on every target; those within the budget are trained.
+
+Weights decide nothing about the time of a call, so random ones serve. Nothing here says how accurate a network will
+be. What the clock decides is recorded and can be replayed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from edgekit.config import Budget, NetworkConfig
+from edgekit.data import Data
+from edgekit.digests import write_json
+from edgekit.errors import BudgetUnreachable, ConversionError, ModelError, StageError
+from edgekit.models import store
+from edgekit.models.cost import cost
+from edgekit.models.handover import spec_for
+from edgekit.stages.distill import Config
+from edgekit.targets import evaluate
+from edgekit.targets.timed import Timed, measure
+from edgekit.unfinished import Unfinished
+
+CALIBRATION_SAMPLES = 32
+PRECISIONS = ("fp32", "int8")
+REMEMBERED = "candidates.json"
+FIX = "an earlier stage or the config is another than when it was recorded; run without the record"
+
+Row = dict[str, Any]
+Measured = dict[str, list[str]]
+"""`in_time`: titles within the budget; `trained`: the fastest of them. Both in the config's order."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A candidate as it is built: what needs no clock."""
+
+    title: str
+    spec: store.ModelSpec
+    parameters: int
+    macs: int
+
+
+@dataclass(frozen=True)
+class Shortlist:
+    """Every candidate with its times, by title; `measured` is followed, `today` is what this clock says."""
+
+    entries: list[Entry]
+    timed: dict[str, list[Timed]]
+    measured: Measured
+    today: Measured
+    replayed: bool
+
+
+def shorten(
+    data: Data, preprocess: list[Row], config: Config, place: Unfinished, recorded: Measured | None
+) -> Shortlist:
+    """Build, convert and time the candidates of the config; BudgetUnreachable where none is within the budget.
+
+    `recorded` is followed; StageError where it cannot be. Times of an attempt that was stopped are used again, for
+    another choice would throw away what it trained; those that left nobody are not, for another hour may be quieter.
+    """
+    entries = [_entry(network, data, preprocess, config.seed) for network in config.candidates]
+    path = place.folder / REMEMBERED
+    timed = _remembered(path, place.key) or _timed(entries, data, config)
+    today = choose(timed, config.budget, config.most_trained)
+    if recorded is not None:
+        check(recorded, timed, config.budget)
+    elif not today["trained"]:
+        raise BudgetUnreachable(_unreachable(timed, config.budget))
+    _remember(path, place.key, timed)
+    return Shortlist(entries, timed, recorded or today, today, recorded is not None)
+
+
+def choose(timed: Mapping[str, Sequence[Timed]], budget: Budget, most: int) -> Measured:
+    """Which candidates are within the budget, and the `most` fastest of them."""
+    in_time = [title for title, files in timed.items() if _in_time(files, budget)]
+    fastest = sorted(in_time, key=lambda title: best(timed[title], budget).p50_ms)[:most]
+    return {"in_time": in_time, "trained": [title for title in in_time if title in fastest]}
+
+
+def best(files: Sequence[Timed], budget: Budget) -> Timed:
+    """The fastest file of a candidate; of those within the budget's size if there are any."""
+    return min(_fitting(files, budget) or files, key=lambda file: file.p50_ms)
+
+
+def refusal(title: str, files: Sequence[Timed], measured: Measured, budget: Budget, most: int) -> str:
+    """Why a candidate is not trained, empty where it is; without any figure of a clock."""
+    if not _fitting(files, budget):
+        smallest = min(file.bytes for file in files)
+        return f"its smallest file, {smallest:,} bytes, is over {budget.size_bytes:,}"
+    if title not in measured["in_time"]:
+        return f"p50 is over {budget.latency_p50_ms:g} ms on every target"
+    return "" if title in measured["trained"] else f"within the budget, but not among the {most} fastest"
+
+
+def check(recorded: Measured, timed: Mapping[str, Sequence[Timed]], budget: Budget) -> None:
+    """StageError where a recorded choice names who is not there, or who is refused without a clock."""
+    for title in [*recorded["in_time"], *recorded["trained"]]:
+        if title not in list(timed):
+            raise StageError(f"the record names candidate {title!r}, which is not among {', '.join(timed)}; {FIX}")
+        if not _fitting(timed[title], budget):
+            raise StageError(
+                f"the recorded candidate {title} has no file of {budget.size_bytes:,} bytes or less; {FIX}"
+            )
+    extra = [title for title in recorded["trained"] if title not in recorded["in_time"]]
+    if extra or not recorded["trained"]:
+        raise StageError(f"the record contradicts itself: it trains {', '.join(extra) or 'nobody'}; {FIX}")
+
+
+def _fitting(files: Sequence[Timed], budget: Budget) -> list[Timed]:
+    return [file for file in files if budget.size_bytes is None or file.bytes <= budget.size_bytes]
+
+
+def _in_time(files: Sequence[Timed], budget: Budget) -> bool:
+    """One file meets both limits; as in the benchmark, a latency breaks its limit where its whole interval does."""
+    limit_ms = budget.latency_p50_ms
+    return any(limit_ms is None or file.low_ms <= limit_ms for file in _fitting(files, budget))
+
+
+def _unreachable(timed: Mapping[str, Sequence[Timed]], budget: Budget) -> str:
+    title = min(timed, key=lambda title: best(timed[title], budget).p50_ms)
+    fastest = best(timed[title], budget)
+    limits = [f"p50 at most {budget.latency_p50_ms:g} ms"] if budget.latency_p50_ms else []
+    limits += [f"at most {budget.size_bytes:,} bytes"] if budget.size_bytes else []
+    return (
+        f"distill.candidates: none is within the budget ({', '.join(limits)}); the fastest is {title} with p50 "
+        f"{fastest.p50_ms:.3g} ms and {fastest.bytes:,} bytes ({fastest.target} {fastest.precision}); "
+        "add a smaller candidate, or raise the budget"
+    )
+
+
+def _entry(network: NetworkConfig, data: Data, preprocess: list[Row], seed: int) -> Entry:
+    spec = spec_for(data, network.builder, network.kwargs, preprocess)
+    try:
+        spent = cost(store.build(spec, seed=seed), spec.input_shape)
+    except ModelError as error:
+        raise ModelError(f"candidate {network.title}: {error}") from error
+    return Entry(network.title, spec, spent.parameters, spent.macs)
+
+
+def _timed(entries: Sequence[Entry], data: Data, config: Config) -> dict[str, list[Timed]]:
+    steps = entries[0].spec.preprocess
+    samples = evaluate.network_inputs(evaluate.spread(data.calibration, CALIBRATION_SAMPLES), steps)
+    names = {_file_name(entry.title, number): entry for number, entry in enumerate(entries, 1)}
+    with tempfile.TemporaryDirectory(prefix="edgekit-candidates-") as folder:
+        for name, entry in names.items():
+            store.save(Path(folder) / name, store.build(entry.spec, seed=config.seed), entry.spec)
+        try:
+            found = measure(
+                {name: Path(folder) / name for name in names},
+                samples,
+                config.targets,
+                PRECISIONS,
+                rounds=config.rounds,
+                calls_per_round=config.calls_per_round,
+                timeout_s=config.timeout_s,
+            )
+        except ConversionError as error:
+            told = str(error).replace("convert.timeout_s", "distill.timeout_s")
+            raise ConversionError(f"candidate {told}") from None
+    return {entry.title: [file for file in found if file.model == name] for name, entry in names.items()}
+
+
+def _file_name(title: str, number: int) -> str:
+    """A title may hold any text of the user's; the number keeps apart what is cut alike."""
+    return f"{re.sub(r'[^A-Za-z0-9_().,= -]', '_', title)[:80]} (no. {number})"
+
+
+def _remember(path: Path, key: str, timed: Mapping[str, Sequence[Timed]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, {"key": key, "timed": {title: [asdict(file) for file in files] for title, files in timed.items()}})
+
+
+def _remembered(path: Path, key: str) -> dict[str, list[Timed]] | None:
+    try:
+        note = json.loads(path.read_text())
+        if note["key"] != key:
+            return None
+        return {
+            title: [Timed(**{**row, "round_p50s_ms": tuple(row["round_p50s_ms"])}) for row in rows]
+            for title, rows in note["timed"].items()
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None

@@ -1,0 +1,114 @@
+"""Latency of every pruning step on every target, and what zeros alone are worth there: evidence, which decides nothing.
+
+A step's predicted speed-up is its ratio of multiply-adds, m0/m, against step 0, the student. Its measured speed-up is
+the ratio of the two latencies, t0/t, with the interval over the rounds. `gain_share` is the one over the other,
+(t0/t)/(m0/m): 1 where every multiply-add saved is time saved, less where a call costs more than its arithmetic.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from edgekit.data import Data
+from edgekit.errors import ConversionError
+from edgekit.models import store
+from edgekit.runner import intervals
+from edgekit.runner.bench import machine
+from edgekit.stages.prune import Config
+from edgekit.targets import evaluate, timed
+from edgekit.targets.timed import CONFIDENCE, Timed
+
+PRECISIONS = ("fp32", "int8")
+CALIBRATION_SAMPLES = 64
+"""So few, since the int8 ranges of these files change no latency."""
+SPARSE = "sparse"
+
+Row = dict[str, Any]
+
+
+def measure(
+    steps: Sequence[nn.Module], sparse: nn.Module, spec: store.ModelSpec, data: Data, config: Config
+) -> list[Timed]:
+    """Convert and time all of them together, interleaved: `steps` (0 is the student) and the sparse network."""
+    raw = evaluate.spread(data.calibration, CALIBRATION_SAMPLES)
+    with tempfile.TemporaryDirectory(prefix="edgekit-prune-") as folder:
+        models = {_name(number): module for number, module in enumerate(steps)} | {SPARSE: sparse}
+        for name, module in models.items():
+            store.save(Path(folder) / name, module, spec)
+        return timed.measure(
+            {name: Path(folder) / name for name in models},
+            evaluate.network_inputs(raw, spec.preprocess),
+            config.targets,
+            PRECISIONS,
+            rounds=config.rounds,
+            calls_per_round=config.calls_per_round,
+            timeout_s=config.timeout_s,
+        )
+
+
+def told(
+    steps: Sequence[nn.Module],
+    sparse: nn.Module,
+    macs: Sequence[int],
+    spec: store.ModelSpec,
+    data: Data,
+    config: Config,
+) -> tuple[Row, list[Row]]:
+    """What the metrics say of the latencies, and every network's own figures, with its rounds.
+
+    A network that no target takes stops no pruning: why is told in `failed`, and `convert` will say it again.
+    """
+    try:
+        found = measure(steps, sparse, spec, data, config)
+    except ConversionError as error:
+        print(f"prune: no latencies: {error}")
+        return {"failed": str(error)}, []
+    protocol = (
+        f"{config.rounds} rounds, {config.calls_per_round} timed calls of each network in a round, batch 1, 1 thread, "
+        "order rotated, execute only (numpy in, numpy out)"
+    )
+    conditions = {**machine(), "protocol": protocol, "confidence": CONFIDENCE}
+    figures = {"steps": gains(found, macs), "sparse": zeros(found), "conditions": conditions}
+    return figures, [{**one.row(), "round_p50s_ms": one.round_p50s_ms} for one in found]
+
+
+def gains(found: Sequence[Timed], macs: Sequence[int]) -> list[Row]:
+    """One row for each step, target and precision; `macs` by step."""
+    by_key = {(one.model, one.target, one.precision): one for one in found}
+    rows = []
+    for step, count in enumerate(macs):
+        for one in (one for one in found if one.model == _name(step)):
+            predicted = macs[0] / count
+            measured = _ratio(by_key[_name(0), one.target, one.precision], one)
+            told = {"step": step, **one.row(), "macs": count, "predicted": predicted, **measured}
+            rows.append({**told, "gain_share": measured["measured"] / predicted})
+    return [{name: value for name, value in row.items() if name != "model"} for row in rows]
+
+
+def zeros(found: Sequence[Timed]) -> list[Row]:
+    """One row for each target and precision: the sparse network beside the student it was made from."""
+    dense = {(one.target, one.precision): one for one in found if one.model == _name(0)}
+    rows = []
+    for one in (one for one in found if one.model == SPARSE):
+        before = dense[one.target, one.precision]
+        sizes = {f"{kind}_{what}": getattr(each, what) for kind, each in (("dense", before), (SPARSE, one)) for what in
+                 ("bytes", "zipped_bytes", "p50_ms")}  # fmt: skip
+        rows.append({"target": one.target, "precision": one.precision, **sizes, **_ratio(before, one)})
+    return rows
+
+
+def _ratio(before: Timed, after: Timed) -> Row:
+    """How many times faster `after` is, round by round, with the interval."""
+    samples = [np.array(one.round_p50s_ms) for one in (before, after)]
+    ratio = intervals.ratio(samples[0], samples[1], len(samples[0]), CONFIDENCE)
+    return {"measured": ratio.ratio, "measured_low": ratio.low, "measured_high": ratio.high}
+
+
+def _name(step: int) -> str:
+    return f"step{step}"

@@ -1,0 +1,60 @@
+"""What notebook 02 shows of the choice between networks, before any of them was taught."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgekit.artifact import Artifact
+from edgekit.tables import Table, count, milliseconds, percent
+
+Row = dict[str, Any]
+
+
+def candidates(artifact: Artifact) -> Table:
+    """Every candidate for the student: its costs, its p50 on every target untrained, and what became of it."""
+    rows = artifact.metrics["candidates"]
+    if not rows:
+        return Table(("candidates",), [("one student was named: nothing to choose",)])
+    files = [(file["target"], file["precision"]) for file in rows[0]["timed"]]
+    heads = ("candidate", "parameters", "MACs", "bytes", *map(" ".join, files), "best", "validation", "")
+    told = [
+        (
+            row["name"],
+            count(row["parameters"]),
+            count(row["macs"]),
+            count(min(row["bytes"].values())),
+            *(milliseconds(file["p50_ms"]) for file in row["timed"]),
+            milliseconds(row["best"]["p50_ms"]),
+            percent(row["validation_accuracy"]),
+            "the student" if row["kept"] else row["reason"],
+        )
+        for row in rows
+    ]
+    return Table(heads, told, _title(artifact.metrics["shortlist"]))
+
+
+def candidate_points(artifact: Artifact) -> list[Row]:
+    """One row for each file that was timed: what `plots.candidates` draws."""
+    return [
+        {**file, "name": row["name"], "builder": row["builder"], "macs": row["macs"], "kept": row["kept"]}
+        for row in artifact.metrics["candidates"]
+        for file in row["timed"]
+    ]
+
+
+def latency_limit_ms(artifact: Artifact) -> float | None:
+    """What the candidates were held against; None: nothing."""
+    shortlist = artifact.metrics["shortlist"]
+    return shortlist["latency_p50_ms"] if shortlist else None
+
+
+def _title(shortlist: Row) -> str:
+    limits = [f"p50 {shortlist['latency_p50_ms']:g} ms"] if shortlist["latency_p50_ms"] else []
+    limits += [f"{shortlist['size_bytes']:,} bytes"] if shortlist["size_bytes"] else []
+    told = "p50 of one call untrained, ms, by target; bytes of the smallest file; budget: "
+    told += ", ".join(limits) or "none on latency or size"
+    if shortlist["replayed"] and shortlist["measured"] != shortlist["today"]:
+        told += (
+            f"; a recorded choice is followed, today's would train {', '.join(shortlist['today']['trained']) or 'none'}"
+        )
+    return told

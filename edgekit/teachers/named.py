@@ -1,0 +1,48 @@
+"""A model file as a config names it: looked at before anything runs, and recorded without the place where it lay."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import Any
+
+from pydantic import Field, model_serializer, model_validator
+
+from edgekit.config import Strict
+from edgekit.data.paths import PathText, expand
+from edgekit.errors import EdgekitError
+from edgekit.teachers import file as files
+
+
+class ModelFile(Strict):
+    """A `.tflite`, `.onnx` or OpenVINO `.xml` file and its own steps from a raw sample; recorded by name and sha256."""
+
+    path: PathText = Field(description="a .tflite, .onnx or OpenVINO .xml file")
+    preprocess: list[dict[str, Any]] = Field(default_factory=list, description="the file's own steps from a raw sample")
+    sha256: str | None = Field(None, description="of the file; one with another is refused")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _look(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or not isinstance(given.get("path"), str):
+            return given
+        return {**given, "sha256": sha256_of(given)}
+
+    @model_serializer(mode="wrap")
+    def _as_said(self, plain: Any) -> dict[str, Any]:
+        return {**plain(self), "path": PurePath(self.path).name}
+
+    @property
+    def name(self) -> str:
+        """How tables call it."""
+        return PurePath(self.path).name
+
+
+def sha256_of(given: dict[str, Any]) -> str:
+    """Of the file at `path`; ValueError for one that is none, or another than `sha256` wants."""
+    try:
+        found = files.open_file(expand(given["path"], "path"), given.get("preprocess") or [])
+    except EdgekitError as error:
+        raise ValueError(str(error)) from None
+    if given.get("sha256") not in (None, found.sha256):
+        raise ValueError(f"{found.path}: has sha256 {found.sha256}, {given['sha256']} is wanted; find that file")
+    return found.sha256

@@ -1,0 +1,113 @@
+"""A file made by others: its accuracy and its time are those of the file, and it wins nothing."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgekit import artifact as artifacts
+from edgekit import summaries
+from edgekit.artifact import Artifact
+from edgekit.config import Budget
+from edgekit.data import load as load_data
+from edgekit.errors import ConfigError, ModelError
+from edgekit.plan import load_plan, parse_stage
+from edgekit.stages import benchmark
+from edgekit.stages.benchmark.rivals import held_against, open_rivals
+from edgekit.teachers.named import ModelFile
+from edgekit.variants import read
+from tests.conftest import TINY, FinishedRun
+from tests.stages.benchmark.made import row, timings
+
+PLAN = load_plan(TINY)
+STEPS = PLAN.run.preprocess
+ROOT = Path(__file__).parents[3]
+
+
+def rival_of(run: FinishedRun, home: Path, variant: str = "baseline-fp32-onnx") -> Path:
+    """A converted model of the run, as a file of somebody else's."""
+    found = next(each for each in read(artifacts.load(run.folder / "convert")) if each.name == variant)
+    path = home / "rival.onnx"
+    shutil.copyfile(run.folder / "convert" / found.files[0], path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def sealed(tiny_run: FinishedRun, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    """The benchmark of the tiny run once more, against a file that is one of its own variants."""
+    home = tmp_path_factory.mktemp("rivals")
+    path = rival_of(tiny_run, home)
+    options = PLAN.stages["benchmark"].model_dump() | {"rivals": [{"path": str(path), "preprocess": STEPS}]}
+    config = benchmark.Config.model_validate(options)
+    return benchmark.run(artifacts.load(tiny_run.folder / "convert"), load_data(PLAN.data), config, home / "out")
+
+
+def test_a_rival_is_answered_and_timed_like_the_variant_that_it_is(sealed: Artifact) -> None:
+    [found] = sealed.metrics["rivals"]
+    twin = next(each for each in sealed.metrics["rows"] if each["name"] == "baseline-fp32-onnx")
+    assert found["accuracy_test"] == twin["accuracy_test"]
+    assert found["bytes"] == twin["bytes"]
+    assert found["calls"] == twin["calls"]
+    winner = next(each for each in sealed.metrics["rows"] if each["name"] == sealed.metrics["winner"])
+    assert found["winner"] == winner["name"]
+    assert found["winner_bytes_share"] == pytest.approx(winner["bytes"] / found["bytes"])
+    assert found["winner_gain_pp"] == pytest.approx(100 * (winner["accuracy_test"] - found["accuracy_test"]))
+
+
+def test_a_rival_wins_nothing_and_its_place_is_not_recorded(sealed: Artifact) -> None:
+    names = {each["name"] for each in sealed.metrics["rows"]}
+    assert "rival.onnx" not in names
+    assert all(each["name"] != "rival.onnx" for told in sealed.metrics["decisions"] for each in told["candidates"])
+    assert [each["path"] for each in sealed.config["rivals"]] == ["rival.onnx"]
+    assert "rival.onnx" in repr(summaries.rivals(sealed))
+
+
+def test_without_a_winner_nothing_is_held_against_a_rival(tiny_run: FinishedRun, tmp_path: Path) -> None:
+    named = ModelFile.model_validate({"path": str(rival_of(tiny_run, tmp_path)), "preprocess": STEPS})
+    rivals = open_rivals([named], load_data(PLAN.data), 1)
+    [told] = held_against(rivals, None, timings({"rival.onnx": 0.5}))
+    assert told["winner"] is told["winner_speedup"] is told["winner_gain_pp"] is None
+    [told] = held_against(
+        rivals, row("student-fp32-tflite", 0.9), timings({"rival.onnx": 0.5, "student-fp32-tflite": 0.1})
+    )
+    assert told["winner_speedup"] == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize(
+    ("rivals", "said"),
+    [
+        ([{"path": "nowhere.tflite"}], "no such file"),
+        ([{"path": "README.md"}], "looks like"),
+        ([{"path": "README.md", "preprocess": [{"step": "blur"}]}], "blur"),
+    ],
+)
+def test_what_is_no_rival_is_refused_before_anything_runs(rivals: list[dict[str, Any]], said: str) -> None:
+    placed = [{**each, "path": str(ROOT / each["path"])} for each in rivals]
+    with pytest.raises(ConfigError, match=said):
+        parse_stage("benchmark", {"rivals": placed}, {"budget": Budget.model_validate({}), "targets": ["onnx"]})
+
+
+def test_another_file_than_the_recorded_is_refused(tiny_run: FinishedRun, tmp_path: Path) -> None:
+    path = rival_of(tiny_run, tmp_path)
+    with pytest.raises(ConfigError, match="has sha256"):
+        parse_stage("benchmark", {"rivals": [{"path": str(path), "sha256": "0" * 64}]}, {})
+
+
+def test_two_rivals_of_one_name_are_refused(tiny_run: FinishedRun, tmp_path: Path) -> None:
+    path = str(rival_of(tiny_run, tmp_path))
+    with pytest.raises(ConfigError, match="twice"):
+        parse_stage("benchmark", {"rivals": [{"path": path}, {"path": path}]}, {})
+
+
+def test_a_file_that_does_not_fit_the_samples_is_told(tiny_run: FinishedRun, tmp_path: Path) -> None:
+    from edgekit.data import Data, Split
+
+    data = load_data(PLAN.data)
+    wide = Split(data.test.x.repeat(2, axis=2), data.test.y)
+    other = Data(data.train, data.calibration, data.validation, data.classes, data.kind, data.digest, lambda: wide)
+    named = ModelFile.model_validate({"path": str(rival_of(tiny_run, tmp_path)), "preprocess": STEPS})
+    with pytest.raises(ModelError, match="rival.onnx: takes"):
+        open_rivals([named], other, 1)

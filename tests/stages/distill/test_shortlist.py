@@ -1,0 +1,134 @@
+"""The choice by the clock, on made-up times: who is within the budget, who is trained, and why the others are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgekit.config import Budget
+from edgekit.errors import StageError
+from edgekit.models.store import ModelSpec
+from edgekit.stages.distill.selection import most_accurate
+from edgekit.stages.distill.shortlist import Entry, best, check, choose, refusal
+from edgekit.targets.timed import Timed
+
+
+def budget(**limits: Any) -> Budget:
+    return Budget.model_validate(limits)
+
+
+def file(target: str, p50_ms: float, size: int = 1000, precision: str = "fp32", sure: float = 0.1) -> Timed:
+    """Its interval reaches `sure` of the p50 to both sides."""
+    low_ms, high_ms = p50_ms * (1 - sure), p50_ms * (1 + sure)
+    return Timed("any", target, precision, size, p50_ms, low_ms, high_ms, (p50_ms,) * 10)
+
+
+FILES = {
+    "slow": [file("tflite", 3.0), file("onnx", 4.0)],
+    "quick": [file("tflite", 1.0, 4000), file("onnx", 5.0, 500)],
+    "middling": [file("tflite", 9.0), file("onnx", 2.0)],
+}
+
+
+def chosen(most: int = 3, **limits: Any) -> tuple[list[str], list[str]]:
+    found = choose(FILES, budget(**limits), most)
+    return found["in_time"], found["trained"]
+
+
+def test_without_a_limit_all_are_within_and_the_fastest_are_trained_in_the_configs_order() -> None:
+    assert chosen() == (list(FILES), list(FILES))
+    assert chosen(most=2) == (list(FILES), ["quick", "middling"])
+    assert chosen(most=1)[1] == ["quick"]
+
+
+def test_the_best_target_decides() -> None:
+    assert chosen(latency_p50_ms=2.5)[0] == ["quick", "middling"]
+    assert chosen(latency_p50_ms=1.5)[0] == ["quick"]
+
+
+def test_only_a_latency_that_is_surely_over_the_limit_is_refused() -> None:
+    limit = budget(latency_p50_ms=1.0)
+    unsure = {"a": [file("onnx", 1.05, sure=0.1)]}
+    sure = {"a": [file("onnx", 1.05, sure=0.01)]}
+    assert choose(unsure, limit, 3)["in_time"] == ["a"]
+    assert choose(sure, limit, 3) == {"in_time": [], "trained": []}
+
+
+def test_one_file_must_meet_both_limits() -> None:
+    """The quick one is either fast or small, never both."""
+    assert chosen(latency_p50_ms=2.5, size_bytes=2000)[0] == ["middling"]
+    assert best(FILES["quick"], budget(size_bytes=2000)).target == "onnx"
+
+
+def test_what_is_too_large_everywhere_is_out_with_its_smallest_file() -> None:
+    limits = budget(size_bytes=600)
+    measured = choose(FILES, limits, 3)
+    assert measured["in_time"] == ["quick"]
+    assert refusal("slow", FILES["slow"], measured, limits, 3) == "its smallest file, 1,000 bytes, is over 600"
+
+
+def test_each_refusal_has_its_reason_and_no_figure_of_the_clock() -> None:
+    limits = budget(latency_p50_ms=3.5)
+    measured = {"in_time": ["quick", "middling"], "trained": ["quick"]}
+    told = {title: refusal(title, files, measured, limits, 1) for title, files in FILES.items()}
+    assert told == {
+        "slow": "p50 is over 3.5 ms on every target",
+        "quick": "",
+        "middling": "within the budget, but not among the 1 fastest",
+    }
+
+
+@pytest.mark.parametrize(
+    ("in_time", "trained", "said"),
+    [
+        (["nobody"], ["quick"], "names candidate 'nobody', which is not among slow, quick, middling"),
+        (["quick"], [["quick"]], "names candidate \\['quick'\\]"),
+        (["quick"], ["slow", "quick"], "slow has no file of 600 bytes or less"),
+        (["quick"], [], "contradicts itself: it trains nobody"),
+        (["slow"], [], "slow has no file of 600 bytes or less"),
+    ],
+)
+def test_an_impossible_record_is_refused(in_time: list[Any], trained: list[Any], said: str) -> None:
+    with pytest.raises(StageError, match=said):
+        check({"in_time": in_time, "trained": trained}, FILES, budget(size_bytes=600))
+
+
+def test_a_record_that_trains_what_it_calls_too_slow_is_refused() -> None:
+    with pytest.raises(StageError, match="contradicts itself: it trains slow"):
+        check({"in_time": ["quick"], "trained": ["quick", "slow"]}, FILES, budget())
+
+
+def entry(title: str, macs: int) -> Entry:
+    shape = {"kind": "image", "shape": [8, 8, 1], "dtype": "uint8", "range": [0, 255]}
+    spec = ModelSpec(builder="a.b:c", input_shape=(1, 8, 8), num_classes=2, classes=("0", "1"), raw=shape)
+    return Entry(title, spec, macs, macs)
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "kept"),
+    [
+        ({"large": 0.9, "small": 0.8, "twin": 0.8}, "large"),
+        ({"large": 0.9, "small": 0.9, "twin": 0.7}, "small"),
+        ({"large": 0.7, "twin": 0.9, "small": 0.9}, "small"),
+        ({"twin": 0.5}, "twin"),
+    ],
+)
+def test_the_most_accurate_is_kept_then_the_fewest_macs_then_the_first(accuracy: dict[str, float], kept: str) -> None:
+    found = most_accurate([entry("large", 9), entry("small", 2), entry("twin", 2)], accuracy)
+    assert found is not None and found.title == kept
+
+
+def test_nobody_trained_is_nobody_kept() -> None:
+    assert most_accurate([entry("large", 9)], {}) is None
+
+
+def test_the_times_of_a_stopped_attempt_are_used_again_and_only_under_their_key(tmp_path: Path) -> None:
+    from edgekit.stages.distill.shortlist import _remember, _remembered
+
+    _remember(tmp_path / "a/b.json", "key", FILES)
+    assert _remembered(tmp_path / "a/b.json", "key") == FILES
+    assert _remembered(tmp_path / "a/b.json", "other") is None
+    (tmp_path / "a/b.json").write_text("torn")
+    assert _remembered(tmp_path / "a/b.json", "key") is None
