@@ -14,10 +14,10 @@ Row = dict[str, Any]
 
 
 def steps(benchmark: Artifact) -> list[Row]:
-    """What distilling, pruning, quantizing and measuring gave up, in the order of the walk.
+    """What distilling, pruning, quantizing, converting and measuring gave up, in the order of the walk.
 
-    Each row: `stage`, `what`, `accuracy_validation`, `drop_pp` below the baseline and its `bound_pp`, and `reason`.
-    The figures are None for a network that was not trained.
+    Each row: `stage`, `what`, `accuracy_validation`, `drop_pp` below the baseline and its `bound_pp`, and `reason`. The
+    figures are None for a network that was not trained, and for what came to no file that could be measured.
     """
     confidence = benchmark.config["budget"]["accuracy_confidence"]
     return [
@@ -25,6 +25,7 @@ def steps(benchmark: Artifact) -> list[Row]:
         *_students(benchmark.ancestor("distill").metrics, confidence),
         *_pruned(benchmark.ancestor("prune").metrics),
         *_quantized(benchmark.ancestor("quantize").metrics),
+        *_left_out(benchmark.ancestor("convert").metrics),
         *_variants(benchmark.metrics),
         *_slower(benchmark.metrics),
     ]
@@ -65,6 +66,12 @@ def _quantized(found: Row) -> Iterator[Row]:
             what = f"{method.upper()} int8, in simulation"
             reason = found[f"against_{method}"]
             yield _row("quantize", what, found[f"{method}_accuracy"], found[f"{method}_drop"], reason)
+
+
+def _left_out(found: Row) -> Iterator[Row]:
+    nothing = {"drop_pp": None, "bound_pp": None}
+    for variant in found["left_out"]:
+        yield _row("convert", variant["name"], None, nothing, variant["reason"])
 
 
 def _variants(found: Row) -> Iterator[Row]:

@@ -27,8 +27,12 @@ class Facts(Strict):
 
     name: str = Field(description="the variant: model-precision-target, or baseline-eager")
     model: Literal["baseline", "student", "pruned", "sparse"] = Field(description="the network")
-    precision: Literal["fp32", "fp16", "int8"] = Field(description="numbers of its weights")
-    method: Literal["float", "ptq", "qat"] = Field(description="float, post-training quantization, or trained for int8")
+    precision: Literal["fp32", "fp16", "int8", "w8", "dynamic"] = Field(
+        description="its numbers; w8: int8 weights and float arithmetic, dynamic: int8 by the range of each call"
+    )
+    method: Literal["float", "ptq", "qat", "mixed"] = Field(
+        description="float, post-training quantization, trained for int8, or int8 but for some layers kept in float"
+    )
     interpreter: str = Field(description="what ran it, with its version")
     bytes: int = Field(gt=0, description="size of the model's files")
     accuracy_validation: Share = Field(description="on the split that decisions are made on")
@@ -137,13 +141,11 @@ class Rival(Latency):
 
 
 class Rejected(Strict):
-    """A step that was measured and not kept."""
+    """A step that was tried and not kept; its figures are null where nothing could be measured."""
 
-    stage: Literal["distill", "prune", "quantize", "benchmark"] = Field(description="the stage that gave it up")
+    stage: Literal["distill", "prune", "quantize", "convert", "benchmark"] = Field(description="which gave it up")
     what: str = Field(description="the step, the method or the variant")
-    accuracy_validation: Share | None = Field(
-        description="on the split that decisions are made on; null: a network that was not trained"
-    )
+    accuracy_validation: Share | None = Field(description="on the split that decisions are made on")
     drop_pp: float | None = Field(description="accuracy below the baseline on validation, percentage points")
     bound_pp: float | None = Field(description="upper end of the one-sided interval of that drop")
     reason: str = Field(min_length=1, description="why it was not kept, in words")
@@ -275,7 +277,7 @@ class Result(Strict):
     )
     waterfall: list[WaterfallStep] = Field(description="from the baseline to the winner; empty where there is none")
     rivals: list[Rival] = Field(description="files made by others that the config names, held against the winner")
-    rejected: list[Rejected] = Field(description="every step that was measured and not kept, in the order of the walk")
+    rejected: list[Rejected] = Field(description="every step that was tried and not kept, in the order of the walk")
     conditions: Conditions = Field(description="where and how it was measured")
     stages: dict[StageName, Stage] = Field(description="the artifacts by stage, as far as the run came")
     bundles: dict[Target, Bundle] = Field(description="the bundles by target; empty where the budget was missed")

@@ -30,6 +30,8 @@ class Variant:
     input: TensorSpec
     output: TensorSpec
     float_ops: tuple[str, ...]
+    not_offered: tuple[str, ...]
+    quantization: dict[str, Any] | None
     boundaries: tuple[dict[str, Any], ...]
 
 
@@ -65,6 +67,7 @@ def _variant(fields: dict[str, Any]) -> Variant:
             "input": TensorSpec(**fields["input"]),
             "output": TensorSpec(**fields["output"]),
             "float_ops": tuple(fields["float_ops"]),
+            "not_offered": tuple(fields["not_offered"]),
             "boundaries": tuple(fields["boundaries"]),
         }
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from edgekit import artifact as artifacts
 from edgekit import rejected, summaries
 from edgekit.artifact import Artifact
 from edgekit.result import RESULT
+from edgekit.result_schema import Rejected
 from tests.conftest import FinishedRun
 
 
@@ -25,9 +27,12 @@ def of(benchmark: Artifact, stage: str) -> dict[str, dict[str, Any]]:
 
 def test_every_one_has_figures_and_a_reason(benchmark: Artifact) -> None:
     for row in rejected.steps(benchmark):
-        assert 0 <= row["accuracy_validation"] <= 1
         assert row["reason"]
-        assert row["bound_pp"] >= row["drop_pp"]
+        if row["stage"] == "convert":  # it came to no file that could be measured
+            assert row["accuracy_validation"] is row["drop_pp"] is row["bound_pp"] is None
+        else:
+            assert 0 <= row["accuracy_validation"] <= 1
+            assert row["bound_pp"] >= row["drop_pp"]
 
 
 def test_the_result_holds_them(tiny_run: FinishedRun, benchmark: Artifact) -> None:
@@ -62,6 +67,19 @@ def test_the_method_that_was_not_chosen_is_told(benchmark: Artifact) -> None:
     ((what, row),) = of(benchmark, "quantize").items()
     assert what.startswith(other.upper())
     assert (row["bound_pp"], row["reason"]) == (found[f"{other}_drop"]["bound_pp"], found[f"against_{other}"])
+
+
+def test_every_candidate_that_convert_left_out_is_told(benchmark: Artifact) -> None:
+    left_out = {"name": "pruned-w8-openvino", "reason": "SNR 3.0 dB, at least 20 dB asked"}
+
+    def ancestor(stage: str) -> Any:
+        return SimpleNamespace(metrics={"left_out": [left_out]}) if stage == "convert" else benchmark.ancestor(stage)
+
+    made = SimpleNamespace(metrics=benchmark.metrics, config=benchmark.config, ancestor=ancestor)
+    [row] = [row for row in rejected.steps(made) if row["stage"] == "convert"]  # type: ignore[arg-type]
+    assert (row["what"], row["reason"]) == tuple(left_out.values())
+    assert row["accuracy_validation"] is row["drop_pp"] is row["bound_pp"] is None
+    Rejected.model_validate(row)
 
 
 def test_every_variant_outside_the_budget_and_every_step_off_the_walk_is_told(benchmark: Artifact) -> None:

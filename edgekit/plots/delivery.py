@@ -21,9 +21,11 @@ def boundaries(rows: Sequence[Row]) -> Figure:
         axes.set(xlabel="SNR against the step before, dB (higher is closer)", ylim=(-0.7, len(lines) - 0.3))
         axes.set_xlim(min(0, *(row["snr_db"] for row in rows)) - 2, None)
         axes.set_title("What each conversion changed")
+        there = {row["precision"] for row in rows}
         for precision, marker in MARKER.items():
-            axes.plot([], [], marker, color=DARK, label=f"to {precision}")
-        figure.legend(loc="outside lower center", ncols=3)
+            if precision in there:
+                axes.plot([], [], marker, color=DARK, label=f"to {precision}")
+        figure.legend(loc="outside lower center", ncols=5)
     return done(figure)
 
 

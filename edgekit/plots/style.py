@@ -11,7 +11,7 @@ Row = dict[str, Any]
 
 DARK, MID, LIGHT, ACCENT = "#0072B2", "#56B4E9", "#BFD9EA", "#D55E00"
 COLOUR = {"tflite": "#0072B2", "openvino": "#D55E00", "onnx": "#56B4E9", "pytorch": "#333333"}
-MARKER = {"fp32": "o", "fp16": "s", "int8": "^"}
+MARKER = {"fp32": "o", "fp16": "s", "int8": "^", "w8": "P", "dynamic": "v"}
 FILL: dict[str, Any] = {"tflite": "full", "openvino": "none", "onnx": "bottom", "pytorch": "full"}
 STYLE: Any = {
     "figure.dpi": 110,

@@ -113,7 +113,7 @@ def _pareto_legend(axes: Axes) -> None:
         axes.plot([], [], marker, color="#777777", label=precision)
     axes.plot([], [], "o", markersize=10, markerfacecolor="none", color="#333333", label="wins its target")
     axes.legend(
-        loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=7, fontsize=8, handletextpad=0.2, columnspacing=1
+        loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=9, fontsize=8, handletextpad=0.2, columnspacing=0.8
     )
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from edgekit import rejected as rejections
 from edgekit.artifact import Artifact
+from edgekit.summaries.converted import boundary_rows as boundary_rows
+from edgekit.summaries.converted import convert as convert
 from edgekit.summaries.distilled import candidate_points as candidate_points
 from edgekit.summaries.distilled import candidates as candidates
 from edgekit.summaries.distilled import latency_limit_ms as latency_limit_ms
@@ -130,31 +132,6 @@ def sensitivity(artifact: Artifact, most: int = 10) -> Table:
     return Table(("layer", "kind", "SNR, dB", "drop, pp"), rows)
 
 
-def boundary_rows(artifact: Artifact) -> list[Row]:
-    """The last boundary of each variant, with its name, target and precision."""
-    variants = json.loads(artifact.file("variants.json").read_text())
-    return [
-        {**variant["boundaries"][-1], **{key: variant[key] for key in ("name", "target", "precision", "bytes")}}
-        for variant in variants
-    ]
-
-
-def convert(artifact: Artifact) -> Table:
-    """Every variant: its size, and how far its outputs are from the step before."""
-    rows = [
-        (
-            row["name"],
-            count(row["bytes"]),
-            row["from"],
-            f"{row['max_abs']:.2g}",
-            f"{row['snr_db']:.1f}",
-            percent(row["top1_agreement"]),
-        )
-        for row in boundary_rows(artifact)
-    ]
-    return Table(("variant", "bytes", "compared with", "max |Δ|", "SNR, dB", "top-1 agreement"), rows)
-
-
 def benchmark(artifact: Artifact) -> Table:
     """Every variant, fastest first, below the baseline."""
     baseline, *variants = artifact.metrics["rows"]
@@ -192,7 +169,7 @@ def benchmark(artifact: Artifact) -> Table:
 
 
 def rejected(artifact: Artifact) -> Table:
-    """Every step of the run, from distilling to the clock, that was measured and not kept; from its benchmark."""
+    """Every step of the run, from distilling to the clock, that was tried and not kept; from its benchmark."""
     rows = [
         (
             row["stage"],

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib
 
+FURTHER = ("w8", "dynamic")
+"""Further candidates: one that a target cannot make, or that leaves its tolerance, is left out and stops nothing."""
+
 
 def precisions(target: str) -> tuple[str, ...]:
     """What a target offers, fp32 first."""

@@ -1,7 +1,8 @@
 """The fresh process that converts: `python -m edgekit.targets.child JOB.json`.
 
 It notes each step it begins and finishes in JOB.journal, one JSON object a line, so that its parent can say what it
-was at when it died. It ends by itself when its parent does.
+was at when it died. A further candidate that fails is noted, and the next step is begun; any other failure is the end.
+It ends by itself when its parent does.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.child import leave_with_parent
+from edgekit.targets import FURTHER, evaluate
 from edgekit.targets.files import Job
 
 # converters append whole graphs and reading lists to their messages
@@ -31,7 +33,7 @@ FULL_BYTES = 64 * 1024
 
 
 def main(path: Path) -> int:
-    """Run the job in `path`; 0 if every step was made."""
+    """Run the job in `path`; 0 if every step was made, but for further candidates."""
     leave_with_parent()
     job = Job.from_json(json.loads(path.read_text()))
     target = importlib.import_module(f"edgekit.targets.{job.target}")
@@ -44,11 +46,15 @@ def main(path: Path) -> int:
                 files = target.convert(
                     step.model_folder, step.precision, calibration, step.out, step.nncf_folder, step.quantization
                 )
+                if step.precision in FURTHER:  # an interpreter that dies of it is to die here
+                    evaluate.file_outputs(step.precision, job.target, step.out, files, calibration[:1])
             except Exception as error:
                 traceback.print_exc()
                 space = _out_of_space(error, step.out)
                 _note(journal, failed=step.precision, cause=_cause(error), resource=space)
-                return 1
+                if space or step.precision not in FURTHER:
+                    return 1
+                continue
             seconds = time.perf_counter() - started
             _note(journal, made=step.precision, seconds=seconds, files=files.to_json())
     return 0

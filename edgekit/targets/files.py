@@ -38,13 +38,15 @@ MINMAX = Quantization()
 class Files:
     """A converted model: file names inside its folder, and its two tensors.
 
-    `float_ops` lists the convolutions and dense layers of an int8 model that still compute in float.
+    `float_ops` lists the operators of an int8 model that still compute in float, as `in_float` tells them;
+    `not_offered` what its `Quantization` asked for and the target cannot do.
     """
 
     names: tuple[str, ...]
     input: TensorSpec
     output: TensorSpec
     float_ops: tuple[str, ...] = ()
+    not_offered: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -56,6 +58,7 @@ class Files:
             input=TensorSpec(**fields["input"]),
             output=TensorSpec(**fields["output"]),
             float_ops=tuple(fields["float_ops"]),
+            not_offered=tuple(fields["not_offered"]),
         )
 
 
@@ -116,6 +119,11 @@ class Job:
                 for step in fields["steps"]
             ),
         )
+
+
+def plain_method(precision: str) -> Method:
+    """How a precision comes about where nothing was tuned for it."""
+    return "float" if precision in ("fp32", "fp16") else "ptq"
 
 
 def input_layout(input_shape: tuple[int, ...], image: Literal["NHWC", "NCHW"]) -> str:

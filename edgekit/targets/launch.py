@@ -13,12 +13,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from edgekit import child
 from edgekit.errors import ConversionError, ResourceError
+from edgekit.targets import FURTHER
 from edgekit.targets.files import Files, Job
 
 PARALLEL = 2
@@ -44,8 +45,19 @@ class Made:
     seconds: float
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """A further candidate that came to nothing, and why."""
+
+    precision: str
+    reason: str
+
+
+Outcome = Made | LeftOut
+
+
 def convert_all(
-    jobs: Sequence[Job], scratch: Path, timeout_s: float, finished: Callable[[Job, list[Made]], None]
+    jobs: Sequence[Job], scratch: Path, timeout_s: float, finished: Callable[[Job, list[Outcome]], None]
 ) -> None:
     """Run every job in a process of its own, two at a time; `finished` hears of each in this thread, as it ends.
 
@@ -53,7 +65,7 @@ def convert_all(
     """
     stop = threading.Event()
     with ThreadPoolExecutor(min(PARALLEL, os.cpu_count() or 1)) as pool:
-        running: dict[Future[list[Made]], Job] = {
+        running: dict[Future[list[Outcome]], Job] = {
             pool.submit(convert, job, scratch, timeout_s, stop): job for job in jobs
         }
         try:
@@ -65,12 +77,30 @@ def convert_all(
             raise
 
 
-def convert(job: Job, scratch: Path, timeout_s: float, stop: threading.Event) -> list[Made]:
-    """Run the job in a fresh process; ConversionError names model, target, precision and cause.
+def convert(job: Job, scratch: Path, timeout_s: float, stop: threading.Event) -> list[Outcome]:
+    """Run the job in a fresh process, one outcome a step; ConversionError names model, target, precision and cause.
 
-    The process and what it started are killed on a timeout, on `stop`, and on an exception in this thread.
+    Where a further candidate takes the process with it, the steps behind go on in another. The process and what it
+    started are killed on a timeout, on `stop`, and on an exception in this thread.
     """
-    path = scratch / f"{job.model}-{job.target}.json"
+    outcomes: list[Outcome] = []
+    while len(outcomes) < len(job.steps):
+        rest = replace(job, steps=job.steps[len(outcomes) :])
+        notes, ended = _run(rest, scratch / f"{job.model}-{job.target}-{len(outcomes)}.json", timeout_s, stop)
+        outcomes += _outcomes(notes)
+        if len(outcomes) == len(job.steps):
+            break
+        began = _begun(notes)
+        ended_well = bool(outcomes) and outcomes[-1].precision == began
+        no_room = any(note.get("resource") for note in notes)
+        if began not in FURTHER or ended_well or no_room or stop.is_set():
+            raise _failure(rest, notes, ended)
+        outcomes.append(LeftOut(began, ended))
+    return outcomes
+
+
+def _run(job: Job, path: Path, timeout_s: float, stop: threading.Event) -> tuple[list[dict[str, Any]], str]:
+    """What a child noted of its steps, and how it ended."""
     path.write_text(json.dumps(job.to_json()))
     log = path.with_suffix(".log")
     environment = {**os.environ, **QUIET, "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)}
@@ -87,12 +117,24 @@ def convert(job: Job, scratch: Path, timeout_s: float, stop: threading.Event) ->
             late = not _wait(process, timeout_s, stop)
         finally:
             child.end(process)
-    notes = _read(path.with_suffix(".journal"))
-    made = [Made(note["made"], Files.from_json(note["files"]), note["seconds"]) for note in notes if "made" in note]
-    if len(made) == len(job.steps):
-        return made
-    cause = f"not finished after {timeout_s:g} s; raise convert.timeout_s" if late else _cause(process.returncode, log)
-    raise _failure(job, notes, cause)
+    ended = f"not finished after {timeout_s:g} s; raise convert.timeout_s" if late else _cause(process.returncode, log)
+    return _read(path.with_suffix(".journal")), ended
+
+
+def _outcomes(notes: list[dict[str, Any]]) -> list[Outcome]:
+    """Of the steps that came to an end, in their order."""
+    found: list[Outcome] = []
+    for note in notes:
+        if "made" in note:
+            found.append(Made(note["made"], Files.from_json(note["files"]), note["seconds"]))
+        elif note.get("failed") in FURTHER and not note["resource"]:
+            found.append(LeftOut(note["failed"], note["cause"]))
+    return found
+
+
+def _begun(notes: list[dict[str, Any]]) -> str | None:
+    """The step that was begun last."""
+    return next((note["begins"] for note in reversed(notes) if "begins" in note), None)
 
 
 def _wait(process: subprocess.Popen[bytes], timeout_s: float, stop: threading.Event) -> bool:
@@ -117,9 +159,8 @@ def _read(journal: Path) -> list[dict[str, Any]]:
 
 
 def _failure(job: Job, notes: list[dict[str, Any]], cause: str) -> ConversionError | ResourceError:
-    begun = [note["begins"] for note in notes if "begins" in note]
-    what = f"{job.model}, {job.target}, {begun[-1]}" if begun else f"{job.model}, {job.target}, before its first step"
-    failed = [note for note in notes if "failed" in note]
+    what = f"{job.model}, {job.target}, {_begun(notes) or 'before its first step'}"
+    failed = [note for note in notes if "failed" in note and (note["resource"] or note["failed"] not in FURTHER)]
     if failed and failed[-1]["resource"]:
         return ResourceError(f"{what}: {failed[-1]['cause']}; make room or choose another folder")
     return ConversionError(f"{what}: {failed[-1]['cause'] if failed else cause}")

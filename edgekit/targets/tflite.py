@@ -1,12 +1,14 @@
-"""TFLite: litert-torch makes the float model, ai-edge-quantizer casts its weights or makes it int8.
+"""TFLite: litert-torch makes the float model, ai-edge-quantizer casts its weights or quantizes it.
 
-Images enter as NHWC. The int8 model takes and gives int8, with the scales in its own tensors.
+Images enter as NHWC. The int8 model takes and gives int8, with the scales in its own tensors; after `w8` (weights int8,
+arithmetic float) and `dynamic` (activations int8 by each call's own range) both ends stay float.
 """
 
 from __future__ import annotations
 
+import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,20 +17,17 @@ import numpy as np
 
 from edgekit.errors import ConversionError
 from edgekit.runner.manifest import TensorSpec
+from edgekit.targets import in_float, layers, names, percentiles
 from edgekit.targets.dead_channels import keep_biases
 from edgekit.targets.files import MINMAX, Files, Quantization, input_layout
 
-PRECISIONS = ("fp32", "fp16", "int8")
+PRECISIONS = ("fp32", "fp16", "int8", "w8", "dynamic")
 FILE = "model.tflite"
 CASTABLE = ("FULLY_CONNECTED", "CONV_2D", "DEPTHWISE_CONV_2D", "CONV_2D_TRANSPOSE")
-# the file format's names, and where data and weights stand among an op's inputs
-WEIGHTED = {
-    "FULLY_CONNECTED": (0, 1),
-    "CONV_2D": (0, 1),
-    "DEPTHWISE_CONV_2D": (0, 1),
-    "BATCH_MATMUL": (0, 1),
-    "TRANSPOSE_CONV": (2, 1),
-}
+# output channels in front, for each operator's weights
+OUTPUT_AXIS = {"FULLY_CONNECTED": 0, "CONV_2D": 0, "DEPTHWISE_CONV_2D": -1, "TRANSPOSE_CONV": 0}
+RECIPES = {"w8": "weight_only_wi8_afp32", "dynamic": "dynamic_wi8_afp32"}
+LONGEST_SCOPE = 10_000  # what ai-edge-quantizer looks at of an operator's name
 
 
 def convert(
@@ -44,19 +43,25 @@ def convert(
     `nncf_folder` is not needed: after QAT the tuned float weights in `model_folder` are quantized like any others.
     """
     content, input_shape = _float_model(model_folder)
+    float_ops: tuple[str, ...] = ()
     if precision == "fp16":
         content = _cast_weights(content)
     elif precision == "int8":
         if calibration is None:
             raise ConversionError("tflite int8: no calibration samples")
-        content = _quantize(content, calibration)
+        content = _quantize(content, calibration, quantization, layers.read(model_folder, quantization.keep_float))
+        float_ops = in_float.tflite(content)
+    elif precision in RECIPES:
+        content = _quantize_weights(content, RECIPES[precision])
+    content = names.shorten(content)
     out.mkdir(parents=True, exist_ok=True)
     (out / FILE).write_bytes(content)
     source, result = _tensors(content, input_layout(input_shape, "NHWC"))
-    return Files((FILE,), source, result, _float_ops(content) if precision == "int8" else ())
+    not_offered = ("bias_correction",) if precision == "int8" and quantization.bias_correction else ()
+    return Files((FILE,), source, result, float_ops, not_offered)
 
 
-@lru_cache(maxsize=2)  # the three precisions of one model share it
+@lru_cache(maxsize=2)  # all precisions of one model share it
 def _float_model(model_folder: Path) -> tuple[bytes, tuple[int, ...]]:
     import litert_torch
     import torch
@@ -93,28 +98,91 @@ def _cast_weights(content: bytes) -> bytes:
     return bytes(caster.quantize().quantized_model)
 
 
-def _quantize(content: bytes, calibration: np.ndarray) -> bytes:
+def _quantize_weights(content: bytes, recipe_name: str) -> bytes:
+    from ai_edge_quantizer import quantizer, recipe
+
+    maker = quantizer.Quantizer(content)
+    maker.load_quantization_recipe(getattr(recipe, recipe_name)())
+    return bytes(maker.quantize().quantized_model)
+
+
+def _quantize(
+    content: bytes, calibration: np.ndarray, quantization: Quantization, kept: Sequence[layers.Layer]
+) -> bytes:
     """Static int8: weights per channel, activations per tensor, over the whole range that the samples show.
 
     The quantizer's own default is a moving average over samples, which clips all but the last ones and depends on
     their order: 10 to 11 dB against 27 to 33 dB for the reference networks on digits.
     """
     from ai_edge_litert.interpreter import Interpreter
-    from ai_edge_quantizer import calibrator, quantizer, recipe, recipe_manager
+    from ai_edge_quantizer import calibrator, quantizer, recipe_manager
     from ai_edge_quantizer.utils import qsv_utils
 
     [(signature, tensors)] = Interpreter(model_content=content).get_signature_list().items()
     [argument] = tensors["inputs"]
     inputs = calibration.transpose(0, 2, 3, 1) if calibration.ndim == 4 else calibration
-    samples = [{argument: np.ascontiguousarray(x[None])} for x in inputs]
+    samples = [np.ascontiguousarray(x[None]) for x in inputs]
+    in_float_names = layers.operators(kept, _constants(content), "tflite")
+    recipe = _recipe([*in_float_names, *_before(content, in_float_names)])
     wanted = recipe_manager.RecipeManager()
-    wanted.load_quantization_recipe(recipe.static_wi8_ai8())
+    wanted.load_quantization_recipe(recipe)
     ranges = calibrator.Calibrator(content, num_threads=1, qsv_update_func=qsv_utils.min_max_update)
-    ranges.calibrate({signature: samples}, wanted)
+    ranges.calibrate({signature: [{argument: sample} for sample in samples]}, wanted)
     found = ranges.get_model_qsvs()
+    if quantization.ranges == "percentile":
+        found = percentiles.narrowed(content, samples, found)
     maker = quantizer.Quantizer(keep_biases(content, found))
-    maker.load_quantization_recipe(recipe.static_wi8_ai8())
+    maker.load_quantization_recipe(recipe)
     return bytes(maker.quantize(found).quantized_model)
+
+
+def _recipe(tensors: Sequence[str]) -> Any:
+    """Static int8 for all but the operators whose output tensors are named."""
+    from ai_edge_quantizer import algorithm_manager, qtyping, recipe, recipe_manager
+
+    made = recipe_manager.RecipeManager()
+    made.load_quantization_recipe(recipe.static_wi8_ai8())
+    for name in tensors:
+        made.add_quantization_config(
+            f"^{re.escape(f'{name};'[:LONGEST_SCOPE])}$",
+            qtyping.TFLOperationName.ALL_SUPPORTED,
+            algorithm_key=algorithm_manager.AlgorithmName.NO_QUANTIZE,
+        )
+    return made.get_quantization_recipe()
+
+
+def _before(content: bytes, kept: Sequence[str]) -> list[str]:
+    """The model's input, and what only pads or reshapes it, where kept operators alone take it in: float for them."""
+    operators = list(in_float.tflite_operators(content))
+
+    def alone(graph: Any, place: int) -> list[str] | None:
+        found = [graph.tensors[place].name.decode()]
+        takers = [(op, kind) for _, of, op, kind in operators if of is graph and place in op.inputs]
+        for op, kind in takers:
+            if graph.tensors[op.outputs[0]].name.decode() in kept:
+                continue
+            behind = alone(graph, op.outputs[0]) if kind in in_float.TFLITE_MOVING else None
+            if behind is None:
+                return None
+            found += behind
+        return found if takers else None
+
+    graphs = {id(graph): graph for _, graph, _, _ in operators}.values()
+    return [name for graph in graphs for place in graph.inputs for name in alone(graph, place) or []]
+
+
+def _constants(content: bytes) -> dict[str, np.ndarray]:
+    """Weights of each operator by its output tensor's name, (output channels, weights of one channel)."""
+    found = {}
+    for model, graph, op, kind in in_float.tflite_operators(content):
+        data = None
+        if kind in OUTPUT_AXIS:
+            weights = graph.tensors[op.inputs[1]]
+            data = model.buffers[weights.buffer].data
+        if data is not None:
+            array = np.moveaxis(data.view(np.float32).reshape(weights.shape), OUTPUT_AXIS[kind], 0)
+            found[graph.tensors[op.outputs[0]].name.decode()] = array.reshape(len(array), -1)
+    return found
 
 
 def _tensors(content: bytes, layout: str) -> tuple[TensorSpec, TensorSpec]:
@@ -128,28 +196,3 @@ def _tensors(content: bytes, layout: str) -> tuple[TensorSpec, TensorSpec]:
         return TensorSpec(detail["name"], shape, np.dtype(detail["dtype"]).name, layout)
 
     return spec(source, layout), spec(result, "NC")
-
-
-def _float_ops(content: bytes) -> tuple[str, ...]:
-    """Weighted ops with a float activation or weight; ConversionError if not one of them is an integer op."""
-    ops = list(_weighted_ops(content))
-    in_float = [name for name, integer in ops if not integer]
-    if ops and len(in_float) == len(ops):
-        raise ConversionError(f"tflite int8: none of its {len(ops)} weighted ops computes in integers")
-    return tuple(in_float)
-
-
-def _weighted_ops(content: bytes) -> Iterator[tuple[str, bool]]:
-    """(`OP:output tensor`, whether it computes in integers) for each."""
-    from ai_edge_litert import schema_py_generated as schema
-
-    names = {value: name for name, value in vars(schema.BuiltinOperator).items() if not name.startswith("_")}
-    model = schema.ModelT.InitFromPackedBuf(content, 0)
-    for graph in model.subgraphs:
-        for op in graph.operators:
-            code = model.operatorCodes[op.opcodeIndex]
-            name = names[max(code.builtinCode, code.deprecatedBuiltinCode)]
-            if name in WEIGHTED:
-                output = graph.tensors[op.outputs[0]]
-                tensors = [output, *(graph.tensors[op.inputs[place]] for place in WEIGHTED[name])]
-                yield f"{name}:{output.name.decode()}", all(one.type == schema.TensorType.INT8 for one in tensors)

@@ -16,12 +16,11 @@ from edgekit.runner.bench import interleaved
 from edgekit.runner.intervals import p50
 from edgekit.targets import launch
 from edgekit.targets import precisions as offered
-from edgekit.targets.files import Job, Method, Step
+from edgekit.targets.files import Job, Step, plain_method
 from edgekit.variants import zipped_bytes
 
 CALIBRATION = "calibration.npy"
 CONFIDENCE = 0.99
-METHODS: dict[str, Method] = {"int8": "ptq"}
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ def measure(
     """Convert every saved network (`models` by name), time all of them interleaved; in the order of the arguments.
 
     `calibration` is (n, C, H, W) or (n, F) float32, and its first sample is what is timed, at batch 1. At least 10
-    `rounds`. ConversionError as `launch.convert` raises it.
+    `rounds`. ConversionError as `launch.convert` raises it; a further candidate that comes to nothing has no row.
     """
     with tempfile.TemporaryDirectory(prefix="edgekit-timed-") as folder:
         made = _convert(models, calibration, targets, precisions, Path(folder), timeout_s)
@@ -92,17 +91,20 @@ def _convert(
     np.save(scratch / CALIBRATION, calibration, allow_pickle=False)
     jobs = [_job(name, folder, target, precisions, scratch) for name, folder in models.items() for target in targets]
     jobs = [job for job in jobs if job.steps]
-    found: dict[Job, list[launch.Made]] = {}
+    found: dict[Job, list[launch.Outcome]] = {}
     launch.convert_all(jobs, scratch, timeout_s, found.__setitem__)
     return {
-        step.out.name: _Made(step, job, made) for job in jobs for step, made in zip(job.steps, found[job], strict=True)
+        step.out.name: _Made(step, job, made)
+        for job in jobs
+        for step, made in zip(job.steps, found[job], strict=True)
+        if isinstance(made, launch.Made)
     }
 
 
 def _job(name: str, folder: Path, target: str, precisions: Sequence[str], scratch: Path) -> Job:
     wanted = [precision for precision in offered(target) if precision in precisions]
     steps = tuple(
-        Step(precision, METHODS.get(precision, "float"), folder, scratch / f"{name}-{precision}-{target}")
+        Step(precision, plain_method(precision), folder, scratch / f"{name}-{precision}-{target}")
         for precision in wanted
     )
     return Job(name, target, scratch / CALIBRATION, steps)

@@ -96,6 +96,22 @@ def dense(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     return nn.Sequential(nn.Linear(input_shape[0], 16), nn.ReLU(), nn.Linear(16, num_classes))
 
 
+class Waving(nn.Module):
+    """Between two dense layers an operator that no target computes in integers."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(features, 16)
+        self.head = nn.Linear(16, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.sin(self.first(x)))
+
+
+def waving(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    return Waving(input_shape[0], num_classes)
+
+
 def branching(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     return Branching(input_shape[0], num_classes)
 

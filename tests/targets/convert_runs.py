@@ -14,6 +14,7 @@ from edgekit.artifact import Artifact
 from edgekit.data import Data, Split
 from edgekit.models import store
 from edgekit.models.store import ModelSpec
+from edgekit.targets.files import MINMAX, Quantization
 
 CLASSES = ("red", "green", "blue", "grey")
 STEPS = [{"step": "scale", "factor": 1 / 255}, {"step": "normalize", "mean": [0.5, 0.4, 0.3], "std": [0.25, 0.2, 0.3]}]
@@ -47,11 +48,15 @@ def spec_of(builder: str, shape: tuple[int, ...] = SHAPE, **kwargs: Any) -> Mode
 
 
 def seal_run(
-    run: Path, data: Data, models: dict[str, tuple[nn.Module, ModelSpec]], qat: nn.Module | None = None
+    run: Path,
+    data: Data,
+    models: dict[str, tuple[nn.Module, ModelSpec]],
+    qat: nn.Module | None = None,
+    quantization: Quantization = MINMAX,
 ) -> Artifact:
     """Artifacts from origin to quantize; `models` by name, a missing one is not made. Returns quantize's.
 
-    `qat` is a network quantized by nncf, as the quantize stage leaves it.
+    `qat` is a network quantized by nncf, as the quantize stage leaves it; `quantization` how int8 comes about else.
     """
     places = {
         "profile": {"model": "baseline"},
@@ -66,7 +71,9 @@ def seal_run(
             if name in models:
                 store.save(out / folder, *models[name])
         if stage == "quantize":
-            (out / "decision.json").write_text(json.dumps({"method": "qat" if qat else "ptq"}))
+            (out / "decision.json").write_text(
+                json.dumps({"method": "qat" if qat else "ptq", "quantization": quantization.to_json()})
+            )
             if qat:
                 _save_tuned(out, models["pruned"], qat)
         source = _seal(out, stage, source, data)

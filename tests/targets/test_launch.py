@@ -25,7 +25,9 @@ def _job(builder: str, target: str, home: Path, shape: tuple[int, ...] = (6,)) -
     spec = spec_of(builder, shape=shape)
     try:
         network = (
-            store.build(spec) if builder in ("branching", "decomposing") else store.build(spec_of("dense", shape=shape))
+            store.build(spec)
+            if builder in ("branching", "decomposing", "dense")
+            else store.build(spec_of("dense", shape=shape))
         )
         store.save(home / "model", network, spec)
     finally:
@@ -95,6 +97,30 @@ def test_a_child_leaves_with_its_parent(tmp_path: Path) -> None:
     assert child.stdin
     child.stdin.close()  # what happens to the pipe when the parent is killed
     assert child.wait(timeout=60) == 3
+
+
+def _candidate_among_others(builder: str, home: Path) -> Job:
+    """fp32, a `w8` that comes from a network of its own, and `dynamic`."""
+    fine, odd = _job("dense", "onnx", home / "fine"), _job(builder, "onnx", home / "odd")
+    folder = fine.steps[0].model_folder
+    steps = (
+        Step("fp32", "float", folder, home / "fp32"),
+        Step("w8", "ptq", odd.steps[0].model_folder, home / "w8"),
+        Step("dynamic", "ptq", folder, home / "dynamic"),
+    )
+    return Job("student", "onnx", fine.calibration, steps)
+
+
+@pytest.mark.parametrize(
+    ("builder", "reason"),
+    [("crashing", "crashed (SIGSEGV)"), ("leaving", "exit code 17"), ("decomposing", "No ONNX function found")],
+)
+def test_a_candidate_that_fails_is_left_out_and_the_others_are_made(builder: str, reason: str, tmp_path: Path) -> None:
+    job = _candidate_among_others(builder, tmp_path)
+    first, left_out, last = launch.convert(job, tmp_path, 120, threading.Event())
+    assert isinstance(first, launch.Made) and isinstance(last, launch.Made)
+    assert isinstance(left_out, launch.LeftOut) and reason in left_out.reason
+    assert [one.precision for one in (first, left_out, last)] == ["fp32", "w8", "dynamic"]
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,9 @@ def _pack(
     row = next(
         row for row in json.loads(source.file("decision.json").read_text())["variants"] if row["name"] == variant.name
     )
-    tolerance = config.golden_tolerance_int8 if variant.precision == "int8" else config.golden_tolerance_float
+    tolerance = (
+        config.golden_tolerance_int8 if variant.precision in ("int8", "dynamic") else config.golden_tolerance_float
+    )
     manifest = Manifest(
         name=config.name,
         version=config.version,

@@ -2,8 +2,9 @@
 
 One fresh child process makes all precisions of one model on one target, for they share the float conversion and the
 seconds that the frameworks take to import; at most two run at a time. Each file is then run through the runner's own
-backend on validation samples and compared with the step before: torch fp32 → TARGET fp32 → TARGET fp16 or int8.
-Leaves one folder for each variant, and `variants.json`. A target is one file here, named as the target.
+backend on validation samples and compared with the step before: torch fp32 → TARGET fp32 → TARGET fp16, int8 and so on.
+A further candidate (weight-only int8, dynamic range) that cannot be made or leaves its tolerance is left out.
+Leaves one folder for each variant, `variants.json`, and `left_out.json`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pydantic import Field, field_validator
 
 from edgekit.config import TARGETS, StageConfig, Target
 from edgekit.errors import ConfigError
+from edgekit.targets import FURTHER
 
 if TYPE_CHECKING:
     from edgekit.artifact import Artifact
@@ -37,7 +39,7 @@ LIBRARIES: tuple[str, ...] = (
     "torch",
 )
 
-Precision = Literal["fp32", "fp16", "int8"]
+Precision = Literal["fp32", "fp16", "int8", "w8", "dynamic"]
 Model = Literal["baseline", "student", "pruned", "sparse"]
 
 
@@ -53,7 +55,7 @@ class Config(StageConfig):
     precisions: list[Precision] = Field(
         default_factory=lambda: list(get_args(Precision)),
         min_length=1,
-        description="precisions, where a target has them",
+        description="precisions, where a target has them; w8: int8 weights alone, dynamic: ranges by each call",
     )
     calibration_samples: int = Field(200, ge=1, le=100_000, description="samples that set the int8 ranges")
     check_samples: int = Field(200, ge=1, le=100_000, description="validation samples compared at each boundary")
@@ -65,6 +67,8 @@ class Config(StageConfig):
     fp16_min_top1_agreement: float = Field(0.98, ge=0, le=1, description="least share of equal answers, fp32 to fp16")
     int8_min_snr_db: float = Field(8.0, ge=-200, le=200, description="least SNR, fp32 to int8, dB")
     int8_min_top1_agreement: float = Field(0.9, ge=0, le=1, description="least share of equal answers, fp32 to int8")
+    further_min_snr_db: float = Field(20.0, ge=-200, le=200, description="least SNR, fp32 to w8 or dynamic, dB")
+    further_min_top1_agreement: float = Field(0.95, ge=0, le=1, description="least share of equal answers, to these")
 
     @field_validator("models", "precisions", "targets")
     @classmethod
@@ -93,6 +97,8 @@ class Config(StageConfig):
             return Tolerance(self.fp32_min_top1_agreement, self.fp32_min_snr_db, self.fp32_max_abs)
         if precision == "fp16":
             return Tolerance(self.fp16_min_top1_agreement, self.fp16_min_snr_db)
+        if precision in FURTHER:
+            return Tolerance(self.further_min_top1_agreement, self.further_min_snr_db)
         return Tolerance(self.int8_min_top1_agreement, self.int8_min_snr_db)
 
 

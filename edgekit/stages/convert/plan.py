@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgekit.errors import ConversionError, StageError
 from edgekit.targets import precisions
-from edgekit.targets.files import Job, Step
+from edgekit.targets.files import MINMAX, Job, Method, Quantization, Step, plain_method
 
 if TYPE_CHECKING:
     from edgekit.artifact import Artifact
@@ -29,17 +29,25 @@ TUNED = "pruned"
 
 @dataclass(frozen=True)
 class Network:
-    """A saved network to convert. After QAT, int8 comes from `tuned` weights and, for OpenVINO, from `nncf`."""
+    """A saved network to convert. After QAT, int8 comes from `tuned` weights and, for OpenVINO, from `nncf`.
+
+    Otherwise it comes about by `quantization`: `mixed` where that keeps layers in float.
+    """
 
     name: str
     folder: Path
+    quantization: Quantization = MINMAX
     tuned: Path | None = None
     nncf: Path | None = None
 
     def step(self, precision: str, out: Path) -> Step:
-        if precision == "int8" and self.tuned:
-            return Step(precision, "qat", self.tuned, out, self.nncf)
-        return Step(precision, "ptq" if precision == "int8" else "float", self.folder, out)
+        """One variant to make."""
+        if precision == "int8":
+            if self.tuned:
+                return Step(precision, "qat", self.tuned, out, self.nncf)
+            method: Method = "mixed" if self.quantization.keep_float else "ptq"
+            return Step(precision, method, self.folder, out, quantization=self.quantization)
+        return Step(precision, plain_method(precision), self.folder, out)
 
     def jobs(self, config: Config, calibration: Path, out: Path) -> list[Job]:
         """One for each target, the float model first: the others are compared with it."""
@@ -57,7 +65,8 @@ def networks(source: Artifact, wanted: Sequence[str]) -> tuple[list[Network], li
     kept: list[Network] = []
     notes: list[str] = []
     quantized = source.ancestor("quantize")
-    qat = json.loads(quantized.file("decision.json").read_text())["method"] == "qat"
+    decision = json.loads(quantized.file("decision.json").read_text())
+    recipe = Quantization.from_json(decision["quantization"])
     tuned_origin = _key(source, TUNED)
     for name in wanted:
         key = _key(source, name)
@@ -68,10 +77,14 @@ def networks(source: Artifact, wanted: Sequence[str]) -> tuple[list[Network], li
         else:
             found[key] = name
             stage, folder = ORIGINS[name]
-            tuned = nncf = None
-            if qat and key == tuned_origin:
+            saved = _checked(source.ancestor(stage), folder, (SPEC, WEIGHTS))
+            if key != tuned_origin:  # which layers are best kept in float was found for one network alone
+                kept.append(Network(name, saved, replace(recipe, keep_float=())))
+            elif decision["method"] == "qat":
                 tuned, nncf = _checked(quantized, "model", (SPEC, WEIGHTS)), _checked(quantized, "nncf")
-            kept.append(Network(name, _checked(source.ancestor(stage), folder, (SPEC, WEIGHTS)), tuned, nncf))
+                kept.append(Network(name, saved, tuned=tuned, nncf=nncf))
+            else:
+                kept.append(Network(name, saved, recipe))
     if not kept:
         raise ConversionError(f"convert.models: got {list(wanted)}, and none of them was made: {'; '.join(notes)}")
     return kept, notes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -16,7 +17,7 @@ from edgekit import artifact as artifacts
 from edgekit.errors import ConversionError
 from edgekit.stages.convert import LIBRARIES, Config, numerics
 from edgekit.stages.convert.plan import SPEC, Network, networks
-from edgekit.targets import evaluate, launch
+from edgekit.targets import FURTHER, evaluate, launch
 from edgekit.targets.files import Files, Job, Step
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from edgekit.data import Data
 
 Progress = Callable[[str], None]
+Row = dict[str, Any]
+
+VARIANTS, LEFT_OUT = "variants.json", "left_out.json"
 
 ADVICE = {
     "fp32": "the converter changed what the network computes: replace the layer it got wrong, or drop this target",
@@ -50,33 +54,44 @@ class Checker:
         """The same of the weights that QAT left."""
         return evaluate.torch_outputs(self.network.tuned or self.network.folder, self.inputs)
 
-    def variants(self, job: Job, made: list[launch.Made]) -> Iterator[dict[str, Any]]:
-        """The records of one job's files, each boundary held against its tolerance."""
+    def records(self, job: Job, outcomes: list[launch.Outcome]) -> Iterator[Row]:
+        """Of one job's files, each boundary held against its tolerance; what was left out has a `reason` instead."""
         float_model: tuple[str, np.ndarray] | None = None
-        before: list[dict[str, Any]] = []
-        for step, result in zip(job.steps, made, strict=True):
-            name = f"{job.target}-{step.precision}"
-            what = f"{job.model}, {job.target}, {step.precision}"
-            outputs = evaluate.file_outputs(what, job.target, step.out, result.files, self.inputs)
-            if step.method == "qat":
-                boundaries = [self._boundary("torch-fp32 (tuned)", self.tuned_reference, name, outputs, step)]
-            elif float_model:
-                boundaries = [*before, self._boundary(*float_model, name, outputs, step)]
-            else:
-                boundaries = [self._boundary("torch-fp32", self.reference, name, outputs, step)]
+        before: list[Row] = []
+        for step, outcome in zip(job.steps, outcomes, strict=True):
+            try:
+                if isinstance(outcome, launch.LeftOut):
+                    raise ConversionError(outcome.reason)
+                outputs = self._outputs(job, step, outcome.files)
+                last = self._boundary(job, step, outputs, float_model)
+            except ConversionError as error:
+                if step.precision not in FURTHER:
+                    raise
+                shutil.rmtree(step.out, ignore_errors=True)
+                yield _left_out(job, step, str(error))
+                continue
+            boundaries = [*before, last] if float_model and step.method != "qat" else [last]
             if step.precision == "fp32":
-                float_model, before = (name, outputs), boundaries
-            yield _record(job, step, result.files, boundaries)
+                float_model, before = (last["to"], outputs), boundaries
+            yield _record(job, step, outcome.files, boundaries)
 
-    def _boundary(
-        self, source: str, reference: np.ndarray, result: str, outputs: np.ndarray, step: Step
-    ) -> dict[str, Any]:
+    def _outputs(self, job: Job, step: Step, files: Files) -> np.ndarray:
+        what = f"{job.model}, {job.target}, {step.precision}"
+        return evaluate.file_outputs(what, job.target, step.out, files, self.inputs)
+
+    def _boundary(self, job: Job, step: Step, outputs: np.ndarray, float_model: tuple[str, np.ndarray] | None) -> Row:
+        if step.method == "qat":
+            source, reference = "torch-fp32 (tuned)", self.tuned_reference
+        else:
+            source, reference = float_model or ("torch-fp32", self.reference)
+        result = f"{job.target}-{step.precision}"
         agreement = numerics.compare(reference, outputs)
         faults = numerics.faults(agreement, self.config.tolerance(step.precision))
         if faults:
+            advice = f"; {ADVICE[step.precision]}" if step.precision in ADVICE else ""
             raise ConversionError(
                 f"{self.network.name}: {source} → {result} is outside its tolerance on {len(outputs)} validation "
-                f"samples: {'; '.join(faults)} (max |Δ| {agreement.max_abs:.3g}); {ADVICE[step.precision]}"
+                f"samples: {'; '.join(faults)} (max |Δ| {agreement.max_abs:.3g}){advice}"
             )
         return {"from": source, "to": result, **asdict(agreement), "ok": True}
 
@@ -94,8 +109,13 @@ def walk(source: Artifact, data: Data, config: Config, out: Path, progress: Prog
         samples = evaluate.spread(data.calibration, config.calibration_samples)
         np.save(calibration, evaluate.network_inputs(samples, steps), allow_pickle=False)
         jobs = [job for network in chosen for job in network.jobs(config, calibration, out)]
-        variants, seconds = _convert_all(jobs, checkers, scratch, config.timeout_s, progress)
-    artifacts.write_json(out / "variants.json", variants)
+        records, seconds = _convert_all(jobs, checkers, scratch, config.timeout_s, progress)
+    variants = [record for record in records if "files" in record]
+    left_out = [record for record in records if "reason" in record]
+    if not variants:
+        raise ConversionError(f"convert: every variant was left out; {_told(left_out[0])}")
+    artifacts.write_json(out / VARIANTS, variants)
+    artifacts.write_json(out / LEFT_OUT, left_out)
     artifacts.write_json(out / artifacts.EVIDENCE / "timings.json", {"convert_s": seconds})
     return artifacts.seal(
         out,
@@ -103,48 +123,61 @@ def walk(source: Artifact, data: Data, config: Config, out: Path, progress: Prog
         source=source,
         data_digest=data.digest,
         config=config.model_dump(),
-        metrics=_metrics(variants, notes, len(inputs)),
+        metrics=_metrics(variants, left_out, notes, len(inputs)),
         libraries=LIBRARIES,
     )
 
 
 def _convert_all(
     jobs: list[Job], checkers: dict[str, Checker], scratch: Path, timeout_s: float, progress: Progress | None
-) -> tuple[list[dict[str, Any]], dict[str, float]]:
-    """Records of all variants in the order of the jobs, and seconds by variant. The first failure stops the rest."""
-    records: dict[Job, list[dict[str, Any]]] = {}
+) -> tuple[list[Row], dict[str, float]]:
+    """Records of all steps in the order of the jobs, and seconds by variant. The first failure stops the rest."""
+    records: dict[Job, list[Row]] = {}
     seconds: dict[str, float] = {}
 
-    def finished(job: Job, made: list[launch.Made]) -> None:
-        records[job] = list(checkers[job.model].variants(job, made))
-        seconds.update({step.out.name: result.seconds for step, result in zip(job.steps, made, strict=True)})
+    def finished(job: Job, outcomes: list[launch.Outcome]) -> None:
+        records[job] = list(checkers[job.model].records(job, outcomes))
+        for step, outcome in zip(job.steps, outcomes, strict=True):
+            if isinstance(outcome, launch.Made):
+                seconds[step.out.name] = outcome.seconds
         if progress:
-            progress(
-                f"{len(records)}/{len(jobs)} {job.model} → {job.target}: {', '.join(one.precision for one in made)}"
-            )
+            made = ", ".join(record["precision"] for record in records[job] if "files" in record)
+            left_out = [_told(record) for record in records[job] if "reason" in record]
+            progress("; ".join([f"{len(records)}/{len(jobs)} {job.model} → {job.target}: {made}", *left_out]))
 
     launch.convert_all(jobs, scratch, timeout_s, finished)
     return [record for job in jobs for record in records[job]], seconds
 
 
-def _record(job: Job, step: Step, files: Files, boundaries: list[dict[str, Any]]) -> dict[str, Any]:
+def _told(left_out: Row) -> str:
+    return f"{left_out['name']} left out: {left_out['reason']}"
+
+
+def _left_out(job: Job, step: Step, reason: str) -> Row:
+    names = {"name": step.out.name, "model": job.model, "precision": step.precision, "target": job.target}
+    return {**names, "reason": reason}
+
+
+def _record(job: Job, step: Step, files: Files, boundaries: list[Row]) -> Row:
     paths = [step.out / name for name in files.names]
     return {
         "name": step.out.name,
         "model": job.model,
         "precision": step.precision,
         "method": step.method,
+        "quantization": step.quantization.to_json() if step.precision == "int8" and step.method != "qat" else None,
         "target": job.target,
         "files": [f"{step.out.name}/{name}" for name in files.names],
         "bytes": sum(path.stat().st_size for path in paths),
         "input": asdict(files.input),
         "output": asdict(files.output),
         "float_ops": list(files.float_ops),
+        "not_offered": list(files.not_offered),
         "boundaries": boundaries,
     }
 
 
-def _metrics(variants: list[dict[str, Any]], notes: list[str], check_samples: int) -> dict[str, Any]:
+def _metrics(variants: list[Row], left_out: list[Row], notes: list[str], check_samples: int) -> Row:
     last = {variant["name"]: variant["boundaries"][-1] for variant in variants}
     return {
         "variants": len(variants),
@@ -152,5 +185,7 @@ def _metrics(variants: list[dict[str, Any]], notes: list[str], check_samples: in
         "lowest_top1_agreement": min(boundary["top1_agreement"] for boundary in last.values()),
         "lowest_snr_db": min(boundary["snr_db"] for boundary in last.values()),
         "bytes": {variant["name"]: variant["bytes"] for variant in variants},
+        "float_ops": {variant["name"]: variant["float_ops"] for variant in variants if variant["float_ops"]},
+        "left_out": left_out,
         "notes": notes,
     }

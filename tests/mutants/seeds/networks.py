@@ -247,6 +247,24 @@ CONVERTING = (
         ("tests/targets/test_dead_channels.py",),
     ),
     Seed(
+        "float-operators-hidden",
+        "targets/in_float.py",
+        "return tuple(name for _, name, in_float in found if in_float)",
+        "return tuple(name for weighted, name, in_float in found if in_float and weighted)",
+        "an int8 variant computes in float what nobody is told of",
+        ("tests/targets/test_quantization.py::test_onnx_takes_the_mean_of_an_image_in_float",),
+    ),
+    Seed(
+        "layers-of-one-network-kept-in-another",
+        "stages/convert/plan.py",
+        "replace(recipe, keep_float=())",
+        "recipe",
+        "networks that were never looked at keep layers in float",
+        (
+            "tests/stages/convert/test_stage.py::test_int8_follows_the_recipe_and_keeps_layers_of_the_tuned_network_alone",
+        ),
+    ),
+    Seed(
         "openvino-fp32-is-fp16",
         "targets/openvino.py",
         'compress_to_fp16=precision == "fp16"',

@@ -12,6 +12,7 @@ import torch
 from convert_runs import seal_run, spec_of
 
 from edgekit import artifact as artifacts
+from edgekit import summaries
 from edgekit.artifact import Artifact
 from edgekit.config import check
 from edgekit.data import Data
@@ -20,7 +21,7 @@ from edgekit.models import store
 from edgekit.stages import convert
 from edgekit.stages.convert import Config, numerics
 from edgekit.targets import evaluate, onnx
-from edgekit.targets.files import Files
+from edgekit.targets.files import Files, Quantization
 
 
 @pytest.fixture(scope="module")
@@ -69,14 +70,17 @@ def test_every_variant_is_listed_with_its_files(finished: Any) -> None:
     assert list(variants) == [
         f"{model}-{precision}-{target}"
         for model in ("baseline", "pruned")
-        for target, offered in (("openvino", ("fp32", "fp16", "int8")), ("onnx", ("fp32", "int8")))
+        for target, offered in (
+            ("openvino", ("fp32", "fp16", "int8", "w8")),
+            ("onnx", ("fp32", "fp16", "int8", "dynamic")),
+        )
         for precision in offered
     ]
     for variant in variants.values():
         assert variant["bytes"] == sum(artifact.file(name).stat().st_size for name in variant["files"])
     listed = {name for variant in variants.values() for name in variant["files"]}
     content = {name for name in artifact.files if not name.startswith(artifacts.EVIDENCE)}
-    assert content == listed | {"variants.json"}
+    assert content == listed | {"variants.json", "left_out.json"}
     assert len(told) == 4 and told[-1].startswith("4/4 ")
 
 
@@ -124,7 +128,7 @@ def test_qat_reaches_both_targets(finished: Any, data: Data, quantized_network: 
 
 def test_the_sealed_artifact_is_whole(finished: Any) -> None:
     artifacts.verify(artifacts.load(finished[0].path))
-    assert finished[0].stage == "convert" and finished[0].metrics["variants"] == 10
+    assert finished[0].stage == "convert" and finished[0].metrics["variants"] == 16
 
 
 def test_a_wrong_conversion_is_caught_and_named(trained: Any, data: Data, tmp_path: Path) -> None:
@@ -146,6 +150,51 @@ def test_each_precision_is_held_to_its_own_tolerance(precision: str, trained: An
     )
     with pytest.raises(ConversionError, match=rf"torch-fp32 → openvino-{precision} .* at least 199 dB asked"):
         convert.run(source, data, config, tmp_path / "convert")
+
+
+def test_a_further_candidate_outside_its_tolerance_is_left_out(trained: Any, data: Data, tmp_path: Path) -> None:
+    source = seal_run(tmp_path, data, {"baseline": trained("tiny")})
+    config = Config(
+        targets=["onnx"], models=["baseline"], precisions=["fp32", "dynamic"], further_min_snr_db=199.0, check_samples=8
+    )
+    told: list[str] = []
+    artifact = convert.run(source, data, config, tmp_path / "convert", told.append)
+    assert list(_variants(artifact)) == ["baseline-fp32-onnx"]
+    [left_out] = json.loads(artifact.file("left_out.json").read_text())
+    assert left_out.pop("reason").startswith("baseline: onnx-fp32 → onnx-dynamic is outside its tolerance")
+    assert left_out == {
+        "name": "baseline-dynamic-onnx", "model": "baseline", "precision": "dynamic", "target": "onnx"
+    }  # fmt: skip
+    assert [row["name"] for row in artifact.metrics["left_out"]] == ["baseline-dynamic-onnx"]
+    assert not list(artifact.path.glob("baseline-dynamic-onnx*"))
+    assert "baseline-dynamic-onnx left out: " in told[-1]
+    table = summaries.convert(artifact)
+    assert [row[0] for row in table.rows] == ["baseline-fp32-onnx", "baseline-dynamic-onnx"]
+    assert "outside its tolerance" in table.rows[1][-1]
+
+
+def test_a_run_of_candidates_alone_needs_one(trained: Any, data: Data, tmp_path: Path) -> None:
+    source = seal_run(tmp_path, data, {"baseline": trained("tiny")})
+    config = Config(targets=["onnx"], models=["baseline"], precisions=["dynamic"], further_min_snr_db=199.0)
+    with pytest.raises(ConversionError, match=r"every variant was left out; baseline-dynamic-onnx left out: "):
+        convert.run(source, data, config, tmp_path / "convert")
+
+
+def test_int8_follows_the_recipe_and_keeps_layers_of_the_tuned_network_alone(
+    trained: Any, data: Data, tmp_path: Path
+) -> None:
+    recipe = Quantization("percentile", True, ("head",))
+    models = {"baseline": trained("tiny"), "pruned": trained("tiny", width=12)}
+    source = seal_run(tmp_path, data, models, quantization=recipe)
+    config = Config(targets=["onnx"], models=["baseline", "pruned"], precisions=["fp32", "int8"], int8_min_snr_db=3.0)
+    variants = _variants(convert.run(source, data, config, tmp_path / "convert"))
+    others, tuned = variants["baseline-int8-onnx"], variants["pruned-int8-onnx"]
+    assert (others["method"], tuned["method"]) == ("ptq", "mixed")
+    assert others["quantization"] == {"ranges": "percentile", "bias_correction": True, "keep_float": []}
+    assert tuned["quantization"] == {"ranges": "percentile", "bias_correction": True, "keep_float": ["head"]}
+    assert others["not_offered"] == tuned["not_offered"] == ["bias_correction"]
+    assert "Gemm:head" in tuned["float_ops"] and "Gemm:head" not in others["float_ops"]
+    assert variants["pruned-fp32-onnx"]["quantization"] is None
 
 
 def test_int8_ranges_are_those_of_the_calibration_split(finished: Any, data: Data, tmp_path: Path) -> None:
@@ -178,7 +227,7 @@ def test_samples_are_spread_over_the_split(data: Data) -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"targets": ["onnx"], "precisions": ["fp16"]}, r"precisions \['fp16'\] and targets disagree: onnx offers"),
+        ({"targets": ["onnx"], "precisions": ["w8"]}, r"precisions \['w8'\] and targets disagree: onnx offers"),
         ({"models": ["baseline", "baseline"]}, "names one twice"),
         ({"precisions": ["int4"]}, "int4"),
         ({"int8_min_snr": 3.0}, "int8_min_snr_db"),

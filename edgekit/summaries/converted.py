@@ -1,0 +1,73 @@
+"""The tables of notebook 05: what every variant became, and which were left out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from edgekit.artifact import Artifact
+from edgekit.tables import Table, count, percent
+
+Row = dict[str, Any]
+
+MOST_NAMES = 4
+
+
+def boundary_rows(artifact: Artifact) -> list[Row]:
+    """The last boundary of each variant, with its name, target and precision."""
+    return [
+        {**variant["boundaries"][-1], **{key: variant[key] for key in ("name", "target", "precision", "bytes")}}
+        for variant in _variants(artifact)
+    ]
+
+
+def convert(artifact: Artifact) -> Table:
+    """Every variant: its size, how far its outputs are from the step before, what in it still computes in float.
+
+    Below them the further candidates that were left out, with the reason.
+    """
+    rows = [
+        (
+            variant["name"],
+            _method(variant),
+            count(variant["bytes"]),
+            row["from"],
+            f"{row['max_abs']:.2g}",
+            f"{row['snr_db']:.1f}",
+            percent(row["top1_agreement"]),
+            _in_float(variant["float_ops"]),
+        )
+        for variant, row in zip(_variants(artifact), boundary_rows(artifact), strict=True)
+    ]
+    left_out = json.loads(artifact.file("left_out.json").read_text())
+    rows += [(row["name"], "left out", "", "", "", "", "", row["reason"]) for row in left_out]
+    heads = ("variant", "int8 by", "bytes", "compared with", "max |Δ|", "SNR, dB", "top-1 agreement", "still in float")
+    return Table(heads, rows)
+
+
+def _variants(artifact: Artifact) -> list[Row]:
+    found: list[Row] = json.loads(artifact.file("variants.json").read_text())
+    return found
+
+
+def _method(variant: Row) -> str:
+    """`PTQ, percentile, 2 layers kept in float`; nothing for what is float anyway."""
+    if variant["method"] == "float":
+        return ""
+    recipe = variant["quantization"]
+    if recipe is None:
+        return str(variant["method"].upper())
+    words = ["PTQ", {"minmax": "min-max"}.get(recipe["ranges"], recipe["ranges"])]
+    if recipe["bias_correction"]:
+        words.append("biases not corrected: not offered" if variant["not_offered"] else "biases corrected")
+    if recipe["keep_float"]:
+        words.append(f"kept in float: {len(recipe['keep_float'])}")
+    return ", ".join(words)
+
+
+def _in_float(operators: list[str]) -> str:
+    """`2: MEAN:pool, SOFTMAX:head`; nothing where all computes in integers, or nothing was to."""
+    if not operators:
+        return ""
+    more = ", …" if len(operators) > MOST_NAMES else ""
+    return f"{len(operators)}: {', '.join(operators[:MOST_NAMES])}{more}"

@@ -1,0 +1,61 @@
+"""A TFLite file is the same model after what no interpreter asks for is gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgekit.targets import evaluate, names, tflite
+from edgekit.targets.files import Files
+
+
+@pytest.fixture(scope="module", params=["fp32", "int8", "w8", "dynamic"])
+def both(request: Any, tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Files, bytes, bytes]:
+    """A model as the converters leave it, and shortened."""
+    inputs = np.random.default_rng(0).normal(size=(8, 3, 8, 8)).astype(np.float32)
+    out = tmp_path_factory.mktemp(request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(names, "shorten", lambda content: content)
+        files = tflite.convert(tiny_folder, request.param, inputs, out)
+    content = (out / tflite.FILE).read_bytes()
+    return files, content, names.shorten(content)
+
+
+def test_outputs_are_the_same_to_the_bit(both: tuple[Files, bytes, bytes], tmp_path: Path) -> None:
+    files, *contents = both
+    inputs = np.random.default_rng(1).normal(size=(20, 3, 8, 8)).astype(np.float32)
+    outputs = []
+    for content in contents:
+        (tmp_path / tflite.FILE).write_bytes(content)
+        outputs.append(evaluate.file_outputs("test", "tflite", tmp_path, files, inputs))
+    assert np.array_equal(*outputs) and len(np.unique(outputs[0])) > 20
+
+
+def test_bytes_go_and_no_more_go_the_second_time(both: tuple[Files, bytes, bytes]) -> None:
+    _, content, short = both
+    assert len(short) < len(content) - 1000
+    assert names.shorten(content) == names.shorten(short) == short
+    assert b"torch" in content and b"torch" not in short
+
+
+def test_the_ends_keep_their_names(both: tuple[Files, bytes, bytes]) -> None:
+    from ai_edge_litert.interpreter import Interpreter
+
+    files, _, short = both
+    interpreter = Interpreter(model_content=short)
+    [source], [result] = interpreter.get_input_details(), interpreter.get_output_details()
+    assert (source["name"], result["name"]) == (files.input.name, files.output.name)
+
+
+def test_buffers_stand_where_the_format_wants_them(both: tuple[Files, bytes, bytes]) -> None:
+    from ai_edge_litert import schema_py_generated as schema
+
+    short = np.frombuffer(both[2], dtype=np.uint8)
+    model = schema.Model.GetRootAs(short, 0)
+    data = [model.Buffers(place).DataAsNumpy() for place in range(model.BuffersLength())]
+    filled = [array for array in data if not isinstance(array, int)]
+    places = [array.__array_interface__["data"][0] - short.__array_interface__["data"][0] for array in filled]
+    assert filled and all(place % names.BUFFER_ALIGNMENT_BYTES == 0 for place in places)

@@ -1,0 +1,120 @@
+"""How int8 comes about on each target: ranges, biases, layers kept in float, and what stays in float unasked."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from convert_runs import spec_of
+
+from edgekit.config import TARGETS
+from edgekit.models import store
+from edgekit.stages.convert import numerics
+from edgekit.targets import evaluate, launch
+from edgekit.targets.files import Files, Job, Quantization, Step
+
+SHAPE = (3, 24, 24)
+RECIPES = {
+    "minmax": Quantization(),
+    "percentile": Quantization("percentile"),
+    "corrected": Quantization(bias_correction=True),
+}
+KEPT = {"minmax": Quantization(), "kept": Quantization(keep_float=("first",))}
+Made = dict[str, tuple[Files, bytes, float]]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, str], Made]]:
+    """By network and target: each recipe's files, their bytes, and the SNR on samples like the tame ones.
+
+    They are calibrated on samples of which every fifth has one wild value.
+    """
+    home = tmp_path_factory.mktemp("quantization")
+    random = np.random.default_rng(0)
+    images, wild = (random.normal(size=(20, *SHAPE)).astype(np.float32) for _ in range(2))
+    wild[::5, 0, 12, 7] = 60.0
+    networks = {
+        "tiny": (spec_of("tiny", shape=SHAPE), wild, images, RECIPES),
+        "waving": (spec_of("waving", shape=(12,)), wild[:, 0, 12, :12], images[:, 0, 0, :12], KEPT),
+    }
+    for name, (spec, calibration, _, _) in networks.items():
+        store.save(home / name, store.build(spec, seed=1), spec)
+        np.save(home / f"{name}.npy", calibration)
+    stop = threading.Event()
+
+    def convert(network: str, target: str) -> Made:
+        _, _, inputs, recipes = networks[network]
+        folder, out = home / network, home / target / network
+        steps = tuple(Step("int8", "ptq", folder, out / name, quantization=recipe) for name, recipe in recipes.items())
+        outcomes = launch.convert(Job(network, target, home / f"{network}.npy", steps), home, 240, stop)
+        reference = evaluate.torch_outputs(folder, inputs)
+        found: Made = {}
+        for step, one in zip(steps, outcomes, strict=True):
+            assert isinstance(one, launch.Made)
+            outputs = evaluate.file_outputs(network, target, step.out, one.files, inputs)
+            content = b"".join((step.out / name).read_bytes() for name in one.files.names)
+            found[step.out.name] = one.files, content, numerics.compare(reference, outputs).snr_db
+        return found
+
+    with ThreadPoolExecutor(2) as pool:
+        futures = {
+            (network, target): pool.submit(convert, network, target) for target in TARGETS for network in networks
+        }
+        yield lambda network, target: futures[network, target].result()
+        stop.set()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_percentiles_are_not_moved_by_wild_samples(made: Any, target: str) -> None:
+    found = made("tiny", target)
+    assert found["percentile"][2] > found["minmax"][2] + 1
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_kept_layer_and_no_other_computes_in_float(made: Any, target: str) -> None:
+    found = made("waving", target)
+    before, after = (
+        [name for name in found[recipe][0].float_ops if not name.upper().startswith("SIN:")]
+        for recipe in ("minmax", "kept")
+    )
+    assert before == [] and [name.partition(":")[2] for name in after] == ["first"]
+    assert found["kept"][2] > found["minmax"][2] + 3, "the wild values now meet a layer in float"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_biases_are_corrected_or_said_not_to_be(made: Any, target: str) -> None:
+    (plain, plain_bytes, _), (corrected, corrected_bytes, snr_db) = (
+        made("tiny", target)[name] for name in ("minmax", "corrected")
+    )
+    assert plain.not_offered == ()
+    offered = target == "openvino"
+    assert corrected.not_offered == (() if offered else ("bias_correction",))
+    assert (plain_bytes != corrected_bytes) is offered
+    assert snr_db > 10
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_operator_that_has_no_integer_form_is_named(made: Any, target: str) -> None:
+    files, _, _ = made("waving", target)["minmax"]
+    assert [name.partition(":")[0].upper() for name in files.float_ops] == ["SIN"]
+
+
+def test_nothing_of_a_plain_network_stays_in_float_on_tflite(made: Any) -> None:
+    assert made("tiny", "tflite")["minmax"][0].float_ops == ()
+
+
+def test_onnx_takes_the_mean_of_an_image_in_float(made: Any) -> None:
+    assert [name.partition(":")[0] for name in made("tiny", "onnx")["minmax"][0].float_ops] == ["ReduceMean"]
+
+
+def test_a_recipe_survives_its_json() -> None:
+    recipe = Quantization("percentile", True, ("stem.0", "head"))
+    assert Quantization.from_json(recipe.to_json()) == recipe
+    step = Step("int8", "mixed", Path("a"), Path("b"), quantization=recipe)
+    job = Job("pruned", "onnx", Path("c"), (step,))
+    assert Job.from_json(job.to_json()) == job
