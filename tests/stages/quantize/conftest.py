@@ -15,7 +15,13 @@ from edgekit.data import Data, load, parse
 from edgekit.stages.quantize import Config
 
 DATA = {"source": "digits", "size": 16}
-OPTIONS = {"threads": 1, "augment": "none", "budget": {"accuracy_drop_pp": 5.0}}
+OPTIONS = {
+    "threads": 1,
+    "augment": "none",
+    "budget": {"accuracy_drop_pp": 5.0},
+    "recipes": ["minmax", "percentile"],
+    "study_sizes": [],
+}
 
 
 @dataclass(frozen=True)

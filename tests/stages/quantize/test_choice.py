@@ -73,6 +73,6 @@ def test_what_is_refused_says_drop_bound_confidence_and_samples() -> None:
         f"PTQ: {decision.against_ptq}; QAT is 2.00 pp above the baseline, its drop at most -"
     )
     neither = made(900, 930)
-    assert neither.reason.startswith("neither is inside the 1 pp allowed; PTQ: accuracy drop 5.00 pp may be ")
+    assert neither.reason.startswith("none is inside the 1 pp allowed; PTQ: accuracy drop 5.00 pp may be ")
     assert neither.against_qat.startswith("accuracy drop 2.00 pp may be ")
     assert made(950, 960).against_qat == "not needed: PTQ is inside the budget"
