@@ -7,11 +7,14 @@ a marker, a hatch or a label says the same.
 from edgekit.plots.compression import learning_curves, pruning, sensitivity
 from edgekit.plots.delivery import boundaries, bundle_members
 from edgekit.plots.diagnosis import latency_parts, operators
+from edgekit.plots.quantization import calibration, histograms
 from edgekit.plots.verdict import pareto, waterfall
 
 __all__ = [
     "boundaries",
     "bundle_members",
+    "calibration",
+    "histograms",
     "latency_parts",
     "learning_curves",
     "operators",

@@ -26,15 +26,18 @@ from edgekit.models.quantized import Quantizable
 from edgekit.stages.quantize.layers import operations
 from edgekit.targets.files import MINMAX, Quantization
 
-TAIL = 0.001
-"""Share of a sample's values that `percentile` ranges leave outside at either end."""
+OUTSIDE = 0.001
+"""Share of a sample's values beyond either end of `percentile` ranges: the 0.1 and the 99.9 percentile."""
 
-_QUANTILE = StatisticsCollectorParameters(
-    statistics_type=StatisticsType.QUANTILE, aggregator_type=AggregatorType.MEAN, quantile_outlier_prob=TAIL
-)
+
+def _percentile(outermost: AggregatorType) -> StatisticsCollectorParameters:
+    """Of each sample, and of all samples the outermost: nncf knows no percentile over all of them."""
+    return StatisticsCollectorParameters(StatisticsType.QUANTILE, outermost, quantile_outlier_prob=OUTSIDE)
+
+
 RANGES = {
     "minmax": RangeEstimatorParametersSet.MINMAX,
-    "percentile": RangeEstimatorParameters(min=_QUANTILE, max=_QUANTILE),
+    "percentile": RangeEstimatorParameters(_percentile(AggregatorType.MIN), _percentile(AggregatorType.MAX)),
 }
 
 
