@@ -21,7 +21,7 @@ def steps(benchmark: Artifact) -> list[Row]:
     return [
         *_students(benchmark.ancestor("distill").metrics, benchmark.config["budget"]["accuracy_confidence"]),
         *_pruned(benchmark.ancestor("prune").metrics),
-        *_quantized(benchmark.ancestor("quantize").metrics),
+        *quantized(benchmark.ancestor("quantize").metrics),
         *_variants(benchmark.metrics),
         *_slower(benchmark.metrics),
     ]
@@ -43,7 +43,7 @@ def _pruned(found: Row) -> Iterator[Row]:
                 yield _row("prune", what, step["validation_accuracy"], step, step["reason"])
 
 
-def _quantized(found: Row) -> Iterator[Row]:
+def quantized(found: Row) -> Iterator[Row]:
     """Recipes that could not be made have no figures, and stand in the stage's own table alone."""
     for recipe in found["recipes"]:
         if not recipe["kept"] and recipe["validation_accuracy"] is not None:

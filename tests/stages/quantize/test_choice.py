@@ -1,4 +1,4 @@
-"""PTQ first, QAT where PTQ misses the budget; each held against the baseline's answers to the same samples."""
+"""PTQ first, QAT where PTQ misses the budget, layers in float where both do; against the baseline on equal samples."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edgekit.config import Budget
-from edgekit.stages.quantize.choice import Decision, decide
+from edgekit.stages.quantize.choice import Decision, decide, needs_mixed
 
 SAMPLES = 1000
 BASELINE = 950
@@ -39,6 +39,39 @@ def test_decide(ptq: int, qat: int, method: str, inside: bool) -> None:
     decision = made(ptq, qat)
     assert (decision.method, decision.inside_budget) == (method, inside)
     assert bool(getattr(decision, f"against_{method}")) is not inside
+
+
+MIXED = {"baseline": BASELINE, "float": 960}
+
+
+@pytest.mark.parametrize(
+    ("ptq", "qat", "mixed", "method", "inside"),
+    [
+        (946, 946, 950, "ptq", True),  # no layer is kept in float that need not be
+        (900, 948, 960, "qat", True),
+        (900, 930, 948, "mixed", True),
+        (900, 930, 935, "mixed", False),
+        (900, 935, 930, "qat", False),
+        (935, 900, 935, "ptq", False),  # a tie goes to what costs least
+    ],
+)
+def test_mixed_precision_comes_last(ptq: int, qat: int, mixed: int, method: str, inside: bool) -> None:
+    right = {name: answers(count) for name, count in {**MIXED, "ptq": ptq, "qat": qat, "mixed": mixed}.items()}
+    decision = decide(right, Budget())
+    assert (decision.method, decision.inside_budget) == (method, inside)
+    assert decision.mixed_accuracy == mixed / SAMPLES
+    for other in {"ptq", "qat", "mixed"} - {method}:
+        assert getattr(decision, f"against_{other}")
+    assert bool(getattr(decision, f"against_{method}")) is not inside
+
+
+@pytest.mark.parametrize(("ptq", "qat", "needed"), [(950, 900, False), (900, 950, False), (900, 900, True)])
+def test_layers_are_kept_only_where_neither_ptq_nor_qat_is_inside(ptq: int, qat: int, needed: bool) -> None:
+    right = {name: answers(count) for name, count in {**MIXED, "ptq": ptq, "qat": qat}.items()}
+    assert needs_mixed(right, Budget()) is needed
+    decision = decide(right, Budget(), "not tried: for a reason")
+    assert (decision.mixed_accuracy, decision.mixed_drop) == (None, None)
+    assert decision.against_mixed.startswith("not tried: for a reason" if needed else "not needed: ")
 
 
 def test_the_confidence_decides_how_much_may_be_lost() -> None:
