@@ -68,7 +68,7 @@ def test_methods_and_recipes_that_were_not_chosen_are_told(benchmark: Artifact) 
         if not each["kept"]
     }
     assert {what: (row["bound_pp"], row["reason"]) for what, row in told.items()} == given_up
-    assert len(given_up) == 1
+    assert len(given_up) == 1 and not found["mixed"]
 
 
 def test_layers_in_float_are_told_where_they_were_not_kept_and_what_could_not_be_made_is_not() -> None:

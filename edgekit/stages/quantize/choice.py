@@ -41,15 +41,20 @@ class Decision:
     against_mixed: str
 
 
-def needs_mixed(right: Mapping[str, np.ndarray], budget: Budget) -> bool:
-    """Whether neither PTQ nor QAT is inside the budget."""
-    return all(refusal(_drop(right, name, budget), budget.accuracy_drop_pp) for name in ("ptq", "qat"))
+def against_trying_mixed(right: Mapping[str, np.ndarray], budget: Budget, max_float_layers: int) -> str:
+    """Why no layer is to be kept in float; empty where that may bring inside the budget what int8 alone does not."""
+    outside = {name: refusal(_drop(right, name, budget), budget.accuracy_drop_pp) for name in ("float", "ptq", "qat")}
+    if not (outside["ptq"] and outside["qat"]):
+        return f"not needed: {'QAT' if outside['ptq'] else 'PTQ'} is inside the budget"
+    if outside["float"]:
+        return "not tried: the float network is outside the budget too, and no layer in float repairs that"
+    return "" if max_float_layers else "not tried: max_float_layers is 0"
 
 
 def decide(right: Mapping[str, np.ndarray], budget: Budget, no_mixed: str = "not tried") -> Decision:
     """The first inside the budget of PTQ, QAT and mixed; else the one with the least bound, a tie to the first of them.
 
-    `right` says of `baseline`, `float`, `ptq`, `qat` and, where it was tried, `mixed` whether each validation sample
+    `right` says of `baseline`, `float`, `ptq`, `qat` and, where it was made, `mixed` whether each validation sample
     was answered rightly, (n,) bool; `no_mixed` is why it was not.
     """
     allowed_pp = budget.accuracy_drop_pp
@@ -61,7 +66,6 @@ def decide(right: Mapping[str, np.ndarray], budget: Budget, no_mixed: str = "not
     if inside:
         not_needed = f"not needed: {SAID[method]} is inside the budget"
         against = {name: said if name == method else said or not_needed for name, said in against.items()}
-        no_mixed = not_needed
     return Decision(
         method=method,
         reason=_reason(method, drops, refused, allowed_pp),

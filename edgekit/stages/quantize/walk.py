@@ -20,7 +20,7 @@ from edgekit.data import Data
 from edgekit.models import quantized, store
 from edgekit.models.handover import open_model
 from edgekit.stages.quantize import LIBRARIES, Config, calibration, mixed, ptq, qat, recipes
-from edgekit.stages.quantize.choice import Decision, decide, needs_mixed
+from edgekit.stages.quantize.choice import Decision, against_trying_mixed, decide
 from edgekit.stages.quantize.histograms import histograms
 from edgekit.stages.quantize.sensitivity import sensitivity
 from edgekit.targets.files import Quantization
@@ -123,12 +123,10 @@ def _sensitivity(given: _Float, network: nn.Module) -> Row:
 def _mix(
     given: _Float, best: recipes.Made, table: Row, right: dict[str, np.ndarray], ways: dict[str, _Way]
 ) -> tuple[list[Row], str]:
-    """Mixed precision where it is needed, added to `right` and `ways`; rows of its steps, and why it was not tried."""
+    """Mixed precision where it is needed, added to `right` and `ways`; rows of its steps, and why there is none."""
     config = given.config
-    if not needs_mixed(right, config.budget):
-        return [], ""
-    if not config.max_float_layers:
-        return [], "not tried: max_float_layers is 0"
+    if why_not := against_trying_mixed(right, config.budget, config.max_float_layers):
+        return [], why_not
     worst_first = [row["layer"] for row in table["layers"]]
     found, rows = mixed.search(
         given.module,

@@ -180,8 +180,8 @@ QUANTIZING = (
     Seed(
         "mixed-precision-unneeded",
         "stages/quantize/choice.py",
-        "return all(refusal(",
-        "return any(refusal(",
+        'if not (outside["ptq"] and outside["qat"]):',
+        'if not (outside["ptq"] or outside["qat"]):',
         "layers stay in float though tuning alone is inside the budget",
         ("tests/stages/quantize/test_choice.py",),
     ),

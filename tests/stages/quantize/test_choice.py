@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edgekit.config import Budget
-from edgekit.stages.quantize.choice import Decision, decide, needs_mixed
+from edgekit.stages.quantize.choice import Decision, against_trying_mixed, decide
 
 SAMPLES = 1000
 BASELINE = 950
@@ -65,13 +65,30 @@ def test_mixed_precision_comes_last(ptq: int, qat: int, mixed: int, method: str,
     assert bool(getattr(decision, f"against_{method}")) is not inside
 
 
-@pytest.mark.parametrize(("ptq", "qat", "needed"), [(950, 900, False), (900, 950, False), (900, 900, True)])
-def test_layers_are_kept_only_where_neither_ptq_nor_qat_is_inside(ptq: int, qat: int, needed: bool) -> None:
-    right = {name: answers(count) for name, count in {**MIXED, "ptq": ptq, "qat": qat}.items()}
-    assert needs_mixed(right, Budget()) is needed
-    decision = decide(right, Budget(), "not tried: for a reason")
-    assert (decision.mixed_accuracy, decision.mixed_drop) == (None, None)
-    assert decision.against_mixed.startswith("not tried: for a reason" if needed else "not needed: ")
+@pytest.mark.parametrize(
+    ("floating", "ptq", "qat", "most", "why"),
+    [
+        (960, 950, 900, 3, "not needed: PTQ is inside the budget"),
+        (960, 900, 950, 3, "not needed: QAT is inside the budget"),
+        (960, 900, 900, 3, ""),
+        (960, 900, 900, 0, "not tried: max_float_layers is 0"),
+        (
+            900,
+            900,
+            900,
+            3,
+            "not tried: the float network is outside the budget too, and no layer in float repairs that",
+        ),
+    ],
+)
+def test_layers_are_kept_only_where_that_is_needed_and_may_help(
+    floating: int, ptq: int, qat: int, most: int, why: str
+) -> None:
+    right = {"baseline": BASELINE, "float": floating, "ptq": ptq, "qat": qat}
+    answered = {name: answers(count) for name, count in right.items()}
+    assert against_trying_mixed(answered, Budget(), most) == why
+    decision = decide(answered, Budget(), why)
+    assert (decision.mixed_accuracy, decision.mixed_drop, decision.against_mixed) == (None, None, why)
 
 
 def test_the_confidence_decides_how_much_may_be_lost() -> None:
