@@ -13,7 +13,7 @@ from edgekit.config import Budget
 from edgekit.errors import ModelError
 from edgekit.paired import compare, refusal
 from edgekit.stages.quantize.ptq import quantize
-from edgekit.stages.quantize.recipes import Right
+from edgekit.stages.quantize.recipes import FIGURES, Right
 from edgekit.targets.files import Quantization
 
 Row = dict[str, Any]
@@ -75,5 +75,4 @@ def _row(quantization: Quantization, figures: Row, refused: str | None) -> Row:
 
 
 def _unmade(quantization: Quantization, why: str) -> Row:
-    names = ("validation_accuracy", "drop_pp", "bound_pp", "lost", "gained", "samples", "confidence")
-    return _row(quantization, dict.fromkeys(names), why)
+    return _row(quantization, dict.fromkeys(("validation_accuracy", *FIGURES)), why)

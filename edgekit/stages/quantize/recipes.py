@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from edgekit.errors import ModelError
 from edgekit.paired import Drop, compare
 from edgekit.stages.quantize.ptq import quantize
 from edgekit.targets.files import Quantization
+
+FIGURES = tuple(field.name for field in fields(Drop))
 
 Right = Callable[[nn.Module], np.ndarray]
 """Whether a network answers each validation sample rightly, (n,) bool."""
@@ -59,24 +61,23 @@ def compete(
     if not made:
         raise ModelError(f"quantize.recipes: none of {', '.join(names)} can be made; {failed[names[0]]}")
     first, others = made[0], made[1:]
-    drops = {each.recipe: compare(first.right, each.right, budget.accuracy_confidence) for each in others}
-    chosen = choose(first.recipe, drops)
-    figures = {
-        each.recipe: _figures(each, compare(baseline_right, each.right, budget.accuracy_confidence)) for each in made
-    }
-    rows = []
-    for name in names:
-        against = drops.get(name)
-        rows.append(
-            {
-                "recipe": name,
-                **RECIPES[name].to_json(),
-                **figures.get(name, dict.fromkeys(next(iter(figures.values())))),
-                "below_first": asdict(against) if against else None,
-                "kept": name == chosen,
-                "reason": failed.get(name) or _reason(name, first.recipe, chosen, drops),
-            }
-        )
+    below_first = {each.recipe: compare(first.right, each.right, budget.accuracy_confidence) for each in others}
+    below_baseline = {each.recipe: compare(baseline_right, each.right, budget.accuracy_confidence) for each in made}
+    accuracy = {each.recipe: float(np.mean(each.right)) for each in made}
+    chosen = choose(first.recipe, below_first)
+    rows = [
+        {
+            "recipe": name,
+            "ranges": RECIPES[name].ranges,
+            "bias_correction": RECIPES[name].bias_correction,
+            "validation_accuracy": accuracy.get(name),
+            **(dict.fromkeys(FIGURES) if name in failed else asdict(below_baseline[name])),
+            "below_first": asdict(below_first[name]) if name in below_first else None,
+            "kept": name == chosen,
+            "reason": failed.get(name) or _reason(name, first.recipe, chosen, below_first),
+        }
+        for name in names
+    ]
     return next(each for each in made if each.recipe == chosen), rows
 
 
@@ -84,10 +85,6 @@ def choose(first: str, below_first: dict[str, Drop]) -> str:
     """The recipe whose drop below the first is surely the least, if that is surely less than none; else the first."""
     better = [name for name, drop in below_first.items() if drop.bound_pp < 0]
     return min(better, key=lambda name: below_first[name].bound_pp) if better else first
-
-
-def _figures(made: Made, below_baseline: Drop) -> dict[str, Any]:
-    return {"validation_accuracy": float(np.mean(made.right)), **asdict(below_baseline)}
 
 
 def _reason(name: str, first: str, chosen: str, drops: dict[str, Drop]) -> str:

@@ -76,26 +76,17 @@ def quantize(source: Artifact, data: Data, config: Config, out: Path) -> Artifac
         table = _sensitivity(given, best.network)
         steps, no_mixed = _mix(given, best, table, right, ways)
         decision = decide(right, config.budget, no_mixed)
-        write = {
+        files = {
             "sensitivity.json": table,
             "history.json": epochs,
-            "calibration.json": calibration.study(
-                module,
-                data.calibration,
-                data.validation.y,
-                config.study_sizes,
-                best.quantization,
-                given.logits,
-                spec.preprocess,
-                config.seed,
-            ),
+            "calibration.json": _study(given, best.quantization),
             "histograms.json": _histograms(given, best.network, table),
         }
     chosen = ways[decision.method]
     made = _record(decision, best, tried, steps, chosen.quantization)
     store.save(out / "model", chosen.plain, spec)
     quantized.save(out / "nncf", chosen.network)
-    for name, content in {"decision.json": made, **write}.items():
+    for name, content in {"decision.json": made, **files}.items():
         artifacts.write_json(out / name, content)
     most_sensitive = table["layers"][0]["layer"] if table["layers"] else None
     return artifacts.seal(
@@ -139,12 +130,25 @@ def _mix(
         config.budget,
     )
     if found is None:
-        return rows, "cannot be made: " + (
-            rows[0]["reason"] if rows else "no layer may stay in float beside one in int8"
-        )
+        why_not = rows[0]["reason"] if rows else "no layer may stay in float beside one in int8"
+        return rows, f"cannot be made: {why_not}"
     right["mixed"] = found.right
     ways["mixed"] = _Way(found.network, given.module, found.quantization)
     return rows, ""
+
+
+def _study(given: _Float, recipe: Quantization) -> Row:
+    data, config = given.data, given.config
+    return calibration.study(
+        given.module,
+        data.calibration,
+        data.validation.y,
+        config.study_sizes,
+        recipe,
+        given.logits,
+        given.spec.preprocess,
+        config.seed,
+    )
 
 
 def _histograms(given: _Float, network: nn.Module, table: Row) -> list[Row]:
