@@ -24,7 +24,7 @@ def steps(benchmark: Artifact) -> list[Row]:
         *_candidates(benchmark.ancestor("distill").metrics, confidence),
         *_students(benchmark.ancestor("distill").metrics, confidence),
         *_pruned(benchmark.ancestor("prune").metrics),
-        *_quantized(benchmark.ancestor("quantize").metrics),
+        *quantized(benchmark.ancestor("quantize").metrics),
         *_left_out(benchmark.ancestor("convert").metrics),
         *_variants(benchmark.metrics),
         *_slower(benchmark.metrics),
@@ -60,12 +60,21 @@ def _pruned(found: Row) -> Iterator[Row]:
                 yield _row("prune", what, step["validation_accuracy"], step, step["reason"])
 
 
-def _quantized(found: Row) -> Iterator[Row]:
+def quantized(found: Row) -> Iterator[Row]:
+    """Recipes that could not be made have no figures, and stand in the stage's own table alone."""
+    for recipe in found["recipes"]:
+        if not recipe["kept"] and recipe["validation_accuracy"] is not None:
+            what = f"PTQ recipe {recipe['recipe']}, in simulation"
+            yield _row("quantize", what, recipe["validation_accuracy"], recipe, recipe["reason"])
     for method in ("ptq", "qat"):
         if method != found["method"]:
             what = f"{method.upper()} int8, in simulation"
             reason = found[f"against_{method}"]
             yield _row("quantize", what, found[f"{method}_accuracy"], found[f"{method}_drop"], reason)
+    for step in found["mixed"]:
+        if not step["kept"] and step["validation_accuracy"] is not None:
+            what = f"int8 with {', '.join(step['keep_float'])} in float, in simulation"
+            yield _row("quantize", what, step["validation_accuracy"], step, step["reason"])
 
 
 def _left_out(found: Row) -> Iterator[Row]:

@@ -61,12 +61,43 @@ def test_every_pruning_step_is_kept_or_told(benchmark: Artifact) -> None:
     assert {what: row["bound_pp"] for what, row in of(benchmark, "prune").items()} == dict(given_up)
 
 
-def test_the_method_that_was_not_chosen_is_told(benchmark: Artifact) -> None:
+def test_methods_and_recipes_that_were_not_chosen_are_told(benchmark: Artifact) -> None:
     found = benchmark.ancestor("quantize").metrics
     other = "qat" if found["method"] == "ptq" else "ptq"
-    ((what, row),) = of(benchmark, "quantize").items()
-    assert what.startswith(other.upper())
+    told = of(benchmark, "quantize")
+    row = told.pop(f"{other.upper()} int8, in simulation")
     assert (row["bound_pp"], row["reason"]) == (found[f"{other}_drop"]["bound_pp"], found[f"against_{other}"])
+    given_up = {
+        f"PTQ recipe {each['recipe']}, in simulation": (each["bound_pp"], each["reason"])
+        for each in found["recipes"]
+        if not each["kept"]
+    }
+    assert {what: (row["bound_pp"], row["reason"]) for what, row in told.items()} == given_up
+    assert len(given_up) == 1 and not found["mixed"]
+
+
+def test_layers_in_float_are_told_where_they_were_not_kept_and_what_could_not_be_made_is_not() -> None:
+    figures = {"validation_accuracy": 0.9, "drop_pp": 1.0, "bound_pp": 2.0, "reason": "too much"}
+    nothing = dict.fromkeys(figures)
+    found = {
+        "method": "mixed",
+        "recipes": [
+            {**figures, "recipe": "minmax", "kept": True},
+            {**nothing, "recipe": "percentile", "kept": False, "reason": "nncf cannot"},
+        ],
+        **{f"{way}_accuracy": 0.8 for way in ("ptq", "qat")},
+        **{f"{way}_drop": figures for way in ("ptq", "qat")},
+        **{f"against_{way}": "too much" for way in ("ptq", "qat")},
+        "mixed": [
+            {**figures, "keep_float": ["stem"], "kept": False},
+            {**figures, "keep_float": ["stem", "head"], "kept": True},
+        ],
+    }
+    assert [row["what"] for row in rejected.quantized(found)] == [
+        "PTQ int8, in simulation",
+        "QAT int8, in simulation",
+        "int8 with stem in float, in simulation",
+    ]
 
 
 def test_every_candidate_that_convert_left_out_is_told(benchmark: Artifact) -> None:

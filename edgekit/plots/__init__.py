@@ -9,13 +9,16 @@ from edgekit.plots.compression import learning_curves, pruning, sensitivity
 from edgekit.plots.delivery import boundaries, bundle_members
 from edgekit.plots.diagnosis import latency_parts, operators
 from edgekit.plots.pruned import accuracy_by_cost, predicted_and_measured, zero_patterns
+from edgekit.plots.quantization import calibration, histograms
 from edgekit.plots.verdict import pareto, waterfall
 
 __all__ = [
     "accuracy_by_cost",
     "boundaries",
     "bundle_members",
+    "calibration",
     "candidates",
+    "histograms",
     "latency_parts",
     "learning_curves",
     "operators",

@@ -12,6 +12,12 @@ from edgekit.summaries.converted import convert as convert
 from edgekit.summaries.distilled import candidate_points as candidate_points
 from edgekit.summaries.distilled import candidates as candidates
 from edgekit.summaries.distilled import latency_limit_ms as latency_limit_ms
+from edgekit.summaries.quantized import calibration as calibration
+from edgekit.summaries.quantized import calibration_conclusion as calibration_conclusion
+from edgekit.summaries.quantized import calibration_rows as calibration_rows
+from edgekit.summaries.quantized import histogram_rows as histogram_rows
+from edgekit.summaries.quantized import mixed_precision as mixed_precision
+from edgekit.summaries.quantized import recipes as recipes
 from edgekit.summaries.rivals import rivals as rivals
 from edgekit.tables import Table, count, milliseconds, percent, points, speedup
 
@@ -101,15 +107,13 @@ def prune(artifact: Artifact) -> Table:
 
 
 def quantize(artifact: Artifact) -> Table:
-    """Float, PTQ and QAT in simulation, each against the baseline."""
+    """Float, and every way to int8 that was tried in simulation, each against the baseline."""
     found = json.loads(artifact.file("decision.json").read_text())
     rows = []
-    for name, key in (
-        ("baseline, float", "baseline"),
-        ("pruned, float", "float"),
-        ("PTQ int8", "ptq"),
-        ("QAT int8", "qat"),
-    ):
+    names = {"baseline": "baseline, float", "float": "pruned, float", "ptq": "PTQ int8", "qat": "QAT int8"}
+    if found["mixed_drop"]:
+        names["mixed"] = "int8, worst layers in float"
+    for key, name in names.items():
         drop = found.get(f"{key}_drop", {"drop_pp": 0.0, "bound_pp": None})
         figures = (percent(found[f"{key}_accuracy"]), points(drop["drop_pp"]), points(drop["bound_pp"]))
         rows.append((name, *figures, _kept(found["method"] == key, "chosen")))

@@ -1,77 +1,103 @@
-"""The choice between PTQ and QAT, by the accuracy budget."""
+"""The choice between PTQ, QAT and mixed precision, by the accuracy budget."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
 from edgekit.config import Budget
 from edgekit.paired import Drop, compare, refusal
 
+Method = Literal["ptq", "qat", "mixed"]
+METHODS: tuple[Method, ...] = get_args(Method)
+SAID = {"ptq": "PTQ", "qat": "QAT", "mixed": "mixed"}
+
 
 @dataclass(frozen=True)
 class Decision:
     """The choice, and what it was made on: accuracies on validation as fractions, and drops below the baseline.
 
-    PTQ and QAT in simulation. The reasons against either are empty where there is none.
+    All in simulation. The reasons against each are empty where there is none; mixed precision has no figures where it
+    was not tried.
     """
 
-    method: Literal["ptq", "qat"]
+    method: Method
     reason: str
     inside_budget: bool
     baseline_accuracy: float
     float_accuracy: float
     ptq_accuracy: float
     qat_accuracy: float
+    mixed_accuracy: float | None
     float_drop: Drop
     ptq_drop: Drop
     qat_drop: Drop
+    mixed_drop: Drop | None
     against_ptq: str
     against_qat: str
+    against_mixed: str
 
 
-def decide(right: Mapping[str, np.ndarray], budget: Budget) -> Decision:
-    """PTQ if it is inside the budget, else QAT if that is, else the better of them; a tie goes to PTQ.
+def against_trying_mixed(right: Mapping[str, np.ndarray], budget: Budget, max_float_layers: int) -> str:
+    """Why no layer is to be kept in float; empty where that may bring inside the budget what int8 alone does not."""
+    outside = {name: refusal(_drop(right, name, budget), budget.accuracy_drop_pp) for name in ("float", "ptq", "qat")}
+    if not (outside["ptq"] and outside["qat"]):
+        return f"not needed: {'QAT' if outside['ptq'] else 'PTQ'} is inside the budget"
+    if outside["float"]:
+        return "not tried: the float network is outside the budget too, and no layer in float repairs that"
+    return "" if max_float_layers else "not tried: max_float_layers is 0"
 
-    `right` says of `baseline`, `float`, `ptq` and `qat` whether each validation sample was answered rightly, (n,) bool.
+
+def decide(right: Mapping[str, np.ndarray], budget: Budget, no_mixed: str = "not tried") -> Decision:
+    """The first inside the budget of PTQ, QAT and mixed; else the one with the least bound, a tie to the first of them.
+
+    `right` says of `baseline`, `float`, `ptq`, `qat` and, where it was made, `mixed` whether each validation sample
+    was answered rightly, (n,) bool; `no_mixed` is why it was not.
     """
     allowed_pp = budget.accuracy_drop_pp
-    drops = {
-        name: compare(right["baseline"], right[name], budget.accuracy_confidence) for name in ("float", "ptq", "qat")
-    }
-    ptq, qat = drops["ptq"], drops["qat"]
-    ptq_refused, qat_refused = refusal(ptq, allowed_pp), refusal(qat, allowed_pp)
-    method: Literal["ptq", "qat"] = "ptq"
-    against_ptq, against_qat = ptq_refused or "", qat_refused or ""
-    if not ptq_refused:
-        reason = f"PTQ {_against(ptq)}, inside the {allowed_pp:g} pp allowed: no tuning is needed"
-        against_qat = against_qat or "not needed: PTQ is inside the budget"
-    elif not qat_refused:
-        method = "qat"
-        reason = f"PTQ: {ptq_refused}; QAT {_against(qat)}, inside it"
-    else:
-        method = "qat" if qat.drop_pp < ptq.drop_pp else "ptq"
-        reason = (
-            f"neither is inside the {allowed_pp:g} pp allowed; PTQ: {ptq_refused}; QAT: {qat_refused}; "
-            f"{method.upper()} loses least"
-        )
+    drops: dict[Method, Drop] = {name: _drop(right, name, budget) for name in METHODS if name in right}
+    refused = {name: refusal(drop, allowed_pp) for name, drop in drops.items()}
+    inside = [name for name in drops if not refused[name]]
+    method = inside[0] if inside else min(drops, key=lambda name: drops[name].bound_pp)
+    against = {name: refused[name] or "" for name in drops}
+    if inside:
+        not_needed = f"not needed: {SAID[method]} is inside the budget"
+        against = {name: said if name == method else said or not_needed for name, said in against.items()}
     return Decision(
         method=method,
-        reason=reason,
-        inside_budget=not (ptq_refused and qat_refused),
+        reason=_reason(method, drops, refused, allowed_pp),
+        inside_budget=bool(inside),
         baseline_accuracy=float(np.mean(right["baseline"])),
         float_accuracy=float(np.mean(right["float"])),
         ptq_accuracy=float(np.mean(right["ptq"])),
         qat_accuracy=float(np.mean(right["qat"])),
-        float_drop=drops["float"],
-        ptq_drop=ptq,
-        qat_drop=qat,
-        against_ptq=against_ptq,
-        against_qat=against_qat,
+        mixed_accuracy=float(np.mean(right["mixed"])) if "mixed" in right else None,
+        float_drop=_drop(right, "float", budget),
+        ptq_drop=drops["ptq"],
+        qat_drop=drops["qat"],
+        mixed_drop=drops.get("mixed"),
+        against_ptq=against["ptq"],
+        against_qat=against["qat"],
+        against_mixed=against.get("mixed", no_mixed),
     )
+
+
+def _drop(right: Mapping[str, np.ndarray], name: str, budget: Budget) -> Drop:
+    return compare(right["baseline"], right[name], budget.accuracy_confidence)
+
+
+def _reason(
+    method: Method, drops: Mapping[Method, Drop], refused: Mapping[Method, str | None], allowed_pp: float
+) -> str:
+    if method == "ptq" and not refused[method]:
+        return f"PTQ {_against(drops[method])}, inside the {allowed_pp:g} pp allowed: no tuning is needed"
+    told = "; ".join(f"{SAID[name]}: {why}" for name, why in refused.items() if why)
+    if not refused[method]:
+        return f"{told}; {SAID[method]} {_against(drops[method])}, inside it"
+    return f"none is inside the {allowed_pp:g} pp allowed; {told}; {SAID[method]} has the least bound"
 
 
 def _against(drop: Drop) -> str:

@@ -11,12 +11,34 @@ from typing import Any
 import nncf
 import numpy as np
 from nncf.common.logging.track_progress import track
-from nncf.quantization.range_estimator import RangeEstimatorParametersSet
+from nncf.quantization.range_estimator import (
+    AggregatorType,
+    RangeEstimatorParameters,
+    RangeEstimatorParametersSet,
+    StatisticsCollectorParameters,
+    StatisticsType,
+)
 from torch import Tensor, nn
 
 from edgekit.eager import eager_input, single_thread
 from edgekit.errors import ModelError
 from edgekit.models.quantized import Quantizable
+from edgekit.stages.quantize.layers import operations
+from edgekit.targets.files import MINMAX, Quantization
+
+OUTSIDE = 0.001
+"""Share of a sample's values beyond either end of `percentile` ranges: the 0.1 and the 99.9 percentile."""
+
+
+def _percentile(outermost: AggregatorType) -> StatisticsCollectorParameters:
+    """Of each sample, and of all samples the outermost: nncf knows no percentile over all of them."""
+    return StatisticsCollectorParameters(StatisticsType.QUANTILE, outermost, quantile_outlier_prob=OUTSIDE)
+
+
+RANGES = {
+    "minmax": RangeEstimatorParametersSet.MINMAX,
+    "percentile": RangeEstimatorParameters(_percentile(AggregatorType.MIN), _percentile(AggregatorType.MAX)),
+}
 
 
 def spread(samples: np.ndarray, count: int) -> np.ndarray:
@@ -29,23 +51,26 @@ def calibration_inputs(x: np.ndarray, preprocess: list[dict[str, Any]], count: i
     return list(eager_input(x[spread(x, count)], preprocess).split(1))
 
 
-def quantize(module: nn.Module, inputs: list[Tensor]) -> nn.Module:
+def quantize(module: nn.Module, inputs: list[Tensor], quantization: Quantization = MINMAX) -> nn.Module:
     """A quantized copy of `module`, in eval mode; `module` itself is left as it was.
 
-    Ranges from the samples' extremes and biases as they are, as the converters do it: nncf's defaults (averaged
-    extremes, corrected biases) clip more. On one thread: single samples are no faster on more, and the ranges do not
-    depend on the number of cores.
+    On one thread: single samples are no faster on more, and the ranges do not depend on the number of cores. ModelError
+    where nncf cannot.
     """
+    network = Quantizable(module).eval()
     advanced = nncf.AdvancedQuantizationParameters(
-        disable_bias_correction=True, activations_range_estimator_params=RangeEstimatorParametersSet.MINMAX
+        disable_bias_correction=not quantization.bias_correction,
+        activations_range_estimator_params=RANGES[quantization.ranges],
     )
     try:
         with _quiet(), single_thread():
+            in_float = operations(network, inputs[0], quantization.keep_float)
             quantized: nn.Module = nncf.quantize(
-                Quantizable(module).eval(),
+                network,
                 nncf.Dataset(inputs),
-                preset=nncf.QuantizationPreset.MIXED,  # as convert/openvino.py, so that what is simulated ships
+                preset=nncf.QuantizationPreset.MIXED,  # as targets/openvino.py, so that what is simulated ships
                 subset_size=len(inputs),
+                ignored_scope=nncf.IgnoredScope(names=in_float) if in_float else None,
                 advanced_parameters=advanced,
             )
     except Exception as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -11,6 +11,7 @@ from torch import nn
 from edgekit import train
 from edgekit.losses import soft_targets
 from edgekit.models.quantized import float_state
+from edgekit.targets.files import Quantization
 from edgekit.teaching import Lesson
 
 if TYPE_CHECKING:
@@ -43,6 +44,11 @@ def tune(
         resume=place.checkpoint("qat") if place else None,
     )
     return tuned, [asdict(epoch) for epoch in history.epochs]
+
+
+def afterwards(recipe: Quantization) -> Quantization:
+    """How tuned weights are quantized: correcting their biases would undo in part what the tuning made of them."""
+    return replace(recipe, bias_correction=False)
 
 
 def tuned_float(module: nn.Module, tuned: nn.Module) -> nn.Module:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,13 @@ from edgekit.data import Data, load, parse
 from edgekit.stages.quantize import Config
 
 DATA = {"source": "digits", "size": 16}
-OPTIONS = {"threads": 1, "augment": "none", "budget": {"accuracy_drop_pp": 5.0}}
+OPTIONS = {
+    "threads": 1,
+    "augment": "none",
+    "budget": {"accuracy_drop_pp": 5.0},
+    "recipes": ["minmax", "percentile"],
+    "study_sizes": [],
+}
 
 
 @dataclass(frozen=True)
@@ -52,3 +60,45 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
         return artifact.seal(out, stage=name, source=source, data_digest=data.digest, config={}, metrics={})
 
     return Walk(data, stage("prune", stage("distill", stage("profile", None, 32), 24), 24))
+
+
+RUINED = "1.1.0"
+"""The pointwise convolution that int8 ruins after `spoil`."""
+
+
+def spoil(module: Any) -> Any:
+    """The same function, but one channel into `RUINED` is 2,000 times as large: its step swallows all others."""
+    import torch
+
+    norm, pointwise = module.get_submodule("1.0.1"), module.get_submodule(RUINED)
+    with torch.no_grad():
+        for tensor in (norm.weight, norm.bias):
+            tensor[0] *= 2000
+        pointwise.weight[:, 0] /= 2000
+    return module
+
+
+@pytest.fixture(scope="session")
+def spoilt(walk: Walk, tmp_path_factory: pytest.TempPathFactory) -> Walk:
+    from edgekit.models import store
+
+    root: Path = tmp_path_factory.mktemp("spoilt") / "run"
+    shutil.copytree(walk.source.path.parent, root)
+    module, spec = store.load(walk.source.path / "model")
+    shutil.rmtree(root / "prune")
+    out = artifact.begin(root / "prune")
+    store.save(out / "model", spoil(module), spec)
+    source = artifact.load(root / "distill")
+    sealed = artifact.seal(out, stage="prune", source=source, data_digest=walk.data.digest, config={}, metrics={})
+    return Walk(walk.data, sealed)
+
+
+@pytest.fixture(scope="session")
+def right(walk: Walk) -> Callable[[Any], Any]:
+    """Whether a network answers each validation sample rightly."""
+    from edgekit import train
+    from edgekit.models import store
+
+    steps = store.read_spec(walk.source.path / "model").preprocess
+    split = walk.data.validation
+    return lambda network: train.predictions(network, split.x, steps) == split.y

@@ -1,4 +1,4 @@
-"""PTQ first, QAT where PTQ misses the budget; each held against the baseline's answers to the same samples."""
+"""PTQ first, QAT where PTQ misses the budget, layers in float where both do; against the baseline on equal samples."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edgekit.config import Budget
-from edgekit.stages.quantize.choice import Decision, decide
+from edgekit.stages.quantize.choice import Decision, against_trying_mixed, decide
 
 SAMPLES = 1000
 BASELINE = 950
@@ -41,6 +41,56 @@ def test_decide(ptq: int, qat: int, method: str, inside: bool) -> None:
     assert bool(getattr(decision, f"against_{method}")) is not inside
 
 
+MIXED = {"baseline": BASELINE, "float": 960}
+
+
+@pytest.mark.parametrize(
+    ("ptq", "qat", "mixed", "method", "inside"),
+    [
+        (946, 946, 950, "ptq", True),  # no layer is kept in float that need not be
+        (900, 948, 960, "qat", True),
+        (900, 930, 948, "mixed", True),
+        (900, 930, 935, "mixed", False),
+        (900, 935, 930, "qat", False),
+        (935, 900, 935, "ptq", False),  # a tie goes to what costs least
+    ],
+)
+def test_mixed_precision_comes_last(ptq: int, qat: int, mixed: int, method: str, inside: bool) -> None:
+    right = {name: answers(count) for name, count in {**MIXED, "ptq": ptq, "qat": qat, "mixed": mixed}.items()}
+    decision = decide(right, Budget())
+    assert (decision.method, decision.inside_budget) == (method, inside)
+    assert decision.mixed_accuracy == mixed / SAMPLES
+    for other in {"ptq", "qat", "mixed"} - {method}:
+        assert getattr(decision, f"against_{other}")
+    assert bool(getattr(decision, f"against_{method}")) is not inside
+
+
+@pytest.mark.parametrize(
+    ("floating", "ptq", "qat", "most", "why"),
+    [
+        (960, 950, 900, 3, "not needed: PTQ is inside the budget"),
+        (960, 900, 950, 3, "not needed: QAT is inside the budget"),
+        (960, 900, 900, 3, ""),
+        (960, 900, 900, 0, "not tried: max_float_layers is 0"),
+        (
+            900,
+            900,
+            900,
+            3,
+            "not tried: the float network is outside the budget too, and no layer in float repairs that",
+        ),
+    ],
+)
+def test_layers_are_kept_only_where_that_is_needed_and_may_help(
+    floating: int, ptq: int, qat: int, most: int, why: str
+) -> None:
+    right = {"baseline": BASELINE, "float": floating, "ptq": ptq, "qat": qat}
+    answered = {name: answers(count) for name, count in right.items()}
+    assert against_trying_mixed(answered, Budget(), most) == why
+    decision = decide(answered, Budget(), why)
+    assert (decision.mixed_accuracy, decision.mixed_drop, decision.against_mixed) == (None, None, why)
+
+
 def test_the_confidence_decides_how_much_may_be_lost() -> None:
     assert made(943, 950, confidence=0.8).method == "ptq"
     assert made(943, 950, confidence=0.99).method == "qat"
@@ -73,6 +123,6 @@ def test_what_is_refused_says_drop_bound_confidence_and_samples() -> None:
         f"PTQ: {decision.against_ptq}; QAT is 2.00 pp above the baseline, its drop at most -"
     )
     neither = made(900, 930)
-    assert neither.reason.startswith("neither is inside the 1 pp allowed; PTQ: accuracy drop 5.00 pp may be ")
+    assert neither.reason.startswith("none is inside the 1 pp allowed; PTQ: accuracy drop 5.00 pp may be ")
     assert neither.against_qat.startswith("accuracy drop 2.00 pp may be ")
     assert made(950, 960).against_qat == "not needed: PTQ is inside the budget"

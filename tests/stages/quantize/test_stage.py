@@ -14,13 +14,17 @@ from edgekit import artifact
 from edgekit.artifact import Artifact
 from edgekit.errors import TrustError
 from edgekit.stages.quantize import run
+from edgekit.stages.quantize.recipes import RECIPES
+from edgekit.targets.files import Quantization
 
 from .conftest import DATA, OPTIONS, Walk, config
+
+STUDIED = {"epochs": 1, "study_sizes": [4]}
 
 
 @pytest.fixture(scope="module")
 def by_ptq(walk: Walk, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    return run(walk.source, walk.data, config(epochs=1), tmp_path_factory.mktemp("ptq") / "quantize")
+    return run(walk.source, walk.data, config(**STUDIED), tmp_path_factory.mktemp("ptq") / "quantize")
 
 
 @pytest.fixture(scope="module")
@@ -68,11 +72,33 @@ def test_the_saved_network_has_the_accuracy_it_was_chosen_for(
         assert all(tuned[name].equal(state[name]) for name in state)
 
 
+def test_every_recipe_is_told_and_the_converters_hear_of_the_one_that_is_kept(by_ptq: Artifact) -> None:
+    made = decision(by_ptq)
+    assert [row["recipe"] for row in made["recipes"]] == OPTIONS["recipes"]
+    assert [row["recipe"] for row in made["recipes"] if row["kept"]] == [made["recipe"]]
+    assert all(row["reason"] for row in made["recipes"])
+    assert Quantization.from_json(made["quantization"]) == RECIPES[made["recipe"]]
+    assert made["mixed"] == [] and made["against_mixed"] == "not needed: PTQ is inside the budget"
+    assert by_ptq.metrics["quantization"] == made["quantization"]
+
+
+def test_both_studies_are_left(walk: Walk, tmp_path: Path) -> None:
+    options = config(epochs=1, recipes=["minmax"], study_sizes=[4, 10_000], calibration_samples=20)
+    result = run(walk.source, walk.data, options, tmp_path / "quantize")
+    study = json.loads(result.file("calibration.json").read_text())
+    assert [row["samples"] for row in study["sizes"]] == [4] and study["too_large"] == [10_000]
+    assert study["validation_samples"] == len(walk.data.validation)
+    counted = json.loads(result.file("histograms.json").read_text())
+    layers = [row["layer"] for row in json.loads(result.file("sensitivity.json").read_text())["layers"]]
+    assert [row["layer"] for row in counted] == [layers[0], layers[0], layers[-1], layers[-1]]
+
+
 def test_a_missed_budget_is_said(walk: Walk, tmp_path: Path) -> None:
     options = config(epochs=1, learning_rate=1e-6, calibration_samples=1, budget={"accuracy_drop_pp": 0.1})
     made = decision(run(walk.source, walk.data, options, tmp_path / "quantize"))
     assert made["inside_budget"] is False
-    assert made["reason"].startswith("neither is inside the 0.1 pp allowed")
+    assert made["mixed"] == [] and made["against_mixed"].startswith("not tried: the float network is outside")
+    assert made["reason"].startswith("none is inside the 0.1 pp allowed")
     assert "samples, each answered as by the baseline, cannot show less than 0.75 pp: raise budget" in made["reason"]
 
 
@@ -92,7 +118,7 @@ def test_fresh_processes_leave_the_same_bytes(walk: Walk, by_ptq: Artifact, tmp_
         "heavy = {'torch', 'nncf', 'openvino', 'sklearn', 'matplotlib'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
         f"data = load(parse({DATA!r})).withhold_test()\n"
-        f"config = check(stage.Config, {{**{OPTIONS!r}, 'epochs': 1}}, 'quantize')\n"
+        f"config = check(stage.Config, {{**{OPTIONS!r}, **{STUDIED!r}}}, 'quantize')\n"
         f"source = artifact.load(Path({str(walk.source.path)!r}))\n"
         "result = stage.run(source, data, config, Path(sys.argv[1]))\n"
     )

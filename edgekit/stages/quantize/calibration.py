@@ -1,0 +1,66 @@
+"""Does it matter which samples calibrate, and how many? Two disjoint draws of each size, quantized and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from edgekit.data import Split
+from edgekit.eager import eager_input
+from edgekit.stages.quantize.ptq import quantize
+from edgekit.stages.quantize.sensitivity import snr_db
+from edgekit.targets.files import Quantization
+
+Row = dict[str, Any]
+
+
+def study(
+    module: nn.Module,
+    calibration: Split,
+    labels: np.ndarray,
+    sizes: Sequence[int],
+    recipe: Quantization,
+    logits: Callable[[nn.Module], np.ndarray],
+    preprocess: list[dict[str, Any]],
+    seed: int,
+) -> dict[str, Any]:
+    """A row for each size; `logits` of a network are (n, classes), on samples with these `labels` (n,).
+
+    Sizes that the split cannot fill twice differently are left out, and named.
+    """
+    reference = logits(module)
+    rows = []
+    for size in (size for size in sizes if size < len(calibration)):
+        drawn = subsets(len(calibration), size, seed)
+        first, second = (
+            logits(quantize(module, _inputs(calibration.x[chosen], preprocess), recipe)) for chosen in drawn
+        )
+        rows.append(
+            {
+                "samples": size,
+                "shared_samples": len(np.intersect1d(*drawn)),
+                "snr_db": [round(snr_db(reference, scores), 2) for scores in (first, second)],
+                "between_snr_db": round(snr_db(first, second), 2),
+                "accuracy": [float(np.mean(scores.argmax(axis=1) == labels)) for scores in (first, second)],
+                "disagreement": float(np.mean(first.argmax(axis=1) != second.argmax(axis=1))),
+            }
+        )
+    return {
+        "calibration_split": len(calibration),
+        "validation_samples": len(labels),
+        "sizes": rows,
+        "too_large": [size for size in sizes if size >= len(calibration)],
+    }
+
+
+def subsets(available: int, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of two draws without replacement; they share samples only where `size` is over half of what there is."""
+    order = np.random.default_rng([seed, size]).permutation(available)
+    return np.sort(order[:size]), np.sort(order[-size:])
+
+
+def _inputs(x: np.ndarray, preprocess: list[dict[str, Any]]) -> list[Tensor]:
+    return list(eager_input(x, preprocess).split(1))

@@ -1,0 +1,78 @@
+"""Accuracy-controlled mixed precision: the most sensitive layers stay in float, one more at a time, until it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from edgekit.config import Budget
+from edgekit.errors import ModelError
+from edgekit.paired import compare, refusal
+from edgekit.stages.quantize.ptq import quantize
+from edgekit.stages.quantize.recipes import FIGURES, Right
+from edgekit.targets.files import Quantization
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Mixed:
+    """A network with some layers in float, and how it answers; `right` is (n,) bool."""
+
+    network: nn.Module
+    quantization: Quantization
+    right: np.ndarray
+
+
+def search(
+    module: nn.Module,
+    inputs: list[Tensor],
+    recipe: Quantization,
+    worst_first: Sequence[str],
+    most: int,
+    right: Right,
+    baseline_right: np.ndarray,
+    budget: Budget,
+) -> tuple[Mixed | None, list[Row]]:
+    """Keep the first 1, 2 … `most` of `worst_first` in float and stop at the first step inside the budget.
+
+    The step that came nearest to the budget, and a row for each. One layer at least stays in int8.
+    """
+    layers = movable(module, worst_first)
+    nearest: tuple[float, Mixed] | None = None
+    rows: list[Row] = []
+    for count in range(1, min(most, len(worst_first) - 1, len(layers)) + 1):
+        quantization = replace(recipe, keep_float=tuple(layers[:count]))
+        try:
+            network = quantize(module, inputs, quantization)
+        except ModelError as error:
+            return nearest and nearest[1], [*rows, _unmade(quantization, str(error))]
+        answers = right(network)
+        drop = compare(baseline_right, answers, budget.accuracy_confidence)
+        refused = refusal(drop, budget.accuracy_drop_pp)
+        figures = {"validation_accuracy": float(np.mean(answers)), **asdict(drop)}
+        rows.append(_row(quantization, figures, refused))
+        if nearest is None or drop.bound_pp < nearest[0]:
+            nearest = drop.bound_pp, Mixed(network, quantization, answers)
+        if refused is None:
+            break
+    return nearest and nearest[1], rows
+
+
+def movable(module: nn.Module, layers: Sequence[str]) -> list[str]:
+    """Those that are modules of the network by name: a bare parameter cannot be named to a converter."""
+    modules = dict(module.named_modules())
+    return [name for name in layers if name in modules]
+
+
+def _row(quantization: Quantization, figures: Row, refused: str | None) -> Row:
+    inside = {"inside_budget": refused is None, "reason": refused or ""}
+    return {"keep_float": list(quantization.keep_float), **figures, **inside}
+
+
+def _unmade(quantization: Quantization, why: str) -> Row:
+    return _row(quantization, dict.fromkeys(("validation_accuracy", *FIGURES)), why)

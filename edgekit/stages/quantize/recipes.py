@@ -1,0 +1,110 @@
+"""Post-training recipes in competition: the first named stays unless another is surely better on the same samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from edgekit.config import Budget
+from edgekit.errors import ModelError
+from edgekit.paired import Drop, compare
+from edgekit.stages.quantize.ptq import quantize
+from edgekit.targets.files import Quantization
+
+FIGURES = tuple(field.name for field in fields(Drop))
+
+Right = Callable[[nn.Module], np.ndarray]
+"""Whether a network answers each validation sample rightly, (n,) bool."""
+
+RECIPES = {
+    "minmax": Quantization("minmax", bias_correction=False),
+    "percentile": Quantization("percentile", bias_correction=False),
+    "minmax_bias": Quantization("minmax", bias_correction=True),
+    "percentile_bias": Quantization("percentile", bias_correction=True),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """What a recipe gave, and how it answers; `right` is (n,) bool."""
+
+    recipe: str
+    network: nn.Module
+    right: np.ndarray
+
+    @property
+    def quantization(self) -> Quantization:
+        return RECIPES[self.recipe]
+
+
+def compete(
+    module: nn.Module,
+    inputs: list[Tensor],
+    names: Sequence[str],
+    right: Right,
+    baseline_right: np.ndarray,
+    budget: Budget,
+) -> tuple[Made, list[dict[str, Any]]]:
+    """The recipe that is kept, and a row for each; ModelError where nncf can make none of them."""
+    made: list[Made] = []
+    failed: dict[str, str] = {}
+    for name in names:
+        try:
+            network = quantize(module, inputs, RECIPES[name])
+            made.append(Made(name, network, right(network)))
+        except ModelError as error:
+            failed[name] = str(error)
+    if not made:
+        raise ModelError(f"quantize.recipes: none of {', '.join(names)} can be made; {failed[names[0]]}")
+    first, others = made[0], made[1:]
+    below_first = {each.recipe: compare(first.right, each.right, budget.accuracy_confidence) for each in others}
+    below_baseline = {each.recipe: compare(baseline_right, each.right, budget.accuracy_confidence) for each in made}
+    accuracy = {each.recipe: float(np.mean(each.right)) for each in made}
+    chosen = choose(first.recipe, below_first)
+    rows = [
+        {
+            "recipe": name,
+            "ranges": RECIPES[name].ranges,
+            "bias_correction": RECIPES[name].bias_correction,
+            "validation_accuracy": accuracy.get(name),
+            **(dict.fromkeys(FIGURES) if name in failed else asdict(below_baseline[name])),
+            "below_first": asdict(below_first[name]) if name in below_first else None,
+            "kept": name == chosen,
+            "reason": failed.get(name) or _reason(name, first.recipe, chosen, below_first),
+        }
+        for name in names
+    ]
+    return next(each for each in made if each.recipe == chosen), rows
+
+
+def choose(first: str, below_first: dict[str, Drop]) -> str:
+    """The recipe whose drop below the first is surely the least, if that is surely less than none; else the first."""
+    better = [name for name, drop in below_first.items() if drop.bound_pp < 0]
+    return min(better, key=lambda name: below_first[name].bound_pp) if better else first
+
+
+def _reason(name: str, first: str, chosen: str, drops: dict[str, Drop]) -> str:
+    """Why a recipe is kept or not, in words."""
+    if name == chosen == first:
+        return "the first named, and no other is surely better"
+    if name == first:
+        return f"{chosen} is surely better: {_said(drops[chosen])}"
+    if name == chosen:
+        return f"surely better than {first}: {_said(drops[name])}"
+    if drops[name].bound_pp < 0:
+        return f"better than {first}, but {chosen} is more surely so"
+    if not drops[name].lost and not drops[name].gained:
+        return f"no better than {first}: both are right on the same samples"
+    return f"not surely better than {first}: {_said(drops[name])}"
+
+
+def _said(drop: Drop) -> str:
+    most = f"{abs(drop.bound_pp):.2f} pp {'below' if drop.bound_pp >= 0 else 'above'} it"
+    return (
+        f"{drop.gained} samples gained, {drop.lost} lost of {drop.samples}; "
+        f"at {100 * drop.confidence:g} % confidence {'maybe' if drop.bound_pp >= 0 else 'at least'} {most}"
+    )

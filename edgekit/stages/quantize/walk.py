@@ -1,0 +1,181 @@
+"""The stage's walk: recipes compete, QAT tunes the best, mixed precision where neither fits; then the two studies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from edgekit import artifact as artifacts
+from edgekit import train, unfinished
+from edgekit.artifact import Artifact
+from edgekit.data import Data
+from edgekit.models import quantized, store
+from edgekit.models.handover import open_model
+from edgekit.stages.quantize import LIBRARIES, Config, calibration, mixed, ptq, qat, recipes
+from edgekit.stages.quantize.choice import Decision, against_trying_mixed, decide
+from edgekit.stages.quantize.histograms import histograms
+from edgekit.stages.quantize.sensitivity import sensitivity
+from edgekit.targets.files import Quantization
+from edgekit.teachers.chosen import chosen_teacher
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class _Float:
+    """The network to quantize, and what it is quantized with and judged by."""
+
+    module: nn.Module
+    spec: store.ModelSpec
+    data: Data
+    config: Config
+    inputs: list[Tensor]
+
+    def logits(self, network: nn.Module) -> np.ndarray:
+        """Of the validation split, (n, classes)."""
+        return train.logits(network, self.data.validation.x, self.spec.preprocess)
+
+    def right(self, network: nn.Module) -> np.ndarray:
+        """Whether each validation sample is answered rightly, (n,) bool."""
+        return np.equal(self.logits(network).argmax(axis=1), self.data.validation.y)
+
+
+@dataclass(frozen=True, eq=False)
+class _Way:
+    """A quantized network and the float weights that lead to it."""
+
+    network: nn.Module
+    plain: nn.Module
+    quantization: Quantization
+
+
+def quantize(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
+    """Run the stage; see `edgekit.stages.quantize.run`."""
+    artifacts.begin(out)
+    module, spec = open_model(source)
+    baseline, _ = open_model(source.ancestor("profile"))
+    with _threads(config.threads):
+        inputs = ptq.calibration_inputs(data.calibration.x, spec.preprocess, config.calibration_samples)
+        given = _Float(module, spec, data, config, inputs)
+        right = {"baseline": given.right(baseline), "float": given.right(module)}
+        best, tried = recipes.compete(module, inputs, config.recipes, given.right, right["baseline"], config.budget)
+        tuned, epochs = _tune(source, given, best.network, out)
+        ways = {
+            "ptq": _Way(best.network, module, best.quantization),
+            "qat": _Way(tuned, qat.tuned_float(module, tuned), qat.afterwards(best.quantization)),
+        }
+        right |= {"ptq": best.right, "qat": given.right(tuned)}
+        table = _sensitivity(given, best.network)
+        steps, no_mixed = _mix(given, best, table, right, ways)
+        decision = decide(right, config.budget, no_mixed)
+        files = {
+            "sensitivity.json": table,
+            "history.json": epochs,
+            "calibration.json": _study(given, best.quantization),
+            "histograms.json": _histograms(given, best.network, table),
+        }
+    chosen = ways[decision.method]
+    made = _record(decision, best, tried, steps, chosen.quantization)
+    store.save(out / "model", chosen.plain, spec)
+    quantized.save(out / "nncf", chosen.network)
+    for name, content in {"decision.json": made, **files}.items():
+        artifacts.write_json(out / name, content)
+    most_sensitive = table["layers"][0]["layer"] if table["layers"] else None
+    return artifacts.seal(
+        out,
+        stage="quantize",
+        source=source,
+        data_digest=data.digest,
+        config=config.model_dump(),
+        metrics={**made, "calibration_samples": len(inputs), "most_sensitive_layer": most_sensitive},
+        libraries=LIBRARIES,
+    )
+
+
+def _tune(source: Artifact, given: _Float, network: nn.Module, out: Path) -> tuple[nn.Module, list[Row]]:
+    teacher = chosen_teacher(source.ancestor("distill"))
+    place = unfinished.of(out, "quantize", source, given.data.digest, given.config.model_dump(), LIBRARIES)
+    return qat.tune(network, teacher, given.data, given.spec.preprocess, given.config, place)
+
+
+def _sensitivity(given: _Float, network: nn.Module) -> Row:
+    split, config = given.data.validation, given.config
+    return sensitivity(given.module, network, split.x, split.y, given.spec.preprocess, config.sensitivity_samples)
+
+
+def _mix(
+    given: _Float, best: recipes.Made, table: Row, right: dict[str, np.ndarray], ways: dict[str, _Way]
+) -> tuple[list[Row], str]:
+    """Mixed precision where it is needed, added to `right` and `ways`; rows of its steps, and why there is none."""
+    config = given.config
+    if why_not := against_trying_mixed(right, config.budget, config.max_float_layers):
+        return [], why_not
+    worst_first = [row["layer"] for row in table["layers"]]
+    found, rows = mixed.search(
+        given.module,
+        given.inputs,
+        best.quantization,
+        worst_first,
+        config.max_float_layers,
+        given.right,
+        right["baseline"],
+        config.budget,
+    )
+    if found is None:
+        why_not = rows[0]["reason"] if rows else "no layer may stay in float beside one in int8"
+        return rows, f"cannot be made: {why_not}"
+    right["mixed"] = found.right
+    ways["mixed"] = _Way(found.network, given.module, found.quantization)
+    return rows, ""
+
+
+def _study(given: _Float, recipe: Quantization) -> Row:
+    data, config = given.data, given.config
+    return calibration.study(
+        given.module,
+        data.calibration,
+        data.validation.y,
+        config.study_sizes,
+        recipe,
+        given.logits,
+        given.spec.preprocess,
+        config.seed,
+    )
+
+
+def _histograms(given: _Float, network: nn.Module, table: Row) -> list[Row]:
+    worst_first = [row["layer"] for row in table["layers"]]
+    return histograms(given.module, network, given.data.validation.x, given.spec.preprocess, worst_first)
+
+
+def _record(
+    decision: Decision, best: recipes.Made, tried: list[Row], steps: list[Row], quantization: Quantization
+) -> Row:
+    """What `decision.json` holds: the choice, every recipe and every step, and what the converters are to do."""
+    keep = list(quantization.keep_float)  # as it is read back
+    kept = [{**row, "kept": decision.method == "mixed" and row["keep_float"] == keep} for row in steps]
+    return {
+        **asdict(decision),
+        "recipe": best.recipe,
+        "quantization": {**quantization.to_json(), "keep_float": keep},
+        "recipes": tried,
+        "mixed": kept,
+    }
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or os.cpu_count() or 1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

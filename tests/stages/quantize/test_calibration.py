@@ -1,0 +1,116 @@
+"""Two draws of calibration samples, and what the table says of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from edgekit import summaries
+from edgekit.artifact import Artifact
+from edgekit.data import Split
+from edgekit.stages.quantize import calibration
+from edgekit.stages.quantize.calibration import study, subsets
+from edgekit.targets.files import MINMAX
+
+CALIBRATION = Split(np.random.default_rng(0).normal(size=(40, 8)).astype(np.float32), np.zeros(40, np.int64))
+SHOWN = torch.from_numpy(np.random.default_rng(1).normal(size=(50, 8)).astype(np.float32))
+
+
+def logits(network: nn.Module) -> np.ndarray:
+    with torch.no_grad():
+        return network(SHOWN).numpy()  # type: ignore[no-any-return]
+
+
+def made(sizes: list[int], seed: int = 0) -> dict[str, Any]:
+    torch.manual_seed(0)
+    module = nn.Linear(8, 4).eval()
+    labels = logits(module).argmax(axis=1)
+    return study(module, CALIBRATION, labels, sizes, MINMAX, logits, [], seed)
+
+
+@pytest.mark.parametrize(("size", "shared"), [(1, 0), (8, 0), (20, 0), (30, 20), (39, 38)])
+def test_draws_have_as_little_in_common_as_the_split_allows(size: int, shared: int) -> None:
+    first, second = subsets(40, size, seed=3)
+    assert len(set(first)) == len(set(second)) == size
+    assert len(np.intersect1d(first, second)) == shared
+
+
+def test_draws_are_of_the_seed_and_of_the_size() -> None:
+    assert np.array_equal(subsets(40, 8, seed=3), subsets(40, 8, seed=3))
+    assert not np.array_equal(subsets(40, 8, seed=3), subsets(40, 8, seed=4))
+    assert not set(subsets(400, 8, seed=3)[0]) <= set(subsets(400, 32, seed=3)[0])
+
+
+def test_each_size_has_its_row_and_what_the_split_cannot_give_is_named() -> None:
+    found = made([2, 30, 40, 100])
+    assert [row["samples"] for row in found["sizes"]] == [2, 30]
+    assert [row["shared_samples"] for row in found["sizes"]] == [0, 20]
+    assert found["too_large"] == [40, 100] and found["calibration_split"] == 40
+    for row in found["sizes"]:
+        assert len(row["snr_db"]) == len(row["accuracy"]) == 2
+        assert all(0 <= value <= 1 for value in (*row["accuracy"], row["disagreement"]))
+    assert min(found["sizes"][1]["snr_db"]) > min(found["sizes"][0]["snr_db"])
+    assert made([2, 30]) == {**found, "too_large": []}
+    assert made([2], seed=1) != made([2])
+
+
+def test_networks_are_made_from_the_samples_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[np.ndarray] = []
+
+    def recorded(module: nn.Module, inputs: list[torch.Tensor], _: object) -> nn.Module:
+        given.append(torch.cat(inputs).numpy())
+        return module
+
+    monkeypatch.setattr(calibration, "quantize", recorded)
+    (row,) = made([8], seed=5)["sizes"]
+    assert [np.array_equal(x, CALIBRATION.x[chosen]) for x, chosen in zip(given, subsets(40, 8, 5), strict=True)]
+    assert (row["disagreement"], row["accuracy"], row["between_snr_db"]) == (0.0, [1.0, 1.0], 200.0)
+
+
+class Sealed:
+    """As much of an artifact as the tables read."""
+
+    def __init__(self, folder: Path, rows: list[dict[str, Any]], used: int, too_large: list[int]) -> None:
+        self.metrics, self.folder = {"calibration_samples": used}, folder
+        content = {"sizes": rows, "calibration_split": 200, "validation_samples": 300, "too_large": too_large}
+        (folder / "calibration.json").write_text(json.dumps(content))
+
+    def file(self, name: str) -> Path:
+        return self.folder / name
+
+
+def row(samples: int, disagreement: float) -> dict[str, Any]:
+    return {
+        "samples": samples,
+        "shared_samples": 0,
+        "snr_db": [20.0, 24.0],
+        "between_snr_db": 23.0,
+        "accuracy": [0.9, 0.91],
+        "disagreement": disagreement,
+    }
+
+
+@pytest.mark.parametrize(
+    ("shares", "used", "said"),
+    [
+        ([0.05, 0.004, 0.002], 200, "from 32 on, no more than 1 % hang on it; the 200 used are enough."),
+        ([0.05, 0.004, 0.002], 16, "the 16 used are fewer than that: raise calibration_samples to 32."),
+        ([0.001, 0.04, 0.002], 200, "from 100 on"),  # a lucky draw of the smallest is none
+        ([0.05, 0.004, 0.02], 200, "more than 1 % hang on it, so more samples may help than the 200 used."),
+        ([0.0], 200, "from 8 on"),
+        ([], 200, "No draws were compared"),
+    ],
+)
+def test_the_conclusion_is_drawn_from_the_figures(shares: list[float], used: int, said: str, tmp_path: Path) -> None:
+    rows = [row(samples, share) for samples, share in zip((8, 32, 100), shares, strict=False)]
+    sealed: Artifact = Sealed(tmp_path, rows, used, [])  # type: ignore[assignment]
+    assert said in summaries.calibration_conclusion(sealed)
+    assert len(summaries.calibration(sealed).rows) == max(1, len(rows))
+    left_out: Artifact = Sealed(tmp_path, rows, used, [500])  # type: ignore[assignment]
+    assert summaries.calibration_conclusion(left_out).endswith(" Left out: 500, for the calibration split has 200.")

@@ -1,0 +1,144 @@
+"""Recipes in competition: only what is surely better than the first named takes its place."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from edgekit.config import Budget, check
+from edgekit.errors import ConfigError, ModelError
+from edgekit.paired import bounded
+from edgekit.stages.quantize import Config, ptq, qat, recipes
+from edgekit.stages.quantize.recipes import RECIPES, choose, compete
+from edgekit.targets.files import Quantization
+
+SAMPLES = 400
+BUDGET = Budget()
+TRUTH = np.ones(SAMPLES, bool)
+
+
+@pytest.fixture(scope="module")
+def module() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4)).eval()
+
+
+@pytest.fixture(scope="module")
+def inputs() -> list[torch.Tensor]:
+    torch.manual_seed(1)
+    return [torch.rand(1, 16) for _ in range(6)]
+
+
+def answering(*counts: int) -> Callable[[nn.Module], np.ndarray]:
+    """The first network answers the first `counts[0]` samples rightly, and so on."""
+    left = iter(counts)
+    return lambda _: np.arange(SAMPLES) < next(left)
+
+
+def test_every_option_has_its_recipe_and_no_two_are_the_same() -> None:
+    assert list(RECIPES) == check(Config, {}, "quantize").recipes
+    assert len(set(RECIPES.values())) == len(RECIPES) == 4
+
+
+def test_a_recipe_that_is_surely_better_takes_the_place_of_the_first(
+    module: nn.Module, inputs: list[torch.Tensor]
+) -> None:
+    made, rows = compete(module, inputs, ["minmax", "percentile"], answering(300, 380), TRUTH, BUDGET)
+    assert made.recipe == "percentile" and made.quantization == Quantization("percentile")
+    assert [row["kept"] for row in rows] == [False, True]
+    assert rows[0]["reason"].startswith("percentile is surely better: 80 samples gained, 0 lost of 400; at 95 %")
+    assert rows[1]["below_first"]["bound_pp"] < 0
+    assert (rows[1]["validation_accuracy"], rows[1]["drop_pp"]) == (0.95, 5.0)
+
+
+@pytest.mark.parametrize(("first", "second"), [(380, 380), (380, 381), (380, 370)])
+def test_the_first_stays_where_another_may_be_no_better(
+    first: int, second: int, module: nn.Module, inputs: list[torch.Tensor]
+) -> None:
+    made, rows = compete(module, inputs, ["percentile", "minmax"], answering(first, second), TRUTH, BUDGET)
+    assert made.recipe == "percentile"
+    assert [(row["recipe"], row["kept"]) for row in rows] == [("percentile", True), ("minmax", False)]
+    same = "no better than percentile: both are right on the same samples"
+    assert rows[1]["reason"] == same if first == second else rows[1]["reason"].startswith("not surely better than")
+
+
+def test_of_two_that_are_surely_better_the_surer_is_kept() -> None:
+    drops = {"a": bounded(0, 20, 400, 0.95), "b": bounded(0, 40, 400, 0.95), "c": bounded(5, 5, 400, 0.95)}
+    assert choose("first", drops) == "b"
+    assert choose("first", {"c": drops["c"]}) == "first"
+    assert choose("first", {}) == "first"
+
+
+def test_a_recipe_that_cannot_be_made_is_a_row_and_the_next_stands_in(
+    module: nn.Module, inputs: list[torch.Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_on_percentiles(network: nn.Module, samples: list[torch.Tensor], how: Quantization) -> nn.Module:
+        if how.ranges == "percentile":
+            raise ModelError("nncf cannot quantize this network: NoQuantile")
+        return ptq.quantize(network, samples, how)
+
+    monkeypatch.setattr(recipes, "quantize", fail_on_percentiles)
+    made, rows = compete(module, inputs, ["percentile", "minmax"], answering(300), TRUTH, BUDGET)
+    assert made.recipe == "minmax"
+    assert (rows[0]["validation_accuracy"], rows[0]["bound_pp"], rows[0]["kept"]) == (None, None, False)
+    assert rows[0]["reason"].endswith("NoQuantile")
+    with pytest.raises(ModelError, match=r"none of percentile can be made; .*NoQuantile"):
+        compete(module, inputs, ["percentile"], answering(), TRUTH, BUDGET)
+
+
+def test_percentiles_leave_outliers_outside_the_range() -> None:
+    """One value in 2,000 is 100 times the others: min-max ranges widen for it, percentiles do not."""
+    torch.manual_seed(0)
+    module = nn.Linear(2000, 4).eval()
+    inputs = [torch.rand(1, 2000) for _ in range(5)]
+    for sample in inputs:
+        sample[0, 7] = 100.0
+    tops = {}
+    for ranges in ("minmax", "percentile"):
+        quantized = ptq.quantize(module, inputs, RECIPES[ranges])
+        (entry,) = [
+            part for name, part in quantized.named_modules() if "post_hooks" in name and hasattr(part, "levels")
+        ]
+        tops[ranges] = entry.get_input_low_input_high()[1].item()  # type: ignore[operator]
+    assert tops["minmax"] == pytest.approx(100, rel=0.01)
+    assert tops["percentile"] == pytest.approx(1, rel=0.01)
+
+
+def test_bias_correction_brings_the_mean_output_back() -> None:
+    """Weights that all round the same way shift the mean of what the layer gives."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 4)).eval()
+    with torch.no_grad():
+        module[0].weight.fill_(0.4 / 127)  # type: ignore[operator,union-attr]
+        module[0].weight[:, 0] = 1.0  # type: ignore[operator,index]
+        module[0].bias.fill_(0.5)  # type: ignore[operator,union-attr]
+    inputs = [torch.rand(1, 64) for _ in range(50)]
+    x = torch.cat(inputs)
+    shift = {}
+    for name in ("minmax", "minmax_bias"):
+        with torch.no_grad():
+            shift[name] = float((ptq.quantize(module, inputs, RECIPES[name])(x) - module(x)).mean(dim=0).abs().max())
+    assert shift["minmax_bias"] < 0.5 * shift["minmax"]
+
+
+def test_tuned_weights_are_not_corrected_again() -> None:
+    assert qat.afterwards(RECIPES["percentile_bias"]) == RECIPES["percentile"]
+
+
+@pytest.mark.parametrize("recipe", list(RECIPES))
+def test_a_recipe_gives_the_same_network_every_time(recipe: str, module: nn.Module, inputs: list[torch.Tensor]) -> None:
+    first, second = (ptq.quantize(module, inputs, RECIPES[recipe]).state_dict() for _ in range(2))
+    assert first.keys() == second.keys() and all(first[name].equal(second[name]) for name in first)
+
+
+@pytest.mark.parametrize(
+    "options", [{"recipes": []}, {"recipes": ["best"]}, {"recipes": ["minmax", "minmax"]}, {"study_sizes": [8, 8]}]
+)
+def test_a_list_that_names_nothing_the_unknown_or_one_twice_is_refused(options: dict[str, list[object]]) -> None:
+    with pytest.raises(ConfigError, match=next(itertools.chain(options))):
+        check(Config, options, "quantize")
