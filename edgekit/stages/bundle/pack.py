@@ -61,9 +61,8 @@ def _pack(
     row = next(
         row for row in json.loads(source.file("decision.json").read_text())["variants"] if row["name"] == variant.name
     )
-    tolerance = (
-        config.golden_tolerance_int8 if variant.precision in ("int8", "dynamic") else config.golden_tolerance_float
-    )
+    in_integers = variant.precision in ("int8", "dynamic")
+    tolerance = config.golden_tolerance_int8 if in_integers else config.golden_tolerance_float
     manifest = Manifest(
         name=config.name,
         version=config.version,

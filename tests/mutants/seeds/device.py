@@ -123,8 +123,8 @@ BUNDLING = (
     Seed(
         "golden-tolerances-exchanged",
         "stages/bundle/pack.py",
-        'if variant.precision == "int8" else config.golden_tolerance_float',
-        'if variant.precision != "int8" else config.golden_tolerance_float',
+        "config.golden_tolerance_int8 if in_integers",
+        "config.golden_tolerance_int8 if not in_integers",
         "float bundles pass their selftest although they are far off, int8 ones fail on another processor",
         ("tests/stages/bundle/test_pack.py",),
     ),
