@@ -99,7 +99,7 @@ class Met(Strict):
     speedup_vs_eager: float = Field(gt=0, description="the baseline's median over the winner's, over the rounds")
     speedup_vs_eager_low: float = Field(gt=0, description="lower end of that ratio's interval")
     speedup_vs_eager_high: float = Field(gt=0, description="upper end of that ratio's interval")
-    speedup_vs_post_training_baseline: float | None = Field(gt=0, description="baseline's best int8 over it; null: none")
+    speedup_vs_post_training_baseline: float | None = Field(gt=0, description="baseline's best int8 over it; or null")
     speedup_vs_post_training_baseline_low: float | None = Field(gt=0, description="lower end of that ratio's interval")
     speedup_vs_post_training_baseline_high: float | None = Field(gt=0, description="upper end of that ratio's interval")
     drop_validation_pp: float = Field(description="accuracy below the baseline on validation, percentage points")
