@@ -10,8 +10,6 @@ from edgekit.config import STAGES, Strict, Target
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Share = Annotated[float, Field(ge=0, le=1)]
-Precision = Literal["fp32", "fp16", "int8", "w8", "dynamic"]
-Method = Literal["float", "ptq", "qat", "mixed"]
 StageName = Literal["origin", "profile", "distill", "prune", "quantize", "convert", "benchmark", "bundle"]
 
 
@@ -29,8 +27,12 @@ class Facts(Strict):
 
     name: str = Field(description="the variant: model-precision-target, or baseline-eager")
     model: Literal["baseline", "student", "pruned", "sparse"] = Field(description="the network")
-    precision: Precision = Field(description="its numbers; w8: int8 weights alone, dynamic: int8 by each call's range")
-    method: Method = Field(description="float, post-training, trained for int8, or int8 with some layers in float")
+    precision: Literal["fp32", "fp16", "int8", "w8", "dynamic"] = Field(
+        description="its numbers; w8: int8 weights and float arithmetic, dynamic: int8 by the range of each call"
+    )
+    method: Literal["float", "ptq", "qat", "mixed"] = Field(
+        description="float, post-training quantization, trained for int8, or int8 but for some layers kept in float"
+    )
     interpreter: str = Field(description="what ran it, with its version")
     bytes: int = Field(gt=0, description="size of the model's files")
     accuracy_validation: Share = Field(description="on the split that decisions are made on")
@@ -99,7 +101,9 @@ class Met(Strict):
     speedup_vs_eager: float = Field(gt=0, description="the baseline's median over the winner's, over the rounds")
     speedup_vs_eager_low: float = Field(gt=0, description="lower end of that ratio's interval")
     speedup_vs_eager_high: float = Field(gt=0, description="upper end of that ratio's interval")
-    speedup_vs_post_training_baseline: float | None = Field(gt=0, description="baseline's best int8 over it; or null")
+    speedup_vs_post_training_baseline: float | None = Field(
+        gt=0, description="median of the best int8 variant of the baseline over the winner's; null: none was converted"
+    )
     speedup_vs_post_training_baseline_low: float | None = Field(gt=0, description="lower end of that ratio's interval")
     speedup_vs_post_training_baseline_high: float | None = Field(gt=0, description="upper end of that ratio's interval")
     drop_validation_pp: float = Field(description="accuracy below the baseline on validation, percentage points")
@@ -268,7 +272,9 @@ class Result(Strict):
     variants: list[Annotated[BaselineRow | VariantRow, Field(discriminator="target")]] = Field(
         min_length=1, description="the baseline in PyTorch eager first, then every variant"
     )
-    decisions: list[Choice | Limit | Zeros] = Field(description="every decision that rests on a latency, and on what")
+    decisions: list[Choice | Limit | Zeros] = Field(
+        description="every decision that rests on a latency, with its evidence"
+    )
     waterfall: list[WaterfallStep] = Field(description="from the baseline to the winner; empty where there is none")
     rivals: list[Rival] = Field(description="files made by others that the config names, held against the winner")
     rejected: list[Rejected] = Field(description="every step that was tried and not kept, in the order of the walk")
