@@ -16,10 +16,11 @@ from edgekit import losses
 from edgekit.artifact import Artifact
 from edgekit.config import TARGETS, Budget, Builder, NetworkConfig, StageConfig, Strict, Target, TrainOptions, arguments
 from edgekit.data import Data
-from edgekit.data.paths import PathText, expand
-from edgekit.errors import ConfigError, EdgekitError
+from edgekit.data.paths import PathText
+from edgekit.errors import ConfigError
 from edgekit.losses import LossOptions
 from edgekit.teachers import file as teachers
+from edgekit.teachers.named import sha256_of
 
 LIBRARIES = (
     *("numpy", "torch", "safetensors", *teachers.LIBRARIES),
@@ -63,7 +64,7 @@ class TeacherConfig(Strict):
         ):
             if given.get(other) and owner != named[0]:
                 raise ValueError(f"{other} belongs to a teacher with {owner}, this one has {named[0]}")
-        return {**given, "sha256": _sha256_of(given)} if isinstance(given.get("path"), str) else given
+        return {**given, "sha256": sha256_of(given)} if isinstance(given.get("path"), str) else given
 
     @model_serializer(mode="wrap")
     def _as_said(self, plain: Any) -> dict[str, Any]:
@@ -80,17 +81,6 @@ class TeacherConfig(Strict):
         if self.builder is None:
             return PurePath(self.path).name if self.path else BASELINE
         return f"{self.builder.partition(':')[2]}({arguments(self.kwargs)})"
-
-
-def _sha256_of(given: dict[str, Any]) -> str:
-    """Of a teacher's file, looked at before anything runs; ValueError for one that is none, or another than wanted."""
-    try:
-        found = teachers.open_file(expand(given["path"], "path"), given.get("preprocess") or [])
-    except EdgekitError as error:
-        raise ValueError(str(error)) from None
-    if given.get("sha256") not in (None, found.sha256):
-        raise ValueError(f"{found.path}: has sha256 {found.sha256}, {given['sha256']} is wanted; find that file")
-    return found.sha256
 
 
 class Config(StageConfig, TrainOptions):
