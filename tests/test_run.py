@@ -54,9 +54,9 @@ def test_the_result_has_every_variants_figures(result: dict[str, Any]) -> None:
     names = {row["name"] for row in result["variants"]}
     wanted = {"baseline-eager"}
     for model in ("baseline", "pruned"):
-        wanted |= {f"{model}-{precision}-tflite" for precision in ("fp32", "fp16", "int8")}
-        wanted |= {f"{model}-{precision}-openvino" for precision in ("fp32", "fp16", "int8")}
-        wanted |= {f"{model}-{precision}-onnx" for precision in ("fp32", "int8")}
+        wanted |= {f"{model}-{precision}-tflite" for precision in ("fp32", "fp16", "int8", "w8")}
+        wanted |= {f"{model}-{precision}-openvino" for precision in ("fp32", "fp16", "int8", "w8")}
+        wanted |= {f"{model}-{precision}-onnx" for precision in ("fp32", "fp16", "int8")}
     assert names == wanted
     for row in result["variants"]:
         assert 0 < row["p50_ms"] <= row["p95_ms"] <= row["p99_ms"]

@@ -5,6 +5,8 @@ Shortcuts that change shape are 1x1 convolutions (option B). Parameter counts ar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor, nn
 
 from edgekit.models.layers import conv_bn, conv_bn_relu, image_channels
@@ -28,19 +30,26 @@ class BasicBlock(nn.Module):
 
 
 class ResNet(nn.Module):
-    """(N, C, H, W) -> logits (N, num_classes); three groups of blocks, halving the image and doubling the width."""
+    """(N, C, H, W) -> logits (N, num_classes); groups of blocks, each twice as wide, its first block by its stride."""
 
     def __init__(
-        self, channels: int, num_classes: int, blocks: int, width: int, stem_stride: int, **block: bool
+        self,
+        channels: int,
+        num_classes: int,
+        blocks: int,
+        width: int,
+        stem_stride: int,
+        strides: Sequence[int] = (1, 2, 2),
+        **block: bool,
     ) -> None:
         super().__init__()
         self.stem = conv_bn_relu(channels, width, 3, stem_stride, bias=block.get("bias", False))
         layers: list[nn.Module] = []
         inputs = width
-        for group in range(3):
+        for group, stride in enumerate(strides):
             outputs = width * 2**group
             for index in range(blocks):
-                layers.append(BasicBlock(inputs, outputs, 2 if group and not index else 1, **block))
+                layers.append(BasicBlock(inputs, outputs, 1 if index else stride, **block))
                 inputs = outputs
         self.blocks = nn.Sequential(*layers)
         self.pool = nn.AdaptiveAvgPool2d(1)
@@ -53,15 +62,26 @@ class ResNet(nn.Module):
 
 
 def resnet(
-    input_shape: tuple[int, ...], num_classes: int, depth: int = 20, width: int = 16, stem_stride: int = 1
+    input_shape: tuple[int, ...],
+    num_classes: int,
+    depth: int = 20,
+    width: int = 16,
+    stem_stride: int = 1,
+    strides: list[int] | None = None,
 ) -> nn.Module:
-    """CIFAR ResNet of `depth` = 6n+2 layers; `width` channels in the first group.
+    """CIFAR ResNet of `depth` layers; `width` channels in the first group, twice as many in each group after it.
 
-    depth 20, width 16: 272,186 parameters on 1 channel, 272,474 on 3; 40.8 M multiply-adds at 32x32x3.
+    `strides` has one entry for each group (absent: the paper's 1, 2, 2); depth is 2 and a multiple of twice their
+    number. depth 20, width 16: 272,186 parameters on 1 channel, 272,474 on 3; 40.8 M multiply-adds at 32x32x3.
     """
-    if depth < 8 or (depth - 2) % 6:
-        raise ValueError(f"depth must be 6n+2 (8, 14, 20, 26, 32, 44, 56, ...), got {depth}")
-    return ResNet(image_channels(input_shape), num_classes, (depth - 2) // 6, width, stem_stride)
+    groups = [1, 2, 2] if strides is None else list(strides)
+    if not groups:
+        raise ValueError("strides needs at least one group, got none")
+    step = 2 * len(groups)
+    if depth < 2 + step or (depth - 2) % step:
+        allowed = ", ".join(str(2 + step * blocks) for blocks in (1, 2, 3, 4, 5))
+        raise ValueError(f"depth must be {step}n+2 ({allowed}, ...), got {depth}")
+    return ResNet(image_channels(input_shape), num_classes, (depth - 2) // step, width, stem_stride, groups)
 
 
 def resnet8(input_shape: tuple[int, ...], num_classes: int, width: int = 16, stem_stride: int = 1) -> nn.Module:

@@ -43,7 +43,12 @@ def accuracy_by_cost(steps: Sequence[Row], latencies: Sequence[Row], floor: floa
         left.yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
         right.set(xlabel="p50 of one call, ms (log scale)", xscale="log")
         right.set_title("What is measured")
-        _plain_log(right)
+        if latencies:
+            _plain_log(right)
+        else:
+            right.text(0.5, 0.5, "not measured", transform=right.transAxes, ha="center", fontsize=9)
+            right.xaxis.set_major_formatter(NullFormatter())
+            right.xaxis.set_minor_formatter(NullFormatter())
         figure.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return done(figure)
 

@@ -147,6 +147,8 @@ class TestContract:
     ("builder", "kwargs", "message"),
     [
         ("edgekit.models.resnet:resnet", {"depth": 19}, "6n.2"),
+        ("edgekit.models.resnet:resnet", {"depth": 20, "strides": [2, 2]}, "4n.2"),
+        ("edgekit.models.resnet:resnet", {"strides": []}, "at least one group"),
         ("edgekit.models.ds_cnn:ds_cnn", {"blocks": 2, "block_strides": [1]}, "2 blocks"),
         ("edgekit.models.mobilenet_v1:mobilenet_v1", {"alpha": 0.0}, "above 0"),
         ("edgekit.models.mobilenet_v2:mobilenet_v2", {"alpha": -1.0}, "above 0"),
@@ -162,3 +164,12 @@ def test_width_and_strides_do_what_they_say():
     assert sum(parameter.numel() for parameter in small.parameters()) < 600
     deep = build(spec_of("edgekit.models.resnet:resnet", depth=32))
     assert sum(isinstance(layer, torch.nn.Conv2d) for layer in deep.modules()) == 31 + 2
+
+
+def test_a_resnets_groups_have_the_strides_that_are_asked_for():
+    shapes = []
+    network = build(spec_of("edgekit.models.resnet:resnet", depth=10, width=8, strides=[2, 2]))
+    for block in network.blocks:
+        block.register_forward_hook(lambda _, __, result: shapes.append(tuple(result.shape[1:])))
+    outputs(network)
+    assert shapes == [(8, 16, 16), (8, 16, 16), (16, 8, 8), (16, 8, 8)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from edgekit import artifact as artifacts
 from edgekit import summaries
 from edgekit.artifact import Artifact
 from edgekit.config import Budget
+from edgekit.data import Split
 from edgekit.data import load as load_data
 from edgekit.errors import ConfigError, ModelError
 from edgekit.plan import load_plan, parse_stage
@@ -103,11 +105,8 @@ def test_two_rivals_of_one_name_are_refused(tiny_run: FinishedRun, tmp_path: Pat
 
 
 def test_a_file_that_does_not_fit_the_samples_is_told(tiny_run: FinishedRun, tmp_path: Path) -> None:
-    from edgekit.data import Data, Split
-
     data = load_data(PLAN.data)
-    wide = Split(data.test.x.repeat(2, axis=2), data.test.y)
-    other = Data(data.train, data.calibration, data.validation, data.classes, data.kind, data.digest, lambda: wide)
+    other = replace(data, held_out=Split(data.test.x.repeat(2, axis=2), data.test.y))
     named = ModelFile.model_validate({"path": str(rival_of(tiny_run, tmp_path)), "preprocess": STEPS})
     with pytest.raises(ModelError, match="rival.onnx: takes"):
         open_rivals([named], other, 1)

@@ -169,6 +169,7 @@ def test_where_nobody_is_within_the_budget_the_fastest_is_named(
 
 def test_those_not_chosen_stand_among_the_rejected(free: Artifact) -> None:
     empty = {"structured_steps": [], "unstructured_steps": [], "rows": [], "waterfall": [], "method": "ptq"}
+    empty |= {"recipes": [], "mixed": [], "left_out": [], "mixed_accuracy": None, "mixed_drop": None}
     empty |= {"qat_accuracy": 0.5, "against_qat": "worse", "qat_drop": {"drop_pp": 0.0, "bound_pp": 0.0}}
     rows = [{**row} for row in free.metrics["candidates"]]
     rows[0] |= {"kept": False, "reason": "p50 is over 1 ms on every target", "samples": None}

@@ -22,7 +22,7 @@ def budget(**limits: Any) -> Budget:
 def file(target: str, p50_ms: float, size: int = 1000, precision: str = "fp32", sure: float = 0.1) -> Timed:
     """Its interval reaches `sure` of the p50 to both sides."""
     low_ms, high_ms = p50_ms * (1 - sure), p50_ms * (1 + sure)
-    return Timed("any", target, precision, size, p50_ms, low_ms, high_ms, (p50_ms,) * 10)
+    return Timed("any", target, precision, size, size, p50_ms, low_ms, high_ms, (p50_ms,) * 10)
 
 
 FILES = {
