@@ -23,11 +23,15 @@ QUICK = (
     "distill.epochs=3",
     "prune.epochs=1",
     "prune.steps=1",
+    "prune.measure=false",
     "prune.sparsity_steps=1",
     "quantize.epochs=1",
     "quantize.calibration_samples=60",
     "quantize.sensitivity_samples=20",
+    "quantize.recipes=[minmax]",
+    "quantize.study_sizes=[]",
     "convert.models=[baseline, pruned]",
+    "convert.precisions=[fp32, int8]",
     "convert.calibration_samples=60",
     "convert.check_samples=50",
     "convert.int8_min_top1_agreement=0.5",
@@ -48,6 +52,9 @@ def test_a_limited_run_walks_through_to_bundles(tmp_path: Path) -> None:
     result = json.loads((tmp_path / "cifar10/result.json").read_text())
     assert set(result["winners"]) == set(TARGETS)
     assert result["config"]["data"]["path"] == "${EDGEKIT_SHARED}/data/cifar10.zip"
+    [rival] = result["rivals"]
+    assert (rival["name"], rival["bytes"]) == ("pretrainedResnet_quant.tflite", 98_496)
+    assert 0.6 < rival["accuracy_test"] < 0.95, "77.3 % on all test pictures; few are left here"
     folder = tmp_path / "cifar10/bundles"
     for entry in result["bundles"].values():
         command = [sys.executable, "-I", str(folder / "edgerun.pyz"), "selftest", str(folder / entry["file"])]

@@ -79,6 +79,8 @@ def test_missing_data_is_exit_code_4_and_names_notebook_and_cell(tmp_path: Path)
         str(tmp_path / "runs"),
         "--set",
         "distill.teachers=[{baseline: true}]",
+        "--set",
+        "benchmark.rivals=[]",
         EDGEKIT_SHARED=str(tmp_path / "nowhere"),
     )
     assert done.returncode == 4, done.stderr

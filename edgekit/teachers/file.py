@@ -28,7 +28,7 @@ KINDS = {words: kind for kind, words in looks.MODELS.items()} | {looks.HDF5: "ke
 KERAS_MEMBERS = {"config.json", "model.weights.h5"}
 LIBRARIES = ("ai-edge-litert", "keras", "onnxruntime", "openvino", "tensorflow")
 """Those that may run it."""
-WANTED = "a teacher is a .tflite, .onnx, OpenVINO .xml, .keras or .h5 file"
+WANTED = "a model file is a .tflite, .onnx, OpenVINO .xml, .keras or .h5 file"
 HEAD_BYTES = 4096
 ONNX_WEIGHTS = ".data"
 """What PyTorch's exporter adds to the name of an .onnx file for that of its weights."""

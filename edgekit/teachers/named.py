@@ -31,6 +31,9 @@ class ModelFile(Strict):
     def _as_said(self, plain: Any) -> dict[str, Any]:
         return {**plain(self), "path": PurePath(self.path).name}
 
+    def __str__(self) -> str:
+        return self.name
+
     @property
     def name(self) -> str:
         """How tables call it."""
