@@ -51,13 +51,16 @@ def _variants(artifact: Artifact) -> list[Row]:
 
 
 def _method(variant: Row) -> str:
-    """`PTQ, percentile, 2 layers kept in float`; nothing for what is float anyway."""
+    """`PTQ, percentile, kept in float: 2`; nothing for what is float anyway."""
     if variant["method"] == "float":
         return ""
     recipe = variant["quantization"]
     if recipe is None:
         return str(variant["method"].upper())
-    words = ["PTQ", {"minmax": "min-max"}.get(recipe["ranges"], recipe["ranges"])]
+    words = [
+        "QAT" if variant["method"] == "qat" else "PTQ",
+        {"minmax": "min-max"}.get(recipe["ranges"], recipe["ranges"]),
+    ]
     if recipe["bias_correction"]:
         words.append("biases not corrected: not offered" if variant["not_offered"] else "biases corrected")
     if recipe["keep_float"]:

@@ -7,6 +7,9 @@ import importlib
 FURTHER = ("w8", "dynamic")
 """Further candidates: one that a target cannot make, or that leaves its tolerance, is left out and stops nothing."""
 
+CARRY_RANGES = ("openvino",)
+"""Targets whose int8 model carries the ranges that QAT learnt; the others set their own for the tuned weights."""
+
 
 def precisions(target: str) -> tuple[str, ...]:
     """What a target offers, fp32 first."""

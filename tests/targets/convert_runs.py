@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +54,12 @@ def seal_run(
     models: dict[str, tuple[nn.Module, ModelSpec]],
     qat: nn.Module | None = None,
     quantization: Quantization = MINMAX,
+    post_training: Quantization | None = None,
 ) -> Artifact:
     """Artifacts from origin to quantize; `models` by name, a missing one is not made. Returns quantize's.
 
-    `qat` is a network quantized by nncf, as the quantize stage leaves it; `quantization` how int8 comes about else.
+    `qat` is a network quantized by nncf, as the quantize stage leaves it; `quantization` how int8 comes about in
+    `pruned`, `post_training` in the others: the same without layers in float, if it is not given.
     """
     places = {
         "profile": {"model": "baseline"},
@@ -71,9 +74,9 @@ def seal_run(
             if name in models:
                 store.save(out / folder, *models[name])
         if stage == "quantize":
-            (out / "decision.json").write_text(
-                json.dumps({"method": "qat" if qat else "ptq", "quantization": quantization.to_json()})
-            )
+            others = post_training or replace(quantization, keep_float=())
+            decision = {"quantization": quantization.to_json(), "ptq_quantization": others.to_json()}
+            (out / "decision.json").write_text(json.dumps({"method": "qat" if qat else "ptq", **decision}))
             if qat:
                 _save_tuned(out, models["pruned"], qat)
         source = _seal(out, stage, source, data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,9 +29,9 @@ TUNED = "pruned"
 
 @dataclass(frozen=True)
 class Network:
-    """A saved network to convert. After QAT, int8 comes from `tuned` weights and, for OpenVINO, from `nncf`.
+    """A saved network to convert. Int8 comes about by `quantization`: `mixed` where that keeps layers in float.
 
-    Otherwise it comes about by `quantization`: `mixed` where that keeps layers in float.
+    After QAT it comes from `tuned` weights, and OpenVINO takes the learnt ranges of `nncf` instead.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Network:
         """One variant to make."""
         if precision == "int8":
             if self.tuned:
-                return Step(precision, "qat", self.tuned, out, self.nncf)
+                return Step(precision, "qat", self.tuned, out, self.nncf, self.quantization)
             method: Method = "mixed" if self.quantization.keep_float else "ptq"
             return Step(precision, method, self.folder, out, quantization=self.quantization)
         return Step(precision, plain_method(precision), self.folder, out)
@@ -66,7 +66,9 @@ def networks(source: Artifact, wanted: Sequence[str]) -> tuple[list[Network], li
     notes: list[str] = []
     quantized = source.ancestor("quantize")
     decision = json.loads(quantized.file("decision.json").read_text())
-    recipe = Quantization.from_json(decision["quantization"])
+    chosen = Quantization.from_json(decision["quantization"])
+    # after QAT or mixed precision `chosen` fits that one network alone
+    post_training = Quantization.from_json(decision["ptq_quantization"])
     tuned_origin = _key(source, TUNED)
     for name in wanted:
         key = _key(source, name)
@@ -78,13 +80,13 @@ def networks(source: Artifact, wanted: Sequence[str]) -> tuple[list[Network], li
             found[key] = name
             stage, folder = ORIGINS[name]
             saved = _checked(source.ancestor(stage), folder, (SPEC, WEIGHTS))
-            if key != tuned_origin:  # which layers are best kept in float was found for one network alone
-                kept.append(Network(name, saved, replace(recipe, keep_float=())))
+            if key != tuned_origin:
+                kept.append(Network(name, saved, post_training))
             elif decision["method"] == "qat":
                 tuned, nncf = _checked(quantized, "model", (SPEC, WEIGHTS)), _checked(quantized, "nncf")
-                kept.append(Network(name, saved, tuned=tuned, nncf=nncf))
+                kept.append(Network(name, saved, chosen, tuned, nncf))
             else:
-                kept.append(Network(name, saved, recipe))
+                kept.append(Network(name, saved, chosen))
     if not kept:
         raise ConversionError(f"convert.models: got {list(wanted)}, and none of them was made: {'; '.join(notes)}")
     return kept, notes

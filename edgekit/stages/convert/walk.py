@@ -17,7 +17,7 @@ from edgekit import artifact as artifacts
 from edgekit.errors import ConversionError
 from edgekit.stages.convert import LIBRARIES, Config, numerics
 from edgekit.stages.convert.plan import SPEC, Network, networks
-from edgekit.targets import FURTHER, evaluate, launch
+from edgekit.targets import CARRY_RANGES, FURTHER, evaluate, launch
 from edgekit.targets.files import Files, Job, Step
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def _record(job: Job, step: Step, files: Files, boundaries: list[Row]) -> Row:
         "model": job.model,
         "precision": step.precision,
         "method": step.method,
-        "quantization": step.quantization.to_json() if step.precision == "int8" and step.method != "qat" else None,
+        "quantization": step.quantization.to_json() if _set_by_target(job, step) else None,
         "target": job.target,
         "files": [f"{step.out.name}/{name}" for name in files.names],
         "bytes": sum(path.stat().st_size for path in paths),
@@ -175,6 +175,11 @@ def _record(job: Job, step: Step, files: Files, boundaries: list[Row]) -> Row:
         "not_offered": list(files.not_offered),
         "boundaries": boundaries,
     }
+
+
+def _set_by_target(job: Job, step: Step) -> bool:
+    """Whether the target itself sets the ranges of int8 by the step's quantization."""
+    return step.precision == "int8" and not (step.method == "qat" and job.target in CARRY_RANGES)
 
 
 def _metrics(variants: list[Row], left_out: list[Row], notes: list[str], check_samples: int) -> Row:

@@ -166,6 +166,10 @@ def _record(
         **asdict(decision),
         "recipe": best.recipe,
         "quantization": {**quantization.to_json(), "keep_float": keep},
+        "ptq_quantization": {
+            **best.quantization.to_json(),
+            "keep_float": [],
+        },  # for all networks but the one chosen for
         "recipes": tried,
         "mixed": kept,
     }

@@ -289,12 +289,20 @@ CONVERTING = (
     Seed(
         "layers-of-one-network-kept-in-another",
         "stages/convert/plan.py",
-        "replace(recipe, keep_float=())",
-        "recipe",
+        "Network(name, saved, post_training)",
+        "Network(name, saved, chosen)",
         "networks that were never looked at keep layers in float",
         (
             "tests/stages/convert/test_stage.py::test_int8_follows_the_recipe_and_keeps_layers_of_the_tuned_network_alone",
         ),
+    ),
+    Seed(
+        "recipe-lost-after-tuning",
+        "stages/convert/plan.py",
+        'Step(precision, "qat", self.tuned, out, self.nncf, self.quantization)',
+        'Step(precision, "qat", self.tuned, out, self.nncf)',
+        "after QAT the ranges that were judged the best are not the ones in the file",
+        ("tests/stages/convert/test_stage.py::test_after_qat_each_target_that_sets_its_own_ranges_follows_the_recipe",),
     ),
     Seed(
         "openvino-fp32-is-fp16",

@@ -126,6 +126,34 @@ def test_qat_reaches_both_targets(finished: Any, data: Data, quantized_network: 
         assert numerics.compare(tuned[target], outputs).snr_db > 20, target  # the untuned weights are 12 dB away
 
 
+def test_after_qat_each_target_that_sets_its_own_ranges_follows_the_recipe(
+    trained: Any, data: Data, quantized_network: Any, tmp_path: Path
+) -> None:
+    """And the network that was not tuned follows the one that won before the tuning."""
+    models = {"baseline": trained("tiny"), "pruned": trained("tiny", width=12)}
+    chosen, before = Quantization("percentile"), Quantization("percentile", True)
+    source = seal_run(tmp_path, data, models, quantized_network, chosen, before)
+    config = Config(targets=["onnx", "openvino"], models=["baseline", "pruned"], precisions=["int8"], int8_min_snr_db=3)
+    artifact = convert.run(source, data, config, tmp_path / "convert")
+    variants = _variants(artifact)
+    tuned = variants["pruned-int8-onnx"]
+    assert (tuned["method"], tuned["quantization"]) == ("qat", {**chosen.to_json(), "keep_float": []})
+    assert variants["pruned-int8-openvino"]["quantization"] is None  # it carries the ranges that were learnt
+    for target in ("onnx", "openvino"):
+        assert variants[f"baseline-int8-{target}"]["quantization"] == {**before.to_json(), "keep_float": []}
+    by_name = {row[0]: row[1] for row in summaries.convert(artifact).rows}
+    assert by_name["pruned-int8-onnx"] == "QAT, percentile" and by_name["pruned-int8-openvino"] == "QAT"
+
+    inputs = evaluate.network_inputs(data.calibration.x, spec_of("tiny", width=12).preprocess)
+    content = {}
+    for ranges in ("minmax", "percentile"):
+        folder = tmp_path / ranges
+        onnx.convert(source.path / "model", "int8", inputs, folder, quantization=Quantization(ranges))
+        content[ranges] = (folder / onnx.FILE).read_bytes()
+    [file] = tuned["files"]
+    assert artifact.file(file).read_bytes() == content["percentile"] != content["minmax"]
+
+
 def test_the_sealed_artifact_is_whole(finished: Any) -> None:
     artifacts.verify(artifacts.load(finished[0].path))
     assert finished[0].stage == "convert" and finished[0].metrics["variants"] == 16

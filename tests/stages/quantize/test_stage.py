@@ -54,6 +54,14 @@ def test_qat_repairs_what_ptq_spoils_and_ships_tuned_weights(walk: Walk, by_qat:
     assert by_qat.files["model/weights.safetensors"] != walk.source.files["model/weights.safetensors"]
 
 
+def test_tuning_takes_no_bias_correction_from_the_networks_that_are_not_tuned(walk: Walk, tmp_path: Path) -> None:
+    options = config(calibration_samples=1, budget={"accuracy_drop_pp": 8.0}, recipes=["minmax_bias"])
+    made = decision(run(walk.source, walk.data, options, tmp_path / "quantize"))
+    assert made["method"] == "qat"
+    assert Quantization.from_json(made["quantization"]) == Quantization("minmax", False)
+    assert Quantization.from_json(made["ptq_quantization"]) == Quantization("minmax", True)
+
+
 @pytest.mark.parametrize("method", ["by_ptq", "by_qat"])
 def test_the_saved_network_has_the_accuracy_it_was_chosen_for(
     walk: Walk, method: str, request: pytest.FixtureRequest
@@ -78,6 +86,7 @@ def test_every_recipe_is_told_and_the_converters_hear_of_the_one_that_is_kept(by
     assert [row["recipe"] for row in made["recipes"] if row["kept"]] == [made["recipe"]]
     assert all(row["reason"] for row in made["recipes"])
     assert Quantization.from_json(made["quantization"]) == RECIPES[made["recipe"]]
+    assert made["ptq_quantization"] == made["quantization"]
     assert made["mixed"] == [] and made["against_mixed"] == "not needed: PTQ is inside the budget"
     assert by_ptq.metrics["quantization"] == made["quantization"]
 
