@@ -9,6 +9,7 @@ from edgekit import rejected as rejections
 from edgekit.artifact import Artifact
 from edgekit.summaries.converted import boundary_rows as boundary_rows
 from edgekit.summaries.converted import convert as convert
+from edgekit.summaries.converted import missing as missing
 from edgekit.summaries.distilled import candidate_points as candidate_points
 from edgekit.summaries.distilled import candidates as candidates
 from edgekit.summaries.distilled import latency_limit_ms as latency_limit_ms
@@ -107,7 +108,7 @@ def prune(artifact: Artifact) -> Table:
 
 
 def quantize(artifact: Artifact) -> Table:
-    """Float, and every way to int8 that was tried in simulation, each against the baseline."""
+    """Float, and every way to int8 that was tried in simulation, against the baseline and against float."""
     found = json.loads(artifact.file("decision.json").read_text())
     rows = []
     names = {"baseline": "baseline, float", "float": "pruned, float", "ptq": "PTQ int8", "qat": "QAT int8"}
@@ -116,8 +117,18 @@ def quantize(artifact: Artifact) -> Table:
     for key, name in names.items():
         drop = found.get(f"{key}_drop", {"drop_pp": 0.0, "bound_pp": None})
         figures = (percent(found[f"{key}_accuracy"]), points(drop["drop_pp"]), points(drop["bound_pp"]))
-        rows.append((name, *figures, _kept(found["method"] == key, "chosen")))
-    heads = ("network (int8: in simulation)", "validation accuracy", "drop, pp", "at most", "")
+        below = found.get(f"{key}_below_float")
+        below_float = (points(below["drop_pp"]), points(below["bound_pp"])) if below else ("", "")
+        rows.append((name, *figures, *below_float, _kept(found["method"] == key, "chosen")))
+    heads = (
+        "network (int8: in simulation)",
+        "validation accuracy",
+        "drop, pp",
+        "at most",
+        "below float, pp",
+        "at most",
+    )
+    heads += ("",)
     return Table(heads, rows, _confidence(artifact))
 
 

@@ -24,7 +24,7 @@ def boundary_rows(artifact: Artifact) -> list[Row]:
 def convert(artifact: Artifact) -> Table:
     """Every variant: its size, how far its outputs are from the step before, what in it still computes in float.
 
-    Below them the further candidates that were left out, with the reason.
+    Below them what was left out, with the reason: candidates that failed, precisions that a target does not offer.
     """
     rows = [
         (
@@ -39,10 +39,31 @@ def convert(artifact: Artifact) -> Table:
         )
         for variant, row in zip(_variants(artifact), boundary_rows(artifact), strict=True)
     ]
-    left_out = json.loads(artifact.file("left_out.json").read_text())
-    rows += [(row["name"], "left out", "", "", "", "", "", row["reason"]) for row in left_out]
+    told = [(row["name"], row["reason"]) for row in artifact.metrics["left_out"]]
+    told += dict.fromkeys((f"…-{row['precision']}-{row['target']}", row["reason"]) for row in _not_offered(artifact))
+    rows += [(name, "left out", "", "", "", "", "", reason) for name, reason in told]
     heads = ("variant", "int8 by", "bytes", "compared with", "max |Δ|", "SNR, dB", "top-1 agreement", "still in float")
     return Table(heads, rows)
+
+
+def missing(artifact: Artifact) -> list[str]:
+    """Names of the variants that the config asks for, and that are neither there nor left out with a reason."""
+    config, found = artifact.config, artifact.metrics
+    absent = {note.split(":")[0] for note in found["notes"]}
+    asked = [
+        f"{model}-{precision}-{target}"
+        for model in config["models"]
+        if model not in absent
+        for target in config["targets"]
+        for precision in config["precisions"]
+    ]
+    told = {row["name"] for row in (*_variants(artifact), *found["left_out"], *_not_offered(artifact))}
+    return [name for name in asked if name not in told]
+
+
+def _not_offered(artifact: Artifact) -> list[Row]:
+    found: list[Row] = artifact.metrics["not_offered"]
+    return found
 
 
 def _variants(artifact: Artifact) -> list[Row]:

@@ -80,16 +80,20 @@ def convert_all(
 def convert(job: Job, scratch: Path, timeout_s: float, stop: threading.Event) -> list[Outcome]:
     """Run the job in a fresh process, one outcome a step; ConversionError names model, target, precision and cause.
 
-    Where a further candidate takes the process with it, the steps behind go on in another. The process and what it
-    started are killed on a timeout, on `stop`, and on an exception in this thread.
+    Where a further candidate takes the process with it, the steps behind go on in another; one that the steps before it
+    left too little time begins again in another, with all of `timeout_s`. The process and what it started are killed on
+    a timeout, on `stop`, and on an exception in this thread.
     """
     outcomes: list[Outcome] = []
     while len(outcomes) < len(job.steps):
         rest = replace(job, steps=job.steps[len(outcomes) :])
-        notes, ended = _run(rest, scratch / f"{job.model}-{job.target}-{len(outcomes)}.json", timeout_s, stop)
+        notes, ended, late = _run(rest, scratch / f"{job.model}-{job.target}-{len(outcomes)}.json", timeout_s, stop)
+        before = len(outcomes)
         outcomes += _outcomes(notes)
         if len(outcomes) == len(job.steps):
             break
+        if late and len(outcomes) > before and job.steps[len(outcomes)].precision in FURTHER:
+            continue
         began = _begun(notes)
         ended_well = bool(outcomes) and outcomes[-1].precision == began
         no_room = any(note.get("resource") for note in notes)
@@ -99,8 +103,8 @@ def convert(job: Job, scratch: Path, timeout_s: float, stop: threading.Event) ->
     return outcomes
 
 
-def _run(job: Job, path: Path, timeout_s: float, stop: threading.Event) -> tuple[list[dict[str, Any]], str]:
-    """What a child noted of its steps, and how it ended."""
+def _run(job: Job, path: Path, timeout_s: float, stop: threading.Event) -> tuple[list[dict[str, Any]], str, bool]:
+    """What a child noted of its steps, how it ended, and whether its time ran out."""
     path.write_text(json.dumps(job.to_json()))
     log = path.with_suffix(".log")
     environment = {**os.environ, **QUIET, "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)}
@@ -118,7 +122,7 @@ def _run(job: Job, path: Path, timeout_s: float, stop: threading.Event) -> tuple
         finally:
             child.end(process)
     ended = f"not finished after {timeout_s:g} s; raise convert.timeout_s" if late else _cause(process.returncode, log)
-    return _read(path.with_suffix(".journal")), ended
+    return _read(path.with_suffix(".journal")), ended, late
 
 
 def _outcomes(notes: list[dict[str, Any]]) -> list[Outcome]:

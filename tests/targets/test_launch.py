@@ -17,8 +17,9 @@ from convert_runs import spec_of
 from edgekit.digests import write_json
 from edgekit.errors import ConversionError
 from edgekit.models import store
+from edgekit.runner.manifest import TensorSpec
 from edgekit.targets import launch
-from edgekit.targets.files import Job, Step
+from edgekit.targets.files import Files, Job, Step
 
 
 def _job(builder: str, target: str, home: Path, shape: tuple[int, ...] = (6,)) -> Job:
@@ -121,6 +122,41 @@ def test_a_candidate_that_fails_is_left_out_and_the_others_are_made(builder: str
     assert isinstance(first, launch.Made) and isinstance(last, launch.Made)
     assert isinstance(left_out, launch.LeftOut) and reason in left_out.reason
     assert [one.precision for one in (first, left_out, last)] == ["fp32", "w8", "dynamic"]
+
+
+CHILD = """#!/bin/sh
+# as edgekit.targets.child: begins and ends are noted in the journal
+journal="${4%.json}.journal"
+case "$4" in
+*-0.json) printf '%s\\n' '{"begins": "fp32"}' 'MADE-fp32' '{"begins": "w8"}' > "$journal"; exec sleep 60 ;;
+*-1.json) printf '%s\\n' '{"begins": "w8"}' > "$journal"; SECOND ;;
+*) printf '%s\\n' '{"begins": "dynamic"}' 'MADE-dynamic' > "$journal" ;;
+esac
+"""
+ONCE_MORE = """printf '%s\\n' 'MADE-w8' '{"begins": "dynamic"}' 'MADE-dynamic' >> "$journal\""""
+
+
+@pytest.mark.parametrize(("second", "made"), [(ONCE_MORE, True), ("exec sleep 60", False)])
+def test_a_candidate_that_others_left_too_little_time_has_its_own(
+    second: str, made: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tensor = TensorSpec("x", (1, 4), "float32", "NC")
+    files = Files(("model.onnx",), tensor, tensor)
+    script = CHILD.replace("SECOND", second)
+    for precision in ("fp32", "w8", "dynamic"):
+        note = json.dumps({"made": precision, "files": files.to_json(), "seconds": 1.0})
+        script = script.replace(f"MADE-{precision}", note)
+    child = tmp_path / "child.sh"
+    child.write_text(script)
+    child.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(child))
+    steps = tuple(Step(each, "float", tmp_path, tmp_path / each) for each in ("fp32", "w8", "dynamic"))
+    first, candidate, last = launch.convert(
+        Job("student", "onnx", tmp_path / "x.npy", steps), tmp_path, 2, threading.Event()
+    )
+    assert isinstance(first, launch.Made) and isinstance(last, launch.Made)
+    assert isinstance(candidate, launch.Made) is made
+    assert made or "not finished after 2 s" in candidate.reason  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

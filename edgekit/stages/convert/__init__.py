@@ -3,8 +3,9 @@
 One fresh child process makes all precisions of one model on one target, for they share the float conversion and the
 seconds that the frameworks take to import; at most two run at a time. Each file is then run through the runner's own
 backend on validation samples and compared with the step before: torch fp32 → TARGET fp32 → TARGET fp16, int8 and so on.
-A further candidate (weight-only int8, dynamic range) that cannot be made or leaves its tolerance is left out.
-Leaves one folder for each variant, `variants.json`, and `left_out.json`.
+A further candidate (weight-only int8, dynamic range) that cannot be made or leaves its tolerance is left out, as is a
+precision that a target does not offer. Leaves one folder for each variant, `variants.json`, and `left_out.json`; the
+reasons stand in the metrics and under `evidence/`.
 """
 
 from __future__ import annotations

@@ -27,6 +27,11 @@ TUNED = "pruned"
 """The model that the quantize stage works on."""
 
 
+def variant_name(model: str, precision: str, target: str) -> str:
+    """Of a variant and of its folder."""
+    return f"{model}-{precision}-{target}"
+
+
 @dataclass(frozen=True)
 class Network:
     """A saved network to convert. Int8 comes about by `quantization`: `mixed` where that keeps layers in float.
@@ -54,7 +59,7 @@ class Network:
         jobs = []
         for target in config.targets:
             wanted = [precision for precision in precisions(target) if precision in config.precisions]
-            steps = tuple(self.step(precision, out / f"{self.name}-{precision}-{target}") for precision in wanted)
+            steps = tuple(self.step(each, out / variant_name(self.name, each, target)) for each in wanted)
             jobs.append(Job(self.name, target, calibration, steps))
         return jobs
 

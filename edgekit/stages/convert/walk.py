@@ -16,8 +16,8 @@ import numpy as np
 from edgekit import artifact as artifacts
 from edgekit.errors import ConversionError
 from edgekit.stages.convert import LIBRARIES, Config, numerics
-from edgekit.stages.convert.plan import SPEC, Network, networks
-from edgekit.targets import CARRY_RANGES, FURTHER, evaluate, launch
+from edgekit.stages.convert.plan import SPEC, Network, networks, variant_name
+from edgekit.targets import CARRY_RANGES, FURTHER, evaluate, launch, precisions
 from edgekit.targets.files import Files, Job, Step
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Checker:
                 if step.precision not in FURTHER:
                     raise
                 shutil.rmtree(step.out, ignore_errors=True)
-                yield _left_out(job, step, str(error))
+                yield _left_out(job, step.precision, str(error))
                 continue
             boundaries = [*before, last] if float_model and step.method != "qat" else [last]
             if step.precision == "fp32":
@@ -115,7 +115,10 @@ def walk(source: Artifact, data: Data, config: Config, out: Path, progress: Prog
     if not variants:
         raise ConversionError(f"convert: every variant was left out; {_told(left_out[0])}")
     artifacts.write_json(out / VARIANTS, variants)
-    artifacts.write_json(out / LEFT_OUT, left_out)
+    not_offered = [row for job in jobs for row in _not_offered(job, config)]
+    # a reason may hold what the next run does not say again: a time, a folder, a converter's last words
+    artifacts.write_json(out / LEFT_OUT, [_without_reason(row) for row in (*left_out, *not_offered)])
+    artifacts.write_json(out / artifacts.EVIDENCE / LEFT_OUT, [*left_out, *not_offered])
     artifacts.write_json(out / artifacts.EVIDENCE / "timings.json", {"convert_s": seconds})
     return artifacts.seal(
         out,
@@ -123,7 +126,7 @@ def walk(source: Artifact, data: Data, config: Config, out: Path, progress: Prog
         source=source,
         data_digest=data.digest,
         config=config.model_dump(),
-        metrics=_metrics(variants, left_out, notes, len(inputs)),
+        metrics={**_metrics(variants, left_out, notes, len(inputs)), "not_offered": not_offered},
         libraries=LIBRARIES,
     )
 
@@ -153,9 +156,19 @@ def _told(left_out: Row) -> str:
     return f"{left_out['name']} left out: {left_out['reason']}"
 
 
-def _left_out(job: Job, step: Step, reason: str) -> Row:
-    names = {"name": step.out.name, "model": job.model, "precision": step.precision, "target": job.target}
-    return {**names, "reason": reason}
+def _left_out(job: Job, precision: str, reason: str) -> Row:
+    names = {"name": variant_name(job.model, precision, job.target), "model": job.model}
+    return {**names, "precision": precision, "target": job.target, "reason": reason}
+
+
+def _not_offered(job: Job, config: Config) -> list[Row]:
+    """What the config asks for and the target does not have."""
+    absent = [precision for precision in config.precisions if precision not in precisions(job.target)]
+    return [_left_out(job, precision, f"not offered by {job.target}") for precision in absent]
+
+
+def _without_reason(left_out: Row) -> Row:
+    return {key: value for key, value in left_out.items() if key != "reason"}
 
 
 def _record(job: Job, step: Step, files: Files, boundaries: list[Row]) -> Row:

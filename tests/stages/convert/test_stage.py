@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -189,16 +190,36 @@ def test_a_further_candidate_outside_its_tolerance_is_left_out(trained: Any, dat
     artifact = convert.run(source, data, config, tmp_path / "convert", told.append)
     assert list(_variants(artifact)) == ["baseline-fp32-onnx"]
     [left_out] = json.loads(artifact.file("left_out.json").read_text())
-    assert left_out.pop("reason").startswith("baseline: onnx-fp32 → onnx-dynamic is outside its tolerance")
     assert left_out == {
         "name": "baseline-dynamic-onnx", "model": "baseline", "precision": "dynamic", "target": "onnx"
     }  # fmt: skip
-    assert [row["name"] for row in artifact.metrics["left_out"]] == ["baseline-dynamic-onnx"]
+    [told_why] = artifact.metrics["left_out"]
+    assert told_why["reason"].startswith("baseline: onnx-fp32 → onnx-dynamic is outside its tolerance")
+    assert told_why == {**left_out, "reason": told_why["reason"]}
+    assert summaries.missing(artifact) == []
     assert not list(artifact.path.glob("baseline-dynamic-onnx*"))
     assert "baseline-dynamic-onnx left out: " in told[-1]
     table = summaries.convert(artifact)
     assert [row[0] for row in table.rows] == ["baseline-fp32-onnx", "baseline-dynamic-onnx"]
     assert "outside its tolerance" in table.rows[1][-1]
+
+
+def test_what_a_target_does_not_offer_is_told_and_what_is_missing_without_a_reason_is_named(finished: Any) -> None:
+    artifact = finished[0]
+    absent = [f"{model}-{last}" for model in ("baseline", "pruned") for last in ("dynamic-openvino", "w8-onnx")]
+    assert [row["name"] for row in json.loads(artifact.file("left_out.json").read_text())] == absent
+    assert [row["name"] for row in artifact.metrics["not_offered"]] == absent
+    assert artifact.metrics["left_out"] == []  # nothing was tried in vain
+    table = summaries.convert(artifact)
+    assert [(row[0], row[-1]) for row in table.rows[16:]] == [
+        ("…-dynamic-openvino", "not offered by openvino"),
+        ("…-w8-onnx", "not offered by onnx"),
+    ]
+    assert summaries.missing(artifact) == []
+    untold = replace(artifact, metrics={**artifact.metrics, "not_offered": artifact.metrics["not_offered"][1:]})
+    assert summaries.missing(untold) == ["baseline-dynamic-openvino"]
+    more = replace(artifact, config={**artifact.config, "targets": ["openvino", "onnx", "tflite"]})
+    assert len(summaries.missing(more)) == 2 * 5
 
 
 def test_a_run_of_candidates_alone_needs_one(trained: Any, data: Data, tmp_path: Path) -> None:
