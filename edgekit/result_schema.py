@@ -57,6 +57,7 @@ class Judged(Facts):
 
     zipped_bytes: int = Field(gt=0, description="size of its files, each compressed by zlib at level 9")
     target: Target = Field(description="what it was converted for")
+    float_ops: list[str] = Field(description="operators that compute in float, for int8 only")
     drop_pp: float = Field(description="accuracy below the baseline on validation, percentage points")
     bound_pp: float = Field(description="upper end of the one-sided interval of that drop: what the budget is held to")
     confidence: float = Field(gt=0.5, lt=1, description="of that interval")

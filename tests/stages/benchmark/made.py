@@ -34,6 +34,7 @@ def row(name: str, accuracy: float = BASELINE_ACCURACY, size: int = 1000, sample
         "precision": precision,
         "target": target,
         "bytes": size,
+        "float_ops": [],
         "zipped_bytes": size,
         "accuracy_validation": accuracy,
         "accuracy_test": accuracy - 0.01,

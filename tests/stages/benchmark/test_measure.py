@@ -34,6 +34,7 @@ def test_every_accuracy_is_that_of_its_split(tiny_run: FinishedRun) -> None:
     reference = predictions(baseline, data.validation.x, spec.preprocess) == data.validation.y
     for variant in read(convert):
         backend, row = open_variant(convert, variant), rows[variant.name]
+        assert row["float_ops"] == list(variant.float_ops)
         for name in ("validation", "test"):
             measured = right(backend, getattr(data, name), variant.input.layout)
             assert row[f"accuracy_{name}"] == pytest.approx(np.mean(measured)), (variant.name, name)
