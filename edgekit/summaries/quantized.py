@@ -9,6 +9,8 @@ from edgekit.artifact import Artifact
 from edgekit.tables import Table, percent, points
 
 Row = dict[str, Any]
+SIMULATION_OPTION, FILES_OPTION = "quantize.calibration_samples", "convert.calibration_samples"
+BOTH_OPTIONS = f"{SIMULATION_OPTION} (simulation) and {FILES_OPTION} (the files)"
 STABLE_SHARE = 0.01
 """Of the answers: where no more of them hang on the draw of the samples, the draw is said to matter little."""
 
@@ -62,7 +64,7 @@ def calibration(artifact: Artifact) -> Table:
             f"{row['between_snr_db']:.1f}",
             *(percent(value) for value in row["accuracy"]),
             percent(row["disagreement"]),
-            "" if not row["shared_samples"] else f"{row['shared_samples']} samples are in both",
+            "" if not row["shared_samples"] else f"not judged: {row['shared_samples']} samples are in both",
         )
         for row in calibration_rows(artifact)
     ]
@@ -71,13 +73,13 @@ def calibration(artifact: Artifact) -> Table:
 
 
 def calibration_conclusion(artifact: Artifact) -> str:
-    """What the study says of this run's own number of samples."""
+    """What the study says of this run's own number of samples; draws that share samples agree for that alone."""
     study, used = _calibration(artifact), artifact.metrics["calibration_samples"]
-    rows = study["sizes"]
+    rows = [row for row in study["sizes"] if not row["shared_samples"]]
     left_out = ", ".join(map(str, study["too_large"]))
     omitted = f" Left out: {left_out}, for the calibration split has {study['calibration_split']}." if left_out else ""
     if not rows:
-        return f"No draws were compared: study_sizes asks for none that the split could give.{omitted}"
+        return f"No draws can be judged: study_sizes asks for none that the split could give twice.{omitted}"
     stable = [row["samples"] for place, row in enumerate(rows) if _stable(rows[place:])]
     seen = f"Of {study['validation_samples']} answers the draw of the samples decides " + " and ".join(
         f"{percent(row['disagreement'])} ({_spread_db(row):.1f} dB of SNR) with {row['samples']}"
@@ -85,9 +87,13 @@ def calibration_conclusion(artifact: Artifact) -> str:
     )
     limit = f"{100 * STABLE_SHARE:g} %"
     if not stable:
-        return f"{seen}: more than {limit} hang on it, so more samples may help than the {used} used.{omitted}"
-    enough = "enough" if used >= stable[0] else f"fewer than that: raise calibration_samples to {stable[0]}"
-    return f"{seen}: from {stable[0]} on, no more than {limit} hang on it; the {used} used are {enough}.{omitted}"
+        more = f"more samples may help than the {used} of the simulation: raise {BOTH_OPTIONS}"
+        return f"{seen}: more than {limit} hang on it, so {more}.{omitted}"
+    enough = f"enough, and so many for the files ({FILES_OPTION})"
+    if used < stable[0]:
+        enough = f"fewer than that: raise {BOTH_OPTIONS} to {stable[0]}"
+    held = f"no more than {limit} hang on it; the {used} of the simulation ({SIMULATION_OPTION}) are {enough}"
+    return f"{seen}: from {stable[0]} on, {held}.{omitted}"
 
 
 def histogram_rows(artifact: Artifact) -> list[Row]:

@@ -27,13 +27,13 @@ def study(
     preprocess: list[dict[str, Any]],
     seed: int,
 ) -> dict[str, Any]:
-    """A row for each size; `logits` of a network are (n, classes), on samples with these `labels` (n,).
+    """A row for each size, the smallest first; `logits` of a network are (n, classes), `labels` of its samples (n,).
 
     Sizes that the split cannot fill twice differently are left out, and named.
     """
     reference = logits(module)
     rows = []
-    for size in (size for size in sizes if size < len(calibration)):
+    for size in sorted(size for size in sizes if size < len(calibration)):
         drawn = subsets(len(calibration), size, seed)
         first, second = (
             logits(quantize(module, _inputs(calibration.x[chosen], preprocess), recipe)) for chosen in drawn
@@ -52,7 +52,7 @@ def study(
         "calibration_split": len(calibration),
         "validation_samples": len(labels),
         "sizes": rows,
-        "too_large": [size for size in sizes if size >= len(calibration)],
+        "too_large": sorted(size for size in sizes if size >= len(calibration)),
     }
 
 

@@ -48,7 +48,7 @@ def test_draws_are_of_the_seed_and_of_the_size() -> None:
 
 
 def test_each_size_has_its_row_and_what_the_split_cannot_give_is_named() -> None:
-    found = made([2, 30, 40, 100])
+    found = made([100, 30, 40, 2])
     assert [row["samples"] for row in found["sizes"]] == [2, 30]
     assert [row["shared_samples"] for row in found["sizes"]] == [0, 20]
     assert found["too_large"] == [40, 100] and found["calibration_split"] == 40
@@ -85,10 +85,10 @@ class Sealed:
         return self.folder / name
 
 
-def row(samples: int, disagreement: float) -> dict[str, Any]:
+def row(samples: int, disagreement: float, shared: int = 0) -> dict[str, Any]:
     return {
         "samples": samples,
-        "shared_samples": 0,
+        "shared_samples": shared,
         "snr_db": [20.0, 24.0],
         "between_snr_db": 23.0,
         "accuracy": [0.9, 0.91],
@@ -96,15 +96,29 @@ def row(samples: int, disagreement: float) -> dict[str, Any]:
     }
 
 
+def test_draws_that_share_samples_are_shown_and_not_judged(tmp_path: Path) -> None:
+    rows = [row(8, 0.05), row(32, 0.02), row(150, 0.0, shared=100)]
+    sealed: Artifact = Sealed(tmp_path, rows, 200, [])  # type: ignore[assignment]
+    said = summaries.calibration_conclusion(sealed)
+    assert "more than 1 % hang on it" in said and "150" not in said
+    assert [row[-1] for row in summaries.calibration(sealed).rows] == ["", "", "not judged: 100 samples are in both"]
+    alone: Artifact = Sealed(tmp_path, rows[2:], 200, [])  # type: ignore[assignment]
+    assert summaries.calibration_conclusion(alone).startswith("No draws can be judged")
+
+
+BOTH = "quantize.calibration_samples (simulation) and convert.calibration_samples (the files)"
+
+
 @pytest.mark.parametrize(
     ("shares", "used", "said"),
     [
-        ([0.05, 0.004, 0.002], 200, "from 32 on, no more than 1 % hang on it; the 200 used are enough."),
-        ([0.05, 0.004, 0.002], 16, "the 16 used are fewer than that: raise calibration_samples to 32."),
+        ([0.05, 0.004, 0.002], 200, "from 32 on, no more than 1 % hang on it; the 200 of the simulation"),
+        ([0.05, 0.004, 0.002], 200, "are enough, and so many for the files (convert.calibration_samples)."),
+        ([0.05, 0.004, 0.002], 16, f"(quantize.calibration_samples) are fewer than that: raise {BOTH} to 32."),
         ([0.001, 0.04, 0.002], 200, "from 100 on"),  # a lucky draw of the smallest is none
-        ([0.05, 0.004, 0.02], 200, "more than 1 % hang on it, so more samples may help than the 200 used."),
+        ([0.05, 0.004, 0.02], 200, f"so more samples may help than the 200 of the simulation: raise {BOTH}."),
         ([0.0], 200, "from 8 on"),
-        ([], 200, "No draws were compared"),
+        ([], 200, "No draws can be judged"),
     ],
 )
 def test_the_conclusion_is_drawn_from_the_figures(shares: list[float], used: int, said: str, tmp_path: Path) -> None:
