@@ -17,7 +17,7 @@ def steps(benchmark: Artifact) -> list[Row]:
     """What distilling, pruning, quantizing, converting and measuring gave up, in the order of the walk.
 
     Each row: `stage`, `what`, `accuracy_validation`, `drop_pp` below the baseline and its `bound_pp`, and `reason`. The
-    figures are None for a network that was not trained, and for what came to no file that could be measured.
+    figures are None for a network that was not trained, and for what could not be made or measured.
     """
     confidence = benchmark.config["budget"]["accuracy_confidence"]
     return [
@@ -61,9 +61,9 @@ def _pruned(found: Row) -> Iterator[Row]:
 
 
 def quantized(found: Row) -> Iterator[Row]:
-    """Recipes that could not be made have no figures, and stand in the stage's own table alone."""
+    """Recipes and layers in float that nncf could not make have no figures."""
     for recipe in found["recipes"]:
-        if not recipe["kept"] and recipe["validation_accuracy"] is not None:
+        if not recipe["kept"]:
             what = f"PTQ recipe {recipe['recipe']}, in simulation"
             yield _row("quantize", what, recipe["validation_accuracy"], recipe, recipe["reason"])
     for method in ("ptq", "qat"):
@@ -72,7 +72,7 @@ def quantized(found: Row) -> Iterator[Row]:
             reason = found[f"against_{method}"]
             yield _row("quantize", what, found[f"{method}_accuracy"], found[f"{method}_drop"], reason)
     for step in found["mixed"]:
-        if not step["kept"] and step["validation_accuracy"] is not None:
+        if not step["kept"]:
             what = f"int8 with {', '.join(step['keep_float'])} in float, in simulation"
             yield _row("quantize", what, step["validation_accuracy"], step, step["reason"])
 

@@ -76,7 +76,7 @@ def test_methods_and_recipes_that_were_not_chosen_are_told(benchmark: Artifact) 
     assert len(given_up) == 1 and not found["mixed"]
 
 
-def test_layers_in_float_are_told_where_they_were_not_kept_and_what_could_not_be_made_is_not() -> None:
+def test_layers_in_float_are_told_where_they_were_not_kept_and_so_is_what_could_not_be_made() -> None:
     figures = {"validation_accuracy": 0.9, "drop_pp": 1.0, "bound_pp": 2.0, "reason": "too much"}
     nothing = dict.fromkeys(figures)
     found = {
@@ -91,13 +91,19 @@ def test_layers_in_float_are_told_where_they_were_not_kept_and_what_could_not_be
         "mixed": [
             {**figures, "keep_float": ["stem"], "kept": False},
             {**figures, "keep_float": ["stem", "head"], "kept": True},
+            {**nothing, "keep_float": ["stem", "head", "neck"], "kept": False, "reason": "nncf cannot"},
         ],
     }
-    assert [row["what"] for row in rejected.quantized(found)] == [
-        "PTQ int8, in simulation",
-        "QAT int8, in simulation",
-        "int8 with stem in float, in simulation",
+    rows = list(rejected.quantized(found))
+    assert [(row["what"], row["bound_pp"], row["reason"]) for row in rows] == [
+        ("PTQ recipe percentile, in simulation", None, "nncf cannot"),
+        ("PTQ int8, in simulation", 2.0, "too much"),
+        ("QAT int8, in simulation", 2.0, "too much"),
+        ("int8 with stem in float, in simulation", 2.0, "too much"),
+        ("int8 with stem, head, neck in float, in simulation", None, "nncf cannot"),
     ]
+    for row in rows:
+        Rejected.model_validate(row)
 
 
 def test_every_candidate_that_convert_left_out_is_told(benchmark: Artifact) -> None:
