@@ -20,8 +20,8 @@ SAID = {"ptq": "PTQ", "qat": "QAT", "mixed": "mixed"}
 class Decision:
     """The choice, and what it was made on: accuracies on validation as fractions, and drops below the baseline.
 
-    All in simulation. The reasons against each are empty where there is none; mixed precision has no figures where it
-    was not tried.
+    `…_below_float` are drops below the float network that was quantized: shown, not judged. All in simulation. The
+    reasons against each are empty where there is none; mixed precision has no figures where it was not tried.
     """
 
     method: Method
@@ -36,6 +36,8 @@ class Decision:
     ptq_drop: Drop
     qat_drop: Drop
     mixed_drop: Drop | None
+    ptq_below_float: Drop
+    qat_below_float: Drop
     against_ptq: str
     against_qat: str
     against_mixed: str
@@ -79,14 +81,16 @@ def decide(right: Mapping[str, np.ndarray], budget: Budget, no_mixed: str = "not
         ptq_drop=drops["ptq"],
         qat_drop=drops["qat"],
         mixed_drop=drops.get("mixed"),
+        ptq_below_float=_drop(right, "ptq", budget, "float"),
+        qat_below_float=_drop(right, "qat", budget, "float"),
         against_ptq=against["ptq"],
         against_qat=against["qat"],
         against_mixed=against.get("mixed", no_mixed),
     )
 
 
-def _drop(right: Mapping[str, np.ndarray], name: str, budget: Budget) -> Drop:
-    return compare(right["baseline"], right[name], budget.accuracy_confidence)
+def _drop(right: Mapping[str, np.ndarray], name: str, budget: Budget, below: str = "baseline") -> Drop:
+    return compare(right[below], right[name], budget.accuracy_confidence)
 
 
 def _reason(

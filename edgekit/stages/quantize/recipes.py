@@ -49,7 +49,11 @@ def compete(
     baseline_right: np.ndarray,
     budget: Budget,
 ) -> tuple[Made, list[dict[str, Any]]]:
-    """The recipe that is kept, and a row for each; ModelError where nncf can make none of them."""
+    """The recipe that is kept, and a row for each; ModelError where nncf can make none of them.
+
+    Of k that challenge the first each is compared at confidence 1 - (1 - c) / k (Bonferroni), so that with confidence c
+    none is taken for better by chance.
+    """
     made: list[Made] = []
     failed: dict[str, str] = {}
     for name in names:
@@ -61,7 +65,8 @@ def compete(
     if not made:
         raise ModelError(f"quantize.recipes: none of {', '.join(names)} can be made; {failed[names[0]]}")
     first, others = made[0], made[1:]
-    below_first = {each.recipe: compare(first.right, each.right, budget.accuracy_confidence) for each in others}
+    each_sure = 1 - (1 - budget.accuracy_confidence) / max(1, len(others))
+    below_first = {each.recipe: compare(first.right, each.right, each_sure) for each in others}
     below_baseline = {each.recipe: compare(baseline_right, each.right, budget.accuracy_confidence) for each in made}
     accuracy = {each.recipe: float(np.mean(each.right)) for each in made}
     chosen = choose(first.recipe, below_first)
@@ -106,5 +111,5 @@ def _said(drop: Drop) -> str:
     most = f"{abs(drop.bound_pp):.2f} pp {'below' if drop.bound_pp >= 0 else 'above'} it"
     return (
         f"{drop.gained} samples gained, {drop.lost} lost of {drop.samples}; "
-        f"at {100 * drop.confidence:g} % confidence {'maybe' if drop.bound_pp >= 0 else 'at least'} {most}"
+        f"at {100 * drop.confidence:.4g} % confidence {'maybe' if drop.bound_pp >= 0 else 'at least'} {most}"
     )

@@ -204,6 +204,14 @@ QUANTIZING = (
         ("tests/stages/quantize/test_recipes.py",),
     ),
     Seed(
+        "several-chances-to-look-better",
+        "stages/quantize/recipes.py",
+        "/ max(1, len(others))",
+        "/ 1",
+        "with every recipe more, one is likelier to be taken by chance",
+        ("tests/stages/quantize/test_recipes.py::test_of_several_challengers_each_must_be_surer",),
+    ),
+    Seed(
         "robust-layers-stay-in-float",
         "stages/quantize/mixed.py",
         "tuple(layers[:count])",

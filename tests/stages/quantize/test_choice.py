@@ -104,6 +104,14 @@ def test_drops_are_below_the_baseline_not_below_the_float_network() -> None:
     assert (decision.ptq_accuracy, decision.qat_accuracy, decision.float_accuracy) == (0.92, 0.97, 0.99)
 
 
+def test_what_quantizing_alone_costs_is_told_below_the_float_network() -> None:
+    decision = made(920, 970, allowed_pp=2.0, floating=960)
+    below_float = decision.ptq_below_float, decision.qat_below_float
+    assert [drop.drop_pp for drop in below_float] == [4.0, -1.0]
+    assert [(drop.lost, drop.gained) for drop in below_float] == [(40, 0), (0, 10)]
+    assert all(drop.bound_pp > drop.drop_pp for drop in below_float)
+
+
 def test_pairs_count_not_only_accuracies() -> None:
     """The same accuracy with other samples right says less of the drop."""
     right = {name: answers(BASELINE) for name in ("baseline", "float", "ptq", "qat")}

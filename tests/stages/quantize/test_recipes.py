@@ -67,6 +67,17 @@ def test_the_first_stays_where_another_may_be_no_better(
     assert rows[1]["reason"] == same if first == second else rows[1]["reason"].startswith("not surely better than")
 
 
+def test_of_several_challengers_each_must_be_surer(module: nn.Module, inputs: list[torch.Tensor]) -> None:
+    """Three more answered rightly are surely better at 95 %, at 98.33 % for each of three they are not."""
+    pair, _ = compete(module, inputs, ["minmax", "percentile"], answering(380, 383), TRUTH, BUDGET)
+    assert pair.recipe == "percentile"
+    made, rows = compete(module, inputs, list(RECIPES), answering(380, 383, 380, 380), TRUTH, BUDGET)
+    assert made.recipe == "minmax"
+    assert rows[1]["below_first"]["confidence"] == pytest.approx(1 - 0.05 / 3)
+    assert rows[1]["confidence"] == 0.95  # below the baseline each is judged by itself
+    assert "at 98.33 % confidence maybe" in rows[1]["reason"]
+
+
 def test_of_two_that_are_surely_better_the_surer_is_kept() -> None:
     drops = {"a": bounded(0, 20, 400, 0.95), "b": bounded(0, 40, 400, 0.95), "c": bounded(5, 5, 400, 0.95)}
     assert choose("first", drops) == "b"

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from edgekit import artifact
+from edgekit import artifact, summaries
 from edgekit.artifact import Artifact
 from edgekit.errors import TrustError
 from edgekit.stages.quantize import run
 from edgekit.stages.quantize.recipes import RECIPES
+from edgekit.tables import points
 from edgekit.targets.files import Quantization
 
 from .conftest import DATA, OPTIONS, Walk, config
@@ -89,6 +90,14 @@ def test_every_recipe_is_told_and_the_converters_hear_of_the_one_that_is_kept(by
     assert made["ptq_quantization"] == made["quantization"]
     assert made["mixed"] == [] and made["against_mixed"] == "not needed: PTQ is inside the budget"
     assert by_ptq.metrics["quantization"] == made["quantization"]
+
+
+def test_the_table_tells_each_way_below_float(by_ptq: Artifact) -> None:
+    rows = {row[0]: row for row in summaries.quantize(by_ptq).rows}
+    below = decision(by_ptq)["ptq_below_float"]
+    assert rows["PTQ int8"][4:6] == (points(below["drop_pp"]), points(below["bound_pp"]))
+    assert rows["pruned, float"][4:6] == ("", "") and rows["PTQ int8"][6] == "chosen"
+    assert by_ptq.metrics["qat_below_float"]["samples"] == below["samples"]
 
 
 def test_both_studies_are_left(walk: Walk, tmp_path: Path) -> None:
