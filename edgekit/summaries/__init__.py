@@ -120,15 +120,8 @@ def quantize(artifact: Artifact) -> Table:
         below = found.get(f"{key}_below_float")
         below_float = (points(below["drop_pp"]), points(below["bound_pp"])) if below else ("", "")
         rows.append((name, *figures, *below_float, _kept(found["method"] == key, "chosen")))
-    heads = (
-        "network (int8: in simulation)",
-        "validation accuracy",
-        "drop, pp",
-        "at most",
-        "below float, pp",
-        "at most",
-    )
-    heads += ("",)
+    measured = ("validation accuracy", "drop, pp", "at most", "below float, pp", "at most")
+    heads = ("network (int8: in simulation)", *measured, "")
     return Table(heads, rows, _confidence(artifact))
 
 
