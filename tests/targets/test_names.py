@@ -12,7 +12,7 @@ from edgekit.targets import evaluate, names, tflite
 from edgekit.targets.files import Files
 
 
-@pytest.fixture(scope="module", params=["fp32", "int8", "w8", "dynamic"])
+@pytest.fixture(scope="module", params=["fp32", "fp16", "int8", "w8", "dynamic"])
 def both(request: Any, tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Files, bytes, bytes]:
     """A model as the converters leave it, and shortened."""
     inputs = np.random.default_rng(0).normal(size=(8, 3, 8, 8)).astype(np.float32)
