@@ -18,7 +18,9 @@ SHAPING_MODULES = (
     "answers", "artifact", "augment", "batches", "checkpoint", "child", "config", "digests", "eager", "keys", "paired",
     "quiet", "replay", "teaching", "train", "unfinished", "variants",
 )  # fmt: skip
-SHAPING_FOLDERS = ("data", "losses", "models", "runner", "targets", "teachers")
+SHAPING_FOLDERS = ("data", "losses", "models", "runner", "teachers")
+CONVERTING = ("distill", "prune", "quantize", "convert")
+"""The stages that are shaped by `targets` too."""
 _SHOWN = 8
 """Hex digits of a digest that a reader is shown."""
 
@@ -102,6 +104,7 @@ def _version(distribution: str) -> str:
 def code_digests(stage: str) -> dict[str, str]:
     """Digest of each part of edgekit's source that shapes a stage: its own folder, and the floors it stands on."""
     parts = [f"{name}.py" for name in SHAPING_MODULES] + list(SHAPING_FOLDERS)
+    parts += ["targets"] if stage in CONVERTING else []
     root = Path(__file__).parent
     own = f"stages/{stage}"
     return {part: code_digest(part) for part in sorted([*parts, *([own] if (root / own).is_dir() else [])])}

@@ -69,11 +69,11 @@ class AgainstDense(Strict):
 
 
 class Zeros(Strict):
-    """Which variants with zeros are neither faster nor smaller for them."""
+    """Which variants with zeros are not faster for them."""
 
     decision: Literal["zeros that buy nothing"] = Field(description="what was decided")
     chosen: list[str] = Field(description="names of the variants whose zeros buy nothing")
-    rule: Literal["neither faster nor smaller compressed", "recorded"] = Field(description="why they do not")
+    rule: Literal["not faster than without them", "recorded"] = Field(description="why they do not")
     candidates: list[AgainstDense] = Field(description="every sparse variant whose dense one is inside the budget")
     replayed: bool = Field(description="true where the decision of an earlier run was followed")
     today: list[str] = Field(description="what this run's measurement would choose by itself")

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from edgekit import keys, replay
+from edgekit.config import STAGES
 from edgekit.keys import Ingredients, differences, gather
+from tests.test_floors import FLOORS, PACKAGE
 
 DATA = "d" * 64
 
@@ -65,10 +67,16 @@ def test_a_stage_depends_on_its_own_folder_and_on_no_other_stage() -> None:
 def test_every_module_of_the_lower_floors_shapes_a_stage_or_says_why_not() -> None:
     """A module that a stage can reach must be in its key; these only show, check or hold locks."""
     without_influence = {"__init__", "checks", "errors", "lock", "looks", "rejected", "summaries", "tables"}
-    from tests.test_floors import FLOORS
 
     low = {name for name, floor in FLOORS.items() if floor <= 2} - without_influence - {"plots"}
-    assert low == set(keys.SHAPING_MODULES) | set(keys.SHAPING_FOLDERS)
+    assert low == set(keys.SHAPING_MODULES) | set(keys.SHAPING_FOLDERS) | {"targets"}
+
+
+def test_a_converter_is_part_of_the_key_where_something_is_converted_and_of_no_other() -> None:
+    assert {stage for stage in STAGES if "targets" in keys.code_digests(stage)} == set(keys.CONVERTING)
+    importing = {stage for stage in STAGES for path in (PACKAGE / "stages" / stage).rglob("*.py")
+                 if "edgekit.targets" in path.read_text()}  # fmt: skip
+    assert importing == set(keys.CONVERTING)
 
 
 def test_the_users_own_source_is_part_of_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,10 +47,19 @@ def shorten(content: bytes) -> bytes:
         for place, tensor in enumerate(graph.tensors):
             if place not in named:
                 tensor.name = None
+    _bring_inside(model, content)
     _drop_unused_buffers(model)
     builder = _Sharing()
     builder.Finish(model.Pack(builder), file_identifier=IDENTIFIER)
     return bytes(builder.Output())
+
+
+def _bring_inside(model: Any, content: bytes) -> None:
+    """The quantizer may write buffers behind the table, and the table only where: it is written anew here."""
+    for buffer in model.buffers:
+        if buffer.offset:
+            buffer.data = np.frombuffer(content, np.uint8, buffer.size, buffer.offset)
+            buffer.offset = buffer.size = 0
 
 
 def _drop_unused_buffers(model: Any) -> None:

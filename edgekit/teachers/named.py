@@ -12,11 +12,14 @@ from edgekit.data.paths import PathText, expand
 from edgekit.errors import EdgekitError
 from edgekit.teachers import file as files
 
+KINDS = ("tflite", "onnx")
+"""What is called here as the runner calls it, so that times can be compared."""
+
 
 class ModelFile(Strict):
-    """A `.tflite`, `.onnx` or OpenVINO `.xml` file and its own steps from a raw sample; recorded by name and sha256."""
+    """A `.tflite` or `.onnx` file and its own steps from a raw sample; recorded by name and sha256."""
 
-    path: PathText = Field(description="a .tflite, .onnx or OpenVINO .xml file")
+    path: PathText = Field(description="a .tflite or .onnx file")
     preprocess: list[dict[str, Any]] = Field(default_factory=list, description="the file's own steps from a raw sample")
     sha256: str | None = Field(None, description="of the file; one with another is refused")
 
@@ -25,7 +28,11 @@ class ModelFile(Strict):
     def _look(cls, given: Any) -> Any:
         if not isinstance(given, dict) or not isinstance(given.get("path"), str):
             return given
-        return {**given, "sha256": sha256_of(given)}
+        sha256 = sha256_of(given)
+        kind = files.open_file(expand(given["path"], "path")).kind
+        if kind not in KINDS:
+            raise ValueError(f"{given['path']}: a {kind} file; this must be one of {', '.join(KINDS)}")
+        return {**given, "sha256": sha256}
 
     @model_serializer(mode="wrap")
     def _as_said(self, plain: Any) -> dict[str, Any]:

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgekit.models import store
 from edgekit.targets import evaluate, names, tflite
 from edgekit.targets.files import Files
 
 
-@pytest.fixture(scope="module", params=["fp32", "int8", "w8", "dynamic"])
+@pytest.fixture(scope="module", params=["fp32", "fp16", "int8", "w8", "dynamic"])
 def both(request: Any, tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Files, bytes, bytes]:
     """A model as the converters leave it, and shortened."""
     inputs = np.random.default_rng(0).normal(size=(8, 3, 8, 8)).astype(np.float32)
@@ -59,3 +60,30 @@ def test_buffers_stand_where_the_format_wants_them(both: tuple[Files, bytes, byt
     filled = [array for array in data if not isinstance(array, int)]
     places = [array.__array_interface__["data"][0] - short.__array_interface__["data"][0] for array in filled]
     assert filled and all(place % names.BUFFER_ALIGNMENT_BYTES == 0 for place in places)
+
+
+def test_buffers_that_lie_behind_the_table_come_along(tmp_path: Path) -> None:
+    """So the quantizer writes networks of some size."""
+    from ai_edge_litert import schema_py_generated as schema
+
+    spec = store.ModelSpec(
+        builder="edgekit.models.resnet:resnet",
+        input_shape=(1, 32, 32),
+        num_classes=10,
+        classes=tuple("0123456789"),
+        raw={"kind": "image", "shape": [32, 32, 1], "dtype": "uint8"},
+    )
+    store.save(tmp_path / "model", store.build(spec, seed=1), spec)
+    inputs = np.random.default_rng(0).normal(size=(4, 1, 32, 32)).astype(np.float32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(names, "shorten", lambda content: content)
+        files = tflite.convert(tmp_path / "model", "fp16", None, tmp_path / "long")
+    content = (tmp_path / "long" / tflite.FILE).read_bytes()
+    table = schema.ModelT.InitFromPackedBuf(content, 0)
+    assert any(buffer.offset for buffer in table.buffers), "no such file any more: this test has lost its point"
+    (tmp_path / "short").mkdir()
+    (tmp_path / "short" / tflite.FILE).write_bytes(names.shorten(content))
+    long, short = (
+        evaluate.file_outputs("test", "tflite", tmp_path / name, files, inputs) for name in ("long", "short")
+    )
+    assert np.array_equal(long, short)

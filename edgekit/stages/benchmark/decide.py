@@ -27,7 +27,7 @@ FASTEST = "fastest"
 FEWEST_BYTES = "tie: fewest bytes"
 FIRST_NAME = "tie: same bytes, first name"
 ABOVE_LIMIT = "whole interval above the limit"
-NEITHER = "neither faster nor smaller compressed"
+NOT_FASTER = "not faster than without them"
 RECORDED = "recorded"
 NOBODY = "none inside the budget"
 
@@ -95,7 +95,7 @@ def decide(
         limited = Choice(None, ABOVE_LIMIT, [_against_limit(row, timings, today_slow) for row in judged])
         decisions.append(_told(f"too slow for {budget.latency_p50_ms:g} ms", limited, slow, today_slow, replaying))
     if compared or nothing:
-        beside = Choice(None, NEITHER, compared)
+        beside = Choice(None, NOT_FASTER, compared)
         decisions.append(_told("zeros that buy nothing", beside, nothing, today_nothing, replaying))
 
     post_training = post_training_baseline(shown, timings)

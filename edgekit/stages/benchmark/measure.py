@@ -33,11 +33,11 @@ Row = dict[str, Any]
 def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     """See `edgekit.stages.benchmark`."""
     artifacts.begin(out)
+    rivals = open_rivals(config.rivals, data, config.inference_threads)
     rows, calls = _open_all(source, data, config)
     threads_before = torch.get_num_threads()
     torch.set_num_threads(config.inference_threads)
     try:
-        rivals = open_rivals(config.rivals, data, config.inference_threads)
         calls |= {rival.name: rival.call for rival in rivals}
         decision, timings = _measured(rows, calls, config, replay.recorded(source.path.parent, "benchmark"))
     finally:

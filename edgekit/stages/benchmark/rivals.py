@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit.data.paths import expand
-from edgekit.errors import ModelError
 from edgekit.quiet import quiet_native
 from edgekit.runner.preprocess import pipeline
 from edgekit.stages.benchmark.account import told_with_ends
@@ -27,7 +26,6 @@ from edgekit.teachers.named import ModelFile
 if TYPE_CHECKING:
     from edgekit.data import Data
 
-KINDS = ("tflite", "onnx", "openvino")
 ANSWERS_LIMIT_S = 3600.0
 
 Row = dict[str, Any]
@@ -71,8 +69,6 @@ def held_against(rivals: Sequence[Rival], winner: Row | None, timings: Timings) 
 
 def _open(named: ModelFile, data: Data, threads: int) -> Rival:
     model = files.open_file(expand(named.path, "benchmark.rivals"), named.preprocess)
-    if model.kind not in KINDS:
-        raise ModelError(f"{model.path}: a rival is what could ship, a .tflite, .onnx or OpenVINO .xml file")
     test = data.test
     scores = files.logits(model, test.x, classes=len(data.classes), timeout_s=ANSWERS_LIMIT_S, threads=threads)
     row = {

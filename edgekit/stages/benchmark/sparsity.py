@@ -1,7 +1,7 @@
 """Sparsity: whether zeros bought anything, beside the dense network that they were put into.
 
-Zeros shorten a call only where the kernels skip them, and a file only where somebody compresses it. A sparse variant
-that is neither faster for sure nor smaller once compressed, each by `tie_margin`, is rejected.
+Zeros shorten a call only where the kernels skip them, and a file only where somebody compresses it, which a bundle does
+not. A sparse variant that is not faster for sure, by `tie_margin`, is rejected; what it compresses to is told with it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,6 @@ def reason(name: str, compared: Iterable[Row], replaying: bool) -> str:
 def _beside(row: Row, dense: Row, timings: Timings) -> Row:
     """`ratio`: how many times as fast as the dense one; `zipped_share`: compressed bytes as a share of that one's."""
     ratio = timings.ratio(dense["name"], row["name"])
-    smaller = dense["zipped_bytes"] > (1 + timings.tie_margin) * row["zipped_bytes"]
     return {
         "name": row["name"],
         "dense": dense["name"],
@@ -64,5 +63,5 @@ def _beside(row: Row, dense: Row, timings: Timings) -> Row:
         "ratio_high": ratio.high,
         "zipped_bytes": row["zipped_bytes"],
         "zipped_share": row["zipped_bytes"] / dense["zipped_bytes"],
-        "buys": timings.is_slower(ratio) or smaller,
+        "buys": timings.is_slower(ratio),
     }

@@ -91,7 +91,7 @@ class Config(StageConfig, TrainOptions):
         default_factory=list, description="networks that might be the student, timed before any is trained"
     )
     candidate_epochs: int = Field(0, ge=0, le=10_000, description="epochs that choose among candidates; 0: all of them")
-    most_trained: int = Field(3, ge=1, le=100, description="candidates that are trained at most, the fastest first")
+    most_trained: int = Field(0, ge=0, le=100, description="candidates trained at most, the fastest first; 0: all")
     rounds: int = Field(20, ge=10, le=10_000, description="rounds that time the candidates, in rotating order")
     calls_per_round: int = Field(20, ge=5, le=100_000, description="timed calls of a candidate's file in a round")
     timeout_s: float = Field(300.0, gt=0, le=86_400, description="longest conversion of a candidate, seconds a target")

@@ -78,9 +78,9 @@ def shorten(
 
 
 def choose(timed: Mapping[str, Sequence[Timed]], budget: Budget, most: int) -> Measured:
-    """Which candidates are within the budget, and the `most` fastest of them."""
+    """Which candidates are within the budget, and the `most` fastest of them; 0: all."""
     in_time = [title for title, files in timed.items() if _in_time(files, budget)]
-    fastest = sorted(in_time, key=lambda title: best(timed[title], budget).p50_ms)[:most]
+    fastest = sorted(in_time, key=lambda title: best(timed[title], budget).p50_ms)[: most or None]
     return {"in_time": in_time, "trained": [title for title in in_time if title in fastest]}
 
 
@@ -95,7 +95,8 @@ def refusal(title: str, files: Sequence[Timed], measured: Measured, budget: Budg
         smallest = min(file.bytes for file in files)
         return f"its smallest file, {smallest:,} bytes, is over {budget.size_bytes:,}"
     if title not in measured["in_time"]:
-        return f"p50 is over {budget.latency_p50_ms:g} ms on every target"
+        small = "" if budget.size_bytes is None else f" of every file of {budget.size_bytes:,} bytes or less"
+        return f"p50{small} is over {budget.latency_p50_ms:g} ms on every target"
     return "" if title in measured["trained"] else f"within the budget, but not among the {most} fastest"
 
 

@@ -16,10 +16,11 @@ import numpy as np
 from torch import nn
 
 from edgekit.data import Data
-from edgekit.errors import ConversionError
+from edgekit.errors import ConversionError, ResourceError
 from edgekit.models import store
 from edgekit.runner import intervals
 from edgekit.runner.bench import machine
+from edgekit.runner.errors import RunnerError
 from edgekit.stages.prune import Config
 from edgekit.targets import evaluate, timed
 from edgekit.targets.timed import CONFIDENCE, Timed
@@ -66,9 +67,10 @@ def told(
     """
     try:
         found = measure(steps, sparse, spec, data, config)
-    except ConversionError as error:
-        print(f"prune: no latencies: {error}")
-        return {"failed": str(error)}, []
+    except (ConversionError, ResourceError, RunnerError) as error:
+        why = str(error).replace("convert.timeout_s", "prune.timeout_s")
+        print(f"prune: no latencies: {why}")
+        return {"failed": why}, []
     protocol = (
         f"{config.rounds} rounds, {config.calls_per_round} timed calls of each network in a round, batch 1, 1 thread, "
         "order rotated, execute only (numpy in, numpy out)"

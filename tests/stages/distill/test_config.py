@@ -47,7 +47,7 @@ def config_with(tmp_path: Path, **distill: object) -> Config:
         ({"student": None, "candidates": [RESNET, dict(RESNET)]}, ["distill.candidates", "resnet8(width=4) twice"]),
         ({"student": None, "candidates": [{"builder": "resnet8"}]}, ["distill.candidates.0.builder", "resnet8"]),
         ({"candidate_epochs": -1}, ["distill.candidate_epochs", "-1"]),
-        ({"most_trained": 0}, ["distill.most_trained", "0"]),
+        ({"most_trained": -1}, ["distill.most_trained", "-1"]),
         ({"rounds": 3}, ["distill.rounds", "3"]),
         ({"teachers": [{}]}, ["distill.teachers", "nobody", "baseline: true, builder, path"]),
         ({"teachers": [{"baseline": True, **FILE}]}, ["baseline and path"]),
