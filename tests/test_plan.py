@@ -27,8 +27,7 @@ def fault(*settings: str) -> str:
 def test_every_config_is_valid(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("EDGEKIT_SHARED", str(tmp_path))
     (tmp_path / "models").mkdir()
-    for name in ("pretrainedResnet_large_float", "pretrainedResnet_quant"):
-        (tmp_path / f"models/{name}.tflite").write_bytes(b"\x1c\0\0\0TFL3")
+    (tmp_path / "models/pretrainedResnet_quant.tflite").write_bytes(b"\x1c\0\0\0TFL3")
     plan = load_plan(path)
     assert set(plan.stages) == set(STAGES)
     assert plan.run.name == path.stem
