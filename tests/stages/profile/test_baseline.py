@@ -9,6 +9,7 @@ import yaml
 from safetensors.numpy import load_file, save_file
 
 from edgekit import artifact as artifacts
+from edgekit import summaries
 from edgekit.errors import ModelError
 from edgekit.models.handover import open_model
 from edgekit.workbook import open_stage
@@ -24,8 +25,7 @@ def test_percentiles_are_in_order_and_parts_add_up(sealed: artifacts.Artifact) -
     latency = sealed.metrics["latency"]
     for part in latency.values():
         assert 0 < part["p50_ms"] <= part["p90_ms"] <= part["p95_ms"] <= part["p99_ms"]
-    shares = [latency[part]["share"] for part in ("preprocess", "execute", "postprocess")]
-    assert sum(shares) == pytest.approx(1, abs=0.02)
+    assert sealed.metrics["session"]["covered"] == pytest.approx(1, abs=0.02)
 
 
 def test_operators_are_those_of_the_network_slowest_first(sealed: artifacts.Artifact) -> None:
@@ -34,6 +34,21 @@ def test_operators_are_those_of_the_network_slowest_first(sealed: artifacts.Arti
     assert times == sorted(times, reverse=True)
     assert sum(row["share"] for row in rows) == pytest.approx(1)
     assert any("conv" in row["operator"] for row in rows)
+
+
+def test_the_network_ran_as_it_came_on_every_runtime(sealed: artifacts.Artifact) -> None:
+    ways = {row["way"]: row for row in sealed.metrics["ways"]}
+    assert ways["torch.compile"]["reason"] == "left out: profile.compiling is false"
+    for name in ("PyTorch eager", "TorchScript", "ONNX Runtime", "LiteRT", "OpenVINO"):
+        assert ways[name]["low_ms"] <= ways[name]["p50_ms"] <= ways[name]["high_ms"], ways[name]
+    assert set(sealed.metrics["inside"]) == {"tflite", "openvino", "onnx"}
+
+
+def test_the_forecast_is_held_against_what_was_measured(tiny_run: FinishedRun) -> None:
+    rows = summaries.foretold_rows(artifacts.load(tiny_run.folder / "benchmark"))
+    names = {row["name"] for row in rows}
+    assert {"baseline-fp32-tflite", "baseline-int8-onnx", "pruned-int8-openvino"} <= names
+    assert all(row["predicted"] > 0 and row["achieved_low"] <= row["achieved_high"] for row in rows)
 
 
 def test_cost_is_that_of_the_network(sealed: artifacts.Artifact) -> None:
