@@ -1,6 +1,6 @@
 """edgekit's TFLite file of a reference network beside the same network written in Keras and converted by TensorFlow.
 
-    python -m benchmarks.keras_parity [--rounds 40] [--processes 5]
+    python -m benchmarks.keras_parity [--rounds 40] [--processes 5] [--networks resnet8,ds_cnn] [--keep]
 
 The same weights (outputs of both are compared first), the same calibration samples, the same types at both ends, one
 thread. Each process opens both files anew and times them in rounds that take turns, at the runner's own backend; the
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -37,6 +38,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--processes", type=int, default=5)
     parser.add_argument("--networks", default=",".join(PARITY))
+    parser.add_argument("--keep", action="store_true", help="time the files in build/bench/parity as they are")
     parser.add_argument("--once", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.once:
@@ -45,14 +47,15 @@ def main() -> None:
     print("network | precision | edgekit µs | Keras µs | ratio (99 % interval) | processes | within 5 %? | "
           "bytes, edgekit : Keras | operators, edgekit : Keras | farthest output")  # fmt: skip
     for network in options.networks.split(","):
-        folder = make(network, HOME / "parity" / network)
+        folder = HOME / "parity" / network
+        if not options.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+            make(network, folder)
         report(network, folder, options.rounds, options.processes)
 
 
 def make(network: str, folder: Path) -> Path:
-    """Both sides' files of a network in `folder`, made if they are not there."""
-    if (folder / "keras-int8.tflite").is_file() and (folder / "edgekit-int8.tflite").is_file():
-        return folder
+    """Both sides' files of a network in `folder`."""
     from edgekit.models import store
     from edgekit.targets import tflite
 
