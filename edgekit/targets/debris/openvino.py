@@ -108,6 +108,7 @@ def _absorbable(pad: Any, tensors: dict[Any, Tensor]) -> bool:
 def _compiled(runtime: Any, model: Any) -> Graph:
     """Its nodes name what they were made of; a reorder that keeps the order of axes only changes the type."""
     layers = {op.get_friendly_name(): path_of(op) for op in model.get_ordered_ops()}
+    kinds = {op.get_friendly_name(): op.get_type_name() for op in model.get_ordered_ops()}
     tensors: dict[Any, Tensor] = {}
     operators = []
     for op in runtime.get_ordered_ops():
@@ -121,7 +122,7 @@ def _compiled(runtime: Any, model: Any) -> Graph:
         inputs, outputs = tuple(_key(port) for port in op.input_values()), tuple(_key(port) for port in op.outputs())
         names = [name for name in _told(op, "originalLayersNames").split(",") if name]
         role = COMPILED.get(kind, "compute")
-        if names and all(name.startswith("FakeQuantize") or "/fq_" in name for name in names):
+        if names and all(kinds.get(name) == "FakeQuantize" for name in names):
             role = "quantize"
         moved = role == "transpose"
         if kind == "Reorder":
