@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -67,18 +67,17 @@ class Graph:
     inputs: tuple[Any, ...]
     outputs: tuple[Any, ...]
     simulated: bool = False
-    _none: Tensor = field(default_factory=Tensor, repr=False)
 
     def tensor(self, key: Any) -> Tensor:
         """An unknown one is a tensor of no known shape."""
-        return self.tensors.get(key, self._none)
+        return self.tensors.get(key, Tensor())
 
     def data(self, op: Operator) -> list[Any]:
         """The inputs that are no constants, folded ones included."""
         return [key for key in op.inputs if key not in self.known]
 
     def moved_bytes(self, op: Operator) -> int:
-        """What the operator reads and writes; of constants, only what it makes of them."""
+        """What the operator reads and writes, constants that it reads apart."""
         return sum(self.tensor(key).bytes for key in (*self.data(op), *op.outputs))
 
     @cached_property

@@ -55,7 +55,7 @@ def find(graph: Graph, compiled: bool = False) -> tuple[Finding, ...]:
 def _kind(graph: Graph, op: Operator) -> Kind | None:
     if any(key in graph.packed for key in op.outputs):
         return None
-    if all(key in graph.known for key in op.outputs):
+    if op.outputs and all(key in graph.known for key in op.outputs):
         return "foldable"
     before = _alone_before(graph, op)
     if op.role == "transpose":
