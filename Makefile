@@ -76,10 +76,11 @@ build/dvc/bin/dvc:
 	$(PYTHON) -m venv build/dvc
 	build/dvc/bin/pip install --quiet --disable-pip-version-check dvc
 
-bench: $(VENV)/.dev build/dvc/bin/dvc ## what the runner adds, what its choice loses, what a finished run costs
+bench: $(VENV)/.dev build/dvc/bin/dvc ## what the runner adds, its choice loses, a finished run costs, how far Keras is
 	$(BIN)/python -m benchmarks.runner_overhead
 	$(BIN)/python -m benchmarks.runner_choice
 	$(BIN)/python benchmarks/noop.py
+	$(BIN)/python -m benchmarks.keras_parity
 
 clean: ## remove what was built, not what was run
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache

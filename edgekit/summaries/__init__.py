@@ -10,6 +10,7 @@ from edgekit.artifact import Artifact
 from edgekit.summaries.converted import boundary_rows as boundary_rows
 from edgekit.summaries.converted import convert as convert
 from edgekit.summaries.converted import missing as missing
+from edgekit.summaries.converted import transposes as transposes
 from edgekit.summaries.distilled import candidate_points as candidate_points
 from edgekit.summaries.distilled import candidates as candidates
 from edgekit.summaries.distilled import latency_limit_ms as latency_limit_ms
