@@ -6,6 +6,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from edgekit.config import TARGETS
+from edgekit.config import TARGETS, Target
 from edgekit.eager import eager_call, single_thread
 from edgekit.errors import ConversionError, ResourceError
 from edgekit.quiet import quiet_native
 from edgekit.runner import intervals
 from edgekit.runner.bench import interleaved
 from edgekit.runner.errors import RunnerError
-from edgekit.targets import operators, timed
+from edgekit.targets import launch, operators, timed
 
 EAGER, COMPILED, SCRIPTED = "PyTorch eager", "torch.compile", "TorchScript"
 RUNTIME = {"onnx": "ONNX Runtime", "tflite": "LiteRT", "openvino": "OpenVINO"}
@@ -31,7 +32,15 @@ Row = dict[str, Any]
 
 
 def measure(
-    module: nn.Module, folder: Path, x: np.ndarray, calls: int, operator_calls: int, compiling: bool, timeout_s: float
+    module: nn.Module,
+    folder: Path,
+    x: np.ndarray,
+    calls: int,
+    operator_calls: int,
+    *,
+    compiling: bool,
+    runtimes: bool,
+    timeout_s: float,
 ) -> tuple[list[Row], dict[str, list[Row]]]:
     """A row for each way to run the saved network in float32 on one thread, and each runtime's operators.
 
@@ -39,7 +48,7 @@ def measure(
     PyTorch eager over that of the row, round by round, with its interval.
     """
     with tempfile.TemporaryDirectory(prefix="edgekit-runtimes-") as scratch:
-        ways, failed, made = _ways(module, folder, x, Path(scratch), compiling, timeout_s)
+        ways, failed, made = _ways(module, folder, x, Path(scratch), compiling, runtimes, timeout_s)
         samples_ms: Mapping[str, np.ndarray] = {}
         with single_thread():
             samples_ms = interleaved(ways, ROUNDS, max(2, calls // ROUNDS), 3)
@@ -57,7 +66,7 @@ def measure(
 
 
 def _ways(
-    module: nn.Module, folder: Path, x: np.ndarray, scratch: Path, compiling: bool, timeout_s: float
+    module: nn.Module, folder: Path, x: np.ndarray, scratch: Path, compiling: bool, runtimes: bool, timeout_s: float
 ) -> tuple[dict[str, Callable[[], object]], dict[str, str], dict[str, timed.Converted]]:
     """What can be called, why the others cannot, and the converted files by target."""
     ways: dict[str, Callable[[], object]] = {EAGER: eager_call(module, x)}
@@ -71,12 +80,27 @@ def _ways(
             ways[name] = make(module, x)
         except Exception as error:  # a missing C++ compiler, an operator that neither can trace: of any class
             failed[name] = _first_line(error)
-    for target in TARGETS:
+    if not runtimes:
+        return ways, {**failed, **{name: "left out: profile.runtimes is false" for name in RUNTIME.values()}}, made
+
+    def convert(target: Target) -> timed.Converted | str:
         try:
-            one = timed.convert_plainly({"baseline": folder}, x, [target], ["fp32"], scratch, timeout_s)
-            made[target] = next(iter(one.values()))
-            ways[RUNTIME[target]] = made[target].call(x)
-        except (ConversionError, ResourceError, RunnerError) as error:
+            mine = scratch / target
+            mine.mkdir()
+            one = timed.convert_plainly({"baseline": folder}, x, [target], ["fp32"], mine, timeout_s)
+            return next(iter(one.values()))
+        except (ConversionError, ResourceError) as error:
+            return _first_line(error)
+
+    with ThreadPoolExecutor(launch.PARALLEL) as pool:
+        outcomes = dict(zip(TARGETS, pool.map(convert, TARGETS), strict=True))
+    for target, outcome in outcomes.items():
+        try:
+            if isinstance(outcome, str):
+                raise RunnerError(outcome)
+            ways[RUNTIME[target]] = outcome.call(x)
+            made[target] = outcome
+        except RunnerError as error:
             failed[RUNTIME[target]] = _first_line(error)
     return ways, failed, made
 

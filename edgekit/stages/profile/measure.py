@@ -31,7 +31,14 @@ def measure(
     operators = operator_table(module, data, spec.preprocess, config.operator_calls)
     machine = measure_machine()
     ways, inside = as_they_come.measure(
-        module, folder, x.numpy(), config.latency_calls, config.operator_calls, config.compiling, config.timeout_s
+        module,
+        folder,
+        x.numpy(),
+        config.latency_calls,
+        config.operator_calls,
+        compiling=config.compiling,
+        runtimes=config.runtimes,
+        timeout_s=config.timeout_s,
     )
     more = threads.measure(module, x.numpy(), config.latency_calls)
     layers = roofline(module, x, machine, config.operator_calls)

@@ -36,19 +36,12 @@ def test_operators_are_those_of_the_network_slowest_first(sealed: artifacts.Arti
     assert any("conv" in row["operator"] for row in rows)
 
 
-def test_the_network_ran_as_it_came_on_every_runtime(sealed: artifacts.Artifact) -> None:
+def test_what_was_left_out_says_so(sealed: artifacts.Artifact, tiny_run: FinishedRun) -> None:
     ways = {row["way"]: row for row in sealed.metrics["ways"]}
     assert ways["torch.compile"]["reason"] == "left out: profile.compiling is false"
-    for name in ("PyTorch eager", "TorchScript", "ONNX Runtime", "LiteRT", "OpenVINO"):
-        assert ways[name]["low_ms"] <= ways[name]["p50_ms"] <= ways[name]["high_ms"], ways[name]
-    assert set(sealed.metrics["inside"]) == {"tflite", "openvino", "onnx"}
-
-
-def test_the_forecast_is_held_against_what_was_measured(tiny_run: FinishedRun) -> None:
-    rows = summaries.foretold_rows(artifacts.load(tiny_run.folder / "benchmark"))
-    names = {row["name"] for row in rows}
-    assert {"baseline-fp32-tflite", "baseline-int8-onnx", "pruned-int8-openvino"} <= names
-    assert all(row["predicted"] > 0 and row["achieved_low"] <= row["achieved_high"] for row in rows)
+    assert ways["LiteRT"]["reason"] == "left out: profile.runtimes is false"
+    assert ways["PyTorch eager"]["low_ms"] <= ways["PyTorch eager"]["p50_ms"] <= ways["PyTorch eager"]["high_ms"]
+    assert summaries.foretold_rows(artifacts.load(tiny_run.folder / "benchmark")) == []
 
 
 def test_cost_is_that_of_the_network(sealed: artifacts.Artifact) -> None:
