@@ -1,4 +1,4 @@
-"""A/A on this machine: one file against itself, opened twice, is not to be found different. And the helper's own sums."""
+"""A/A on this machine: one file against itself, opened again and again, is not found different."""
 
 from __future__ import annotations
 
