@@ -25,6 +25,8 @@ from edgekit.runner.errors import InputError
 PERCENTILES = (50, 90, 95, 99)
 LEAST_OPENINGS = 10
 """As many as an interval needs of what it resamples."""
+FRESH_CALLS = 10
+"""Untimed, of what was just opened: its first calls touch memory for the first time and choose kernels."""
 
 
 def interleaved(
@@ -73,6 +75,8 @@ def growing(
             calls: dict[str, Callable[[], object]] = {}  # the earlier ones go first
             for name in order[start:] + order[:start]:
                 calls[name] = openers[name]()
+                for _ in range(FRESH_CALLS):
+                    calls[name]()
             some = interleaved(calls, rounds // openings, calls_per_round, warmup_per_round)
             for name, values_ms in some.items():
                 taken[name].append(values_ms)

@@ -79,7 +79,8 @@ def test_what_is_told_apart_is_opened_anew_in_rotating_order() -> None:
     )
     samples, openings = next(growth)
     assert openings == 10 and {name: len(taken) for name, taken in samples.items()} == {"a": 40, "b": 40}
-    assert "".join(heard).startswith("AB" + "aaabbb" + "bbbaaa" + "BA" + "bbbaaa" + "aaabbb" + "AB")
+    first, second = "A" + bench.FRESH_CALLS * "a", "B" + bench.FRESH_CALLS * "b"
+    assert "".join(heard).startswith(first + second + "aaabbbbbbaaa" + second + first + "bbbaaaaaabbb" + first + second)
     samples, openings = next(growth)
     assert openings == 20 and len(samples["a"]) == 80 and done == list(range(1, 21))
     assert next(growth, None) is None  # 60 rounds would be more than 45
