@@ -80,7 +80,7 @@ bench: $(VENV)/.dev build/dvc/bin/dvc ## what the runner adds, what its choice l
 	$(BIN)/python benchmarks/noop.py
 	$(MAKE) aa
 
-aa: $(VENV)/.dev ## a file against itself, and against itself 1.5 and 3 % slower, a hundred times; 5 minutes
+aa: $(VENV)/.dev ## a file against itself, and against itself 1.5 and 3 % slower, a hundred times; some minutes
 	$(BIN)/python -m benchmarks.aa --repetitions 100
 
 clean: ## remove what was built, not what was run
