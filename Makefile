@@ -10,7 +10,7 @@ BESIDE := GOMP_SPINCOUNT=0
 BOX := $(if $(MINUTES),--minutes=$(MINUTES))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test long defaults faults matrix aarch64 mutants reference lab lint nbval bench clean
+.PHONY: help run test long defaults faults matrix aarch64 mutants reference lab lint nbval bench aa clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -81,6 +81,10 @@ bench: $(VENV)/.dev build/dvc/bin/dvc ## what the runner adds, its choice loses,
 	$(BIN)/python -m benchmarks.runner_choice
 	$(BIN)/python benchmarks/noop.py
 	$(BIN)/python -m benchmarks.keras_parity
+	$(MAKE) aa
+
+aa: $(VENV)/.dev ## a file against itself, and against itself 1.5 and 3 % slower, a hundred times; some minutes
+	$(BIN)/python -m benchmarks.aa --repetitions 100
 
 clean: ## remove what was built, not what was run
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache

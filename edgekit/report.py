@@ -68,6 +68,8 @@ def show(result: dict[str, Any], folder: Path, console: Console) -> None:
         f"[dim]Measured on {conditions['cpu']}, {conditions['cores']} cores, Python {conditions['python']}, "
         f"{conditions['threads']} thread; {conditions['protocol']}.[/dim]",
     )
+    if conditions["disturbed"]:
+        console.print(f"[bold]Disturbed:[/bold] {'; '.join(conditions['disturbed'])}.", soft_wrap=True, highlight=False)
     done = [stage for stage in STAGES if stage in result["stages"]]
     took = " · ".join(f"{stage} {result['stages'][stage]['seconds']:.0f} s" for stage in done)
     console.print(f"\nStages     {took}", soft_wrap=True, highlight=False)

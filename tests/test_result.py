@@ -24,6 +24,7 @@ from edgekit.artifact import Artifact
 from edgekit.config import STAGES
 from edgekit.plan import load_plan
 from edgekit.report import show, write_result
+from edgekit.runner.conditions import differences
 from edgekit.stages.benchmark import decide
 from edgekit.state import stage_folder
 from tests.conftest import ROOT, TINY, FinishedRun
@@ -135,6 +136,19 @@ def test_the_result_of_a_real_run_keeps_to_the_published_schema(schema: dict[str
     jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker()).validate(result)
     assert (result["schema"], result["format"]) == ("edgekit/result/2", 2)
     results.check(result)
+
+
+def test_a_result_says_what_went_on_beside_its_measurement(result: Result) -> None:
+    told = result["conditions"]
+    assert told["seen"]["seconds"] > 0 and told["seen"]["pace_ms"] > 0 and told["seen"]["noise"] >= 0
+    assert set(told["interpreters"]) >= {"torch", "litert"} and told["calls_per_round"] == 5
+    assert differences({**told, "disturbed": []}, {**told, "disturbed": []}) == []
+    if told["disturbed"]:
+        assert differences(told, told)[0].startswith("the first was disturbed: ")
+    loud = {**result, "conditions": {**told, "disturbed": ["other processes took 31% of the processor's time"]}}
+    console = Console(file=io.StringIO(), width=200)
+    show(loud, Path("artifacts/tiny"), console)
+    assert "Disturbed: other processes took 31%" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_a_missed_budget_is_a_result_too(schema: dict[str, Any], result: Result) -> None:

@@ -2,13 +2,18 @@
 
 Calls take turns in rounds of many, because one call between foreign ones runs on cold caches (twice the time for a
 small model), and the order rotates, because the first of a round pays for what came before it.
+
+Where two are to be told apart, both are opened anew many times: two instances of one file differ, each in its own way
+for as long as it lives, by where its memory lies (Mytkowicz et al. 2009, "Producing wrong data without doing anything
+obviously wrong!"). The opening is then what repeats, not the call (Kalibera & Jones 2013, "Rigorous benchmarking in
+reasonable time").
 """
 
 from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from time import perf_counter_ns
 from typing import Any
 
@@ -18,6 +23,10 @@ from edgekit.runner import cpu
 from edgekit.runner.errors import InputError
 
 PERCENTILES = (50, 90, 95, 99)
+LEAST_OPENINGS = 10
+"""As many as an interval needs of what it resamples."""
+FRESH_CALLS = 10
+"""Untimed, of what was just opened: its first calls touch memory for the first time and choose kernels."""
 
 
 def interleaved(
@@ -40,6 +49,41 @@ def interleaved(
         if on_round is not None:
             on_round(number + 1)
     return {name: nanoseconds.ravel() / 1e6 for name, nanoseconds in taken.items()}
+
+
+def growing(
+    openers: Mapping[str, Callable[[], Callable[[], object]]],
+    rounds: int,
+    most_rounds: int,
+    calls_per_round: int,
+    warmup_per_round: int,
+    on_round: Callable[[int], object] | None = None,
+) -> Iterator[tuple[dict[str, np.ndarray], int]]:
+    """As `interleaved`, of what `openers` open anew, in rotating order, every few rounds.
+
+    Gives the milliseconds so far and how many openings they are from, after every `rounds` more while that is no more
+    than `most_rounds`: the caller stops when it knows enough. Each opening has as many calls as any other, and is what
+    `intervals` are to resample.
+    """
+    openings = next(count for count in range(min(LEAST_OPENINGS, rounds), rounds + 1) if rounds % count == 0)
+    order = list(openers)
+    taken: dict[str, list[np.ndarray]] = {name: [] for name in order}
+    opened = 0
+    while opened == 0 or opened // openings * rounds + rounds <= most_rounds:
+        for _ in range(openings):
+            start = opened % len(order) if order else 0
+            calls: dict[str, Callable[[], object]] = {}  # the earlier ones go first
+            for name in order[start:] + order[:start]:
+                calls[name] = openers[name]()
+                for _ in range(FRESH_CALLS):
+                    calls[name]()
+            some = interleaved(calls, rounds // openings, calls_per_round, warmup_per_round)
+            for name, values_ms in some.items():
+                taken[name].append(values_ms)
+            opened += 1
+            if on_round is not None:
+                on_round(opened)
+        yield {name: np.concatenate(values_ms) for name, values_ms in taken.items()}, opened
 
 
 def _timed(call: Callable[[], object], count: int, warmup: int) -> list[int]:

@@ -38,6 +38,11 @@ def instructions() -> list[str]:
     return []
 
 
+def usable_numbers() -> set[int]:
+    """The kernel's numbers of the cores that this process may run on."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+
+
 def usable() -> int:
-    """Cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """How many those are."""
+    return len(usable_numbers())

@@ -132,6 +132,29 @@ def cores(root: str | os.PathLike[str] = "/") -> float | None:
     return min(found) if found else None
 
 
+def fastest_core_mhz(root: str | os.PathLike[str] = "/") -> float | None:
+    """Clock of the fastest core that this process may use; None where the kernel only knows what was built in.
+
+    A virtual machine without cpufreq shows one number in cpuinfo for ever; with `aperfmperf` that number is measured.
+    """
+    base = Path(root)
+    found = [value for core in _cores(base) if (value := _number(core / "cpufreq/scaling_cur_freq")) is not None]
+    if found:
+        return max(found) / 1000
+    measured = "aperfmperf" in (_text(base / "proc/cpuinfo") or "")
+    return max(_cpuinfo_clocks_mhz(base), default=None) if measured else None
+
+
+def quota_stops(root: str | os.PathLike[str] = "/") -> int | None:
+    """How many times a cgroup's quota has stopped this process and its neighbours there, since the cgroup began."""
+    found = []
+    for folder in _cgroups(Path(root), "cpu"):
+        words = dict(line.split()[:2] for line in (_text(folder / "cpu.stat") or "").splitlines() if " " in line)
+        if words.get("nr_throttled", "").isdigit():
+            found.append(int(words["nr_throttled"]))
+    return sum(found) if found else None
+
+
 def frequency_driver(root: str | os.PathLike[str] = "/") -> str:
     """The kernel's driver of the processor's frequency, such as intel_pstate; empty where it does not say."""
     return next((text for core in _cores(Path(root)) if (text := _text(core / "cpufreq/scaling_driver"))), "")
@@ -173,6 +196,11 @@ def _frequency_mhz(base: Path, name: str) -> float | None:
 
 
 def _cpuinfo_mhz(base: Path) -> float | None:
+    found = _cpuinfo_clocks_mhz(base)
+    return sum(found) / len(found) if found else None
+
+
+def _cpuinfo_clocks_mhz(base: Path) -> list[float]:
     found = []
     for line in (_text(base / "proc/cpuinfo") or "").splitlines():
         name, _, value = line.partition(":")
@@ -181,7 +209,7 @@ def _cpuinfo_mhz(base: Path) -> float | None:
                 found.append(float(value))
             except ValueError:
                 continue
-    return sum(found) / len(found) if found else None
+    return found
 
 
 def _throttle_events(base: Path) -> int | None:

@@ -189,6 +189,16 @@ def rejected(artifact: Artifact) -> Table:
     return Table(("stage", "not kept", "validation", "drop, pp", "at most", "why"), rows, _confidence(artifact))
 
 
+def disturbed(artifact: Artifact) -> str:
+    """One line: what else went on while the benchmark measured."""
+    conditions = artifact.metrics["conditions"]
+    noise = conditions["seen"]["noise"]
+    spread = "" if noise is None else f"; the openings of one variant spread by {noise:.1%} in the median"
+    if conditions["disturbed"]:
+        return f"disturbed: {'; '.join(conditions['disturbed'])}{spread}"
+    return f"nothing disturbed the measurement{spread}"
+
+
 def decisions(artifact: Artifact) -> Table:
     """Who won by which rule: all that are in a tie with the fastest, and the first that is not."""
     rows = [

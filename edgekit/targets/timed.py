@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.quiet import quiet_native
+from edgekit.runner import conditions
 from edgekit.runner.backends import open_backend
 from edgekit.runner.bench import interleaved
 from edgekit.runner.intervals import p50
@@ -56,16 +57,19 @@ def measure(
     timeout_s: float,
     warmup_per_round: int = 5,
     threads: int = 1,
+    watch: conditions.Watch | None = None,
 ) -> list[Timed]:
     """Convert every saved network (`models` by name), time all of them interleaved; in the order of the arguments.
 
     `calibration` is (n, C, H, W) or (n, F) float32, and its first sample is what is timed, at batch 1. At least 10
-    `rounds`. ConversionError as `launch.convert` raises it; a further candidate that comes to nothing has no row.
+    `rounds`. `watch` sees what goes on beside the timing. ConversionError as `launch.convert` raises it; a further
+    candidate that comes to nothing has no row.
     """
     with tempfile.TemporaryDirectory(prefix="edgekit-timed-") as folder:
         made = convert_plainly(models, calibration, targets, precisions, Path(folder), timeout_s)
         calls = {key: one.call(calibration[:1], threads) for key, one in made.items()}
-        samples_ms = interleaved(calls, rounds, calls_per_round, warmup_per_round)
+        with watch or conditions.Watch() as seeing:
+            samples_ms = interleaved(calls, rounds, calls_per_round, warmup_per_round, on_round=seeing.look)
         return [_timed(key, one, samples_ms[key], rounds) for key, one in made.items()]
 
 

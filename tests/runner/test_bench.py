@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -59,3 +60,33 @@ def test_a_figure_carries_where_it_was_taken() -> None:
     machine = bench.machine()
     assert set(machine) == {"host", "cpu", "cores", "machine", "system", "python", "numpy"}
     assert all(machine[key] for key in ("cpu", "machine", "python"))
+
+
+def test_what_is_told_apart_is_opened_anew_in_rotating_order() -> None:
+    heard: list[str] = []
+    done: list[int] = []
+
+    def opener(name: str) -> Callable[[], Callable[[], object]]:
+        def opened() -> Callable[[], object]:
+            heard.append(name.upper())
+            return lambda: heard.append(name)
+
+        return opened
+
+    openers = {name: opener(name) for name in "ab"}
+    growth = bench.growing(
+        openers, rounds=20, most_rounds=45, calls_per_round=2, warmup_per_round=1, on_round=done.append
+    )
+    samples, openings = next(growth)
+    assert openings == 10 and {name: len(taken) for name, taken in samples.items()} == {"a": 40, "b": 40}
+    first, second = "A" + bench.FRESH_CALLS * "a", "B" + bench.FRESH_CALLS * "b"
+    assert "".join(heard).startswith(first + second + "aaabbbbbbaaa" + second + first + "bbbaaaaaabbb" + first + second)
+    samples, openings = next(growth)
+    assert openings == 20 and len(samples["a"]) == 80 and done == list(range(1, 21))
+    assert next(growth, None) is None  # 60 rounds would be more than 45
+
+
+@pytest.mark.parametrize(("rounds", "openings"), [(1, 1), (10, 10), (11, 11), (25, 25), (30, 10), (36, 12), (200, 10)])
+def test_every_opening_has_as_many_rounds_as_any_other(rounds: int, openings: int) -> None:
+    samples, found = next(bench.growing({"x": lambda: lambda: None}, rounds, 1, 1, 0))
+    assert (found, len(samples["x"])) == (openings, rounds)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from edgekit.runner import conditions
 from edgekit.runner.cli import main
 
 from .conftest import LABELS, NCHW, SCORES, Made, WriteBundle, onnx_model, reference, samples
@@ -120,6 +121,20 @@ def test_bench_reports_percentiles_and_the_machine(
     assert facts["execute"]["calls"] == facts["predict"]["calls"] == 40
     assert 0 < facts["execute"]["p50_ms"] <= facts["execute"]["p99_ms"]
     assert facts["machine"]["cpu"] and facts["interpreter"] == "onnxruntime"
+    assert facts["seen"]["seconds"] > 0 and facts["seen"]["noise"] >= 0
+    assert facts["why"] == facts["disturbed"] and facts["comparable"] == (not facts["disturbed"])
+
+
+def test_bench_says_in_one_line_what_disturbed_it(
+    bundles: dict[str, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit, lines in ((-1.0, 1), (float("inf"), 0)):  # nothing spreads by less than nothing
+        for name in ("NOISE", "PACE", "OTHERS", "STEAL", "PREEMPTED_PER_S", "CLOCK"):
+            monkeypatch.setattr(conditions, name, limit if name == "NOISE" else float("inf"))
+        text = answer(capsys, "bench", bundles["onnx"], "--calls", 40)
+        told = [line for line in text.splitlines() if line.startswith("disturbed: the rounds spread by")]
+        assert len(told) == lines
+        assert "NOT COMPARABLE" not in text
 
 
 @pytest.mark.parametrize("command", ["verify", "info", "selftest", "bench"])

@@ -122,3 +122,63 @@ def test_the_benchmarks_options_always_give_an_interval() -> None:
     least = {name: Config.model_fields[name].metadata for name in ("rounds", "confidence")}
     assert least["rounds"][0].ge == intervals.LEAST_ROUNDS
     assert 0 < least["confidence"][0].ge < least["confidence"][1].le < 1
+
+
+def an_opening(generator: np.random.Generator, hours: float, instance: float) -> np.ndarray:
+    """Logarithms of 60 calls (60,) of two variants each, (2, 60), as a busy machine gives them.
+
+    The pace drifts with the `hours` and wanders slowly, for both alike; neighbouring calls are alike (AR(1), 0.9), one
+    in twenty is interrupted, and every instance has a pace of its own while it lives.
+    """
+    steps = generator.normal(0, 0.01 * (1 - 0.9**2) ** 0.5, (2, 60))
+    calls = np.empty((2, 60))
+    calls[:, 0] = generator.normal(0, 0.01, 2)
+    for number in range(1, 60):
+        calls[:, number] = 0.9 * calls[:, number - 1] + steps[:, number]
+    interrupted = generator.exponential(0.5, (2, 60)) * (generator.random((2, 60)) < 0.05)
+    own = generator.normal(0, instance, (2, 1))
+    return calls + interrupted + own + 0.1 * hours + generator.normal(0, 0.05)
+
+
+def told_apart(generator: np.random.Generator, slower: float, instance: float = 0.004) -> bool:
+    """One comparison with the stage's numbers: 10 openings at a time, until the interval is narrow or 50 are done."""
+    config = Config()
+    done: list[np.ndarray] = []
+    while True:
+        done += [an_opening(generator, (len(done) + number) / 50, instance) for number in range(10)]
+        first, second = np.exp(np.concatenate(done, axis=1))
+        found = intervals.ratio(second * (1 + slower), first, len(done), config.confidence)
+        if len(done) == 50 or not intervals.too_wide(found.low, found.high, config.tie_margin):
+            return not found.low <= 1 <= found.high
+
+
+def test_a_variant_is_not_told_apart_from_itself_and_three_percent_are_found() -> None:
+    generator = np.random.default_rng(20)
+    tries = 400
+    assert sum(told_apart(generator, 0.0) for _ in range(tries)) <= 0.05 * tries
+    assert sum(told_apart(generator, 0.03) for _ in range(tries // 2)) >= 0.95 * tries // 2
+
+
+def test_one_opening_each_would_find_differences_that_another_has_not() -> None:
+    """What the test above would show if rounds of the same two instances were resampled."""
+    generator = np.random.default_rng(21)
+    found = 0
+    for _ in range(100):
+        lasting = generator.normal(0, 0.004, (2, 1))
+        calls = [an_opening(generator, 0.0, 0.0) + lasting for _ in range(30)]
+        first, second = np.exp(np.concatenate(calls, axis=1))
+        ratio = intervals.ratio(second, first, 30, 0.99)
+        found += not ratio.low <= 1 <= ratio.high
+    assert found > 15
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "wide"),
+    [
+        (0.992, 1.01, False), (0.98, 1.02, True), (1.01, 1.05, True), (1.02, 1.04, False), (0.7, 0.95, True),
+        (0.5, 0.8, False), (1.2, 1.6, False), (1.05, 1.6, True),
+    ],
+)  # fmt: skip
+def test_rounds_are_added_for_what_is_near_one_and_not_told(low: float, high: float, wide: bool) -> None:
+    assert intervals.too_wide(low, high, 0.1) is wide
+    assert intervals.too_wide(1 / high, 1 / low, 0.1) is wide

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from edgekit.runner import bundle as bundles
-from edgekit.runner.commands import _shared
+from edgekit.runner.commands import _shared, bench
 from edgekit.runner.trial import choices, compare
 
 
@@ -17,7 +17,12 @@ def run(options: argparse.Namespace) -> None:
     ways = compare.ways(found.manifest.target, options.threads, options.interpreter, device, all_of_them=True)
     if not options.json:
         print(f"trying {len(ways)} ways to run {options.bundle}", file=sys.stderr)
-    tried = compare.compare(options.bundle, ways, device)
+    from edgekit.runner import conditions, intervals
+
+    with conditions.Watch(children=True) as watch:
+        tried = compare.compare(options.bundle, ways, device)
+    spreads = [conditions.spread(way.p50_ms) for way in tried if len(way.p50_ms) >= intervals.LEAST_ROUNDS]
+    seen = conditions.told(watch.seen(sorted(spreads)[len(spreads) // 2] if spreads else None))
     winner = compare.best(tried)
     name = choices.key(found.identity, (options.interpreter, options.threads, device))
     kept = compare.keep(options.bundle, name, winner, found.manifest.target, device, _shared.warn)
@@ -25,10 +30,12 @@ def run(options: argparse.Namespace) -> None:
         from edgekit.runner.bench import machine
 
         rows = [{**vars(way), "chosen": way is winner} for way in tried]
-        _shared.print_json({"bundle": options.bundle, "ways": rows, "machine": machine(), "compiled": bool(kept.blob)})
+        told = {"bundle": options.bundle, "ways": rows, "machine": machine(), "compiled": bool(kept.blob), **seen}
+        _shared.print_json(told)
         return
     for line in table(tried, winner):
         print(line)
+    bench.print_disturbed(seen["disturbed"])
 
 
 def table(tried: list[compare.Way], winner: compare.Way) -> list[str]:

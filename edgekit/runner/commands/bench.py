@@ -80,11 +80,12 @@ def print_facts(known: dict[str, Any]) -> None:
     print(f"{known['interpreter']} {known['version']}, threads: {known['threads']}, device: {known['device']}")
     print(f"on {machine['host']} ({machine['cpu']}), {known['architecture']}, Python {machine['python']}")
     for reason in known["why"]:
-        print(f"NOT COMPARABLE: {reason}")
+        if reason not in known.get("disturbed", ()):  # those are told after the figures
+            print(f"NOT COMPARABLE: {reason}")
 
 
 def _calls(options: argparse.Namespace) -> None:
-    from edgekit.runner import bench
+    from edgekit.runner import bench, conditions
 
     model = _shared.load(options)
     raw = model.golden()[0][0]
@@ -92,9 +93,13 @@ def _calls(options: argparse.Namespace) -> None:
     wanted, warmup = options.calls or CALLS, WARMUP if options.warmup is None else options.warmup
     rounds = min(ROUNDS, wanted)
     calls = {"execute": lambda: model.execute(x), "predict": lambda: model.predict(raw)}
-    samples = bench.interleaved(calls, rounds, -(-wanted // rounds), warmup)
+    with conditions.Watch() as watch:
+        samples = bench.interleaved(calls, rounds, -(-wanted // rounds), warmup, on_round=watch.look)
     figures = {name: bench.summary(taken) for name, taken in samples.items()}
     known = facts(options, model)
+    seen = conditions.told(watch.seen(conditions.noise(samples["execute"], rounds)))
+    reasons = known["why"] + seen["disturbed"]
+    known.update(seen, comparable=not reasons, why=reasons)
     if options.json:
         _shared.print_json({**known, **figures})
         return
@@ -103,6 +108,13 @@ def _calls(options: argparse.Namespace) -> None:
     print(f"{'':<8}" + "".join(f"{name:>18}" for name in columns))
     for name, row in figures.items():
         print(f"{name:<8}" + "".join(f"{row[column]:>18,.{4 if column.endswith('_ms') else 1}f}" for column in columns))
+    print_disturbed(seen["disturbed"])
+
+
+def print_disturbed(reasons: list[str]) -> None:
+    """One line where something else went on, none of a quiet machine."""
+    if reasons:
+        print(f"disturbed: {'; '.join(reasons)}. Times taken so are not to be compared; measure again when it is quiet")
 
 
 def _above_zero(text: str) -> float:

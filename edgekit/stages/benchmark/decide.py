@@ -12,6 +12,7 @@ from typing import Any
 
 from edgekit.config import Budget
 from edgekit.paired import bounded, refusal
+from edgekit.runner.intervals import too_wide
 from edgekit.stages.benchmark import sparsity
 from edgekit.stages.benchmark.account import (
     nearest_miss,
@@ -153,6 +154,11 @@ def too_close(decisions: Iterable[Row], tie_margin: float) -> bool:
         for row in decision["candidates"]
         if decision["decision"].startswith("winner of ") and row["name"] == decision["today"]
     )
+
+
+def unresolved(waterfall: Iterable[Row], tie_margin: float) -> bool:
+    """True where the interval of what a step bought is too wide to tell a few percent from nothing."""
+    return any(too_wide(step["gain_low"], step["gain_high"], tie_margin) for step in waterfall if "gain" in step)
 
 
 def choose(rows: Sequence[Row], timings: Timings) -> Choice:

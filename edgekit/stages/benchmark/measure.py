@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,44 +19,40 @@ from edgekit.data import Data, Split
 from edgekit.eager import eager_call, eager_input
 from edgekit.models.handover import open_model
 from edgekit.paired import compare
+from edgekit.runner import conditions
 from edgekit.runner.backends import Backend
-from edgekit.runner.bench import interleaved, machine
+from edgekit.runner.bench import growing, machine
 from edgekit.runner.preprocess import apply, to_layout
 from edgekit.stages.benchmark import LIBRARIES, Config
-from edgekit.stages.benchmark.decide import Decision, decide, too_close
+from edgekit.stages.benchmark.decide import Decision, decide, too_close, unresolved
 from edgekit.stages.benchmark.rivals import held_against, open_rivals
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.train import evaluate, predictions
-from edgekit.variants import members, open_variant, read, zipped_bytes
+from edgekit.variants import Variant, members, open_variant, read, zipped_bytes
 
 BASELINE = "baseline-eager"
 Row = dict[str, Any]
+Opener = Callable[[], Callable[[], object]]
 
 
 def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     """See `edgekit.stages.benchmark`."""
     artifacts.begin(out)
     rivals = open_rivals(config.rivals, data, config.inference_threads)
-    rows, calls = _open_all(source, data, config)
+    rows, openers = _judge_all(source, data, config)
     threads_before = torch.get_num_threads()
     torch.set_num_threads(config.inference_threads)
     try:
-        calls |= {rival.name: rival.call for rival in rivals}
-        decision, timings = _measured(rows, calls, config, replay.recorded(source.path.parent, "benchmark"))
+        openers |= {rival.name: rival.open for rival in rivals}
+        recorded = replay.recorded(source.path.parent, "benchmark")
+        with conditions.Watch() as watch:
+            decision, timings = _measured(rows, openers, config, watch, recorded)
     finally:
         torch.set_num_threads(threads_before)
 
     artifacts.write_json(out / "decision.json", decision.content)
     artifacts.write_json(out / artifacts.EVIDENCE / "decisions.json", decision.decisions)
-    conditions = {
-        **machine(),
-        "threads": config.inference_threads,
-        "protocol": (
-            f"{timings.rounds} rounds, {config.calls_per_round} timed calls of each variant in a round after "
-            f"{config.warmup_per_round} untimed ones, batch 1, order rotated, execute only (numpy in, numpy out)"
-        ),
-    }
-    evidence = {"latency": timings.latencies, "conditions": conditions}
+    evidence = {"latency": timings.latencies, "conditions": _conditions(watch, rows, timings, config)}
     artifacts.write_json(out / artifacts.EVIDENCE / "latency.json", evidence)
     np.savez(out / artifacts.EVIDENCE / "samples_ms.npz", allow_pickle=False, **timings.samples_ms)
     return artifacts.seal(
@@ -72,28 +70,49 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
     )
 
 
+def _conditions(watch: conditions.Watch, rows: list[Row], timings: Timings, config: Config) -> Row:
+    """Where, how and beside what else it was measured; as noisy as half of the variants are at most."""
+    rounds = len(timings.samples_ms[BASELINE]) // config.calls_per_round
+    spread = float(np.median([conditions.noise(each, timings.rounds) for each in timings.samples_ms.values()]))
+    return {
+        **machine(),
+        "threads": config.inference_threads,
+        "calls_per_round": config.calls_per_round,
+        "warmup_per_round": config.warmup_per_round,
+        "interpreters": {name: version for name, _, version in (row["interpreter"].partition(" ") for row in rows)},
+        "protocol": (
+            f"{rounds} rounds, {config.calls_per_round} timed calls of each variant in a round after "
+            f"{config.warmup_per_round} untimed ones, each opened anew {timings.rounds} times, batch 1, order rotated, "
+            "execute only (numpy in, numpy out)"
+        ),
+        **conditions.told(watch.seen(spread)),
+    }
+
+
 def _row_of(name: str | None, rows: list[Row]) -> Row | None:
     return next((row for row in rows if row["name"] == name), None)
 
 
 def _measured(
-    rows: list[Row], calls: dict[str, Callable[[], object]], config: Config, recorded: dict[str, Any] | None
+    rows: list[Row],
+    openers: dict[str, Opener],
+    config: Config,
+    watch: conditions.Watch,
+    recorded: dict[str, Any] | None,
 ) -> tuple[Decision, Timings]:
-    """Round upon round until no winner is open: a tie for want of rounds would turn on a quieter day."""
-    samples_ms: dict[str, np.ndarray] = {}
-    rounds = 0
-    while True:
-        more_ms = interleaved(calls, config.rounds, config.calls_per_round, config.warmup_per_round)
-        samples_ms = {name: np.concatenate([samples_ms.get(name, more_ms[name][:0]), more_ms[name]]) for name in calls}
-        rounds += config.rounds
-        timings = Timings(samples_ms, rounds, config.confidence, config.tie_margin)
+    """Round upon round until no winner is open, nor what a step bought: want of rounds would turn on a quieter day."""
+    numbers = (config.rounds, config.most_rounds, config.calls_per_round, config.warmup_per_round)
+    for samples_ms, openings in growing(openers, *numbers, on_round=watch.look):
+        timings = Timings(samples_ms, openings, config.confidence, config.tie_margin)
         decision = decide(rows, timings, config.budget, config.targets, recorded)
-        if rounds + config.rounds > config.most_rounds or not too_close(decision.decisions, config.tie_margin):
-            return decision, timings
+        waterfall = decision.metrics["waterfall"]
+        if not too_close(decision.decisions, config.tie_margin) and not unresolved(waterfall, config.tie_margin):
+            break
+    return decision, timings
 
 
-def _open_all(source: Artifact, data: Data, config: Config) -> tuple[list[Row], dict[str, Callable[[], object]]]:
-    """A row of facts and a callable for the baseline in PyTorch eager and for every variant."""
+def _judge_all(source: Artifact, data: Data, config: Config) -> tuple[list[Row], dict[str, Opener]]:
+    """A row of facts, and what opens it for calls, of the baseline in PyTorch eager and of every variant."""
     profile = source.ancestor("profile")
     baseline, spec = open_model(profile)
     prepared = apply(spec.preprocess, data.validation.x[:1])
@@ -111,9 +130,8 @@ def _open_all(source: Artifact, data: Data, config: Config) -> tuple[list[Row], 
             "accuracy_test": evaluate(baseline, data.test, spec.preprocess),
         }
     ]
-    calls: dict[str, Callable[[], object]] = {
-        BASELINE: eager_call(baseline, eager_input(data.validation.x[:1], spec.preprocess).numpy())
-    }
+    eager_x = eager_input(data.validation.x[:1], spec.preprocess).numpy()
+    openers: dict[str, Opener] = {BASELINE: lambda: eager_call(copy.deepcopy(baseline), eager_x)}
     for variant in read(source):
         backend = open_variant(source, variant, config.inference_threads)
         x = to_layout(prepared, variant.input.layout)
@@ -138,11 +156,12 @@ def _open_all(source: Artifact, data: Data, config: Config) -> tuple[list[Row], 
                 "samples": drop.samples,
             }
         )
-        calls[variant.name] = _call(backend, x)
-    return rows, calls
+        openers[variant.name] = partial(_open, source, variant, config.inference_threads, x)
+    return rows, openers
 
 
-def _call(backend: Backend, x: np.ndarray) -> Callable[[], object]:
+def _open(source: Artifact, variant: Variant, threads: int, x: np.ndarray) -> Callable[[], object]:
+    backend = open_variant(source, variant, threads)
     return lambda: backend.run(x)
 
 

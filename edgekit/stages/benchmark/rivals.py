@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,10 +34,10 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Rival:
-    """What is known of it without a clock, and one call of it."""
+    """What is known of it without a clock, and what opens it for calls."""
 
     row: Row
-    call: Callable[[], object]
+    open: Callable[[], Callable[[], object]]
 
     @property
     def name(self) -> str:
@@ -77,7 +78,7 @@ def _open(named: ModelFile, data: Data, threads: int) -> Rival:
         "bytes": sum(path.stat().st_size for path in files.members(model.path, model.kind)),
         "accuracy_test": float(np.mean(scores.argmax(axis=1) == test.y)),
     }
-    return Rival(row, _call(model.path, model.kind, model.preprocess, test.x[:1], threads))
+    return Rival(row, partial(_call, model.path, model.kind, model.preprocess, test.x[:1], threads))
 
 
 def _call(

@@ -18,8 +18,9 @@ Latencies = dict[str, dict[str, float]]
 class Timings:
     """Milliseconds of every call by name, (rounds * calls,) each, and what it takes to tell two apart.
 
-    An interval says how far the rounds of this process agree. It cannot see what differs from process to process
-    (where memory lies, which core, what frequency), so a difference counts from `tie_margin` on: 0.1 is 10 %.
+    A round is here all that one opening of the files had, see `bench.growing`. An interval says how far the openings
+    in this process agree. It cannot see what differs from process to process (which core, what frequency), so a winner
+    is decided from `tie_margin` on: 0.1 is 10 %.
     """
 
     samples_ms: Mapping[str, np.ndarray]

@@ -18,7 +18,7 @@ from torch import nn
 from edgekit.data import Data
 from edgekit.errors import ConversionError, ResourceError
 from edgekit.models import store
-from edgekit.runner import intervals
+from edgekit.runner import conditions, intervals
 from edgekit.runner.bench import machine
 from edgekit.runner.errors import RunnerError
 from edgekit.stages.prune import Config
@@ -34,7 +34,12 @@ Row = dict[str, Any]
 
 
 def measure(
-    steps: Sequence[nn.Module], sparse: nn.Module, spec: store.ModelSpec, data: Data, config: Config
+    steps: Sequence[nn.Module],
+    sparse: nn.Module,
+    spec: store.ModelSpec,
+    data: Data,
+    config: Config,
+    watch: conditions.Watch | None = None,
 ) -> list[Timed]:
     """Convert and time all of them together, interleaved: `steps` (0 is the student) and the sparse network."""
     raw = evaluate.spread(data.calibration, CALIBRATION_SAMPLES)
@@ -50,6 +55,7 @@ def measure(
             rounds=config.rounds,
             calls_per_round=config.calls_per_round,
             timeout_s=config.timeout_s,
+            watch=watch,
         )
 
 
@@ -65,8 +71,9 @@ def told(
 
     A network that no target takes stops no pruning: why is told in `failed`, and `convert` will say it again.
     """
+    watch = conditions.Watch()
     try:
-        found = measure(steps, sparse, spec, data, config)
+        found = measure(steps, sparse, spec, data, config, watch)
     except (ConversionError, ResourceError, RunnerError) as error:
         why = str(error).replace("convert.timeout_s", "prune.timeout_s")
         print(f"prune: no latencies: {why}")
@@ -75,8 +82,9 @@ def told(
         f"{config.rounds} rounds, {config.calls_per_round} timed calls of each network in a round, batch 1, 1 thread, "
         "order rotated, execute only (numpy in, numpy out)"
     )
-    conditions = {**machine(), "protocol": protocol, "confidence": CONFIDENCE}
-    figures = {"steps": gains(found, macs), "sparse": zeros(found), "conditions": conditions}
+    noise = float(np.median([conditions.spread(one.round_p50s_ms) for one in found]))
+    seen = {**machine(), "protocol": protocol, "confidence": CONFIDENCE, **conditions.told(watch.seen(noise))}
+    figures = {"steps": gains(found, macs), "sparse": zeros(found), "conditions": seen}
     return figures, [{**one.row(), "round_p50s_ms": one.round_p50s_ms} for one in found]
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgekit.paired import bounded
-from edgekit.stages.benchmark.decide import judge, too_close
+from edgekit.stages.benchmark.decide import judge, too_close, unresolved
 from tests.stages.benchmark.made import Row, budget, decided, row, told
 
 WINNER = "winner of tflite"
@@ -204,3 +204,13 @@ def test_a_winner_that_only_noise_keeps_in_the_tie_is_too_close_to_call(
 ) -> None:
     decision = decided([row("a-fp32-onnx", size=10), row("b-fp32-onnx", size=20)], p50_ms, noise=noise, seed=1)
     assert too_close(decision.decisions, 0.05) is close
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "more"), [(0.97, 1.03, True), (0.995, 1.005, False), (3.0, 3.9, False), (1.08, 1.3, True)]
+)
+def test_rounds_are_added_until_what_a_step_bought_is_known(low: float, high: float, more: bool) -> None:
+    first = {"step": "PyTorch eager", "variant": "baseline-eager", "p50_ms": 1.0, "kept": True}
+    step = {**first, "step": "convert", "gain": (low * high) ** 0.5, "gain_low": low, "gain_high": high}
+    assert unresolved([first, step], 0.1) is more
+    assert not unresolved([first], 0.1)
