@@ -18,6 +18,7 @@ FLOORS = {
     "looks": 1, "child": 1,
     "models": 2, "losses": 2, "train": 2, "augment": 2, "eager": 2, "teachers": 2,
     "targets": 2, "batches": 2, "teaching": 2, "answers": 2, "checkpoint": 2, "unfinished": 2,
+    "load": 2,
     "stages": 3,
     "plan": 4, "origin": 4, "receipts": 4, "state": 4, "status": 4, "workbook": 4, "execution": 4, "run": 4,
     "result": 4, "result_schema": 4, "result_decisions": 4,
