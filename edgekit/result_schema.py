@@ -8,6 +8,7 @@ from pydantic import AwareDatetime, Field, model_validator
 
 from edgekit.config import STAGES, Strict, Target
 from edgekit.result_decisions import Choice, Limit, Zeros
+from edgekit.result_loads import Loads
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -209,6 +210,7 @@ class Result(Strict):
     )
     waterfall: list[WaterfallStep] = Field(description="from the baseline to the winner; empty where there is none")
     rivals: list[Rival] = Field(description="files made by others that the config names, held against the winner")
+    loads: Loads = Field(description="the winners and the baseline under load")
     rejected: list[Rejected] = Field(description="every step that was tried and not kept, in the order of the walk")
     conditions: Conditions = Field(description="where and how it was measured")
     stages: dict[StageName, Stage] = Field(description="the artifacts by stage, as far as the run came")

@@ -1,8 +1,9 @@
 """Rate: the highest Poisson rate whose p99 stays within a bound.
 
 Halving the interval finds a candidate, and further runs with other arrivals confirm it; where one of them fails, the
-candidate steps down, as LoadGen's own search did (MLPerf Inference Rules 0.5, "LoadGen Operation"). p99 rises with the
-rate, but one measured on a busy machine need not: a rate counts as too high only after a second failure.
+candidate steps down, as LoadGen's own search did (MLPerf Inference Rules 0.5, "LoadGen Operation"), each time twice as
+far. p99 rises with the rate, but one measured on a busy machine need not: a rate counts as too high only after a second
+failure.
 """
 
 from __future__ import annotations
@@ -77,10 +78,17 @@ def find(
             high = middle
     if low == 0.0:
         return done(None, f"no rate from {high:.3g} per s on met the bound")
-    limit = "one that did not" if high < most_per_s else "what a closed loop is answered"
-    while True:
-        if len(trials) + confirmations > most_trials:
-            return done(None, f"no rate was confirmed within {most_trials} trials: the machine is too noisy")
+    step = precision
+    while len(trials) + confirmations <= most_trials:
         if all(meets(low, "confirm") for _ in range(confirmations)):
-            return done(low, f"met in {confirmations} further trials; within {100 * precision:.2g} % of {limit}")
-        low, limit = low * (1 - precision), "one that did not"
+            return done(low, f"met in {confirmations} further trials; {_nearest(low, most_per_s, trials)}")
+        low *= 1 - step
+        step = min(2 * step, 0.5)
+    return done(None, f"no rate was confirmed within {most_trials} trials: the machine is too noisy for so short ones")
+
+
+def _nearest(low: float, most_per_s: float, trials: list[Trial]) -> str:
+    above = [trial.rate_per_s for trial in trials if not trial.meets and trial.rate_per_s > low]
+    if not above:
+        return f"a closed loop is answered {most_per_s:.4g} per s"
+    return f"{min(above):.4g} per s did not"

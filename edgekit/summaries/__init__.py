@@ -13,6 +13,7 @@ from edgekit.summaries.converted import missing as missing
 from edgekit.summaries.distilled import candidate_points as candidate_points
 from edgekit.summaries.distilled import candidates as candidates
 from edgekit.summaries.distilled import latency_limit_ms as latency_limit_ms
+from edgekit.summaries.loads import loads as loads
 from edgekit.summaries.quantized import calibration as calibration
 from edgekit.summaries.quantized import calibration_conclusion as calibration_conclusion
 from edgekit.summaries.quantized import calibration_rows as calibration_rows
