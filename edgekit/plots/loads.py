@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from edgekit.plots.style import ACCENT, DARK, LIGHT, MID, STYLE, Row, done
 
@@ -23,7 +23,7 @@ SHOWN = {"single_stream": "single stream", "server": "server"}
 
 def loads(found: Row) -> Figure:
     """Left: every trial of the search, the bound and the highest rate confirmed. Right: percentiles, with intervals."""
-    names = list(dict.fromkeys(row["name"] for row in [*found["runs"], *found["rates"]]))
+    names = list(dict.fromkeys(row["name"] for row in [*found["rates"], *found["runs"]]))
     looks = {name: LOOKS[place % len(LOOKS)] for place, name in enumerate(names)}
     with plt.rc_context(STYLE):
         figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.9), layout="constrained", width_ratios=(1.1, 1))
@@ -35,6 +35,8 @@ def loads(found: Row) -> Figure:
         ]
         handles.append(plt.Line2D([], [], linestyle="", marker="o", markerfacecolor="white", color="#333333",
                                   label="hollow: over the bound"))  # fmt: skip
+        bound = f"p99 bound, {found['p99_bound_ms']:g} ms"
+        handles.append(plt.Line2D([], [], linestyle="--", color=ACCENT, label=bound))
         figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=8)
     return done(figure)
 
@@ -48,15 +50,16 @@ def _rates(axes: Axes, rates: Sequence[Row], bound_ms: float, looks: dict[str, R
             fill = look["color"] if trial["meets"] else "white"
             axes.plot(trial["rate_per_s"], trial["p99_ms"], markerfacecolor=fill, markeredgecolor="#333333",
                       markersize=6, **look)  # fmt: skip
+    if rates:  # room above for what is written there
+        axes.set_ylim(top=axes.get_ylim()[1] * 4)
+        axes.set_xlim(right=axes.get_xlim()[1] * 1.6)
     axes.axhline(bound_ms, color=ACCENT, linestyle="--", linewidth=1.2)
-    axes.annotate(f"bound {bound_ms:g} ms", (0.01, bound_ms), xycoords=("axes fraction", "data"), fontsize=8,
-                  xytext=(0, 3), textcoords="offset points")  # fmt: skip
     for place, row in enumerate(rates):
         if row["rate_per_s"] is not None:
-            axes.axvline(row["rate_per_s"], color=looks[row["name"]]["color"], linewidth=1.2, linestyle=":")
-            axes.annotate(f"{row['rate_per_s']:,.0f}/s", (row["rate_per_s"], 0.97 - 0.08 * place), fontsize=8.5,
-                          xycoords=("data", "axes fraction"), xytext=(-3, 0), textcoords="offset points",
-                          ha="right", va="top", weight="bold")  # fmt: skip
+            axes.axvline(row["rate_per_s"], color=looks[row["name"]]["color"], linewidth=1.5, linestyle=":")
+            axes.annotate(f"{row['name']}\nholds {row['rate_per_s']:,.0f}/s", (row["rate_per_s"], 0.98 - 0.14 * place),
+                          xycoords=("data", "axes fraction"), xytext=(-4, 0), textcoords="offset points", fontsize=8,
+                          ha="right", va="top")  # fmt: skip
     _plain(axes)
 
 
@@ -87,5 +90,6 @@ def _plain(axes: Axes) -> None:
     """1,000 rather than 10³, and no smaller ticks' labels."""
     for axis in (axes.xaxis, axes.yaxis):
         if axis.get_scale() == "log":
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
             axis.set_minor_formatter(NullFormatter())
