@@ -38,3 +38,17 @@ def killed(after: int) -> Subject:
             os.kill(os.getpid(), signal.SIGKILL)
 
     return Subject(predict, range(8))
+
+
+def minimums(scenario: str) -> Subject:
+    """Raises what the mlperf.conf inside LoadGen asks for in a scenario, of the benchmark that edge devices run."""
+    import tempfile
+
+    import mlperf_loadgen as loadgen
+
+    name = "".join(part.capitalize() for part in scenario.split("_"))
+    settings = loadgen.TestSettings()
+    settings.scenario = getattr(loadgen.TestScenario, name)
+    with tempfile.NamedTemporaryFile(suffix=".conf") as empty:
+        assert settings.FromConfig(empty.name, "resnet50", name) == 0
+    raise ValueError(f"LoadGen asks for {settings.min_duration_ms / 1000:g} {settings.min_query_count}")
