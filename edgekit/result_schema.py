@@ -229,6 +229,7 @@ class Result(Strict):
             "winners": won <= {(row.target, row.name) for row in variants if row.inside_budget},
             "budget": all(row.bound_pp <= self.budget.accuracy_drop_pp for row in variants if row.inside_budget),
             "rejected": {row.name for row in variants if not row.inside_budget} <= {row.what for row in self.rejected},
+            "loads": {run.name for run in self.loads.runs} <= {row.name for row in self.variants},
             "unmet": not set(self.unmet) & set(self.winners),
             "decisions": {(f"winner of {target}", name) for target, name in won} <= told,
             "verdict": winner in self.winners.values() if self.winners else winner is None,

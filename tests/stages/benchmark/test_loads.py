@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from edgekit import artifact as artifacts
 from edgekit import plots, summaries
@@ -14,6 +16,8 @@ from edgekit.artifact import Artifact
 from edgekit.data import load as load_data
 from edgekit.load.scenarios import SCENARIOS
 from edgekit.plan import load_plan, parse_stage
+from edgekit.report import show
+from edgekit.result import RESULT
 from edgekit.stages.benchmark import Config
 from edgekit.stages.benchmark.loads import bound_ms, driven
 from tests.conftest import TINY, FinishedRun
@@ -85,6 +89,18 @@ def test_the_table_says_what_is_short_and_what_is_held(benchmark: Artifact) -> N
     text = repr(table)
     assert "0.2 of 600 s" in text and "p99 held to 10 ms" in text
     assert "holds" in text or "no highest rate was found" in text
+
+
+def test_the_verdict_names_the_rates_and_what_failed(tiny_run: FinishedRun) -> None:
+    result = json.loads((tiny_run.folder / RESULT).read_text())
+    rates = [{"name": "mine", "rate_per_s": 1234.5}, {"name": BASELINE, "rate_per_s": None}]
+    failed = [{"name": "theirs", "reason": "opening it: gone"}]
+    stream = io.StringIO()
+    loads = {**result["loads"], "rates": rates, "failed": failed}
+    show({**result, "loads": loads}, tiny_run.folder, Console(file=stream, width=200))
+    said = "held with a p99 within 10 ms: mine 1,234/s, baseline-eager none that was confirmed"
+    assert said in stream.getvalue()
+    assert "Not driven to the end: theirs, opening it: gone" in stream.getvalue()
 
 
 def rate(value: float | None) -> Row:
