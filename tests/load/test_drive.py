@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
+from edgekit.load.drive import QUERY_BYTES, fitting
 from edgekit.load.launch import Job, Outcome, drive
 from edgekit.load.scenarios import MINIMUM, SCENARIOS, Load, Minimum, Result, Scenario
 from edgekit.load.subjects import Words
@@ -47,13 +54,11 @@ def test_counts_are_those_of_loadgens_own_log(results: dict[Scenario, Result]) -
 
 
 def test_percentiles_are_those_of_loadgens_own_log(results: dict[Scenario, Result]) -> None:
-    """LoadGen takes the sample at that rank, we interpolate between two, so neighbours may differ a little."""
+    """LoadGen takes the sample at or above a rank, we interpolate below it; and its binding takes some time too."""
     for result in results.values():
-        for rank in ("p50", "p99"):
-            ours, theirs = result.latency[rank].value_ms, result.loadgen[f"{rank}_ns"] / 1e6
-            assert ours == pytest.approx(theirs, rel=0.25, abs=1.0), (result.scenario, rank)
-    medians = [result.latency["p50"].value_ms / (result.loadgen["p50_ns"] / 1e6) for result in results.values()]
-    assert medians == pytest.approx([1.0] * 3, rel=0.1)
+        theirs = {rank: result.loadgen[f"{rank}_ns"] / 1e6 for rank in ("p50", "p99")}
+        assert result.latency["p50"].value_ms == pytest.approx(theirs["p50"], rel=0.1), result.scenario
+        assert theirs["p50"] < result.latency["p99"].value_ms < theirs["p99"] + 0.1, result.scenario
 
 
 def test_a_query_that_waits_counts_its_wait(results: dict[Scenario, Result]) -> None:
@@ -68,7 +73,7 @@ def test_an_overloaded_server_is_left_and_its_queue_seen() -> None:
     """At five times what can be answered, the last query that was issued is late by most of the run."""
     load = Load("server", 0.3, rate_per_s=1000.0, p99_bound_ms=10)
     result = driven(words("sleeping", seconds=0.005), load)["server"]
-    assert result.latency["p99"].value_ms > 100 > 5 * result.service_p50_ms
+    assert result.latency["p99"].value_ms > max(100, 3 * result.service_p50_ms)
     assert result.queries > result.throughput_per_s * 0.3
     assert result.meets is False
 
@@ -104,7 +109,7 @@ def test_a_bound_that_is_met_by_too_few_queries_is_short() -> None:
 
 
 def test_enough_queries_in_time_are_sure() -> None:
-    load = Load("server", 0.5, queries=500, rate_per_s=1000.0, p99_bound_ms=5000, minimum=LITTLE)
+    load = Load("server", 1.0, queries=500, rate_per_s=600.0, p99_bound_ms=5000, minimum=LITTLE)
     result = driven(words("sleeping", seconds=0.0), load)["server"]
     assert (result.meets, result.sure, result.short) == (True, True, False)
     assert result.queries >= 500
@@ -127,6 +132,15 @@ def test_minimums_are_those_inside_loadgen() -> None:
         assert Minimum(float(seconds), int(queries)) == MINIMUM[scenario]
 
 
+def test_a_load_that_memory_cannot_hold_is_cut() -> None:
+    load = Load("single_stream", 600.0, 100)
+    assert fitting(load, 1000.0, None) == fitting(load, 1000.0, 10**12) == load
+    cut = fitting(load, 20_000.0, 2**30)
+    assert (cut.scenario, cut.queries) == ("single_stream", 100)
+    assert cut.seconds * 20_000 * QUERY_BYTES == pytest.approx(2**29, rel=0.01)
+    assert fitting(load, 20_000.0, 0).queries == 1
+
+
 def test_a_load_survives_json() -> None:
     job = Job(words("sleeping", seconds=1.0), (Load("server", 1.0, rate_per_s=2.0, minimum=LITTLE),), Load("server", 1))
     assert Job.from_json(job.to_json()) == job
@@ -134,7 +148,7 @@ def test_a_load_survives_json() -> None:
 
 class TestChild:
     def test_one_that_is_killed_is_told_in_one_line_and_what_was_measured_is_kept(self) -> None:
-        loads = (Load("single_stream", 0.2), Load("offline", 3.0))
+        loads = (Load("single_stream", 0.2), Load("offline", 0.2, queries=2000))
         outcome = drive(Job(words("killed", after=700), loads))
         assert [result.scenario for result in outcome.results] == ["single_stream"]
         self._one_line(outcome, "offline: the process was killed (SIGKILL), as the system does when memory runs out")
@@ -146,6 +160,16 @@ class TestChild:
     def test_one_that_hangs_ends_at_the_limit(self) -> None:
         outcome = drive(Job(words("sleeping", seconds=600), (Load("offline", 0.1),)), limit_s=3)
         self._one_line(outcome, "no end within 3 s")
+
+    def test_it_leaves_with_its_parent(self, tmp_path: Path) -> None:
+        path = tmp_path / "job.json"
+        path.write_text(json.dumps(Job(words("sleeping", seconds=600), (Load("offline", 0.1),)).to_json()))
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)}
+        command = [sys.executable, "-P", "-m", "edgekit.load.child", str(path)]
+        child = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
+        assert child.stdin
+        child.stdin.close()  # what happens to the pipe when the parent is killed
+        assert child.wait(timeout=60) == 3
 
     @staticmethod
     def _one_line(outcome: Outcome, said: str) -> None:
