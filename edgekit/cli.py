@@ -174,6 +174,31 @@ def bundle(
         print(f"wrote       {made} ({made.stat().st_size:,} bytes) and {made.parent / 'edgerun.pyz'}")
 
 
+@app.command()
+def load(
+    bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A NAME-TARGET-VERSION.edge.zip.")],
+    scenario: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="single_stream, server or offline; by default all.")
+    ] = None,
+    rate: Annotated[float | None, typer.Option(help="Arrivals a second in server [half of a closed loop's].")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Of each; by default as long as MLPerf asks for.")] = None,
+    p99_ms: Annotated[float | None, typer.Option(help="What the p99 of server is held to [10].")] = None,
+    max_rate: Annotated[bool, typer.Option("--max-rate", help="Find the highest rate within that bound.")] = False,
+    threads: Annotated[int, typer.Option(min=1, max=256, help="Of the interpreter.")] = 1,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Drive a bundle with MLPerf's LoadGen, from raw sample to answer, and say how long answers take under load.
+
+    A result that rests on less than MLPerf asks for (600 s each) is marked short. Exit code 6 where the driven process
+    dies, 0 otherwise, whether the bound is met or not.
+    """
+    with _errors_as_exit_codes():
+        from edgekit.load import command
+
+        wishes = command.Wishes(bundle, tuple(scenario or ()), rate, seconds, p99_ms, max_rate, threads)
+        command.run(wishes, json_, print)
+
+
 def _forced(force: list[str], from_: str | None) -> set[str]:
     for stage in [*force, *([from_] if from_ else [])]:
         if stage not in STAGES:

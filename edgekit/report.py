@@ -61,7 +61,7 @@ def show(result: dict[str, Any], folder: Path, console: Console) -> None:
         console.print(f"Step by step: {_walk(result['waterfall'])}.", soft_wrap=True, highlight=False)
         for target, nearest in result["unmet"].items():
             console.print(f"[bold]No bundle for {target}:[/bold] {checks.missed_message(nearest)}.", soft_wrap=True)
-    for line in [*_rivals(result), *_ties(result)]:
+    for line in [*_rivals(result), *_ties(result), *_under_load(result)]:
         console.print(line, soft_wrap=True, highlight=False)
     conditions = result["conditions"]
     console.print(
@@ -132,6 +132,18 @@ def _rivals(result: dict[str, Any]) -> list[str]:
         for row in result["rivals"]
         if row["winner"]
     ]
+
+
+def _under_load(result: dict[str, Any]) -> list[str]:
+    """What was held under load, of all that a highest rate was looked for; a failure in one line."""
+    loads = result["loads"]
+    held = [f"{row['name']} {_rate(row['rate_per_s'])}" for row in loads["rates"]]
+    told = [f"Poisson arrivals held with a p99 within {loads['p99_bound_ms']:g} ms: {', '.join(held)}"] if held else []
+    return told + [f"Not driven to the end: {row['name']}, {row['reason']}" for row in loads["failed"]]
+
+
+def _rate(per_s: float | None) -> str:
+    return "none that was confirmed" if per_s is None else f"{count(per_s)}/s"
 
 
 def _against(verdict: dict[str, Any], key: str, what: str) -> str:

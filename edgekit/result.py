@@ -47,6 +47,7 @@ def told(folder: Path) -> dict[str, Any]:
         "decisions": metrics["decisions"],
         "waterfall": metrics["waterfall"],
         "rivals": metrics["rivals"],
+        "loads": metrics["loads"],
         "rejected": rejected.steps(benchmark),
         "conditions": metrics["conditions"],
         "stages": {found.stage: _stage(found) for found in _chain(bundle or benchmark)},

@@ -8,6 +8,7 @@ from pydantic import AwareDatetime, Field, model_validator
 
 from edgekit.config import STAGES, Strict, Target
 from edgekit.result_decisions import Choice, Limit, Zeros
+from edgekit.result_loads import Loads
 from edgekit.targets.debris import Kind
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -245,6 +246,7 @@ class Result(Strict):
     )
     waterfall: list[WaterfallStep] = Field(description="from the baseline to the winner; empty where there is none")
     rivals: list[Rival] = Field(description="files made by others that the config names, held against the winner")
+    loads: Loads = Field(description="the winners and the baseline under load")
     rejected: list[Rejected] = Field(description="every step that was tried and not kept, in the order of the walk")
     conditions: Conditions = Field(description="where and how it was measured")
     stages: dict[StageName, Stage] = Field(description="the artifacts by stage, as far as the run came")
@@ -263,6 +265,7 @@ class Result(Strict):
             "winners": won <= {(row.target, row.name) for row in variants if row.inside_budget},
             "budget": all(row.bound_pp <= self.budget.accuracy_drop_pp for row in variants if row.inside_budget),
             "rejected": {row.name for row in variants if not row.inside_budget} <= {row.what for row in self.rejected},
+            "loads": {run.name for run in self.loads.runs} <= {row.name for row in self.variants},
             "unmet": not set(self.unmet) & set(self.winners),
             "decisions": {(f"winner of {target}", name) for target, name in won} <= told,
             "verdict": winner in self.winners.values() if self.winners else winner is None,

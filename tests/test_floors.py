@@ -18,9 +18,10 @@ FLOORS = {
     "looks": 1, "child": 1, "forecast": 1,
     "models": 2, "losses": 2, "train": 2, "augment": 2, "eager": 2, "eager_session": 2, "teachers": 2,
     "targets": 2, "batches": 2, "teaching": 2, "answers": 2, "checkpoint": 2, "unfinished": 2,
+    "load": 2,
     "stages": 3,
     "plan": 4, "origin": 4, "receipts": 4, "state": 4, "status": 4, "workbook": 4, "execution": 4, "run": 4,
-    "result": 4, "result_schema": 4, "result_decisions": 4,
+    "result": 4, "result_schema": 4, "result_decisions": 4, "result_loads": 4,
     "report": 4, "reproduce": 4, "ready_made": 4, "cli": 4, "__main__": 4,
 }  # fmt: skip
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")

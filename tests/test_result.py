@@ -228,6 +228,7 @@ CONTRADICTIONS: dict[str, tuple[Callable[[Result], Any], str]] = {
     "a verdict for nobody": (lambda result: result["verdict"].update(winner="baseline-eager"), "verdict"),
     "met, and no bundle": (lambda result: result.update(bundles={}), "bundles"),
     "a bundle of another variant": (lambda result: result["bundles"]["tflite"].update(variant="mine"), "bundles"),
+    "a load of another variant": (lambda result: result["loads"]["runs"][0].update(name="mine"), "loads"),
     "a stage left out": (lambda result: result["stages"].pop("prune"), "stages"),
     "no baseline": (lambda result: result["variants"].pop(0), "variants"),
 }

@@ -8,6 +8,7 @@ from edgekit.plots.candidates import candidates
 from edgekit.plots.compression import learning_curves, pruning, sensitivity
 from edgekit.plots.delivery import boundaries, bundle_members
 from edgekit.plots.diagnosis import foretold, latency_parts, operators, roofline, ways
+from edgekit.plots.loads import loads
 from edgekit.plots.pruned import accuracy_by_cost, predicted_and_measured, zero_patterns
 from edgekit.plots.quantization import calibration, histograms
 from edgekit.plots.verdict import pareto, waterfall
@@ -22,6 +23,7 @@ __all__ = [
     "histograms",
     "latency_parts",
     "learning_curves",
+    "loads",
     "operators",
     "pareto",
     "predicted_and_measured",

@@ -14,6 +14,7 @@ from edgekit.summaries.converted import transposes as transposes
 from edgekit.summaries.distilled import candidate_points as candidate_points
 from edgekit.summaries.distilled import candidates as candidates
 from edgekit.summaries.distilled import latency_limit_ms as latency_limit_ms
+from edgekit.summaries.loads import loads as loads
 from edgekit.summaries.profiled import foretold as foretold
 from edgekit.summaries.profiled import foretold_rows as foretold_rows
 from edgekit.summaries.profiled import session as session

@@ -1,7 +1,8 @@
 """Benchmark: every variant and the baseline, interleaved in one run, through the runner's own interpreters.
 
 Leaves `decision.json`: accuracies, sizes, and below `measured` what latencies decided. The latencies themselves are
-evidence, in `evidence/latency.json`, and so is what each decision rests on, in `evidence/decisions.json`.
+evidence, in `evidence/latency.json`, and so is what each decision rests on, in `evidence/decisions.json`, and how the
+winners fare under load, in `evidence/loads.json`.
 The only stage that reads the test split, for the final table; every decision is made on validation.
 """
 
@@ -37,6 +38,12 @@ class Config(StageConfig):
     tie_margin: float = Field(0.1, ge=0.0, le=1.0, description="a ratio of p50s nearer to 1 than this is a tie")
     rivals: list[ModelFile] = Field(
         default_factory=list, description="files made by others, held against the winner in the same rounds"
+    )
+    load_s: float = Field(
+        1.0, ge=0, le=3600, description="seconds of each load that LoadGen drives the winners with; 0: none"
+    )
+    p99_bound_ms: float = Field(
+        0.0, ge=0, le=600_000, description="what a p99 under load is held to; 0: ten times the budget's p50, or 10 ms"
     )
     inference_threads: int = Field(1, ge=1, le=256, description="threads of every interpreter and of PyTorch")
 

@@ -25,6 +25,7 @@ from edgekit.runner.bench import growing, machine
 from edgekit.runner.preprocess import apply, to_layout
 from edgekit.stages.benchmark import LIBRARIES, Config
 from edgekit.stages.benchmark.decide import Decision, decide, too_close, unresolved
+from edgekit.stages.benchmark.loads import driven
 from edgekit.stages.benchmark.rivals import held_against, open_rivals
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.train import evaluate, predictions
@@ -49,11 +50,14 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
             decision, timings = _measured(rows, openers, config, watch, recorded)
     finally:
         torch.set_num_threads(threads_before)
+    won = decision.metrics["winner"]
+    loads = driven(source, data, config, BASELINE, decision.metrics["winners"].values(), won)
 
     artifacts.write_json(out / "decision.json", decision.content)
     artifacts.write_json(out / artifacts.EVIDENCE / "decisions.json", decision.decisions)
     evidence = {"latency": timings.latencies, "conditions": _conditions(watch, rows, timings, config)}
     artifacts.write_json(out / artifacts.EVIDENCE / "latency.json", evidence)
+    artifacts.write_json(out / artifacts.EVIDENCE / "loads.json", loads)
     np.savez(out / artifacts.EVIDENCE / "samples_ms.npz", allow_pickle=False, **timings.samples_ms)
     return artifacts.seal(
         out,
@@ -63,7 +67,8 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
         config=config.model_dump(),
         metrics={
             **decision.metrics,
-            "rivals": held_against(rivals, _row_of(decision.metrics["winner"], rows), timings),
+            "rivals": held_against(rivals, _row_of(won, rows), timings),
+            "loads": loads,
             **evidence,
         },
         libraries=LIBRARIES,

@@ -1,0 +1,75 @@
+"""`edgekit load` on a real bundle and a real interpreter."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from edgekit.errors import ConfigError
+from edgekit.load.command import TRIAL_QUERIES, TRIAL_S, Wishes
+from edgekit.load.scenarios import MINIMUM, SCENARIOS
+from edgekit.runner import bundle
+from tests.conftest import run_edgekit
+from tests.runner.conftest import NCHW, SCORES, Made, manifest_for, members_for, onnx_model, reference, samples
+
+NOWHERE = Path("tiny.edge.zip")
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    model = Made("onnx", {"model.onnx": onnx_model()}, NCHW, SCORES, 1e-4)
+    images = samples()
+    made = tmp_path_factory.mktemp("bundle") / "tiny-onnx-1.2.0.edge.zip"
+    bundle.write(made, manifest_for(model), members_for(model, images, reference(images)))
+    return made
+
+
+def test_every_scenario_is_told_and_a_look_is_called_short(path: Path) -> None:
+    done = run_edgekit("load", str(path), "--seconds", "0.2", "--p99-ms", "5000", "--rate", "100")
+    assert done.returncode == 0, done.stderr
+    for said in (*SCENARIOS, "server at 100.0 arrivals per s", "p99 bound   5000 ms: met", "cores busy", "p95"):
+        assert said in done.stdout, done.stdout
+    assert done.stdout.count("SHORT       of what MLPerf asks for: 0.2 of 600 s") == 3
+
+
+def test_the_highest_rate_as_json(path: Path) -> None:
+    done = run_edgekit("load", str(path), "--max-rate", "--seconds", "0.1", "--p99-ms", "2000", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["runs"] == [] and told["failed"] is None
+    assert told["sha256"] == bundle.read(path).sha256
+    assert told["rate"]["rate_per_s"] > 0 and told["rate"]["p99_bound_ms"] == 2000
+    assert all(trial["queries"] >= TRIAL_QUERIES for trial in told["rate"]["trials"])
+
+
+@pytest.mark.parametrize(
+    ("wishes", "said"),
+    [
+        ({"scenarios": ("sever",)}, "--scenario sever: no such scenario; use one of single_stream, server, offline"),
+        ({"scenarios": ("offline",), "rate_per_s": 5.0}, "--rate 5: belongs to --scenario server, got offline"),
+        ({"scenarios": ("offline",), "p99_ms": 5.0}, "--p99-ms 5: belongs to --scenario server"),
+        ({"max_rate": True, "rate_per_s": 5.0}, "--max-rate finds the rate; leave out --rate"),
+        ({"max_rate": True, "scenarios": ("offline",)}, "--max-rate searches in server; leave out --scenario offline"),
+        ({"seconds": 0.0}, "seconds: got 0; use a number above 0"),
+    ],
+)
+def test_wishes_that_do_not_fit_together_are_refused(wishes: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Wishes(NOWHERE, **wishes).job()  # type: ignore[arg-type]
+    assert said in str(caught.value)
+
+
+def test_by_default_as_much_as_mlperf_asks_for() -> None:
+    for load in Wishes(NOWHERE).job().loads:
+        assert (load.seconds, load.queries) == (MINIMUM[load.scenario].seconds, MINIMUM[load.scenario].queries)
+    search = Wishes(NOWHERE, max_rate=True).job().search
+    assert search is not None and (search.seconds, search.queries) == (TRIAL_S, TRIAL_QUERIES)
+
+
+def test_what_is_no_bundle_is_told_as_such(tmp_path: Path) -> None:
+    (tmp_path / "x.edge.zip").write_bytes(b"not a zip")
+    done = run_edgekit("load", str(tmp_path / "x.edge.zip"), "--seconds", "0.1")
+    assert done.returncode == 4 and done.stderr.startswith("edgekit: ") and "not a bundle" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,134 @@
+"""The winners and the baseline under load, on the artifacts of a real run: told in full, and deciding nothing."""
+
+from __future__ import annotations
+
+import io
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from edgekit import artifact as artifacts
+from edgekit import plots, summaries
+from edgekit.artifact import Artifact
+from edgekit.data import load as load_data
+from edgekit.load.scenarios import SCENARIOS
+from edgekit.plan import load_plan, parse_stage
+from edgekit.report import show
+from edgekit.result import RESULT
+from edgekit.stages.benchmark import Config
+from edgekit.stages.benchmark.loads import bound_ms, driven
+from tests.conftest import TINY, FinishedRun
+from tests.stages.benchmark.made import budget
+
+PLAN = load_plan(TINY)
+BASELINE = "baseline-eager"
+
+Row = dict[str, Any]
+
+
+@pytest.fixture
+def benchmark(tiny_run: FinishedRun) -> Artifact:
+    return artifacts.load(tiny_run.folder / "benchmark")
+
+
+def config(**options: object) -> Config:
+    return Config.model_validate({"budget": budget(), **options})
+
+
+def test_the_bound_is_what_was_asked_for_or_follows_the_budget() -> None:
+    assert bound_ms(config(p99_bound_ms=3.0, budget=budget(latency_p50_ms=2.0))) == 3.0
+    assert bound_ms(config(budget=budget(latency_p50_ms=2.0))) == 20.0
+    assert bound_ms(config()) == 10.0
+
+
+def test_the_baseline_and_each_winner_are_driven_in_every_scenario(benchmark: Artifact) -> None:
+    loads = benchmark.metrics["loads"]
+    assert loads["failed"] == [] and loads["loadgen"].startswith("6.")
+    names = [BASELINE, *sorted(set(benchmark.metrics["winners"].values()))]
+    assert [(row["name"], row["scenario"]) for row in loads["runs"]] == [(n, s) for n in names for s in SCENARIOS]
+    for row in loads["runs"]:
+        assert row["errors"] == 0 and row["queries"] > 0 and row["peak_bytes"] > 10_000_000
+        assert row["short"] and row["why_short"].startswith("0.2 of 600 s")
+        assert (row["rate_per_s"] is not None) == (row["meets"] is not None) == (row["scenario"] == "server")
+    assert {row["name"] for row in loads["rates"]} == {BASELINE, benchmark.metrics["winner"]}
+    assert all(row["trials"] for row in loads["rates"])
+
+
+def test_loads_are_evidence_and_in_no_content(benchmark: Artifact) -> None:
+    assert json.loads(benchmark.file("evidence/loads.json").read_text()) == benchmark.metrics["loads"]
+    assert "loads" not in benchmark.file("decision.json").read_text()
+
+
+@pytest.mark.parametrize(("load_s", "winner"), [(0.0, True), (0.2, False)])
+def test_nothing_is_driven_without_a_wish_or_a_winner(benchmark: Artifact, load_s: float, winner: bool) -> None:
+    name = benchmark.metrics["winner"] if winner else None
+    told = driven(benchmark.ancestor("convert"), load_data(PLAN.data), config(load_s=load_s), BASELINE, [], name)
+    assert (told["runs"], told["rates"], told["failed"], told["loadgen"]) == ([], [], [], None)
+    shown = SimpleNamespace(metrics={"loads": told}, config={"confidence": 0.99})
+    assert "nothing was driven" in repr(summaries.loads(shown))  # type: ignore[arg-type]
+
+
+def test_a_load_that_fails_is_told_and_the_others_go_on(benchmark: Artifact) -> None:
+    """A variant whose files are gone, and the baseline, which is there."""
+    winner = benchmark.metrics["winner"]
+    told = driven(
+        benchmark.ancestor("convert"), load_data(PLAN.data), config(load_s=0.05), BASELINE, ["nobody"], winner
+    )
+    assert {row["name"] for row in told["runs"]} == {BASELINE}
+    assert [row["name"] for row in told["failed"]] == ["nobody"] and told["failed"][0]["reason"].startswith("opening")
+    shown = SimpleNamespace(metrics={"loads": told}, config={"confidence": 0.99})
+    assert "failed: opening it" in repr(summaries.loads(shown))  # type: ignore[arg-type]
+
+
+def test_the_table_says_what_is_short_and_what_is_held(benchmark: Artifact) -> None:
+    table = summaries.loads(benchmark)
+    assert len(table.rows) == len(benchmark.metrics["loads"]["runs"])
+    text = repr(table)
+    assert "0.2 of 600 s" in text and "p99 held to 10 ms" in text
+    assert "holds" in text or "no highest rate was found" in text
+
+
+def test_the_verdict_names_the_rates_and_what_failed(tiny_run: FinishedRun) -> None:
+    result = json.loads((tiny_run.folder / RESULT).read_text())
+    rates = [{"name": "mine", "rate_per_s": 1234.5}, {"name": BASELINE, "rate_per_s": None}]
+    failed = [{"name": "theirs", "reason": "opening it: gone"}]
+    stream = io.StringIO()
+    loads = {**result["loads"], "rates": rates, "failed": failed}
+    show({**result, "loads": loads}, tiny_run.folder, Console(file=stream, width=200))
+    said = "held with a p99 within 10 ms: mine 1,234/s, baseline-eager none that was confirmed"
+    assert said in stream.getvalue()
+    assert "Not driven to the end: theirs, opening it: gone" in stream.getvalue()
+
+
+def rate(value: float | None) -> Row:
+    trials = [
+        {"rate_per_s": 100.0, "p99_ms": 4.0, "queries": 100, "meets": True, "reason": "search"},
+        {"rate_per_s": 200.0, "p99_ms": 40.0, "queries": 100, "meets": False, "reason": "search"},
+    ]
+    return {"name": "student-int8-tflite", "rate_per_s": value, "why": "", "trials": trials}
+
+
+@pytest.mark.parametrize("found", [100.0, None])
+def test_the_figure_has_every_trial_the_bound_and_the_rate_that_was_found(
+    benchmark: Artifact, found: float | None
+) -> None:
+    loads = {**benchmark.metrics["loads"], "p99_bound_ms": 12.5, "rates": [rate(found)]}
+    left, right = plots.loads(loads).axes
+    points = [line for line in left.lines if line.get_marker() not in ("", "None", None)]
+    assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in points] == [(100.0, 4.0), (200.0, 40.0)]
+    fills = [line.get_markerfacecolor() for line in points]
+    assert fills[0] != "white" and fills[1] == "white"
+    assert [list(line.get_ydata()) for line in left.lines if line.get_linestyle() == "--"] == [[12.5, 12.5]]
+    held = [line.get_xdata()[0] for line in left.lines if line.get_linestyle() == ":"]
+    assert held == ([100.0] if found else [])
+    assert "per second" in left.get_xlabel() and "ms" in left.get_ylabel() and "ms" in right.get_ylabel()
+
+
+def test_the_options_are_checked() -> None:
+    shared = {"budget": budget(), "targets": ["onnx"]}
+    for option, value in (("load_s", -1.0), ("p99_bound_ms", -0.5)):
+        with pytest.raises(Exception, match=f"benchmark.{option}: got {value}"):
+            parse_stage("benchmark", {option: value}, shared)
