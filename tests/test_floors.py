@@ -85,7 +85,21 @@ def test_no_module_is_a_pickle_user() -> None:
 @pytest.mark.parametrize(
     ("imports", "never"),
     [
-        ("edgekit.cli", {"torch", "tensorflow", "openvino", "sklearn", "matplotlib", "papermill", "nncf", "PIL", "jinja2", "mlflow"}),
+        (
+            "edgekit.cli",
+            {
+                "torch",
+                "tensorflow",
+                "openvino",
+                "sklearn",
+                "matplotlib",
+                "papermill",
+                "nncf",
+                "PIL",
+                "jinja2",
+                "mlflow",
+            },
+        ),
         ("edgekit.runner", {"numpy", "PIL", "pydantic"}),
     ],
 )

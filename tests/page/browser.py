@@ -28,8 +28,8 @@ REPLY_S = 60.0
 class Browser:
     """One tab. `complaints` are console messages, log entries and exceptions since the last `open`."""
 
-    process: subprocess.Popen[bytes]
-    socket: websocket.WebSocket
+    process: subprocess.Popen[bytes] = field(repr=False)
+    socket: websocket.WebSocket = field(repr=False)
     complaints: list[str] = field(default_factory=list)
     requested: list[str] = field(default_factory=list)
     last: int = 0

@@ -20,8 +20,6 @@ from edgekit.stages.benchmark.decide import decide
 from edgekit.stages.benchmark.timings import Timings
 from tests.conftest import TINY, FinishedRun
 
-FACTS_OF_MEASURING = ("speedup", "speedup_low", "speedup_high")
-
 
 def copy(run: FinishedRun, out: Path) -> Path:
     """The run's folder, to do with as one likes; without `.training`, which nothing here reads."""
@@ -49,8 +47,9 @@ def missed(run: FinishedRun, out: Path) -> Path:
     timings = Timings(samples_ms, rounds, made.config["confidence"], made.config["tie_margin"])
     plan = load_plan(TINY, ["budget.size_bytes=1000", "budget.latency_p50_ms=0.000001"])
     budget = Budget.model_validate(plan.run.budget.model_dump())
-    zipped = {row["name"]: row.get("zipped_bytes") for row in made.metrics["rows"]}
-    rows = [{**row, "zipped_bytes": zipped[row["name"]]} for row in made.metrics["variants"]]
+    baseline, *variants = made.metrics["variants"]
+    zipped = {row["name"]: row["zipped_bytes"] for row in made.metrics["rows"][1:]}
+    rows = [baseline, *({**row, "zipped_bytes": zipped[row["name"]]} for row in variants)]
     decided = decide(rows, timings, budget, made.config["targets"])
     working = artifacts.begin(folder / ".benchmark.partial")
     shutil.copytree(folder / "benchmark/evidence", working / "evidence", dirs_exist_ok=True)
