@@ -52,7 +52,11 @@ class Comparison:
 def compare(folder_a: Path, folder_b: Path) -> Comparison:
     """Read both; DataError where one has no verdict."""
     a, b = (finished.result_of(folder) for folder in (folder_a, folder_b))
-    made_a, made_b = finished.chain(folder_a, a), finished.chain(folder_b, b)
+    both = set(a["stages"]) & set(b["stages"])  # a missed budget has no bundle, which is told once, above
+    made_a, made_b = (
+        {stage: made for stage, made in finished.chain(folder, result).items() if stage in both}
+        for folder, result in ((folder_a, a), (folder_b, b))
+    )
     rows_a, rows_b = ({row["name"]: row for row in result["variants"]} for result in (a, b))
     versions_a, versions_b = (
         {"edgekit": result["edgekit"], **finished.versions(made)} for result, made in ((a, made_a), (b, made_b))
