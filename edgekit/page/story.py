@@ -39,7 +39,7 @@ def told(folder: Path, result: Row, links: list[Link]) -> dict[str, Any]:
         "headline": headline(result),
         "facts": facts(result),
         "targets": targets(result),
-        "missed": [f"{target}: {checks.missed_message(near)}." for target, near in _unmet(result).items()],
+        "missed": missed(result),
         "bundles": bundles(result),
         "waterfall": waterfall(result),
         "tail": variants.percentiles(result, charts.shown_in_ecdf(benchmark)),
@@ -62,7 +62,8 @@ def headline(result: Row) -> tuple[str, str]:
     """The verdict in a line, and what it rests on in another."""
     verdict, budget = result["verdict"], result["budget"]
     if not verdict["met"]:
-        return "Budget missed: nothing ships", checks.missed_message(result["nearest_miss"]) + "."
+        message = checks.missed_message(result["nearest_miss"])
+        return "Budget missed: nothing ships", f"{message[0].upper()}{message[1:]}."
     ships, wanted = len(result["winners"]), len(result["winners"]) + len(result["unmet"])
     found = (
         f"{verdict['winner']} is the fastest of what ships: {milliseconds(verdict['p50_ms'])} ms a call at p50, "
@@ -155,6 +156,14 @@ def _met(row: Row) -> list[str]:
         milliseconds(row["p50_ms"]),
         count(row["bytes"]),
         ratio(row, "speedup"),
+    ]
+
+
+def missed(result: Row) -> list[str]:
+    """A line for each target without a bundle."""
+    return [
+        f"{target}: {near['name']} comes nearest; {'; '.join(near['reasons'])}." if near else f"{target}: no variant."
+        for target, near in _unmet(result).items()
     ]
 
 
