@@ -6,6 +6,8 @@ CONFIG ?= configs/digits.yaml
 # Two tests at a time, a file's tests in one process; where two share the cores, a waiting thread must not spin.
 WORKERS := -n 2 --dist loadfile
 BESIDE := GOMP_SPINCOUNT=0
+# MINUTES=N: a long suite begins no test after N minutes and skips the rest by name; see tests/time_box.py.
+BOX := $(if $(MINUTES),--minutes=$(MINUTES))
 
 .DEFAULT_GOAL := help
 .PHONY: help run test long defaults faults matrix aarch64 mutants reference lab lint nbval bench clean
@@ -51,17 +53,17 @@ test: lint ## ruff, mypy, pytest, nbval
 	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m 'not long and not matrix and not aarch64'
 
 long: $(VENV)/.dev ## every road and parameter set, and bundles made again; 15 to 23 minutes
-	$(BIN)/pytest -q -m long tests
+	$(BIN)/pytest -q $(BOX) -m long tests
 
 faults: $(VENV)/.dev ## kill, cut off, fill up and block a run in some hundred places; 20 minutes
-	$(BIN)/pytest -q tests/faults -m faults
+	$(BIN)/pytest -q $(BOX) tests/faults -m faults
 
 matrix: $(VENV)/.dev ## the runner on every Python, numpy and interpreter that has wheels; 6 minutes
-	$(BIN)/pytest -q -m matrix tests/matrix
+	$(BIN)/pytest -q $(BOX) -m matrix tests/matrix
 
 aarch64: $(VENV)/.dev ## the runner with the real aarch64 wheels under qemu, fetched first; 4 minutes
 	$(BIN)/python -m tests.aarch64.fetch
-	$(BIN)/pytest -q -m aarch64 tests/aarch64
+	$(BIN)/pytest -q $(BOX) -m aarch64 tests/aarch64
 
 mutants: $(VENV)/.dev ## 94 seeded faults in edgekit, each of which a test or a notebook must notice
 	$(BIN)/python -m tests.mutants.check
@@ -74,10 +76,11 @@ build/dvc/bin/dvc:
 	$(PYTHON) -m venv build/dvc
 	build/dvc/bin/pip install --quiet --disable-pip-version-check dvc
 
-bench: $(VENV)/.dev build/dvc/bin/dvc ## what the runner adds, what its choice loses, what a finished run costs
+bench: $(VENV)/.dev build/dvc/bin/dvc ## what the runner adds, its choice loses, a finished run costs, how far Keras is
 	$(BIN)/python -m benchmarks.runner_overhead
 	$(BIN)/python -m benchmarks.runner_choice
 	$(BIN)/python benchmarks/noop.py
+	$(BIN)/python -m benchmarks.keras_parity
 
 clean: ## remove what was built, not what was run
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache

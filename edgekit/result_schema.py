@@ -8,6 +8,7 @@ from pydantic import AwareDatetime, Field, model_validator
 
 from edgekit.config import STAGES, Strict, Target
 from edgekit.result_decisions import Choice, Limit, Zeros
+from edgekit.targets.debris import Kind
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -58,6 +59,10 @@ class Judged(Facts):
     zipped_bytes: int = Field(gt=0, description="size of its files, each compressed by zlib at level 9")
     target: Target = Field(description="what it was converted for")
     float_ops: list[str] = Field(description="operators that compute in float, for int8 only")
+    debris: dict[Kind, Annotated[int, Field(gt=0)]] = Field(
+        description="what the converter left behind in the file and computes nothing, how many of each kind; "
+        "transpose: of axes inside the graph, the network's own included; copy: a constant stored again"
+    )
     drop_pp: float = Field(description="accuracy below the baseline on validation, percentage points")
     bound_pp: float = Field(description="upper end of the one-sided interval of that drop: what the budget is held to")
     confidence: float = Field(gt=0.5, lt=1, description="of that interval")

@@ -33,6 +33,7 @@ class Variant:
     not_offered: tuple[str, ...]
     quantization: dict[str, Any] | None
     boundaries: tuple[dict[str, Any], ...]
+    debris: tuple[dict[str, Any], ...]
 
 
 def read(convert: Artifact) -> list[Variant]:
@@ -69,5 +70,6 @@ def _variant(fields: dict[str, Any]) -> Variant:
             "float_ops": tuple(fields["float_ops"]),
             "not_offered": tuple(fields["not_offered"]),
             "boundaries": tuple(fields["boundaries"]),
+            "debris": tuple(fields["debris"]),
         }
     )

@@ -18,6 +18,7 @@ if "XDG_CACHE_HOME" not in os.environ:  # what the runner remembers here must no
     os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="edgekit-tests-")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a shell's background job; no Ctrl-C would reach a child either
     signal.signal(signal.SIGINT, signal.default_int_handler)
+pytest_plugins = ("tests.time_box",)
 ROOT = Path(__file__).parent.parent
 TINY = ROOT / "tests" / "configs" / "tiny.yaml"
 

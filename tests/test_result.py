@@ -77,8 +77,9 @@ def refused(row: Result) -> Result:
 
 UNMET = {"inside_budget": False, "reasons": ["too large"]}
 NEAREST = {
-    "name", "model", "precision", "method", "interpreter", "bytes", "float_ops", "zipped_bytes", "accuracy_validation",
-    "accuracy_test", "target", "drop_pp", "bound_pp", "confidence", "lost", "gained", "samples", "p50_ms",
+    "name", "model", "precision", "method", "interpreter", "bytes", "float_ops", "debris", "zipped_bytes",
+    "accuracy_validation", "accuracy_test", "target", "drop_pp", "bound_pp", "confidence", "lost", "gained", "samples",
+    "p50_ms",
 }  # fmt: skip
 
 

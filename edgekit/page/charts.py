@@ -19,10 +19,10 @@ def drawn(result: Row, profile: Artifact, benchmark: Artifact) -> dict[str, Pict
     found = {"pareto": _pareto(result), "ecdf": _ecdf(benchmark)}
     if result["waterfall"]:
         found["waterfall"] = _waterfall(result)
-    if {"preprocess", "execute", "postprocess", "total"} <= set(profile.metrics.get("latency", {})):
-        found["parts"] = _parts(profile.metrics)
-    if profile.metrics.get("operators"):
-        found["operators"] = _operators(profile.metrics)
+    metrics = profile.metrics
+    found |= {"parts": _parts(metrics), "operators": _operators(metrics), "roofline": _roofline(metrics)}
+    if metrics["ways"]:
+        found["ways"] = _ways(metrics)
     return found
 
 
@@ -65,12 +65,25 @@ def _waterfall(result: Row) -> Picture:
 
 
 def _parts(profile: Row) -> Picture:
-    latency = profile["latency"]
-    shares = ", ".join(f"{name} {latency[name]['share']:.0%}" for name in ("preprocess", "execute", "postprocess"))
-    return picture(plots.latency_parts(latency), f"One call by PyTorch eager: {shares}", "Before anything was done.")
+    latency, shares = profile["latency"], profile["diagnosis"]["shares"]
+    alt = ", ".join(f"{name} {latency[name]['share']:.0%}" for name in latency if name != "total")
+    return picture(
+        plots.latency_parts(latency, shares), f"One call by PyTorch eager: {alt}", "Before anything was done."
+    )
 
 
 def _operators(profile: Row) -> Picture:
     slowest = ", ".join(f"{row['operator']} {row['share']:.0%}" for row in profile["operators"][:3])
-    caption = "Before, by torch’s own profiler, which slows each call a little."
-    return picture(plots.operators(profile["operators"]), f"Time by operator: {slowest}", caption)
+    caption = "Before, by each runtime’s own profiler, which slows each call a little."
+    figure = plots.operators(profile["operators"], profile["inside"])
+    return picture(figure, f"Time by operator, PyTorch eager: {slowest}", caption)
+
+
+def _ways(profile: Row) -> Picture:
+    caption = "The float network as it came, before anything was done to it."
+    return picture(plots.ways(profile["ways"]), f"One call by each of {len(profile['ways'])} runtimes", caption)
+
+
+def _roofline(profile: Row) -> Picture:
+    caption = "Each layer of the network under the ceilings that this machine showed in the same run."
+    return picture(plots.roofline(profile["layers"], profile["machine"]), "Roofline of the layers", caption)

@@ -8,17 +8,16 @@ from __future__ import annotations
 from edgekit.page.rows import Grid, Line, Row, grid
 from edgekit.tables import milliseconds, times
 
-IN_ORDER = ("load", "warm-up", "preprocess", "queue", "execute", "postprocess", "serialise")
+IN_ORDER = ("load", "warm-up", "queue", "preprocess", "execute", "postprocess", "serialise")
 """Of a call; a record does not keep it."""
 
 
 def told(profile: Row, result: Row) -> Row:
-    """`text` and `next_step` from the diagnosis, and `grids`, the tables that the profile's metrics allow."""
+    """`text` from the diagnosis, and `grids`, the tables that the profile's metrics allow."""
     diagnosis = profile.get("diagnosis", {})
-    grids = [parts(profile), causes(profile), executed(result)]
+    grids = [parts(profile), causes(profile), steps(profile), executed(result)]
     return {
         "text": diagnosis.get("text", ""),
-        "next_step": diagnosis.get("next_step", ""),
         "grids": [each for each in grids if each is not None],
     }
 
@@ -52,6 +51,14 @@ def causes(profile: Row) -> Grid | None:
     ]
     columns = ("cause", "share of a call", "at the machine’s ceilings, ms")
     return grid("Before: what it is spent on, an estimate", columns, rows, "|".join(columns[1:])) if rows else None
+
+
+def steps(profile: Row) -> Grid | None:
+    """What the diagnosis advised, ranked by what it predicted."""
+    advised: list[Row] = profile.get("diagnosis", {}).get("steps", [])
+    rows = [(step["title"], step["where"], times(step["speedup"]), step["why"]) for step in advised]
+    columns = ("next step", "where", "predicted", "why")
+    return grid("What the diagnosis advised", columns, rows, "predicted", "next step|why") if rows else None
 
 
 def executed(result: Row) -> Grid | None:

@@ -7,7 +7,7 @@ a marker, a hatch or a label says the same.
 from edgekit.plots.candidates import candidates
 from edgekit.plots.compression import learning_curves, pruning, sensitivity
 from edgekit.plots.delivery import boundaries, bundle_members
-from edgekit.plots.diagnosis import latency_parts, operators
+from edgekit.plots.diagnosis import foretold, latency_parts, operators, roofline, ways
 from edgekit.plots.distribution import ecdf
 from edgekit.plots.pruned import accuracy_by_cost, predicted_and_measured, zero_patterns
 from edgekit.plots.quantization import calibration, histograms
@@ -20,6 +20,7 @@ __all__ = [
     "calibration",
     "candidates",
     "ecdf",
+    "foretold",
     "histograms",
     "latency_parts",
     "learning_curves",
@@ -27,7 +28,9 @@ __all__ = [
     "pareto",
     "predicted_and_measured",
     "pruning",
+    "roofline",
     "sensitivity",
     "waterfall",
+    "ways",
     "zero_patterns",
 ]

@@ -10,9 +10,15 @@ from edgekit.artifact import Artifact
 from edgekit.summaries.converted import boundary_rows as boundary_rows
 from edgekit.summaries.converted import convert as convert
 from edgekit.summaries.converted import missing as missing
+from edgekit.summaries.converted import transposes as transposes
 from edgekit.summaries.distilled import candidate_points as candidate_points
 from edgekit.summaries.distilled import candidates as candidates
 from edgekit.summaries.distilled import latency_limit_ms as latency_limit_ms
+from edgekit.summaries.profiled import foretold as foretold
+from edgekit.summaries.profiled import foretold_rows as foretold_rows
+from edgekit.summaries.profiled import session as session
+from edgekit.summaries.profiled import steps as steps
+from edgekit.summaries.profiled import ways as ways
 from edgekit.summaries.quantized import calibration as calibration
 from edgekit.summaries.quantized import calibration_conclusion as calibration_conclusion
 from edgekit.summaries.quantized import calibration_rows as calibration_rows
@@ -38,15 +44,6 @@ def profile(artifact: Artifact) -> Table:
         ("throughput, calls/s", count(latency["throughput_per_s"])),
     ]
     return Table(("baseline, PyTorch eager, batch 1", "value"), rows)
-
-
-def operators(artifact: Artifact, most: int = 8) -> Table:
-    """The slowest operators under torch's profiler."""
-    rows = [
-        (row["operator"], f"{row['calls']:.0f}", milliseconds(row["self_ms"]), f"{row['share']:.1%}")
-        for row in artifact.metrics["operators"][:most]
-    ]
-    return Table(("operator", "calls", "self time, ms", "share"), rows)
 
 
 def distill(artifact: Artifact) -> Table:

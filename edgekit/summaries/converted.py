@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 from edgekit.artifact import Artifact
@@ -22,7 +23,8 @@ def boundary_rows(artifact: Artifact) -> list[Row]:
 
 
 def convert(artifact: Artifact) -> Table:
-    """Every variant: its size, how far its outputs are from the step before, what in it still computes in float.
+    """Every variant: its size, how far its outputs are from the step before, what the converter left behind in the
+    file (in brackets: when this machine compiles it), what in it still computes in float.
 
     Below them what was left out, with the reason: candidates that failed, precisions that a target does not offer.
     """
@@ -35,15 +37,28 @@ def convert(artifact: Artifact) -> Table:
             f"{row['max_abs']:.2g}",
             f"{row['snr_db']:.1f}",
             percent(row["top1_agreement"]),
+            _left_behind(artifact.metrics["debris"].get(variant["name"], [])),
             _in_float(variant["float_ops"]),
         )
         for variant, row in zip(_variants(artifact), boundary_rows(artifact), strict=True)
     ]
     told = [(row["name"], row["reason"]) for row in artifact.metrics["left_out"]]
     told += dict.fromkeys((f"…-{row['precision']}-{row['target']}", row["reason"]) for row in _not_offered(artifact))
-    rows += [(name, "left out", "", "", "", "", "", reason) for name, reason in told]
-    heads = ("variant", "int8 by", "bytes", "compared with", "max |Δ|", "SNR, dB", "top-1 agreement", "still in float")
-    return Table(heads, rows)
+    rows += [(name, "left out", "", "", "", "", "", "", reason) for name, reason in told]
+    heads = ("variant", "int8 by", "bytes", "compared with", "max |Δ|", "SNR, dB", "top-1 agreement", "left behind")
+    return Table((*heads, "still in float"), rows)
+
+
+def transposes(artifact: Artifact) -> Table:
+    """Every transpose inside a variant's graph, between which layers, and how many bytes it reads and writes."""
+    rows = [
+        (name, "when compiled" if one["compiled"] else "in the file", one["where"], count(one["moved_bytes"]))
+        for name, found in artifact.metrics["debris"].items()
+        for one in found
+        if one["kind"] == "transpose"
+    ]
+    none = [(f"none in {len(_variants(artifact))} variants", "", "", "")]
+    return Table(("transposes inside the graph", "found", "between", "bytes moved"), rows or none)
 
 
 def missing(artifact: Artifact) -> list[str]:
@@ -87,6 +102,15 @@ def _method(variant: Row) -> str:
     if recipe["keep_float"]:
         words.append(f"kept in float: {len(recipe['keep_float'])}")
     return ", ".join(words)
+
+
+def _left_behind(debris: list[Row]) -> str:
+    """`pad 2, copy 3 [reshape 1]`; nothing where nothing was left behind."""
+    in_file, compiled = (
+        ", ".join(f"{kind} {number}" for kind, number in Counter(one["kind"] for one in found).items())
+        for found in ([one for one in debris if one["compiled"] == when] for when in (False, True))
+    )
+    return " ".join(part for part in (in_file, f"[{compiled}]" if compiled else "") if part)
 
 
 def _in_float(operators: list[str]) -> str:

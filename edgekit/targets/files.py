@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from edgekit.runner.manifest import TensorSpec
+from edgekit.targets.debris import Finding
 
 Method = Literal["float", "ptq", "qat", "mixed"]
 
@@ -39,7 +40,7 @@ class Files:
     """A converted model: file names inside its folder, and its two tensors.
 
     `float_ops` lists the operators of an int8 model that still compute in float, as `in_float` tells them;
-    `not_offered` what its `Quantization` asked for and the target cannot do.
+    `not_offered` what its `Quantization` asked for and the target cannot do; `debris` what the converter left behind.
     """
 
     names: tuple[str, ...]
@@ -47,6 +48,7 @@ class Files:
     output: TensorSpec
     float_ops: tuple[str, ...] = ()
     not_offered: tuple[str, ...] = ()
+    debris: tuple[Finding, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -59,6 +61,7 @@ class Files:
             output=TensorSpec(**fields["output"]),
             float_ops=tuple(fields["float_ops"]),
             not_offered=tuple(fields["not_offered"]),
+            debris=tuple(Finding(**one) for one in fields["debris"]),
         )
 
 

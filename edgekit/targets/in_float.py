@@ -84,11 +84,11 @@ def _tflite(content: bytes) -> Iterator[Found]:
     for _, graph, op, kind in tflite_operators(content):
         if kind not in TFLITE_MOVING:
             tensors = [graph.tensors[place] for place in (*op.inputs, *op.outputs) if place >= 0]
-            place = _module(graph.tensors[op.outputs[0]].name.decode())
+            place = module_of(graph.tensors[op.outputs[0]].name.decode())
             yield kind in TFLITE_WEIGHTED, f"{kind}:{place}", any(one.type in floats for one in tensors)
 
 
-def _module(tensor: str) -> str:
+def module_of(tensor: str) -> str:
     """`…Net_wrapped/….Sequential_stem/….Conv2d_0;;…` → `stem.0`: the first module that the tensor's name speaks of."""
     path = tensor.split(";")[0].split("_wrapped/")[-1]
     parts = [part.rsplit(".", 1)[-1].partition("_")[2] for part in path.split("/")] if "/" in path else [path]
@@ -136,10 +136,10 @@ def _openvino(path: Path) -> Iterator[Found]:
         kind, name = op.get_type_name(), op.get_friendly_name()
         states[name], integer = _state(op, kind, inputs)
         if integer is not None:
-            yield kind in OPENVINO_WEIGHTED, f"{kind}:{_path(op)}", not integer
+            yield kind in OPENVINO_WEIGHTED, f"{kind}:{path_of(op)}", not integer
 
 
-def _path(op: Any) -> str:
+def path_of(op: Any) -> str:
     """`__module.stem.0/aten::…` → `stem.0`; where folding took its name, that of the operator behind it."""
     followers = (port.get_node() for output in op.outputs() for port in output.get_target_inputs())
     for name in (op.get_friendly_name(), *(follower.get_friendly_name() for follower in followers)):

@@ -19,6 +19,7 @@ import numpy as np
 from edgekit.errors import ConversionError
 from edgekit.runner.manifest import TensorSpec
 from edgekit.targets import in_float, layers
+from edgekit.targets.debris import onnx as debris
 from edgekit.targets.files import MINMAX, Files, Quantization, input_layout
 from edgekit.targets.percentiles import OUTSIDE
 
@@ -53,7 +54,8 @@ def convert(
     (out / FILE).write_bytes(content)
     source = TensorSpec("input", (1, *input_shape), "float32", input_layout(input_shape, "NCHW"))
     not_offered = ("bias_correction",) if precision == "int8" and quantization.bias_correction else ()
-    return Files((FILE,), source, TensorSpec("output", (1, classes), "float32", "NC"), float_ops, not_offered)
+    result = TensorSpec("output", (1, classes), "float32", "NC")
+    return Files((FILE,), source, result, float_ops, not_offered, debris.read(content))
 
 
 @lru_cache(maxsize=2)  # all precisions of one model share it

@@ -15,6 +15,7 @@ import numpy as np
 from edgekit.errors import ConversionError
 from edgekit.runner.manifest import TensorSpec
 from edgekit.targets import in_float, layers
+from edgekit.targets.debris import openvino as debris
 from edgekit.targets.files import MINMAX, Files, Quantization, input_layout
 from edgekit.targets.percentiles import OUTSIDE
 
@@ -49,7 +50,8 @@ def convert(
     openvino.save_model(model, str(out / FILES[0]), compress_to_fp16=precision == "fp16")
     source, result = (_spec(port) for port in (model.inputs[0], model.outputs[0]))
     source = TensorSpec(source.name, source.shape, source.dtype, input_layout(input_shape, "NCHW"))
-    return Files(FILES, source, result, in_float.openvino(out / FILES[0]) if precision == "int8" else ())
+    float_ops = in_float.openvino(out / FILES[0]) if precision == "int8" else ()
+    return Files(FILES, source, result, float_ops, debris=debris.read(out / FILES[0]))
 
 
 def _from_torch(model_folder: Path, nncf_folder: Path | None) -> tuple[Any, tuple[int, ...]]:

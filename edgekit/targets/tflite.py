@@ -19,6 +19,7 @@ from edgekit.errors import ConversionError
 from edgekit.runner.manifest import TensorSpec
 from edgekit.targets import in_float, layers, names, percentiles
 from edgekit.targets.dead_channels import keep_biases
+from edgekit.targets.debris import tflite as debris
 from edgekit.targets.files import MINMAX, Files, Quantization, input_layout
 
 PRECISIONS = ("fp32", "fp16", "int8", "w8", "dynamic")
@@ -53,12 +54,12 @@ def convert(
         float_ops = in_float.tflite(content)
     elif precision in RECIPES:
         content = _quantize_weights(content, RECIPES[precision])
-    content = names.shorten(content)
+    named, content = content, names.shorten(content)
     out.mkdir(parents=True, exist_ok=True)
     (out / FILE).write_bytes(content)
     source, result = _tensors(content, input_layout(input_shape, "NHWC"))
     not_offered = ("bias_correction",) if precision == "int8" and quantization.bias_correction else ()
-    return Files((FILE,), source, result, float_ops, not_offered)
+    return Files((FILE,), source, result, float_ops, not_offered, debris.read(content, named))
 
 
 @lru_cache(maxsize=2)  # all precisions of one model share it

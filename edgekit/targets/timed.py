@@ -16,7 +16,7 @@ from edgekit.runner.bench import interleaved
 from edgekit.runner.intervals import p50
 from edgekit.targets import launch
 from edgekit.targets import precisions as offered
-from edgekit.targets.files import Job, Step, plain_method
+from edgekit.targets.files import Files, Job, Step, plain_method
 from edgekit.variants import zipped_bytes
 
 CALIBRATION = "calibration.npy"
@@ -63,38 +63,62 @@ def measure(
     `rounds`. ConversionError as `launch.convert` raises it; a further candidate that comes to nothing has no row.
     """
     with tempfile.TemporaryDirectory(prefix="edgekit-timed-") as folder:
-        made = _convert(models, calibration, targets, precisions, Path(folder), timeout_s)
-        calls = {key: _call(one, calibration[:1], threads) for key, one in made.items()}
+        made = convert_plainly(models, calibration, targets, precisions, Path(folder), timeout_s)
+        calls = {key: one.call(calibration[:1], threads) for key, one in made.items()}
         samples_ms = interleaved(calls, rounds, calls_per_round, warmup_per_round)
         return [_timed(key, one, samples_ms[key], rounds) for key, one in made.items()]
 
 
 @dataclass(frozen=True)
-class _Made:
+class Converted:
+    """A network's files on one target in one precision, in the folder `step.out`."""
+
     step: Step
     job: Job
-    made: launch.Made
+    files: Files
 
     @property
     def paths(self) -> list[Path]:
-        return [self.step.out / name for name in self.made.files.names]
+        """The files."""
+        return [self.step.out / name for name in self.files.names]
+
+    @property
+    def bytes(self) -> int:
+        """Of all files."""
+        return sum(path.stat().st_size for path in self.paths)
+
+    def as_input(self, x: np.ndarray) -> np.ndarray:
+        """`x` (1, C, H, W) or (1, F) in the layout of the files' input."""
+        return np.ascontiguousarray(x.transpose(0, 2, 3, 1)) if self.files.input.layout == "NHWC" else x
+
+    def call(self, x: np.ndarray, threads: int = 1) -> Callable[[], object]:
+        """One inference of `x` by the runner's own backend."""
+        given = self.as_input(x)
+        with quiet_native():
+            content = {path.name: path.read_bytes() for path in self.paths}
+            backend = open_backend(self.job.target, content, self.files.input, self.files.output, threads)
+        return lambda: backend.run(given)
 
 
-def _convert(
+def convert_plainly(
     models: Mapping[str, Path],
     calibration: np.ndarray,
     targets: Sequence[str],
     precisions: Sequence[str],
     scratch: Path,
     timeout_s: float,
-) -> dict[str, _Made]:
+) -> dict[str, Converted]:
+    """Every saved network on every target that offers the precision, as it comes; ConversionError as `launch` has it.
+
+    Files lie in `scratch`, in the folder that is the result's key: NAME-PRECISION-TARGET.
+    """
     np.save(scratch / CALIBRATION, calibration, allow_pickle=False)
     jobs = [_job(name, folder, target, precisions, scratch) for name, folder in models.items() for target in targets]
     jobs = [job for job in jobs if job.steps]
     found: dict[Job, list[launch.Outcome]] = {}
     launch.convert_all(jobs, scratch, timeout_s, found.__setitem__)
     return {
-        step.out.name: _Made(step, job, made)
+        step.out.name: Converted(step, job, made.files)
         for job in jobs
         for step, made in zip(job.steps, found[job], strict=True)
         if isinstance(made, launch.Made)
@@ -110,22 +134,13 @@ def _job(name: str, folder: Path, target: str, precisions: Sequence[str], scratc
     return Job(name, target, scratch / CALIBRATION, steps)
 
 
-def _call(one: _Made, sample: np.ndarray, threads: int) -> Callable[[], object]:
-    files = one.made.files
-    x = np.ascontiguousarray(sample.transpose(0, 2, 3, 1)) if files.input.layout == "NHWC" else sample
-    with quiet_native():
-        content = {path.name: path.read_bytes() for path in one.paths}
-        backend = open_backend(one.job.target, content, files.input, files.output, threads)
-    return lambda: backend.run(x)
-
-
-def _timed(name: str, one: _Made, samples_ms: np.ndarray, rounds: int) -> Timed:
+def _timed(name: str, one: Converted, samples_ms: np.ndarray, rounds: int) -> Timed:
     median = p50(samples_ms, rounds, CONFIDENCE)
     return Timed(
         model=one.job.model,
         target=one.job.target,
         precision=one.step.precision,
-        bytes=sum(path.stat().st_size for path in one.paths),
+        bytes=one.bytes,
         zipped_bytes=zipped_bytes(path.read_bytes() for path in one.paths),
         p50_ms=median.p50_ms,
         low_ms=median.low_ms,

@@ -140,7 +140,7 @@ def test_it_is_written_for_everybody(read: Read) -> None:
     assert "tiny 1.0.0: Budget met: 3 of 3 targets ship" in read.text  # its title
     assert len(read.named("h1")) == 1
     pictures = read.named("img")
-    assert len(pictures) == 5
+    assert len(pictures) >= 6
     assert all(len(picture["alt"]) > 20 and picture["width"] and picture["height"] for picture in pictures)
     assert all(cell["scope"] in ("row", "col") for cell in read.named("th"))
 
@@ -220,6 +220,6 @@ def test_a_missed_budget_gets_its_page_with_the_nearest_miss(missed: Path) -> No
     assert all(reason in told.text for reason in nearest["reasons"])
     assert told.row("limit of the budget", "≤ 1,000")[3:5] == ["≤ 25", "≤ 1e-06"]
     assert not any("ships for" in cell for row in told.rows for cell in row)
-    assert len(told.named("img")) == 4  # no waterfall leads anywhere
+    assert "What each step bought" not in told.text  # no waterfall leads anywhere
     assert "07_bundle" not in (missed / page.PAGE).read_text()
     assert not (missed / page.BESIDE / "07_bundle.html").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,7 @@ def _open_all(source: Artifact, data: Data, config: Config) -> tuple[list[Row], 
                 "interpreter": f"{backend.name} {backend.version}",
                 "bytes": variant.bytes,
                 "float_ops": list(variant.float_ops),
+                "debris": Counter(one["kind"] for one in variant.debris),
                 "zipped_bytes": zipped_bytes(members(source, variant).values()),
                 "accuracy_validation": float(np.mean(right)),
                 "accuracy_test": float(np.mean(_right(backend, data.test, spec.preprocess, variant.input.layout))),

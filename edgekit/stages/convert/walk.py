@@ -114,7 +114,7 @@ def walk(source: Artifact, data: Data, config: Config, out: Path, progress: Prog
     left_out = [record for record in records if "reason" in record]
     if not variants:
         raise ConversionError(f"convert: every variant was left out; {_told(left_out[0])}")
-    artifacts.write_json(out / VARIANTS, variants)
+    artifacts.write_json(out / VARIANTS, [_of_the_file(variant) for variant in variants])
     not_offered = [row for job in jobs for row in _not_offered(job, config)]
     # a reason may hold what the next run does not say again: a time, a folder, a converter's last words
     artifacts.write_json(out / LEFT_OUT, [_without_reason(row) for row in (*left_out, *not_offered)])
@@ -186,8 +186,14 @@ def _record(job: Job, step: Step, files: Files, boundaries: list[Row]) -> Row:
         "output": asdict(files.output),
         "float_ops": list(files.float_ops),
         "not_offered": list(files.not_offered),
+        "debris": [one.to_json() for one in files.debris],
         "boundaries": boundaries,
     }
+
+
+def _of_the_file(variant: Row) -> Row:
+    """The record without what depends on this machine: the debris in what its interpreter compiled."""
+    return {**variant, "debris": [one for one in variant["debris"] if not one["compiled"]]}
 
 
 def _set_by_target(job: Job, step: Step) -> bool:
@@ -204,6 +210,7 @@ def _metrics(variants: list[Row], left_out: list[Row], notes: list[str], check_s
         "lowest_snr_db": min(boundary["snr_db"] for boundary in last.values()),
         "bytes": {variant["name"]: variant["bytes"] for variant in variants},
         "float_ops": {variant["name"]: variant["float_ops"] for variant in variants if variant["float_ops"]},
+        "debris": {variant["name"]: variant["debris"] for variant in variants if variant["debris"]},
         "left_out": left_out,
         "notes": notes,
     }

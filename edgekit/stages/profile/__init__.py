@@ -1,7 +1,7 @@
 """Profile: train or load the baseline, then measure where its time goes.
 
-Leaves `model/` (the baseline) and `profile.json` (quality, cost); latencies and the diagnosis drawn from them are
-evidence.
+Leaves `model/` (the baseline) and `profile.json` (quality, cost); what is measured, and the diagnosis drawn from it,
+is evidence.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ class Config(StageConfig, TrainOptions):
 
     latency_calls: int = Field(300, ge=20, le=100_000, description="timed calls at batch 1")
     warmup_calls: int = Field(30, ge=1, le=10_000, description="calls before the clock starts")
-    operator_calls: int = Field(30, ge=1, le=10_000, description="calls under the operator profiler")
+    operator_calls: int = Field(30, ge=1, le=10_000, description="calls under the operator profilers")
+    calls_per_start: int = Field(100_000, ge=1, description="answers between two starts: 100,000 is an hour of video")
+    compiling: bool = Field(True, description="torch.compile too, which takes a minute")
+    runtimes: bool = Field(True, description="the converters' runtimes too, as the network comes")
+    timeout_s: float = Field(600.0, gt=0, le=86_400, description="limit for the session, and for each conversion")
 
 
 def run(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:

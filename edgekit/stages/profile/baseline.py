@@ -17,9 +17,7 @@ from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.handover import spec_for
 from edgekit.stages.profile import LIBRARIES, Config
-from edgekit.stages.profile.diagnosis import diagnose, measure_machine
-from edgekit.stages.profile.latency import measure_latency
-from edgekit.stages.profile.operators import operator_table
+from edgekit.stages.profile.measure import measure
 from edgekit.train import evaluate, fit
 from edgekit.unfinished import Unfinished
 
@@ -41,19 +39,9 @@ def profile(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
         "file_bytes": (out / "model" / "weights.safetensors").stat().st_size,
         "trained_here": history is not None,
     }
-    latency = measure_latency(module, data, spec.preprocess, config)
-    operators = operator_table(module, data, spec.preprocess, config.operator_calls)
-    machine = measure_machine()
-    diagnosis = diagnose(latency, operators, spent, machine)
+    evidence = {**measure(module, out / "model", spec, spent, data, config), "history": history or []}
 
     artifacts.write_json(out / "profile.json", quality)
-    evidence = {
-        "latency": latency,
-        "operators": operators,
-        "machine": machine,
-        "diagnosis": diagnosis,
-        "history": history or [],
-    }
     artifacts.write_json(out / artifacts.EVIDENCE / "latency.json", evidence)
     return artifacts.seal(
         out,

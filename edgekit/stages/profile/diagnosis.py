@@ -1,92 +1,190 @@
-"""Where the time goes, in words drawn from figures measured in the same process."""
+"""Why the model is slow, in words drawn from figures measured in the same run, and what to do about it, ranked."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Any
 
-import torch
-
-from edgekit.eager import single_thread
+from edgekit.forecast import Execution, execution, executions, of_whole
 from edgekit.models.cost import Cost
+from edgekit.stages.profile.as_they_come import COMPILED, EAGER, SCRIPTED
+from edgekit.stages.profile.session import PARTS, cold_ms
 
-NEXT_STEPS = {
-    "preprocess": "make the preprocess cheaper first: resize less, decode once, keep samples as uint8",
-    "postprocess": "return raw scores and take the top class only; the network is not what is slow",
-    "compute": "fewer multiply-adds pay: distil into a smaller student, prune channels, run in int8",
-    "memory traffic": "fewer bytes pay: fewer and narrower feature maps, int8 weights and activations",
-    "call overhead": "fewer and larger operators pay: convert to a runtime that fuses layers, use a shallower student",
-}
+BOUNDS = ("cold start", "thread", "preprocess", "compute", "memory", "call overhead", "serialisation")
+"""What a model can be bound by. `serialisation` is all that carries an answer: queue, postprocess, serialise."""
+WORTH_IT = 1.05
+"""A step that is predicted to buy less is not named."""
+THREADS_PAY = 1.3
+"""From this gain on, a call that uses one thread is said to be bound by that."""
+MOST_STEPS = 3
+
+Row = dict[str, Any]
 
 
-def measure_machine() -> dict[str, float]:
-    """This machine's ceilings, one thread: multiply-adds and bytes per second, and the cost of one empty call."""
-    with single_thread(), torch.inference_mode():
-        square = torch.rand(512, 512)
-        gemm_s = _fastest(lambda: square @ square, 20)
-        block = torch.rand(8 * 1024 * 1024)
-        target = torch.empty_like(block)
-        copy_s = _fastest(lambda: target.copy_(block), 10)
-        scalar = torch.zeros(1)
-        empty_s = _fastest(lambda: [torch.relu(scalar) for _ in range(100)], 50) / 100
+@dataclass(frozen=True)
+class Measured:
+    """Everything that the diagnosis rests on, as the modules beside this one return it."""
+
+    latency: dict[str, dict[str, float]]
+    session: Row
+    operators: list[Row]
+    ways: list[Row]
+    threads: Row
+    machine: dict[str, float]
+    cost: Cost
+    calls_per_start: int
+
+    @property
+    def costs(self) -> dict[str, float]:
+        """Multiply-adds and bytes of one call."""
+        return {"macs": self.cost.macs, "moved": self.cost.weight_bytes + self.cost.activation_bytes}
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something to do next: where, what it is predicted to buy of a whole call, and what that rests on."""
+
+    title: str
+    where: str
+    speedup: float
+    why: str
+
+
+def diagnose(found: Measured) -> Row:
+    """`bound` and its `shares` of the time of a call, cold start included; `steps` ranked; `text`; `forecast`."""
+    shares = _shares(found)
+    bound = "thread" if _bound_by_threads(found, shares) else max(shares, key=lambda name: shares[name])
+    steps = sorted(_steps(found, shares), key=lambda step: -step.speedup)
+    worth = [step for step in steps if step.speedup >= WORTH_IT][:MOST_STEPS]
     return {
-        "gmacs_per_s": 512**3 / gemm_s / 1e9,
-        "gbytes_per_s": 2 * block.nbytes / copy_s / 1e9,
-        "overhead_us_per_operator": empty_s * 1e6,
+        "bound": f"{bound}-bound",
+        "shares": shares,
+        "floors_ms": _floors_ms(found),
+        "steps": [asdict(step) for step in worth],
+        "text": _text(found, shares, bound),
+        "forecast": {"executions": executions(found.ways, found.costs, found.machine), "costs": found.costs},
     }
 
 
-def diagnose(
-    latency: dict[str, dict[str, float]], operators: list[dict[str, Any]], spent: Cost, machine: dict[str, float]
-) -> dict[str, Any]:
-    """Split the mean latency into five causes; the largest gives the diagnosis its name.
+def _shares(found: Measured) -> dict[str, float]:
+    """Of the mean time of a call in a session of `calls_per_start` calls.
 
-    Within `execute`, the floor of each cause is what the machine's ceiling allows: MACs over its best rate, bytes over
-    its bandwidth, operators times the cost of an empty one. The measured time is shared out in proportion to the
-    three, a first-order estimate in the manner of the roofline model (Williams et al., 2009).
+    Within `execute`, the measured time is shared out in proportion to what the machine needs at its best for the
+    arithmetic, the bytes and the dispatch of the operators: a first-order estimate in the manner of the roofline model.
     """
-    execute_ms = latency["execute"]["mean_ms"]
-    dispatched = sum(row["calls"] for row in operators)
-    floors_ms = {
-        "compute": spent.macs / machine["gmacs_per_s"] / 1e6,
-        "memory traffic": (spent.weight_bytes + spent.activation_bytes) / machine["gbytes_per_s"] / 1e6,
-        "call overhead": dispatched * machine["overhead_us_per_operator"] / 1e3,
-    }
-    scale = execute_ms / sum(floors_ms.values())
+    parts_ms = {name: found.latency[name]["mean_ms"] for name in PARTS}
+    floors_ms = _floors_ms(found)
+    scale = parts_ms["execute"] / sum(floors_ms.values())
     causes_ms = {
-        "preprocess": latency["preprocess"]["mean_ms"],
+        "cold start": cold_ms(found.session) / found.calls_per_start,
+        "preprocess": parts_ms["preprocess"],
         **{name: floor * scale for name, floor in floors_ms.items()},
-        "postprocess": latency["postprocess"]["mean_ms"],
+        "serialisation": parts_ms["queue"] + parts_ms["postprocess"] + parts_ms["serialise"],
     }
     whole = sum(causes_ms.values())
-    main = max(causes_ms, key=lambda name: causes_ms[name])
-    shares = {name: value / whole for name, value in causes_ms.items()}
-    text = (
-        f"One call takes {latency['total']['p50_ms']:.2f} ms at p50 and {latency['total']['p99_ms']:.2f} ms at p99: "
-        f"{latency['preprocess']['share']:.0%} preprocess, {latency['execute']['share']:.0%} execute, "
-        f"{latency['postprocess']['share']:.0%} postprocess. "
-        f"The network has {spent.macs / 1e6:.1f} M multiply-adds, moves "
-        f"{(spent.weight_bytes + spent.activation_bytes) / 1e6:.1f} MB and dispatches {dispatched:.0f} operators; "
-        f"at this machine's ceilings ({machine['gmacs_per_s']:.0f} GMAC/s, {machine['gbytes_per_s']:.0f} GB/s, "
-        f"{machine['overhead_us_per_operator']:.1f} µs an operator) these would take "
-        + ", ".join(f"{value:.2f} ms ({name})" for name, value in floors_ms.items())
-        + f". The largest cause is {main} ({shares[main]:.0%} of the whole)."
-    )
+    return {name: value / whole for name, value in causes_ms.items()}
+
+
+def _floors_ms(found: Measured) -> dict[str, float]:
+    dispatched = sum(row["calls"] for row in found.operators)
+    least = _eager(found)
     return {
-        "cause": main,
-        "shares": shares,
-        "floors_ms": floors_ms,
-        "text": text,
-        "next_step": NEXT_STEPS[main],
+        "compute": least.compute_ms,
+        "memory": least.memory_ms,
+        "call overhead": dispatched * found.machine["overhead_us_per_operator"] / 1e3,
     }
 
 
-def _fastest(call: Callable[[], object], repeats: int) -> float:
-    """Shortest of several runs in seconds: a ceiling is what the machine can do undisturbed."""
-    best = float("inf")
-    for _ in range(repeats):
-        started = time.perf_counter()
-        call()
-        best = min(best, time.perf_counter() - started)
-    return best
+def _eager(found: Measured) -> Execution:
+    return execution(found.latency["execute"]["p50_ms"], found.costs, found.machine)
+
+
+def _bound_by_threads(found: Measured, shares: dict[str, float]) -> bool:
+    inside = ("compute", "memory", "call overhead")
+    return found.threads["speedup_low"] >= THREADS_PAY and max(shares, key=lambda name: shares[name]) in inside
+
+
+def _steps(found: Measured, shares: dict[str, float]) -> list[Step]:
+    inside = shares["compute"] + shares["memory"] + shares["call overhead"]
+    ways = {row["way"]: row for row in found.ways if "ratio" in row}
+    steps = [
+        Step(
+            "keep one process running, or load a lighter runtime",
+            "the program that calls the model",
+            of_whole(shares["cold start"], 1e9),
+            f"a process costs {cold_ms(found.session):,.0f} ms before its first answer, and gives "
+            f"{found.calls_per_start:,} of them; this is what none of that would buy",
+        ),
+        Step(
+            "make the preprocess cheaper: resize less, decode once, keep samples as uint8",
+            "preprocess in the config",
+            of_whole(shares["preprocess"], 1e9),
+            f"it is {shares['preprocess']:.0%} of a call; this is what none of it would buy",
+        ),
+        Step(
+            "answer with the class alone, in one process, without text",
+            "the program that calls the model",
+            of_whole(shares["serialisation"], 1e9),
+            f"queue, postprocess and serialise are {shares['serialisation']:.0%} of a call",
+        ),
+    ]
+    if found.threads["speedup_low"] > 1:
+        count, gain = found.threads["threads"], found.threads["speedup"]
+        steps.append(
+            Step(f"use {count} threads", "the runner's --threads", of_whole(inside, gain), f"measured: {gain:.2f}×")
+        )
+    runtimes = {name: row for name, row in ways.items() if name not in (EAGER, COMPILED, SCRIPTED)}
+    if not runtimes:
+        return steps
+    best = min(runtimes.values(), key=lambda row: row["p50_ms"])
+    runs = execution(best["p50_ms"], found.costs, found.machine)
+    steps.append(
+        Step(
+            f"run it as it is on {best['way']}",
+            "notebook 05",
+            of_whole(inside, best["ratio"]),
+            f"measured: {best['p50_ms']:.3g} ms in place of {ways[EAGER]['p50_ms']:.3g} ms",
+        )
+    )
+    both = best["ratio"] * runs.speedup(int8=True)
+    steps.append(
+        Step(
+            f"run it in int8 on {best['way']}",
+            "notebook 04",
+            of_whole(inside, both),
+            f"int8 multiply-adds have {found.machine['int8_gmacs_per_s'] / found.machine['gmacs_per_s']:.1f} times the "
+            f"ceiling of float ones here, and {runs.fixed_ms / best['p50_ms']:.0%} of a call is neither arithmetic nor "
+            "bytes and stays",
+        )
+    )
+    steps.append(
+        Step(
+            f"halve its multiply-adds, in float on {best['way']}",
+            "notebooks 02 and 03",
+            of_whole(inside, best["ratio"] * runs.speedup(macs=0.5, moved=0.5)),
+            "a smaller student or pruned channels, at half the arithmetic and half the bytes",
+        )
+    )
+    return steps
+
+
+def _text(found: Measured, shares: dict[str, float], bound: str) -> str:
+    total, parts, machine = found.latency["total"], found.session["parts_ms"], found.machine
+    once = ", ".join(f"{parts[name]:,.0f} ms {name}" for name in ("start Python", "import", "load", "warm-up"))
+    each = ", ".join(f"{found.latency[name]['share']:.0%} {name}" for name in PARTS)
+    floors = ", ".join(f"{value:.2g} ms ({name})" for name, value in _floors_ms(found).items())
+    gain = found.threads
+    said = f"The network is {bound}-bound"
+    if bound == "thread":
+        said += f": it uses one of {gain['threads']} cores, and all of them would make it {gain['speedup']:.2f} times"
+        said += " as fast"
+    else:
+        said += f": {shares[bound]:.0%} of a call's time, at {found.calls_per_start:,} calls for each start"
+    return (
+        f"A process needs {once} before its first answer. Then a call takes {total['p50_ms']:.2f} ms at p50 and "
+        f"{total['p99_ms']:.2f} ms at p99: {each}. "
+        f"It has {found.cost.macs / 1e6:.1f} M multiply-adds and moves {found.costs['moved'] / 1e6:.1f} MB; at this "
+        f"machine's ceilings ({machine['gmacs_per_s']:.0f} GMAC/s in float, {machine['int8_gmacs_per_s']:.0f} in int8, "
+        f"{machine['gbytes_per_s']:.0f} GB/s, {machine['overhead_us_per_operator']:.1f} µs an operator) it needs at "
+        f"least {floors}. {said}."
+    )

@@ -35,6 +35,7 @@ def row(name: str, accuracy: float = BASELINE_ACCURACY, size: int = 1000, sample
         "target": target,
         "bytes": size,
         "float_ops": [],
+        "debris": {},
         "zipped_bytes": size,
         "accuracy_validation": accuracy,
         "accuracy_test": accuracy - 0.01,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -35,6 +37,7 @@ def test_every_accuracy_is_that_of_its_split(tiny_run: FinishedRun) -> None:
     for variant in read(convert):
         backend, row = open_variant(convert, variant), rows[variant.name]
         assert row["float_ops"] == list(variant.float_ops)
+        assert row["debris"] == dict(Counter(one["kind"] for one in variant.debris))
         for name in ("validation", "test"):
             measured = right(backend, getattr(data, name), variant.input.layout)
             assert row[f"accuracy_{name}"] == pytest.approx(np.mean(measured)), (variant.name, name)

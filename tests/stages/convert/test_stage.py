@@ -106,6 +106,24 @@ def test_boundaries_run_from_torch_to_each_file(finished: Any) -> None:
     assert variants["baseline-fp32-onnx"]["boundaries"][0]["max_abs"] < 1e-3
 
 
+def test_debris_is_told_and_what_depends_on_the_machine_is_not_sealed(finished: Any) -> None:
+    artifact, variants = finished[0], _variants(finished[0])
+    told = artifact.metrics["debris"]
+    for name, variant in variants.items():
+        assert variant["debris"] == [one for one in told.get(name, []) if not one["compiled"]]
+    assert summaries.transposes(artifact).rows == [("none in 16 variants", "", "", "")]
+    turned = {"kind": "transpose", "operator": "Reorder", "where": "stem → deep", "moved_bytes": 4096}
+    debris = {"baseline-fp32-openvino": [{**turned, "compiled": False}, {**turned, "compiled": True}]}
+    worse = replace(artifact, metrics={**artifact.metrics, "debris": debris})
+    assert summaries.transposes(worse).rows == [
+        ("baseline-fp32-openvino", "in the file", "stem → deep", "4,096"),
+        ("baseline-fp32-openvino", "when compiled", "stem → deep", "4,096"),
+    ]
+    table = summaries.convert(worse)
+    [cell] = [row[table.columns.index("left behind")] for row in table.rows if row[0] == "baseline-fp32-openvino"]
+    assert cell == "transpose 1 [transpose 1]"
+
+
 def test_qat_reaches_both_targets(finished: Any, data: Data, quantized_network: Any) -> None:
     artifact, variants = finished[0], _variants(finished[0])
     spec = spec_of("tiny", width=12)

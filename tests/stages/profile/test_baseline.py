@@ -9,6 +9,7 @@ import yaml
 from safetensors.numpy import load_file, save_file
 
 from edgekit import artifact as artifacts
+from edgekit import summaries
 from edgekit.errors import ModelError
 from edgekit.models.handover import open_model
 from edgekit.workbook import open_stage
@@ -24,8 +25,7 @@ def test_percentiles_are_in_order_and_parts_add_up(sealed: artifacts.Artifact) -
     latency = sealed.metrics["latency"]
     for part in latency.values():
         assert 0 < part["p50_ms"] <= part["p90_ms"] <= part["p95_ms"] <= part["p99_ms"]
-    shares = [latency[part]["share"] for part in ("preprocess", "execute", "postprocess")]
-    assert sum(shares) == pytest.approx(1, abs=0.02)
+    assert sealed.metrics["session"]["covered"] == pytest.approx(1, abs=0.02)
 
 
 def test_operators_are_those_of_the_network_slowest_first(sealed: artifacts.Artifact) -> None:
@@ -34,6 +34,14 @@ def test_operators_are_those_of_the_network_slowest_first(sealed: artifacts.Arti
     assert times == sorted(times, reverse=True)
     assert sum(row["share"] for row in rows) == pytest.approx(1)
     assert any("conv" in row["operator"] for row in rows)
+
+
+def test_what_was_left_out_says_so(sealed: artifacts.Artifact, tiny_run: FinishedRun) -> None:
+    ways = {row["way"]: row for row in sealed.metrics["ways"]}
+    assert ways["torch.compile"]["reason"] == "left out: profile.compiling is false"
+    assert ways["LiteRT"]["reason"] == "left out: profile.runtimes is false"
+    assert ways["PyTorch eager"]["low_ms"] <= ways["PyTorch eager"]["p50_ms"] <= ways["PyTorch eager"]["high_ms"]
+    assert summaries.foretold_rows(artifacts.load(tiny_run.folder / "benchmark")) == []
 
 
 def test_cost_is_that_of_the_network(sealed: artifacts.Artifact) -> None:

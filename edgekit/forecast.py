@@ -1,0 +1,112 @@
+"""What a step should buy, said before it is taken, and what it bought.
+
+Two laws: what is not touched stays (Amdahl 1967, "Validity of the single processor approach"), and of what computes no
+more can be saved than the machine's own ceilings allow (the roofline of Williams, Waterman & Patterson 2009).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+RUNTIMES = {"onnx": "ONNX Runtime", "tflite": "LiteRT", "openvino": "OpenVINO"}
+INT8_BYTES = 0.25
+"""Bytes moved in int8, of those in float32."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One inference as it is measured, and the least that this machine needs for its arithmetic and its bytes, in ms.
+
+    `fixed_ms`, what neither explains, is what a call costs besides: it stays, whatever the network.
+    """
+
+    measured_ms: float
+    compute_ms: float
+    int8_compute_ms: float
+    memory_ms: float
+
+    @property
+    def fixed_ms(self) -> float:
+        """What remains of the measured time; nothing where the ceilings already ask for more than was measured."""
+        return max(0.0, self.measured_ms - self.compute_ms - self.memory_ms)
+
+    def speedup(self, *, int8: bool = False, macs: float = 1.0, moved: float = 1.0) -> float:
+        """How many times faster with that share of the multiply-adds and bytes, in int8 or as it is."""
+        before = self.compute_ms + self.memory_ms + self.fixed_ms
+        compute_ms = macs * (self.int8_compute_ms if int8 else self.compute_ms)
+        memory_ms = moved * self.memory_ms * (INT8_BYTES if int8 else 1.0)
+        return before / (compute_ms + memory_ms + self.fixed_ms)
+
+
+def of_whole(share: float, speedup: float) -> float:
+    """How many times faster a whole becomes, of which `share` becomes `speedup` times faster."""
+    return 1 / (1 - share + share / speedup)
+
+
+def against(profile: Mapping[str, Any], variants: Iterable[Row], costs: Mapping[str, Row]) -> list[Row]:
+    """What `profile`'s forecast says of each measured variant on its runtime, beside what was measured.
+
+    `profile` are the metrics of the profile stage, `variants` the rows of benchmark with their `speedup` against
+    PyTorch eager, `costs` macs and bytes moved of each model. Only fp32 and int8, and runtimes that profile measured.
+    """
+    forecast = profile.get("forecast") or {}
+    rows = []
+    for row in variants:
+        found = forecast.get("executions", {}).get(RUNTIMES.get(row["target"], ""))
+        if found is None or row["precision"] not in ("fp32", "int8") or row["model"] not in costs:
+            continue
+        base, cost = costs["baseline"], costs[row["model"]]
+        step = Execution(**found["execution"]).speedup(
+            int8=row["precision"] == "int8", macs=cost["macs"] / base["macs"], moved=cost["moved"] / base["moved"]
+        )
+        told = {name: row[name] for name in ("name", "model", "precision", "target")}
+        measured = {f"achieved{end}": row[f"speedup{end}"] for end in ("", "_low", "_high")}
+        predicted = found["ratio"] * step
+        rows.append({**told, "predicted": predicted, **measured, "share": measured["achieved"] / predicted})
+    return rows
+
+
+def executions(ways: Iterable[Row], costs: Mapping[str, float], machine: Mapping[str, float]) -> dict[str, Row]:
+    """By runtime: how many times faster than PyTorch eager it was as it came, and its `Execution`, as plain fields."""
+    return {
+        row["way"]: {"ratio": row["ratio"], "execution": asdict(execution(row["p50_ms"], costs, machine))}
+        for row in ways
+        if row["way"] in RUNTIMES.values() and "p50_ms" in row
+    }
+
+
+def execution(measured_ms: float, costs: Mapping[str, float], machine: Mapping[str, float]) -> Execution:
+    """`costs` has macs and bytes moved of one call."""
+    return Execution(
+        measured_ms=measured_ms,
+        compute_ms=costs["macs"] / machine["gmacs_per_s"] / 1e6,
+        int8_compute_ms=costs["macs"] / machine["int8_gmacs_per_s"] / 1e6,
+        memory_ms=costs["moved"] / machine["gbytes_per_s"] / 1e6,
+    )
+
+
+def stop_here(ways: Iterable[Row], bytes_now: int, latency_p50_ms: float | None, size_bytes: int | None) -> str | None:
+    """Why nothing need be done: a runtime meets the budget with the float network as it is; None where none does.
+
+    `ways` as the profile has them, `bytes_now` the size where a row has none of its own. Without a limit of latency or
+    size there is nothing to meet.
+    """
+    if latency_p50_ms is None and size_bytes is None:
+        return None
+    for row in sorted((row for row in ways if "p50_ms" in row), key=lambda row: row["p50_ms"]):
+        size = row["bytes"] or bytes_now
+        if latency_p50_ms is not None and row["high_ms"] > latency_p50_ms:
+            continue
+        if size_bytes is not None and size > size_bytes:
+            continue
+        limits = [f"{row['p50_ms']:.3g} ms of {latency_p50_ms:g} ms"] if latency_p50_ms is not None else []
+        limits += [f"{size:,} bytes of {size_bytes:,}"] if size_bytes is not None else []
+        return (
+            f"Stop here: {row['way']} runs the network as it is within the budget ({', '.join(limits)}), at no loss of "
+            "accuracy. Convert it (notebook 05) and be done; all that follows costs time and may cost accuracy."
+        )
+    return None

@@ -1,0 +1,66 @@
+"""Everything that is measured on the baseline, and the diagnosis drawn from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from edgekit.data import Data
+from edgekit.eager import eager_input
+from edgekit.models.cost import Cost
+from edgekit.models.store import ModelSpec
+from edgekit.stages.profile import Config, as_they_come, session, threads
+from edgekit.stages.profile.ceilings import measure_machine
+from edgekit.stages.profile.diagnosis import Measured, diagnose
+from edgekit.stages.profile.operators import operator_table
+from edgekit.stages.profile.roofline import roofline
+
+SAMPLES = 256
+"""Of validation, asked for in turn: enough that none is in a cache because it was there a moment ago."""
+
+
+def measure(
+    module: nn.Module, folder: Path, spec: ModelSpec, spent: Cost, data: Data, config: Config
+) -> dict[str, Any]:
+    """The evidence of the profile: see the modules beside this one for each part. `folder` holds the saved network."""
+    samples = data.validation.x[:SAMPLES]
+    x = eager_input(samples[:1], spec.preprocess)
+    ends = session.measure(folder, samples, config.latency_calls, config.warmup_calls, config.timeout_s)
+    operators = operator_table(module, data, spec.preprocess, config.operator_calls)
+    machine = measure_machine()
+    ways, inside = as_they_come.measure(
+        module,
+        folder,
+        x.numpy(),
+        config.latency_calls,
+        config.operator_calls,
+        compiling=config.compiling,
+        runtimes=config.runtimes,
+        timeout_s=config.timeout_s,
+    )
+    more = threads.measure(module, x.numpy(), config.latency_calls)
+    layers = roofline(module, x, machine, config.operator_calls)
+    found = Measured(
+        latency=ends["latency"],
+        session=ends["session"],
+        operators=operators,
+        ways=ways,
+        threads=more,
+        machine=machine,
+        cost=spent,
+        calls_per_start=config.calls_per_start,
+    )
+    diagnosis = diagnose(found)
+    return {
+        **ends,
+        "operators": operators,
+        "inside": inside,
+        "ways": ways,
+        "threads": more,
+        "layers": layers,
+        "machine": machine,
+        "forecast": diagnosis.pop("forecast"),
+        "diagnosis": diagnosis,
+    }

@@ -1,0 +1,44 @@
+"""What more threads would bring: the same network by PyTorch eager on one and on all cores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from edgekit.config import cores
+from edgekit.eager import eager_call
+from edgekit.runner import intervals
+from edgekit.runner.bench import interleaved
+from edgekit.stages.profile.as_they_come import CONFIDENCE, ROUNDS
+
+
+def measure(module: nn.Module, x: np.ndarray, calls: int) -> dict[str, Any]:
+    """`threads` and how many times faster they are than one, with the interval; 1 where there is one core."""
+    most = cores()
+    if most == 1:
+        return {"threads": 1, "speedup": 1.0, "speedup_low": 1.0, "speedup_high": 1.0}
+    before = torch.get_num_threads()
+    try:
+        samples_ms = interleaved(
+            {"one": _on(1, eager_call(module, x)), "all": _on(most, eager_call(module, x))},
+            ROUNDS,
+            max(1, calls // ROUNDS),
+            2,
+        )
+    finally:
+        torch.set_num_threads(before)
+    found = intervals.ratio(samples_ms["one"], samples_ms["all"], ROUNDS, CONFIDENCE)
+    return {"threads": most, "speedup": found.ratio, "speedup_low": found.low, "speedup_high": found.high}
+
+
+def _on(threads: int, call: Callable[[], object]) -> Callable[[], object]:
+    def run() -> object:
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)  # the first call of a turn, which is never timed
+        return call()
+
+    return run

@@ -1,0 +1,76 @@
+"""Tables of what profile measured, and of what became of its predictions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgekit import forecast
+from edgekit.artifact import Artifact
+from edgekit.tables import Table, count, milliseconds, span, times
+
+Row = dict[str, Any]
+
+
+def session(artifact: Artifact) -> Table:
+    """A session from the start of the process to its last answer, part by part."""
+    found = artifact.metrics["session"]
+    rows = [
+        (name, milliseconds(value), f"{value / found['whole_ms']:.1%}") for name, value in found["parts_ms"].items()
+    ]
+    rows.append(("all parts", milliseconds(sum(found["parts_ms"].values())), f"{found['covered']:.2%}"))
+    rows.append(("measured from outside", milliseconds(found["whole_ms"]), ""))
+    return Table((f"one process, {found['calls']} answers", "ms", "share"), rows)
+
+
+def ways(artifact: Artifact) -> Table:
+    """The float network on every runtime, as it comes."""
+    rows = [
+        (
+            row["way"],
+            milliseconds(row.get("p50_ms")),
+            times(row.get("ratio")),
+            span(row["ratio_low"], row["ratio_high"]) if "ratio" in row else "",
+            count(row["bytes"]) if row.get("bytes") else "",
+            row.get("reason", ""),
+        )
+        for row in artifact.metrics["ways"]
+    ]
+    return Table(("as it comes, float32", "p50, ms", "× eager", "interval", "bytes", ""), rows)
+
+
+def steps(artifact: Artifact) -> Table:
+    """What to do next, the largest predicted gain first."""
+    rows = [
+        (place, row["title"], times(row["speedup"]), row["where"], row["why"])
+        for place, row in enumerate(artifact.metrics["diagnosis"]["steps"], start=1)
+    ]
+    return Table(("", "next step", "a whole call", "where", "because"), rows)
+
+
+def foretold_rows(benchmark: Artifact) -> list[Row]:
+    """What profile predicted of each variant that was measured, in float and in int8, beside what it reached."""
+    profile = benchmark.ancestor("profile").metrics
+    distill = benchmark.ancestor("distill").metrics
+    steps = benchmark.ancestor("prune").metrics["structured_steps"]
+    kept = next((row for row in steps if row["kept"]), None)
+    costs = {"baseline": profile, "student": distill["student_cost"], **({"pruned": kept} if kept else {})}
+    moved = {
+        name: {"macs": cost["macs"], "moved": cost["weight_bytes"] + cost["activation_bytes"]}
+        for name, cost in costs.items()
+    }
+    return forecast.against(profile, benchmark.metrics["rows"], moved)
+
+
+def foretold(benchmark: Artifact) -> Table:
+    """The same as a table."""
+    rows = [
+        (
+            row["name"],
+            times(row["predicted"]),
+            times(row["achieved"]),
+            span(row["achieved_low"], row["achieved_high"]),
+            f"{row['share']:.2f}",
+        )
+        for row in foretold_rows(benchmark)
+    ]
+    return Table(("variant", "predicted, × eager", "achieved", "interval", "achieved / predicted"), rows)

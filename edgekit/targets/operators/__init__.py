@@ -1,0 +1,54 @@
+"""Time per operator of a converted model, by its own interpreter's profiler. One target, one file.
+
+Each file offers `rows(folder, files, x, calls)`: for every operator that was executed, its kind and its milliseconds
+a call. Profilers cost time of their own, so what they say is read as shares.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit import child
+from edgekit.errors import ConversionError
+from edgekit.targets.files import Files
+
+QUIET = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+REPEATS = 5
+"""Measurements of which each operator's median is taken."""
+
+
+def measure(
+    target: str, folder: Path, files: Files, x: np.ndarray, calls: int, timeout_s: float
+) -> list[dict[str, Any]]:
+    """Rows of operator, calls per inference, self time in ms per inference, share; slowest first.
+
+    `x` (1, ...) float32 in the layout of the file's input. In a process of its own: ConversionError where that fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="edgekit-operators-") as scratch:
+        home = Path(scratch)
+        job = {"target": target, "folder": str(folder), "files": files.to_json(), "calls": calls}
+        (home / "job.json").write_text(json.dumps(job))
+        np.save(home / "x.npy", x, allow_pickle=False)
+        failed = child.call("edgekit.targets.operators.job", [str(home)], home / "log", timeout_s, QUIET)
+        if failed:
+            raise ConversionError(f"{target}: its operators cannot be timed: {failed}")
+        return by_kind(json.loads((home / "rows.json").read_text()))
+
+
+def by_kind(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Operators of one kind together, with their share of the whole; slowest first."""
+    whole: dict[str, list[float]] = {}
+    for row in rows:
+        whole.setdefault(row["operator"], []).append(row["self_ms"])
+    total_ms = sum(map(sum, whole.values())) or 1.0
+    found = [
+        {"operator": kind, "calls": len(times), "self_ms": sum(times), "share": sum(times) / total_ms}
+        for kind, times in whole.items()
+    ]
+    return sorted(found, key=lambda row: (-row["self_ms"], row["operator"]))
