@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from edgekit import __version__
-from edgekit.config import STAGES, NetworkConfig, suggest
+from edgekit.config import STAGES, suggest
 from edgekit.errors import BudgetMissed, ConfigError, EdgekitError, ResourceError, TrustError
-from edgekit.plan import Plan, load_plan, own_fields
+from edgekit.plan import load_plan
 from edgekit.result import RESULT
 from edgekit.runner.errors import RunnerError
 
@@ -50,6 +50,9 @@ def run(
     force: Annotated[list[str] | None, typer.Option(metavar="STAGE", help="Make it again though unchanged.")] = None,
     from_: Annotated[str | None, typer.Option("--from", metavar="STAGE", help="The same, and all after it.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
+    mlflow: Annotated[
+        str | None, typer.Option(metavar="URI", help="Log the finished run to this MLflow store.")
+    ] = None,
 ) -> None:
     """Run the notebooks for one config, those whose stage has changed, and print the verdict.
 
@@ -59,14 +62,68 @@ def run(
         forced = _forced(force or [], from_)
         plan = load_plan(config, set_ or [], known=not dry_run)  # `run_plan` checks the rest if anything runs
         if dry_run:
-            _show_plan(plan, out)
+            from edgekit.preview import show
+
+            show(plan, out)
             return
+        if mlflow is not None:
+            from edgekit import tracking
+
+            tracking.check(mlflow)
         from edgekit.run import run as run_plan
 
         result, anything_done = run_plan(plan, out, force=forced)
         _show_result(result, out / plan.run.name, whole=anything_done)
-        if not result["verdict"]["met"]:
-            raise typer.Exit(BudgetMissed.exit_code)
+        try:
+            if mlflow is not None:
+                print(f"MLflow     {tracking.log(out / plan.run.name, mlflow)}")
+        finally:  # a store that has gone away since must not hide that the budget was missed
+            if not result["verdict"]["met"]:
+                raise typer.Exit(BudgetMissed.exit_code)
+
+
+@app.command()
+def report(
+    run_: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or its name below --out.")],
+    out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("artifacts"),
+    mlflow: Annotated[str | None, typer.Option(metavar="URI", help="Log the run to this MLflow store.")] = None,
+) -> None:
+    """Draw report.html of a finished run, if what is there is not current; exit code 4 where stages are missing."""
+    with _errors_as_exit_codes():
+        from edgekit import finished, lock, page
+        from edgekit.workbook import RUN_LOCK
+
+        folder = finished.find(run_, out)
+        finished.result_of(folder)
+        if mlflow is not None:
+            from edgekit import tracking
+
+            tracking.check(mlflow)
+        with lock.hold(folder / RUN_LOCK, f"edgekit report {run_}"):
+            print(page.write(folder))
+        if mlflow is not None:
+            print(f"MLflow     {tracking.log(folder, mlflow)}")
+
+
+@app.command()
+def compare(
+    run_a: Annotated[str, typer.Argument(metavar="RUN_A", help="A run's folder, or its name below --out.")],
+    run_b: Annotated[str, typer.Argument(metavar="RUN_B", help="The run to hold against it.")],
+    out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("artifacts"),
+) -> None:
+    """Print what differs between two finished runs: config, versions, machine, and every variant's figures.
+
+    Latencies are compared only where both were measured under the same conditions. Exit codes: 0 compared, whatever
+    differs; 2 no run; 4 a run without a verdict.
+    """
+    with _errors_as_exit_codes():
+        from rich.console import Console
+
+        from edgekit import compare as comparing
+        from edgekit import finished
+
+        found = comparing.compare(finished.find(run_a, out), finished.find(run_b, out))
+        comparing.show(found, Console(width=None if sys.stdout.isatty() else 140))
 
 
 @app.command()
@@ -219,46 +276,6 @@ def _show_result(result: dict[str, Any], folder: Path, *, whole: bool) -> None:
     verdict = result["verdict"]
     told = f"{verdict['winner']} wins" if verdict["met"] else "no variant inside the budget"
     print(f"run {result['name']} is finished: {told}; {folder / RESULT}")
-
-
-def _show_plan(plan: Plan, out: Path) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    console = Console(width=None if sys.stdout.isatty() else 120)
-    run_ = plan.run
-    table = Table(title=f"Plan of run {run_.name} {run_.version}", title_justify="left", title_style="bold")
-    for heading in ("notebook", "options"):
-        table.add_column(heading, no_wrap=heading == "notebook")
-    for number, stage in enumerate(STAGES, 1):
-        config = plan.stages[stage]
-        options = "  ".join(f"{name}={_brief(getattr(config, name))}" for name in own_fields(type(config)))
-        table.add_row(f"{number:02d}_{stage}", escape(options))
-    console.print(table)
-    sure = f"{100 * run_.budget.accuracy_confidence:g} % confidence"
-    limits = [f"accuracy drop ≤ {run_.budget.accuracy_drop_pp:g} pp at {sure}"]
-    limits += [f"p50 ≤ {run_.budget.latency_p50_ms:g} ms"] if run_.budget.latency_p50_ms else []
-    limits += [f"size ≤ {run_.budget.size_bytes:,} bytes"] if run_.budget.size_bytes else []
-    lines = {
-        "Model": _brief(run_.model),
-        "Data": "  ".join(f"{name}={value}" for name, value in plan.data.model_dump(exclude_none=True).items()),
-        "Targets": ", ".join(run_.targets),
-        "Budget": ", ".join(limits),
-        "Seed": str(run_.seed),
-        "Writes": str(out / run_.name),
-    }
-    for name, value in lines.items():
-        console.print(f"{name:<8} {value}", highlight=False, soft_wrap=True)
-
-
-def _brief(value: object) -> str:
-    """A value as the plan shows it; a network as its builder with its keyword arguments."""
-    if isinstance(value, NetworkConfig):
-        return f"{value.builder}({', '.join(f'{name}={kwarg}' for name, kwarg in value.kwargs.items())})"
-    if isinstance(value, dict):
-        return f"({' '.join(f'{name}={given}' for name, given in value.items())})"
-    return ",".join(map(_brief, value)) if isinstance(value, list) else str(value)
 
 
 @contextmanager

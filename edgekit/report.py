@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from edgekit import __version__, checks
+from edgekit import __version__, checks, page
 from edgekit import result as results
 from edgekit.artifact import EVIDENCE_FILES
 from edgekit.config import STAGES
@@ -85,6 +85,8 @@ def show(result: dict[str, Any], folder: Path, console: Console) -> None:
     if not result["bundles"] and stage_folder(folder, "bundle").exists():
         console.print(f"The bundles in {stage_folder(folder, 'bundle')} are from an earlier run.", soft_wrap=True)
     console.print(f"Result     {folder / RESULT}", soft_wrap=True, highlight=False)
+    if page.is_drawn(folder):
+        console.print(f"Report     {folder / page.PAGE}", soft_wrap=True, highlight=False)
 
 
 def _table(result: dict[str, Any]) -> Table:

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 from edgekit import artifact as artifacts
-from edgekit import lock, origin, state
+from edgekit import lock, origin, page, state
 from edgekit.artifact import Artifact
 from edgekit.config import STAGES
 from edgekit.data import fingerprint
@@ -45,6 +45,7 @@ def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print)
     found = finished(plan, folder) if not force else None
     if found is not None:
         say(f"reused: {_list_of(STAGES[: _last(found)])}; every key is unchanged")
+        _redraw(folder, say)
         return found, False
     agree(plan)
     _writable(folder)
@@ -58,7 +59,9 @@ def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print)
         _walk(plan, out, folder, force, say)
         from edgekit import report
 
-        return report.write_result(plan, folder), True
+        result = report.write_result(plan, folder)
+        page.draw(folder, say)
+        return result, True
 
 
 def finished(plan: Plan, folder: Path) -> dict[str, Any] | None:
@@ -75,6 +78,17 @@ def finished(plan: Plan, folder: Path) -> dict[str, Any] | None:
     last = _last(result)
     states = state.examine(plan, folder, state.data_digest(plan, folder))[:last]
     return result if all(each.state == "done" for each in states) else None
+
+
+def _redraw(folder: Path, say: Say) -> None:
+    """The page of a finished run where it is not there or an earlier edgekit drew it."""
+    if page.is_drawn(folder):
+        return
+    try:
+        with lock.hold(folder / RUN_LOCK, f"edgekit run, {page.PAGE}"):
+            page.draw(folder, say)
+    except ResourceError as error:
+        say(f"{page.PAGE} is not drawn: {error}")
 
 
 def _walk(plan: Plan, out: Path, folder: Path, force: Collection[str], say: Say) -> None:
@@ -179,7 +193,8 @@ def _writable(folder: Path) -> None:
 
 def _tidy(folder: Path) -> None:
     """Half-written files of a killed process; the lock says that nobody is writing them now."""
-    for left in [*folder.glob(".*.tmp"), *folder.glob("notebooks/.*.tmp"), *folder.glob("notebooks/.*.partial.ipynb")]:
+    patterns = (".*.tmp", "notebooks/.*.tmp", "notebooks/.*.partial.ipynb", f"{page.BESIDE}/.*.tmp")
+    for left in [path for pattern in patterns for path in folder.glob(pattern)]:
         left.unlink(missing_ok=True)
 
 

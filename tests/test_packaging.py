@@ -37,7 +37,7 @@ def test_the_package_alone_needs_numpy_only() -> None:
     assert PROJECT["requires-python"] == ">=3.9"
 
 
-@pytest.mark.parametrize("extra", ["workbook", "dev"])
+@pytest.mark.parametrize("extra", ["workbook", "mlflow", "dev"])
 def test_every_library_of_the_workbook_has_an_exact_version(extra: str) -> None:
     assert not [name for name in required(extra) if name not in pins()]
 
@@ -58,6 +58,7 @@ def test_a_wheel_carries_the_notebooks_and_runs_on_numpy_alone(tmp_path: Path) -
     (wheel,) = tmp_path.glob("edgekit-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert {f"edgekit/_workbook/notebooks/{path.name}" for path in (ROOT / "notebooks").glob("*.ipynb")} <= set(names)
+    assert {f"edgekit/page/{name}" for name in ("page.html.j2", "notebook.html.j2", "page.css")} <= set(names)
     assert not [name for name in names if name.startswith("tests/")]
 
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "bare")], check=True)

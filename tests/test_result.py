@@ -31,6 +31,14 @@ from tests.conftest import ROOT, TINY, FinishedRun
 
 PUBLISHED = ROOT / "docs" / "result.schema.json"
 Result = dict[str, Any]
+LOAD = {
+    **dict.fromkeys((f"p{rank}_ms" for rank in (50, 90, 95, 99)), 1.0),
+    **dict.fromkeys((f"p{rank}_{end}_ms" for rank in (50, 90, 95, 99) for end in ("low", "high"))),
+    **dict.fromkeys(("rate_per_s", "first_error", "peak_bytes", "loadgen_bytes", "meets", "sure")),
+    **dict.fromkeys(("seconds", "throughput_per_s", "service_p50_ms", "service_p99_ms", "cpu_cores"), 1.0),
+    **{"name": "mine", "scenario": "offline", "queries": 1, "errors": 0, "error_rate": 0.0},
+    **{"short": True, "why_short": "1 of 600 s"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -228,7 +236,7 @@ CONTRADICTIONS: dict[str, tuple[Callable[[Result], Any], str]] = {
     "a verdict for nobody": (lambda result: result["verdict"].update(winner="baseline-eager"), "verdict"),
     "met, and no bundle": (lambda result: result.update(bundles={}), "bundles"),
     "a bundle of another variant": (lambda result: result["bundles"]["tflite"].update(variant="mine"), "bundles"),
-    "a load of another variant": (lambda result: result["loads"]["runs"][0].update(name="mine"), "loads"),
+    "a load of another variant": (lambda result: result["loads"]["runs"].append(LOAD), "loads"),
     "a stage left out": (lambda result: result["stages"].pop("prune"), "stages"),
     "no baseline": (lambda result: result["variants"].pop(0), "variants"),
 }

@@ -8,6 +8,7 @@ from edgekit.plots.candidates import candidates
 from edgekit.plots.compression import learning_curves, pruning, sensitivity
 from edgekit.plots.delivery import boundaries, bundle_members
 from edgekit.plots.diagnosis import foretold, latency_parts, operators, roofline, ways
+from edgekit.plots.distribution import ecdf
 from edgekit.plots.loads import loads
 from edgekit.plots.pruned import accuracy_by_cost, predicted_and_measured, zero_patterns
 from edgekit.plots.quantization import calibration, histograms
@@ -19,6 +20,7 @@ __all__ = [
     "bundle_members",
     "calibration",
     "candidates",
+    "ecdf",
     "foretold",
     "histograms",
     "latency_parts",

@@ -36,16 +36,6 @@ def pareto(rows: Sequence[Row], budget: Row, winners: Sequence[str]) -> Figure:
         axes.set_xlim(min(row["p50_ms"] for row in rows) / 1.8, max(row["p50_ms"] for row in rows) * 2.2)
         axes.axhspan(axes.get_ylim()[0], floor, color="#eeeeee", zorder=0)
         axes.axhline(floor, color="#333333", linewidth=1, linestyle="--")
-        right = axes.get_xlim()[1]
-        axes.annotate(
-            f"budget: {budget['accuracy_drop_pp']:g} pp under the baseline, "
-            f"whiskers: what {100 * budget['accuracy_confidence']:g} % confidence leaves open",
-            (right, floor),
-            fontsize=8,
-            xytext=(-4, -10),
-            textcoords="offset points",
-            ha="right",
-        )
         if budget["latency_p50_ms"]:
             axes.axvline(budget["latency_p50_ms"], color="#333333", linewidth=1, linestyle=":")
         _name_points(axes, rows, winners)
@@ -54,7 +44,7 @@ def pareto(rows: Sequence[Row], budget: Row, winners: Sequence[str]) -> Figure:
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
         axes.set_yticks([tick for tick in axes.get_yticks() if axes.get_ylim()[0] <= tick <= 1.0])
         axes.set_title("Every variant: accuracy against measured latency")
-        _pareto_legend(axes)
+        _pareto_legend(axes, budget)
     return done(figure)
 
 
@@ -106,14 +96,19 @@ def _name_points(axes: Axes, rows: Sequence[Row], winners: Sequence[str]) -> Non
     )
 
 
-def _pareto_legend(axes: Axes) -> None:
+def _pareto_legend(axes: Axes, budget: Row) -> None:
     for target in ("tflite", "openvino", "onnx"):
         axes.plot([], [], "D", color=COLOUR[target], fillstyle=FILL[target], label=target)
     for precision, marker in MARKER.items():
         axes.plot([], [], marker, color="#777777", label=precision)
     axes.plot([], [], "o", markersize=10, markerfacecolor="none", color="#333333", label="wins its target")
+    sure = f"{100 * budget['accuracy_confidence']:g} %"
+    axes.plot([], [], "--", color="#333333", linewidth=1, label=f"{budget['accuracy_drop_pp']:g} pp under the baseline")
+    axes.plot([], [], "|", color="#777777", markersize=10, label=f"left open at {sure} confidence")
+    if budget["latency_p50_ms"]:
+        axes.plot([], [], ":", color="#333333", linewidth=1, label=f"{budget['latency_p50_ms']:g} ms, the limit")
     axes.legend(
-        loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=9, fontsize=8, handletextpad=0.2, columnspacing=0.8
+        loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=6, fontsize=8, handletextpad=0.4, columnspacing=1.0
     )
 
 

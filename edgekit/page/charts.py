@@ -1,0 +1,89 @@
+"""Which figures the page shows of a run, with their words."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edgekit import plots
+from edgekit.artifact import EVIDENCE, Artifact
+from edgekit.page.figures import Picture, picture
+from edgekit.page.rows import Row, in_words
+from edgekit.tables import milliseconds
+
+SAMPLES = f"{EVIDENCE}/samples_ms.npz"
+MOST_CURVES = 7
+
+
+def drawn(result: Row, profile: Artifact, benchmark: Artifact) -> dict[str, Picture]:
+    """The figures by name; one whose figures the run does not have is left out."""
+    found = {"pareto": _pareto(result), "ecdf": _ecdf(benchmark)}
+    if result["waterfall"]:
+        found["waterfall"] = _waterfall(result)
+    metrics = profile.metrics
+    found |= {"parts": _parts(metrics), "operators": _operators(metrics), "roofline": _roofline(metrics)}
+    if metrics["ways"]:
+        found["ways"] = _ways(metrics)
+    return found
+
+
+def shown_in_ecdf(benchmark: Artifact) -> list[str]:
+    """The baseline, the winners, the best post-training int8, rivals: a curve for each variant would hide them all."""
+    metrics = benchmark.metrics
+    nearest = [row["name"] for row in metrics["unmet"].values() if row]
+    wanted = [metrics["rows"][0]["name"], *metrics["winners"].values(), metrics["post_training_baseline"], *nearest]
+    names = dict.fromkeys(name for name in [*wanted, *(row["name"] for row in metrics["rivals"])] if name)
+    return list(names)[:MOST_CURVES]
+
+
+def _ecdf(benchmark: Artifact) -> Picture:
+    with np.load(benchmark.file(SAMPLES), allow_pickle=False) as samples_ms:
+        chosen = {name: samples_ms[name] for name in shown_in_ecdf(benchmark)}
+    medians = ", ".join(f"{name} {milliseconds(float(np.median(values)))}" for name, values in chosen.items())
+    caption = (
+        "Every timed call, none left out: the further left, the faster; the steeper, the steadier. "
+        "A curve that bends to the right at the top has slow calls that a median does not show."
+    )
+    return picture(plots.ecdf(chosen), f"Distribution of call latencies; medians in ms: {medians}", caption)
+
+
+def _pareto(result: Row) -> Picture:
+    winners = list(result["winners"].values())
+    alt = f"Accuracy against latency of {len(result['variants'])} variants; " + (
+        f"winners: {', '.join(winners)}" if winners else "none is inside the budget"
+    )
+    caption = (
+        "Up and left is better; variants whose whisker reaches into the grey band are not surely within the budget. "
+        "The table of all variants has the same figures."
+    )
+    return picture(plots.pareto(result["variants"], result["budget"], winners), alt, caption)
+
+
+def _waterfall(result: Row) -> Picture:
+    steps = "; ".join(f"{step['step']} {in_words(step, 'gain')}" for step in result["waterfall"][1:])
+    caption = "Hatched steps were measured and not kept. In brackets the interval of each ratio."
+    return picture(plots.waterfall(result["waterfall"]), f"p50 after each step of the walk: {steps}", caption)
+
+
+def _parts(profile: Row) -> Picture:
+    latency, shares = profile["latency"], profile["diagnosis"]["shares"]
+    alt = ", ".join(f"{name} {latency[name]['share']:.0%}" for name in latency if name != "total")
+    return picture(
+        plots.latency_parts(latency, shares), f"One call by PyTorch eager: {alt}", "Before anything was done."
+    )
+
+
+def _operators(profile: Row) -> Picture:
+    slowest = ", ".join(f"{row['operator']} {row['share']:.0%}" for row in profile["operators"][:3])
+    caption = "Before, by each runtime’s own profiler, which slows each call a little."
+    figure = plots.operators(profile["operators"], profile["inside"])
+    return picture(figure, f"Time by operator, PyTorch eager: {slowest}", caption)
+
+
+def _ways(profile: Row) -> Picture:
+    caption = "The float network as it came, before anything was done to it."
+    return picture(plots.ways(profile["ways"]), f"One call by each of {len(profile['ways'])} runtimes", caption)
+
+
+def _roofline(profile: Row) -> Picture:
+    caption = "Each layer of the network under the ceilings that this machine showed in the same run."
+    return picture(plots.roofline(profile["layers"], profile["machine"]), "Roofline of the layers", caption)

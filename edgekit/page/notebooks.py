@@ -1,0 +1,97 @@
+"""The executed notebooks as pages beside the report: text, code, tables and pictures, without scripts."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+
+from edgekit.digests import digest, sha256_file
+from edgekit.page import sign_of
+from edgekit.page.render import ROOM, render
+from edgekit.runner.files import write_atomically
+
+WORDLESS = "No description has been provided for this image"
+"""What nbconvert says of every picture."""
+_TO_NOTEBOOK = re.compile(r'href="(?:\./)?(\d\d_[a-z]+)\.ipynb"')
+_FORMULA = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
+_TITLE = re.compile(r"<h1[^>]*>(.*?)(?:<a |</h1>)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Link:
+    """A notebook's page beside the report, `page`, and the executed notebook itself; both relative to the report."""
+
+    stage: str
+    page: str
+    notebook: str
+
+
+def write(executed: Sequence[Path], beside: Path) -> list[Link]:
+    """A page for each notebook in `beside`, unless what is there is still true; pages of others are removed."""
+    links = []
+    for path in executed:
+        name = path.name.split(".")[0]
+        page = beside / f"{name}.html"
+        sign = digest([sha256_file(path), *(sha256_file(part) for part in _code())])
+        if not _is_drawn(page, sign):
+            write_atomically(page, _page(path, name, sign).encode())
+        links.append(Link(name.partition("_")[2], f"{beside.name}/{page.name}", f"notebooks/{path.name}"))
+    wanted = {Path(link.page).name for link in links}
+    for page in beside.glob("*.html"):
+        if page.name not in wanted:
+            page.unlink()
+    return links
+
+
+def _code() -> list[Path]:
+    return [Path(__file__), ROOM / "notebook.html.j2", ROOM / "page.css"]
+
+
+def _is_drawn(page: Path, sign: str) -> bool:
+    try:
+        text = page.read_text()
+    except (OSError, ValueError):
+        return False
+    return sign_of(text) == sign
+
+
+def _page(path: Path, name: str, sign: str) -> str:
+    from nbconvert import HTMLExporter
+    from pygments.formatters import HtmlFormatter
+
+    exporter = HTMLExporter(template_name="basic", exclude_input_prompt=True, exclude_output_prompt=True)
+    exporter.log = logging.getLogger(f"{__name__}.quiet")
+    exporter.log.setLevel(logging.ERROR)  # each picture without words would be told on the run's stderr
+    body, _ = exporter.from_filename(str(path))
+    body = body.replace(WORDLESS, f"Figure of {name}, told by the text and the tables around it")
+    body = _FORMULA.sub(_formula, _TO_NOTEBOOK.sub(r'href="\1.html"', body))
+    title = _TITLE.search(body)
+    styles = {shade: HtmlFormatter(style=style) for shade, style in (("light", "default"), ("dark", "github-dark"))}
+    return render(
+        "notebook.html.j2",
+        sign=sign,
+        title=Markup(title[1]).striptags() if title else name,
+        body=Markup(body),
+        code={shade: Markup(style.get_style_defs(".highlight")) for shade, style in styles.items()},
+    )
+
+
+def _formula(found: re.Match[str]) -> str:
+    """A formula as a picture, for the page has no scripts; one that matplotlib does not read stays as it was typed."""
+    from matplotlib.mathtext import math_to_image
+
+    typed, drawn = html.unescape(found[1]), io.BytesIO()
+    try:
+        math_to_image(f"${typed}$", drawn, format="svg")
+    except ValueError:
+        return f"<code>{html.escape(typed)}</code>"
+    source = "data:image/svg+xml;base64," + base64.b64encode(drawn.getvalue()).decode()
+    return f'<img class="formula" src="{source}" alt="{html.escape(typed)}">'
