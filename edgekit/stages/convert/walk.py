@@ -17,7 +17,7 @@ from edgekit import artifact as artifacts
 from edgekit.errors import ConversionError
 from edgekit.stages.convert import LIBRARIES, Config, numerics
 from edgekit.stages.convert.plan import SPEC, Network, networks, variant_name
-from edgekit.targets import CARRY_RANGES, FURTHER, evaluate, launch, precisions
+from edgekit.targets import CARRY_RANGES, FURTHER, evaluate, launch, parting, precisions
 from edgekit.targets.files import Files, Job, Step
 
 if TYPE_CHECKING:
@@ -38,11 +38,15 @@ ADVICE = {
 
 @dataclass(frozen=True)
 class Checker:
-    """One network's outputs on the check samples, and what each boundary must keep."""
+    """One network's outputs on the check samples, and what each boundary must keep.
+
+    `locate` says at which layer a file that left its tolerance parts from the network.
+    """
 
     network: Network
     inputs: np.ndarray
     config: Config
+    locate: Callable[[Path, str, Path, Files, np.ndarray, str], str] = parting.find_apart
 
     @cached_property
     def reference(self) -> np.ndarray:
@@ -63,7 +67,7 @@ class Checker:
                 if isinstance(outcome, launch.LeftOut):
                     raise ConversionError(outcome.reason)
                 outputs = self._outputs(job, step, outcome.files)
-                last = self._boundary(job, step, outputs, float_model)
+                last = self._boundary(job, step, outcome.files, outputs, float_model)
             except ConversionError as error:
                 if step.precision not in FURTHER:
                     raise
@@ -79,7 +83,9 @@ class Checker:
         what = f"{job.model}, {job.target}, {step.precision}"
         return evaluate.file_outputs(what, job.target, step.out, files, self.inputs)
 
-    def _boundary(self, job: Job, step: Step, outputs: np.ndarray, float_model: tuple[str, np.ndarray] | None) -> Row:
+    def _boundary(
+        self, job: Job, step: Step, files: Files, outputs: np.ndarray, float_model: tuple[str, np.ndarray] | None
+    ) -> Row:
         if step.method == "qat":
             source, reference = "torch-fp32 (tuned)", self.tuned_reference
         else:
@@ -91,9 +97,15 @@ class Checker:
             advice = f"; {ADVICE[step.precision]}" if step.precision in ADVICE else ""
             raise ConversionError(
                 f"{self.network.name}: {source} → {result} is outside its tolerance on {len(outputs)} validation "
-                f"samples: {'; '.join(faults)} (max |Δ| {agreement.max_abs:.3g}){advice}"
+                f"samples: {'; '.join(faults)} (max |Δ| {agreement.max_abs:.3g}, cosine {agreement.cosine:.4g}); "
+                f"{self._located(job, step, files)}{advice}"
             )
         return {"from": source, "to": result, **asdict(agreement), "ok": True}
+
+    def _located(self, job: Job, step: Step, files: Files) -> str:
+        if step.precision in FURTHER:
+            return "a candidate, whose layers were not looked at"
+        return self.locate(step.model_folder, job.target, step.out, files, self.inputs, step.precision)
 
 
 def walk(source: Artifact, data: Data, config: Config, out: Path, progress: Progress | None = None) -> Artifact:
