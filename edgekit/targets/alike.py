@@ -53,14 +53,13 @@ def cosines(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return found.clip(-1, 1)
 
 
-def matches(nodes: Sequence[Node], operators: Sequence[Operator], only: int | None = None) -> list[Match]:
-    """For each operator the nearest tensor of the network by SNR, the earliest of equals; or that at place `only`."""
+def matches(nodes: Sequence[Node], operators: Sequence[Operator]) -> list[Match]:
+    """For each operator the nearest tensor of the network by SNR, the earliest of equals."""
     rows = [node.values.reshape(len(node.values), -1).astype(np.float64) for node in nodes]
     powers = [float(np.sum(row**2)) for row in rows]
-    places = range(len(nodes)) if only is None else (only,)
     by_size: dict[int, list[int]] = {}
-    for place in places:
-        by_size.setdefault(rows[place].shape[1], []).append(place)
+    for place, row in enumerate(rows):
+        by_size.setdefault(row.shape[1], []).append(place)
     return [_nearest(operator, rows, powers, by_size) for operator in operators]
 
 

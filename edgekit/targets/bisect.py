@@ -2,8 +2,8 @@
 
 Names do not last through a conversion and a wrong layer resembles nothing, so what is looked for is agreement: an
 operator is sound whose output is some tensor of the network's, or that leads to a sound one (a convolution whose bias
-is another operator). The first that is neither, and takes in what is sound, is where the two part; its layer is the one
-that takes in the same tensors in the network. After int8 nothing is equal, and it is the steepest loss that counts.
+is another operator). Where agreement is lost at once, the two part, and the layer is the one that takes in the same
+tensors in the network.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from edgekit.targets.alike import EQUAL_DB, Likeness, Match, matches
+from edgekit.targets.alike import EQUAL_DB, NOTHING, Likeness, Match, matches
 from edgekit.targets.in_float import ONNX_MOVING, ONNX_WEIGHTED, OPENVINO_MOVING, OPENVINO_WEIGHTED, TFLITE_MOVING
 from edgekit.targets.in_float import TFLITE_WEIGHTED as TFLITE_WEIGHTS
 from edgekit.targets.recorded import Node, record
 from edgekit.targets.tensors import Operator
 
 SOUND_DB = {"fp32": 60.0, "fp16": 30.0}
-ROUNDED_DB = 12.0
-"""Least SNR of a sound operator where weights or activations have eight bits."""
-CEILING_DB = 40.0
-"""What eight bits reach at best: a loss is counted from here down."""
-STEEP = 0.6
-"""Of the largest loss; the first operator that loses as much is the one."""
+ROUNDED_SOUND_DB = 12.0
+"""Least SNR at which a tensor is taken for one of the network's; the latter with eight bits in weights or values."""
+CEILING_DB = {"fp32": 100.0, "fp16": 60.0}
+ROUNDED_CEILING_DB = 40.0
+"""What a precision reaches at best: a loss is counted from here down."""
 LEAST_LOSS_DB = 10.0
 """A smaller one is what any layer costs."""
+STEEP = 0.6
+"""Of the largest loss; the first operator that loses as much is the one."""
 
 WEIGHTED = ONNX_WEIGHTED | OPENVINO_WEIGHTED | TFLITE_WEIGHTS
 WEIGHTED_IN_TORCH = {"convolution", "addmm", "mm", "bmm", "linear", "matmul", "mkldnn_convolution"}
@@ -53,15 +54,17 @@ class Departure:
     agreed: str
     before: Likeness
     after: Likeness
+    loss_db: float
     note: str = ""
 
     def told(self) -> str:
         """The sentence for a person."""
         more = [name for name in self.layers if name != self.layer]
         together = f", computed together with {', '.join(more)}" if more else ""
+        after = "the file has no such tensor" if self.after == NOTHING else self.after.told()
         return (
             f"the outputs agree up to {self.agreed} ({self.before.told()}) and part at {self.layer} "
-            f"({self.after.told()}; operator {self.operator}{together}){self.note and f'; {self.note}'}"
+            f"({after}; operator {self.operator}{together}){self.note and f'; {self.note}'}"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -73,19 +76,29 @@ class Departure:
         return cls(**{**fields, **likes, "layers": tuple(fields["layers"])})
 
 
-def departure(module: nn.Module, inputs: np.ndarray, operators: Sequence[Operator], precision: str) -> Departure | None:
-    """Where the operators of a file part from the network that it was made of; None where every operator is sound.
+def departure(
+    module: nn.Module,
+    inputs: np.ndarray,
+    operators: Sequence[Operator],
+    precision: str,
+    least_loss_db: float = LEAST_LOSS_DB,
+) -> Departure | None:
+    """Where the operators of a file part from the network that it was made of; None where none loses as much.
 
     `inputs` (n, C, H, W) or (n, F) are what the file was given when its operators were read.
     """
-    return _Comparison(record(module, inputs), list(operators), precision).departure()
+    return _Comparison(record(module, inputs), list(operators), precision).departure(least_loss_db)
+
+
+def _likeness(node: Node, operator: Operator) -> Likeness:
+    return matches([node], [operator])[0].likeness
 
 
 class _Comparison:
     def __init__(self, nodes: list[Node], operators: list[Operator], precision: str) -> None:
         self.nodes, self.operators = nodes, operators
-        self.float = precision in SOUND_DB
-        self.limit_db = SOUND_DB.get(precision, ROUNDED_DB)
+        self.sound_db = SOUND_DB.get(precision, ROUNDED_SOUND_DB)
+        self.ceiling_db = CEILING_DB.get(precision, ROUNDED_CEILING_DB)
         self.found: list[Match] = matches(nodes, operators)
         self.takers: list[list[int]] = [[] for _ in operators]
         for place, operator in enumerate(operators):
@@ -103,19 +116,27 @@ class _Comparison:
         self.heard = {self.found[place].node for place in range(len(operators)) if self.sound(place)}
 
     def sound(self, place: int) -> bool:
-        return self.found[place].likeness.snr_db >= self.limit_db
+        return self.found[place].likeness.snr_db >= self.sound_db
 
-    def departure(self) -> Departure | None:
-        place = self._first_unsound() if self.float else self._steepest()
-        if place is None:
+    def departure(self, least_loss_db: float) -> Departure | None:
+        """At the first operator that loses nearly as much of what it takes in as any, if that is enough."""
+        level_db = np.clip(self.reached_db, 0.0, self.ceiling_db)
+        losses_db = [
+            min((level_db[source] for source in operator.inputs), default=level_db[place]) - level_db[place]
+            for place, operator in enumerate(self.operators)
+        ]
+        if max(losses_db) < least_loss_db:
             return None
+        place = next(place for place, loss_db in enumerate(losses_db) if loss_db >= STEEP * max(losses_db))
         sources = self._sound_sources(place)
         deed = self._deed(place)
         layers, expected = self._layers(deed, sources)
         operator = self.operators[deed]
         agreed = max(sources, key=lambda source: (self.found[source].node, source))
         if expected is not None:
-            after = matches([self.nodes[0], self.nodes[expected]], [operator], only=1)[0].likeness
+            # a bias may be an operator of its own
+            nearby = [operator, *(self.operators[taker] for taker in self.takers[deed])]
+            after = max((_likeness(self.nodes[expected], one) for one in nearby), key=lambda one: one.snr_db)
         else:
             after = self.found[deed].likeness
         kind = f"{operator.kind} with {operator.activation}" if operator.activation else operator.kind
@@ -126,22 +147,9 @@ class _Comparison:
             agreed=self._title(self.found[agreed].node),
             before=self.found[agreed].likeness,
             after=after,
+            loss_db=float(losses_db[place]),
             note=self._clipped(operator, expected),
         )
-
-    def _first_unsound(self) -> int | None:
-        return next((place for place, reached_db in enumerate(self.reached_db) if reached_db < self.limit_db), None)
-
-    def _steepest(self) -> int | None:
-        """The first operator that loses nearly as much of what it takes in as any."""
-        level_db = np.clip(self.reached_db, 0.0, CEILING_DB)
-        losses_db = [
-            min((level_db[source] for source in operator.inputs), default=level_db[place]) - level_db[place]
-            for place, operator in enumerate(self.operators)
-        ]
-        if max(losses_db) < LEAST_LOSS_DB:
-            return None
-        return next(place for place, loss_db in enumerate(losses_db) if loss_db >= STEEP * max(losses_db))
 
     def _sound_sources(self, place: int) -> list[int]:
         """The nearest operators upstream that are sound."""
@@ -184,9 +192,21 @@ class _Comparison:
 
         for start in sorted(starts, key=rank)[:1]:
             if own or not self.heard & set(self._chain(start, fused=True)):
-                chain = self._chain(start, fused=bool(operator.activation))
+                chain = self._chain(self._unheard(start), fused=bool(operator.activation))
                 return list(dict.fromkeys(self.nodes[each].layer for each in chain)), chain[-1]
         return [], None
+
+    def _unheard(self, start: int) -> int:
+        """What an operation takes in may be missing in the file, another tensor of the network's in its place."""
+        for taken in self.nodes[start].inputs:
+            before = taken
+            while before and self._hands_on(before):
+                before = self.nodes[before].inputs[0]
+            if len(self.nodes[start].inputs) > 1 and before not in self.heard:
+                while self.nodes[before].operator in NORMS | ACTIVATIONS:
+                    before = self.nodes[before].inputs[0]
+                return before
+        return start
 
     def _crossed(self, sources: list[int]) -> tuple[list[str], int]:
         """A range that does not hold what the layer before it gives."""

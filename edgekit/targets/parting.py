@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from edgekit.child import leave_with_parent
 from edgekit.digests import write_json
 from edgekit.targets import launch
 from edgekit.targets.files import Files
+
+if TYPE_CHECKING:
+    from edgekit.targets.bisect import Departure
 
 SAMPLES = 8
 TIMEOUT_S = 300.0
@@ -30,13 +34,27 @@ NOWHERE = (
 
 def find(model_folder: Path, target: str, folder: Path, files: Files, inputs: np.ndarray, precision: str) -> str:
     """The sentence that names the layer, in this process; `inputs` (n, C, H, W) or (n, F), of which a few are taken."""
+    found = departure(model_folder, target, folder, files, inputs, precision)
+    return found.told() if found else NOWHERE
+
+
+def departure(
+    model_folder: Path,
+    target: str,
+    folder: Path,
+    files: Files,
+    inputs: np.ndarray,
+    precision: str,
+    least_loss_db: float | None = None,
+) -> Departure | None:
+    """The layer that loses most, if it loses so much; ConversionError where the file's inner tensors cannot be read."""
     from edgekit.models import store
     from edgekit.targets import bisect, tensors
 
     few = inputs[np.unique(np.linspace(0, len(inputs) - 1, min(SAMPLES, len(inputs))).round().astype(np.int64))]
     operators = tensors.read(target, folder, files, few)
-    found = bisect.departure(store.load(model_folder)[0], few, operators, precision)
-    return found.told() if found else NOWHERE
+    least = bisect.LEAST_LOSS_DB if least_loss_db is None else least_loss_db
+    return bisect.departure(store.load(model_folder)[0], few, operators, precision, least)
 
 
 def find_apart(model_folder: Path, target: str, folder: Path, files: Files, inputs: np.ndarray, precision: str) -> str:

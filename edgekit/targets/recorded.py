@@ -1,4 +1,4 @@
-"""Every tensor that a PyTorch network computes for given inputs, with the layer that computed it and what it took in."""
+"""Every tensor that a PyTorch network computes for given inputs, with the layer that made it and what it took in."""
 
 from __future__ import annotations
 

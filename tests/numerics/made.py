@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 from torch import nn
 
 from edgekit.config import TrainOptions
-from edgekit.data import Data, Split
+from edgekit.data import Data, Split, load, parse
 from edgekit.models import store
 from edgekit.models.store import ModelSpec
 from edgekit.targets import evaluate, launch
@@ -24,6 +26,18 @@ STEPS: list[dict[str, Any]] = [
     {"step": "scale", "factor": 1 / 255},
     {"step": "normalize", "mean": [0.5, 0.4, 0.3], "std": [0.25, 0.2, 0.3]},
 ]
+
+
+@dataclass(frozen=True, eq=False)
+class Clean:
+    """The sound pipeline: `files` by target and precision, their folder and what it holds; `scratch` for broken ones."""
+
+    data: Data
+    module: nn.Module
+    spec: ModelSpec
+    model: Path
+    files: dict[tuple[str, str], tuple[Path, Files]]
+    scratch: Path
 
 
 def pictures(samples: int, seed: int) -> Split:
@@ -82,3 +96,34 @@ def converted(
         assert isinstance(outcome, launch.Made), outcome
         found[step.precision] = step.out, outcome.files
     return found
+
+
+def leaked_npz(clean: Clean, name: str, source: str) -> None:
+    """Load arrays of which three pictures of one split also stand in another."""
+    splits = {"train": clean.data.train, "validation": clean.data.validation, "test": clean.data.test}
+    arrays = {f"{part}_{each}": getattr(split, part).copy() for each, split in splits.items() for part in "xy"}
+    arrays[f"x_{name}"][5:8] = arrays[f"x_{source}"][10:13]
+    path = clean.scratch / "leaked.npz"
+    np.savez(path, classes=np.array(CLASSES), **arrays)
+    load(parse({"source": "npz", "path": str(path), "calibration_samples": 20}))
+
+
+def leaked_folder(clean: Clean) -> None:
+    """Load a folder of PNG files; three pictures of test stand in train too, compressed otherwise."""
+    home = clean.scratch / "pictures"
+    splits = {
+        "train": (clean.data.train, 120),
+        "validation": (clean.data.validation, 40),
+        "test": (clean.data.test, 40),
+    }
+    for split, (samples, count) in splits.items():
+        for place in range(count):
+            _save(home / split / CLASSES[samples.y[place]] / f"{place}.png", samples.x[place], 6)
+    for place in range(3):
+        _save(home / "train" / CLASSES[clean.data.test.y[place]] / f"copy{place}.png", clean.data.test.x[place], 0)
+    load(parse({"source": "image_folder", "path": str(home), "size": RAW_SIDE, "calibration_samples": 20}))
+
+
+def _save(path: Path, picture: np.ndarray, compress_level: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(picture).save(path, compress_level=compress_level)

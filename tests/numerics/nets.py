@@ -36,3 +36,14 @@ class Varied(nn.Module):
 
 def varied(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     return Varied(input_shape[0], num_classes)
+
+
+class WithSoftmax(Varied):
+    """Its outputs are probabilities."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).softmax(dim=1)
+
+
+def with_softmax(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    return WithSoftmax(input_shape[0], num_classes)

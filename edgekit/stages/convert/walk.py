@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit import artifact as artifacts
+from edgekit.data import overlap
 from edgekit.errors import ConversionError
-from edgekit.stages.convert import LIBRARIES, Config, numerics
+from edgekit.models import store
+from edgekit.stages.convert import LIBRARIES, Config, answer, calibrated, inputs, numerics
 from edgekit.stages.convert.plan import SPEC, Network, networks, variant_name
 from edgekit.targets import CARRY_RANGES, FURTHER, evaluate, launch, parting, precisions
 from edgekit.targets.files import Files, Job, Step
@@ -100,7 +102,19 @@ class Checker:
                 f"samples: {'; '.join(faults)} (max |Δ| {agreement.max_abs:.3g}, cosine {agreement.cosine:.4g}); "
                 f"{self._located(job, step, files)}{advice}"
             )
+        if step.precision == "int8" and step.method != "qat" and step.quantization.ranges == "minmax":
+            self._no_steep_layer(job, step, files, f"{self.network.name}: {source} → {result}")
         return {"from": source, "to": result, **asdict(agreement), "ok": True}
+
+    def _no_steep_layer(self, job: Job, step: Step, files: Files, what: str) -> None:
+        """Ranges that hold all that the samples show cost every layer little; one that loses much was made wrongly."""
+        limit_db = self.config.int8_max_layer_loss_db
+        found = parting.departure(step.model_folder, job.target, step.out, files, self.inputs, step.precision, limit_db)
+        if found:
+            raise ConversionError(
+                f"{what} is inside its tolerance, but one layer loses {found.loss_db:.0f} dB, at most {limit_db:g} dB "
+                f"asked: {found.told()}; {ADVICE[step.precision]}"
+            )
 
     def _located(self, job: Job, step: Step, files: Files) -> str:
         if step.precision in FURTHER:
@@ -113,8 +127,9 @@ def walk(source: Artifact, data: Data, config: Config, out: Path, progress: Prog
     artifacts.begin(out)
     chosen, notes = networks(source, config.models)
     steps = json.loads((chosen[0].folder / SPEC).read_text())["preprocess"]
-    inputs = evaluate.network_inputs(evaluate.spread(data.validation, config.check_samples), steps)
-    checkers = {network.name: Checker(network, inputs, config) for network in chosen}
+    compared = evaluate.network_inputs(evaluate.spread(data.validation, config.check_samples), steps)
+    checkers = {network.name: Checker(network, compared, config) for network in chosen}
+    ends = [row for checker in checkers.values() for row in around(checker, data)]
     with tempfile.TemporaryDirectory(prefix="edgekit-convert-") as folder:
         scratch = Path(folder)
         calibration = scratch / "calibration.npy"
@@ -138,9 +153,36 @@ def walk(source: Artifact, data: Data, config: Config, out: Path, progress: Prog
         source=source,
         data_digest=data.digest,
         config=config.model_dump(),
-        metrics={**_metrics(variants, left_out, notes, len(inputs)), "not_offered": not_offered},
+        metrics={**_metrics(variants, left_out, notes, len(compared)), "not_offered": not_offered, "ends": ends},
         libraries=LIBRARIES,
     )
+
+
+def around(checker: Checker, data: Data) -> Iterator[Row]:
+    """The boundaries before and behind the converters, a row each; ConversionError or DataError where one fails."""
+    config, folder = checker.config, checker.network.folder
+    spec = json.loads((folder / SPEC).read_text())
+    steps, name = spec["preprocess"], {"model": checker.network.name}
+    overlap.disjoint({"calibration": data.calibration.x, "validation": data.validation.x})
+    raw = evaluate.spread(data.validation, config.check_samples)
+    who, trained = inputs.by_training(raw, steps, config.reference_preprocess)
+    tolerance = numerics.Tolerance(0.0, config.input_min_snr_db)
+    yield {**name, **inputs.check(who, trained, inputs.by_runner(raw, steps, spec["raw"]), tolerance)}
+    places = evaluate.places(data.calibration, config.calibration_samples)
+    yield {
+        **name,
+        **calibrated.check(
+            store.load(folder)[0],
+            evaluate.network_inputs(data.calibration.x[places], steps),
+            data.calibration.y[places],
+            len(data.classes),
+            checker.inputs,
+            config.calibration_max_outside,
+            config.calibration_min_used,
+        ),
+    }
+    labels = data.validation.y[evaluate.places(data.validation, config.check_samples)]
+    yield {**name, **answer.check(checker.reference, labels, data.classes)}
 
 
 def _convert_all(

@@ -47,7 +47,7 @@ def read(target: str, folder: Path, files: Files, inputs: np.ndarray) -> list[Op
         with quiet_native():
             found: list[Operator] = format.read(folder, files, inputs)
         return found
-    except (RuntimeError, ValueError, OSError) as error:
+    except Exception as error:  # ONNX Runtime's errors share no base class but Exception
         raise ConversionError(f"{target}: the inner tensors of {folder.name} cannot be read: {error}") from None
 
 
