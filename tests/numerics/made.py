@@ -30,7 +30,7 @@ STEPS: list[dict[str, Any]] = [
 
 @dataclass(frozen=True, eq=False)
 class Clean:
-    """The sound pipeline: `files` by target and precision, their folder and what it holds; `scratch` for broken ones."""
+    """The sound pipeline: `files` by target and precision, a folder and its contents; `scratch` for broken ones."""
 
     data: Data
     module: nn.Module
