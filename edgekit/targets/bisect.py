@@ -9,8 +9,7 @@ tensors in the network.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from torch import nn
@@ -66,14 +65,6 @@ class Departure:
             f"the outputs agree up to {self.agreed} ({self.before.told()}) and part at {self.layer} "
             f"({after}; operator {self.operator}{together}){self.note and f'; {self.note}'}"
         )
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Departure:
-        likes = {name: Likeness(**fields[name]) for name in ("before", "after")}
-        return cls(**{**fields, **likes, "layers": tuple(fields["layers"])})
 
 
 def departure(
@@ -177,7 +168,9 @@ class _Comparison:
         weighted, size = operator.kind in WEIGHTED, operator.values[0].size
         given = [self.found[source].node for source in sources]
         starts = sorted({start for node in given for start in self._next(node)})
-        own = {self.found[place].node} if self.sound(place) else set()
+        # sound in spite of its loss: by itself, or with the bias that is another operator
+        nearby = [place] if self.sound(place) else self.takers[place]
+        own = {self.found[each].node for each in nearby if self.sound(each)}
 
         def rank(start: int) -> tuple[bool, bool, bool, bool, int, int]:
             chain = self._chain(start, fused=True)
