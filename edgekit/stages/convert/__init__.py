@@ -65,7 +65,7 @@ class Config(StageConfig):
     )
     input_min_snr_db: float = Field(35.0, ge=0, le=200, description="least SNR, training's input to the runner's, dB")
     calibration_max_outside: float = Field(
-        0.02, ge=0, le=1, description="largest share of a layer's values outside what calibration samples show"
+        0.02, ge=0, le=1, description="largest share of a layer's values outside what calibration shows, beyond chance"
     )
     calibration_min_used: float = Field(
         0.1, ge=0, le=1, description="least share of a layer's calibrated range that validation uses"

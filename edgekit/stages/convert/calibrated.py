@@ -20,6 +20,8 @@ from edgekit.errors import ConversionError
 
 LEVELS = 255
 LEAST_CLASSES = 0.5
+LEAST_MET = 20
+"""Of fewer check samples the span says nothing."""
 BATCH = 32
 
 
@@ -80,14 +82,15 @@ def check(
         raise ConversionError(f"{what} show {shown} of {classes} classes; {advice}")
     rows = ranges(module, calibration, met)
     outside, used = max(rows, key=lambda row: row.outside_share), min(rows, key=lambda row: row.used_share)
-    if outside.outside_share > most_outside:
+    allowed = most_outside + 2 / (len(calibration) + 1)  # so often the next sample is the new lowest or highest
+    if outside.outside_share > allowed:
         raise ConversionError(
             f"{what} do not show what validation shows: {100 * outside.outside_share:.1f} % of the values of "
-            f"{outside.layer} lie outside the calibrated range, at most {100 * most_outside:g} % asked "
+            f"{outside.layer} lie outside the calibrated range, at most {100 * allowed:.2g} % asked of so many samples "
             f"({_told(outside.calibrated)}, validation has {_told(outside.met)}), and int8 would clip them; {advice}, "
             "or raise convert.calibration_samples"
         )
-    if used.used_share < least_used:
+    if used.used_share < least_used and len(met) >= LEAST_MET:
         raise ConversionError(
             f"{what} span far more than validation does: {used.layer} uses {100 * used.used_share:.2g} % of its "
             f"calibrated range, at least {100 * least_used:g} % asked ({_told(used.calibrated)}, validation has "
