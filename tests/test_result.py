@@ -33,7 +33,7 @@ PUBLISHED = ROOT / "docs" / "result.schema.json"
 Result = dict[str, Any]
 LOAD = {
     **dict.fromkeys((f"p{rank}_ms" for rank in (50, 90, 95, 99)), 1.0),
-    **dict.fromkeys((f"p{rank}_{end}_ms" for rank in (50, 90, 95, 99) for end in ("low", "high"))),
+    **dict.fromkeys(f"p{rank}_{end}_ms" for rank in (50, 90, 95, 99) for end in ("low", "high")),
     **dict.fromkeys(("rate_per_s", "first_error", "peak_bytes", "loadgen_bytes", "meets", "sure")),
     **dict.fromkeys(("seconds", "throughput_per_s", "service_p50_ms", "service_p99_ms", "cpu_cores"), 1.0),
     **{"name": "mine", "scenario": "offline", "queries": 1, "errors": 0, "error_rate": 0.0},

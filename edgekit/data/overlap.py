@@ -53,6 +53,23 @@ def resolve(pools: Pools, prints: Prints, rule: Literal["error", "drop"]) -> tup
     return (pools.with_splits(splits, *notes), prints) if notes else (pools, prints)
 
 
+def disjoint(samples: dict[str, np.ndarray]) -> None:
+    """DataError where a sample stands in two splits, however it came there; `samples` (n, *sample) by split."""
+    where: dict[bytes, tuple[str, int]] = {}
+    for name, x in samples.items():
+        prints = fingerprints(x)
+        leaked = [(index, *where[one]) for index, one in enumerate(prints) if one in where]
+        if leaked:
+            index, other, place = leaked[0]
+            raise DataError(
+                f"leak: {len(leaked)} of {len(x)} samples of {name} are also in another split (same content; "
+                f"the first is sample {index}, in {other} sample {place}); every figure measured on them flatters: "
+                f"take them out of {name} or out of {other}"
+            )
+        for index, one in enumerate(prints):
+            where.setdefault(one, (name, index))
+
+
 def copies(y: np.ndarray, groups: np.ndarray) -> tuple[str, ...]:
     """Notes on samples of one pool that have the same content; `groups` as `same_as` gives them."""
     later = np.flatnonzero(groups != np.arange(len(groups)))

@@ -117,6 +117,7 @@ def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...]) -> D
         checks.no_empty_class(name, splits[name].y, pools.classes)
     if not len(splits["calibration"]):
         raise DataError("calibration: no sample could be taken out of train without tearing copies apart; add samples")
+    overlap.disjoint({name: split.x for name, split in splits.items()})
     ordered = {name: _read_only(splits[name]) for name in ("train", "calibration", "validation", "test")}
     return Data(
         train=ordered["train"],

@@ -36,6 +36,8 @@ def convert(artifact: Artifact) -> Table:
             row["from"],
             f"{row['max_abs']:.2g}",
             f"{row['snr_db']:.1f}",
+            cosine(row["cosine"]),
+            cosine(row["worst_cosine"]),
             percent(row["top1_agreement"]),
             _left_behind(artifact.metrics["debris"].get(variant["name"], [])),
             _in_float(variant["float_ops"]),
@@ -44,9 +46,10 @@ def convert(artifact: Artifact) -> Table:
     ]
     told = [(row["name"], row["reason"]) for row in artifact.metrics["left_out"]]
     told += dict.fromkeys((f"…-{row['precision']}-{row['target']}", row["reason"]) for row in _not_offered(artifact))
-    rows += [(name, "left out", "", "", "", "", "", "", reason) for name, reason in told]
-    heads = ("variant", "int8 by", "bytes", "compared with", "max |Δ|", "SNR, dB", "top-1 agreement", "left behind")
-    return Table((*heads, "still in float"), rows)
+    rows += [(name, "left out", *[""] * 8, reason) for name, reason in told]
+    heads = ("variant", "int8 by", "bytes", "compared with", "max |Δ|", "SNR, dB", "cosine", "of the worst sample",
+             "top-1 agreement", "left behind", "still in float")  # fmt: skip
+    return Table(heads, rows)
 
 
 def transposes(artifact: Artifact) -> Table:
@@ -59,6 +62,33 @@ def transposes(artifact: Artifact) -> Table:
     ]
     none = [(f"none in {len(_variants(artifact))} variants", "", "", "")]
     return Table(("transposes inside the graph", "found", "between", "bytes moved"), rows or none)
+
+
+def ends(artifact: Artifact) -> Table:
+    """The boundaries before and behind the converters: raw sample to input, calibration to ranges, scores to answer."""
+    return Table(
+        ("model", "boundary", "samples", "what was found"),
+        [
+            (row["model"], f"{row['from']} → {row['to']}", count(row["samples"]), _end(row))
+            for row in artifact.metrics["ends"]
+        ],
+    )
+
+
+def cosine(value: float) -> str:
+    """With as many nines as tell it from 1: `0.9998`, `0.999997`."""
+    return f"{value:.4f}" if value < 0.9999 else f"{value:.7g}"
+
+
+def _end(row: Row) -> str:
+    if row["to"] == "ranges":
+        return (
+            f"{percent(row['most_outside'])} of the values outside at most ({row['most_outside_layer']}), "
+            f"{percent(row['least_used'])} of the range used at least ({row['least_used_layer']})"
+        )
+    if row["to"] == "answer":
+        return f"{percent(row['accuracy'])} right; labels in the order of the outputs, outputs are logits"
+    return f"max |Δ| {row['max_abs']:.2g}, SNR {row['snr_db']:.1f} dB, cosine {cosine(row['cosine'])}"
 
 
 def missing(artifact: Artifact) -> list[str]:

@@ -21,9 +21,13 @@ if TYPE_CHECKING:
 
 def spread(split: Split, count: int) -> np.ndarray:
     """At most `count` raw samples, evenly over the split, so that no class is left out."""
-    chosen = np.linspace(0, len(split) - 1, min(count, len(split))).round().astype(np.int64)
-    samples: np.ndarray = split.x[np.unique(chosen)]
+    samples: np.ndarray = split.x[places(split, count)]
     return samples
+
+
+def places(split: Split, count: int) -> np.ndarray:
+    """Where in the split these samples stand, ascending."""
+    return np.unique(np.linspace(0, len(split) - 1, min(count, len(split))).round().astype(np.int64))
 
 
 def network_inputs(raw: np.ndarray, preprocess: Sequence[dict[str, Any]]) -> np.ndarray:

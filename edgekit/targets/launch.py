@@ -106,11 +106,17 @@ def convert(job: Job, scratch: Path, timeout_s: float, stop: threading.Event) ->
 def _run(job: Job, path: Path, timeout_s: float, stop: threading.Event) -> tuple[list[dict[str, Any]], str, bool]:
     """What a child noted of its steps, how it ended, and whether its time ran out."""
     path.write_text(json.dumps(job.to_json()))
-    log = path.with_suffix(".log")
+    code, late = start("edgekit.targets.child", path, timeout_s, stop)
+    ended = f"not finished after {timeout_s:g} s; raise convert.timeout_s" if late else cause(code, path)
+    return _read(path.with_suffix(".journal")), ended, late
+
+
+def start(module: str, path: Path, timeout_s: float, stop: threading.Event) -> tuple[int, bool]:
+    """`python -m MODULE PATH` in a fresh process, all it says in PATH.log: its exit code, whether its time ran out."""
     environment = {**os.environ, **QUIET, "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)}
-    with open(log, "wb") as stream:
+    with open(path.with_suffix(".log"), "wb") as stream:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "edgekit.targets.child", str(path)],
+            [sys.executable, "-P", "-m", module, str(path)],
             stdin=subprocess.PIPE,
             stdout=stream,
             stderr=subprocess.STDOUT,
@@ -121,8 +127,7 @@ def _run(job: Job, path: Path, timeout_s: float, stop: threading.Event) -> tuple
             late = not _wait(process, timeout_s, stop)
         finally:
             child.end(process)
-    ended = f"not finished after {timeout_s:g} s; raise convert.timeout_s" if late else _cause(process.returncode, log)
-    return _read(path.with_suffix(".journal")), ended, late
+    return process.returncode, late
 
 
 def _outcomes(notes: list[dict[str, Any]]) -> list[Outcome]:
@@ -170,14 +175,15 @@ def _failure(job: Job, notes: list[dict[str, Any]], cause: str) -> ConversionErr
     return ConversionError(f"{what}: {failed[-1]['cause'] if failed else cause}")
 
 
-def _cause(code: int, log: Path) -> str:
+def cause(code: int, path: Path) -> str:
+    """How a child that `start` ran came to its end, with its last words."""
     if code == -signal.SIGKILL:
         ended = "the converter was killed (SIGKILL), as the system does when memory runs out"
     elif code < 0:
         ended = f"the converter crashed ({signal.Signals(-code).name})"
     else:
         ended = f"the converter ended with exit code {code}"
-    last = last_useful_line(log.read_text(errors="replace"))
+    last = last_useful_line(path.with_suffix(".log").read_text(errors="replace"))
     return f"{ended}; it last said: {last}" if last else ended
 
 

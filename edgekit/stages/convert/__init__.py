@@ -60,6 +60,16 @@ class Config(StageConfig):
     )
     calibration_samples: int = Field(200, ge=1, le=100_000, description="samples that set the int8 ranges")
     check_samples: int = Field(200, ge=1, le=100_000, description="validation samples compared at each boundary")
+    reference_preprocess: str = Field(
+        "", description="package.module:function that prepared samples for training elsewhere; empty: trained here"
+    )
+    input_min_snr_db: float = Field(35.0, ge=0, le=200, description="least SNR, training's input to the runner's, dB")
+    calibration_max_outside: float = Field(
+        0.02, ge=0, le=1, description="largest share of a layer's values outside what calibration shows, beyond chance"
+    )
+    calibration_min_used: float = Field(
+        0.1, ge=0, le=1, description="least share of a layer's calibrated range that validation uses"
+    )
     timeout_s: float = Field(300.0, gt=0, le=86_400, description="longest time for one model on one target, seconds")
     fp32_max_abs: float = Field(0.01, gt=0, description="largest difference of a logit, torch fp32 to fp32")
     fp32_min_snr_db: float = Field(60.0, ge=0, le=200, description="least SNR, torch fp32 to fp32, dB")
@@ -68,6 +78,9 @@ class Config(StageConfig):
     fp16_min_top1_agreement: float = Field(0.98, ge=0, le=1, description="least share of equal answers, fp32 to fp16")
     int8_min_snr_db: float = Field(8.0, ge=-200, le=200, description="least SNR, fp32 to int8, dB")
     int8_min_top1_agreement: float = Field(0.9, ge=0, le=1, description="least share of equal answers, fp32 to int8")
+    int8_max_layer_loss_db: float = Field(
+        20.0, gt=0, le=200, description="most dB that one layer may lose in int8 of min-max ranges, whatever comes out"
+    )
     further_min_snr_db: float = Field(20.0, ge=-200, le=200, description="least SNR, fp32 to w8 or dynamic, dB")
     further_min_top1_agreement: float = Field(0.95, ge=0, le=1, description="least share of equal answers, to these")
 

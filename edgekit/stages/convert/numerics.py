@@ -7,18 +7,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from edgekit.targets import alike
+
+COSINE_DIGITS = 9
 SNR_CEILING_DB = 200.0
 """Reported for equal outputs: JSON has no infinity, and float32 ends far below it (about 150 dB)."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How near the outputs of one step are to those of the step before. `top1_agreement` is a fraction of `samples`."""
+    """How near the outputs of one step are to those of the step before. `top1_agreement` is a fraction of `samples`.
+
+    `cosine` is the mean over samples, `worst_cosine` that of the sample it is least of.
+    """
 
     max_abs: float
     snr_db: float
     top1_agreement: float
     samples: int
+    cosine: float = 1.0
+    worst_cosine: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -43,7 +51,7 @@ def compare(reference: np.ndarray, outputs: np.ndarray) -> Agreement:
     if reference.shape != outputs.shape:
         raise ValueError(f"outputs of shape {outputs.shape} against a reference of shape {reference.shape}")
     if not (np.isfinite(reference).all() and np.isfinite(outputs).all()):
-        return Agreement(math.inf, -math.inf, 0.0, len(reference))
+        return Agreement(math.inf, -math.inf, 0.0, len(reference), 0.0, 0.0)
     expected = reference.astype(np.float64)
     error = expected - outputs.astype(np.float64)
     signal, noise = float(np.sum(expected**2)), float(np.sum(error**2))
@@ -52,7 +60,15 @@ def compare(reference: np.ndarray, outputs: np.ndarray) -> Agreement:
     else:
         snr_db = min(SNR_CEILING_DB, 10 * math.log10(signal / noise)) if signal else -SNR_CEILING_DB
     same = reference.argmax(axis=1) == outputs.argmax(axis=1)
-    return Agreement(float(np.max(np.abs(error))), snr_db, float(np.mean(same)), len(same))
+    cosine = alike.cosines(reference, outputs).round(COSINE_DIGITS)
+    return Agreement(
+        max_abs=float(np.max(np.abs(error))),
+        snr_db=snr_db,
+        top1_agreement=float(np.mean(same)),
+        samples=len(same),
+        cosine=float(cosine.mean().round(COSINE_DIGITS)),
+        worst_cosine=float(cosine.min()),
+    )
 
 
 def faults(found: Agreement, tolerance: Tolerance) -> list[str]:

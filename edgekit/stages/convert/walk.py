@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit import artifact as artifacts
+from edgekit.data import overlap
 from edgekit.errors import ConversionError
-from edgekit.stages.convert import LIBRARIES, Config, numerics
+from edgekit.models import store
+from edgekit.stages.convert import LIBRARIES, Config, answer, calibrated, inputs, numerics
 from edgekit.stages.convert.plan import SPEC, Network, networks, variant_name
-from edgekit.targets import CARRY_RANGES, FURTHER, evaluate, launch, precisions
+from edgekit.targets import CARRY_RANGES, FURTHER, evaluate, launch, parting, precisions
 from edgekit.targets.files import Files, Job, Step
 
 if TYPE_CHECKING:
@@ -38,11 +40,15 @@ ADVICE = {
 
 @dataclass(frozen=True)
 class Checker:
-    """One network's outputs on the check samples, and what each boundary must keep."""
+    """One network's outputs on the check samples, and what each boundary must keep.
+
+    `locate` says at which layer a file that left its tolerance parts from the network.
+    """
 
     network: Network
     inputs: np.ndarray
     config: Config
+    locate: Callable[[Path, str, Path, Files, np.ndarray, str], str] = parting.find_apart
 
     @cached_property
     def reference(self) -> np.ndarray:
@@ -63,7 +69,7 @@ class Checker:
                 if isinstance(outcome, launch.LeftOut):
                     raise ConversionError(outcome.reason)
                 outputs = self._outputs(job, step, outcome.files)
-                last = self._boundary(job, step, outputs, float_model)
+                last = self._boundary(job, step, outcome.files, outputs, float_model)
             except ConversionError as error:
                 if step.precision not in FURTHER:
                     raise
@@ -79,7 +85,9 @@ class Checker:
         what = f"{job.model}, {job.target}, {step.precision}"
         return evaluate.file_outputs(what, job.target, step.out, files, self.inputs)
 
-    def _boundary(self, job: Job, step: Step, outputs: np.ndarray, float_model: tuple[str, np.ndarray] | None) -> Row:
+    def _boundary(
+        self, job: Job, step: Step, files: Files, outputs: np.ndarray, float_model: tuple[str, np.ndarray] | None
+    ) -> Row:
         if step.method == "qat":
             source, reference = "torch-fp32 (tuned)", self.tuned_reference
         else:
@@ -91,9 +99,32 @@ class Checker:
             advice = f"; {ADVICE[step.precision]}" if step.precision in ADVICE else ""
             raise ConversionError(
                 f"{self.network.name}: {source} → {result} is outside its tolerance on {len(outputs)} validation "
-                f"samples: {'; '.join(faults)} (max |Δ| {agreement.max_abs:.3g}){advice}"
+                f"samples: {'; '.join(faults)} (max |Δ| {agreement.max_abs:.3g}, cosine {agreement.cosine:.4g}); "
+                f"{self._located(job, step, files)}{advice}"
             )
+        if step.precision == "int8" and step.method != "qat" and step.quantization.ranges == "minmax":
+            self._no_steep_layer(job, step, files, f"{self.network.name}: {source} → {result}")
         return {"from": source, "to": result, **asdict(agreement), "ok": True}
+
+    def _no_steep_layer(self, job: Job, step: Step, files: Files, what: str) -> None:
+        """Ranges that hold all that the samples show cost every layer little; one that loses much was made wrongly."""
+        limit_db = self.config.int8_max_layer_loss_db
+        try:
+            found = parting.departure(
+                step.model_folder, job.target, step.out, files, self.inputs, step.precision, limit_db
+            )
+        except ConversionError:  # no inner tensors to be had; the outputs, which ship, agree
+            return
+        if found:
+            raise ConversionError(
+                f"{what} is inside its tolerance, but one layer loses {found.loss_db:.0f} dB, at most {limit_db:g} dB "
+                f"asked: {found.told()}; {ADVICE[step.precision]}"
+            )
+
+    def _located(self, job: Job, step: Step, files: Files) -> str:
+        if step.precision in FURTHER:
+            return "a candidate, whose layers were not looked at"
+        return self.locate(step.model_folder, job.target, step.out, files, self.inputs, step.precision)
 
 
 def walk(source: Artifact, data: Data, config: Config, out: Path, progress: Progress | None = None) -> Artifact:
@@ -101,8 +132,9 @@ def walk(source: Artifact, data: Data, config: Config, out: Path, progress: Prog
     artifacts.begin(out)
     chosen, notes = networks(source, config.models)
     steps = json.loads((chosen[0].folder / SPEC).read_text())["preprocess"]
-    inputs = evaluate.network_inputs(evaluate.spread(data.validation, config.check_samples), steps)
-    checkers = {network.name: Checker(network, inputs, config) for network in chosen}
+    compared = evaluate.network_inputs(evaluate.spread(data.validation, config.check_samples), steps)
+    checkers = {network.name: Checker(network, compared, config) for network in chosen}
+    ends = [row for checker in checkers.values() for row in around(checker, data)]
     with tempfile.TemporaryDirectory(prefix="edgekit-convert-") as folder:
         scratch = Path(folder)
         calibration = scratch / "calibration.npy"
@@ -126,9 +158,36 @@ def walk(source: Artifact, data: Data, config: Config, out: Path, progress: Prog
         source=source,
         data_digest=data.digest,
         config=config.model_dump(),
-        metrics={**_metrics(variants, left_out, notes, len(inputs)), "not_offered": not_offered},
+        metrics={**_metrics(variants, left_out, notes, len(compared)), "not_offered": not_offered, "ends": ends},
         libraries=LIBRARIES,
     )
+
+
+def around(checker: Checker, data: Data) -> Iterator[Row]:
+    """The boundaries before and behind the converters, a row each; ConversionError or DataError where one fails."""
+    config, folder = checker.config, checker.network.folder
+    spec = json.loads((folder / SPEC).read_text())
+    steps, name = spec["preprocess"], {"model": checker.network.name}
+    overlap.disjoint({"calibration": data.calibration.x, "validation": data.validation.x})
+    raw = evaluate.spread(data.validation, config.check_samples)
+    who, trained = inputs.by_training(raw, steps, config.reference_preprocess)
+    tolerance = numerics.Tolerance(0.0, config.input_min_snr_db)
+    yield {**name, **inputs.check(who, trained, inputs.by_runner(raw, steps, spec["raw"]), tolerance)}
+    places = evaluate.places(data.calibration, config.calibration_samples)
+    yield {
+        **name,
+        **calibrated.check(
+            store.load(folder)[0],
+            evaluate.network_inputs(data.calibration.x[places], steps),
+            data.calibration.y[places],
+            len(data.classes),
+            checker.inputs,
+            config.calibration_max_outside,
+            config.calibration_min_used,
+        ),
+    }
+    labels = data.validation.y[evaluate.places(data.validation, config.check_samples)]
+    yield {**name, **answer.check(checker.reference, labels, data.classes)}
 
 
 def _convert_all(

@@ -1,0 +1,66 @@
+"""Scores → answer: what the runner makes of the outputs, held against the labels of the samples."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from edgekit.errors import ConversionError
+
+SUM_TOLERANCE = 1e-3
+LEAST_SAMPLES = 20
+LEAST_GAIN, LEAST_ACCURACY, STANDARD_ERRORS = 0.15, 0.5, 3.0
+"""What another order of the labels must gain, reach, and exceed chance by, before the labels are called wrong."""
+
+
+def check(scores: np.ndarray, labels: np.ndarray, classes: tuple[str, ...]) -> dict[str, Any]:
+    """A row of figures; ConversionError for scores (n, classes) that are no logits, or for labels (n,) out of order."""
+    what = "scores → answer"
+    if len(scores) and are_probabilities(scores):
+        raise ConversionError(
+            f"{what}: double softmax: the network's outputs are probabilities already (each row adds up to 1), and "
+            "training and the runner apply softmax to them again; let the network end in logits"
+        )
+    order, reached = best_order(scores, labels)
+    accuracy = float(np.mean(scores.argmax(axis=1) == labels)) if len(labels) else 0.0
+    gain = reached - accuracy
+    sure = gain * math.sqrt(max(1, len(labels))) >= STANDARD_ERRORS and len(labels) >= LEAST_SAMPLES
+    if gain >= LEAST_GAIN and reached >= LEAST_ACCURACY and sure:
+        raise ConversionError(
+            f"{what}: the labels are in another order than the network's outputs: {_order(order, classes)}; "
+            f"so ordered {100 * reached:.0f} % of {len(labels)} validation samples are right, as they stand "
+            f"{100 * accuracy:.0f} %; give the classes in the order that the weights were trained with"
+        )
+    return {"from": "scores", "to": "answer", "samples": len(labels), "accuracy": accuracy, "best_order": reached}
+
+
+def are_probabilities(scores: np.ndarray) -> bool:
+    """Whether every row (classes,) lies in [0, 1] and adds up to one."""
+    inside = scores.min() >= 0 and scores.max() <= 1 + SUM_TOLERANCE
+    return bool(inside and np.allclose(scores.sum(axis=1), 1, atol=SUM_TOLERANCE))
+
+
+def best_order(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, float]:
+    """The class that most samples of each output have, (classes,), and the share that is right if it means that class.
+
+    As it stands where two outputs would mean the same class: then it is no other order.
+    """
+    count = scores.shape[1]
+    given = np.arange(count)
+    confusion = np.zeros((count, count))
+    np.add.at(confusion, (scores.argmax(axis=1), labels), 1)
+    meant = (confusion + 0.5 * np.eye(count)).argmax(axis=1)
+    if len(np.unique(meant)) < count:
+        meant = given
+    return meant, float(confusion[given, meant].sum() / max(1, len(labels)))
+
+
+def _order(order: np.ndarray, classes: tuple[str, ...]) -> str:
+    count = len(order)
+    for shift in (1, count - 1):
+        if np.array_equal(order, (np.arange(count) + shift) % count):
+            return f"every index is off by {'one' if shift == 1 else 'minus one'}"
+    moved = [f"output {place} means {classes[meant]!r}" for place, meant in enumerate(order) if place != meant]
+    return ", ".join(moved[:4]) + (", …" if len(moved) > 4 else "")

@@ -1,0 +1,132 @@
+"""Do the calibration samples show what the network meets? Int8 ranges hold what they show, and nothing beyond.
+
+Seen on the float network, layer by layer: values of the check samples beyond the calibrated range would be clipped, and
+a range far wider than they are wastes its levels. It says nothing of what a converter then makes of the ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from edgekit.eager import single_thread
+from edgekit.errors import ConversionError
+
+LEVELS = 255
+LEAST_CLASSES = 0.5
+LEAST_MET = 20
+"""Of fewer check samples the span says nothing."""
+BATCH = 32
+
+
+@dataclass
+class Range:
+    """Of one layer's outputs: what calibration showed, what the check samples show, how many lie outside by a step."""
+
+    layer: str
+    calibrated: list[float] = field(default_factory=lambda: [np.inf, -np.inf])
+    met: list[float] = field(default_factory=lambda: [np.inf, -np.inf])
+    outside: int = 0
+    values: int = 0
+
+    @property
+    def outside_share(self) -> float:
+        return self.outside / max(1, self.values)
+
+    @property
+    def used_share(self) -> float:
+        """Of the calibrated range, 0 to 1."""
+        low, high = self.calibrated
+        met = min(high, self.met[1]) - max(low, self.met[0])
+        return max(0.0, min(1.0, met / (high - low))) if high > low else 1.0
+
+    def calibrate(self, values: np.ndarray) -> None:
+        self.calibrated = _widened(self.calibrated, values)
+
+    def meet(self, values: np.ndarray) -> None:
+        low, high = self.calibrated
+        step = (high - low) / LEVELS
+        self.met = _widened(self.met, values)
+        self.outside += int(np.sum((values < low - step) | (values > high + step)))
+        self.values += values.size
+
+
+def ranges(module: nn.Module, calibration: np.ndarray, met: np.ndarray) -> list[Range]:
+    """One for the input and one for each layer without children, in the order of execution; both (n, …) float32."""
+    found: dict[str, Range] = {}
+    _walk(module, calibration, lambda name, values: found.setdefault(name, Range(name)).calibrate(values))
+    _walk(module, met, lambda name, values: found[name].meet(values))
+    return list(found.values())
+
+
+def check(
+    module: nn.Module,
+    calibration: np.ndarray,
+    labels: np.ndarray,
+    classes: int,
+    met: np.ndarray,
+    most_outside: float,
+    least_used: float,
+) -> dict[str, Any]:
+    """A row of figures; ConversionError names the layer that the samples (`labels` are theirs) calibrate worst."""
+    what = f"calibration → ranges: {len(calibration)} calibration samples"
+    advice = "take calibration samples out of train, of every class, and prepare them by the same steps"
+    shown = len(np.unique(labels))
+    if len(labels) >= classes and shown < LEAST_CLASSES * classes:
+        raise ConversionError(f"{what} show {shown} of {classes} classes; {advice}")
+    rows = ranges(module, calibration, met)
+    outside, used = max(rows, key=lambda row: row.outside_share), min(rows, key=lambda row: row.used_share)
+    allowed = most_outside + 2 / (len(calibration) + 1)  # so often the next sample is the new lowest or highest
+    if outside.outside_share > allowed:
+        raise ConversionError(
+            f"{what} do not show what validation shows: {100 * outside.outside_share:.1f} % of the values of "
+            f"{outside.layer} lie outside the calibrated range, at most {100 * allowed:.2g} % asked of so many samples "
+            f"({_told(outside.calibrated)}, validation has {_told(outside.met)}), and int8 would clip them; {advice}, "
+            "or raise convert.calibration_samples"
+        )
+    if used.used_share < least_used and len(met) >= LEAST_MET:
+        raise ConversionError(
+            f"{what} span far more than validation does: {used.layer} uses {100 * used.used_share:.2g} % of its "
+            f"calibrated range, at least {100 * least_used:g} % asked ({_told(used.calibrated)}, validation has "
+            f"{_told(used.met)}), and int8 has no levels left for it; {advice}"
+        )
+    return {
+        "from": "calibration",
+        "to": "ranges",
+        "samples": len(calibration),
+        "classes": shown,
+        "most_outside": outside.outside_share,
+        "most_outside_layer": outside.layer,
+        "least_used": used.used_share,
+        "least_used_layer": used.layer,
+    }
+
+
+def _walk(module: nn.Module, inputs: np.ndarray, hear: Callable[[str, np.ndarray], None]) -> None:
+    with ExitStack() as stack, single_thread(), torch.inference_mode():
+        for name, part in module.named_modules():
+            if name and next(part.children(), None) is None:
+                handle = part.register_forward_hook(lambda _, __, out, name=name: _hear(hear, name, out))
+                stack.callback(handle.remove)
+        for place in range(0, len(inputs), BATCH):
+            hear("the input", inputs[place : place + BATCH])
+            module(torch.from_numpy(inputs[place : place + BATCH]))
+
+
+def _hear(hear: Callable[[str, np.ndarray], None], name: str, out: Any) -> None:
+    if isinstance(out, torch.Tensor) and out.is_floating_point():
+        hear(name, out.numpy())
+
+
+def _widened(range_: list[float], values: np.ndarray) -> list[float]:
+    return [min(range_[0], float(values.min())), max(range_[1], float(values.max()))]
+
+
+def _told(ends: list[float]) -> str:
+    return f"{ends[0]:.3g} to {ends[1]:.3g}"

@@ -1,0 +1,132 @@
+"""Raw sample → network input: does the runner make of a sample what training made of it, and if not, what differs?"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from edgekit.errors import ConfigError, ConversionError
+from edgekit.runner.encode import encoder
+from edgekit.stages.convert import numerics
+from edgekit.targets import evaluate
+
+SAME_SHARE = 0.9995
+"""Least share of the variance that a simple relation must explain to be told as the cause."""
+MOST_SHIFT = 2
+
+Prepare = Callable[[np.ndarray], np.ndarray]
+
+
+def by_runner(raw: np.ndarray, preprocess: Sequence[dict[str, Any]], described: dict[str, Any]) -> np.ndarray:
+    """(n, C, H, W) or (n, F) float32, sample by sample as a device does it; `described` is a spec's `raw`."""
+    layout = "NCHW" if described["kind"] == "image" else "NC"
+    shape = evaluate.network_inputs(raw[:1], preprocess).shape
+    manifest: Any = SimpleNamespace(
+        preprocess=preprocess, input=SimpleNamespace(layout=layout), raw=SimpleNamespace(**described)
+    )
+    backend: Any = SimpleNamespace(encode=None, shape=shape)
+    encode = encoder(manifest, backend)
+    return np.concatenate([encode(sample) for sample in raw])
+
+
+def by_training(raw: np.ndarray, preprocess: Sequence[dict[str, Any]], reference: str) -> tuple[str, np.ndarray]:
+    """Who prepared the samples for training, and what that gives; `reference` names the user's own function, if any."""
+    if not reference:
+        return "training here", evaluate.network_inputs(raw, preprocess)
+    return reference, np.asarray(function(reference)(raw), dtype=np.float32)
+
+
+def function(name: str) -> Prepare:
+    """The function that `package.module:function` names; ConfigError where there is none."""
+    module, _, attribute = name.partition(":")
+    try:
+        found: Prepare = getattr(importlib.import_module(module), attribute)
+        return found
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"convert.reference_preprocess: got {name!r} ({error}); name package.module:function"
+        ) from None
+
+
+def check(who: str, trained: np.ndarray, deployed: np.ndarray, tolerance: numerics.Tolerance) -> dict[str, Any]:
+    """A row of figures; ConversionError says what differs between the two."""
+    what = f"raw sample → network input: {who} and the config's preprocess disagree"
+    if trained.shape != deployed.shape:
+        axes = "; its channels stand last" if _channels_last(trained, deployed) else ""
+        raise ConversionError(f"{what}: shape {trained.shape} against {deployed.shape}{axes}; return (n, C, H, W)")
+    rows = [array.reshape(len(array), -1) for array in (trained, deployed)]
+    agreement = numerics.compare(*rows)
+    if agreement.snr_db < tolerance.min_snr_db:
+        raise ConversionError(
+            f"{what}: {cause(trained, deployed)} (SNR {agreement.snr_db:.1f} dB, at least {tolerance.min_snr_db:g} dB "
+            f"asked, max |Δ| {agreement.max_abs:.3g}); mend `preprocess` in the config or that function"
+        )
+    return {"from": f"raw sample, {who}", "to": "network input, the runner", **vars(agreement)}
+
+
+def cause(trained: np.ndarray, deployed: np.ndarray) -> str:
+    """In words: `channel order`, `scale or normalize`, `layout`, `crop or shift`, `resize`, each with its figures."""
+    if trained.ndim != 4:
+        return _affine(trained[..., None], deployed[..., None]) or "the values themselves differ"
+    mixed = deployed.transpose(0, 2, 3, 1).reshape(deployed.shape)
+    if _share(trained, mixed) > SAME_SHARE:
+        return "layout: channels last, read as if they stood in front (transpose the axes, do not reshape)"
+    if _share(trained, deployed.transpose(0, 1, 3, 2)) > SAME_SHARE:
+        return "layout: height and width are exchanged"
+    in_order, in_reverse = _shares(trained, deployed), _shares(trained, deployed[:, ::-1])
+    if in_reverse.min() > SAME_SHARE > in_order.min():
+        return "channel order: the channels are in reverse order, as in BGR for RGB"
+    if in_order.min() > SAME_SHARE:
+        return _affine(trained, deployed)
+    return _shift(trained, deployed) or "resize: the geometry differs; another filter, no antialiasing or another crop"
+
+
+def _channels_last(trained: np.ndarray, deployed: np.ndarray) -> bool:
+    return trained.ndim == 4 and trained.transpose(0, 3, 1, 2).shape == deployed.shape
+
+
+def _affine(trained: np.ndarray, deployed: np.ndarray) -> str:
+    """Each channel's factor and offset between the two."""
+    if _shares(trained, deployed).min() <= SAME_SHARE:
+        return ""
+    fits = [np.polyfit(deployed[:, each].ravel(), trained[:, each].ravel(), 1) for each in range(trained.shape[1])]
+    told = ", ".join(f"{factor:.4g} · x {offset:+.4g}" for factor, offset in fits[:3])
+    factors = [factor for factor, _ in fits]
+    part = "the mean of normalize" if np.allclose(factors, 1, rtol=0.01) else "a scale, a mean or a standard deviation"
+    return f"scale or normalize: {part}; by channel the one is {told} of the other"
+
+
+def _shift(trained: np.ndarray, deployed: np.ndarray) -> str:
+    """Rows and columns between the two pictures, where that is all that differs."""
+    inner = slice(MOST_SHIFT, -MOST_SHIFT)
+    offsets = range(-MOST_SHIFT, MOST_SHIFT + 1)
+    if min(trained.shape[2:]) <= 4 * MOST_SHIFT:
+        return ""
+    shares = {
+        (down, right): _share(
+            trained[:, :, inner, inner], np.roll(deployed, (down, right), axis=(2, 3))[:, :, inner, inner]
+        )
+        for down in offsets
+        for right in offsets
+        if down or right
+    }
+    (down, right), best = max(shares.items(), key=lambda one: one[1])
+    if best < 0.99 or best < _share(trained, deployed) + 0.002:
+        return ""
+    return f"crop or shift: moved by {down} rows and {right} columns"
+
+
+def _shares(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return np.array([_share(one[:, each], other[:, each]) for each in range(one.shape[1])])
+
+
+def _share(one: np.ndarray, other: np.ndarray) -> float:
+    """Share of the variance of one that a factor and an offset of the other explain; 0 where either is constant."""
+    one, other = (array.ravel() - array.mean() for array in (one.astype(np.float64), other.astype(np.float64)))
+    lengths = float(np.sum(one**2) * np.sum(other**2))
+    product = float(np.sum(one * other))
+    return product * abs(product) / lengths if lengths else 0.0

@@ -1,0 +1,89 @@
+"""Where a file and its network part, found in a fresh process: `python -m edgekit.targets.parting JOB.json`.
+
+An interpreter that is asked for inner tensors of a file that already went wrong may die of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from edgekit.child import leave_with_parent
+from edgekit.digests import write_json
+from edgekit.targets import launch
+from edgekit.targets.files import Files
+
+if TYPE_CHECKING:
+    from edgekit.targets.bisect import Departure
+
+SAMPLES = 8
+TIMEOUT_S = 300.0
+FOUND = "found.json"
+NOWHERE = (
+    "no single layer parts: the loss is spread over all, or the interpreter's fastest kernels, which keep no inner "
+    "tensors, compute otherwise"
+)
+
+
+def find(model_folder: Path, target: str, folder: Path, files: Files, inputs: np.ndarray, precision: str) -> str:
+    """The sentence that names the layer, in this process; `inputs` (n, C, H, W) or (n, F), of which a few are taken."""
+    found = departure(model_folder, target, folder, files, inputs, precision)
+    return found.told() if found else NOWHERE
+
+
+def departure(
+    model_folder: Path,
+    target: str,
+    folder: Path,
+    files: Files,
+    inputs: np.ndarray,
+    precision: str,
+    least_loss_db: float | None = None,
+) -> Departure | None:
+    """The layer that loses most, if it loses so much; ConversionError where the file's inner tensors cannot be read."""
+    from edgekit.models import store
+    from edgekit.targets import bisect, tensors
+
+    few = inputs[np.unique(np.linspace(0, len(inputs) - 1, min(SAMPLES, len(inputs))).round().astype(np.int64))]
+    operators = tensors.read(target, folder, files, few)
+    least = bisect.LEAST_LOSS_DB if least_loss_db is None else least_loss_db
+    return bisect.departure(store.load(model_folder)[0], few, operators, precision, least)
+
+
+def find_apart(model_folder: Path, target: str, folder: Path, files: Files, inputs: np.ndarray, precision: str) -> str:
+    """The same in a fresh process; a sentence, too, where that one comes to nothing: another error is being told."""
+    with tempfile.TemporaryDirectory(prefix="edgekit-parting-") as scratch:
+        path = Path(scratch) / "job.json"
+        np.save(path.with_name("inputs.npy"), inputs, allow_pickle=False)
+        job = {"model_folder": str(model_folder), "target": target, "folder": str(folder), "precision": precision}
+        write_json(path, {**job, "files": files.to_json()})
+        code, late = launch.start("edgekit.targets.parting", path, TIMEOUT_S, threading.Event())
+        if (path.with_name(FOUND)).is_file():
+            told: str = json.loads(path.with_name(FOUND).read_text())
+            return told
+        ended = f"not finished after {TIMEOUT_S:g} s" if late else launch.cause(code, path)
+        return f"at which layer was not found: {ended}"
+
+
+def main(path: Path) -> int:
+    """Leave the sentence in `found.json` beside the job."""
+    leave_with_parent()
+    job = json.loads(path.read_text())
+    inputs = np.load(path.with_name("inputs.npy"), allow_pickle=False)
+    files = Files.from_json(job["files"])
+    told = find(Path(job["model_folder"]), job["target"], Path(job["folder"]), files, inputs, job["precision"])
+    write_json(path.with_name(FOUND), told)
+    return 0
+
+
+if __name__ == "__main__":
+    code = main(Path(sys.argv[1]))
+    sys.stdout.flush()
+    os._exit(code)  # as in `edgekit.targets.child`

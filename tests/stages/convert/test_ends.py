@@ -1,0 +1,102 @@
+"""Before and behind the converters: inputs, calibration, answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from convert_runs import CLASSES, STEPS, colours, spec_of
+
+from edgekit.data import overlap
+from edgekit.errors import ConfigError, ConversionError, DataError
+from edgekit.models import store
+from edgekit.stages.convert import answer, calibrated, inputs
+from edgekit.stages.convert.numerics import Tolerance
+from edgekit.targets import evaluate
+
+RAW = colours(24, 5).x
+HELD = Tolerance(0.0, 35.0)
+
+
+def doubled(raw: np.ndarray) -> np.ndarray:
+    """Training that scaled twice as far."""
+    return 2 * evaluate.network_inputs(raw, STEPS)
+
+
+def reversed_channels(raw: np.ndarray) -> np.ndarray:
+    return evaluate.network_inputs(raw[..., ::-1], STEPS)
+
+
+def test_the_runner_prepares_samples_as_training_does() -> None:
+    who, trained = inputs.by_training(RAW, STEPS, "")
+    row = inputs.check(who, trained, inputs.by_runner(RAW, STEPS, spec_of("tiny").raw), HELD)
+    assert row["max_abs"] == 0 and row["cosine"] == 1 and row["samples"] == len(RAW)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"), [("doubled", "scale or normalize: .*2 · x"), ("reversed_channels", "channel order")]
+)
+def test_a_training_that_prepared_otherwise_is_named_with_the_cause(function: str, said: str) -> None:
+    who, trained = inputs.by_training(RAW, STEPS, f"{__name__}:{function}")
+    with pytest.raises(ConversionError, match=f"raw sample → network input: .*{function} .* disagree: {said}"):
+        inputs.check(who, trained, inputs.by_runner(RAW, STEPS, spec_of("tiny").raw), HELD)
+
+
+@pytest.mark.parametrize("name", ["nowhere:at_all", "json", "json:nothing"])
+def test_a_function_that_is_not_there_is_an_error_of_the_config(name: str) -> None:
+    with pytest.raises(ConfigError, match="convert.reference_preprocess: got"):
+        inputs.by_training(RAW, STEPS, name)
+
+
+def _scores(labels: np.ndarray) -> np.ndarray:
+    return 8 * np.eye(len(CLASSES))[labels] - 3
+
+
+def test_right_answers_pass_and_other_orders_are_named() -> None:
+    labels = np.arange(40) % 4
+    assert answer.check(_scores(labels), labels, CLASSES)["accuracy"] == 1
+    with pytest.raises(ConversionError, match="every index is off by one"):
+        answer.check(_scores(labels), (labels + 1) % 4, CLASSES)
+    with pytest.raises(ConversionError, match="output 0 means 'green', output 1 means 'red'"):
+        answer.check(_scores(labels), np.array([1, 0, 2, 3])[labels], CLASSES)
+
+
+def test_a_network_that_guesses_is_not_called_permuted() -> None:
+    random = np.random.default_rng(0)
+    for samples in (4, 20, 200):
+        answer.check(random.normal(size=(samples, 4)), random.integers(0, 4, samples), CLASSES)
+
+
+def test_probabilities_are_no_logits() -> None:
+    labels = np.arange(40) % 4
+    shares = np.exp(_scores(labels))
+    with pytest.raises(ConversionError, match="double softmax"):
+        answer.check(shares / shares.sum(axis=1, keepdims=True), labels, CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda x: 0.1 * x, "do not show what validation shows: .* lie outside"),
+        (lambda x: np.concatenate([x[:-1], 50 * x[-1:]]), "span far more than validation"),
+    ],
+)
+def test_calibration_must_show_what_validation_shows(change: Any, said: str) -> None:
+    module, split = store.build(spec_of("tiny")), colours(40, 6)
+    met = evaluate.network_inputs(RAW, STEPS)
+    samples = evaluate.network_inputs(split.x, STEPS)
+    row = calibrated.check(module, samples, split.y, 4, met, 0.02, 0.1)
+    assert row["most_outside"] < 0.02 and row["least_used"] > 0.5 and row["classes"] == 4
+    with pytest.raises(ConversionError, match=f"^calibration → ranges: 40 calibration samples {said}"):
+        calibrated.check(module, change(samples), split.y, 4, met, 0.02, 0.1)
+    with pytest.raises(ConversionError, match="show 1 of 4 classes"):
+        calibrated.check(module, samples, np.zeros(40, np.int64), 4, met, 0.02, 0.1)
+
+
+def test_a_sample_in_two_splits_is_a_leak() -> None:
+    one, other = colours(20, 7).x, colours(20, 8).x.copy()
+    overlap.disjoint({"calibration": one, "validation": other})
+    other[4] = one[9]
+    with pytest.raises(DataError, match="leak: 1 of 20 samples of validation .* sample 4, in calibration sample 9"):
+        overlap.disjoint({"calibration": one, "validation": other})

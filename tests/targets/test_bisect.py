@@ -1,0 +1,93 @@
+"""A file that parts from its network: at which layer, told from the tensors of both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from convert_runs import spec_of
+
+from edgekit.errors import ConversionError
+from edgekit.models import store
+from edgekit.targets import alike, bisect, openvino, parting, tensors
+from edgekit.targets.files import Files
+from edgekit.targets.recorded import record
+
+INPUTS = np.random.default_rng(0).normal(size=(6, 3, 8, 8)).astype(np.float32)
+
+
+def network(change: Any = None) -> torch.nn.Module:
+    """The tiny one with batch norms that do something."""
+    module = store.build(spec_of("tiny"), seed=1)
+    random = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for norm in (module.stem[1], module.deep[1]):
+            norm.running_var.uniform_(0.5, 2, generator=random)
+            norm.running_mean.uniform_(-0.5, 0.5, generator=random)
+        if change:
+            change(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def converted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Files]:
+    home = tmp_path_factory.mktemp("bisect")
+    store.save(home / "model", network(), spec_of("tiny"))
+    return home, openvino.convert(home / "model", "fp32", None, home / "file")
+
+
+def test_the_network_is_recorded_in_the_order_of_execution() -> None:
+    nodes = record(network(), INPUTS)
+    layers = list(dict.fromkeys(node.layer for node in nodes[1:]))
+    assert layers == ["stem.0", "stem.1", "stem.2", "deep.0", "deep.1", "deep.2", "pool", "forward (view)", "head"]
+    assert nodes[0].values is INPUTS or np.array_equal(nodes[0].values, INPUTS)
+    with torch.no_grad():
+        assert np.array_equal(nodes[-1].values, network()(torch.from_numpy(INPUTS)).numpy())
+
+
+def test_a_sound_file_parts_nowhere(converted: Any) -> None:
+    home, files = converted
+    assert parting.find(home / "model", "openvino", home / "file", files, INPUTS, "fp32") == parting.NOWHERE
+
+
+@pytest.mark.parametrize(
+    ("change", "layer", "agreed"),
+    [
+        (lambda net: net.stem[0].weight.mul_(1.5), "stem.0", "the input"),
+        (lambda net: net.deep[0].weight.copy_(net.deep[0].weight.flip(2)), "deep.0", "stem.2"),
+        (lambda net: net.deep[1].running_mean.add_(1.0), "deep.0", "stem.2"),
+        (lambda net: net.head.bias.add_(2.0), "head", "pool"),
+    ],
+)
+def test_the_layer_is_named(converted: Any, change: Any, layer: str, agreed: str) -> None:
+    home, files = converted
+    operators = tensors.read("openvino", home / "file", files, INPUTS)
+    found = bisect.departure(network(change), INPUTS, operators, "fp32")
+    assert found is not None and (found.layer, found.agreed) == (layer, agreed)
+    assert found.before.snr_db > 100 > 40 > found.after.snr_db
+    assert f"agree up to {agreed} (cosine 1" in found.told() and f"part at {layer} (cosine " in found.told()
+
+
+def test_an_activation_that_the_file_has_and_the_network_lacks(converted: Any) -> None:
+    home, files = converted
+    module = network()
+    module.deep[2] = torch.nn.LeakyReLU(0.5)
+    operators = tensors.read("openvino", home / "file", files, INPUTS)
+    found = bisect.departure(module, INPUTS, operators, "fp32")
+    assert found is not None and (found.layer, found.layers, found.operator) == ("deep.2", ("deep.2",), "Relu")
+
+
+def test_a_file_that_cannot_be_read_is_an_error(converted: Any, tmp_path: Path) -> None:
+    (tmp_path / "model.xml").write_text("<net")
+    with pytest.raises(ConversionError, match="inner tensors of"):
+        tensors.read("openvino", tmp_path, converted[1], INPUTS)
+
+
+def test_cosines_of_silence() -> None:
+    one, silent = np.ones((2, 3)), np.zeros((2, 3))
+    assert alike.cosines(one, -one).tolist() == [-1, -1]
+    assert alike.cosines(silent, silent).tolist() == [1, 1]
+    assert alike.cosines(one, silent).tolist() == [0, 0]
