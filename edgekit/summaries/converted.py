@@ -87,7 +87,7 @@ def _end(row: Row) -> str:
             f"{percent(row['least_used'])} of the range used at least ({row['least_used_layer']})"
         )
     if row["to"] == "answer":
-        return f"{percent(row['accuracy'])} right; labels in the order of the outputs, outputs are logits"
+        return f"{percent(row['accuracy'])} right, {percent(row['best_order'])} in the best order of labels"
     return f"max |Δ| {row['max_abs']:.2g}, SNR {row['snr_db']:.1f} dB, cosine {cosine(row['cosine'])}"
 
 

@@ -93,11 +93,18 @@ def _affine(trained: np.ndarray, deployed: np.ndarray) -> str:
     """Each channel's factor and offset between the two."""
     if _shares(trained, deployed).min() <= SAME_SHARE:
         return ""
-    fits = [np.polyfit(deployed[:, each].ravel(), trained[:, each].ravel(), 1) for each in range(trained.shape[1])]
+    fits = [_line(trained[:, each], deployed[:, each]) for each in range(trained.shape[1])]
     told = ", ".join(f"{factor:.4g} · x {offset:+.4g}" for factor, offset in fits[:3])
     factors = [factor for factor, _ in fits]
     part = "the mean of normalize" if np.allclose(factors, 1, rtol=0.01) else "a scale, a mean or a standard deviation"
     return f"scale or normalize: {part}; by channel the one is {told} of the other"
+
+
+def _line(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+    """Factor and offset that make the one of the other."""
+    one, other = one.astype(np.float64), other.astype(np.float64)
+    factor = float(np.mean((one - one.mean()) * (other - other.mean())) / other.var())
+    return factor, float(one.mean() - factor * other.mean())
 
 
 def _shift(trained: np.ndarray, deployed: np.ndarray) -> str:
