@@ -12,22 +12,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from edgekit import finished
+from edgekit.runner import conditions
 from edgekit.tables import count, milliseconds, percent, points, times
 
 Row = dict[str, Any]
 Pair = tuple[Any, Any]
 Differences = dict[str, Pair]
-
-SAME_CONDITIONS = {
-    "cpu": "processor",
-    "cores": "number of cores",
-    "machine": "architecture",
-    "system": "system",
-    "python": "Python",
-    "numpy": "numpy",
-    "threads": "number of threads",
-}
-"""What has to agree before two latencies say anything about two models; the host's name says nothing."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +58,7 @@ def compare(folder_a: Path, folder_b: Path) -> Comparison:
         folders=(folder_a, folder_b),
         config=_differing(finished.settings(a, made_a), finished.settings(b, made_b)),
         versions=_differing(versions_a, versions_b),
-        machine=_differing(a["conditions"], b["conditions"]),
+        machine=_differing(_plain(a["conditions"]), _plain(b["conditions"])),
         variants=[(name, rows_a.get(name), rows_b.get(name)) for name in dict.fromkeys([*rows_a, *rows_b])],
         no_latencies=_not_comparable(a["conditions"], b["conditions"]),
         no_accuracies="other samples: the data's digests differ" if other_data else "",
@@ -92,13 +82,14 @@ def show(found: Comparison, console: Console) -> None:
 
 def _not_comparable(a: Row, b: Row) -> list[str]:
     """Why latencies taken under conditions `a` say nothing beside those taken under `b`; empty where they do."""
-    why = [
-        f"other {what} ({a.get(name)} / {b.get(name)})"
-        for name, what in SAME_CONDITIONS.items()
-        if a.get(name) != b.get(name)
-    ]
     ways = [found.get("protocol", "").partition(" rounds, ")[2] for found in (a, b)]  # rounds grow where it is close
-    return why if ways[0] == ways[1] else [*why, f"other protocol ({ways[0]} / {ways[1]})"]
+    why = conditions.differences(a, b)
+    return why if ways[0] == ways[1] else [*why, f"protocol: {ways[0]} and {ways[1]}"]
+
+
+def _plain(found: Row) -> Row:
+    """What was fixed of a measurement; what was seen beside it is another each time."""
+    return {name: value for name, value in found.items() if isinstance(value, (str, int, float))}
 
 
 def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> Differences:

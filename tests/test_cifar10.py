@@ -16,6 +16,9 @@ from tests.conftest import run_edgekit
 SHARED = os.environ.get("EDGEKIT_SHARED")
 QUICK = (
     "data.limit=600",
+    "profile.compiling=false",
+    "benchmark.load_s=0",
+    "benchmark.most_rounds=10",
     "data.calibration_samples=60",
     "budget={accuracy_drop_pp: 60}",
     "profile.epochs=3",

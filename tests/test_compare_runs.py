@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,19 @@ from tests.page import runs
 
 
 @pytest.fixture
-def other(tiny_run: FinishedRun, tmp_path: Path) -> Path:
-    return runs.copy(tiny_run, tmp_path)
+def calm(tiny_run: FinishedRun, tmp_path: Path) -> Path:
+    """The shared run as if nothing had disturbed its measurement, which beside other tests is seldom so."""
+    folder = runs.copy(tiny_run, tmp_path / "calm")
+    runs.edit(folder, "benchmark", lambda metrics: metrics["conditions"].update(disturbed=[]))
+    return folder
+
+
+@pytest.fixture
+def other(calm: Path, tmp_path: Path) -> Path:
+    """The same again, to be changed."""
+    folder = tmp_path / "other" / calm.name
+    shutil.copytree(calm, folder)
+    return folder
 
 
 def told(a: Path, b: Path) -> str:
@@ -32,11 +44,11 @@ def line(text: str, name: str) -> list[str]:
     return [cell.strip() for cell in found.strip("│").split("│")]
 
 
-def test_a_run_against_itself_differs_in_nothing(tiny_run: FinishedRun) -> None:
-    text = told(tiny_run.folder, tiny_run.folder)
+def test_a_run_against_itself_differs_in_nothing(calm: Path) -> None:
+    text = told(calm, calm)
     for part in ("Config", "Versions", "Machine"):
         assert f"{part}: no difference" in text
-    result = json.loads((tiny_run.folder / RESULT).read_text())
+    result = json.loads((calm / RESULT).read_text())
     for row in result["variants"]:
         cells = line(text, row["name"])
         assert cells[3] == "+0.00"
@@ -45,7 +57,7 @@ def test_a_run_against_itself_differs_in_nothing(tiny_run: FinishedRun) -> None:
     assert "not compared" not in text.lower()
 
 
-def test_a_variant_that_became_slower_smaller_and_worse_is_told(tiny_run: FinishedRun, other: Path) -> None:
+def test_a_variant_that_became_slower_smaller_and_worse_is_told(calm: Path, other: Path) -> None:
     name = "baseline-fp16-onnx"
 
     def change(metrics: dict[str, Any]) -> None:
@@ -55,7 +67,7 @@ def test_a_variant_that_became_slower_smaller_and_worse_is_told(tiny_run: Finish
         row["accuracy_validation"] -= 0.03
 
     runs.edit(other, "benchmark", change)
-    text = told(tiny_run.folder, other)
+    text = told(calm, other)
     cells = line(text, name)
     assert cells[3] == "-3.00"
     assert cells[6] == "0.5×"
@@ -66,17 +78,17 @@ def test_a_variant_that_became_slower_smaller_and_worse_is_told(tiny_run: Finish
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
-        ("cpu", "Another Processor", "other processor ("),
-        ("threads", 4, "other number of threads (1 / 4)"),
-        ("python", "3.13.1", "other Python ("),
-        ("protocol", "10 rounds, 99 timed calls", "other protocol ("),
+        ("cpu", "Another Processor", "processor: "),
+        ("threads", 4, "threads: 1 and 4"),
+        ("python", "3.13.1", "Python: "),
+        ("protocol", "10 rounds, 99 timed calls", "protocol: "),
     ],
 )
 def test_latencies_of_other_conditions_are_not_compared(
-    name: str, value: Any, why: str, tiny_run: FinishedRun, other: Path
+    name: str, value: Any, why: str, calm: Path, other: Path
 ) -> None:
     runs.edit(other, "benchmark", lambda metrics: metrics["conditions"].update({name: value}))
-    text = told(tiny_run.folder, other)
+    text = told(calm, other)
     assert "Latencies not compared:" in text
     assert why in text
     assert "p50" not in text
@@ -84,29 +96,34 @@ def test_latencies_of_other_conditions_are_not_compared(
     assert line(text, "baseline-fp32-onnx")[3] == "+0.00"  # accuracies are
 
 
-def test_more_rounds_and_another_host_are_the_same_conditions() -> None:
-    here = {"cpu": "A", "host": "one", "protocol": "30 rounds, 20 timed calls"}
-    assert _not_comparable(here, {**here, "host": "two", "protocol": "150 rounds, 20 timed calls"}) == []
+def test_more_rounds_are_the_same_conditions() -> None:
+    here = {"cpu": "A", "host": "one", "disturbed": [], "protocol": "30 rounds, 20 timed calls"}
+    assert _not_comparable(here, {**here, "protocol": "150 rounds, 20 timed calls"}) == []
 
 
-def test_another_interpreter_is_told_for_the_variants_that_it_ran(tiny_run: FinishedRun, other: Path) -> None:
+def test_a_disturbed_measurement_is_not_compared(calm: Path, other: Path) -> None:
+    runs.edit(other, "benchmark", lambda metrics: metrics["conditions"].update(disturbed=["others took 90 %"]))
+    assert "the second was disturbed: others took 90 %" in told(calm, other)
+
+
+def test_another_interpreter_is_told_for_the_variants_that_it_ran(calm: Path, other: Path) -> None:
     def change(metrics: dict[str, Any]) -> None:
         for row in metrics["rows"]:
             row["interpreter"] = row["interpreter"].replace("onnxruntime", "another")
 
     runs.edit(other, "benchmark", change)
-    text = told(tiny_run.folder, other)
+    text = told(calm, other)
     assert line(text, "baseline-fp32-onnx")[-1].startswith("not compared: onnxruntime")
     assert line(text, "baseline-fp32-tflite")[-1] == "no difference (1×)"
 
 
-def test_the_same_baseline_on_a_slower_day_is_told(tiny_run: FinishedRun, other: Path) -> None:
+def test_the_same_baseline_on_a_slower_day_is_told(calm: Path, other: Path) -> None:
     def change(metrics: dict[str, Any]) -> None:
         for row in metrics["rows"]:
             row["p50_ms"] *= 3
 
     runs.edit(other, "benchmark", change)
-    assert "The machine was not equally fast: the same baseline took 3× the time in B" in told(tiny_run.folder, other)
+    assert "The machine was not equally fast: the same baseline took 3× the time in B" in told(calm, other)
 
 
 def test_the_command_compares_and_refuses_what_is_no_run(tiny_run: FinishedRun, tmp_path: Path) -> None:

@@ -181,12 +181,12 @@ def write_vector_project(folder: Path) -> None:
         "data": {"source": "npz", "path": "clouds.npz", "calibration_samples": 60},
         "model": {**network, "kwargs": {"hidden": 32}},
         "budget": {"accuracy_drop_pp": 20.0},
-        "profile": {"epochs": 3},
+        "profile": {"epochs": 3, "compiling": False, "runtimes": False},
         "distill": {"student": network, "epochs": 3},
         "prune": {"epochs": 1, "steps": 1, "sparsity_steps": 1},
         "quantize": {"epochs": 1, "calibration_samples": 60},
         "convert": {"calibration_samples": 60, "models": ["baseline", "pruned"]},
-        "benchmark": {"rounds": 10, "calls_per_round": 10},
+        "benchmark": {"rounds": 10, "most_rounds": 10, "calls_per_round": 10, "load_s": 0},
     }
     (folder / "vectors.yaml").write_text(yaml.safe_dump(values))
 

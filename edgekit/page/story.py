@@ -200,11 +200,12 @@ def waterfall(result: Row) -> Grid | None:
 def machine(result: Row) -> list[tuple[str, str]]:
     """Where it was measured; what a later edgekit records besides is shown under its own name."""
     conditions = result["conditions"]
-    return [
+    rows = [
         (CONDITIONS.get(name, name.replace("_", " ")), str(value))
         for name, value in sorted(conditions.items(), key=lambda item: [*CONDITIONS, item[0]].index(item[0]))
         if isinstance(value, (str, int, float))
     ]
+    return [*rows, ("disturbed", "; ".join(conditions["disturbed"]) or "by nothing that was seen")]
 
 
 def versions(result: Row, chain: dict[str, Artifact]) -> Grid:

@@ -40,7 +40,10 @@ def test_every_way_is_timed_and_looked_into(tmp_path: Path) -> None:
         assert 0 < row["low_ms"] <= row["p50_ms"] <= row["high_ms"], row
         assert row["ratio_low"] <= row["ratio"] <= row["ratio_high"]
     assert set(inside) == {"tflite", "openvino", "onnx"}
-    assert all(sum(row["share"] for row in found) == pytest.approx(1) for found in inside.values())
+    shares = {target: sum(row["share"] for row in found) for target, found in inside.items()}
+    whole_us = {"tflite": shares.pop("tflite")}  # LiteRT counts whole microseconds: of this network there may be none
+    assert shares == pytest.approx({"openvino": 1, "onnx": 1})
+    assert whole_us["tflite"] in (0, pytest.approx(1))
     machine = {"gmacs_per_s": 10.0, "int8_gmacs_per_s": 40.0, "gbytes_per_s": 5.0}
     told = forecast.executions(rows, {"macs": 1000, "moved": 1000}, machine)
     assert set(told) == {"LiteRT", "OpenVINO", "ONNX Runtime"}
