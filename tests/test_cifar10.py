@@ -17,6 +17,7 @@ SHARED = os.environ.get("EDGEKIT_SHARED")
 QUICK = (
     "data.limit=600",
     "profile.compiling=false",
+    "profile.runtimes=false",
     "benchmark.load_s=0",
     "benchmark.most_rounds=10",
     "data.calibration_samples=60",
