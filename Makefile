@@ -46,7 +46,7 @@ nbval: $(VENV)/.dev ## run the reference notebooks under nbval, outputs compared
 # The notebooks as they stand, with their own default parameters, into a folder of their own.
 defaults: $(VENV)/.dev ## run all seven notebooks as they come under nbval; 5 minutes
 	rm -rf build/nbval && mkdir -p build/nbval
-	EDGEKIT_ARTIFACTS=$(CURDIR)/build/nbval $(BIN)/pytest -q --nbval-lax --nbval-cell-timeout=600 -p no:cacheprovider notebooks
+	EDGEKIT_ARTIFACTS=$(CURDIR)/build/nbval $(BIN)/pytest -q --nbval-lax --nbval-cell-timeout=1500 -p no:cacheprovider notebooks
 
 test: lint ## ruff, mypy, pytest, nbval
 	$(MAKE) nbval
