@@ -10,7 +10,6 @@ import json
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +101,3 @@ def _session(began: int, ready: Row, stamps: np.ndarray) -> Row:
 def cold_ms(session: Row) -> float:
     """What a process costs before its first answer."""
     return float(sum(session["parts_ms"][name] for name in COLD))
-
-
-def steady_ms(latency: dict[str, dict[str, float]], names: Sequence[str] = PARTS) -> float:
-    """Mean of the named parts of one call."""
-    return float(sum(latency[name]["mean_ms"] for name in names))
