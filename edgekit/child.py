@@ -3,14 +3,43 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+POLL_S = 0.05
+ROUTINE = re.compile(
+    r"^\s|^Traceback|^File |^(INFO|DEBUG|WARNING|I\d{4}|W\d{4})\b|Warning:|^\s*$|it/s\]|^\(\d+:\d+\) \["
+)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process came to its end: its exit code, a signal's as a negative one; whether its time ran out; its log."""
+
+    code: int
+    late: bool
+    log: Path
+
+    def cause(self, name: str = "the process") -> str:
+        """That end in words, with what it last said."""
+        if self.code == -signal.SIGKILL:
+            ended = f"{name} was killed (SIGKILL), as the system does when memory runs out"
+        elif self.code < 0:
+            ended = f"{name} crashed ({signal.Signals(-self.code).name})"
+        else:
+            ended = f"{name} ended with exit code {self.code}"
+        last = last_useful_line(self.log.read_text(errors="replace"))
+        return f"{ended}; it last said: {last}" if last else ended
 
 
 def leave_with_parent() -> None:
@@ -23,6 +52,45 @@ def leave_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+def run(
+    module: str,
+    arguments: Sequence[str],
+    log: Path,
+    timeout_s: float,
+    environment: Mapping[str, str] | None = None,
+    *,
+    started: Callable[[int], object] | None = None,
+    look: Callable[[], object] | None = None,
+) -> Ended:
+    """`python -m MODULE ARGUMENTS` in a fresh process, to its end; it ends with this one. What it says goes to `log`.
+
+    `started` hears its process id. `look` is called many times a second and once at the end: true ends the process.
+    """
+    with open(log, "wb") as stream:
+        process = start(module, arguments, environment, stdout=stream, stderr=subprocess.STDOUT)
+        try:
+            if started is not None:
+                started(process.pid)
+            late = not _wait(process, time.monotonic() + timeout_s, look)
+        finally:
+            end(process)
+    return Ended(process.returncode, late, log)
+
+
+def start(
+    module: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None, **streams: Any
+) -> subprocess.Popen[bytes]:
+    """`python -m MODULE ARGUMENTS`, in a session of its own, with this process's search path; `end` ends it."""
+    path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", module, *arguments],
+        stdin=subprocess.PIPE,
+        env={**os.environ, **(environment or {}), "PYTHONPATH": path},
+        start_new_session=True,
+        **streams,
+    )
+
+
 def end(process: subprocess.Popen[bytes]) -> None:
     """In the parent: kill what still runs of a child that leads a session of its own."""
     if process.poll() is None:
@@ -33,36 +101,29 @@ def end(process: subprocess.Popen[bytes]) -> None:
         process.stdin.close()
 
 
-def call(module: str, arguments: list[str], log: Path, timeout_s: float, environment: Mapping[str, str]) -> str | None:
-    """Run `python -m MODULE ARGUMENTS` in a fresh process that ends with this one; why it failed in a line, or None.
-
-    What it says goes to `log`.
-    """
-    with open(log, "wb") as stream:
-        process = start(module, arguments, {"stdout": stream, "stderr": subprocess.STDOUT}, environment)
-        try:
-            process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            return f"not finished after {timeout_s:g} s"
-        finally:
-            end(process)
-    if process.returncode < 0:
-        return f"crashed ({signal.Signals(-process.returncode).name})"
-    if process.returncode:
-        last = log.read_text(errors="replace").strip().splitlines()[-1:]
-        return "".join(last)[:300] or f"ended with exit code {process.returncode}"
-    return None
+def notes(journal: Path) -> list[dict[str, Any]]:
+    """What a child noted, one JSON object a line; none without the file."""
+    found = []
+    for line in journal.read_text().splitlines() if journal.is_file() else ():
+        with contextlib.suppress(ValueError):  # the last line of a child that was killed while writing it
+            found.append(json.loads(line))
+    return found
 
 
-def start(
-    module: str, arguments: list[str], streams: Mapping[str, Any], environment: Mapping[str, str]
-) -> subprocess.Popen[bytes]:
-    """`python -m MODULE ARGUMENTS`, in a session of its own, with this process's search path; `end` ends it."""
-    path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", module, *arguments],
-        stdin=subprocess.PIPE,
-        env={**os.environ, **environment, "PYTHONPATH": path},
-        start_new_session=True,
-        **streams,
-    )
+def last_useful_line(text: str) -> str:
+    """The last line of a log that is no progress bar, no indented frame of a traceback, no routine message."""
+    lines = [part for line in text.splitlines() for part in line.split("\r")]
+    useful = [line.strip() for line in lines if not ROUTINE.search(line)]
+    return useful[-1][:300] if useful else ""
+
+
+def _wait(process: subprocess.Popen[bytes], deadline: float, look: Callable[[], object] | None) -> bool:
+    """False when the time ran out."""
+    while True:
+        ended, late = process.poll() is not None, time.monotonic() > deadline
+        if (look is not None and look()) or ended:
+            return True
+        if late:
+            return False
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(POLL_S)

@@ -74,12 +74,12 @@ def run(
 
         result, anything_done = run_plan(plan, out, force=forced)
         _show_result(result, out / plan.run.name, whole=anything_done)
-        try:
-            if mlflow is not None:
-                print(f"MLflow     {tracking.log(out / plan.run.name, mlflow)}")
-        finally:  # a store that has gone away since must not hide that the budget was missed
-            if not result["verdict"]["met"]:
-                raise typer.Exit(BudgetMissed.exit_code)
+        met = result["verdict"]["met"]
+        if mlflow is not None:  # a store that has gone away since must not hide that the budget was missed
+            log = tracking.log if met else tracking.tried
+            print(f"MLflow     {log(out / plan.run.name, mlflow)}")
+        if not met:
+            raise typer.Exit(BudgetMissed.exit_code)
 
 
 @app.command()

@@ -140,15 +140,15 @@ def top_module(builder: str) -> str:
 
 def _sources(module: str) -> dict[str, Path]:
     """Files of a module or package of the user's, and of those beside it that they import; names from that folder."""
-    home, waiting, found = _home(module), [module], dict[str, Path]()
+    home, waiting, found = _home(module), {module}, dict[str, Path]()
+    looked_at = set[str]()
     while home and waiting:
         top = waiting.pop()
-        own = [home / f"{top}.py", *sorted((home / top).rglob("*.py"))]
-        for path in own:
-            name = path.relative_to(home).as_posix()
-            if path.is_file() and name not in found:
-                found[name] = path
-                waiting += _imported(path)
+        looked_at.add(top)
+        for path in (home / f"{top}.py", *(home / top).rglob("*.py")):
+            if path.is_file():
+                found[path.relative_to(home).as_posix()] = path
+                waiting |= _imported(path) - looked_at
     return found
 
 
@@ -164,17 +164,17 @@ def _home(module: str) -> Path | None:
     return Path(places[0]).parent if places[0] and Path(places[0]).exists() else None
 
 
-def _imported(path: Path) -> list[str]:
+def _imported(path: Path) -> set[str]:
     """Top-level names that a file imports; of those only what stands beside it is looked at."""
     if "site-packages" in path.parts:
-        return []
+        return set()
     try:
         nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     except (SyntaxError, ValueError):
-        return []
+        return set()
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]
-    return [name.partition(".")[0] for name in names]
+    return {name.partition(".")[0] for name in names}
 
 
 def _builders(value: Any) -> set[str]:

@@ -38,6 +38,8 @@ Row = dict[str, Any]
 
 def check(uri: str) -> None:
     """Before anything runs: is MLflow installed, and does the store answer? ConfigError where not."""
+    if not uri.strip():
+        raise ConfigError(f"--mlflow: got {uri!r}; give the address of a store, such as sqlite:///mlflow.db")
     client = _client(uri)
     try:
         client.search_experiments(max_results=1)
@@ -69,6 +71,14 @@ def log(folder: Path, uri: str) -> str:
     return f"run {run} of experiment {result['name']} at {_masked(uri)}"
 
 
+def tried(folder: Path, uri: str) -> str:
+    """As `log`, of a run that has worse to tell: what went wrong is returned as well."""
+    try:
+        return log(folder, uri)
+    except (ConfigError, ResourceError) as error:
+        return str(error)
+
+
 def _fill(client: MlflowClient, run: str, folder: Path, result: Row) -> None:
     from mlflow.entities import Metric, Param, RunTag
 
@@ -80,10 +90,9 @@ def _fill(client: MlflowClient, run: str, folder: Path, result: Row) -> None:
         part = slice(start, start + AT_ONCE)
         client.log_batch(run, metrics=values[part], params=params[part])
     client.log_batch(run, tags=tags)
-    for path in (folder / RESULT, folder / page.PAGE):
-        if path.is_file():
-            client.log_artifact(run, str(path))
-    if (folder / page.BESIDE).is_dir() and page.is_drawn(folder):
+    client.log_artifact(run, str(folder / RESULT))
+    if page.is_drawn(folder):  # else it is another result's
+        client.log_artifact(run, str(folder / page.PAGE))
         client.log_artifacts(run, str(folder / page.BESIDE), page.BESIDE)
     if result["bundles"]:
         bundles = stage_folder(folder, "bundle")
@@ -140,6 +149,8 @@ def _experiment(client: MlflowClient, name: str, uri: str) -> str:
     """One for each name of a run. Files of a database of one's own lie beside it, not where the command was typed."""
     found = client.get_experiment_by_name(name)
     if found is not None:
+        if found.lifecycle_stage == "deleted":
+            client.restore_experiment(found.experiment_id)
         return str(found.experiment_id)
     place = None
     if uri.startswith("sqlite:///"):
@@ -162,5 +173,5 @@ def _brief(error: Exception) -> str:
 
 
 def _masked(text: str) -> str:
-    """Without the password of a URI."""
-    return re.sub(r"(//[^/@:\s]*):[^/@\s]*@", r"\1:***@", text)
+    """Without what URIs in it say of a user, and without their queries."""
+    return re.sub(r"(?<=://)(\S*@)?([^\s?]*)(\?\S*)?", lambda uri: ("***@" if uri[1] else "") + uri[2], text)

@@ -157,6 +157,7 @@ def test_a_network_edited_under_a_kernel_that_holds_it_is_refused(
         open_stage("distill", given).run()
 
 
+@pytest.mark.long
 def test_vectors_and_a_network_beside_the_config_walk_through_to_bundles(tmp_path: Path) -> None:
     write_vector_project(tmp_path)
     done = run_edgekit("run", str(tmp_path / "vectors.yaml"), "--out", str(tmp_path / "runs"))

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -18,7 +13,6 @@ from edgekit import child
 from edgekit.load.rate import MOST_TRIALS, Found
 from edgekit.load.scenarios import Load, Result
 from edgekit.load.subjects import Words
-from edgekit.targets.launch import last_useful_line
 
 OPENING_S = 120.0
 """For the start of the child and of its interpreter, at most."""
@@ -70,9 +64,10 @@ def drive(job: Job, limit_s: float | None = None, started: Callable[[int], objec
     with tempfile.TemporaryDirectory(prefix="edgekit-load-") as folder:
         path = Path(folder) / "job.json"
         path.write_text(json.dumps(job.to_json()))
-        ended = _run(path, limit_s, started)
-        notes = _read(path.with_suffix(".journal"))
-    failed = next((note["failed"] for note in notes if "failed" in note), ended)
+        ended = child.run("edgekit.load.child", [str(path)], path.with_suffix(".log"), limit_s, started=started)
+        died = f"no end within {limit_s:g} s" if ended.late else ended.cause() if ended.code else None
+        notes = child.notes(path.with_suffix(".journal"))
+    failed = next((note["failed"] for note in notes if "failed" in note), died)
     begun = next((note["begins"] for note in reversed(notes) if "begins" in note), "its start")
     return Outcome(
         results=[Result.from_json(note["result"]) for note in notes if "result" in note],
@@ -84,51 +79,3 @@ def drive(job: Job, limit_s: float | None = None, started: Callable[[int], objec
 def _longest_s(load: Load) -> float:
     slowest = load.queries / load.rate_per_s if load.rate_per_s else 0.0
     return PATIENCE * max(load.seconds, slowest) + 10.0
-
-
-def _run(path: Path, limit_s: float, started: Callable[[int], object] | None) -> str | None:
-    """How it ended, None where well."""
-    log = path.with_suffix(".log")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)}
-    late = False
-    with open(log, "wb") as stream:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "edgekit.load.child", str(path)],
-            stdin=subprocess.PIPE,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            start_new_session=True,
-        )
-        try:
-            if started is not None:
-                started(process.pid)
-            process.wait(timeout=limit_s)
-        except subprocess.TimeoutExpired:
-            late = True
-        finally:
-            child.end(process)
-    if late:
-        return f"no end within {limit_s:g} s"
-    return _cause(process.returncode, log) if process.returncode else None
-
-
-def _cause(code: int, log: Path) -> str:
-    if code == -signal.SIGKILL:
-        ended = "the process was killed (SIGKILL), as the system does when memory runs out"
-    elif code < 0:
-        ended = f"the process crashed ({signal.Signals(-code).name})"
-    else:
-        ended = f"the process ended with exit code {code}"
-    last = last_useful_line(log.read_text(errors="replace"))
-    return f"{ended}; it last said: {last}" if last else ended
-
-
-def _read(journal: Path) -> list[dict[str, Any]]:
-    if not journal.is_file():
-        return []
-    notes = []
-    for line in journal.read_text().splitlines():
-        with contextlib.suppress(ValueError):  # the last line of a child that was killed while writing it
-            notes.append(json.loads(line))
-    return notes

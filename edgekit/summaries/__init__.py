@@ -16,7 +16,6 @@ from edgekit.summaries.distilled import candidate_points as candidate_points
 from edgekit.summaries.distilled import candidates as candidates
 from edgekit.summaries.distilled import latency_limit_ms as latency_limit_ms
 from edgekit.summaries.loads import loads as loads
-from edgekit.summaries.profiled import foretold as foretold
 from edgekit.summaries.profiled import foretold_rows as foretold_rows
 from edgekit.summaries.profiled import session as session
 from edgekit.summaries.profiled import steps as steps

@@ -59,18 +59,3 @@ def foretold_rows(benchmark: Artifact) -> list[Row]:
         for name, cost in costs.items()
     }
     return forecast.against(profile, benchmark.metrics["rows"], moved)
-
-
-def foretold(benchmark: Artifact) -> Table:
-    """The same as a table."""
-    rows = [
-        (
-            row["name"],
-            times(row["predicted"]),
-            times(row["achieved"]),
-            span(row["achieved_low"], row["achieved_high"]),
-            f"{row['share']:.2f}",
-        )
-        for row in foretold_rows(benchmark)
-    ]
-    return Table(("variant", "predicted, × eager", "achieved", "interval", "achieved / predicted"), rows)

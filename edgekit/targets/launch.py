@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import re
-import signal
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
@@ -23,8 +17,7 @@ from edgekit.targets import FURTHER
 from edgekit.targets.files import Files, Job
 
 PARALLEL = 2
-POLL_S = 0.05
-NOISE = re.compile(r"^\s|^Traceback|^File |^(INFO|DEBUG|WARNING|I\d{4}|W\d{4})\b|Warning:|^\s*$|it/s\]|^\(\d+:\d+\) \[")
+CONVERTER = "the converter"
 QUIET = {
     "CI": "true",  # openvino's converter, too, would report its use
     "CUDA_VISIBLE_DEVICES": "",  # a conversion must not depend on a graphics card being there
@@ -106,28 +99,15 @@ def convert(job: Job, scratch: Path, timeout_s: float, stop: threading.Event) ->
 def _run(job: Job, path: Path, timeout_s: float, stop: threading.Event) -> tuple[list[dict[str, Any]], str, bool]:
     """What a child noted of its steps, how it ended, and whether its time ran out."""
     path.write_text(json.dumps(job.to_json()))
-    code, late = start("edgekit.targets.child", path, timeout_s, stop)
-    ended = f"not finished after {timeout_s:g} s; raise convert.timeout_s" if late else cause(code, path)
-    return _read(path.with_suffix(".journal")), ended, late
+    ended = start("edgekit.targets.child", path, timeout_s, stop)
+    told = f"not finished after {timeout_s:g} s; raise convert.timeout_s" if ended.late else ended.cause(CONVERTER)
+    return child.notes(path.with_suffix(".journal")), told, ended.late
 
 
-def start(module: str, path: Path, timeout_s: float, stop: threading.Event) -> tuple[int, bool]:
-    """`python -m MODULE PATH` in a fresh process, all it says in PATH.log: its exit code, whether its time ran out."""
-    environment = {**os.environ, **QUIET, "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)}
-    with open(path.with_suffix(".log"), "wb") as stream:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", module, str(path)],
-            stdin=subprocess.PIPE,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            start_new_session=True,
-        )
-        try:
-            late = not _wait(process, timeout_s, stop)
-        finally:
-            child.end(process)
-    return process.returncode, late
+def start(module: str, path: Path, timeout_s: float, stop: threading.Event | None = None) -> child.Ended:
+    """`python -m MODULE PATH` in a fresh, quiet process, all it says in PATH.log."""
+    look = stop.is_set if stop else None
+    return child.run(module, [str(path)], path.with_suffix(".log"), timeout_s, QUIET, look=look)
 
 
 def _outcomes(notes: list[dict[str, Any]]) -> list[Outcome]:
@@ -146,49 +126,9 @@ def _begun(notes: list[dict[str, Any]]) -> str | None:
     return next((note["begins"] for note in reversed(notes) if "begins" in note), None)
 
 
-def _wait(process: subprocess.Popen[bytes], timeout_s: float, stop: threading.Event) -> bool:
-    """False when the time ran out."""
-    deadline = time.monotonic() + timeout_s
-    while process.poll() is None:
-        if time.monotonic() > deadline:
-            return False
-        if stop.wait(POLL_S):
-            return True
-    return True
-
-
-def _read(journal: Path) -> list[dict[str, Any]]:
-    if not journal.is_file():
-        return []
-    notes = []
-    for line in journal.read_text().splitlines():
-        with contextlib.suppress(ValueError):  # the last line of a child that was killed while writing it
-            notes.append(json.loads(line))
-    return notes
-
-
 def _failure(job: Job, notes: list[dict[str, Any]], cause: str) -> ConversionError | ResourceError:
     what = f"{job.model}, {job.target}, {_begun(notes) or 'before its first step'}"
     failed = [note for note in notes if "failed" in note and (note["resource"] or note["failed"] not in FURTHER)]
     if failed and failed[-1]["resource"]:
         return ResourceError(f"{what}: {failed[-1]['cause']}; make room or choose another folder")
     return ConversionError(f"{what}: {failed[-1]['cause'] if failed else cause}")
-
-
-def cause(code: int, path: Path) -> str:
-    """How a child that `start` ran came to its end, with its last words."""
-    if code == -signal.SIGKILL:
-        ended = "the converter was killed (SIGKILL), as the system does when memory runs out"
-    elif code < 0:
-        ended = f"the converter crashed ({signal.Signals(-code).name})"
-    else:
-        ended = f"the converter ended with exit code {code}"
-    last = last_useful_line(path.with_suffix(".log").read_text(errors="replace"))
-    return f"{ended}; it last said: {last}" if last else ended
-
-
-def last_useful_line(text: str) -> str:
-    """The last line of a log that is no progress bar, no indented frame of a traceback, no routine message."""
-    lines = [part for line in text.splitlines() for part in line.split("\r")]
-    useful = [line.strip() for line in lines if not NOISE.search(line)]
-    return useful[-1][:300] if useful else ""

@@ -9,7 +9,6 @@ import json
 import os
 import sys
 import tempfile
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,12 +63,12 @@ def find_apart(model_folder: Path, target: str, folder: Path, files: Files, inpu
         np.save(path.with_name("inputs.npy"), inputs, allow_pickle=False)
         job = {"model_folder": str(model_folder), "target": target, "folder": str(folder), "precision": precision}
         write_json(path, {**job, "files": files.to_json()})
-        code, late = launch.start("edgekit.targets.parting", path, TIMEOUT_S, threading.Event())
+        ended = launch.start("edgekit.targets.parting", path, TIMEOUT_S)
         if (path.with_name(FOUND)).is_file():
             told: str = json.loads(path.with_name(FOUND).read_text())
             return told
-        ended = f"not finished after {TIMEOUT_S:g} s" if late else launch.cause(code, path)
-        return f"at which layer was not found: {ended}"
+        cause = f"not finished after {TIMEOUT_S:g} s" if ended.late else ended.cause(launch.CONVERTER)
+        return f"at which layer was not found: {cause}"
 
 
 def main(path: Path) -> int:

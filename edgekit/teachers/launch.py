@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -19,7 +15,6 @@ from edgekit.errors import ModelError
 JOB, SAMPLES, JOURNAL, LOGITS, ANSWER, LOG = (
     "job.json", "samples.npy", "journal", "logits.npy", "answer.json", "log",
 )  # fmt: skip
-POLL_S = 0.05
 QUIET = {
     "CUDA_VISIBLE_DEVICES": "",  # logits must not depend on a graphics card being there
     "KERAS_BACKEND": "tensorflow",
@@ -34,41 +29,29 @@ def run(path: Path, job: dict[str, Any], home: Path, timeout_s: float, done: Cal
     """
     (home / JOB).write_text(json.dumps(job))
     (home / JOURNAL).touch()
-    entries = [os.path.abspath(entry) for entry in sys.path]
-    with open(home / LOG, "wb") as log, open(home / JOURNAL) as journal:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "edgekit.teachers.child", str(home)],
-            cwd=home,
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **QUIET, "PYTHONPATH": os.pathsep.join(entries)},
-            start_new_session=True,
+    with open(home / JOURNAL) as journal:
+        progress = _Progress(journal, done)
+        ended = child.run("edgekit.teachers.child", [str(home)], home / LOG, timeout_s, QUIET, look=progress.look)
+    if ended.late:
+        raise ModelError(
+            f"{path}: not finished after {timeout_s:g} s, with {progress.count:,} samples done; "
+            "allow it more time, or more threads"
         )
-        try:
-            count = _watch(process, journal, time.monotonic() + timeout_s, done)
-            if process.poll() is None:
-                raise ModelError(
-                    f"{path}: not finished after {timeout_s:g} s, with {count:,} samples done; "
-                    "allow it more time, or more threads"
-                )
-        finally:
-            child.end(process)
-    _check(process.returncode, path, home)
+    _check(ended.code, path, home)
 
 
-def _watch(process: subprocess.Popen[bytes], journal: TextIO, deadline: float, done: Callable[[int], None]) -> int:
-    """Until the process or its time ends; how many samples were done."""
-    count = 0
-    while True:
-        ended = process.poll() is not None or time.monotonic() > deadline
-        if lines := journal.read().split():
-            count = int(lines[-1])
-            done(count)
-        if ended:
-            return count
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(POLL_S)
+@dataclass
+class _Progress:
+    """The number of samples that are done, as the child writes it down."""
+
+    journal: TextIO
+    done: Callable[[int], None]
+    count: int = 0
+
+    def look(self) -> None:
+        if lines := self.journal.read().split():
+            self.count = int(lines[-1])
+            self.done(self.count)
 
 
 def _check(code: int, path: Path, home: Path) -> None:

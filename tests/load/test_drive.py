@@ -58,7 +58,8 @@ def test_percentiles_are_those_of_loadgens_own_log(results: dict[Scenario, Resul
     for result in results.values():
         theirs = {rank: result.loadgen[f"{rank}_ns"] / 1e6 for rank in ("p50", "p99")}
         assert result.latency["p50"].value_ms == pytest.approx(theirs["p50"], rel=0.1), result.scenario
-        assert theirs["p50"] < result.latency["p99"].value_ms < theirs["p99"] + 0.1, result.scenario
+        # where all answers take as long, even our p99 may lie below their p50, by what the binding takes
+        assert 0.9 * theirs["p50"] < result.latency["p99"].value_ms < theirs["p99"] + 0.1, result.scenario
 
 
 def test_a_query_that_waits_counts_its_wait(results: dict[Scenario, Result]) -> None:

@@ -188,7 +188,7 @@ def test_a_really_broken_model_that_was_recorded_correctly(write_bundle: WriteBu
     good = made["tflite"].files["model.tflite"]
     random = np.random.default_rng(4)
     refused = 0
-    for _ in range(12):
+    for _ in range(6):
         bad = bytearray(good)
         for position in random.integers(0, len(bad), 24):
             bad[position] = random.integers(0, 256)
@@ -199,7 +199,7 @@ def test_a_really_broken_model_that_was_recorded_correctly(write_bundle: WriteBu
             refused += 1
             continue
         assert model.selftest().ok
-    assert refused > 6
+    assert refused > 2
 
 
 @pytest.fixture

@@ -157,16 +157,3 @@ def test_a_candidate_that_others_left_too_little_time_has_its_own(
     assert isinstance(first, launch.Made) and isinstance(last, launch.Made)
     assert isinstance(candidate, launch.Made) is made
     assert made or "not finished after 2 s" in candidate.reason  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize(
-    ("log", "line"),
-    [
-        ("Loading\nTraceback (most recent call last):\n  File x\n    y()\nValueError: no such thing\n\n", "ValueError"),
-        ("RuntimeError: bad graph\nINFO: routine\nRunning:  10%|█ | 1/10 [00:00<00:01, 5.1it/s]\n", "RuntimeError"),
-        ("", ""),
-    ],
-)
-def test_the_last_useful_line(log: str, line: str) -> None:
-    assert launch.last_useful_line(log).startswith(line)
-    assert bool(launch.last_useful_line(log)) == bool(line)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -42,34 +43,42 @@ def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: i
             process = child.start(
                 "edgekit.eager_session",
                 [str(model_folder), str(path)],
-                {"stdout": subprocess.PIPE, "stderr": log},
                 {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+                stdout=subprocess.PIPE,
+                stderr=log,
             )
+            deadline = time.monotonic() + timeout_s
+            watch = threading.Timer(timeout_s, process.kill)  # one that hangs answers nothing, and never ends by itself
+            watch.start()
             try:
-                ready, stamps = _ask(process, len(samples), warmup_calls + calls, time.monotonic() + timeout_s)
+                ready, stamps = _ask(process, len(samples), warmup_calls + calls)
             except (ValueError, OSError):  # it said nothing, or closed its ears
                 log.seek(0)
-                last = log.read().strip().splitlines()[-1:]
-                raise StageError(f"profile: the process that answers requests died: {''.join(last)[:300]}") from None
+                raise StageError(f"profile: {_why(log.read(), time.monotonic() > deadline, timeout_s)}") from None
             finally:
+                watch.cancel()
                 child.end(process)
                 if process.stdout:
                     process.stdout.close()
     return {"latency": _latency(stamps[warmup_calls:]), "session": _session(began, ready, stamps)}
 
 
-def _ask(process: subprocess.Popen[bytes], samples: int, calls: int, deadline: float) -> tuple[Row, np.ndarray]:
+def _why(log: str, late: bool, timeout_s: float) -> str:
+    if late:
+        return (
+            f"the process that answers requests had not ended after {timeout_s:g} s; raise profile.timeout_s, or lower "
+            "profile.latency_calls"
+        )
+    return f"the process that answers requests died: {child.last_useful_line(log)}"
+
+
+def _ask(process: subprocess.Popen[bytes], samples: int, calls: int) -> tuple[Row, np.ndarray]:
     """What the process said when it was ready; (calls, 6) stamps in ns: sent, its four, and the answer read."""
     asked, answers = process.stdin, process.stdout
     assert asked and answers
     ready = json.loads(answers.readline())
     stamps = np.empty((calls, 6), dtype=np.int64)
     for number, row in enumerate(stamps):
-        if time.monotonic() > deadline:
-            raise StageError(
-                f"profile: {number} of {calls} answers came in time; raise profile.timeout_s, or lower "
-                "profile.latency_calls"
-            )
         row[0] = time.perf_counter_ns()
         asked.write(b"%d\n" % (number % samples))
         asked.flush()

@@ -35,9 +35,10 @@ def measure(
         job = {"target": target, "folder": str(folder), "files": files.to_json(), "calls": calls}
         (home / "job.json").write_text(json.dumps(job))
         np.save(home / "x.npy", x, allow_pickle=False)
-        failed = child.call("edgekit.targets.operators.job", [str(home)], home / "log", timeout_s, QUIET)
-        if failed:
-            raise ConversionError(f"{target}: its operators cannot be timed: {failed}")
+        ended = child.run("edgekit.targets.operators.job", [str(home)], home / "log", timeout_s, QUIET)
+        if ended.late or ended.code:
+            cause = f"not finished after {timeout_s:g} s" if ended.late else ended.cause("its interpreter")
+            raise ConversionError(f"{target}: its operators cannot be timed: {cause}")
         return by_kind(json.loads((home / "rows.json").read_text()))
 
 

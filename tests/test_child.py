@@ -1,0 +1,97 @@
+"""A process that works for another: how its end is told, what it noted, and that nothing of it stays behind."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from edgekit import child
+
+SCRIPT = """
+import os, signal, subprocess, sys, time
+print("INFO: routine")
+print("ValueError: the sensor was gone", flush=True)
+exec(sys.argv[1])
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "a_script_of_ours.py").write_text(SCRIPT)
+    monkeypatch.syspath_prepend(tmp_path)
+    return "a_script_of_ours"
+
+
+@pytest.mark.parametrize(
+    ("does", "cause"),
+    [
+        ("sys.exit(17)", "the process ended with exit code 17"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "the process crashed (SIGSEGV)"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "the process was killed (SIGKILL), as the system does"),
+    ],
+)
+def test_an_end_is_told_with_the_last_words(module: str, tmp_path: Path, does: str, cause: str) -> None:
+    ended = child.run(module, [does], tmp_path / "log", 60)
+    assert not ended.late and ended.cause().startswith(cause)
+    assert ended.cause().endswith("it last said: ValueError: the sensor was gone")
+
+
+def test_one_that_ends_well(module: str, tmp_path: Path) -> None:
+    ended = child.run(module, ["pass"], tmp_path / "log", 60)
+    assert (ended.code, ended.late) == (0, False)
+
+
+def test_one_that_takes_too_long_is_ended_with_what_it_started(module: str, tmp_path: Path) -> None:
+    sleeper, note = "subprocess.Popen(['sleep', '600'])", tmp_path / "pid"
+    does = f"open({str(note)!r}, 'w').write(str({sleeper}.pid)); time.sleep(600)"
+    looks: list[bool] = []
+    ended = child.run(module, [does], tmp_path / "log", 3, look=lambda: looks.append(note.is_file()))
+    assert ended.late and any(looks)
+    assert not _runs(int(note.read_text()))
+
+
+def test_a_look_that_is_true_ends_it_and_no_time_ran_out(module: str, tmp_path: Path) -> None:
+    pids: list[int] = []
+    ended = child.run(module, ["time.sleep(600)"], tmp_path / "log", 60, started=pids.append, look=lambda: True)
+    assert ended.code != 0 and not ended.late
+    assert not _runs(pids[0])
+
+
+def test_it_is_told_what_its_environment_adds(module: str, tmp_path: Path) -> None:
+    does = "sys.exit(int(os.environ['GIVEN']))"
+    assert child.run(module, [does], tmp_path / "log", 60, {"GIVEN": "5"}).code == 5
+
+
+def test_notes_leave_out_a_line_that_was_torn(tmp_path: Path) -> None:
+    (tmp_path / "journal").write_text('{"begins": "fp32"}\n{"made": "fp32"}\n{"beg')
+    assert child.notes(tmp_path / "journal") == [{"begins": "fp32"}, {"made": "fp32"}]
+    assert child.notes(tmp_path / "nothing") == []
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        ("Loading\nTraceback (most recent call last):\n  File x\n    y()\nValueError: no such thing\n\n", "ValueError"),
+        ("RuntimeError: bad graph\nINFO: routine\nRunning:  10%|█ | 1/10 [00:00<00:01, 5.1it/s]\n", "RuntimeError"),
+        ("", ""),
+    ],
+)
+def test_the_last_useful_line(log: str, line: str) -> None:
+    assert child.last_useful_line(log).startswith(line)
+    assert bool(child.last_useful_line(log)) == bool(line)
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process is there that is no zombie."""
+    for _ in range(20):
+        try:
+            os.kill(pid, 0)
+            if "State:\tZ" in Path(f"/proc/{pid}/status").read_text():
+                return False
+        except OSError:
+            return False
+        time.sleep(0.1)
+    return True
