@@ -18,9 +18,9 @@ class Table:
     def _repr_markdown_(self) -> str:
         align = ["---" if column == 0 or not self._numeric(column) else "---:" for column in range(len(self.columns))]
         cells = [list(self.columns), *[[_cell(cell) for cell in row] for row in self.rows]]
-        escaped = [[cell.replace("|", "\\|") for cell in row] for row in cells]
+        escaped = [[_text(cell).replace("|", "\\|") for cell in row] for row in cells]
         body = "\n".join("| " + " | ".join(line) + " |" for line in [escaped[0], align, *escaped[1:]])
-        return f"**{self.title}**\n\n{body}" if self.title else body
+        return f"**{_text(self.title)}**\n\n{body}" if self.title else body
 
     def __repr__(self) -> str:
         cells = [list(self.columns), *[[_cell(cell) for cell in row] for row in self.rows]]
@@ -44,6 +44,11 @@ def _cell(value: Any) -> str:
     return "" if value is None else str(value)
 
 
+def _text(words: str) -> str:
+    """For Markdown, in which tags are tags: no more than what begins one or an entity."""
+    return words.replace("&", "&amp;").replace("<", "&lt;")
+
+
 def percent(fraction: float | None) -> str:
     """0.9876 → 98.76 %, with a space that does not break."""
     return "–" if fraction is None else f"{100 * fraction:.2f}\u00a0%"
@@ -55,8 +60,8 @@ def points(value: float | None) -> str:
 
 
 def milliseconds(value: float | None) -> str:
-    """Three significant digits: 2.29 ms, 0.234 ms, 0.00412 ms."""
-    return "–" if value is None else f"{value:.3g}"
+    """Three significant digits: 2.29 ms, 0.234 ms, 0.00412 ms; from a thousand on all of them: 2,774 ms."""
+    return "–" if value is None else _three(value)
 
 
 def count(value: float | None) -> str:
@@ -66,7 +71,7 @@ def count(value: float | None) -> str:
 
 def times(value: float | None) -> str:
     """A ratio: 12.3×."""
-    return "–" if value is None else f"{value:.3g}×"
+    return "–" if value is None else f"{_three(value)}×"
 
 
 def speedup(ratio: float | None, low: float | None, high: float | None) -> str:
@@ -83,4 +88,8 @@ def faster(ratio: float, low: float, high: float) -> str:
 
 def span(low: float, high: float) -> str:
     """The interval of a ratio, three digits each: 0.98–1.07."""
-    return f"{low:.3g}–{high:.3g}"
+    return f"{_three(low)}–{_three(high)}"
+
+
+def _three(value: float) -> str:
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"

@@ -27,6 +27,18 @@ def test_a_bar_in_a_cell_does_not_break_the_markdown() -> None:
     assert Table(("max |Δ|",), [("a|b",)])._repr_markdown_().splitlines()[::2] == ["| max \\|Δ\\| |", "| a\\|b |"]
 
 
+def test_a_tag_or_an_entity_in_a_cell_or_a_title_is_text_in_markdown() -> None:
+    hostile = Table(("<b>", "p95 ≤ 3 > 2"), [("<img src=x onerror=alert(1)>", "R&D, &lt;")], "a < b & c")
+    assert hostile._repr_markdown_().splitlines() == [
+        "**a &lt; b &amp; c**",
+        "",
+        "| &lt;b> | p95 ≤ 3 > 2 |",
+        "| --- | --- |",
+        "| &lt;img src=x onerror=alert(1)> | R&amp;D, &amp;lt; |",
+    ]
+    assert "<img src=x" in repr(hostile)  # plain text is plain
+
+
 def test_an_empty_table_still_has_its_head() -> None:
     assert "variant" in repr(Table(("variant",), []))
 
@@ -40,8 +52,11 @@ def test_an_empty_table_still_has_its_head() -> None:
         (points(0.5), "+0.50"),
         (milliseconds(0.0041234), "0.00412"),
         (milliseconds(2.2871), "2.29"),
+        (milliseconds(999.4), "999"),
+        (milliseconds(2773.6), "2,774"),
         (count(98496), "98,496"),
         (times(12.345), "12.3×"),
+        (times(1234.5), "1,234×"),
     ],
 )
 def test_numbers_are_written_alike(written: str, wanted: str) -> None:
