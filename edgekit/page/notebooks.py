@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import html
-import io
 import logging
 import re
 from collections.abc import Sequence
@@ -20,8 +17,6 @@ from edgekit.runner.files import write_atomically
 
 WORDLESS = "No description has been provided for this image"
 """What nbconvert says of every picture."""
-_TO_NOTEBOOK = re.compile(r'href="(?:\./)?(\d\d_[a-z]+)\.ipynb"')
-_FORMULA = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
 _TITLE = re.compile(r"<h1[^>]*>(.*?)(?:<a |</h1>)", re.DOTALL)
 
 
@@ -52,7 +47,7 @@ def write(executed: Sequence[Path], beside: Path) -> list[Link]:
 
 
 def _code() -> list[Path]:
-    return [Path(__file__), ROOM / "notebook.html.j2", ROOM / "page.css"]
+    return [Path(__file__), *(ROOM / name for name in ("exporter.py", "render.py", "notebook.html.j2", "page.css"))]
 
 
 def _is_drawn(page: Path, sign: str) -> bool:
@@ -64,15 +59,15 @@ def _is_drawn(page: Path, sign: str) -> bool:
 
 
 def _page(path: Path, name: str, sign: str) -> str:
-    from nbconvert import HTMLExporter
     from pygments.formatters import HtmlFormatter
 
-    exporter = HTMLExporter(template_name="basic", exclude_input_prompt=True, exclude_output_prompt=True)
+    from edgekit.page.exporter import Exporter
+
+    exporter = Exporter(template_name="basic", exclude_input_prompt=True, exclude_output_prompt=True)
     exporter.log = logging.getLogger(f"{__name__}.quiet")
     exporter.log.setLevel(logging.ERROR)  # each picture without words would be told on the run's stderr
     body, _ = exporter.from_filename(str(path))
     body = body.replace(WORDLESS, f"Figure of {name}, told by the text and the tables around it")
-    body = _FORMULA.sub(_formula, _TO_NOTEBOOK.sub(r'href="\1.html"', body))
     title = _TITLE.search(body)
     styles = {shade: HtmlFormatter(style=style) for shade, style in (("light", "default"), ("dark", "github-dark"))}
     return render(
@@ -82,16 +77,3 @@ def _page(path: Path, name: str, sign: str) -> str:
         body=Markup(body),
         code={shade: Markup(style.get_style_defs(".highlight")) for shade, style in styles.items()},
     )
-
-
-def _formula(found: re.Match[str]) -> str:
-    """A formula as a picture, for the page has no scripts; one that matplotlib does not read stays as it was typed."""
-    from matplotlib.mathtext import math_to_image
-
-    typed, drawn = html.unescape(found[1]), io.BytesIO()
-    try:
-        math_to_image(f"${typed}$", drawn, format="svg")
-    except ValueError:
-        return f"<code>{html.escape(typed)}</code>"
-    source = "data:image/svg+xml;base64," + base64.b64encode(drawn.getvalue()).decode()
-    return f'<img class="formula" src="{source}" alt="{html.escape(typed)}">'
