@@ -22,6 +22,7 @@ FLAGS = (
 )  # fmt: skip
 START_S = 60.0
 REPLY_S = 60.0
+END_S = 30.0
 
 
 @dataclass
@@ -36,31 +37,28 @@ class Browser:
 
     @classmethod
     def start(cls, program: str, profile: Path) -> Browser:
-        """With a new user folder; the port is the one that Chromium writes down there."""
+        """With a new user folder; the port is the one that Chromium writes down there. What fails leaves no process."""
         process = subprocess.Popen(
             [program, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env={name: value for name, value in os.environ.items() if "proxy" not in name.lower()},
         )
-        port = profile / "DevToolsActivePort"
-        until = time.monotonic() + START_S
-        while not port.is_file() or "\n" not in port.read_text():
-            assert process.poll() is None, f"{program} ended with {process.returncode}"
-            assert time.monotonic() < until, f"{program} opened no port within {START_S:g} s"
-            time.sleep(0.1)
-        with urlopen(f"http://127.0.0.1:{port.read_text().split()[0]}/json/list", timeout=START_S) as answer:
-            tab = next(one for one in json.load(answer) if one["type"] == "page")
-        browser = cls(process, websocket.create_connection(tab["webSocketDebuggerUrl"], timeout=REPLY_S))
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            browser.call(f"{domain}.enable")
+        try:
+            browser = cls(process, _tab(process, program, profile / "DevToolsActivePort"))
+            for domain in ("Page", "Runtime", "Log", "Network"):
+                browser.call(f"{domain}.enable")
+        except BaseException:
+            end(process)
+            raise
         return browser
 
     def stop(self) -> None:
         """Ends the process that was started, and waits for it."""
-        self.socket.close()
-        self.process.terminate()
-        self.process.wait(timeout=30)
+        try:
+            self.socket.close()
+        finally:
+            end(self.process)
 
     def call(self, method: str, **given: Any) -> dict[str, Any]:
         """One DevTools command; events that arrive meanwhile are looked through."""
@@ -111,3 +109,25 @@ class Browser:
             self.complaints.append(f"{given['entry']['level']}: {given['entry']['text']}")
         elif method == "Network.requestWillBeSent":
             self.requested.append(given["request"]["url"])
+
+
+def end(process: subprocess.Popen[bytes], patience_s: float = END_S) -> None:
+    """Ask it to end, and kill it where it does not."""
+    process.terminate()
+    try:
+        process.wait(timeout=patience_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _tab(process: subprocess.Popen[bytes], program: str, port: Path) -> websocket.WebSocket:
+    """A connection to the page that Chromium opens with, once it has written its port."""
+    until = time.monotonic() + START_S
+    while not port.is_file() or "\n" not in port.read_text():
+        assert process.poll() is None, f"{program} ended with {process.returncode}"
+        assert time.monotonic() < until, f"{program} opened no port within {START_S:g} s"
+        time.sleep(0.1)
+    with urlopen(f"http://127.0.0.1:{port.read_text().split()[0]}/json/list", timeout=START_S) as answer:
+        tab = next(one for one in json.load(answer) if one["type"] == "page")
+    return websocket.create_connection(tab["webSocketDebuggerUrl"], timeout=REPLY_S)

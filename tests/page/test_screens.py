@@ -45,8 +45,19 @@ CUT_OFF = """[...document.querySelectorAll('h1, h2, p, li, dt, dd, figcaption, s
   .filter((one) => one.checkVisibility() && one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 0)
   .map((one) => one.textContent.slice(0, 60))"""
 
-OUTSIDE = """[...document.querySelectorAll('body *')].filter((one) => one.checkVisibility() && !one.closest('.scroll *')
-  && !one.closest('.notebook .cell *') && one.getBoundingClientRect().right > innerWidth + 1)
+FITS = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+"""Not `innerWidth`, which on a phone grows with what is too wide."""
+SCROLLED = """(one) => {
+  for (one = one.parentElement; one !== document.body; one = one.parentElement)
+    if (['auto', 'scroll'].includes(getComputedStyle(one).overflowX)) return true;
+  return false;
+}"""
+OUTSIDE = f"""[...document.querySelectorAll('body *')].filter((one) => one.checkVisibility()
+  && one.getBoundingClientRect().right > document.documentElement.clientWidth + 1 && !({SCROLLED})(one))
+  .map((one) => one.tagName + '.' + one.className)"""
+"""What reaches beyond the window, but for what one can scroll to where it stands."""
+HIDDEN = """[...document.querySelectorAll('body *')].filter((one) => one.checkVisibility()
+  && ['hidden', 'clip'].includes(getComputedStyle(one).overflowX) && one.scrollWidth > one.clientWidth + 1)
   .map((one) => one.tagName + '.' + one.className)"""
 
 
@@ -62,8 +73,9 @@ def looked_at(browser: Browser, path: Path, width: int, dark: bool, shot: Path) 
     assert browser.complaints == []
     foreign = [url for url in browser.requested if url != path.absolute().as_uri() and not url.startswith("data:")]
     assert foreign == []
-    assert browser.ask("document.documentElement.scrollWidth <= innerWidth")
+    assert browser.ask(FITS)
     assert browser.ask(OUTSIDE) == []
+    assert browser.ask(HIDDEN) == []
     assert browser.ask(CUT_OFF) == []
     assert browser.ask("[...document.images].every((one) => one.complete && one.naturalWidth > 50)")
     contrasts = browser.ask(CONTRASTS)
@@ -97,6 +109,19 @@ def test_the_report_of_a_missed_budget_reads_well(
 def test_a_notebooks_page_reads_well(dark: bool, browser: Browser, tiny_run: FinishedRun, tmp_path: Path) -> None:
     page.write(tiny_run.folder)
     looked_at(browser, tiny_run.folder / page.BESIDE / "02_distill.html", 400, dark, tmp_path / "shot.png")
+
+
+def test_nothing_in_any_notebook_reaches_beyond_a_narrow_window(browser: Browser, tiny_run: FinishedRun) -> None:
+    page.write(tiny_run.folder)
+    for path in sorted((tiny_run.folder / page.BESIDE).glob("*.html")):
+        browser.open(path, width=400, dark=False)
+        assert browser.complaints == []
+        assert browser.ask(FITS), path.name
+        assert (browser.ask(OUTSIDE), browser.ask(HIDDEN), browser.ask(CUT_OFF)) == ([], [], []), path.name
+    wide = '<b style="display: block; width: 900px">wide</b>'
+    browser.ask(f"document.querySelector('.cell').insertAdjacentHTML('beforeend', '{wide}')")
+    assert browser.ask(OUTSIDE) == ["B."]  # or the looks above would see nothing
+    assert not browser.ask(FITS)
 
 
 def test_all_of_a_report_is_on_paper(browser: Browser, tiny_run: FinishedRun) -> None:
