@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from edgekit import plots
 from edgekit.artifact import EVIDENCE, Artifact
 from edgekit.page.figures import Picture, picture
 from edgekit.page.rows import Row, in_words
-from edgekit.tables import milliseconds
+from edgekit.tables import count, milliseconds, times
 
 SAMPLES = f"{EVIDENCE}/samples_ms.npz"
 MOST_CURVES = 7
 
 
-def drawn(result: Row, profile: Artifact, benchmark: Artifact) -> dict[str, Picture]:
+def drawn(result: Row, profile: Artifact, benchmark: Artifact, foretold: Sequence[Row]) -> dict[str, Picture]:
     """The figures by name; one whose figures the run does not have is left out."""
     found = {"pareto": _pareto(result), "ecdf": _ecdf(benchmark)}
     if result["waterfall"]:
@@ -23,6 +25,10 @@ def drawn(result: Row, profile: Artifact, benchmark: Artifact) -> dict[str, Pict
     found |= {"parts": _parts(metrics), "operators": _operators(metrics), "roofline": _roofline(metrics)}
     if metrics["ways"]:
         found["ways"] = _ways(metrics)
+    if foretold:
+        found["foretold"] = _foretold(foretold)
+    if result["loads"]["runs"]:
+        found["loads"] = _loads(result["loads"])
     return found
 
 
@@ -82,6 +88,24 @@ def _operators(profile: Row) -> Picture:
 def _ways(profile: Row) -> Picture:
     caption = "The float network as it came, before anything was done to it."
     return picture(plots.ways(profile["ways"]), f"One call by each of {len(profile['ways'])} runtimes", caption)
+
+
+def _foretold(rows: Sequence[Row]) -> Picture:
+    shares = sorted(row["share"] for row in rows)
+    alt = f"Of {len(rows)} variants, achieved over predicted speed-up from {times(shares[0])} to {times(shares[-1])}"
+    caption = "On the line the prediction held; below it, something that is neither arithmetic nor bytes took the time."
+    return picture(plots.foretold(rows), alt, caption)
+
+
+def _loads(found: Row) -> Picture:
+    held = ", ".join(f"{row['name']} {count(row['rate_per_s'])}" for row in found["rates"]) or "none was looked for"
+    caption = (
+        "Left, every trial in the search for the highest rate; right, what a query waits and takes. p99 rises long "
+        "before the worker is busy all the time, since arrivals bunch."
+    )
+    return picture(
+        plots.loads(found), f"p99 against the rate of arrivals; highest rates held a second: {held}", caption
+    )
 
 
 def _roofline(profile: Row) -> Picture:

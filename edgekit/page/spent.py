@@ -1,25 +1,57 @@
-"""Where the time goes, before and after: the profile's parts of one call, and the same rounds for before and winner.
+"""Where the time goes, before and after: the profile's parts of a session and of one call, what was predicted of the
+variants, and the same rounds for before and winner.
 
 What `01_profile` measures beyond this is one more function that gives a Grid, named in `told`.
 """
 
 from __future__ import annotations
 
-from edgekit.page.rows import Grid, Line, Row, grid
-from edgekit.tables import milliseconds, times
+from collections.abc import Sequence
 
-IN_ORDER = ("load", "warm-up", "queue", "preprocess", "execute", "postprocess", "serialise")
-"""Of a call; a record does not keep it."""
+from edgekit.page.rows import Grid, Line, Row, grid, ratio
+from edgekit.stages.profile.session import COLD, PARTS
+from edgekit.tables import count, milliseconds, times
+
+IN_ORDER = (*COLD, *PARTS)
+"""Of a session, and from `queue` on of a call; a record does not keep it."""
 
 
-def told(profile: Row, result: Row) -> Row:
-    """`text` from the diagnosis, and `grids`, the tables that the profile's metrics allow."""
+def told(profile: Row, result: Row, foretold: Sequence[Row]) -> Row:
+    """`text` from the diagnosis, and `grids`, the tables that the profile's metrics allow.
+
+    `foretold` are the predictions beside what was achieved, none where profile measured no runtime.
+    """
     diagnosis = profile.get("diagnosis", {})
-    grids = [parts(profile), causes(profile), steps(profile), executed(result)]
+    grids = [
+        session(profile),
+        parts(profile),
+        causes(profile),
+        steps(profile),
+        achieved(foretold, result),
+        executed(result),
+    ]
     return {
         "text": diagnosis.get("text", ""),
         "grids": [each for each in grids if each is not None],
     }
+
+
+def session(profile: Row) -> Grid | None:
+    """One process from its start to its last answer, part by part, beside the same timed from outside."""
+    found: Row = profile.get("session", {})
+    if not found:
+        return None
+    whole_ms, parts_ms = found["whole_ms"], found["parts_ms"]
+    cold_ms = sum(parts_ms[name] for name in COLD)
+    rows = [
+        (f"{name}, {count(found['calls'])} calls" if name in PARTS else name, parts_ms[name])
+        for name in sorted(parts_ms, key=_place)
+    ]
+    rows += [("all parts", sum(parts_ms.values())), ("of which before the first answer", cold_ms)]
+    cells = [(name, milliseconds(value_ms), f"{value_ms / whole_ms:.1%}") for name, value_ms in rows]
+    columns = ("part of the session", "ms", "share")
+    caption = f"Before: one process from its start to its last of {count(found['calls'])} answers, by PyTorch eager"
+    return grid(caption, columns, [*cells, ("measured from outside", milliseconds(whole_ms), "")], "ms|share")
 
 
 def parts(profile: Row) -> Grid | None:
@@ -59,6 +91,21 @@ def steps(profile: Row) -> Grid | None:
     rows = [(step["title"], step["where"], times(step["speedup"]), step["why"]) for step in advised]
     columns = ("next step", "where", "predicted", "why")
     return grid("What the diagnosis advised", columns, rows, "predicted", "next step|why") if rows else None
+
+
+def achieved(foretold: Sequence[Row], result: Row) -> Grid | None:
+    """What was predicted of each variant before a step was taken, and what it reached; None where nothing was."""
+    ships = set(result["winners"].values())
+    lines = [
+        Line(
+            (row["name"], times(row["predicted"]), ratio(row, "achieved"), times(row["share"])),
+            "ships" if row["name"] in ships else "",
+        )
+        for row in sorted(foretold, key=lambda row: -row["achieved"])
+    ]
+    columns = ("variant", "predicted", "achieved", "achieved over predicted")
+    caption = "What the profile predicted against what was achieved: speed-up over PyTorch eager, execute alone"
+    return Grid(caption, columns, lines, frozenset(columns[1:])) if lines else None
 
 
 def executed(result: Row) -> Grid | None:

@@ -7,33 +7,21 @@ from typing import Any
 
 import yaml
 
-from edgekit import checks, finished
-from edgekit.artifact import Artifact
+from edgekit import checks, finished, summaries
 from edgekit.config import STAGES
 from edgekit.digests import sha256_file
-from edgekit.page import charts, spent, variants
+from edgekit.page import charts, converted, loads, machine, spent, variants
 from edgekit.page.notebooks import Link
 from edgekit.page.rows import Grid, Line, Row, ends, grid, in_words, ratio
 from edgekit.result import RESULT
-from edgekit.tables import count, milliseconds, percent, points, span, times
-
-CONDITIONS = {
-    "host": "host",
-    "cpu": "processor",
-    "cores": "cores the process could use",
-    "machine": "architecture",
-    "system": "system",
-    "python": "Python",
-    "numpy": "numpy",
-    "threads": "threads of every interpreter",
-    "protocol": "protocol",
-}
+from edgekit.tables import count, faster, milliseconds, percent, points, span, times
 
 
 def told(folder: Path, result: Row, links: list[Link]) -> dict[str, Any]:
     """Everything that `page.html.j2` names."""
     chain = finished.chain(folder, result)
-    benchmark = chain["benchmark"]
+    profile, benchmark = chain["profile"], chain["benchmark"]
+    foretold = summaries.foretold_rows(benchmark)
     return {
         "run": result,
         "headline": headline(result),
@@ -43,18 +31,21 @@ def told(folder: Path, result: Row, links: list[Link]) -> dict[str, Any]:
         "bundles": bundles(result),
         "waterfall": waterfall(result),
         "tail": variants.percentiles(result, charts.shown_in_ecdf(benchmark)),
-        "spent": spent.told(chain["profile"].metrics, result),
+        "loads": loads.told(result, benchmark.config["confidence"]),
+        "spent": spent.told(profile.metrics, result, foretold),
         "variants": variants.table(result),
         "rejected": variants.rejected(result),
         "rivals": variants.rivals(result),
         "decisions": variants.decisions(result),
-        "machine": machine(result),
-        "versions": versions(result, chain),
+        "converted": converted.told(chain["convert"], result),
+        "machine": machine.machine(result),
+        "seen": machine.seen(result),
+        "versions": machine.versions(result, chain),
         "stages": stages(result),
         "links": {link.stage: link for link in links},
         "config": yaml.safe_dump(result["config"], sort_keys=False, allow_unicode=True),
         "result_sha256": sha256_file(folder / RESULT),
-        "figures": charts.drawn(result, chain["profile"], benchmark),
+        "figures": charts.drawn(result, profile, benchmark, foretold),
     }
 
 
@@ -67,12 +58,19 @@ def headline(result: Row) -> tuple[str, str]:
     ships, wanted = len(result["winners"]), len(result["winners"]) + len(result["unmet"])
     found = (
         f"{verdict['winner']} is the fastest of what ships: {milliseconds(verdict['p50_ms'])} ms a call at p50, "
-        f"against PyTorch eager {in_words(verdict, 'speedup_vs_eager')}, and {times(verdict['size_ratio'])} smaller. "
+        f"against PyTorch eager {in_words(verdict, 'speedup_vs_eager')}, and {_size(verdict['size_ratio'])}. "
         f"On validation it {_loss(verdict['drop_validation_pp'])}; with {100 * verdict['confidence']:g} % confidence "
         f"the loss is at most {verdict['bound_validation_pp']:.2f} pp, and the budget allows "
         f"{budget['accuracy_drop_pp']:g} pp."
     )
     return f"Budget met: {ships} of {wanted} target{'s' if wanted > 1 else ''} ship{'s' if ships == 1 else ''}", found
+
+
+def _size(ratio: float) -> str:
+    """Of `ratio`, the baseline's bytes over the winner's."""
+    if times(ratio) == times(1.0):
+        return "of the same size"
+    return f"{times(ratio)} smaller" if ratio > 1 else f"{times(1 / ratio)} larger"
 
 
 def _loss(drop_pp: float) -> str:
@@ -106,11 +104,12 @@ def facts(result: Row) -> list[tuple[str, str, str]]:
         ),
     ]
     if (plain := ends(verdict, "speedup_vs_post_training_baseline")) is not None:
+        itself = plain == (1.0, 1.0, 1.0)
         large.append(
             (
-                times(plain[0]),
-                "the speed of the best plain int8",
-                f"interval {span(*plain[1:])}" + (", slower" if plain[2] < 1 else ""),
+                faster(*plain),
+                "against the best plain int8",
+                "which it is itself" if itself else f"interval {span(*plain[1:])}",
             )
         )
     return large
@@ -195,29 +194,6 @@ def waterfall(result: Row) -> Grid | None:
     ]
     columns = ("step", "variant", "p50, ms", "against the step before", "kept")
     return grid("Step by step, all measured in the same rounds", columns, rows, "p50, ms") if rows else None
-
-
-def machine(result: Row) -> list[tuple[str, str]]:
-    """Where it was measured; what a later edgekit records besides is shown under its own name."""
-    conditions = result["conditions"]
-    rows = [
-        (CONDITIONS.get(name, name.replace("_", " ")), str(value))
-        for name, value in sorted(conditions.items(), key=lambda item: [*CONDITIONS, item[0]].index(item[0]))
-        if isinstance(value, (str, int, float))
-    ]
-    return [*rows, ("disturbed", "; ".join(conditions["disturbed"]) or "by nothing that was seen")]
-
-
-def versions(result: Row, chain: dict[str, Artifact]) -> Grid:
-    """Every library that shaped an artifact, and the interpreters that ran the variants."""
-    found: dict[tuple[str, str], list[str]] = {("edgekit", result["edgekit"]): []}
-    for stage, made in chain.items():
-        for library, version in made.versions.items():
-            found.setdefault((library, str(version)), []).append(stage)
-    rows = [
-        (*key, ", ".join(used) or "all") for key, used in sorted(found.items(), key=lambda item: item[0][0].lower())
-    ]
-    return grid("Libraries that shaped the artifacts", ("library", "version", "stages"), rows, words="stages")
 
 
 def stages(result: Row) -> list[Row]:

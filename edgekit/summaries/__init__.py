@@ -9,6 +9,7 @@ from edgekit import rejected as rejections
 from edgekit.artifact import Artifact
 from edgekit.summaries.converted import boundary_rows as boundary_rows
 from edgekit.summaries.converted import convert as convert
+from edgekit.summaries.converted import cosine as cosine
 from edgekit.summaries.converted import ends as ends
 from edgekit.summaries.converted import missing as missing
 from edgekit.summaries.converted import transposes as transposes

@@ -1,0 +1,110 @@
+"""What the conversion changed: every boundary at its worst, and what the converters left behind in what ships."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from edgekit import summaries
+from edgekit.artifact import Artifact
+from edgekit.page.rows import Grid, Line, Row, grid
+from edgekit.tables import count, percent
+
+MOST_PLACES = 4
+
+
+def told(convert: Artifact, result: Row) -> list[Grid]:
+    """The tables, in the order of the walk."""
+    return [around(convert), boundaries(convert), left_behind(convert, result)]
+
+
+def around(convert: Artifact) -> Grid:
+    """The boundaries before and behind the converters; of each the network that stands worst."""
+    found: dict[str, list[tuple[float, tuple[str, ...]]]] = defaultdict(list)
+    for row, (model, boundary, samples, what) in zip(
+        convert.metrics["ends"], summaries.ends(convert).rows, strict=True
+    ):
+        found[boundary].append((_badness(row), (boundary, model, samples, what)))
+    rows = [max(some)[1] for some in found.values()]
+    columns = ("boundary", "worst network", "samples", "what was found there")
+    return grid("Before and behind the converters, each at its worst", columns, rows, "samples", "what was found there")
+
+
+def boundaries(convert: Artifact) -> Grid:
+    """From network to file, step by step: in each column the worst of all files that crossed that boundary."""
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in summaries.boundary_rows(convert):
+        found[f"{row['from']} → {row['to']}"].append(row)
+    rows = [
+        (
+            boundary,
+            str(len(some)),
+            f"{max(row['max_abs'] for row in some):.2g}",
+            f"{min(row['snr_db'] for row in some):.1f}",
+            summaries.cosine(min(row["worst_cosine"] for row in some)),
+            percent(min(row["top1_agreement"] for row in some)),
+            min(some, key=lambda row: row["snr_db"])["name"],
+        )
+        for boundary, some in found.items()
+    ]
+    columns = (
+        "boundary", "files", "max |Δ|", "SNR, dB", "cosine of the worst sample", "top-1 agreement", "least SNR in",
+    )  # fmt: skip
+    samples = convert.metrics["check_samples"]
+    caption = f"From network to file: the worst of all files, on {count(samples)} validation samples each"
+    return grid(caption, columns, rows, "|".join(columns[1:6]))
+
+
+def left_behind(convert: Artifact, result: Row) -> Grid:
+    """What computes nothing in the files that ship, or that came nearest where nothing does."""
+    debris: dict[str, list[Row]] = convert.metrics["debris"]
+    nearest = {target: row["name"] for target, row in result["unmet"].items() if row}
+    lines = [
+        Line(
+            (
+                name,
+                target if target in result["winners"] else f"{target}: no bundle",
+                str(_transposes(debris.get(name, []))),
+                count(sum(one["moved_bytes"] for one in debris.get(name, []))),
+                _in_words(debris.get(name, [])),
+                ", ".join(convert.metrics["float_ops"].get(name, [])) or "–",
+            )
+        )
+        for target, name in {**result["winners"], **nearest}.items()
+    ]
+    turned = sum(_transposes(found) > 0 for found in debris.values())
+    columns = (
+        "variant", "target", "transposes inside", "bytes moved", "left behind, and where", "in float inside int8",
+    )  # fmt: skip
+    caption = (
+        f"What the converters left behind and computes nothing; {turned or 'none'} of all "
+        f"{convert.metrics['variants']} files {'have' if turned > 1 else 'has'} a transpose inside the graph"
+    )
+    return Grid(caption, columns, lines, frozenset(columns[2:4]), frozenset(columns[4:]))
+
+
+def _badness(row: Row) -> float:
+    """Larger is worse: of inputs the SNR, of ranges the values outside, of answers those that are wrong."""
+    if "snr_db" in row:
+        return -float(row["snr_db"])
+    return float(row["most_outside"] if "most_outside" in row else -row["accuracy"])
+
+
+def _transposes(debris: list[Row]) -> int:
+    return sum(one["kind"] == "transpose" for one in debris)
+
+
+def _in_words(debris: list[Row]) -> str:
+    """`copy 2: stem, head; when compiled here: reshape 1: input → stem.1`."""
+    said = []
+    for compiled in (False, True):
+        places: dict[str, list[str]] = defaultdict(list)
+        for one in debris:
+            if one["compiled"] == compiled:
+                places[one["kind"]].append(one["where"])
+        words = [f"{kind} {len(where)}: {_some(where)}" for kind, where in places.items()]
+        said += [("when compiled here: " if compiled else "") + "; ".join(words)] if words else []
+    return "; ".join(said) or "nothing"
+
+
+def _some(where: list[str]) -> str:
+    return ", ".join(where[:MOST_PLACES]) + (", …" if len(where) > MOST_PLACES else "")
