@@ -19,6 +19,8 @@ def session(artifact: Artifact) -> Table:
     ]
     rows.append(("all parts", milliseconds(sum(found["parts_ms"].values())), f"{found['covered']:.2%}"))
     rows.append(("measured from outside", milliseconds(found["whole_ms"]), ""))
+    stamped = found["stamped"]
+    rows.append(("a call with stamps, of one without", times(stamped["ratio"]), span(stamped["low"], stamped["high"])))
     return Table((f"one process, {found['calls']} answers", "ms", "share"), rows)
 
 
