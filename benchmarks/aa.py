@@ -5,7 +5,8 @@
 Each repetition is a whole comparison with the stage's default numbers: both sides opened anew many times, rounds
 added while the interval is too wide, a difference where it excludes 1. The two sides are the same file; for a
 slow-down, one of them waits after each call, for a share of its own p50 that is calibrated at each opening. The kinds
-of repetition take turns. Ends with exit code 1 where the file differs from itself in more than 5 % of them.
+of repetition take turns. Ends with exit code 1 where the file differs from itself in more than 5 % of them, or where
+3 % are surely found in fewer than 95 %.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from edgekit.tables import faster
 
 NO_DIFFERENCE = "no difference"
 ALLOWED = 0.05
+TO_FIND, FOUND = 0.03, 0.95
 CALIBRATING_CALLS = 40
 
 Call = Callable[[], object]
@@ -67,6 +69,9 @@ def main() -> None:
     print(f"noise {seen.noise:.1%}; disturbed: {'; '.join(conditions.disturbed(seen)) or 'by nothing that was seen'}")
     if 0.0 in found and differing(found[0.0]) > ALLOWED * len(found[0.0]):
         raise SystemExit("A/A: a file was found different from itself too often")
+    for share, rows in found.items():
+        if share >= TO_FIND and wilson(differing(rows), len(rows))[1] < FOUND:
+            raise SystemExit(f"{share:.1%} slower was found too seldom")
 
 
 def of_network(network: str, precision: str, target: str) -> Opener:

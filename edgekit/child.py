@@ -98,7 +98,8 @@ def end(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     if process.stdin:
-        process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # what it was still to be told
+            process.stdin.close()
 
 
 def notes(journal: Path) -> list[dict[str, Any]]:

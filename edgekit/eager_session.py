@@ -1,23 +1,28 @@
 """A process that opens a saved network and answers requests by PyTorch eager, and tells when it did what.
 
 `python -m edgekit.eager_session MODEL_FOLDER SAMPLES.npy` writes one JSON line when it is ready and one for each
-request, a line with the number of a sample. Stamps are nanoseconds of the monotonic clock, which all processes share.
+request: a line with the number of a sample, and `bare` behind it where nothing but the answer is wanted. Stamps are
+nanoseconds of the monotonic clock, which all processes share.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
 
 BEGAN = time.perf_counter_ns()
+BARE = " bare\n"
 WARM_UP_CALLS = 3
 """Calls before the process says that it is ready: the first ones allocate memory and choose kernels."""
 
 
 def main(model_folder: Path, samples_path: Path) -> None:
     """Answer until standard input ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a network or a library prints is no answer
     clock = time.perf_counter_ns
     import numpy as np
     import torch
@@ -30,26 +35,35 @@ def main(model_folder: Path, samples_path: Path) -> None:
     module, spec = store.load(model_folder)
     samples = np.load(samples_path, allow_pickle=False)
     loaded = clock()
+
+    def prepare(number: int) -> torch.Tensor:
+        return eager_input(samples[number][None], spec.preprocess)
+
+    def read(scores: torch.Tensor) -> dict[str, object]:
+        probabilities = torch.softmax(scores, dim=1)[0]
+        top = int(probabilities.argmax())
+        return {"top": top, "label": spec.classes[top], "scores": probabilities.tolist()}
+
+    def say(**answer: object) -> None:
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
     with torch.inference_mode():
         for _ in range(WARM_UP_CALLS):
-            module(eager_input(samples[:1], spec.preprocess))
-        _say(began=BEGAN, imported=imported, loaded=loaded, warm=clock())
+            module(prepare(0))
+        say(began=BEGAN, imported=imported, loaded=loaded, warm=clock())
         for line in sys.stdin:
+            if line.endswith(BARE):
+                say(**read(module(prepare(int(line.removesuffix(BARE))))))
+                continue
             picked = clock()
-            x = eager_input(samples[int(line)][None], spec.preprocess)
+            x = prepare(int(line))
             prepared = clock()
             scores = module(x)
             executed = clock()
-            probabilities = torch.softmax(scores, dim=1)[0]
-            top = int(probabilities.argmax())
+            answer = read(scores)
             answered = clock()
-            stamps = (picked, prepared, executed, answered)
-            _say(top=top, label=spec.classes[top], scores=probabilities.tolist(), stamps=stamps)
-
-
-def _say(**answer: object) -> None:
-    sys.stdout.write(json.dumps(answer) + "\n")
-    sys.stdout.flush()
+            say(**answer, stamps=(picked, prepared, executed, answered))
 
 
 if __name__ == "__main__":

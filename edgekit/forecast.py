@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+EAGER = "PyTorch eager"
 RUNTIMES = {"onnx": "ONNX Runtime", "tflite": "LiteRT", "openvino": "OpenVINO"}
 INT8_BYTES = 0.25
 """Bytes moved in int8, of those in float32."""
@@ -89,15 +90,24 @@ def execution(measured_ms: float, costs: Mapping[str, float], machine: Mapping[s
     )
 
 
-def stop_here(ways: Iterable[Row], bytes_now: int, latency_p50_ms: float | None, size_bytes: int | None) -> str | None:
-    """Why nothing need be done: a runtime meets the budget with the float network as it is; None where none does.
+def stop_here(
+    ways: Iterable[Row],
+    targets: Iterable[str],
+    bytes_now: int,
+    latency_p50_ms: float | None,
+    size_bytes: int | None,
+) -> str | None:
+    """Why nothing need be done: a target's runtime meets the budget with the float network as it is; None where none
+    does.
 
-    `ways` as the profile has them, `bytes_now` the size where a row has none of its own. Without a limit of latency or
-    size there is nothing to meet.
+    `ways` as the profile has them; PyTorch eager, of `bytes_now`, counts where no runtime is inside. Without a limit of
+    latency or size there is nothing to meet.
     """
     if latency_p50_ms is None and size_bytes is None:
         return None
-    for row in sorted((row for row in ways if "p50_ms" in row), key=lambda row: row["p50_ms"]):
+    runtimes = [RUNTIMES[target] for target in targets]
+    wanted = [row for row in ways if "p50_ms" in row and row["way"] in (*runtimes, EAGER)]
+    for row in sorted(wanted, key=lambda row: (row["way"] == EAGER, row["p50_ms"])):
         size = row["bytes"] or bytes_now
         if latency_p50_ms is not None and row["high_ms"] > latency_p50_ms:
             continue
@@ -105,8 +115,13 @@ def stop_here(ways: Iterable[Row], bytes_now: int, latency_p50_ms: float | None,
             continue
         limits = [f"{row['p50_ms']:.3g} ms of {latency_p50_ms:g} ms"] if latency_p50_ms is not None else []
         limits += [f"{size:,} bytes of {size_bytes:,}"] if size_bytes is not None else []
+        done = (
+            "Nothing need be changed; for a device, convert it (notebook 05)"
+            if row["way"] == EAGER
+            else "Convert it (notebook 05) and be done"
+        )
         return (
             f"Stop here: {row['way']} runs the network as it is within the budget ({', '.join(limits)}), at no loss of "
-            "accuracy. Convert it (notebook 05) and be done; all that follows costs time and may cost accuracy."
+            f"accuracy. {done}; all that follows costs time and may cost accuracy."
         )
     return None

@@ -177,10 +177,14 @@ def _imported(path: Path) -> set[str]:
     return {name.partition(".")[0] for name in names}
 
 
+CALLED = ("builder", "function", "reference_preprocess")
+"""Keys of a config whose values, `package.module:function`, are code that is called."""
+
+
 def _builders(value: Any) -> set[str]:
-    """Every `builder` named anywhere in a stage's config."""
+    """Every such code named anywhere in a stage's config."""
     if isinstance(value, dict):
-        own = {value["builder"]} if isinstance(value.get("builder"), str) else set()
+        own = {value[key] for key in CALLED if value.get(key) and isinstance(value[key], str)}
         return own.union(*(_builders(inner) for inner in value.values()))
     return set().union(*(_builders(inner) for inner in value)) if isinstance(value, list) else set()
 

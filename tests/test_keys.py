@@ -45,6 +45,17 @@ def test_a_changed_ingredient_changes_the_key_and_is_named(changed: dict[str, ob
     assert said in line
 
 
+def test_code_that_prepares_samples_is_an_ingredient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "prepares_for_us.py").write_text("def prepare(raw):\n    return raw\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    config = {"reference_preprocess": "prepares_for_us:prepare"}
+    before = gather("convert", config, None, DATA, ["numpy"])
+    (tmp_path / "prepares_for_us.py").write_text("def prepare(raw):\n    return -raw\n")
+    assert differences(before, gather("convert", config, None, DATA, ["numpy"])) == [
+        "source of prepares_for_us:prepare"
+    ]
+
+
 def test_nothing_changed_is_nothing_to_say() -> None:
     assert differences(made(), made()) == []
 

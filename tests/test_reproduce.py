@@ -141,7 +141,7 @@ def test_a_bundle_without_a_record_is_refused(original: Path, tmp_path: Path) ->
     assert "its record lacks config" in done.stderr
 
 
-@pytest.mark.parametrize("part", ["data", "model", "distill"])
+@pytest.mark.parametrize("part", ["data", "model", "distill", "convert"])
 def test_a_record_cannot_make_anything_be_called(original: Path, tmp_path: Path, part: str) -> None:
     mark = tmp_path / "called"
     call = {"kwargs": {"args": f"touch {mark}", "shell": True}}
@@ -150,6 +150,8 @@ def test_a_record_cannot_make_anything_be_called(original: Path, tmp_path: Path,
         config["data"] = {"source": "python", "function": "subprocess:check_output", **call}
     elif part == "model":
         config["model"] = {"builder": "subprocess:check_output", **call}
+    elif part == "convert":
+        config["convert"] = {**config.get("convert", {}), "reference_preprocess": "subprocess:check_output"}
     else:
         config["distill"]["student"] = {"builder": "subprocess:check_output", **call}
     found = bundles.read(original)

@@ -192,7 +192,7 @@ def rejected(artifact: Artifact) -> Table:
 
 
 def disturbed(artifact: Artifact) -> str:
-    """One line: what else went on while the benchmark measured."""
+    """One line: what else went on while profile or benchmark measured."""
     conditions = artifact.metrics["conditions"]
     noise = conditions["seen"]["noise"]
     spread = "" if noise is None else f"; the openings of one variant spread by {noise:.1%} in the median"

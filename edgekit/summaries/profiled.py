@@ -19,6 +19,8 @@ def session(artifact: Artifact) -> Table:
     ]
     rows.append(("all parts", milliseconds(sum(found["parts_ms"].values())), f"{found['covered']:.2%}"))
     rows.append(("measured from outside", milliseconds(found["whole_ms"]), ""))
+    stamped = found["stamped"]
+    rows.append(("a call with stamps, of one without", times(stamped["ratio"]), span(stamped["low"], stamped["high"])))
     return Table((f"one process, {found['calls']} answers", "ms", "share"), rows)
 
 
@@ -48,8 +50,14 @@ def steps(artifact: Artifact) -> Table:
 
 
 def foretold_rows(benchmark: Artifact) -> list[Row]:
-    """What profile predicted of each variant that was measured, in float and in int8, beside what it reached."""
+    """What profile predicted of each variant that was measured, in float and in int8, beside what it reached.
+
+    Nothing where the two were measured on different machines.
+    """
     profile = benchmark.ancestor("profile").metrics
+    here = [found["conditions"] for found in (profile, benchmark.metrics)]
+    if any(here[0][name] != here[1][name] for name in ("host", "cpu", "cores")):
+        return []
     distill = benchmark.ancestor("distill").metrics
     steps = benchmark.ancestor("prune").metrics["structured_steps"]
     kept = next((row for row in steps if row["kept"]), None)

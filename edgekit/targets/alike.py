@@ -32,6 +32,7 @@ class Likeness:
         return f"cosine {cosine}" + (", equal" if self.snr_db >= EQUAL_DB else f", SNR {self.snr_db:.1f} dB")
 
 
+Places = dict[tuple[int, ...], list[int]]
 NOTHING = Likeness(0.0, -EQUAL_DB)
 
 
@@ -57,23 +58,23 @@ def matches(nodes: Sequence[Node], operators: Sequence[Operator]) -> list[Match]
     """For each operator the nearest tensor of the network by SNR, the earliest of equals."""
     rows = [node.values.reshape(len(node.values), -1).astype(np.float64) for node in nodes]
     powers = [float(np.sum(row**2)) for row in rows]
-    by_size: dict[int, list[int]] = {}
+    by_shape: Places = {}
     for place, row in enumerate(rows):
-        by_size.setdefault(row.shape[1], []).append(place)
-    return [_nearest(operator, rows, powers, by_size) for operator in operators]
+        by_shape.setdefault(row.shape, []).append(place)
+    return [_nearest(operator, rows, powers, by_shape) for operator in operators]
 
 
-def _nearest(operator: Operator, rows: list[np.ndarray], powers: list[float], by_size: dict[int, list[int]]) -> Match:
+def _nearest(operator: Operator, rows: list[np.ndarray], powers: list[float], by_shape: Places) -> Match:
     best: tuple[float, int, np.ndarray] | None = None
     for values in _orders(operator.values):
         if not np.isfinite(values).all():
             continue
-        for place in by_size.get(values.shape[1], ()):
+        for place in by_shape.get(values.shape, ()):
             snr_db = _snr_db(powers[place], float(np.sum((rows[place] - values) ** 2)))
             if best is None or snr_db > best[0] + NEARER_DB:
                 best = snr_db, place, values
     if best is None:
-        return Match(next(iter(by_size.values()))[0], NOTHING)
+        return Match(next(iter(by_shape.values()))[0], NOTHING)
     snr_db, place, values = best
     return Match(place, Likeness(float(cosines(rows[place], values).mean()), snr_db))
 

@@ -118,7 +118,8 @@ class _Comparison:
         ]
         if max(losses_db) < least_loss_db:
             return None
-        place = next(place for place, loss_db in enumerate(losses_db) if loss_db >= STEEP * max(losses_db))
+        enough_db = max(STEEP * max(losses_db), least_loss_db)
+        place = next(place for place, loss_db in enumerate(losses_db) if loss_db >= enough_db)
         sources = self._sound_sources(place)
         deed = self._deed(place)
         layers, expected = self._layers(deed, sources)
@@ -144,15 +145,16 @@ class _Comparison:
 
     def _sound_sources(self, place: int) -> list[int]:
         """The nearest operators upstream that are sound."""
-        found: list[int] = []
+        found, seen = set[int](), set[int]()
         waiting = list(self.operators[place].inputs)
         while waiting:
             source = waiting.pop()
             if self.sound(source) or source == 0:
-                found.append(source)
-            else:
+                found.add(source)
+            elif source not in seen:
                 waiting += self.operators[source].inputs
-        return sorted(set(found)) or [0]
+            seen.add(source)
+        return sorted(found) or [0]
 
     def _deed(self, place: int) -> int:
         """What only moves values on the way to an operator belongs to that operator."""

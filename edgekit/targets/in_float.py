@@ -6,7 +6,7 @@ padding and the like), and what an interpreter computes as part of the operator 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from edgekit.errors import ConversionError
 
 Found = tuple[bool, str, bool]
+TfliteOperator = tuple[Any, Any, Any, str]
 """Whether it has weights, `OPERATOR:its name`, whether it computes in float."""
 
 TFLITE_WEIGHTED = {"FULLY_CONNECTED", "CONV_2D", "DEPTHWISE_CONV_2D", "BATCH_MATMUL", "TRANSPOSE_CONV"}
@@ -65,7 +66,7 @@ def _judged(target: str, found: list[Found]) -> tuple[str, ...]:
     return tuple(name for _, name, in_float in found if in_float)
 
 
-def tflite_operators(content: bytes) -> Iterator[tuple[Any, Any, Any, str]]:
+def tflite_operators(content: bytes) -> Iterator[TfliteOperator]:
     """The model, the graph, the operator and the format's name for it, of each operator."""
     from ai_edge_litert import schema_py_generated as schema
 
@@ -75,6 +76,11 @@ def tflite_operators(content: bytes) -> Iterator[tuple[Any, Any, Any, str]]:
         for op in graph.operators:
             code = model.operatorCodes[op.opcodeIndex]
             yield model, graph, op, names[max(code.builtinCode, code.deprecatedBuiltinCode)]
+
+
+def in_main(found: Iterable[TfliteOperator]) -> list[TfliteOperator]:
+    """Of the graph that is called; those that a loop or a condition calls count tensors anew."""
+    return [one for one in found if one[1] is one[0].subgraphs[0]]
 
 
 def _tflite(content: bytes) -> Iterator[Found]:

@@ -100,7 +100,7 @@ def _run(job: Job, path: Path, timeout_s: float, stop: threading.Event) -> tuple
     """What a child noted of its steps, how it ended, and whether its time ran out."""
     path.write_text(json.dumps(job.to_json()))
     ended = start("edgekit.targets.child", path, timeout_s, stop)
-    told = f"not finished after {timeout_s:g} s; raise convert.timeout_s" if ended.late else ended.cause(CONVERTER)
+    told = f"not finished after {timeout_s:g} s; raise this stage's timeout_s" if ended.late else ended.cause(CONVERTER)
     return child.notes(path.with_suffix(".journal")), told, ended.late
 
 

@@ -16,6 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from edgekit.eager import single_thread
 
 INPUT = "input"
+PARTING = {"split", "split_with_sizes", "chunk", "unbind"}
+"""What gives several tensors that all go on; of others the first is the result."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,15 +60,17 @@ class _Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        made = result[0] if isinstance(result, (tuple, list)) and result else result
         given = [one for part in args for one in (part if isinstance(part, (tuple, list)) else (part,))]
         taken = [self._places[id(one)] for one in given if isinstance(one, torch.Tensor) and id(one) in self._places]
-        if taken and isinstance(made, torch.Tensor) and made.is_floating_point() and made.ndim:
-            self._alive.append(made)
-            self._places[id(made)] = len(self.nodes)
-            operator = func.overloadpacket.__name__.strip("_")
-            layer = f"{self.running[-1]} ({operator})" if self.running[-1].endswith("forward") else self.running[-1]
-            self.nodes.append(Node(layer, operator, tuple(taken), made.detach().numpy().copy()))
+        operator = func.overloadpacket.__name__.strip("_")
+        several = isinstance(result, (tuple, list))
+        made = (result if operator in PARTING else result[:1]) if several else (result,)
+        for one in made:
+            if taken and isinstance(one, torch.Tensor) and one.is_floating_point() and one.ndim:
+                self._alive.append(one)
+                self._places[id(one)] = len(self.nodes)
+                layer = f"{self.running[-1]} ({operator})" if self.running[-1].endswith("forward") else self.running[-1]
+                self.nodes.append(Node(layer, operator, tuple(taken), one.detach().float().numpy().copy()))
         return result
 
 

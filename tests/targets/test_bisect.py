@@ -48,6 +48,25 @@ def test_the_network_is_recorded_in_the_order_of_execution() -> None:
         assert np.array_equal(nodes[-1].values, network()(torch.from_numpy(INPUTS)).numpy())
 
 
+def test_what_gives_several_tensors_is_recorded_with_all_of_them() -> None:
+    class Halves(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            first, second = x.chunk(2, dim=1)
+            return first + 2 * second
+
+    nodes = record(Halves(), np.ones((2, 4), np.float32))
+    halves = [place for place, node in enumerate(nodes) if node.operator.startswith("split")]
+    assert len(halves) == 2
+    assert {taken for node in nodes for taken in node.inputs} >= set(halves)
+
+
+def test_a_tensor_that_does_not_begin_with_the_samples_is_no_counterpart() -> None:
+    """As in attention, whose matrices stand one behind the other."""
+    nodes = record(torch.nn.Flatten(0, 1), np.ones((2, 3, 4), np.float32))
+    operator = tensors.Operator("x", "Reshape", (0,), np.ones((2, 4), np.float32))
+    assert alike.matches(nodes[1:], [operator])[0].likeness == alike.NOTHING
+
+
 def test_a_sound_file_parts_nowhere(converted: Any) -> None:
     home, files = converted
     assert parting.find(home / "model", "openvino", home / "file", files, INPUTS, "fp32") == parting.NOWHERE

@@ -74,7 +74,7 @@ def test_code_that_cannot_be_followed_is_named_by_its_line(tmp_path: Path) -> No
 def test_a_hang_ends_at_the_limit(tmp_path: Path) -> None:
     started = time.monotonic()
     job = _job("hanging", "onnx", tmp_path)
-    with pytest.raises(ConversionError, match=r"student, onnx, .*not finished after 6 s; raise convert.timeout_s"):
+    with pytest.raises(ConversionError, match=r"student, onnx, .*not finished after 6 s; raise this stage's timeout_s"):
         launch.convert(job, tmp_path, 6, threading.Event())
     assert time.monotonic() - started < 30
 

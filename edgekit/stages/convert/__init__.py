@@ -10,6 +10,7 @@ reasons stand in the metrics and under `evidence/`.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
@@ -18,6 +19,7 @@ from pydantic import Field, field_validator
 
 from edgekit.config import TARGETS, StageConfig, Target
 from edgekit.errors import ConfigError
+from edgekit.keys import top_module
 from edgekit.targets import FURTHER
 
 if TYPE_CHECKING:
@@ -61,7 +63,9 @@ class Config(StageConfig):
     calibration_samples: int = Field(200, ge=1, le=100_000, description="samples that set the int8 ranges")
     check_samples: int = Field(200, ge=1, le=100_000, description="validation samples compared at each boundary")
     reference_preprocess: str = Field(
-        "", description="package.module:function that prepared samples for training elsewhere; empty: trained here"
+        "",
+        pattern=r"^([A-Za-z_][\w.]*:[A-Za-z_]\w*)?$",
+        description="package.module:function that prepared samples for training elsewhere; empty: trained here",
     )
     input_min_snr_db: float = Field(35.0, ge=0, le=200, description="least SNR, training's input to the runner's, dB")
     calibration_max_outside: float = Field(
@@ -92,8 +96,15 @@ class Config(StageConfig):
         return words
 
     def agree(self) -> None:
-        """ConfigError for a target that offers none of the precisions."""
+        """ConfigError for a target that offers none of the precisions, or a module that is not there."""
         from edgekit.targets import precisions
+
+        module = top_module(self.reference_preprocess)
+        if module and importlib.util.find_spec(module) is None:
+            raise ConfigError(
+                f"convert.reference_preprocess: got {self.reference_preprocess!r}, and there is no module {module!r} "
+                "beside the config or in this folder"
+            )
 
         for target in self.targets:
             offered = precisions(target)

@@ -37,7 +37,14 @@ def by_training(raw: np.ndarray, preprocess: Sequence[dict[str, Any]], reference
     """Who prepared the samples for training, and what that gives; `reference` names the user's own function, if any."""
     if not reference:
         return "training here", evaluate.network_inputs(raw, preprocess)
-    return reference, np.asarray(function(reference)(raw), dtype=np.float32)
+    prepare = function(reference)
+    try:
+        return reference, np.asarray(prepare(raw), dtype=np.float32)
+    except Exception as error:  # the user's own code: of any class
+        raise ConfigError(
+            f"convert.reference_preprocess: {reference} raised {type(error).__name__}: {error}; it is given raw "
+            f"samples {raw.shape} {raw.dtype} and returns (n, C, H, W) or (n, F)"
+        ) from None
 
 
 def function(name: str) -> Prepare:
@@ -45,11 +52,14 @@ def function(name: str) -> Prepare:
     module, _, attribute = name.partition(":")
     try:
         found: Prepare = getattr(importlib.import_module(module), attribute)
-        return found
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # whatever a user's module does when it is imported
         raise ConfigError(
-            f"convert.reference_preprocess: got {name!r} ({error}); name package.module:function"
+            f"convert.reference_preprocess: got {name!r} ({type(error).__name__}: {error}); "
+            "name package.module:function"
         ) from None
+    if not callable(found):
+        raise ConfigError(f"convert.reference_preprocess: {name} is no function but {found!r}")
+    return found
 
 
 def check(who: str, trained: np.ndarray, deployed: np.ndarray, tolerance: numerics.Tolerance) -> dict[str, Any]:
@@ -58,6 +68,8 @@ def check(who: str, trained: np.ndarray, deployed: np.ndarray, tolerance: numeri
     if trained.shape != deployed.shape:
         axes = "; its channels stand last" if _channels_last(trained, deployed) else ""
         raise ConversionError(f"{what}: shape {trained.shape} against {deployed.shape}{axes}; return (n, C, H, W)")
+    if not np.isfinite(trained).all():
+        raise ConversionError(f"{what}: {who} gives NaN or Inf; mend that function")
     rows = [array.reshape(len(array), -1) for array in (trained, deployed)]
     agreement = numerics.compare(*rows)
     if agreement.snr_db < tolerance.min_snr_db:
@@ -65,7 +77,8 @@ def check(who: str, trained: np.ndarray, deployed: np.ndarray, tolerance: numeri
             f"{what}: {cause(trained, deployed)} (SNR {agreement.snr_db:.1f} dB, at least {tolerance.min_snr_db:g} dB "
             f"asked, max |Δ| {agreement.max_abs:.3g}); mend `preprocess` in the config or that function"
         )
-    return {"from": f"raw sample, {who}", "to": "network input, the runner", **vars(agreement)}
+    figures = {name: value for name, value in vars(agreement).items() if name != "top1_agreement"}  # of no answers
+    return {"from": f"raw sample, {who}", "to": "network input, the runner", **figures}
 
 
 def cause(trained: np.ndarray, deployed: np.ndarray) -> str:
@@ -103,6 +116,8 @@ def _affine(trained: np.ndarray, deployed: np.ndarray) -> str:
 def _line(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
     """Factor and offset that make the one of the other."""
     one, other = one.astype(np.float64), other.astype(np.float64)
+    if not other.var():
+        return 1.0, float(one.mean() - other.mean())
     factor = float(np.mean((one - one.mean()) * (other - other.mean())) / other.var())
     return factor, float(one.mean() - factor * other.mean())
 
@@ -132,8 +147,13 @@ def _shares(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def _share(one: np.ndarray, other: np.ndarray) -> float:
-    """Share of the variance of one that a factor and an offset of the other explain; 0 where either is constant."""
+    """Share of the variance of one that a factor and an offset of the other explain.
+
+    1 where both are constant, as the margin of a picture may be; 0 where one of them is.
+    """
     one, other = (array.ravel() - array.mean() for array in (one.astype(np.float64), other.astype(np.float64)))
     lengths = float(np.sum(one**2) * np.sum(other**2))
     product = float(np.sum(one * other))
-    return product * abs(product) / lengths if lengths else 0.0
+    if not lengths:
+        return float(not one.any() and not other.any())
+    return product * abs(product) / lengths

@@ -163,8 +163,7 @@ def _timed(entries: Sequence[Entry], data: Data, config: Config) -> dict[str, li
                 timeout_s=config.timeout_s,
             )
         except ConversionError as error:
-            told = str(error).replace("convert.timeout_s", "distill.timeout_s")
-            raise ConversionError(f"candidate {told}") from None
+            raise ConversionError(f"candidate {error}") from None
     return {entry.title: [file for file in found if file.model == name] for name, entry in names.items()}
 
 

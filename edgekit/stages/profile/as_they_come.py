@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +19,20 @@ from torch import nn
 from edgekit.config import TARGETS, Target
 from edgekit.eager import eager_call, single_thread
 from edgekit.errors import ConversionError, ResourceError
+from edgekit.forecast import EAGER
 from edgekit.quiet import quiet_native
-from edgekit.runner import intervals
-from edgekit.runner.bench import interleaved
-from edgekit.runner.errors import RunnerError
+from edgekit.runner import conditions, intervals
+from edgekit.runner.bench import growing
 from edgekit.targets import launch, operators, timed
 
-EAGER, COMPILED, SCRIPTED = "PyTorch eager", "torch.compile", "TorchScript"
+COMPILED, SCRIPTED = "torch.compile", "TorchScript"
 RUNTIME = {"onnx": "ONNX Runtime", "tflite": "LiteRT", "openvino": "OpenVINO"}
 ROUNDS = 10
+WARM_UP_CALLS = 3
 CONFIDENCE = 0.99
 
 Row = dict[str, Any]
+Opener = Callable[[], Callable[[], object]]
 
 
 def measure(
@@ -41,17 +45,19 @@ def measure(
     compiling: bool,
     runtimes: bool,
     timeout_s: float,
-) -> tuple[list[Row], dict[str, list[Row]]]:
-    """A row for each way to run the saved network in float32 on one thread, and each runtime's operators.
+) -> tuple[list[Row], dict[str, list[Row]], list[str]]:
+    """A row for each way to run the saved network in float32 on one thread, each runtime's operators, what disturbed.
 
     `x` (1, C, H, W) or (1, F) float32. A way that fails has a `reason` in place of figures. `ratio` is the time of
-    PyTorch eager over that of the row, round by round, with its interval.
+    PyTorch eager over that of the row, round by round, with its interval. Each round opens every way anew, for where
+    the weights come to lie in memory changes the time; not what torch compiled or traced, which would take minutes.
     """
     with tempfile.TemporaryDirectory(prefix="edgekit-runtimes-") as scratch:
         ways, failed, made = _ways(module, folder, x, Path(scratch), compiling, runtimes, timeout_s)
-        samples_ms: Mapping[str, np.ndarray] = {}
-        with single_thread():
-            samples_ms = interleaved(ways, ROUNDS, max(2, calls // ROUNDS), 3)
+        with single_thread(), conditions.Watch() as watch:
+            numbers = (ROUNDS, ROUNDS, max(2, calls // ROUNDS), WARM_UP_CALLS)
+            samples_ms, rounds = next(growing(ways, *numbers, on_round=watch.look))
+        noise = float(np.median([conditions.noise(each, rounds) for each in samples_ms.values()]))
         inside = {}
         for target, one in made.items():
             try:
@@ -62,14 +68,15 @@ def measure(
                 print(f"profile: {error}")
         sizes = {RUNTIME[target]: one.bytes for target, one in made.items()}
         rows = [_row(way, samples_ms, sizes.get(way)) for way in ways]
-    return rows + [{"way": way, "reason": reason} for way, reason in failed.items()], inside
+    left_out = [{"way": way, "reason": reason} for way, reason in failed.items()]
+    return rows + left_out, inside, conditions.disturbed(watch.seen(noise))
 
 
 def _ways(
     module: nn.Module, folder: Path, x: np.ndarray, scratch: Path, compiling: bool, runtimes: bool, timeout_s: float
-) -> tuple[dict[str, Callable[[], object]], dict[str, str], dict[str, timed.Converted]]:
-    """What can be called, why the others cannot, and the converted files by target."""
-    ways: dict[str, Callable[[], object]] = {EAGER: eager_call(module, x)}
+) -> tuple[dict[str, Opener], dict[str, str], dict[str, timed.Converted]]:
+    """What opens each way, why the others cannot be, and the converted files by target."""
+    ways: dict[str, Opener] = {EAGER: lambda: eager_call(copy.deepcopy(module), x)}
     failed: dict[str, str] = {}
     made: dict[str, timed.Converted] = {}
     for name, make in ((COMPILED, _compiled), (SCRIPTED, _scripted)):
@@ -77,7 +84,7 @@ def _ways(
             failed[name] = "left out: profile.compiling is false"
             continue
         try:
-            ways[name] = make(module, x)
+            ways[name] = _always(make(module, x))
         except Exception as error:  # a missing C++ compiler, an operator that neither can trace: of any class
             failed[name] = _first_line(error)
     if not runtimes:
@@ -95,14 +102,21 @@ def _ways(
     with ThreadPoolExecutor(launch.PARALLEL) as pool:
         outcomes = dict(zip(TARGETS, pool.map(convert, TARGETS), strict=True))
     for target, outcome in outcomes.items():
+        if isinstance(outcome, str):
+            failed[RUNTIME[target]] = outcome
+            continue
+        opener = partial(outcome.call, x)
         try:
-            if isinstance(outcome, str):
-                raise RunnerError(outcome)
-            ways[RUNTIME[target]] = outcome.call(x)
-            made[target] = outcome
-        except RunnerError as error:
+            opener()()
+        except Exception as error:  # an interpreter's own, too: what it cannot run is told, and the others go on
             failed[RUNTIME[target]] = _first_line(error)
+            continue
+        ways[RUNTIME[target]], made[target] = opener, outcome
     return ways, failed, made
+
+
+def _always(call: Callable[[], object]) -> Opener:
+    return lambda: call
 
 
 def _compiled(module: nn.Module, x: np.ndarray) -> Callable[[], np.ndarray]:

@@ -11,6 +11,8 @@ from edgekit.data import Data
 from edgekit.eager import eager_input
 from edgekit.models.cost import Cost
 from edgekit.models.store import ModelSpec
+from edgekit.runner import conditions
+from edgekit.runner.bench import machine
 from edgekit.stages.profile import Config, as_they_come, session, threads
 from edgekit.stages.profile.ceilings import measure_machine
 from edgekit.stages.profile.diagnosis import Measured, diagnose
@@ -27,10 +29,12 @@ def measure(
     """The evidence of the profile: see the modules beside this one for each part. `folder` holds the saved network."""
     samples = data.validation.x[:SAMPLES]
     x = eager_input(samples[:1], spec.preprocess)
-    ends = session.measure(folder, samples, config.latency_calls, config.warmup_calls, config.timeout_s)
-    operators = operator_table(module, data, spec.preprocess, config.operator_calls)
-    machine = measure_machine()
-    ways, inside = as_they_come.measure(
+    with conditions.Watch(children=True) as watch:
+        ends = session.measure(folder, samples, config.latency_calls, config.warmup_calls, config.timeout_s)
+        watch.look()
+        operators = operator_table(module, data, spec.preprocess, config.operator_calls)
+        ceilings = measure_machine()
+    ways, inside, beside = as_they_come.measure(
         module,
         folder,
         x.numpy(),
@@ -41,18 +45,20 @@ def measure(
         timeout_s=config.timeout_s,
     )
     more = threads.measure(module, x.numpy(), config.latency_calls)
-    layers = roofline(module, x, machine, config.operator_calls)
+    layers = roofline(module, x, ceilings, config.operator_calls)
     found = Measured(
         latency=ends["latency"],
         session=ends["session"],
         operators=operators,
         ways=ways,
         threads=more,
-        machine=machine,
+        machine=ceilings,
         cost=spent,
         calls_per_start=config.calls_per_start,
     )
     diagnosis = diagnose(found)
+    seen = conditions.told(watch.seen())
+    seen["disturbed"] += [f"as it comes: {reason}" for reason in beside]
     return {
         **ends,
         "operators": operators,
@@ -60,7 +66,8 @@ def measure(
         "ways": ways,
         "threads": more,
         "layers": layers,
-        "machine": machine,
+        "machine": ceilings,
         "forecast": diagnosis.pop("forecast"),
         "diagnosis": diagnosis,
+        "conditions": {**machine(), **seen},
     }

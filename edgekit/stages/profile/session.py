@@ -1,7 +1,9 @@
 """One session end to end: a process is started, opens the network, answers requests one after another.
 
 The parent stamps when it starts the process, when it sends a request and when the answer is there; the process stamps
-what it does in between. The parts are measured one by one, and the whole on its own: what no part covers shows.
+what it does in between, so that the parts of a call leave no gap. Two things could still be wrong with them: time
+between the calls that belongs to none, and what the stamps themselves cost. Both are measured: the share of the session
+that the parts cover, and calls that stamp nothing, in turn with calls that do.
 """
 
 from __future__ import annotations
@@ -11,13 +13,16 @@ import subprocess
 import tempfile
 import threading
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from edgekit import child
+from edgekit.eager_session import BARE
 from edgekit.errors import StageError
+from edgekit.runner import intervals
 from edgekit.runner.bench import summary
 
 COLD = ("start Python", "import", "load", "warm-up")
@@ -26,6 +31,9 @@ PARTS = ("queue", "preprocess", "execute", "postprocess", "serialise")
 """Parts of each call: until the process takes the request; what the network wants made of a sample; the network; its
 scores made an answer; the answer made text, sent and read."""
 
+ROUNDS = 20
+CONFIDENCE = 0.99
+
 Row = dict[str, Any]
 
 
@@ -33,7 +41,9 @@ def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: i
     """`latency`: percentiles in ms of `total` and each part of a call, with its share of the mean; and `session`.
 
     `samples` (n, ...) raw, asked for in turn. The first `warmup_calls` answers are in the session and in no percentile.
-    StageError where the process dies or has not ended after `timeout_s`.
+    After the session as many calls again go without stamps, in rounds with ones that have them: `stamped` is what a
+    call with stamps takes of one without, at p50, with its interval. StageError where the process dies or has not ended
+    after `timeout_s`.
     """
     with tempfile.TemporaryDirectory(prefix="edgekit-session-") as home:
         path = Path(home) / "samples.npy"
@@ -51,41 +61,60 @@ def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: i
             watch = threading.Timer(timeout_s, process.kill)  # one that hangs answers nothing, and never ends by itself
             watch.start()
             try:
-                ready, stamps = _ask(process, len(samples), warmup_calls + calls)
+                ready, stamps = _asked(process, len(samples), warmup_calls + calls)
+                stamped = _stamped(process, len(samples), max(1, calls // ROUNDS))
             except (ValueError, OSError):  # it said nothing, or closed its ears
+                late = time.monotonic() > deadline
+                child.end(process)
                 log.seek(0)
-                raise StageError(f"profile: {_why(log.read(), time.monotonic() > deadline, timeout_s)}") from None
+                raise StageError(f"profile: {_why(process.returncode, log.read(), late, timeout_s)}") from None
             finally:
                 watch.cancel()
                 child.end(process)
                 if process.stdout:
                     process.stdout.close()
-    return {"latency": _latency(stamps[warmup_calls:]), "session": _session(began, ready, stamps)}
+    found = _session(began, ready, stamps)
+    return {"latency": _latency(stamps[warmup_calls:]), "session": {**found, "stamped": stamped}}
 
 
-def _why(log: str, late: bool, timeout_s: float) -> str:
+def _why(code: int, log: str, late: bool, timeout_s: float) -> str:
     if late:
         return (
             f"the process that answers requests had not ended after {timeout_s:g} s; raise profile.timeout_s, or lower "
             "profile.latency_calls"
         )
-    return f"the process that answers requests died: {child.last_useful_line(log)}"
+    return f"the process that answers requests died, with exit code {code}: {child.last_useful_line(log)}"
 
 
-def _ask(process: subprocess.Popen[bytes], samples: int, calls: int) -> tuple[Row, np.ndarray]:
+def _asked(process: subprocess.Popen[bytes], samples: int, calls: int) -> tuple[Row, np.ndarray]:
     """What the process said when it was ready; (calls, 6) stamps in ns: sent, its four, and the answer read."""
-    asked, answers = process.stdin, process.stdout
-    assert asked and answers
-    ready = json.loads(answers.readline())
-    stamps = np.empty((calls, 6), dtype=np.int64)
-    for number, row in enumerate(stamps):
-        row[0] = time.perf_counter_ns()
-        asked.write(b"%d\n" % (number % samples))
-        asked.flush()
-        answer = json.loads(answers.readline())
-        row[5] = time.perf_counter_ns()
-        row[1:5] = answer["stamps"]
-    return ready, stamps
+    assert process.stdout
+    ready = json.loads(process.stdout.readline())
+    requests = [b"%d\n" % (number % samples) for number in range(calls)]
+    found = [_ask(process, request) for request in requests]  # between two calls there is nothing else
+    return ready, np.array([(sent, *answer["stamps"], read) for sent, answer, read in found], dtype=np.int64)
+
+
+def _stamped(process: subprocess.Popen[bytes], samples: int, calls: int) -> Row:
+    """Calls with stamps against calls without, in rounds of so many, which of them first in turn."""
+    took_ms: dict[str, list[float]] = {"\n": [], BARE: []}
+    for number in range(ROUNDS):
+        for end in sorted(took_ms, reverse=bool(number % 2)):
+            for call in range(calls):
+                sent, _, read = _ask(process, f"{(number * calls + call) % samples}{end}".encode())
+                took_ms[end].append((read - sent) / 1e6)
+    with_them, without = (np.array(took_ms[end]) for end in ("\n", BARE))
+    return asdict(intervals.ratio(with_them, without, ROUNDS, CONFIDENCE))
+
+
+def _ask(process: subprocess.Popen[bytes], request: bytes) -> tuple[int, Row, int]:
+    """When it was sent, the answer, and when that had been read; ns."""
+    assert process.stdin and process.stdout
+    sent = time.perf_counter_ns()
+    process.stdin.write(request)
+    process.stdin.flush()
+    answer = json.loads(process.stdout.readline())
+    return sent, answer, time.perf_counter_ns()
 
 
 def _latency(stamps: np.ndarray) -> dict[str, dict[str, float]]:
@@ -103,8 +132,14 @@ def _session(began: int, ready: Row, stamps: np.ndarray) -> Row:
     calls = np.diff(stamps, axis=1).sum(axis=0) / 1e6
     parts_ms = {name: float(value) for name, value in zip((*COLD, *PARTS), (*once, *calls), strict=True)}
     whole_ms = float(stamps[-1, 5] - began) / 1e6
-    covered = sum(parts_ms.values()) / whole_ms
-    return {"parts_ms": parts_ms, "whole_ms": whole_ms, "covered": covered, "calls": len(stamps)}
+    calls_ms = float(stamps[-1, 5] - stamps[0, 0]) / 1e6
+    return {
+        "parts_ms": parts_ms,
+        "whole_ms": whole_ms,
+        "covered": sum(parts_ms.values()) / whole_ms,
+        "calls_covered": float(calls.sum()) / calls_ms,
+        "calls": len(stamps),
+    }
 
 
 def cold_ms(session: Row) -> float:

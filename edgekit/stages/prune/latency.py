@@ -75,9 +75,8 @@ def told(
     try:
         found = measure(steps, sparse, spec, data, config, watch)
     except (ConversionError, ResourceError, RunnerError) as error:
-        why = str(error).replace("convert.timeout_s", "prune.timeout_s")
-        print(f"prune: no latencies: {why}")
-        return {"failed": why}, []
+        print(f"prune: no latencies: {error}")
+        return {"failed": str(error)}, []
     protocol = (
         f"{config.rounds} rounds, {config.calls_per_round} timed calls of each network in a round, batch 1, 1 thread, "
         "order rotated, execute only (numpy in, numpy out)"

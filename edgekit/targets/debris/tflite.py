@@ -8,7 +8,7 @@ import numpy as np
 
 from edgekit.targets.debris.graph import Graph, Operator, Role, Tensor, moves
 from edgekit.targets.debris.rules import Finding, find
-from edgekit.targets.in_float import module_of, tflite_operators
+from edgekit.targets.in_float import in_main, module_of, tflite_operators
 
 ROLES: dict[str, Role] = {
     "TRANSPOSE": "transpose", "RESHAPE": "reshape", "SQUEEZE": "reshape", "EXPAND_DIMS": "reshape",
@@ -29,9 +29,7 @@ def read(content: bytes, named: bytes | None = None) -> tuple[Finding, ...]:
 
 def _graph(content: bytes, named: bytes) -> Graph:
     """The main graph; those that a loop or a condition calls are not looked into."""
-    found, names = (
-        [one for one in tflite_operators(each) if one[1] is one[0].subgraphs[0]] for each in (content, named)
-    )
+    found, names = (in_main(tflite_operators(each)) for each in (content, named))
     model, graph = found[0][:2]
     tensors: dict[Any, Tensor] = {place: _tensor(model, tensor) for place, tensor in enumerate(graph.tensors)}
     takers: dict[int, list[Any]] = {}
@@ -45,10 +43,6 @@ def _graph(content: bytes, named: bytes) -> Graph:
         operators.append(_operator(op, kind, layer, tensors, takers))
     inputs, outputs = (tuple(int(place) for place in side) for side in (graph.inputs, graph.outputs))
     return Graph(operators, tensors, inputs, outputs)
-
-
-def _main(content: bytes) -> list[tuple[Any, Any, Any, str]]:
-    return [one for one in tflite_operators(content) if one[1] is one[0].subgraphs[0]]
 
 
 def _tensor(model: Any, tensor: Any) -> Tensor:

@@ -37,7 +37,11 @@ def measure(
         np.save(home / "x.npy", x, allow_pickle=False)
         ended = child.run("edgekit.targets.operators.job", [str(home)], home / "log", timeout_s, QUIET)
         if ended.late or ended.code:
-            cause = f"not finished after {timeout_s:g} s" if ended.late else ended.cause("its interpreter")
+            cause = (
+                f"not finished after {timeout_s:g} s; raise this stage's timeout_s"
+                if ended.late
+                else ended.cause("its interpreter")
+            )
             raise ConversionError(f"{target}: its operators cannot be timed: {cause}")
         return by_kind(json.loads((home / "rows.json").read_text()))
 

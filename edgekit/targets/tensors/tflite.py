@@ -29,7 +29,7 @@ def read(folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
     details = {detail["index"]: detail for detail in interpreter.get_tensor_details()}
     [source] = [detail["index"] for detail in interpreter.get_input_details()]
     places, ops = {source: 0}, []
-    for _, _, op, kind in in_float.tflite_operators(content):
+    for _, _, op, kind in in_float.in_main(in_float.tflite_operators(content)):
         taken = tuple(places[place] for place in op.inputs if place in places)
         if taken:
             places[op.outputs[0]] = len(places)

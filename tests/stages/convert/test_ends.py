@@ -11,7 +11,7 @@ from convert_runs import CLASSES, STEPS, colours, spec_of
 from edgekit.data import overlap
 from edgekit.errors import ConfigError, ConversionError, DataError
 from edgekit.models import store
-from edgekit.stages.convert import answer, calibrated, inputs
+from edgekit.stages.convert import Config, answer, calibrated, inputs
 from edgekit.stages.convert.numerics import Tolerance
 from edgekit.targets import evaluate
 
@@ -47,6 +47,36 @@ def test_a_training_that_prepared_otherwise_is_named_with_the_cause(function: st
 def test_a_function_that_is_not_there_is_an_error_of_the_config(name: str) -> None:
     with pytest.raises(ConfigError, match="convert.reference_preprocess: got"):
         inputs.by_training(RAW, STEPS, name)
+
+
+def test_a_function_that_fails_is_an_error_of_the_config() -> None:
+    with pytest.raises(ConfigError, match="failing raised ZeroDivisionError: .*it is given raw samples"):
+        inputs.by_training(RAW, STEPS, f"{__name__}:failing")
+    with pytest.raises(ConfigError, match="STEPS is no function"):
+        inputs.by_training(RAW, STEPS, f"{__name__}:STEPS")
+
+
+def test_what_gives_no_number_is_named_as_such() -> None:
+    trained = inputs.by_training(RAW, STEPS, "")[1].copy()
+    runner = trained.copy()
+    trained[0, 0, 0, 0] = np.nan
+    with pytest.raises(ConversionError, match="mine gives NaN or Inf"):
+        inputs.check("mine", trained, runner, HELD)
+
+
+def test_a_constant_channel_hides_no_cause() -> None:
+    random = np.random.default_rng(0)
+    trained = random.random((4, 3, 16, 16), dtype=np.float32)
+    trained[:, 1] = 0.5
+    assert inputs.cause(trained, 2 * trained).startswith("scale or normalize")
+    features = random.random((20, 4), dtype=np.float32)
+    features[:, 2] = 0
+    assert inputs.cause(features, 2 * features).startswith("scale or normalize")
+
+
+def test_a_module_that_is_not_there_is_told_before_anything_runs() -> None:
+    with pytest.raises(ConfigError, match="there is no module 'nowhere'"):
+        Config(reference_preprocess="nowhere:at_all").agree()
 
 
 def _scores(labels: np.ndarray) -> np.ndarray:

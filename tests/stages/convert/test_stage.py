@@ -199,6 +199,16 @@ def test_each_precision_is_held_to_its_own_tolerance(precision: str, trained: An
         convert.run(source, data, config, tmp_path / "convert")
 
 
+def test_a_layer_that_loses_much_is_named_with_the_option_that_allows_it(
+    trained: Any, data: Data, tmp_path: Path
+) -> None:
+    source = seal_run(tmp_path, data, {"baseline": trained("tiny")})
+    config = Config(targets=["onnx"], models=["baseline"], precisions=["int8"], int8_max_layer_loss_db=0.01)
+    told = r"inside its tolerance, but one layer loses \d+ dB, .* part at .*raise convert.int8_max_layer_loss_db"
+    with pytest.raises(ConversionError, match=told):
+        convert.run(source, data, config, tmp_path / "convert")
+
+
 def test_a_further_candidate_outside_its_tolerance_is_left_out(trained: Any, data: Data, tmp_path: Path) -> None:
     source = seal_run(tmp_path, data, {"baseline": trained("tiny")})
     config = Config(
