@@ -93,7 +93,10 @@ def _ways(profile: Row) -> Picture:
 def _foretold(rows: Sequence[Row]) -> Picture:
     shares = sorted(row["share"] for row in rows)
     alt = f"Of {len(rows)} variants, achieved over predicted speed-up from {times(shares[0])} to {times(shares[-1])}"
-    caption = "On the line the prediction held; below it, something that is neither arithmetic nor bytes took the time."
+    caption = (
+        "On the line the prediction held; below it, something that is neither arithmetic nor bytes took the time; "
+        "above it, what a call costs besides shrank too."
+    )
     return picture(plots.foretold(rows), alt, caption)
 
 

@@ -24,40 +24,46 @@ def around(convert: Artifact) -> Grid:
         convert.metrics["ends"], summaries.ends(convert).rows, strict=True
     ):
         found[boundary].append((_badness(row), (boundary, model, samples, what)))
-    rows = [max(some)[1] for some in found.values()]
+    rows = [max(some, key=lambda each: each[0])[1] for some in found.values()]
     columns = ("boundary", "worst network", "samples", "what was found there")
     return grid("Before and behind the converters, each at its worst", columns, rows, "samples", "what was found there")
 
 
 def boundaries(convert: Artifact) -> Grid:
     """From network to file, step by step: in each column the worst of all files that crossed that boundary."""
-    found: dict[str, list[Row]] = defaultdict(list)
+    found: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in summaries.boundary_rows(convert):
-        found[f"{row['from']} → {row['to']}"].append(row)
-    rows = [
-        (
-            boundary,
-            str(len(some)),
-            f"{max(row['max_abs'] for row in some):.2g}",
-            f"{min(row['snr_db'] for row in some):.1f}",
-            summaries.cosine(min(row["worst_cosine"] for row in some)),
-            percent(min(row["top1_agreement"] for row in some)),
-            min(some, key=lambda row: row["snr_db"])["name"],
+        found[row["to"], row["from"]].append(row)
+    lines = [
+        Line(
+            (
+                *boundary,
+                str(len(some)),
+                f"{max(row['max_abs'] for row in some):.2g}",
+                f"{min(row['snr_db'] for row in some):.1f}",
+                summaries.cosine(min(row["worst_cosine"] for row in some)),
+                percent(min(row["top1_agreement"] for row in some)),
+                min(some, key=lambda row: row["snr_db"])["name"],
+            )
         )
         for boundary, some in found.items()
     ]
     columns = (
-        "boundary", "files", "max |Δ|", "SNR, dB", "cosine of the worst sample", "top-1 agreement", "least SNR in",
+        "file", "compared with", "files", "max\u00a0|Δ|", "SNR, dB", "cosine of the worst sample", "top-1 agreement",
+        "least SNR in",
     )  # fmt: skip
     samples = convert.metrics["check_samples"]
     caption = f"From network to file: the worst of all files, on {count(samples)} validation samples each"
-    return grid(caption, columns, rows, "|".join(columns[1:6]))
+    return Grid(caption, columns, lines, frozenset(columns[2:7]))
 
 
 def left_behind(convert: Artifact, result: Row) -> Grid:
     """What computes nothing in the files that ship, or that came nearest where nothing does."""
     debris: dict[str, list[Row]] = convert.metrics["debris"]
     nearest = {target: row["name"] for target, row in result["unmet"].items() if row}
+    shown = {**result["winners"], **nearest}
+    in_float = {name: ", ".join(convert.metrics["float_ops"].get(name, [])) for name in shown.values()}
+    told = any(in_float.values())
     lines = [
         Line(
             (
@@ -66,17 +72,18 @@ def left_behind(convert: Artifact, result: Row) -> Grid:
                 str(_transposes(debris.get(name, []))),
                 count(sum(one["moved_bytes"] for one in debris.get(name, []))),
                 _in_words(debris.get(name, [])),
-                ", ".join(convert.metrics["float_ops"].get(name, [])) or "–",
+                *([in_float[name]] if told else []),
             )
         )
-        for target, name in {**result["winners"], **nearest}.items()
+        for target, name in shown.items()
     ]
     turned = sum(_transposes(found) > 0 for found in debris.values())
     columns = (
-        "variant", "target", "transposes inside", "bytes moved", "left behind, and where", "in float inside int8",
+        "variant", "target", "transposes inside", "bytes moved", "left behind, and where",
+        *(["in float inside int8"] if told else []),
     )  # fmt: skip
     caption = (
-        f"What the converters left behind and computes nothing; {turned or 'none'} of all "
+        f"What the converters left behind that computes nothing; {turned or 'none'} of "
         f"{convert.metrics['variants']} files {'have' if turned > 1 else 'has'} a transpose inside the graph"
     )
     return Grid(caption, columns, lines, frozenset(columns[2:4]), frozenset(columns[4:]))

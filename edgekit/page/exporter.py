@@ -97,7 +97,8 @@ def _shown(output: NotebookNode) -> NotebookNode:
     data = {kind: output.data[kind] for kind in SHOWN if kind in output.data}
     told = {"text/plain": f"not shown on this page: {', '.join(output.data) or 'nothing'}"}
     sizes = {kind: _size(output.get("metadata", {}).get(kind)) for kind in data}
-    return from_dict({"output_type": output.output_type, "data": data or told, "metadata": sizes})
+    kept = {key: output[key] for key in ("output_type", "execution_count") if key in output}
+    return from_dict({**kept, "data": data or told, "metadata": sizes})
 
 
 def _size(metadata: Any) -> dict[str, float]:

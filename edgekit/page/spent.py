@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 from edgekit.page.rows import Grid, Line, Row, grid, ratio
 from edgekit.stages.profile.session import COLD, PARTS
-from edgekit.tables import count, milliseconds, times
+from edgekit.tables import count, milliseconds, span, times
 
 IN_ORDER = (*COLD, *PARTS)
 """Of a session, and from `queue` on of a call; a record does not keep it."""
 
 
 def told(profile: Row, result: Row, foretold: Sequence[Row]) -> Row:
-    """`text` from the diagnosis, and `grids`, the tables that the profile's metrics allow.
+    """`text` from the diagnosis, what `disturbed` it, and `grids`, the tables that the profile's metrics allow.
 
     `foretold` are the predictions beside what was achieved, none where profile measured no runtime.
     """
@@ -32,6 +32,7 @@ def told(profile: Row, result: Row, foretold: Sequence[Row]) -> Row:
     ]
     return {
         "text": diagnosis.get("text", ""),
+        "disturbed": "; ".join(profile.get("conditions", {}).get("disturbed", [])),
         "grids": [each for each in grids if each is not None],
     }
 
@@ -49,9 +50,13 @@ def session(profile: Row) -> Grid | None:
     ]
     rows += [("all parts", sum(parts_ms.values())), ("of which before the first answer", cold_ms)]
     cells = [(name, milliseconds(value_ms), f"{value_ms / whole_ms:.1%}") for name, value_ms in rows]
+    cells.append(("measured from outside", milliseconds(whole_ms), ""))
+    if stamped := found.get("stamped"):
+        interval = span(stamped["low"], stamped["high"])
+        cells.append(("a call with stamps, of one without", times(stamped["ratio"]), interval))
     columns = ("part of the session", "ms", "share")
     caption = f"Before: one process from its start to its last of {count(found['calls'])} answers, by PyTorch eager"
-    return grid(caption, columns, [*cells, ("measured from outside", milliseconds(whole_ms), "")], "ms|share")
+    return grid(caption, columns, cells, "ms|share")
 
 
 def parts(profile: Row) -> Grid | None:

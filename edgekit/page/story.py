@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from edgekit import checks, finished, summaries
+from edgekit.artifact import Artifact
 from edgekit.config import STAGES
 from edgekit.digests import sha256_file
 from edgekit.page import charts, converted, loads, machine, spent, variants
@@ -21,7 +22,7 @@ def told(folder: Path, result: Row, links: list[Link]) -> dict[str, Any]:
     """Everything that `page.html.j2` names."""
     chain = finished.chain(folder, result)
     profile, benchmark = chain["profile"], chain["benchmark"]
-    foretold = summaries.foretold_rows(benchmark)
+    foretold = _foretold(benchmark)
     return {
         "run": result,
         "headline": headline(result),
@@ -47,6 +48,14 @@ def told(folder: Path, result: Row, links: list[Link]) -> dict[str, Any]:
         "result_sha256": sha256_file(folder / RESULT),
         "figures": charts.drawn(result, profile, benchmark, foretold),
     }
+
+
+def _foretold(benchmark: Artifact) -> list[Row]:
+    """What was predicted beside what was achieved; nothing from an edgekit whose profile recorded less."""
+    try:
+        return summaries.foretold_rows(benchmark)
+    except KeyError:
+        return []
 
 
 def headline(result: Row) -> tuple[str, str]:

@@ -18,6 +18,8 @@ LOOKS: tuple[Row, ...] = (
     {"color": LIGHT, "marker": "D"},
 )
 RANKS = (50, 90, 95, 99)
+MOST_APART = 3000.0
+"""Ends of an axis between which labels at 1, 2 and 5 of each decade do not run into one another."""
 SHOWN = {"single_stream": "single stream", "server": "server"}
 
 
@@ -90,6 +92,7 @@ def _plain(axes: Axes) -> None:
     """1,000 rather than 10³, and no smaller ticks' labels."""
     for axis in (axes.xaxis, axes.yaxis):
         if axis.get_scale() == "log":
-            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            low, high = axis.get_view_interval()
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < MOST_APART * low else (1,)))
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
             axis.set_minor_formatter(NullFormatter())
