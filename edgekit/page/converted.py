@@ -49,8 +49,8 @@ def boundaries(convert: Artifact) -> Grid:
         for boundary, some in found.items()
     ]
     columns = (
-        "file", "compared with", "files", "max\u00a0|Δ|", "SNR, dB", "cosine of the worst sample", "top-1 agreement",
-        "least SNR in",
+        "file", "compared with", "files", "max\u00a0|\u2060Δ|", "SNR, dB", "cosine of the worst sample",
+        "top-1 agreement", "least SNR in",
     )  # fmt: skip
     samples = convert.metrics["check_samples"]
     caption = f"From network to file: the worst of all files, on {count(samples)} validation samples each"

@@ -105,10 +105,12 @@ def test_the_report_of_a_missed_budget_reads_well(
     looked_at(browser, missed / page.PAGE, width, dark, tmp_path / "shot.png")
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_a_notebooks_page_reads_well(dark: bool, browser: Browser, tiny_run: FinishedRun, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "dark"), [("02_distill", True), ("04_quantize", False)], ids=["dark", "light"])
+def test_a_notebooks_page_reads_well(
+    number: str, dark: bool, browser: Browser, tiny_run: FinishedRun, tmp_path: Path
+) -> None:
     page.write(tiny_run.folder)
-    looked_at(browser, tiny_run.folder / page.BESIDE / "02_distill.html", 400, dark, tmp_path / "shot.png")
+    looked_at(browser, tiny_run.folder / page.BESIDE / f"{number}.html", 400, dark, tmp_path / "shot.png")
 
 
 def test_nothing_in_any_notebook_reaches_beyond_a_narrow_window(browser: Browser, tiny_run: FinishedRun) -> None:
@@ -131,3 +133,13 @@ def test_all_of_a_report_is_on_paper(browser: Browser, tiny_run: FinishedRun) ->
     assert browser.ask(CONTRASTS)["weak"] == []
     hidden = "[...document.querySelectorAll('.scroll')].filter((one) => getComputedStyle(one).overflowX !== 'visible')"
     assert browser.ask(f"{hidden}.length") == 0
+
+
+def test_all_of_a_notebook_is_on_paper(browser: Browser, tiny_run: FinishedRun) -> None:
+    page.write(tiny_run.folder)
+    browser.open(tiny_run.folder / page.BESIDE / "01_profile.html", width=1280, dark=True, media="print")
+    assert browser.ask("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert browser.ask(CONTRASTS)["weak"] == []
+    everything = "[...document.querySelectorAll('main :not(img)')]"
+    hidden = f"{everything}.filter((one) => getComputedStyle(one).overflowX !== 'visible')"
+    assert browser.ask(f"{hidden}.map((one) => one.tagName + '.' + one.className)") == []
