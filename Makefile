@@ -3,8 +3,9 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 CONFIG ?= configs/digits.yaml
-# Two tests at a time, a file's tests in one process; where two share the cores, a waiting thread must not spin.
-WORKERS := -n 2 --dist loadfile
+# Two tests at a time, a file's tests in one process, in the order of tests/conftest.py; where two share the cores, a
+# waiting thread must not spin.
+WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 BESIDE := GOMP_SPINCOUNT=0
 # MINUTES=N: a long suite begins no test after N minutes and skips the rest by name; see tests/time_box.py.
 BOX := $(if $(MINUTES),--minutes=$(MINUTES))
