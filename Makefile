@@ -3,14 +3,15 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 CONFIG ?= configs/digits.yaml
-# Two tests at a time, a file's tests in one process; where two share the cores, a waiting thread must not spin.
-WORKERS := -n 2 --dist loadfile
+# Two tests at a time, a file's tests in one process, in the order of tests/conftest.py; where two share the cores, a
+# waiting thread must not spin.
+WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 BESIDE := GOMP_SPINCOUNT=0
 # MINUTES=N: a long suite begins no test after N minutes and skips the rest by name; see tests/time_box.py.
 BOX := $(if $(MINUTES),--minutes=$(MINUTES))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test long defaults faults matrix aarch64 mutants reference lab lint nbval bench aa clean
+.PHONY: help run test numerics long defaults faults matrix aarch64 mutants reference lab lint nbval bench aa clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -50,7 +51,10 @@ defaults: $(VENV)/.dev ## run all seven notebooks as they come under nbval; 5 mi
 
 test: lint ## ruff, mypy, pytest, nbval
 	$(MAKE) nbval
-	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m 'not long and not matrix and not aarch64'
+	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m 'not long and not numerics and not matrix and not aarch64'
+
+numerics: $(VENV)/.dev ## 48 pipelines broken on purpose, and sound ones: what the checks say of each
+	$(BIN)/pytest -q -m numerics tests/numerics
 
 long: $(VENV)/.dev ## every road and parameter set, and bundles made again; 15 to 23 minutes
 	$(BIN)/pytest -q $(BOX) -m long tests

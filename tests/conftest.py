@@ -23,6 +23,12 @@ ROOT = Path(__file__).parent.parent
 TINY = ROOT / "tests" / "configs" / "tiny.yaml"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The module that makes the shared run goes first and its other readers last: no worker waits for it meanwhile."""
+    readers = sorted({item.path for item in items if "tiny_run" in getattr(item, "fixturenames", ())})
+    items.sort(key=lambda item: (item.path in readers) - 2 * (item.path in readers[:1]))
+
+
 @dataclass(frozen=True)
 class FinishedRun:
     """A run's folder and what the command said while making it."""

@@ -44,7 +44,7 @@ QUICK = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_limited_run_walks_through_to_bundles(tmp_path: Path) -> None:
     if not SHARED:
         assert not os.environ.get("CI"), "CI must set EDGEKIT_SHARED to the folder with data/cifar10.zip"

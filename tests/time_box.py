@@ -26,7 +26,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class TimeBox:
-    """Counts what was begun until the time is over."""
+    """Counts what ran until the time was over."""
 
     def __init__(self, minutes: float) -> None:
         self.minutes = minutes
@@ -35,9 +35,11 @@ class TimeBox:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Start elsewhere for every commit; the order, and with it every shared fixture, stays."""
-        if items:
-            start = _commit() % len(items)
+        """Start at another module for every commit: one module's fixtures are made once."""
+        modules = list(dict.fromkeys(item.path for item in items))
+        if modules:
+            first = modules[_commit() % len(modules)]
+            start = next(place for place, item in enumerate(items) if item.path == first)
             items[:] = items[start:] + items[:start]
 
     def pytest_runtestloop(self) -> None:
@@ -50,7 +52,10 @@ class TimeBox:
         if time.monotonic() > self.ends:
             self.left_out += 1
             pytest.skip(f"not begun: the {self.minutes:g} minutes of this suite were over")
-        self.begun += 1
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """One that skips itself has not been begun."""
+        self.begun += report.when == "call"
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """How much of the suite that was."""

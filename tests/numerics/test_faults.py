@@ -1,6 +1,6 @@
 """Seeded faults: what edgekit's own checks find, what they blame, and that nothing sound is blamed.
 
-`pytest -m long tests/numerics -s` prints the table.
+`pytest -m numerics tests/numerics -s` prints the table.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from made import Clean, converted, data, trained
 from edgekit.errors import EdgekitError
 from edgekit.models import store
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.numerics
 
 NETWORKS = {
     "resnet8": ("edgekit.models.resnet:resnet8", {"width": 8}),

@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ PARTS = ("queue", "preprocess", "execute", "postprocess", "serialise")
 """Parts of each call: until the process takes the request; what the network wants made of a sample; the network; its
 scores made an answer; the answer made text, sent and read."""
 
+NAME = "the process that answers requests"
+DYING_S = 5.0
 ROUNDS = 20
 CONFIDENCE = 0.99
 
@@ -49,7 +52,7 @@ def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: i
         path = Path(home) / "samples.npy"
         np.save(path, samples, allow_pickle=False)
         began = time.perf_counter_ns()
-        with open(Path(home) / "log", "w+") as log:
+        with open(Path(home) / "log", "wb") as log:
             process = child.start(
                 "edgekit.eager_session",
                 [str(model_folder), str(path)],
@@ -65,9 +68,11 @@ def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: i
                 stamped = _stamped(process, len(samples), max(1, calls // ROUNDS))
             except (ValueError, OSError):  # it said nothing, or closed its ears
                 late = time.monotonic() > deadline
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(DYING_S)  # or its exit code would be that of being killed here
                 child.end(process)
-                log.seek(0)
-                raise StageError(f"profile: {_why(process.returncode, log.read(), late, timeout_s)}") from None
+                ended = child.Ended(process.returncode, late, Path(log.name))
+                raise StageError(f"profile: {_why(ended, timeout_s)}") from None
             finally:
                 watch.cancel()
                 child.end(process)
@@ -77,13 +82,10 @@ def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: i
     return {"latency": _latency(stamps[warmup_calls:]), "session": {**found, "stamped": stamped}}
 
 
-def _why(code: int, log: str, late: bool, timeout_s: float) -> str:
-    if late:
-        return (
-            f"the process that answers requests had not ended after {timeout_s:g} s; raise profile.timeout_s, or lower "
-            "profile.latency_calls"
-        )
-    return f"the process that answers requests died, with exit code {code}: {child.last_useful_line(log)}"
+def _why(ended: child.Ended, timeout_s: float) -> str:
+    if not ended.late:
+        return ended.cause(NAME)
+    return f"{NAME} had not ended after {timeout_s:g} s; raise profile.timeout_s, or lower profile.latency_calls"
 
 
 def _asked(process: subprocess.Popen[bytes], samples: int, calls: int) -> tuple[Row, np.ndarray]:

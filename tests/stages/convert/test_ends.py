@@ -28,6 +28,10 @@ def reversed_channels(raw: np.ndarray) -> np.ndarray:
     return evaluate.network_inputs(raw[..., ::-1], STEPS)
 
 
+def failing(raw: np.ndarray) -> np.ndarray:
+    raise ZeroDivisionError("no samples")
+
+
 def test_the_runner_prepares_samples_as_training_does() -> None:
     who, trained = inputs.by_training(RAW, STEPS, "")
     row = inputs.check(who, trained, inputs.by_runner(RAW, STEPS, spec_of("tiny").raw), HELD)

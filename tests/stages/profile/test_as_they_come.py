@@ -32,7 +32,7 @@ def save(folder: Path, builder: str, kwargs: dict[str, int]) -> torch.nn.Module:
 
 def test_every_way_is_timed_and_looked_into(tmp_path: Path) -> None:
     module = save(tmp_path / "model", "edgekit.models.ds_cnn:ds_cnn", {"width": 8, "blocks": 1})
-    rows, inside = as_they_come.measure(
+    rows, inside, _ = as_they_come.measure(
         module, tmp_path / "model", X, 20, 5, compiling=True, runtimes=True, timeout_s=600
     )
     assert {row["way"] for row in rows} == EVERY
@@ -51,7 +51,7 @@ def test_every_way_is_timed_and_looked_into(tmp_path: Path) -> None:
 
 def test_a_network_that_no_converter_takes_is_still_profiled(tmp_path: Path) -> None:
     module = save(tmp_path / "model", f"{__name__}:unusual", {})
-    rows, inside = as_they_come.measure(
+    rows, inside, _ = as_they_come.measure(
         module, tmp_path / "model", X, 20, 5, compiling=False, runtimes=True, timeout_s=600
     )
     ways = {row["way"]: row for row in rows}

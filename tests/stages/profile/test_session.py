@@ -50,7 +50,7 @@ def test_a_network_that_cannot_be_opened_is_told_in_a_line(network: Path, tmp_pa
     broken = tmp_path / "model"
     broken.mkdir()
     (broken / store.SPEC).write_bytes((network / store.SPEC).read_bytes())
-    with pytest.raises(StageError, match=rf"died: .*{store.WEIGHTS}") as caught:
+    with pytest.raises(StageError, match=rf"exit code 1; it last said: .*{store.WEIGHTS}") as caught:
         session.measure(broken, SAMPLES, 5, 1, 300)
     assert "\n" not in str(caught.value)
 
