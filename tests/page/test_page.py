@@ -14,6 +14,7 @@ import pytest
 
 from edgekit import page
 from edgekit.errors import DataError
+from edgekit.page.render import POLICY
 from edgekit.result import RESULT
 from edgekit.tables import count, milliseconds, percent, points
 from tests.conftest import TINY, FinishedRun, run_edgekit
@@ -121,6 +122,7 @@ def test_where_the_time_goes_stands_before_and_after(read: Read, result: dict[st
 
 def test_nothing_comes_from_elsewhere_and_every_link_leads_somewhere(read: Read, tiny_run: FinishedRun) -> None:
     assert not {name for name, _ in read.tags} & {"script", "iframe", "object", "embed", "base"}
+    assert {"http-equiv": "Content-Security-Policy", "content": POLICY} in read.named("meta")
     ids = [attributes["id"] for _, attributes in read.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     for name, attributes in read.tags:
