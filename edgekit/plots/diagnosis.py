@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from edgekit.forecast import RUNTIMES
+from edgekit.forecast import EAGER, RUNTIMES
 from edgekit.plots.style import ACCENT, DARK, LIGHT, MID, STYLE, Row, done
 
 PARTS = ("queue", "preprocess", "execute", "postprocess", "serialise")
@@ -23,7 +23,7 @@ LOOKS = (
     ("#DDDDDD", "---"),
     (MID, ""),
 )
-TITLES = {"pytorch": "PyTorch eager", **RUNTIMES}
+TITLES = {"pytorch": EAGER, **RUNTIMES}
 
 
 def latency_parts(latency: dict[str, dict[str, float]], shares: Mapping[str, float]) -> Figure:

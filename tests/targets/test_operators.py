@@ -51,10 +51,12 @@ def test_the_convolutions_are_there(made: dict[str, timed.Converted], target: st
 def test_the_first_call_is_in_no_operator_of_openvino(made: dict[str, timed.Converted]) -> None:
     """Its counters are averages since the compilation, so that the first, cold call is in all that follow."""
     one = made["openvino-fp32"]
-    rows = openvino.rows(one.step.out, one.files, one.as_input(X[:1]), 6)
+    times = [openvino.rows(one.step.out, one.files, one.as_input(X[:1]), 6) for _ in range(8)]
+    sums_ms = [sum(row["self_ms"] for row in rows) for rows in times]
     call = one.call(X[:1])
     warm_ms = [_timed_ms(call) for _ in range(205)][5:]
-    assert 0 < sum(row["self_ms"] for row in rows) < 3 * np.median(warm_ms)
+    assert min(sums_ms) > 0
+    assert max(sums_ms) < 3 * np.median(warm_ms), "in no compilation, though a first call takes ten times as long"
 
 
 def _timed_ms(call: Any) -> float:
