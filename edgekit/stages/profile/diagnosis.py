@@ -216,8 +216,8 @@ def _layers_text(layers: list[Row]) -> str:
     spent_ms = _inside_ms(layers)
     whole_ms = sum(spent_ms.values())
     said = (
-        f"Of `execute` {spent_ms['compute'] / whole_ms:.0%} is time in layers that arithmetic limits, "
-        f"{spent_ms['memory'] / whole_ms:.0%} in those that bytes limit, {spent_ms['call overhead'] / whole_ms:.0%} is "
+        f"Of `execute`, {spent_ms['compute'] / whole_ms:.0%} is spent under the flat part of the roof (arithmetic), "
+        f"{spent_ms['memory'] / whole_ms:.0%} under its slope (bytes), {spent_ms['call overhead'] / whole_ms:.0%} is "
         "what neither explains (Python, the dispatcher, operators too small to fill the machine)."
     )
     multiply = [row for row in layers if row["macs"] and row["bound"]]
@@ -227,8 +227,6 @@ def _layers_text(layers: list[Row]) -> str:
         said += f"{': most of their time is not arithmetic' if reached < FILLED else ''}."
     outside = sum(row["macs"] for row in layers if not row["bound"]) / (sum(row["macs"] for row in layers) or 1)
     if outside >= REAL_SHARE:
-        said += (
-            f" {outside:.0%} of the multiply-adds are outside layers; what they take beyond their least stands under"
-        )
-        said += " call overhead, since nobody sees it apart."
+        said += f" {outside:.0%} of the multiply-adds are outside layers: of their time no more than this machine's "
+        said += "least is told apart from call overhead."
     return said

@@ -85,7 +85,10 @@ def test_execute_is_shared_out_as_it_was_measured() -> None:
     assert inside["compute"] / sum(inside.values()) == pytest.approx(6.0 / 8.0)
     assert inside["memory"] / sum(inside.values()) == pytest.approx((1.0 + 0.1) / 8.0), "an activation has its bytes"
     assert inside["call overhead"] / sum(inside.values()) == pytest.approx((0.4 + 0.5) / 8.0)
-    assert "75% is time in layers that arithmetic limits, 14% in those that bytes limit, 11% is" in found["text"]
+    assert (
+        "75% is spent under the flat part of the roof (arithmetic), 14% under its slope (bytes), 11% is"
+        in found["text"]
+    )
     assert "reach 9% of their roof: most of their time is not arithmetic" in found["text"]
 
 
