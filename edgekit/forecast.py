@@ -62,13 +62,20 @@ def against(profile: Mapping[str, Any], variants: Iterable[Row], costs: Mapping[
             continue
         base, cost = costs["baseline"], costs[row["model"]]
         step = Execution(**found["execution"]).speedup(
-            int8=row["precision"] == "int8", macs=cost["macs"] / base["macs"], moved=cost["moved"] / base["moved"]
+            int8=row["precision"] == "int8",
+            macs=_ratio(cost["macs"], base["macs"]),
+            moved=_ratio(cost["moved"], base["moved"]),
         )
         told = {name: row[name] for name in ("name", "model", "precision", "target")}
         measured = {f"achieved{end}": row[f"speedup{end}"] for end in ("", "_low", "_high")}
         predicted = found["ratio"] * step
         rows.append({**told, "predicted": predicted, **measured, "share": measured["achieved"] / predicted})
     return rows
+
+
+def _ratio(part: float, whole: float) -> float:
+    """1 where the whole is nothing: torch counts no multiply-adds of some layers, a recurrent one for instance."""
+    return part / whole if whole else 1.0
 
 
 def executions(ways: Iterable[Row], costs: Mapping[str, float], machine: Mapping[str, float]) -> dict[str, Row]:

@@ -55,6 +55,16 @@ def test_predicted_stands_beside_achieved() -> None:
     assert found["student-fp32-tflite"]["share"] == pytest.approx(2.0 / (3.0 * 4.0 / 3.0))
 
 
+def test_a_baseline_without_counted_multiply_adds_is_foretold_by_its_bytes() -> None:
+    """Torch counts none of a recurrent layer."""
+    costs = {"macs": 0, "moved": 5_000_000}
+    profile = {"forecast": {"executions": executions([{"way": "LiteRT", "p50_ms": 4.0, "ratio": 3.0}], costs, MACHINE)}}
+    variants = [row("student-fp32-tflite", "student", "fp32", "tflite", 3.4)]
+    half = {"macs": 0, "moved": 2_500_000}
+    (found,) = against(profile, variants, {"baseline": costs, "student": half})
+    assert found["predicted"] == pytest.approx(3.0 * 4.0 / 3.5)
+
+
 def test_a_profile_that_foretold_nothing_gives_no_rows() -> None:
     assert against({}, [row("baseline-fp32-onnx", "baseline", "fp32", "onnx", 2.0)], {"baseline": COSTS}) == []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 @dataclass(frozen=True)
 class Cost:
-    """Per call at batch 1. `activation_bytes` counts what every leaf layer reads and writes, in float32."""
+    """Per call at batch 1. `activation_bytes` counts what every leaf layer reads and writes, in float32.
+
+    `layers` are calls of leaf layers. MACs are half of torch's own FLOP count, which knows no recurrent layers.
+    """
 
     parameters: int
     macs: int
@@ -25,50 +28,45 @@ class Cost:
 
 
 def cost(module: nn.Module, input_shape: tuple[int, ...]) -> Cost:
-    """Count by running the module once on zeros; MACs are half of torch's own FLOP count."""
-    was_training = module.training
-    module.eval()
-    device = next(module.parameters()).device
-    moved = 0
-    leaves = 0
-
-    def count_bytes(_: nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
-        nonlocal moved, leaves
-        moved += sum(x.nbytes for x in inputs if isinstance(x, torch.Tensor))
-        moved += output.nbytes if isinstance(output, torch.Tensor) else 0
-        leaves += 1
-
-    hooks = [m.register_forward_hook(count_bytes) for m in module.modules() if not list(m.children())]
-    try:
-        with torch.no_grad(), FlopCounterMode(display=False) as flops:
-            module(torch.zeros(1, *input_shape, device=device))
-    finally:
-        for hook in hooks:
-            hook.remove()
-        module.train(was_training)
+    """Count by running the module once on zeros."""
+    rows = layer_costs(module, input_shape)
     parameters = list(module.parameters())
     return Cost(
         parameters=sum(p.numel() for p in parameters),
-        macs=flops.get_total_flops() // 2,
+        macs=sum(row.macs for row in rows),
         weight_bytes=sum(p.nbytes for p in parameters),
-        activation_bytes=moved,
-        layers=leaves,
+        activation_bytes=sum(row.activation_bytes for row in rows),
+        layers=sum(row.calls for row in rows),
         nonzero_parameters=sum(int(torch.count_nonzero(p)) for p in parameters),
     )
 
 
 @dataclass(frozen=True)
 class LayerCost:
-    """One leaf layer, per call at batch 1; `bytes` are those of its inputs, weights and outputs, in float32."""
+    """One leaf layer in one call of the network at batch 1; `weight_bytes` once for each of its `calls`, in float32."""
 
     layer: str
     kind: str
-    macs: int
-    bytes: int
+    calls: int = 0
+    macs: int = 0
+    weight_bytes: int = 0
+    activation_bytes: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """Of its inputs, weights and outputs."""
+        return self.weight_bytes + self.activation_bytes
+
+
+OUTSIDE = "outside layers"
+"""The row of what no leaf layer does: functions, a network's own parameters. Nobody counts its bytes."""
 
 
 def layer_costs(module: nn.Module, input_shape: tuple[int, ...]) -> list[LayerCost]:
-    """Every leaf layer that a call reaches, in the order of execution; of one that is called twice, both together."""
+    """Every leaf layer that a call reaches, in the order of execution; of one that is called twice, both together.
+
+    The last row is `OUTSIDE`, so that the multiply-adds add up to those of the whole.
+    """
     found: dict[str, LayerCost] = {}
     device = next(module.parameters()).device
     open_flops: list[int] = []
@@ -78,11 +76,15 @@ def layer_costs(module: nn.Module, input_shape: tuple[int, ...]) -> list[LayerCo
             open_flops.append(flops.get_total_flops())
 
         def behind(name: str, layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-            macs = (flops.get_total_flops() - open_flops.pop()) // 2
-            tensors = [x for x in (*inputs, output, *layer.parameters()) if isinstance(x, torch.Tensor)]
-            moved = sum(x.nbytes for x in tensors)
-            known = found.get(name, LayerCost(name, type(layer).__name__, 0, 0))
-            found[name] = LayerCost(name, known.kind, known.macs + macs, known.bytes + moved)
+            known = found.get(name, LayerCost(name, type(layer).__name__))
+            found[name] = replace(
+                known,
+                calls=known.calls + 1,
+                macs=known.macs + (flops.get_total_flops() - open_flops.pop()) // 2,
+                weight_bytes=known.weight_bytes + sum(p.nbytes for p in layer.parameters()),
+                activation_bytes=known.activation_bytes
+                + sum(x.nbytes for x in (*inputs, output) if isinstance(x, torch.Tensor)),
+            )
 
         hooks = []
         for name, layer in module.named_modules():
@@ -97,7 +99,8 @@ def layer_costs(module: nn.Module, input_shape: tuple[int, ...]) -> list[LayerCo
             for hook in hooks:
                 hook.remove()
             module.train(was_training)
-    return list(found.values())
+    macs = flops.get_total_flops() // 2 - sum(row.macs for row in found.values())
+    return [*found.values(), LayerCost(OUTSIDE, "", macs=macs)]
 
 
 def _told(tell: Callable[..., None], name: str, layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from edgekit.forecast import EAGER, RUNTIMES
 from edgekit.plots.style import ACCENT, DARK, LIGHT, MID, STYLE, Row, done
 
 PARTS = ("queue", "preprocess", "execute", "postprocess", "serialise")
@@ -22,7 +23,7 @@ LOOKS = (
     ("#DDDDDD", "---"),
     (MID, ""),
 )
-TITLES = {"pytorch": "PyTorch eager", "tflite": "LiteRT", "openvino": "OpenVINO", "onnx": "ONNX Runtime"}
+TITLES = {"pytorch": EAGER, **RUNTIMES}
 
 
 def latency_parts(latency: dict[str, dict[str, float]], shares: Mapping[str, float]) -> Figure:
@@ -112,9 +113,13 @@ def ways(rows: Sequence[Row]) -> Figure:
 
 
 def roofline(layers: Sequence[Row], machine: Mapping[str, float]) -> Figure:
-    """Every layer's rate against its arithmetic intensity, under the machine's roofs in float and in int8."""
-    intensity = np.array([row["intensity"] for row in layers])
-    low, high = min(0.05, intensity.min() / 2), max(50.0, 2 * intensity.max())
+    """Every layer's rate against its arithmetic intensity, under the machine's roofs in float and in int8.
+
+    Layers that multiply nothing have no point; multiply-adds that no layer does are told.
+    """
+    shown = [row for row in layers if row["macs"] and row["intensity"]]
+    intensity = [row["intensity"] for row in shown]
+    low, high = min([0.1, *intensity]) / 2, 2 * max([25.0, *intensity])
     along = np.geomspace(low, high, 200)
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
@@ -123,23 +128,38 @@ def roofline(layers: Sequence[Row], machine: Mapping[str, float]) -> Figure:
             roof = np.minimum(machine[key], along * machine["gbytes_per_s"])
             axes.plot(along, roof, color="#333333", linestyle=style, label=f"roof in {name}: {machine[key]:.0f} GMAC/s")
         for bound, marker, fill in (("compute", "o", DARK), ("memory", "s", "none")):
-            rows = [row for row in layers if row["bound"] == bound]
+            rows = [row for row in shown if row["bound"] == bound]
             sizes = [20 + 400 * row["ms"] / sum(one["ms"] for one in layers) for row in rows]
             axes.scatter(
                 [row["intensity"] for row in rows], [row["gmacs_per_s"] for row in rows],
                 s=sizes, marker=marker, facecolor=fill, edgecolor=DARK, label=f"layer under the {bound} roof",
             )  # fmt: skip
-        slowest = max(layers, key=lambda row: row["ms"])
-        axes.annotate(
-            f"{slowest['layer']}, {slowest['ms']:.3g} ms",
-            (slowest["intensity"], slowest["gmacs_per_s"]),
-            xytext=(0, -22), textcoords="offset points", ha="center", fontsize=8,
-        )  # fmt: skip
+        if shown:
+            slowest = max(shown, key=lambda row: row["ms"])
+            axes.annotate(
+                f"{slowest['layer']}, {slowest['ms']:.3g} ms",
+                (slowest["intensity"], slowest["gmacs_per_s"]),
+                xytext=(0, -22), textcoords="offset points", ha="center", fontsize=8,
+            )  # fmt: skip
+        axes.annotate(_unshown(layers), (0.02, 0.97), xycoords="axes fraction", va="top", fontsize=8)
         axes.set(xscale="log", yscale="log", xlim=(low, high), ylabel="multiply-adds, GMAC/s")
         axes.set_xlabel(f"arithmetic intensity, multiply-adds per byte (slope: {machine['gbytes_per_s']:.0f} GB/s)")
         axes.set_title("Every layer under this machine's roof; area: its share of the time")
         axes.legend(loc="lower right", fontsize=8)
     return done(figure)
+
+
+def _unshown(layers: Sequence[Row]) -> str:
+    """What the roofline cannot show; nothing where it shows all that multiplies."""
+    macs = sum(row["macs"] for row in layers)
+    if not macs:
+        return "no multiply-adds were counted: torch counts none\nof recurrent layers, among others"
+    share = sum(row["macs"] for row in layers if not row["intensity"]) / macs
+    return (
+        f"not shown: {share:.0%} of the multiply-adds,\nwhich no layer does but functions between them"
+        if share >= 0.01
+        else ""
+    )
 
 
 def foretold(rows: Sequence[Row]) -> Figure:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from edgekit.config import TARGETS
 from edgekit.errors import ConversionError
 from edgekit.models import store
 from edgekit.targets import operators, timed
+from edgekit.targets.operators import openvino, tflite
 
 X = np.random.default_rng(0).normal(size=(4, 3, 16, 16)).astype(np.float32)
 CONVOLUTION = {"tflite": "Convolution", "openvino": "Convolution", "onnx": "Conv"}
@@ -43,6 +46,61 @@ def test_the_convolutions_are_there(made: dict[str, timed.Converted], target: st
     wanted = "QLinearConv" if (target, precision) == ("onnx", "int8") else CONVOLUTION[target]
     convolutions = sum(count for kind, count in kinds.items() if wanted in kind)
     assert 8 <= convolutions <= 9, kinds
+
+
+def test_the_first_call_is_in_no_operator_of_openvino(made: dict[str, timed.Converted]) -> None:
+    """Its counters are averages since the compilation, so that the first, cold call is in all that follow."""
+    one = made["openvino-fp32"]
+    times = [openvino.rows(one.step.out, one.files, one.as_input(X[:1]), 6) for _ in range(8)]
+    sums_ms = [sum(row["self_ms"] for row in rows) for rows in times]
+    call = one.call(X[:1])
+    warm_ms = [_timed_ms(call) for _ in range(205)][5:]
+    assert min(sums_ms) > 0
+    assert max(sums_ms) < 3 * np.median(warm_ms), "in no compilation, though a first call takes ten times as long"
+
+
+def _timed_ms(call: Any) -> float:
+    began = time.perf_counter()
+    call()
+    return (time.perf_counter() - began) * 1e3
+
+
+def test_an_average_since_the_start_becomes_that_of_the_later_calls() -> None:
+    """Three calls of 40 ms, then a hundred of 2: the counter says 40 and then 320 / 103."""
+    assert openvino.WARM_UP == 3
+    assert openvino._later(40.0, 320 / 103, 100) == pytest.approx(2.0)
+    assert openvino._later(1.0, 0.0, 100) == 0.0, "below what the counter tells"
+
+
+def test_litert_forgets_nothing_of_many_calls(made: dict[str, timed.Converted]) -> None:
+    """Its profiler begins with room for some 2,000 events and must make more."""
+    one = made["tflite-fp32"]
+    model = tflite._Model(
+        one.step.out / one.files.names[0], one.as_input(X[:1]), one.files.input.dtype, one.files.output.dtype
+    )
+    counts = []
+    for calls in (1, 400):
+        model.forget()
+        for _ in range(calls):
+            model.run()
+        counts.append([(place, name) for place, name, _ in model.events()])
+    assert len(counts[1]) > 2048
+    assert counts[1] == 400 * counts[0]
+
+
+def test_an_operator_that_only_some_repeats_have_takes_no_place_of_another() -> None:
+    def row(name: str, self_ms: float) -> dict[str, Any]:
+        return {"operator": name.rstrip("12"), "name": name, "self_ms": self_ms}
+
+    repeats = [
+        [row("conv1", 5.0), row("conv2", 1.0)],
+        [row("add1", 0.001), row("conv1", 7.0), row("conv2", 1.0)],
+        [row("conv1", 6.0), row("conv2", 4.0)],
+    ]
+    found = {one["name"]: one["self_ms"] for one in operators.merged(repeats)}
+    assert found == {"conv1": 6.0, "conv2": 1.0, "add1": 0.0}
+    kinds = operators.by_kind(operators.merged(repeats))
+    assert [(one["operator"], one["calls"], one["self_ms"]) for one in kinds] == [("conv", 2, 7.0), ("add", 1, 0.0)]
 
 
 def test_a_file_that_no_interpreter_opens_is_one_line(made: dict[str, timed.Converted], tmp_path: Path) -> None:

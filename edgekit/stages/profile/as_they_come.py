@@ -19,14 +19,13 @@ from torch import nn
 from edgekit.config import TARGETS, Target
 from edgekit.eager import eager_call, single_thread
 from edgekit.errors import ConversionError, ResourceError
-from edgekit.forecast import EAGER
+from edgekit.forecast import EAGER, RUNTIMES
 from edgekit.quiet import quiet_native
 from edgekit.runner import conditions, intervals
 from edgekit.runner.bench import growing
 from edgekit.targets import launch, operators, timed
 
 COMPILED, SCRIPTED = "torch.compile", "TorchScript"
-RUNTIME = {"onnx": "ONNX Runtime", "tflite": "LiteRT", "openvino": "OpenVINO"}
 ROUNDS = 10
 WARM_UP_CALLS = 3
 CONFIDENCE = 0.99
@@ -66,7 +65,7 @@ def measure(
                 )
             except ConversionError as error:
                 print(f"profile: {error}")
-        sizes = {RUNTIME[target]: one.bytes for target, one in made.items()}
+        sizes = {RUNTIMES[target]: one.bytes for target, one in made.items()}
         rows = [_row(way, samples_ms, sizes.get(way)) for way in ways]
     left_out = [{"way": way, "reason": reason} for way, reason in failed.items()]
     return rows + left_out, inside, conditions.disturbed(watch.seen(noise))
@@ -88,7 +87,7 @@ def _ways(
         except Exception as error:  # a missing C++ compiler, an operator that neither can trace: of any class
             failed[name] = _first_line(error)
     if not runtimes:
-        return ways, {**failed, **{name: "left out: profile.runtimes is false" for name in RUNTIME.values()}}, made
+        return ways, {**failed, **{name: "left out: profile.runtimes is false" for name in RUNTIMES.values()}}, made
 
     def convert(target: Target) -> timed.Converted | str:
         try:
@@ -103,15 +102,15 @@ def _ways(
         outcomes = dict(zip(TARGETS, pool.map(convert, TARGETS), strict=True))
     for target, outcome in outcomes.items():
         if isinstance(outcome, str):
-            failed[RUNTIME[target]] = outcome
+            failed[RUNTIMES[target]] = outcome
             continue
         opener = partial(outcome.call, x)
         try:
             opener()()
         except Exception as error:  # an interpreter's own, too: what it cannot run is told, and the others go on
-            failed[RUNTIME[target]] = _first_line(error)
+            failed[RUNTIMES[target]] = _first_line(error)
             continue
-        ways[RUNTIME[target]], made[target] = opener, outcome
+        ways[RUNTIMES[target]], made[target] = opener, outcome
     return ways, failed, made
 
 

@@ -12,11 +12,17 @@ from edgekit.stages.profile.session import PARTS, cold_ms
 
 BOUNDS = ("cold start", "thread", "preprocess", "compute", "memory", "call overhead", "serialisation")
 """What a model can be bound by. `serialisation` is all that carries an answer: queue, postprocess, serialise."""
+INSIDE = ("compute", "memory", "call overhead")
+"""Those of them that `execute` is shared out between."""
 WORTH_IT = 1.05
 """A step that is predicted to buy less is not named."""
 THREADS_PAY = 1.3
 """From this gain on, a call that uses one thread is said to be bound by that."""
 MOST_STEPS = 3
+FILLED = 0.1
+"""Layers that reach less of their roof than this are said to be far below it."""
+REAL_SHARE = 0.01
+"""Of the multiply-adds; less than this outside layers is not told."""
 
 Row = dict[str, Any]
 
@@ -31,6 +37,7 @@ class Measured:
     ways: list[Row]
     threads: Row
     machine: dict[str, float]
+    layers: list[Row]
     cost: Cost
     calls_per_start: int
 
@@ -69,24 +76,39 @@ def diagnose(found: Measured) -> Row:
 def _shares(found: Measured) -> dict[str, float]:
     """Of the mean time of a call in a session of `calls_per_start` calls.
 
-    Within `execute`, the measured time is shared out in proportion to what the machine needs at its best for the
-    arithmetic, the bytes and the dispatch of the operators: a first-order estimate in the manner of the roofline model.
+    `execute` is shared out as the time of a call was measured layer by layer.
     """
     parts_ms = {name: found.latency[name]["mean_ms"] for name in PARTS}
-    floors_ms = _floors_ms(found)
-    scale = parts_ms["execute"] / sum(floors_ms.values())
+    inside_ms = _inside_ms(found.layers)
+    scale = parts_ms["execute"] / sum(inside_ms.values())
     causes_ms = {
         "cold start": cold_ms(found.session) / found.calls_per_start,
         "preprocess": parts_ms["preprocess"],
-        **{name: floor * scale for name, floor in floors_ms.items()},
+        **{name: value * scale for name, value in inside_ms.items()},
         "serialisation": parts_ms["queue"] + parts_ms["postprocess"] + parts_ms["serialise"],
     }
     whole = sum(causes_ms.values())
     return {name: value / whole for name, value in causes_ms.items()}
 
 
+def _inside_ms(layers: list[Row]) -> dict[str, float]:
+    """The measured time of a call by its cause.
+
+    A layer that multiplies takes its time under its side of the roof, however far below it stands. What else takes time
+    has only what its bytes, or multiply-adds outside layers, need at the machine's best; all the rest is call overhead:
+    Python, the dispatcher, operators that are too small to fill the machine.
+    """
+    spent_ms = dict.fromkeys(INSIDE, 0.0)
+    for row in layers:
+        known_ms = row["ms"] if row["macs"] and row["bound"] else min(row["ms"], row["least_ms"])
+        spent_ms[row["bound"] or "compute"] += known_ms
+        spent_ms["call overhead"] += row["ms"] - known_ms
+    return spent_ms
+
+
 def _floors_ms(found: Measured) -> dict[str, float]:
-    dispatched = sum(row["calls"] for row in found.operators)
+    """The least that this machine needs for the arithmetic, the bytes, and the calls of operators by the network."""
+    dispatched = sum(row["dispatched"] for row in found.operators)
     least = _eager(found)
     return {
         "compute": least.compute_ms,
@@ -100,12 +122,11 @@ def _eager(found: Measured) -> Execution:
 
 
 def _bound_by_threads(found: Measured, shares: dict[str, float]) -> bool:
-    inside = ("compute", "memory", "call overhead")
-    return found.threads["speedup_low"] >= THREADS_PAY and max(shares, key=lambda name: shares[name]) in inside
+    return found.threads["speedup_low"] >= THREADS_PAY and max(shares, key=lambda name: shares[name]) in INSIDE
 
 
 def _steps(found: Measured, shares: dict[str, float]) -> list[Step]:
-    inside = shares["compute"] + shares["memory"] + shares["call overhead"]
+    inside = sum(shares[name] for name in INSIDE)
     ways = {row["way"]: row for row in found.ways if "ratio" in row}
     steps = [
         Step(
@@ -186,5 +207,26 @@ def _text(found: Measured, shares: dict[str, float], bound: str) -> str:
         f"It has {found.cost.macs / 1e6:.1f} M multiply-adds and moves {found.costs['moved'] / 1e6:.1f} MB; at this "
         f"machine's ceilings ({machine['gmacs_per_s']:.0f} GMAC/s in float, {machine['int8_gmacs_per_s']:.0f} in int8, "
         f"{machine['gbytes_per_s']:.0f} GB/s, {machine['overhead_us_per_operator']:.1f} µs an operator) it needs at "
-        f"least {floors}. {said}."
+        f"least {floors}. {_layers_text(found.layers)} {said}."
     )
+
+
+def _layers_text(layers: list[Row]) -> str:
+    """What `_inside_ms` found, and how much of its multiply-adds and of the roof that rests on."""
+    spent_ms = _inside_ms(layers)
+    whole_ms = sum(spent_ms.values())
+    said = (
+        f"Of `execute`, {spent_ms['compute'] / whole_ms:.0%} is spent under the flat part of the roof (arithmetic), "
+        f"{spent_ms['memory'] / whole_ms:.0%} under its slope (bytes), {spent_ms['call overhead'] / whole_ms:.0%} is "
+        "what neither explains (Python, the dispatcher, operators too small to fill the machine)."
+    )
+    multiply = [row for row in layers if row["macs"] and row["bound"]]
+    if multiply:
+        reached = sum(row["least_ms"] for row in multiply) / sum(row["ms"] for row in multiply)
+        said += f" The layers that multiply reach {reached:.0%} of their roof"
+        said += f"{': most of their time is not arithmetic' if reached < FILLED else ''}."
+    outside = sum(row["macs"] for row in layers if not row["bound"]) / (sum(row["macs"] for row in layers) or 1)
+    if outside >= REAL_SHARE:
+        said += f" {outside:.0%} of the multiply-adds are outside layers: of their time no more than this machine's "
+        said += "least is told apart from call overhead."
+    return said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import torch
@@ -15,7 +16,11 @@ from edgekit.quiet import quiet_native
 
 
 def operator_table(module: nn.Module, data: Data, preprocess: list[dict[str, Any]], calls: int) -> list[dict[str, Any]]:
-    """Rows of operator, calls per inference, self time in ms per inference, share; slowest first."""
+    """Rows of operator, calls per inference, self time in ms per inference, share; slowest first.
+
+    `dispatched` are those of the calls that the network makes itself: `conv2d`, say, which calls `convolution`, and so
+    on down to the kernel, each with a row of its own.
+    """
     x = eager_input(data.validation.x[:1], preprocess)
     with quiet_native(), single_thread(), torch.inference_mode():
         for _ in range(3):
@@ -23,10 +28,12 @@ def operator_table(module: nn.Module, data: Data, preprocess: list[dict[str, Any
         with torch_profile(activities=[ProfilerActivity.CPU], acc_events=True) as recorded:
             for _ in range(calls):
                 module(x)
+    dispatched = Counter(event.key for event in recorded.events() if event.cpu_parent is None)
     rows = [
         {
             "operator": event.key.removeprefix("aten::"),
             "calls": event.count / calls,
+            "dispatched": dispatched[event.key] / calls,
             "self_ms": event.self_cpu_time_total / 1000 / calls,
         }
         for event in recorded.key_averages()

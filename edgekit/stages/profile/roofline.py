@@ -13,53 +13,77 @@ import torch
 from torch import nn
 
 from edgekit.eager import single_thread
-from edgekit.models.cost import LayerCost, layer_costs
+from edgekit.models.cost import OUTSIDE, LayerCost, layer_costs
+
+WARM_UP = 3
 
 Row = dict[str, Any]
 
 
 def roofline(module: nn.Module, x: torch.Tensor, machine: dict[str, float], calls: int) -> list[Row]:
-    """One row for each layer that computes, in the order of execution.
+    """One row for each leaf layer, in the order of execution, and a last one of what is outside layers.
 
-    `intensity` in multiply-adds per byte, `ms` the median time of a call by PyTorch eager, `roof_share` the rate that
-    it reached over what the roof allows at that intensity, `bound` which side of the roof it stands under.
+    `ms` is the median of what a layer takes of a call by PyTorch eager, `least_ms` what the machine needs for its
+    multiply-adds or its bytes at best, whichever is more, `roof_share` the part of the roof that it reached, `bound`
+    which side of the roof it stands under: `compute` or `memory`. `intensity` is in multiply-adds per byte; it and
+    `bound` are None outside layers, where nobody counts bytes.
     """
-    costs = layer_costs(module, tuple(x.shape[1:]))
     times_ms = layer_times(module, x, calls)
-    return [_row(cost, times_ms[cost.layer], machine) for cost in costs if cost.macs]
+    return [_row(cost, times_ms[cost.layer], machine) for cost in layer_costs(module, tuple(x.shape[1:]))]
 
 
 def layer_times(module: nn.Module, x: torch.Tensor, calls: int) -> dict[str, float]:
-    """Median milliseconds of a call of every leaf layer, by hooks before and behind it."""
+    """Median milliseconds of a call that every leaf layer takes, by hooks before and behind it, and what is left.
+
+    A layer that a call reaches twice has both times. What is left, under `OUTSIDE`, is left of a call without hooks.
+    """
     began: dict[str, int] = {}
-    taken: dict[str, list[int]] = {}
-    hooks = []
-    for name, layer in module.named_modules():
-        if list(layer.children()):
-            continue
+    spent: dict[str, int] = {}
+    with single_thread(), torch.inference_mode():
+        whole_ms = _median_ms([_whole(module, x) for _ in range(WARM_UP + calls)])
+        hooks = []
+        for name, layer in module.named_modules():
+            if list(layer.children()):
+                continue
 
-        def before(_: nn.Module, __: Any, name: str = name) -> None:
-            began[name] = time.perf_counter_ns()
+            def before(_: nn.Module, __: Any, name: str = name) -> None:
+                began[name] = time.perf_counter_ns()
 
-        def behind(_: nn.Module, __: Any, ___: Any, name: str = name) -> None:
-            taken.setdefault(name, []).append(time.perf_counter_ns() - began[name])
+            def behind(_: nn.Module, __: Any, ___: Any, name: str = name) -> None:
+                spent[name] = spent.get(name, 0) + time.perf_counter_ns() - began[name]
 
-        hooks += [layer.register_forward_pre_hook(before), layer.register_forward_hook(behind)]
-    try:
-        with single_thread(), torch.inference_mode():
-            for _ in range(calls):
+            hooks += [layer.register_forward_pre_hook(before), layer.register_forward_hook(behind)]
+        taken: dict[str, list[int]] = {}
+        try:
+            for _ in range(WARM_UP + calls):
+                spent.clear()
                 module(x)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return {name: float(np.median(values)) / 1e6 for name, values in taken.items()}
+                for name, value in spent.items():
+                    taken.setdefault(name, []).append(value)
+        finally:
+            for hook in hooks:
+                hook.remove()
+    found = {name: _median_ms(values) for name, values in taken.items()}
+    return {**found, OUTSIDE: max(0.0, whole_ms - sum(found.values()))}
+
+
+def _whole(module: nn.Module, x: torch.Tensor) -> int:
+    began = time.perf_counter_ns()
+    module(x)
+    return time.perf_counter_ns() - began
+
+
+def _median_ms(values: list[int]) -> float:
+    return float(np.median(values[WARM_UP:])) / 1e6
 
 
 def _row(cost: LayerCost, ms: float, machine: dict[str, float]) -> Row:
-    intensity = cost.macs / cost.bytes
-    under_bandwidth = intensity * machine["gbytes_per_s"]
-    roof = min(machine["gmacs_per_s"], under_bandwidth)
-    reached = cost.macs / (ms * 1e6)
+    least_ms = {
+        "compute": cost.macs / machine["gmacs_per_s"] / 1e6,
+        "memory": cost.bytes / machine["gbytes_per_s"] / 1e6,
+    }
+    intensity = cost.macs / cost.bytes if cost.bytes else None
+    roof = machine["gmacs_per_s"]
     return {
         "layer": cost.layer,
         "kind": cost.kind,
@@ -67,8 +91,9 @@ def _row(cost: LayerCost, ms: float, machine: dict[str, float]) -> Row:
         "bytes": cost.bytes,
         "intensity": intensity,
         "ms": ms,
-        "gmacs_per_s": reached,
-        "roof_gmacs_per_s": roof,
-        "roof_share": reached / roof,
-        "bound": "compute" if under_bandwidth >= machine["gmacs_per_s"] else "memory",
+        "least_ms": max(least_ms.values()),
+        "gmacs_per_s": cost.macs / (ms * 1e6) if ms else 0.0,
+        "roof_gmacs_per_s": roof if intensity is None else min(roof, intensity * machine["gbytes_per_s"]),
+        "roof_share": max(least_ms.values()) / ms if ms else 0.0,
+        "bound": None if intensity is None else max(least_ms, key=lambda side: least_ms[side]),
     }

@@ -1,15 +1,17 @@
 """Time per operator of a converted model, by its own interpreter's profiler. One target, one file.
 
-Each file offers `rows(folder, files, x, calls)`: for every operator that was executed, its kind and its milliseconds
-a call. Profilers cost time of their own, so what they say is read as shares.
+Each file offers `rows(folder, files, x, calls)`: for every operator that was executed, its kind, a name that it shares
+with no other of the file, and its milliseconds a call. Profilers cost time of their own, so what they say is read as
+shares.
 """
 
 from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -44,6 +46,20 @@ def measure(
             )
             raise ConversionError(f"{target}: its operators cannot be timed: {cause}")
         return by_kind(json.loads((home / "rows.json").read_text()))
+
+
+def merged(repeats: Sequence[Iterable[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Every operator that any repeat has, with the median of its time over all; 0 where a repeat does not have it.
+
+    An operator near the resolution of its profiler's clock is in some repeats and not in others.
+    """
+    kinds: dict[str, str] = {}
+    spent: dict[str, list[float]] = {}
+    for place, rows in enumerate(repeats):
+        for row in rows:
+            kinds[row["name"]] = row["operator"]
+            spent.setdefault(row["name"], [0.0] * len(repeats))[place] = row["self_ms"]
+    return [{"operator": kinds[name], "name": name, "self_ms": median(times)} for name, times in spent.items()]
 
 
 def by_kind(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -6,14 +6,12 @@ import importlib
 import json
 import sys
 from pathlib import Path
-from statistics import median
-from typing import Any
 
 import numpy as np
 
 from edgekit.child import leave_with_parent
 from edgekit.targets.files import Files
-from edgekit.targets.operators import REPEATS
+from edgekit.targets.operators import REPEATS, merged
 
 
 def main(home: Path) -> None:
@@ -24,9 +22,8 @@ def main(home: Path) -> None:
     x = np.load(home / "x.npy", allow_pickle=False)
     files = Files.from_json(job["files"])
     each = max(1, job["calls"] // REPEATS)
-    repeats: list[list[dict[str, Any]]] = [target.rows(Path(job["folder"]), files, x, each) for _ in range(REPEATS)]
-    rows = [{**same[0], "self_ms": median(row["self_ms"] for row in same)} for same in zip(*repeats, strict=True)]
-    (home / "rows.json").write_text(json.dumps(rows))
+    repeats = [target.rows(Path(job["folder"]), files, x, each) for _ in range(REPEATS)]
+    (home / "rows.json").write_text(json.dumps(merged(repeats)))
 
 
 if __name__ == "__main__":

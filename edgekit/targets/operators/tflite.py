@@ -56,7 +56,10 @@ def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[dict[str
     spent: dict[tuple[int, str], float] = {}
     for place, name, elapsed_us in model.events():
         spent[place, name] = spent.get((place, name), 0.0) + elapsed_us / 1e3
-    return [{"operator": _kind(name), "name": name, "self_ms": time / calls} for (_, name), time in spent.items()]
+    return [
+        {"operator": _kind(name), "name": f"{place} {name}", "self_ms": time / calls}
+        for (place, name), time in spent.items()
+    ]
 
 
 class _Model:
@@ -108,7 +111,7 @@ class _Model:
         A delegate that tells of its operators would be counted twice with the node that stands for it.
         """
         count = c.c_int()
-        self._do("LiteRtGetNumProfilerEvents", self._profiler, c.byref(count))
+        self._do("LiteRtGetNumProfilerEvents", self._profiler, c.byref(count))  # it doubles its room: none is lost
         events = (_Event * count.value)()
         self._do("LiteRtGetProfilerEvents", self._profiler, count, events)
         inside = any(event.kind & INSIDE_DELEGATE for event in events)
