@@ -18,6 +18,7 @@ from edgekit.plan import Plan
 from edgekit.result import RESULT
 from edgekit.stages.benchmark.decide import FEWEST_BYTES
 from edgekit.state import stage_folder
+from edgekit.summaries.loads import held
 from edgekit.tables import count, faster, milliseconds, percent, points, span, speedup, times
 
 
@@ -139,13 +140,9 @@ def _rivals(result: dict[str, Any]) -> list[str]:
 def _under_load(result: dict[str, Any]) -> list[str]:
     """What was held under load, of all that a highest rate was looked for; a failure in one line."""
     loads = result["loads"]
-    held = [f"{row['name']} {_rate(row['rate_per_s'])}" for row in loads["rates"]]
-    told = [f"Poisson arrivals held with a p99 within {loads['p99_bound_ms']:g} ms: {', '.join(held)}"] if held else []
+    rates = ", ".join(f"{row['name']} {held(row)}" for row in loads["rates"])
+    told = [f"Poisson arrivals held with a p99 within {loads['p99_bound_ms']:g} ms: {rates}"] if rates else []
     return told + [f"Not driven to the end: {row['name']}, {row['reason']}" for row in loads["failed"]]
-
-
-def _rate(per_s: float | None) -> str:
-    return "none that was confirmed" if per_s is None else f"{count(per_s)}/s"
 
 
 def _against(verdict: dict[str, Any], key: str, what: str) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from edgekit.config import Strict
+from edgekit.result_conditions import Seen
 
 Milliseconds = Annotated[float, Field(ge=0)]
 
@@ -44,6 +45,8 @@ class LoadRun(Strict):
     sure: bool | None = Field(description="the same at 99 % confidence, by LoadGen's early stopping; null likewise")
     short: bool = Field(description="true where it rests on less than MLPerf asks for")
     why_short: str = Field(description="what is missing, in words")
+    seen: Seen = Field(description="what went on beside the run")
+    disturbed: list[str] = Field(description="why the latencies are not to be relied on; empty where nothing was seen")
 
 
 class LoadTrial(Strict):
@@ -54,6 +57,10 @@ class LoadTrial(Strict):
     queries: int = Field(gt=0, description="answered")
     meets: bool = Field(description="p99 within the bound and no error")
     reason: Literal["search", "again", "confirm"] = Field(description="why it was made; again: after a failure")
+    short: bool = Field(description="true where it rests on less than MLPerf asks for")
+    why_short: str = Field(description="what is missing, in words")
+    seen: Seen = Field(description="what went on beside the trial")
+    disturbed: list[str] = Field(description="why the latencies are not to be relied on; empty where nothing was seen")
 
 
 class LoadRate(Strict):
@@ -62,7 +69,14 @@ class LoadRate(Strict):
     name: str = Field(description="the variant, or baseline-eager")
     rate_per_s: float | None = Field(gt=0, description="that was confirmed; null where none was")
     why: str = Field(description="how the search ended, in words")
-    trials: list[LoadTrial] = Field(description="all of them, in their order")
+    short: bool = Field(description="true where the trials that confirmed it rest on less than MLPerf asks for")
+    why_short: str = Field(description="what they lack, in words")
+    disturbed: list[str] = Field(
+        description="how many trials were disturbed, and by what the first of them; empty where none was"
+    )
+    trials: list[LoadTrial] = Field(
+        description="all of them, in their order; none where an answer alone takes longer than the bound"
+    )
 
 
 class LoadFailed(Strict):
@@ -75,7 +89,7 @@ class LoadFailed(Strict):
 class Loads(Strict):
     """How the winners and the baseline fare under load. It decides nothing."""
 
-    seconds: float = Field(ge=0, description="asked for in each run and in each trial; 0: nothing was driven")
+    seconds: float = Field(ge=0, description="asked for in each run and at least in each trial; 0: nothing was driven")
     p99_bound_ms: float = Field(gt=0, description="what a p99 is held to")
     loadgen: str | None = Field(description="LoadGen's version; null where nothing was driven")
     runs: list[LoadRun] = Field(description="each of the driven in each scenario")

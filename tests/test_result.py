@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from edgekit.artifact import Artifact
 from edgekit.config import STAGES
 from edgekit.plan import load_plan
 from edgekit.report import show, write_result
-from edgekit.runner.conditions import differences
+from edgekit.runner.conditions import Seen, differences
 from edgekit.stages.benchmark import decide
 from edgekit.state import stage_folder
 from tests.conftest import ROOT, TINY, FinishedRun
@@ -37,7 +38,11 @@ LOAD = {
     **dict.fromkeys(("rate_per_s", "first_error", "peak_bytes", "loadgen_bytes", "meets", "sure")),
     **dict.fromkeys(("seconds", "throughput_per_s", "service_p50_ms", "service_p99_ms", "cpu_cores"), 1.0),
     **{"name": "mine", "scenario": "offline", "queries": 1, "errors": 0, "error_rate": 0.0},
-    **{"short": True, "why_short": "1 of 600 s"},
+    **{"short": True, "why_short": "1 of 600 s", "disturbed": []},
+    "seen": {
+        **{each.name: None for each in fields(Seen)},
+        **{"seconds": 1.0, "pace_ms": 1.0, "pace_change": 0.0},
+    },
 }
 
 

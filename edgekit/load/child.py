@@ -50,19 +50,20 @@ def _work(job: Job, folder: Path, note: Note) -> None:
     lengths = [load.seconds for load in (*job.loads, *([job.search] if job.search else []))]
     capacity_per_s = subject.capacity(min(WARM_UP_S, *lengths))
     for load in job.loads:
-        note(begins=load.scenario)
+        note(begins=load.scenario, within_s=drive.longest_s(load, capacity_per_s))
         note(result=drive.run(load, subject, capacity_per_s, folder / load.scenario).to_json())
     if job.search:
-        note(begins="the search for the highest rate")
-        found = _search(job.search, subject, capacity_per_s, folder / "search")
+        found = _search(job.search, subject, capacity_per_s, folder / "search", note)
         note(found=found.to_json())
 
 
-def _search(load: Load, subject: drive.Subject, capacity_per_s: float, folder: Path) -> rate.Found:
+def _search(load: Load, subject: drive.Subject, capacity_per_s: float, folder: Path, note: Note) -> rate.Found:
     def attempt(rate_per_s: float, reason: rate.Reason, number: int) -> rate.Trial:
         one = replace(load, rate_per_s=rate_per_s, seed=load.seed + number)
-        result = drive.run(one, subject, capacity_per_s, folder)
-        return rate.Trial(rate_per_s, result.latency["p99"].value_ms, result.queries, bool(result.meets), reason)
+        note(begins="the search for the highest rate", within_s=drive.longest_s(one, capacity_per_s))
+        trial = rate.Trial.of(drive.run(one, subject, capacity_per_s, folder), rate_per_s, reason)
+        note(trial=trial.to_json())
+        return trial
 
     return rate.find(attempt, capacity_per_s, load.p99_bound_ms)
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from edgekit.errors import ConfigError, StageError
 from edgekit.load.launch import Job, Outcome, drive
-from edgekit.load.rate import Found
+from edgekit.load.rate import TRIAL_QUERIES, Found
 from edgekit.load.scenarios import MINIMUM, P99_BOUND_MS, SCENARIOS, Load, Result, Scenario
 from edgekit.load.subjects import Words
 from edgekit.runner import bench
@@ -19,8 +19,6 @@ from edgekit.tables import count, milliseconds, percent
 
 TRIAL_S = 10.0
 """Of one run in the search for the highest rate."""
-TRIAL_QUERIES = 100
-"""At least: of fewer, a p99 is only the slowest."""
 
 
 @dataclass(frozen=True)
@@ -121,15 +119,23 @@ def _result(result: Result) -> Iterator[str]:
     if result.p99_bound_ms is not None:
         sure = ", 99 % sure" if result.sure else ""
         yield f"  p99 bound   {result.p99_bound_ms:g} ms: {'met' + sure if result.meets else 'NOT met'}"
-    if result.short:
-        yield f"  SHORT       of what MLPerf asks for: {result.why_short}"
+    yield from _marks(result)
 
 
 def _found(found: Found) -> Iterator[str]:
     for trial in found.trials:
-        word = "met" if trial.meets else "over"
+        word = ("met" if trial.meets else "over") + (", disturbed" if trial.disturbed else "")
         yield f"  {trial.reason:<8} {trial.rate_per_s:>10,.1f} per s   p99 {milliseconds(trial.p99_ms):>8} ms   {word}"
     if found.rate_per_s is None:
         yield f"no rate with a p99 within {found.p99_bound_ms:g} ms: {found.why}"
     else:
         yield f"highest rate with a p99 within {found.p99_bound_ms:g} ms: {found.rate_per_s:,.1f} per s; {found.why}"
+    yield from _marks(found)
+
+
+def _marks(told: Result | Found) -> Iterator[str]:
+    """Why it is not to be relied on."""
+    if told.short:
+        yield f"  SHORT       of what MLPerf asks for: {told.why_short}"
+    if told.disturbed:
+        yield f"  DISTURBED   {'; '.join(told.disturbed)}"

@@ -22,8 +22,8 @@ import numpy as np
 
 from edgekit.load import trace
 from edgekit.load.scenarios import Load, Result
-from edgekit.load.spread import percentiles
-from edgekit.runner import health, soak
+from edgekit.load.spread import noise, percentiles
+from edgekit.runner import conditions, health, soak
 
 SHARE = 0.5
 """Of what a closed loop is answered, the rate of `server` where none is given."""
@@ -33,6 +33,8 @@ QUERY_BYTES = 800
 """What LoadGen takes for each query that it prepares, and we for its stamps; 720 and 16 were measured."""
 LATE = 2.0
 """An overloaded server is left after so many times its seconds, for it would never catch up."""
+PATIENCE = 4.0
+"""A load may take so many times what is foreseen: twice that of an overloaded server."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Subject:
 def run(load: Load, subject: Subject, capacity_per_s: float, folder: Path) -> Result:
     """Drive it once; LoadGen's logs stay in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    rate_per_s = (load.rate_per_s or SHARE * capacity_per_s) if load.scenario == "server" else None
+    rate_per_s = _rate_per_s(load, capacity_per_s)
     asked, load = load, fitting(load, rate_per_s or SLACK * capacity_per_s, health.memory()[1])
     settings = _settings(load, rate_per_s, capacity_per_s)
     meter = _Meter(subject)
@@ -68,13 +70,20 @@ def run(load: Load, subject: Subject, capacity_per_s: float, folder: Path) -> Re
     _forget_peak()
     before = health.resident_bytes()
     try:
-        # an audit.config in the current folder would change what is measured
-        loadgen.StartTestWithLogSettings(sut, qsl, settings, _logs(load, folder), str(folder / "no-audit.config"))
+        with conditions.Watch() as watch:
+            # an audit.config in the current folder would change what is measured
+            loadgen.StartTestWithLogSettings(sut, qsl, settings, _logs(load, folder), str(folder / "no-audit.config"))
     finally:
         loadgen.DestroyQSL(qsl)
         loadgen.DestroySUT(sut)
     cut = ["LoadGen prepares all queries in memory, which held no more"] if load != asked else []
-    return _result(load, rate_per_s, meter, before, folder, cut)
+    return _result(load, rate_per_s, meter, watch, before, folder, cut)
+
+
+def longest_s(load: Load, capacity_per_s: float) -> float:
+    """Seconds after which no end of a load is to be expected: it lasts for its seconds and for its queries."""
+    per_s = _rate_per_s(load, capacity_per_s) or capacity_per_s
+    return PATIENCE * max(load.seconds, load.queries / per_s) + 10.0
 
 
 class _Meter:
@@ -111,6 +120,11 @@ class _Meter:
         self.cpu_s += time.process_time()
         self.seconds = (self.ended[-1] - self.begun[0]) / 1e9
         self.peak_bytes = _peak_bytes()
+
+
+def _rate_per_s(load: Load, capacity_per_s: float) -> float | None:
+    """Of the arrivals; None where they follow the answers."""
+    return (load.rate_per_s or SHARE * capacity_per_s) if load.scenario == "server" else None
 
 
 def _settings(load: Load, rate_per_s: float | None, capacity_per_s: float) -> Any:
@@ -157,7 +171,13 @@ def _logs(load: Load, folder: Path) -> Any:
 
 
 def _result(
-    load: Load, rate_per_s: float | None, meter: _Meter, before: int | None, folder: Path, cut: list[str]
+    load: Load,
+    rate_per_s: float | None,
+    meter: _Meter,
+    watch: conditions.Watch,
+    before: int | None,
+    folder: Path,
+    cut: list[str],
 ) -> Result:
     begun, ended = np.array(meter.begun, dtype=np.int64), np.array(meter.ended, dtype=np.int64)
     service_ms = (ended - begun) / 1e6
@@ -171,6 +191,7 @@ def _result(
     meets = latency["p99"].value_ms <= load.p99_bound_ms and not meter.errors if server else None
     sure = bool(meets and said["early_stopping_met"]) if server else None
     why = [*_why_short(load, len(begun), meter.seconds, said, bool(meets) and not sure), *cut]
+    seen = watch.seen(noise(service_ms))
     p50_ms, p99_ms = np.percentile(service_ms, (50, 99)).tolist()
     return Result(
         scenario=load.scenario,
@@ -191,6 +212,8 @@ def _result(
         sure=sure,
         short=bool(why),
         why_short="; ".join(why),
+        seen=seen,
+        disturbed=conditions.disturbed(seen),
         loadgen=said,
     )
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from edgekit import child
-from edgekit.load.rate import MOST_TRIALS, Found
+from edgekit.load.rate import Found, Trial, cut_off
 from edgekit.load.scenarios import Load, Result
 from edgekit.load.subjects import Words
 
 OPENING_S = 120.0
-"""For the start of the child and of its interpreter, at most."""
-PATIENCE = 4.0
-"""A load may take so many times its seconds: an overloaded server is left after twice."""
+"""For the start of the child, of its interpreter and for warming up, at most; from then on the child says it itself."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,6 @@ class Job:
     subject: Words
     loads: tuple[Load, ...] = ()
     search: Load | None = None
-
-    @property
-    def limit_s(self) -> float:
-        """When nothing more is to be expected of it."""
-        searched_s = MOST_TRIALS * _longest_s(self.search) if self.search else 0.0
-        return OPENING_S + sum(map(_longest_s, self.loads)) + searched_s
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -48,34 +42,60 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a job; `failed` says in one line why the rest is missing."""
+    """What came of a job; `failed` says in one line why the rest is missing. `found` may be half a search then."""
 
     results: list[Result] = field(default_factory=list)
     found: Found | None = None
     failed: str | None = None
 
 
-def drive(job: Job, limit_s: float | None = None, started: Callable[[int], object] | None = None) -> Outcome:
+def drive(job: Job, limit_s: float = math.inf, started: Callable[[int], object] | None = None) -> Outcome:
     """Run the job in a fresh process that ends with this one; raises nothing of what happens there.
 
-    `started` hears the process id.
+    It ends as well after `limit_s`, or where one step takes longer than was to be expected. `started` hears its id.
     """
-    limit_s = job.limit_s if limit_s is None else limit_s
     with tempfile.TemporaryDirectory(prefix="edgekit-load-") as folder:
         path = Path(folder) / "job.json"
         path.write_text(json.dumps(job.to_json()))
-        ended = child.run("edgekit.load.child", [str(path)], path.with_suffix(".log"), limit_s, started=started)
-        died = f"no end within {limit_s:g} s" if ended.late else ended.cause() if ended.code else None
+        step = _Step(path.with_suffix(".journal"))
+        log = path.with_suffix(".log")
+        ended = child.run("edgekit.load.child", [str(path)], log, limit_s, started=started, look=step.is_late)
+        if ended.code and (ended.late or step.late):
+            died: str | None = f"no end within {limit_s if ended.late else step.within_s:,.0f} s"
+        else:
+            died = ended.cause() if ended.code else None
         notes = child.notes(path.with_suffix(".journal"))
     failed = next((note["failed"] for note in notes if "failed" in note), died)
     begun = next((note["begins"] for note in reversed(notes) if "begins" in note), "its start")
     return Outcome(
         results=[Result.from_json(note["result"]) for note in notes if "result" in note],
-        found=next((Found.from_json(note["found"]) for note in notes if "found" in note), None),
+        found=_found(job, notes),
         failed=f"{begun}: {' '.join(failed.split())}" if failed else None,
     )
 
 
-def _longest_s(load: Load) -> float:
-    slowest = load.queries / load.rate_per_s if load.rate_per_s else 0.0
-    return PATIENCE * max(load.seconds, slowest) + 10.0
+class _Step:
+    """What the child is at by its journal, and whether that takes longer than the child itself said it may.
+
+    Only the child knows how fast the answers come, and so how long their least number takes.
+    """
+
+    def __init__(self, journal: Path) -> None:
+        self._journal, self._read, self._begun = journal, 0, time.monotonic()
+        self.within_s, self.late = OPENING_S, False
+
+    def is_late(self) -> bool:
+        """For `child.run`, which asks often."""
+        written = self._journal.stat().st_size if self._journal.is_file() else 0
+        if written != self._read:
+            told = [note["within_s"] for note in child.notes(self._journal) if "within_s" in note]
+            self._read, self._begun, self.within_s = written, time.monotonic(), (told or [OPENING_S])[-1]
+        self.late = time.monotonic() - self._begun > self.within_s
+        return self.late
+
+
+def _found(job: Job, notes: list[dict[str, Any]]) -> Found | None:
+    """What the search came to, or what is left of it."""
+    found = next((Found.from_json(note["found"]) for note in notes if "found" in note), None)
+    trials = tuple(Trial.from_json(note["trial"]) for note in notes if "trial" in note)
+    return cut_off(job.search.p99_bound_ms, trials) if found is None and trials and job.search else found

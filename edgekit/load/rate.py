@@ -4,6 +4,8 @@ Halving the interval finds a candidate, and further runs with other arrivals con
 candidate steps down, as LoadGen's own search did (MLPerf Inference Rules 0.5, "LoadGen Operation"), each time twice as
 far. p99 rises with the rate, but one measured on a busy machine need not: a rate counts as too high only after a second
 failure.
+
+A trial is a look, by default far shorter than MLPerf asks for: then the rate that rests on it is marked short.
 """
 
 from __future__ import annotations
@@ -12,9 +14,17 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from edgekit.load.scenarios import Result
+from edgekit.runner.conditions import Seen
+
 PRECISION = 0.05
 CONFIRMATIONS = 3
 MOST_TRIALS = 24
+TRIAL_QUERIES = 100
+"""At least: of fewer, a p99 is only the slowest."""
+FLOOR = 0.01
+"""Of what a closed loop is answered, the lowest rate that is tried: at a lower one fewer than one arrival in a hundred
+finds the worker busy, so a p99 is that of the answers alone."""
 
 Reason = Literal["search", "again", "confirm"]
 
@@ -27,7 +37,23 @@ class Trial:
     p99_ms: float
     queries: int
     meets: bool
-    reason: Reason = "search"
+    reason: Reason
+    short: bool
+    why_short: str
+    seen: Seen
+    disturbed: list[str]
+
+    @classmethod
+    def of(cls, result: Result, rate_per_s: float, reason: Reason) -> Trial:
+        p99_ms, meets, short = result.latency["p99"].value_ms, bool(result.meets), (result.short, result.why_short)
+        return cls(rate_per_s, p99_ms, result.queries, meets, reason, *short, result.seen, result.disturbed)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Trial:
+        return cls(**{**fields, "seen": Seen(**fields["seen"])})
 
 
 @dataclass(frozen=True)
@@ -39,12 +65,37 @@ class Found:
     why: str
     trials: tuple[Trial, ...]
 
+    @property
+    def short(self) -> bool:
+        """Whether what it rests on is less than MLPerf asks for."""
+        return any(trial.short for trial in self._rests_on)
+
+    @property
+    def why_short(self) -> str:
+        """What is missing, each reason once."""
+        reasons = (reason for trial in self._rests_on if trial.short for reason in trial.why_short.split("; "))
+        return "; ".join(dict.fromkeys(reasons))
+
+    @property
+    def disturbed(self) -> list[str]:
+        """How many of the trials were disturbed, and by what the first of them; empty where none was."""
+        found = [trial.disturbed for trial in self.trials if trial.disturbed]
+        return [f"{len(found)} of {len(self.trials)} trials, the first by: {'; '.join(found[0])}"] if found else []
+
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "short": self.short, "why_short": self.why_short, "disturbed": self.disturbed}
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Found:
-        return cls(**{**fields, "trials": tuple(Trial(**each) for each in fields["trials"])})
+        trials = tuple(Trial.from_json(each) for each in fields["trials"])
+        return cls(fields["p99_bound_ms"], fields["rate_per_s"], fields["why"], trials)
+
+    @property
+    def _rests_on(self) -> tuple[Trial, ...]:
+        """The trials that confirm the rate; where there is none, the last, after which the search gave up."""
+        if self.rate_per_s is None:
+            return self.trials[-1:]
+        return tuple(each for each in self.trials if (each.reason, each.rate_per_s) == ("confirm", self.rate_per_s))
 
 
 Try = Callable[[float, Reason, int], Trial]
@@ -59,7 +110,10 @@ def find(
     confirmations: int = CONFIRMATIONS,
     most_trials: int = MOST_TRIALS,
 ) -> Found:
-    """Search below `most_per_s`, what a closed loop is answered: no open one can be answered more often for long."""
+    """Search below `most_per_s`, what a closed loop is answered: no open one can be answered more often for long.
+
+    Where the answers alone take longer than the bound, no rate is tried.
+    """
     trials: list[Trial] = []
 
     def meets(rate_per_s: float, reason: Reason) -> bool:
@@ -69,9 +123,14 @@ def find(
     def done(rate_per_s: float | None, why: str) -> Found:
         return Found(p99_bound_ms, rate_per_s, why, tuple(trials))
 
+    alone_ms = 1000 / most_per_s
+    if alone_ms > p99_bound_ms:
+        return done(None, f"one answer alone takes {alone_ms:.4g} ms, the bound is {p99_bound_ms:g} ms")
     low, high = 0.0, most_per_s
     while high - low > precision * high and len(trials) + 1 < most_trials - confirmations:
         middle = (low + high) / 2
+        if middle < FLOOR * most_per_s:
+            break
         if meets(middle, "search") or meets(middle, "again"):
             low = middle
         else:
@@ -85,6 +144,13 @@ def find(
         low *= 1 - step
         step = min(2 * step, 0.5)
     return done(None, f"no rate was confirmed within {most_trials} trials: the machine is too noisy for so short ones")
+
+
+def cut_off(p99_bound_ms: float, trials: tuple[Trial, ...]) -> Found:
+    """What is left of a search whose process died after these trials; nothing was confirmed."""
+    met = [trial.rate_per_s for trial in trials if trial.meets]
+    so_far = f"up to {max(met):.4g} per s met the bound" if met else "none met the bound"
+    return Found(p99_bound_ms, None, f"the search was cut off after trial {len(trials)}; so far {so_far}", trials)
 
 
 def _nearest(low: float, most_per_s: float, trials: list[Trial]) -> str:

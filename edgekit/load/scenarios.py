@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from edgekit.errors import ConfigError
+from edgekit.runner.conditions import Seen
 
 Scenario = Literal["single_stream", "server", "offline"]
 SCENARIOS: tuple[Scenario, ...] = get_args(Scenario)
@@ -107,6 +108,8 @@ class Result:
     sure: bool | None  # the same at 99 % confidence: LoadGen's early stopping
     short: bool
     why_short: str
+    seen: Seen  # what else went on meanwhile
+    disturbed: list[str]  # what of it speaks against the latencies, in words
     loadgen: dict[str, Any]  # from its own log
 
     @property
@@ -119,4 +122,5 @@ class Result:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Result:
         kept = {name: value for name, value in fields.items() if name != "error_rate"}
-        return cls(**{**kept, "latency": {name: Percentile(**each) for name, each in fields["latency"].items()}})
+        latency = {name: Percentile(**each) for name, each in fields["latency"].items()}
+        return cls(**{**kept, "latency": latency, "seen": Seen(**fields["seen"])})

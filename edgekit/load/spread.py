@@ -9,11 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from edgekit.load.scenarios import Percentile
+from edgekit.runner import conditions
 from edgekit.runner.bench import PERCENTILES, summary
 from edgekit.runner.intervals import LEAST_ROUNDS, SEED, tail
 
 BLOCKS = 30
 LEAST_IN_BLOCK = 10
+LEAST_IN_ROUND = 20
+"""As many as the benchmark's rounds have calls: the limit of `conditions.NOISE` is for those."""
 RESAMPLES = 1000
 STEPS = 5000
 """Ranks that latencies are binned to, equally many queries each: the last 1 % has 50 of them."""
@@ -25,6 +28,15 @@ def percentiles(latencies_ms: np.ndarray, confidence: float) -> dict[str, Percen
     figures = summary(latencies_ms)
     ends = _ends(latencies_ms, confidence)
     return {f"p{rank}": Percentile(figures[f"p{rank}_ms"], *ends[rank]) for rank in PERCENTILES}
+
+
+def noise(service_ms: np.ndarray) -> float | None:
+    """How much the medians of consecutive queries spread, see `conditions.noise`; None of too few queries.
+
+    Of what an answer itself takes, (n,) in the order of the queries: a queue makes latencies differ on any machine.
+    """
+    rounds = min(BLOCKS, len(service_ms) // LEAST_IN_ROUND)
+    return conditions.noise(service_ms[: len(service_ms) // rounds * rounds], rounds) if rounds else None
 
 
 def _ends(latencies_ms: np.ndarray, confidence: float) -> dict[int, tuple[float | None, float | None]]:

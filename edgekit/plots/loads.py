@@ -59,7 +59,8 @@ def _rates(axes: Axes, rates: Sequence[Row], bound_ms: float, looks: dict[str, R
     for place, row in enumerate(rates):
         if row["rate_per_s"] is not None:
             axes.axvline(row["rate_per_s"], color=looks[row["name"]]["color"], linewidth=1.5, linestyle=":")
-            axes.annotate(f"{row['name']}\nholds {row['rate_per_s']:,.0f}/s", (row["rate_per_s"], 0.98 - 0.14 * place),
+            held = f"{row['name']}\nholds {row['rate_per_s']:,.0f}/s{' (short)' if row['short'] else ''}"
+            axes.annotate(held, (row["rate_per_s"], 0.98 - 0.14 * place),
                           xycoords=("data", "axes fraction"), xytext=(-4, 0), textcoords="offset points", fontsize=8,
                           ha="right", va="top")  # fmt: skip
     _plain(axes)

@@ -22,6 +22,13 @@ def loads(artifact: Artifact) -> Table:
     return Table((*heads, "peak, MiB", ""), rows, _title(artifact) if rows else "nothing was driven")
 
 
+def held(row: Row) -> str:
+    """What a search for the highest rate came to, and why it is not to be relied on: 1,234/s (short: 1 of 600 s)."""
+    rate, marks = row["rate_per_s"], "; ".join(_marks(row))
+    told = f"none that was confirmed, {row['why']}" if rate is None else f"{count(rate)}/s"
+    return f"{told} ({marks})" if marks else told
+
+
 def _run(row: Row, best: Row | None) -> tuple[str, ...]:
     offline = row["scenario"] == "offline"  # its latencies only say how long the whole took
     latencies = ("",) * 3 if offline else tuple(_with_ends(row, rank) for rank in (50, 95, 99))
@@ -48,9 +55,13 @@ def _notes(row: Row, best: Row | None) -> list[str]:
     if row["scenario"] == "server":
         notes.append("within the bound" if row["meets"] else "over the bound")
         if best:
-            rate = best["rate_per_s"]
-            notes.append("no highest rate was found" if rate is None else f"holds {count(rate)}/s at most")
-    return notes + ([f"short: {row['why_short']}"] if row["short"] else [])
+            notes.append(f"highest rate: {held(best)}")
+    return notes + _marks(row)
+
+
+def _marks(row: Row) -> list[str]:
+    short = [f"short: {row['why_short']}"] if row["short"] else []
+    return short + ([f"disturbed: {'; '.join(row['disturbed'])}"] if row["disturbed"] else [])
 
 
 def _title(artifact: Artifact) -> str:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from edgekit.errors import ConfigError
-from edgekit.load.command import TRIAL_QUERIES, TRIAL_S, Wishes
+from edgekit.load.command import TRIAL_S, Wishes
+from edgekit.load.rate import TRIAL_QUERIES
 from edgekit.load.scenarios import MINIMUM, SCENARIOS
 from edgekit.runner import bundle
+from edgekit.runner.conditions import OTHERS
 from tests.conftest import run_edgekit
 from tests.runner.conftest import NCHW, SCORES, Made, manifest_for, members_for, onnx_model, reference, samples
 
@@ -42,6 +48,32 @@ def test_the_highest_rate_as_json(path: Path) -> None:
     assert told["sha256"] == bundle.read(path).sha256
     assert told["rate"]["rate_per_s"] > 0 and told["rate"]["p99_bound_ms"] == 2000
     assert all(trial["queries"] >= TRIAL_QUERIES for trial in told["rate"]["trials"])
+    assert told["rate"]["short"] and told["rate"]["why_short"].startswith("0.1 of 600 s")
+    assert all(trial["short"] and trial["seen"]["pace_ms"] > 0 for trial in told["rate"]["trials"])
+
+
+def test_the_highest_rate_of_a_look_is_called_short(path: Path) -> None:
+    done = run_edgekit("load", str(path), "--max-rate", "--seconds", "0.1", "--p99-ms", "2000")
+    assert done.returncode == 0, done.stderr
+    assert "highest rate with a p99 within 2000 ms" in done.stdout
+    assert "SHORT       of what MLPerf asks for: 0.1 of 600 s" in done.stdout
+
+
+def test_a_busy_neighbour_is_told(path: Path) -> None:
+    neighbours = math.ceil(2 * OTHERS * len(os.sched_getaffinity(0)))
+    started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(neighbours)]
+    try:
+        done = run_edgekit("load", str(path), "--scenario", "single_stream", "--seconds", "0.8")
+        as_json = run_edgekit("load", str(path), "--scenario", "single_stream", "--seconds", "0.8", "--json")
+    finally:
+        for each in started:
+            each.kill()
+            each.wait()
+    assert done.returncode == 0, done.stderr
+    assert "DISTURBED   " in done.stdout and "other processes took" in done.stdout
+    (run,) = json.loads(as_json.stdout)["runs"]
+    assert any("other processes took" in words for words in run["disturbed"])
+    assert run["seen"]["others_share"] > OTHERS
 
 
 @pytest.mark.parametrize(

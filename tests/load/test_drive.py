@@ -6,14 +6,17 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from edgekit.load.drive import QUERY_BYTES, fitting
+from edgekit.load import launch
+from edgekit.load.drive import PATIENCE, QUERY_BYTES, fitting, longest_s
 from edgekit.load.launch import Job, Outcome, drive
 from edgekit.load.scenarios import MINIMUM, SCENARIOS, Load, Minimum, Result, Scenario
 from edgekit.load.subjects import Words
+from edgekit.runner import conditions
 
 LITTLE = Minimum(0.2, 5)
 
@@ -70,6 +73,15 @@ def test_a_query_that_waits_counts_its_wait(results: dict[Scenario, Result]) -> 
     assert server.meets is False and server.sure is False
 
 
+def test_what_went_on_meanwhile_is_seen(results: dict[Scenario, Result]) -> None:
+    for result in results.values():
+        assert result.seen.seconds > result.seconds  # from before LoadGen's preparations
+        assert result.seen.pace_ms > 0
+        assert result.disturbed == conditions.disturbed(result.seen)
+        assert Result.from_json(json.loads(json.dumps(result.to_json()))) == result
+    assert results["single_stream"].seen.noise is None, "of a hundred queries, which are too few"
+
+
 def test_an_overloaded_server_is_left_and_its_queue_seen() -> None:
     """At five times what can be answered, the last query that was issued is late by most of the run."""
     load = Load("server", 0.3, rate_per_s=1000.0, p99_bound_ms=10)
@@ -95,7 +107,7 @@ def test_what_rests_on_enough_is_not_short() -> None:
     loads = [
         Load("single_stream", 0.3, queries=5, minimum=LITTLE),
         Load("server", 0.3, queries=5, rate_per_s=50.0, p99_bound_ms=0.001, minimum=LITTLE),
-        Load("offline", 0.3, queries=5, minimum=LITTLE),
+        Load("offline", 0.3, queries=200, minimum=LITTLE),  # 0.4 s, however little warming up foretold
     ]
     for result in driven(words("sleeping", seconds=0.002), *loads).values():
         assert (result.short, result.why_short) == (False, ""), result.scenario
@@ -142,6 +154,27 @@ def test_a_load_that_memory_cannot_hold_is_cut() -> None:
     assert fitting(load, 20_000.0, 0).queries == 1
 
 
+def test_a_load_may_take_as_long_as_its_queries_do() -> None:
+    assert longest_s(Load("single_stream", 1.0, queries=100), 0.5) >= PATIENCE * 200
+    assert longest_s(Load("offline", 1.0, queries=24_576), 100.0) >= PATIENCE * 245.76
+    assert longest_s(Load("server", 1.0, queries=100), 4.0) >= PATIENCE * 50, "half of what a closed loop is answered"
+    assert longest_s(Load("server", 1.0, queries=100, rate_per_s=0.5), 4.0) >= PATIENCE * 200
+    assert PATIENCE * 600 <= longest_s(Load("single_stream", 600.0, queries=100), 1000.0) < 2 * PATIENCE * 600
+
+
+def test_a_step_has_the_time_that_it_said_and_the_next_has_its_own(tmp_path: Path) -> None:
+    journal = tmp_path / "job.journal"
+    step = launch._Step(journal)
+    assert not step.is_late()
+    with open(journal, "a", buffering=1) as stream:
+        stream.write('{"begins": "offline", "within_s": 0.05}\n')
+        assert not step.is_late()
+        time.sleep(0.1)
+        assert step.is_late() and step.within_s == 0.05
+        stream.write('{"begins": "server", "within_s": 1000}\n')
+        assert not step.is_late()
+
+
 def test_a_load_survives_json() -> None:
     job = Job(words("sleeping", seconds=1.0), (Load("server", 1.0, rate_per_s=2.0, minimum=LITTLE),), Load("server", 1))
     assert Job.from_json(job.to_json()) == job
@@ -160,6 +193,11 @@ class TestChild:
 
     def test_one_that_hangs_ends_at_the_limit(self) -> None:
         outcome = drive(Job(words("sleeping", seconds=600), (Load("offline", 0.1),)), limit_s=3)
+        self._one_line(outcome, "no end within 3 s")
+
+    def test_one_that_hangs_in_a_step_ends_when_that_step_should_have(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(launch, "OPENING_S", 3.0)
+        outcome = drive(Job(words("sleeping", seconds=600), (Load("offline", 0.1),)))
         self._one_line(outcome, "no end within 3 s")
 
     def test_it_leaves_with_its_parent(self, tmp_path: Path) -> None:

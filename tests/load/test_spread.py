@@ -7,7 +7,8 @@ import pytest
 
 from edgekit.errors import ConfigError
 from edgekit.load.scenarios import Load
-from edgekit.load.spread import percentiles
+from edgekit.load.spread import LEAST_IN_ROUND, noise, percentiles
+from edgekit.runner import conditions, intervals
 
 
 def test_values_are_numpys() -> None:
@@ -53,6 +54,17 @@ def test_many_are_binned_and_few_have_no_interval() -> None:
     assert p99.high_ms - p99.low_ms < 0.1 * p99.value_ms
     few = percentiles(values[:99], 0.95)["p50"]
     assert (few.low_ms, few.high_ms) == (None, None)
+
+
+def test_noise_is_the_spread_of_neighbours_medians() -> None:
+    steady = np.random.default_rng(4).normal(1.0, 0.02, 3007)
+    assert noise(steady) == pytest.approx(0.0, abs=0.01)
+    slowed = steady * np.repeat([1.0, 1.2], [1500, 1507])
+    found = noise(slowed)
+    assert found is not None and found > conditions.NOISE
+    least = LEAST_IN_ROUND * intervals.LEAST_ROUNDS
+    assert noise(steady[:least]) is not None
+    assert noise(steady[: least - 1]) is None and noise(steady[:5]) is None
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from rich.console import Console
 from edgekit import plots, summaries
 from edgekit.artifact import Artifact
 from edgekit.data import load as load_data
+from edgekit.load.rate import TRIAL_QUERIES
 from edgekit.load.scenarios import SCENARIOS
 from edgekit.plan import load_plan, parse_stage
 from edgekit.report import show
@@ -57,9 +58,13 @@ def test_the_baseline_and_each_winner_are_driven_in_every_scenario(benchmark: Ar
     for row in loads["runs"]:
         assert row["errors"] == 0 and row["queries"] > 0 and row["peak_bytes"] > 10_000_000
         assert row["short"] and row["why_short"].startswith("0.2 of 600 s")
+        assert row["seen"]["seconds"] > row["seconds"] and isinstance(row["disturbed"], list)
         assert (row["rate_per_s"] is not None) == (row["meets"] is not None) == (row["scenario"] == "server")
     assert {row["name"] for row in loads["rates"]} == {BASELINE, benchmark.metrics["winner"]}
-    assert all(row["trials"] for row in loads["rates"])
+    for row in loads["rates"]:
+        assert row["trials"] and all(trial["queries"] >= TRIAL_QUERIES for trial in row["trials"])
+        assert all(trial["short"] and trial["seen"] for trial in row["trials"])
+        assert row["short"] and row["why_short"].startswith("0.2 of 600 s")
 
 
 def test_loads_are_evidence_and_in_no_content(benchmark: Artifact) -> None:
@@ -71,7 +76,8 @@ def test_loads_are_evidence_and_in_no_content(benchmark: Artifact) -> None:
 def test_nothing_is_driven_without_a_wish_or_a_winner(benchmark: Artifact, load_s: float, winner: bool) -> None:
     name = benchmark.metrics["winner"] if winner else None
     told = driven(benchmark.ancestor("convert"), load_data(PLAN.data), config(load_s=load_s), BASELINE, [], name)
-    assert (told["runs"], told["rates"], told["failed"], told["loadgen"]) == ([], [], [], None)
+    assert (told["seconds"], told["loadgen"]) == (0, None), "what the schema calls: nothing was driven"
+    assert (told["runs"], told["rates"], told["failed"]) == ([], [], [])
     shown = SimpleNamespace(metrics={"loads": told}, config={"confidence": 0.99})
     assert "nothing was driven" in repr(summaries.loads(shown))  # type: ignore[arg-type]
 
@@ -82,7 +88,7 @@ def test_a_load_that_fails_is_told_and_the_others_go_on(benchmark: Artifact) -> 
     told = driven(
         benchmark.ancestor("convert"), load_data(PLAN.data), config(load_s=0.05), BASELINE, ["nobody"], winner
     )
-    assert {row["name"] for row in told["runs"]} == {BASELINE}
+    assert {row["name"] for row in told["runs"]} == {BASELINE} and told["seconds"] == 0.05
     assert [row["name"] for row in told["failed"]] == ["nobody"] and told["failed"][0]["reason"].startswith("opening")
     shown = SimpleNamespace(metrics={"loads": told}, config={"confidence": 0.99})
     assert "failed: opening it" in repr(summaries.loads(shown))  # type: ignore[arg-type]
@@ -93,18 +99,30 @@ def test_the_table_says_what_is_short_and_what_is_held(benchmark: Artifact) -> N
     assert len(table.rows) == len(benchmark.metrics["loads"]["runs"])
     text = repr(table)
     assert "0.2 of 600 s" in text and "p99 held to 10 ms" in text
-    assert "holds" in text or "no highest rate was found" in text
+    assert text.count("highest rate: ") == len(benchmark.metrics["loads"]["rates"])
+
+
+def test_the_table_says_what_disturbed_a_run_and_what_a_rate_rests_on(benchmark: Artifact) -> None:
+    found = benchmark.metrics["loads"]
+    runs = [{**row, "disturbed": ["other processes took 40 % of the processor's time"]} for row in found["runs"]]
+    marked = {"disturbed": ["2 of 14 trials, the first by: a neighbour"], "short": True, "why_short": "1 of 600 s"}
+    rates = [{**row, **marked, "rate_per_s": 1234.5} for row in found["rates"]]
+    shown = SimpleNamespace(metrics={"loads": {**found, "runs": runs, "rates": rates}}, config={"confidence": 0.99})
+    text = repr(summaries.loads(shown))  # type: ignore[arg-type]
+    assert text.count("; disturbed: other processes took 40 % of the processor's time") == len(runs)
+    said = "highest rate: 1,234/s (short: 1 of 600 s; disturbed: 2 of 14 trials, the first by: a neighbour)"
+    assert text.count(said) == len(rates)
 
 
 def test_the_verdict_names_the_rates_and_what_failed(tiny_run: FinishedRun, benchmark: Artifact) -> None:
     result = json.loads((tiny_run.folder / RESULT).read_text())
-    rates = [{"name": "mine", "rate_per_s": 1234.5}, {"name": BASELINE, "rate_per_s": None}]
+    rates = [rate(1234.5), {**rate(None), "name": BASELINE, "short": False, "disturbed": ["1 of 2 trials"]}]
     failed = [{"name": "theirs", "reason": "opening it: gone"}]
     stream = io.StringIO()
     loads = {**benchmark.metrics["loads"], "rates": rates, "failed": failed}
     show({**result, "loads": loads}, tiny_run.folder, Console(file=stream, width=200))
-    said = "held with a p99 within 10 ms: mine 1,234/s, baseline-eager none that was confirmed"
-    assert said in stream.getvalue()
+    said = "held with a p99 within 10 ms: student-int8-tflite 1,234/s (short: 1 of 600 s), "
+    assert f"{said}{BASELINE} none that was confirmed, too noisy (disturbed: 1 of 2 trials)" in stream.getvalue()
     assert "Not driven to the end: theirs, opening it: gone" in stream.getvalue()
 
 
@@ -113,7 +131,14 @@ def rate(value: float | None) -> Row:
         {"rate_per_s": 100.0, "p99_ms": 4.0, "queries": 100, "meets": True, "reason": "search"},
         {"rate_per_s": 200.0, "p99_ms": 40.0, "queries": 100, "meets": False, "reason": "search"},
     ]
-    return {"name": "student-int8-tflite", "rate_per_s": value, "why": "", "trials": trials}
+    row = {"name": "student-int8-tflite", "rate_per_s": value, "why": "too noisy", "trials": trials}
+    return {**row, "short": True, "why_short": "1 of 600 s", "disturbed": []}
+
+
+def test_the_figure_has_room_for_a_search_without_a_trial(benchmark: Artifact) -> None:
+    loads = {**benchmark.metrics["loads"], "p99_bound_ms": 12.5, "rates": [{**rate(None), "trials": []}]}
+    left, _ = plots.loads(loads).axes
+    assert [list(line.get_ydata()) for line in left.lines] == [[12.5, 12.5]]
 
 
 @pytest.mark.parametrize("found", [100.0, None])
@@ -129,6 +154,7 @@ def test_the_figure_has_every_trial_the_bound_and_the_rate_that_was_found(
     assert [list(line.get_ydata()) for line in left.lines if line.get_linestyle() == "--"] == [[12.5, 12.5]]
     held = [line.get_xdata()[0] for line in left.lines if line.get_linestyle() == ":"]
     assert held == ([100.0] if found else [])
+    assert any("(short)" in text.get_text() for text in left.texts) is bool(found)
     assert "per second" in left.get_xlabel() and "ms" in left.get_ylabel() and "ms" in right.get_ylabel()
 
 
