@@ -54,6 +54,7 @@ def measure(
         threads=more,
         machine=ceilings,
         cost=spent,
+        layers=layers,
         calls_per_start=config.calls_per_start,
     )
     diagnosis = diagnose(found)
