@@ -129,6 +129,8 @@ def roofline(layers: Sequence[Row], machine: Mapping[str, float]) -> Figure:
             axes.plot(along, roof, color="#333333", linestyle=style, label=f"roof in {name}: {machine[key]:.0f} GMAC/s")
         for bound, marker, fill in (("compute", "o", DARK), ("memory", "s", "none")):
             rows = [row for row in shown if row["bound"] == bound]
+            if not rows:
+                continue
             sizes = [20 + 400 * row["ms"] / sum(one["ms"] for one in layers) for row in rows]
             axes.scatter(
                 [row["intensity"] for row in rows], [row["gmacs_per_s"] for row in rows],
