@@ -54,6 +54,7 @@ class LoadTrial(Strict):
 
     rate_per_s: float = Field(gt=0, description="Poisson rate that was asked for")
     p99_ms: Milliseconds = Field(description="99th percentile of the latencies from the scheduled arrivals")
+    service_p99_ms: Milliseconds = Field(description="the same from the actual start: what an answer itself takes")
     queries: int = Field(gt=0, description="answered")
     meets: bool = Field(description="p99 within the bound and no error")
     reason: Literal["search", "again", "confirm"] = Field(description="why it was made; again: after a failure")

@@ -22,9 +22,11 @@ CONFIRMATIONS = 3
 MOST_TRIALS = 24
 TRIAL_QUERIES = 100
 """At least: of fewer, a p99 is only the slowest."""
-FLOOR = 0.01
-"""Of what a closed loop is answered, the lowest rate that is tried: at a lower one fewer than one arrival in a hundred
-finds the worker busy, so a p99 is that of the answers alone."""
+FLOOR = 0.03
+"""Of what a closed loop is answered, the lowest rate that is tried, for a hundred arrivals take long there: a p99 is
+down to 1.7 times what an answer takes alone (the wait in an M/D/1 queue)."""
+HOPELESS = 4
+"""After so many trials, of two rates, in which answers alone took longer than the bound, a lower rate is no help."""
 
 Reason = Literal["search", "again", "confirm"]
 
@@ -35,6 +37,7 @@ class Trial:
 
     rate_per_s: float
     p99_ms: float
+    service_p99_ms: float  # what an answer itself takes, at any rate
     queries: int
     meets: bool
     reason: Reason
@@ -45,8 +48,18 @@ class Trial:
 
     @classmethod
     def of(cls, result: Result, rate_per_s: float, reason: Reason) -> Trial:
-        p99_ms, meets, short = result.latency["p99"].value_ms, bool(result.meets), (result.short, result.why_short)
-        return cls(rate_per_s, p99_ms, result.queries, meets, reason, *short, result.seen, result.disturbed)
+        return cls(
+            rate_per_s=rate_per_s,
+            p99_ms=result.latency["p99"].value_ms,
+            service_p99_ms=result.service_p99_ms,
+            queries=result.queries,
+            meets=bool(result.meets),
+            reason=reason,
+            short=result.short,
+            why_short=result.why_short,
+            seen=result.seen,
+            disturbed=result.disturbed,
+        )
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -112,7 +125,7 @@ def find(
 ) -> Found:
     """Search below `most_per_s`, what a closed loop is answered: no open one can be answered more often for long.
 
-    Where the answers alone take longer than the bound, no rate is tried.
+    Where answers alone take longer than the bound, no rate is tried, or no lower one.
     """
     trials: list[Trial] = []
 
@@ -135,6 +148,9 @@ def find(
             low = middle
         else:
             high = middle
+        if low == 0.0 and len(trials) >= HOPELESS and (least_ms := _alone_ms(trials)) > p99_bound_ms:
+            why = f"one answer in a hundred takes {least_ms:.4g} ms by itself, the bound is {p99_bound_ms:g} ms"
+            return done(None, why)
     if low == 0.0:
         return done(None, f"no rate from {high:.3g} per s on met the bound")
     step = precision
@@ -151,6 +167,11 @@ def cut_off(p99_bound_ms: float, trials: tuple[Trial, ...]) -> Found:
     met = [trial.rate_per_s for trial in trials if trial.meets]
     so_far = f"up to {max(met):.4g} per s met the bound" if met else "none met the bound"
     return Found(p99_bound_ms, None, f"the search was cut off after trial {len(trials)}; so far {so_far}", trials)
+
+
+def _alone_ms(trials: list[Trial]) -> float:
+    """The p99 of the answers themselves, milliseconds: of the last trials the least, for noise only adds to it."""
+    return min(trial.service_p99_ms for trial in trials[-HOPELESS:])
 
 
 def _nearest(low: float, most_per_s: float, trials: list[Trial]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -32,10 +33,15 @@ SEEN = Seen(**{**UNKNOWN, "seconds": 1.0, "pace_ms": 1.0, "pace_change": 0.0})
 
 
 def trial(
-    rate_per_s: float, p99_ms: float, reason: Reason = "search", why_short: str = "", disturbed: Sequence[str] = ()
+    rate_per_s: float,
+    p99_ms: float,
+    reason: Reason = "search",
+    why_short: str = "",
+    disturbed: Sequence[str] = (),
+    service_p99_ms: float = 1.0,
 ) -> Trial:
     meets, short = p99_ms <= BOUND_MS, bool(why_short)
-    return Trial(rate_per_s, p99_ms, 100, meets, reason, short, why_short, SEEN, list(disturbed))
+    return Trial(rate_per_s, p99_ms, service_p99_ms, 100, meets, reason, short, why_short, SEEN, list(disturbed))
 
 
 def queue(limit_per_s: float, noise: float = 0.0, seed: int = 0) -> tuple[list[int], object]:
@@ -97,7 +103,24 @@ def test_the_search_gives_up_where_the_rate_no_longer_matters() -> None:
     numbers, attempt = queue(1e-6)
     found = find(attempt, CAPACITY, BOUND_MS)  # type: ignore[arg-type]
     assert min(trial.rate_per_s for trial in found.trials) >= FLOOR * CAPACITY
-    assert len(numbers) == 12
+    assert len(numbers) == 10
+
+
+def test_a_search_whose_answers_alone_are_too_slow_ends_after_two_rates() -> None:
+    found = find(lambda rate, reason, _: trial(rate, 50.0, reason, service_p99_ms=12.5), CAPACITY, BOUND_MS)
+    assert [each.rate_per_s for each in found.trials] == [500.0, 500.0, 250.0, 250.0]
+    assert found.why == "one answer in a hundred takes 12.5 ms by itself, the bound is 10 ms"
+
+
+def test_answers_that_are_slow_for_a_moment_do_not_end_the_search() -> None:
+    moment = iter([50.0] * 3)
+
+    def attempt(rate_per_s: float, reason: Reason, _: int) -> Trial:
+        alone_ms = next(moment, 1.0)
+        return trial(rate_per_s, max(alone_ms, rate_per_s / 20), reason, service_p99_ms=alone_ms)
+
+    found = find(attempt, CAPACITY, BOUND_MS)
+    assert found.rate_per_s is not None and found.rate_per_s <= 200
 
 
 def test_answers_that_alone_take_longer_than_the_bound_are_not_searched() -> None:
@@ -158,7 +181,7 @@ def test_no_trial_is_made_of_a_worker_that_is_slower_than_the_bound() -> None:
     outcome = drive(Job(words, search=Load("server", 0.3, TRIAL_QUERIES)))
     assert outcome.failed is None and outcome.found is not None
     assert outcome.found.rate_per_s is None and outcome.found.trials == ()
-    assert outcome.found.why.startswith("one answer alone takes 2") and "the bound is 10 ms" in outcome.found.why
+    assert re.fullmatch(r"one answer alone takes [0-9.]+ ms, the bound is 10 ms", outcome.found.why)
 
 
 def test_trials_survive_the_process_that_made_them() -> None:

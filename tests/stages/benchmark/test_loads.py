@@ -85,9 +85,8 @@ def test_nothing_is_driven_without_a_wish_or_a_winner(benchmark: Artifact, load_
 def test_a_load_that_fails_is_told_and_the_others_go_on(benchmark: Artifact) -> None:
     """A variant whose files are gone, and the baseline, which is there."""
     winner = benchmark.metrics["winner"]
-    told = driven(
-        benchmark.ancestor("convert"), load_data(PLAN.data), config(load_s=0.05), BASELINE, ["nobody"], winner
-    )
+    wishes = config(load_s=0.05, p99_bound_ms=1000.0)  # which an eager network meets on a busy machine too
+    told = driven(benchmark.ancestor("convert"), load_data(PLAN.data), wishes, BASELINE, ["nobody"], winner)
     assert {row["name"] for row in told["runs"]} == {BASELINE} and told["seconds"] == 0.05
     assert [row["name"] for row in told["failed"]] == ["nobody"] and told["failed"][0]["reason"].startswith("opening")
     shown = SimpleNamespace(metrics={"loads": told}, config={"confidence": 0.99})
