@@ -31,7 +31,7 @@ class Seen(Strict):
     noise: float | None = Field(
         ge=0,
         description="spread of the openings' p50s, a share, the median over the variants; in a load, of the p50s of "
-        "consecutive queries from their actual start, null where these are too few",
+        "consecutive queries from their actual start, null in server and where these are too few",
     )
 
 

@@ -82,6 +82,14 @@ def test_what_went_on_meanwhile_is_seen(results: dict[Scenario, Result]) -> None
     assert results["single_stream"].seen.noise is None, "of a hundred queries, which are too few"
 
 
+def test_how_steady_answers_are_is_told_of_closed_loops_only() -> None:
+    """In server some follow upon others and some upon a pause, and take longer then, on the quietest machine."""
+    loads = (Load("single_stream", 0.3, 300), Load("server", 0.3, 300, rate_per_s=600.0), Load("offline", 0.3, 300))
+    noise = {name: result.seen.noise for name, result in driven(words("sleeping", seconds=0.0), *loads).items()}
+    assert noise["single_stream"] is not None and noise["offline"] is not None
+    assert noise["server"] is None
+
+
 def test_an_overloaded_server_is_left_and_its_queue_seen() -> None:
     """At five times what can be answered, the last query that was issued is late by most of the run."""
     load = Load("server", 0.3, rate_per_s=1000.0, p99_bound_ms=10)
