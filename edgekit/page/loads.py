@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from edgekit.page.rows import Grid, Line, Row
+from edgekit.summaries.loads import marks
 from edgekit.tables import count, milliseconds, percent
 
 SCENARIOS = {"single_stream": "single stream", "server": "server, Poisson", "offline": "offline"}
@@ -25,7 +26,13 @@ def rates(loads: Row) -> Grid | None:
     rows = loads["rates"]
     lines = [
         Line(
-            (row["name"], count(row["rate_per_s"]), _held_ms(row), str(len(row["trials"])), row["why"]),
+            (
+                row["name"],
+                count(row["rate_per_s"]),
+                _held_ms(row),
+                str(len(row["trials"])),
+                "; ".join([row["why"], *marks(row)]),
+            ),
             "out" if row["rate_per_s"] is None else "",
         )
         for row in rows
@@ -70,7 +77,7 @@ def throughput(loads: Row) -> Grid | None:
                 percent(row["error_rate"]),
                 f"{row['cpu_cores']:.2f}",
                 count(None if row["peak_bytes"] is None else row["peak_bytes"] / MEBI),
-                f"short: {row['why_short']}" if row["short"] else f"{count(row['queries'])} queries",
+                "; ".join(marks(row)) or f"{count(row['queries'])} queries",
             )
         )
         for row in rows
@@ -80,7 +87,7 @@ def throughput(loads: Row) -> Grid | None:
     )  # fmt: skip
     caption = (
         f"MLPerf’s LoadGen {loads['loadgen']}, {loads['seconds']:g} s each, from raw sample to answer by one worker; "
-        "short: on less than MLPerf asks for"
+        "short: on less than MLPerf asks for; disturbed: by what else went on"
     )
     return Grid(caption, columns, lines, frozenset(columns[2:7]), frozenset(columns[7:])) if rows else None
 

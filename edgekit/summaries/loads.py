@@ -24,7 +24,7 @@ def loads(artifact: Artifact) -> Table:
 
 def held(row: Row) -> str:
     """What a search for the highest rate came to, and why it is not to be relied on: 1,234/s (short: 1 of 600 s)."""
-    rate, marks = row["rate_per_s"], "; ".join(_marks(row))
+    rate, marks = row["rate_per_s"], "; ".join(marks(row))
     told = f"none that was confirmed, {row['why']}" if rate is None else f"{count(rate)}/s"
     return f"{told} ({marks})" if marks else told
 
@@ -56,10 +56,11 @@ def _notes(row: Row, best: Row | None) -> list[str]:
         notes.append("within the bound" if row["meets"] else "over the bound")
         if best:
             notes.append(f"highest rate: {held(best)}")
-    return notes + _marks(row)
+    return notes + marks(row)
 
 
-def _marks(row: Row) -> list[str]:
+def marks(row: Row) -> list[str]:
+    """Why a run or a rate is not to be relied on: what it lacks, what disturbed it."""
     short = [f"short: {row['why_short']}"] if row["short"] else []
     return short + ([f"disturbed: {'; '.join(row['disturbed'])}"] if row["disturbed"] else [])
 
