@@ -67,7 +67,7 @@ def find_apart(model_folder: Path, target: str, folder: Path, files: Files, inpu
         if (path.with_name(FOUND)).is_file():
             told: str = json.loads(path.with_name(FOUND).read_text())
             return told
-        cause = f"not finished after {TIMEOUT_S:g} s" if ended.late else ended.cause(launch.CONVERTER)
+        cause = f"not finished after {TIMEOUT_S:g} s" if ended.late else ended.cause("the interpreter")
         return f"at which layer was not found: {cause}"
 
 
