@@ -69,7 +69,7 @@ aarch64: $(VENV)/.dev ## the runner with the real aarch64 wheels under qemu, fet
 	$(BIN)/python -m tests.aarch64.fetch
 	$(BIN)/pytest -q $(BOX) -m aarch64 tests/aarch64
 
-mutants: $(VENV)/.dev ## 94 seeded faults in edgekit, each of which a test or a notebook must notice
+mutants: $(VENV)/.dev ## 106 seeded faults in edgekit, each of which a test or a notebook must notice
 	$(BIN)/python -m tests.mutants.check
 
 reference: $(VENV)/.dev ## execute the reference notebooks of tests/reference again

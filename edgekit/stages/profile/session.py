@@ -129,17 +129,20 @@ def _latency(stamps: np.ndarray) -> dict[str, dict[str, float]]:
 
 
 def _session(began: int, ready: Row, stamps: np.ndarray) -> Row:
-    """Milliseconds of every part over the whole session, the session, and the share of it that the parts cover."""
+    """Milliseconds of every part over the whole session, the session, and the share of it that the parts cover.
+
+    `calls_covered` is that share from one call's beginning to the next, of the middle call.
+    """
     once = np.diff([began, ready["began"], ready["imported"], ready["loaded"], ready["warm"]]) / 1e6
     calls = np.diff(stamps, axis=1).sum(axis=0) / 1e6
     parts_ms = {name: float(value) for name, value in zip((*COLD, *PARTS), (*once, *calls), strict=True)}
     whole_ms = float(stamps[-1, 5] - began) / 1e6
-    calls_ms = float(stamps[-1, 5] - stamps[0, 0]) / 1e6
+    spent, until_next = stamps[:-1, 5] - stamps[:-1, 0], stamps[1:, 0] - stamps[:-1, 0]
     return {
         "parts_ms": parts_ms,
         "whole_ms": whole_ms,
         "covered": sum(parts_ms.values()) / whole_ms,
-        "calls_covered": float(calls.sum()) / calls_ms,
+        "calls_covered": float(np.median(spent / until_next)),  # no interruption between two calls decides
         "calls": len(stamps),
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.seeds import device, networks, records, samples
+from tests.mutants.seeds import device, measuring, networks, records, samples
 from tests.mutants.seeds.seed import Seed
 
 SEEDS: tuple[Seed, ...] = (
@@ -11,6 +11,8 @@ SEEDS: tuple[Seed, ...] = (
     *networks.PRUNING,
     *networks.QUANTIZING,
     *networks.CONVERTING,
+    *measuring.MEASURING,
+    *measuring.EXPLAINING,
     *device.DEVICE,
     *device.BUNDLING,
     *records.DECIDING,

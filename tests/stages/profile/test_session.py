@@ -37,6 +37,8 @@ def test_the_parts_add_up_to_what_is_measured_from_outside(network: Path) -> Non
     found = session.measure(network, SAMPLES, 20, 5, 300)
     assert set(found["session"]["parts_ms"]) == {*session.COLD, *session.PARTS}
     assert found["session"]["covered"] == pytest.approx(1, abs=0.02)
+    assert 0.98 <= found["session"]["calls_covered"] <= 1
+    assert 0 < found["session"]["stamped"]["low"] <= found["session"]["stamped"]["high"]
     assert found["session"]["calls"] == 25
     assert found["session"]["parts_ms"]["import"] > 0
     total = found["latency"]["total"]

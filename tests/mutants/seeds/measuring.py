@@ -1,0 +1,107 @@
+"""Faults in what measures, foretells and explains, and in what compares numbers with numbers."""
+
+from __future__ import annotations
+
+from tests.mutants.seeds.seed import Seed
+
+MEASURING = (
+    Seed(
+        "warm-up-counted-into-every-operator",
+        "targets/operators/openvino.py",
+        "all_ms * (WARM_UP + calls) - cold_ms * WARM_UP)",
+        "all_ms * (WARM_UP + calls) - cold_ms * 0)",
+        "the cold first calls are in the time of every operator",
+        ("tests/targets/test_operators.py",),
+    ),
+    Seed(
+        "stolen-time-not-told",
+        "runner/conditions.py",
+        'time": _over(seen.steal_share, STEAL)',
+        'time": _over(seen.steal_share, 1.0)',
+        "times taken while the hypervisor held the cores back are compared",
+        ("tests/runner/test_conditions.py",),
+    ),
+    Seed(
+        "a-disturbed-result-is-compared",
+        "runner/conditions.py",
+        '        elif each["disturbed"]:\n            found.append(',
+        '        elif each["disturbed"] is None:\n            found.append(',
+        "latencies of two results are set side by side although one was disturbed",
+        ("tests/runner/test_conditions.py",),
+    ),
+    Seed(
+        "what-is-fixed-is-saved-too",
+        "forecast.py",
+        "return before / (compute_ms + memory_ms + self.fixed_ms)",
+        "return before / (compute_ms + memory_ms)",
+        "a step is foretold to save what a call costs besides",
+        ("tests/test_forecast.py",),
+    ),
+    Seed(
+        "stop-by-the-middle-of-an-interval",
+        "forecast.py",
+        'row["high_ms"] > latency_p50_ms',
+        'row["p50_ms"] > latency_p50_ms',
+        "a user is told to stop where the budget is not surely met",
+        ("tests/test_forecast.py",),
+    ),
+    Seed(
+        "a-rate-is-held-once",
+        "load/rate.py",
+        'if all(meets(low, "confirm") for _ in range(confirmations)):',
+        'if any(meets(low, "confirm") for _ in range(confirmations)):',
+        "the highest rate is one that was met by luck",
+        ("tests/load/test_rate.py",),
+    ),
+    Seed(
+        "a-short-rate-is-not-marked",
+        "load/rate.py",
+        "return any(trial.short for trial in self._rests_on)",
+        "return all(trial.short for trial in self.trials[:0])",
+        "a rate that rests on seconds reads as MLPerf's",
+        ("tests/load/test_rate.py", "tests/load/test_command.py"),
+    ),
+    Seed(
+        "latency-from-the-actual-start",
+        "load/drive.py",
+        "latencies_ms = trace.latencies_ms(folder)",
+        "latencies_ms = service_ms",
+        "the wait of a query that stood in the queue is forgotten",
+        ("tests/load/test_drive.py",),
+    ),
+)
+
+EXPLAINING = (
+    Seed(
+        "first-loss-in-place-of-the-steepest",
+        "targets/bisect.py",
+        "enough_db = max(STEEP * max(losses_db), least_loss_db)",
+        "enough_db = 0.0",
+        "the first layer is blamed for whatever goes wrong",
+        ("tests/targets/test_bisect.py",),
+    ),
+    Seed(
+        "a-margin-hides-the-cause",
+        "stages/convert/inputs.py",
+        "        return float(not one.any() and not other.any())",
+        "        return 0.0",
+        "a wrong scale is called another resize where a channel is constant",
+        ("tests/stages/convert/test_ends.py",),
+    ),
+    Seed(
+        "a-foreign-function-is-not-asked-for",
+        "keys.py",
+        'CALLED = ("builder", "function", "reference_preprocess")',
+        'CALLED = ("builder", "function")',
+        "a bundle's record makes any function be called",
+        ("tests/test_keys.py", "tests/test_reproduce.py"),
+    ),
+    Seed(
+        "sound-tensors-by-size-alone",
+        "targets/alike.py",
+        "by_shape.setdefault(row.shape, [])",
+        "by_shape.setdefault((len(operators[0].values), row.shape[1]), [])",
+        "a tensor that does not begin with the samples ends a sound conversion",
+        ("tests/targets/test_bisect.py",),
+    ),
+)
