@@ -94,7 +94,7 @@ EXPLAINING = (
         'CALLED = ("builder", "function", "reference_preprocess")',
         'CALLED = ("builder", "function")',
         "a bundle's record makes any function be called",
-        ("tests/test_keys.py", "tests/test_reproduce.py"),
+        ("tests/test_keys.py",),
     ),
     Seed(
         "sound-tensors-by-size-alone",
