@@ -13,6 +13,7 @@ networks differ.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import shutil
 import subprocess
@@ -76,7 +77,8 @@ def make(network: str, folder: Path) -> Path:
     np.save(folder / "calibration.npy", calibration)
     for precision in PRECISIONS:
         images = np.ascontiguousarray(calibration.transpose(0, 3, 1, 2))
-        tflite.convert(folder / "model", precision, images, folder / "out")
+        with contextlib.redirect_stdout(sys.stderr):  # the converter tells its progress
+            tflite.convert(folder / "model", precision, images, folder / "out")
         (folder / "out" / tflite.FILE).replace(folder / f"edgekit-{precision}.tflite")
     # a process of its own: TensorFlow and litert-torch do not always share one in peace
     command = [sys.executable, "-m", "benchmarks.keras_networks", network, str(folder)]
