@@ -36,11 +36,11 @@ def every(data: Data) -> dict[str, object]:
 
 
 def test_the_folder_holds_the_sources_of_the_design():
-    assert {"digits", "image_folder", "npz", "python"} <= set(sources())
+    assert {"digits", "image_folder", "npz", "python", "wav_folder"} <= set(sources())
 
 
 def test_samples_are_raw(data):
-    wanted = {"image": ("uint8", 3), "vector": ("float32", 1)}[data.kind]
+    wanted = {"image": ("uint8", 3), "vector": ("float32", 1), "audio": ("float32", 1)}[data.kind]
     assert (data.raw_dtype, len(data.raw_shape)) == wanted
     for split in every(data).values():
         assert split.x.dtype == wanted[0] and split.x.shape == (len(split), *data.raw_shape)

@@ -48,7 +48,7 @@ def read(path: str, raw: RawSpec) -> np.ndarray:
         raise InputError(f"{path}: the bundle takes {raw.dtype}{list(raw.shape)}, not a sound; give it a .npy file")
     try:
         with open(path, "rb") as stream:
-            sound = _headers(path, stream)
+            sound = _headers(path, stream, os.fstat(stream.fileno()).st_size)
             _check(path, sound, raw.shape[0], raw.sample_rate_hz)
             stream.seek(sound.start)
             data = stream.read(sound.data_bytes)
@@ -57,8 +57,16 @@ def read(path: str, raw: RawSpec) -> np.ndarray:
     return _floats(data, sound.code, sound.bits)
 
 
-def _headers(path: str, stream: IO[bytes]) -> Sound:
-    size = os.fstat(stream.fileno()).st_size
+def decode(name: str, content: bytes, rate_hz: int) -> np.ndarray:
+    """All samples of a mono WAV file at this rate, (samples,) float32, from its bytes; InputError for any other."""
+    import io
+
+    sound = _headers(name, io.BytesIO(content), len(content))
+    _check(name, sound, sound.samples, rate_hz, "the config asks for")
+    return _floats(content[sound.start : sound.start + sound.data_bytes], sound.code, sound.bits)
+
+
+def _headers(path: str, stream: IO[bytes], size: int) -> Sound:
     riff = stream.read(12)
     if riff[:4] != b"RIFF" or riff[8:] != b"WAVE":
         raise InputError(f"{path}: not a WAV file, whatever its name says; make one: ffmpeg -i FILE OUT.wav")
@@ -89,17 +97,17 @@ def _form(path: str, chunk: bytes) -> tuple[int, int, int, int]:
     return code, channels, rate_hz, bits
 
 
-def _check(path: str, sound: Sound, samples: int, rate_hz: int) -> None:
-    """The first thing that differs from the bundle's sound, with the line that puts all of them right."""
+def _check(path: str, sound: Sound, samples: int, rate_hz: int, asked: str = "the bundle takes") -> None:
+    """The first thing that differs from the sound that is asked for, with the line that puts all of them right."""
     frame_bytes = sound.channels * sound.bits // 8
     if (sound.code, sound.bits) not in DTYPES:
         wrong = f"coding {sound.code} with {sound.bits} bits; PCM of 8 to 32 bits and floats are read"
     elif sound.rate_hz != rate_hz:
-        wrong = f"{sound.rate_hz} samples a second, the bundle takes {rate_hz}"
+        wrong = f"{sound.rate_hz} samples a second, {asked} {rate_hz}"
     elif sound.channels != 1:
-        wrong = f"{sound.channels} channels, the bundle takes one"
+        wrong = f"{sound.channels} channels, {asked} one"
     elif sound.samples != samples:
-        wrong = f"{sound.samples} samples, the bundle takes {samples} ({samples / rate_hz:g} s)"
+        wrong = f"{sound.samples} samples, {asked} {samples} ({samples / rate_hz:g} s)"
     elif sound.data_bytes % frame_bytes:
         wrong = f"{sound.data_bytes} bytes of sound are no whole number of samples"
     else:
