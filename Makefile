@@ -11,7 +11,7 @@ BESIDE := GOMP_SPINCOUNT=0
 BOX := $(if $(MINUTES),--minutes=$(MINUTES))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test numerics long defaults faults matrix aarch64 mutants reference lab lint nbval bench aa clean
+.PHONY: help run test numerics zoo long defaults faults matrix aarch64 mutants reference lab lint nbval bench aa clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -23,14 +23,20 @@ $(VENV)/.workbook: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[workbook]'
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.workbook
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[workbook,dev]'
+# Last of all, for pip then finds the older versions that onnx2tf pins, and says so at every later installation.
+$(VENV)/.onnx2tf: onnx2tf.txt $(VENV)/.workbook
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r onnx2tf.txt
 	touch $@
 
-run: $(VENV)/.workbook ## install the workbook and run CONFIG (default configs/digits.yaml) to bundles
+$(VENV)/.dev: $(VENV)/.workbook
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[workbook,dev]'
+	$(MAKE) $(VENV)/.onnx2tf
+	touch $@
+
+run: $(VENV)/.onnx2tf ## install the workbook and run CONFIG (default configs/digits.yaml) to bundles
 	$(BIN)/edgekit run $(CONFIG)
 
-lab: $(VENV)/.workbook ## open JupyterLab on the notebooks
+lab: $(VENV)/.onnx2tf ## open JupyterLab on the notebooks
 	$(BIN)/jupyter lab notebooks
 
 lint: $(VENV)/.dev ## ruff and mypy
@@ -51,10 +57,13 @@ defaults: $(VENV)/.dev ## run all seven notebooks as they come under nbval; 5 mi
 
 test: lint ## ruff, mypy, pytest, nbval
 	$(MAKE) nbval
-	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m 'not long and not numerics and not matrix and not aarch64'
+	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m 'not long and not zoo and not numerics and not matrix and not aarch64'
 
 numerics: $(VENV)/.dev ## 48 pipelines broken on purpose, and sound ones: what the checks say of each
 	$(BIN)/pytest -q -m numerics tests/numerics
+
+zoo: $(VENV)/.dev ## 28 architectures on every target in float and int8, against docs/zoo.md
+	$(BESIDE) $(BIN)/pytest -q -n 2 --dist load -m zoo tests/zoo
 
 long: $(VENV)/.dev ## every road and parameter set, and bundles made again; 15 to 23 minutes
 	$(BIN)/pytest -q $(BOX) -m long tests

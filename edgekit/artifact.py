@@ -88,6 +88,15 @@ class Artifact:
             )
         return parent.ancestor(stage)
 
+    def made_by(self, stage: str) -> Artifact | None:
+        """The same; None where the run has no such stage."""
+        found = self
+        while found.stage != stage:
+            if found.parent is None:
+                return None
+            found = found.ancestor(found.parent["stage"])
+        return found
+
 
 def load(path: Path) -> Artifact:
     """Open a sealed folder; StageError if it is unfinished, TrustError if its record was tampered with."""

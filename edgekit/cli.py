@@ -142,7 +142,8 @@ def status(
 def reproduce(
     bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A NAME-TARGET-VERSION.edge.zip.")],
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Where data.path or model.weights lies here.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Where a file of the config lies here."),
     ] = None,
     allow: Annotated[
         list[str] | None, typer.Option(metavar="MODULE:FUNCTION", help="Code of your own that may run, as recorded.")

@@ -12,12 +12,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from edgekit.errors import ConfigError
 
 STAGES = ("profile", "distill", "prune", "quantize", "convert", "benchmark", "bundle")
+TRAINING = ("distill", "prune", "quantize")
+"""Stages that train a student; a config without a `distill` section has none of them."""
 
 Target = Literal["tflite", "openvino", "onnx"]
 TARGETS: tuple[Target, ...] = ("tflite", "openvino", "onnx")
@@ -63,10 +65,25 @@ class NetworkConfig(Strict):
         return self.builder.partition(":")[2] + (f"({arguments(self.kwargs)})" if self.kwargs else "")
 
 
-class ModelConfig(NetworkConfig):
-    """The network a user came with, and where its weights come from."""
+class ModelConfig(Strict):
+    """The network a user came with: code that builds it and where its weights come from, or a model file."""
 
+    builder: Builder | None = Field(None, description="package.module:function that returns a torch.nn.Module")
+    kwargs: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the builder")
     weights: str | None = Field(None, description="a .safetensors file; absent, the network is trained here")
+    source: str | None = Field(None, description="a .pt2, .keras, .h5, .onnx, OpenVINO .xml or .tflite file")
+    sha256: str | None = Field(None, description="of the source; a file with another is refused")
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> ModelConfig:
+        if self.builder is None and self.source is None:
+            raise ValueError("names nothing; give builder: package.module:function, or source: a model file")
+        if self.builder is not None and self.source is not None:
+            raise ValueError("names both builder and source; leave one of them out")
+        for name, owner in (("kwargs", "builder"), ("weights", "builder"), ("sha256", "source")):
+            if getattr(self, name) and getattr(self, owner) is None:
+                raise ValueError(f"{name} belongs to a model with {owner}; leave it out")
+        return self
 
 
 class TrainOptions(Strict):
@@ -167,3 +184,16 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next(filter(None, map(_model_in, get_args(annotation))), None)
+
+
+def walk_of(sections: Any) -> tuple[str, ...]:
+    """All stages, or, where the config's `distill` is empty, those that train nothing; ConfigError for half of one."""
+    if sections.distill:
+        return STAGES
+    for stage in TRAINING[1:]:
+        if getattr(sections, stage):
+            raise ConfigError(
+                f"{stage}: is given, and distill is not: name distill.student or distill.candidates, for only a "
+                f"student is pruned and tuned, or leave {stage} out"
+            )
+    return tuple(stage for stage in STAGES if stage not in TRAINING)

@@ -40,7 +40,7 @@ def main(model_folder: Path, samples_path: Path) -> None:
         return eager_input(samples[number][None], spec.preprocess)
 
     def read(scores: torch.Tensor) -> dict[str, object]:
-        probabilities = torch.softmax(scores, dim=1)[0]
+        probabilities = (scores if spec.gives_probabilities else torch.softmax(scores, dim=1))[0]
         top = int(probabilities.argmax())
         return {"top": top, "label": spec.classes[top], "scores": probabilities.tolist()}
 

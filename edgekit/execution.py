@@ -35,6 +35,7 @@ class Step:
     stage: str
     parameters: dict[str, Any]
     cell_limit_s: int = 43_200
+    of: int = len(STAGES)
 
     @property
     def notebook(self) -> str:
@@ -51,8 +52,8 @@ def steps(plan: Plan, out: Path) -> list[Step]:
     """The walk of a plan; every parameter is explicit, so an executed notebook says what it ran with."""
     common = {"config": str(plan.path), "out": str(out.resolve()), "settings": plan.settings}
     return [
-        Step(number, stage, {**common, **plan.scalars(stage)}, plan.run.cell_limit_s)
-        for number, stage in enumerate(STAGES, 1)
+        Step(number, stage, {**common, **plan.scalars(stage)}, plan.run.cell_limit_s, len(plan.walk))
+        for number, stage in enumerate(plan.walk, 1)
     ]
 
 
@@ -108,7 +109,7 @@ def _papermill(step: Step, working: Path, failed: Path, log: Path, forced: bool,
 
     logging.getLogger("papermill").setLevel(logging.ERROR)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # a task that Ctrl-C or SIGTERM left behind
-    label = f"{step.number}/{len(STAGES)} {step.notebook:<19} {step.stage:<9}"
+    label = f"{step.number}/{step.of} {step.notebook:<19} {step.stage:<9}"
     try:
         with _kernel_environment(step.stage if forced else ""), _native_stderr_into(log) as terminal:
             papermill.execute_notebook(

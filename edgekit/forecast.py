@@ -11,6 +11,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 EAGER = "PyTorch eager"
+AS_IT_CAME = {
+    "torch": EAGER,
+    "tensorflow": "Keras as it came",
+    "onnxruntime": "ONNX Runtime as it came",
+    "openvino": "OpenVINO as it came",
+    "litert": "LiteRT as it came",
+}
+"""How the baseline is run, by the first word of its `interpreter`."""
 RUNTIMES = {"onnx": "ONNX Runtime", "tflite": "LiteRT", "openvino": "OpenVINO"}
 INT8_BYTES = 0.25
 """Bytes moved in int8, of those in float32."""
@@ -41,6 +49,11 @@ class Execution:
         compute_ms = macs * (self.int8_compute_ms if int8 else self.compute_ms)
         memory_ms = moved * self.memory_ms * (INT8_BYTES if int8 else 1.0)
         return before / (compute_ms + memory_ms + self.fixed_ms)
+
+
+def way_of(interpreter: str) -> str:
+    """How a baseline is run, in words, from what the record calls its interpreter: `torch 2.13.0`."""
+    return AS_IT_CAME[interpreter.partition(" ")[0]]
 
 
 def of_whole(share: float, speedup: float) -> float:
@@ -107,14 +120,15 @@ def stop_here(
     """Why nothing need be done: a target's runtime meets the budget with the float network as it is; None where none
     does.
 
-    `ways` as the profile has them; PyTorch eager, of `bytes_now`, counts where no runtime is inside. Without a limit of
-    latency or size there is nothing to meet.
+    `ways` as the profile has them; the first, the baseline as it came, of `bytes_now`, counts where no runtime is
+    inside. Without a limit of latency or size there is nothing to meet.
     """
     if latency_p50_ms is None and size_bytes is None:
         return None
     runtimes = [RUNTIMES[target] for target in targets]
-    wanted = [row for row in ways if "p50_ms" in row and row["way"] in (*runtimes, EAGER)]
-    for row in sorted(wanted, key=lambda row: (row["way"] == EAGER, row["p50_ms"])):
+    first, *others = ways
+    wanted = [first, *(row for row in others if "p50_ms" in row and row["way"] in runtimes)]
+    for row in sorted(wanted, key=lambda row: (row is first, row["p50_ms"])):
         size = row["bytes"] or bytes_now
         if latency_p50_ms is not None and row["high_ms"] > latency_p50_ms:
             continue
@@ -124,7 +138,7 @@ def stop_here(
         limits += [f"{size:,} bytes of {size_bytes:,}"] if size_bytes is not None else []
         done = (
             "Nothing need be changed; for a device, convert it (notebook 05)"
-            if row["way"] == EAGER
+            if row is first
             else "Convert it (notebook 05) and be done"
         )
         return (

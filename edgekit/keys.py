@@ -18,7 +18,7 @@ SHAPING_MODULES = (
     "answers", "artifact", "augment", "batches", "checkpoint", "child", "config", "digests", "eager", "keys", "paired",
     "quiet", "replay", "teaching", "train", "unfinished", "variants",
 )  # fmt: skip
-SHAPING_FOLDERS = ("data", "losses", "models", "runner", "teachers")
+SHAPING_FOLDERS = ("data", "losses", "models", "runner", "sources", "teachers")
 CONVERTING = ("distill", "prune", "quantize", "convert")
 """The stages that are shaped by `targets` too."""
 _SHOWN = 8

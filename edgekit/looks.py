@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 HDF5 = "a Keras or HDF5 file"
+ZIP = "a zip archive, such as a PyTorch checkpoint, a .keras file or a bundle"
+PICKLE = "a Python pickle, such as an old PyTorch checkpoint"
+SAFETENSORS = "a safetensors file: weights without their network, for model.weights beside model.builder"
 STARTS = (
     (b"\x89HDF", HDF5),
-    (b"PK\3\4", "a zip archive, such as a PyTorch checkpoint, a .keras file or a bundle"),
-    (b"\x80\2", "a Python pickle, such as an old PyTorch checkpoint"),
+    (b"PK\3\4", ZIP),
+    *((bytes((0x80, protocol)), PICKLE) for protocol in range(2, 6)),
     (b"\x89PNG", "a picture"),
     (b"\xff\xd8\xff", "a picture"),
     (b"\x1f\x8b", "a gzip archive; unpack it first"),
@@ -39,6 +42,8 @@ def like(data: bytes) -> str:
     for magic, words in STARTS:
         if start.lower().startswith(magic.lower()):
             return words
+    if data[8:9] == b"{" and int.from_bytes(data[:8], "little") < 2**27:
+        return SAFETENSORS
     if data[:1] == b"\x08" and len(data) > 2 and data[1] < 32:
         return MODELS["onnx"]
     if all(9 <= byte < 127 for byte in data[:64]):

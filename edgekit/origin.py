@@ -11,6 +11,7 @@ from edgekit import keys
 from edgekit.artifact import Artifact
 from edgekit.digests import sha256_file, write_json
 from edgekit.plan import Plan
+from edgekit.sources import kinds
 
 STAGE = "origin"
 WEIGHTS = "weights.safetensors"
@@ -33,6 +34,9 @@ def make(plan: Plan, data_digest: str, folder: Path) -> Artifact:
     write_json(working / "origin.json", description)
     if plan.weights:
         shutil.copyfile(plan.weights, working / WEIGHTS)
+    if plan.source:
+        for path in kinds.members(plan.source, kinds.find(plan.source)):
+            shutil.copyfile(path, working / path.name)
     artifacts.seal(working, stage=STAGE, source=None, data_digest=data_digest, config=description, metrics={})
     return artifacts.publish(working, final)
 
@@ -40,9 +44,14 @@ def make(plan: Plan, data_digest: str, folder: Path) -> Artifact:
 def _describe(plan: Plan) -> dict[str, Any]:
     run = plan.run
     return {
-        "model": {"builder": run.model.builder, "kwargs": run.model.kwargs},
-        "source_sha256": keys.source_digest(run.model.builder),
+        "model": _named(plan.source) if plan.source else {"builder": run.model.builder, "kwargs": run.model.kwargs},
+        "source_sha256": keys.source_digest(run.model.builder) if run.model.builder else None,
         "data": plan.data.model_dump(exclude={"path", "cache"}),
         "preprocess": run.preprocess,
         "weights": sha256_file(plan.weights) if plan.weights else None,
     }
+
+
+def _named(source: Path) -> dict[str, str]:
+    """A model file by its name: where it lay is the user's own affair."""
+    return {"source": source.name, "sha256": kinds.sha256(source, kinds.find(source))}

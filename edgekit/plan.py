@@ -17,7 +17,6 @@ from pydantic import Field, field_validator
 
 from edgekit.config import (
     SHARED_FIELDS,
-    STAGES,
     Budget,
     ModelConfig,
     StageConfig,
@@ -27,11 +26,14 @@ from edgekit.config import (
     cores,
     refuse_secrets,
     suggest,
+    walk_of,
 )
 from edgekit.data import SourceConfig
 from edgekit.data import parse as parse_data
+from edgekit.data.paths import expand
 from edgekit.errors import ConfigError
 from edgekit.runner.errors import RunnerError
+from edgekit.sources import kinds
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 
@@ -88,10 +90,21 @@ class Plan:
     settings: str = ""
 
     @property
+    def walk(self) -> tuple[str, ...]:
+        """The stages of this run, in order."""
+        return tuple(self.stages)
+
+    @property
     def weights(self) -> Path | None:
         """The user's weights, relative paths taken from the config's folder."""
         weights = self.run.model.weights
         return self.path.parent / Path(weights).expanduser() if weights else None
+
+    @property
+    def source(self) -> Path | None:
+        """The user's model file, relative paths taken from the config's folder."""
+        source = self.run.model.source
+        return self.path.parent / expand(source, "model.source") if source else None
 
     def section(self, stage: str) -> dict[str, Any]:
         """What the user wrote for a stage, relative paths taken from the config's folder."""
@@ -141,11 +154,13 @@ def load_plan(path: Path, settings: str | Iterable[str] = (), *, known: bool = F
     refuse_secrets(given)
     run: RunConfig = check(RunConfig, given, "")
     shared = shared_options(run)
-    stages = {stage: parse_stage(stage, _beside(path, getattr(run, stage)), shared) for stage in STAGES}
+    stages = {stage: parse_stage(stage, _beside(path, getattr(run, stage)), shared) for stage in walk_of(run)}
     data = parse_data(_beside(path, run.data))
     plan = Plan(path.resolve(), given, run, data, stages, join_settings(overrides))
     if plan.weights and not plan.weights.is_file():
         raise ConfigError(f"model.weights: no file {os.fspath(run.model.weights or '')!r} beside {path.name}")
+    if plan.source:
+        kinds.check(plan.source, run.model.sha256, "model.source")
     if not known:
         agree(plan)
     return plan
@@ -257,7 +272,7 @@ def agree(plan: Plan) -> None:
     faults = []
     available = plan.data.calibration_samples
     for stage in ("quantize", "convert"):
-        wanted = getattr(plan.stages[stage], "calibration_samples", 0)
+        wanted = getattr(plan.stages.get(stage), "calibration_samples", 0)
         if wanted > available:
             faults.append(
                 f"{stage}.calibration_samples ({wanted}) and data.calibration_samples ({available}) disagree: "

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from edgekit.config import STAGES, NetworkConfig
+from edgekit.config import STAGES, ModelConfig, NetworkConfig
 from edgekit.plan import Plan, own_fields
+from edgekit.sources import CALLED, kinds
 
 
 def show(plan: Plan, out: Path) -> None:
@@ -21,6 +22,9 @@ def show(plan: Plan, out: Path) -> None:
     for heading in ("notebook", "options"):
         table.add_column(heading, no_wrap=heading == "notebook")
     for number, stage in enumerate(STAGES, 1):
+        if stage not in plan.walk:
+            table.add_row(f"{number:02d}_{stage}", "left out: there is no distill section, so nothing is trained")
+            continue
         config = plan.stages[stage]
         options = "  ".join(f"{name}={_brief(getattr(config, name))}" for name in own_fields(type(config)))
         table.add_row(f"{number:02d}_{stage}", escape(options))
@@ -30,7 +34,7 @@ def show(plan: Plan, out: Path) -> None:
     limits += [f"p50 ≤ {run_.budget.latency_p50_ms:g} ms"] if run_.budget.latency_p50_ms else []
     limits += [f"size ≤ {run_.budget.size_bytes:,} bytes"] if run_.budget.size_bytes else []
     lines = {
-        "Model": _brief(run_.model),
+        "Model": _brief(run_.model) + (f", {CALLED[kinds.find(plan.source)]}" if plan.source else ""),
         "Data": "  ".join(f"{name}={value}" for name, value in plan.data.model_dump(exclude_none=True).items()),
         "Targets": ", ".join(run_.targets),
         "Budget": ", ".join(limits),
@@ -43,7 +47,9 @@ def show(plan: Plan, out: Path) -> None:
 
 def _brief(value: object) -> str:
     """A value as the plan shows it; a network as its builder with its keyword arguments."""
-    if isinstance(value, NetworkConfig):
+    if isinstance(value, ModelConfig) and value.source:
+        return PurePath(value.source).name
+    if isinstance(value, NetworkConfig | ModelConfig):
         return f"{value.builder}({', '.join(f'{name}={kwarg}' for name, kwarg in value.kwargs.items())})"
     if isinstance(value, dict):
         return f"({' '.join(f'{name}={given}' for name, given in value.items())})"

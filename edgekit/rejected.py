@@ -20,11 +20,16 @@ def steps(benchmark: Artifact) -> list[Row]:
     figures are None for a network that was not trained, and for what could not be made or measured.
     """
     confidence = benchmark.config["budget"]["accuracy_confidence"]
+    trained: list[Row] = []
+    if benchmark.made_by("distill"):
+        trained = [
+            *_candidates(benchmark.ancestor("distill").metrics, confidence),
+            *_students(benchmark.ancestor("distill").metrics, confidence),
+            *_pruned(benchmark.ancestor("prune").metrics),
+            *quantized(benchmark.ancestor("quantize").metrics),
+        ]
     return [
-        *_candidates(benchmark.ancestor("distill").metrics, confidence),
-        *_students(benchmark.ancestor("distill").metrics, confidence),
-        *_pruned(benchmark.ancestor("prune").metrics),
-        *quantized(benchmark.ancestor("quantize").metrics),
+        *trained,
         *_left_out(benchmark.ancestor("convert").metrics),
         *_variants(benchmark.metrics),
         *_slower(benchmark.metrics),

@@ -14,10 +14,11 @@ from edgekit import result as results
 from edgekit.artifact import EVIDENCE_FILES
 from edgekit.config import STAGES
 from edgekit.digests import write_json
+from edgekit.forecast import way_of
 from edgekit.plan import Plan
 from edgekit.result import RESULT
 from edgekit.stages.benchmark.decide import FEWEST_BYTES
-from edgekit.state import stage_folder
+from edgekit.state import notebook_name, stage_folder
 from edgekit.summaries.loads import held
 from edgekit.tables import count, faster, milliseconds, percent, points, span, speedup, times
 
@@ -50,7 +51,7 @@ def show(result: dict[str, Any], folder: Path, console: Console) -> None:
     if verdict["met"]:
         console.print(
             f"[bold]{verdict['winner']}[/bold] wins: p50 {milliseconds(verdict['p50_ms'])} ms; "
-            f"{_against(verdict, 'speedup_vs_eager', 'PyTorch eager')}; "
+            f"{_against(verdict, 'speedup_vs_eager', way_of(result['variants'][0]['interpreter']))}; "
             f"{_against(verdict, 'speedup_vs_post_training_baseline', 'the best post-training-quantized baseline')}; "
             f"drop {points(verdict['drop_validation_pp'])} pp on validation, at most "
             f"{points(verdict['bound_validation_pp'])} pp at {100 * verdict['confidence']:g} % confidence, "
@@ -79,8 +80,8 @@ def show(result: dict[str, Any], folder: Path, console: Console) -> None:
     if result["bundles"]:
         for label, file in (("Runner", "edgerun.pyz"), *(("Materials", name) for name in EVIDENCE_FILES)):
             console.print(f"{label:<10} {stage_folder(folder, 'bundle') / file}", soft_wrap=True, highlight=False)
-    for number, stage in enumerate(done, 1):
-        path = folder / "notebooks" / f"{number:02d}_{stage}.ipynb"
+    for stage in done:
+        path = folder / "notebooks" / notebook_name(stage)
         failed = path.with_suffix(".failed.ipynb")  # a copy of an earlier, successful run may stand beside it
         console.print(f"Notebook   {failed if failed.exists() else path}", soft_wrap=True, highlight=False)
     if not result["bundles"] and stage_folder(folder, "bundle").exists():

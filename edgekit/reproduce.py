@@ -36,7 +36,7 @@ RECORDED = {
 }
 FOLDERS = ("distill.teachers", "benchmark.rivals")
 """Lists of model files, of which a bundle records the names; what is given is the folder they lie in."""
-PATHS = ("data.path", "data.cache", "model.weights", *FOLDERS)
+PATHS = ("data.path", "data.cache", "model.weights", "model.source", *FOLDERS)
 """What no bundle records."""
 
 Say = Callable[[str], None]
@@ -175,7 +175,8 @@ def _plan(record: dict[str, Any], settings: Sequence[str], home: Path) -> Plan:
     try:
         plan = load_plan(config, [f"{name}={value}" for name, value in absolute.items()])
     except ConfigError as error:
-        hint = "; name it with --set data.path=…" if "data.path" in str(error) else ""
+        named = [name for name in ("data.path", "model.source") if name in str(error)]
+        hint = f"; name it with --set {named[0]}=…" if named else ""
         for files in FOLDERS:
             hint = f"; name the folder it lies in with --set {files}=…" if files in str(error) else hint
         raise ConfigError(f"the bundle's recorded config cannot be used as it is: {error}{hint}") from None
@@ -248,12 +249,14 @@ def _other_stages(record: dict[str, Any], again: Bundle) -> list[str]:
 
 
 def _other_decisions(folder: Path) -> list[str]:
-    shortlist = artifacts.load(stage_folder(folder, "distill")).metrics["shortlist"]
-    decisions = artifacts.load(stage_folder(folder, "benchmark")).metrics["decisions"]
+    benchmark = artifacts.load(stage_folder(folder, "benchmark"))
+    distilled = benchmark.made_by("distill")
+    shortlist = (distilled.metrics["shortlist"] if distilled else None) or {}
+    decisions = benchmark.metrics["decisions"]
     return [
         f"candidates {name}: {', '.join(chosen)} were recorded and followed, today's measurement says "
         f"{', '.join(shortlist['today'][name]) or 'none'}"
-        for name, chosen in (shortlist or {}).get("measured", {}).items()
+        for name, chosen in shortlist.get("measured", {}).items()
         if shortlist["replayed"] and chosen != shortlist["today"][name]
     ] + [
         f"{each['decision']}: {each['chosen']} was recorded and followed, today's measurement says {each['today']}"

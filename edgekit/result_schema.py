@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field, model_validator
 
-from edgekit.config import STAGES, Strict, Target
+from edgekit.config import STAGES, TRAINING, Strict, Target
 from edgekit.result_conditions import Conditions
 from edgekit.result_decisions import Choice, Limit, Zeros
 from edgekit.result_loads import Loads
@@ -226,7 +226,8 @@ class Result(Strict):
             "decisions": {(f"winner of {target}", name) for target, name in won} <= told,
             "verdict": winner in self.winners.values() if self.winners else winner is None,
             "bundles": {(target, bundle.variant) for target, bundle in self.bundles.items()} == won,
-            "stages": set(self.stages) == {"origin", *STAGES} - (set() if self.bundles else {"bundle"}),
+            "stages": set(self.stages) | {"bundle"} in ({"origin", *STAGES}, {"origin", *STAGES} - set(TRAINING))
+            and ("bundle" in self.stages) == bool(self.bundles),
         }
         if not all(agrees.values()):
             raise ValueError(f"contradicts the rest: {', '.join(part for part, good in agrees.items() if not good)}")

@@ -44,7 +44,7 @@ def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print)
     make_importable(plan)
     found = finished(plan, folder) if not force else None
     if found is not None:
-        say(f"reused: {_list_of(STAGES[: _last(found)])}; every key is unchanged")
+        say(f"reused: {_list_of(plan.walk[: _last(plan, found)])}; every key is unchanged")
         _redraw(folder, say)
         return found, False
     agree(plan)
@@ -75,7 +75,7 @@ def finished(plan: Plan, folder: Path) -> dict[str, Any] | None:
         return None
     if not is_current(result, folder):
         return None
-    last = _last(result)
+    last = _last(plan, result)
     states = state.examine(plan, folder, state.data_digest(plan, folder))[:last]
     return result if all(each.state == "done" for each in states) else None
 
@@ -127,10 +127,10 @@ def _bytes(path: Path) -> bytes:
 
 def _settled(plan: Plan, folder: Path, stage: str, digest: str | None) -> StageState:
     """The state of a stage whose forerunners are done, after what a kill left there was put right."""
-    found = state.examine(plan, folder, digest)[STAGES.index(stage)]
+    found = state.examine(plan, folder, digest)[plan.walk.index(stage)]
     key = found.wanted.key if found.wanted else None
     artifacts.settle(state.working_folder(folder, stage), state.stage_folder(folder, stage), key)
-    return state.examine(plan, folder, digest)[STAGES.index(stage)]
+    return state.examine(plan, folder, digest)[plan.walk.index(stage)]
 
 
 def _settle_origin(plan: Plan, folder: Path, digest: str | None) -> None:
@@ -141,7 +141,7 @@ def _settle_origin(plan: Plan, folder: Path, digest: str | None) -> None:
 def _sealer(plan: Plan, folder: Path, stage: str, digest: str | None) -> Callable[[], Artifact]:
     def sealed() -> Artifact:
         """The artifact as the plan wants it; StageError where the notebook left none, or another."""
-        found = state.examine(plan, folder, digest or state.data_digest(plan, folder))[STAGES.index(stage)]
+        found = state.examine(plan, folder, digest or state.data_digest(plan, folder))[plan.walk.index(stage)]
         if not found.sealed or found.artifact is None:
             why = f": {'; '.join(found.reasons)}" if found.reasons else ""
             raise StageError(f"ran to its end, but its artifact is {found.state}{why}")
@@ -168,9 +168,9 @@ def _key(found: StageState) -> str:
     return found.wanted.key[:12] if found.wanted else "unknown"
 
 
-def _last(result: dict[str, Any]) -> int:
+def _last(plan: Plan, result: dict[str, Any]) -> int:
     """How many stages the run of this result has: a missed budget ends at benchmark."""
-    return len(STAGES) if result["verdict"]["met"] else STAGES.index("benchmark") + 1
+    return len(plan.walk) if result["verdict"]["met"] else plan.walk.index("benchmark") + 1
 
 
 def _list_of(stages: Collection[str]) -> str:

@@ -65,12 +65,12 @@ def working_folder(folder: Path, stage: str) -> Path:
 
 
 def examine(plan: Plan, folder: Path, data_digest: str | None) -> list[StageState]:
-    """The state of all seven stages; `data_digest` None: nothing is there to compare with."""
+    """The state of every stage of the walk; `data_digest` None: nothing is there to compare with."""
     first = _origin(plan, folder, data_digest)
     found: list[StageState] = []
     source = first.artifact if first.sealed else None
     reasons = first.reasons
-    for stage in STAGES:
+    for stage in plan.walk:
         state = _stage(plan, folder, stage, source, data_digest, reasons)
         found.append(state)
         source, reasons = (state.artifact, ()) if state.sealed else (None, ())

@@ -80,7 +80,7 @@ class OpenStage:
     def _make(self, working: Path, wanted: keys.Ingredients) -> Artifact:
         module = importlib.import_module(f"edgekit.stages.{self.name}")
         baseline = self.plan.run.model.builder
-        before = {baseline: keys.source_digest(baseline), **wanted.builders}
+        before = {**({baseline: keys.source_digest(baseline)} if baseline else {}), **wanted.builders}
         _as_imported(before)
         if os.environ.get(FORCE) == self.name:
             unfinished.forget(self.folder, self.name)
@@ -124,6 +124,12 @@ def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
     config_path, out = find_config(str(scalars.pop("config"))), Path(str(scalars.pop("out")))
     plan = load_plan(config_path, str(scalars.pop("settings")))
     make_importable(plan)
+    if stage not in plan.walk:
+        after = next(name for name in STAGES[STAGES.index(stage) :] if name in plan.walk)
+        raise ConfigError(
+            f"{plan.path.name} has no distill section, so this run trains, prunes and tunes nothing: go on with "
+            f"{state.notebook_name(after)}, or name distill.student"
+        )
     section = {**plan.section(stage), **_chosen(stage, scalars, plan, _injected(parameters.get("In")))}
     options = parse_stage(stage, section, shared_options(plan.run))
     options.agree()
@@ -265,7 +271,7 @@ def _source(stage: str, plan: Plan, data: Data, folder: Path) -> Artifact:
     if stage == STAGES[0]:
         with _alone(folder, stage):
             return origin.make(plan, data.digest, folder)
-    before = STAGES[STAGES.index(stage) - 1]
+    before = plan.walk[plan.walk.index(stage) - 1]
     if not (folder / before / artifacts.RECORD).is_file():
         raise StageError(f"{folder}: no finished stage {before!r} here; run {state.notebook_name(before)} first")
     source = artifacts.load(folder / before)
@@ -274,8 +280,8 @@ def _source(stage: str, plan: Plan, data: Data, folder: Path) -> Artifact:
             f"{source.stage} in {folder} was made from other data (digest {source.data_digest[:12]}, "
             f"now {data.digest[:12]}); run the workbook from 01_profile again"
         )
-    for ancestor in (source.ancestor(name) for name in STAGES[: STAGES.index(stage)]):
-        parent = source.ancestor((origin.STAGE, *STAGES)[STAGES.index(ancestor.stage)])
+    for ancestor in (source.ancestor(name) for name in plan.walk[: plan.walk.index(stage)]):
+        parent = source.ancestor((origin.STAGE, *plan.walk)[plan.walk.index(ancestor.stage)])
         now = state.ingredients(plan, folder, ancestor.stage, parent, data.digest)
         for change in keys.differences(ancestor.ingredients, now):
             print(f"{ancestor.stage}/ is stale: {change} since it was sealed; `edgekit run` would make it again")

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from edgekit.config import STAGES, cores
+from edgekit.config import STAGES, TRAINING, cores
 from edgekit.errors import ConfigError
 from edgekit.plan import load_plan, split_settings
+from edgekit.workbook import open_stage
 from tests.conftest import TINY
 
 ROOT = Path(__file__).parent.parent
@@ -28,9 +29,21 @@ def test_every_config_is_valid(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setenv("EDGEKIT_SHARED", str(tmp_path))
     (tmp_path / "models").mkdir()
     (tmp_path / "models/pretrainedResnet_quant.tflite").write_bytes(b"\x1c\0\0\0TFL3")
+    (tmp_path / "models/pretrainedResnet.h5").write_bytes(b"\x89HDF\r\n\x1a\n")
     plan = load_plan(path)
     assert set(plan.stages) == set(STAGES)
     assert plan.run.name == path.stem
+
+
+def test_without_a_distill_section_nothing_is_trained(tmp_path: Path) -> None:
+    values = yaml.safe_load(DIGITS.read_text())
+    path = tmp_path / "plain.yaml"
+    path.write_text(yaml.safe_dump({key: value for key, value in values.items() if key not in TRAINING}))
+    assert load_plan(path).walk == ("profile", "convert", "benchmark", "bundle")
+    with pytest.raises(ConfigError, match="prune: is given, and distill is not: name distill.student"):
+        load_plan(path, ["prune.ratio=0.3"])
+    with pytest.raises(ConfigError, match="has no distill section, .* go on with 05_convert.ipynb"):
+        open_stage("prune", {"config": str(path), "out": str(tmp_path)})
 
 
 def test_settings_override_the_file() -> None:
@@ -54,7 +67,7 @@ def test_settings_as_one_text_mean_the_same() -> None:
         ("prune.ration=0.4", 'prune.ration: unknown key, did you mean "ratio"?'),
         ("budgett.accuracy_drop_pp=1", 'budgett: unknown key, did you mean "budget"?'),
         ("budget.accuracy_drop=1", 'budget.accuracy_drop: unknown key, did you mean "accuracy_drop_pp"?'),
-        ("model.zzz=3", "model.zzz: unknown key, allowed here: builder, kwargs, weights"),
+        ("model.zzz=3", "model.zzz: unknown key, allowed here: builder, kwargs, sha256, source, weights"),
         ("data.sorce=digits", 'data.sorce: unknown key, did you mean "source"?'),
         ("data.source=digit", 'did you mean "digits"?'),
         ("budget.accuracy_confidence=0.5", "budget.accuracy_confidence: got 0.5; input should be greater than 0.5"),
@@ -76,6 +89,11 @@ def test_settings_as_one_text_mean_the_same() -> None:
         ("prune.ratio=2020-01-01", "not a YAML value"),
         ("prune.budget={}", "prune.budget: stands at the top level"),
         ("model.weights=nothing.safetensors", "model.weights: no file 'nothing.safetensors'"),
+        ("model={}", "model: names nothing; give builder: package.module:function, or source: a model file"),
+        ("model.source=net.onnx", "model: names both builder and source"),
+        ("model={source: net.onnx, weights: w.safetensors}", "model: weights belongs to a model with builder"),
+        ("model={source: net.onnx}", "model.source: no file "),
+        ("model={source: '${EDGEKIT_NOT_SET}/net.onnx'}", "environment variable 'EDGEKIT_NOT_SET' is not set"),
         ("prune=3", "prune: got 3"),
         ("name.a=3", "name holds 'digits', not a section"),
         ("=3", "write it as key=value"),

@@ -12,14 +12,35 @@ from edgekit.data.members import Listing
 from edgekit.errors import DataError
 
 _SPLITS = {"train": "train", "validation": "validation", "val": "validation", "valid": "validation", "test": "test"}
-_PICTURES = (".jpg", ".jpeg", ".png")
-_EXPECTED = (
-    "expected split/class/picture, as in train/cat/0001.jpg: splits train (needed), validation (or val) and test, "
-    "pictures .jpg, .jpeg or .png"
-)
 _SHOWN = 10
 
 Parts = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The files that are samples: the ends of their names, and how messages speak of them."""
+
+    suffixes: tuple[str, ...]
+    one: str
+    endings: str
+    example: str
+
+    @property
+    def expected(self) -> str:
+        """What a folder should look like."""
+        return (
+            f"expected split/class/{self.one}, as in train/{self.example}: splits train (needed), validation (or val) "
+            f"and test, {self.one}s {self.endings}"
+        )
+
+    def has(self, parts: Parts) -> bool:
+        """Whether the file is one."""
+        return parts[-1].lower().endswith(self.suffixes) and not _hidden("/".join(parts))
+
+
+PICTURES = Wanted((".jpg", ".jpeg", ".png"), "picture", ".jpg, .jpeg or .png", "cat/0001.jpg")
+SOUNDS = Wanted((".wav",), "sound", ".wav", "yes/0001.wav")
 
 
 @dataclass(frozen=True)
@@ -32,32 +53,32 @@ class Layout:
     notes: tuple[str, ...]
 
 
-def parse(listing: Listing, origin: str) -> Layout:
+def parse(listing: Listing, origin: str, wanted: Wanted = PICTURES) -> Layout:
     """Find splits, classes and samples; DataError where the folder is laid out otherwise."""
-    wrapper = _wrapper(listing)
+    wrapper = _wrapper(listing, wanted)
     files = [tuple(name.removeprefix(wrapper).split("/")) for name in listing.files]
     folders = [tuple(name.removeprefix(wrapper).split("/")) for name in listing.folders if not _hidden(name)]
-    pictures = [parts for parts in files if _is_picture(parts)]
-    splits = _splits({parts[0] for parts in [*pictures, *folders] if len(parts) > 1}, origin)
-    for parts in pictures:
+    samples = [parts for parts in files if wanted.has(parts)]
+    splits = _splits({parts[0] for parts in [*samples, *folders] if len(parts) > 1}, origin, wanted)
+    for parts in samples:
         if len(parts) != 3:
-            raise DataError(f"{origin}: {'/'.join(parts)!r} stands at the wrong depth; {_EXPECTED}")
+            raise DataError(f"{origin}: {'/'.join(parts)!r} stands at the wrong depth; {wanted.expected}")
     # An empty class folder is a class too: it is reported as empty, not forgotten.
-    classes = tuple(sorted({parts[1] for parts in [*pictures, *folders] if len(parts) > 1}))
+    classes = tuple(sorted({parts[1] for parts in [*samples, *folders] if len(parts) > 1}))
     index = {name: label for label, name in enumerate(classes)}
     names: dict[str, list[str]] = {split: [] for split in splits.values()}
     labels: dict[str, list[int]] = {split: [] for split in splits.values()}
     # Mixed, so that any prefix of a split is a fair sample of it; the order depends on nothing but the names.
-    for place in np.random.default_rng(0).permutation(len(pictures)):
-        split, name, _ = pictures[place]
-        names[splits[split]].append(wrapper + "/".join(pictures[place]))
+    for place in np.random.default_rng(0).permutation(len(samples)):
+        split, name, _ = samples[place]
+        names[splits[split]].append(wrapper + "/".join(samples[place]))
         labels[splits[split]].append(index[name])
-    passed = ["/".join(parts) for parts in files if not _is_picture(parts)]
-    notes = [*_noted("files that are no .jpg, .jpeg or .png", passed), *_noted("linked folders", listing.links)]
+    passed = ["/".join(parts) for parts in files if not wanted.has(parts)]
+    notes = [*_noted(f"files that are no {wanted.endings}", passed), *_noted("linked folders", listing.links)]
     return Layout(classes, names, {split: np.array(found, np.int64) for split, found in labels.items()}, tuple(notes))
 
 
-def _splits(tops: set[str], origin: str) -> dict[str, str]:
+def _splits(tops: set[str], origin: str, wanted: Wanted) -> dict[str, str]:
     """Top folders and the split that each means."""
     found = {name: _SPLITS[name] for name in sorted(tops) if name in _SPLITS}
     unknown = sorted(tops - set(_SPLITS))
@@ -65,28 +86,24 @@ def _splits(tops: set[str], origin: str) -> dict[str, str]:
         hint = ""
         if unknown:
             hint = f" there are only {_some(unknown)}: are these classes? Put their folders into a folder named train"
-        raise DataError(f"{origin}: no split found; {_EXPECTED};{hint or ' it holds no such folder'}")
+        raise DataError(f"{origin}: no split found; {wanted.expected};{hint or ' it holds no such folder'}")
     if unknown:
         raise DataError(f"{origin}: {unknown[0]!r} is not the name of a split, {suggest(unknown[0], list(_SPLITS))}")
     if len(set(found.values())) < len(found):
         raise DataError(f"{origin}: {_some(sorted(found))} mean the same split twice; keep one folder for each")
     if "train" not in found:
-        raise DataError(f"{origin}: no train folder, only {_some(sorted(found))}; {_EXPECTED}")
+        raise DataError(f"{origin}: no train folder, only {_some(sorted(found))}; {wanted.expected}")
     return found
 
 
-def _wrapper(listing: Listing) -> str:
+def _wrapper(listing: Listing, wanted: Wanted) -> str:
     """'name/' if everything stands in one folder around the splits, as many zips are made."""
-    tops = {name.split("/")[0] for name in listing.files if _is_picture(tuple(name.split("/")))}
+    tops = {name.split("/")[0] for name in listing.files if wanted.has(tuple(name.split("/")))}
     if len(tops) != 1 or tops & set(_SPLITS):
         return ""
     wrapper = f"{tops.pop()}/"
     inner = {name.removeprefix(wrapper).split("/")[0] for name in listing.files if name.startswith(wrapper)}
     return wrapper if inner & set(_SPLITS) else ""
-
-
-def _is_picture(parts: Parts) -> bool:
-    return parts[-1].lower().endswith(_PICTURES) and not _hidden("/".join(parts))
 
 
 def _hidden(name: str) -> bool:

@@ -125,9 +125,10 @@ def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...]) -> D
         validation=ordered["validation"],
         classes=pools.classes,
         kind=pools.kind,
-        digest=digest_of(ordered, pools.classes, pools.kind),
+        digest=digest_of(ordered, pools.classes, pools.kind, pools.sample_rate_hz),
         notes=(*pools.notes, *notes),
         held_out=ordered["test"],
+        sample_rate_hz=pools.sample_rate_hz,
     )
 
 

@@ -16,7 +16,7 @@ from edgekit.errors import DataError
 if TYPE_CHECKING:
     import numpy as np
 
-Kind = Literal["image", "vector"]
+Kind = Literal["image", "vector", "audio"]
 Progress = Callable[[int, int], None]
 """Called with (done, total) while a source does something long."""
 
@@ -59,7 +59,7 @@ class SourceConfig(Strict):
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """x: (n, *sample) raw samples, uint8 HWC images or float32 vectors, maybe memory-mapped; y: (n,) int64."""
+    """x: (n, *sample) raw samples, uint8 HWC images, float32 vectors or sounds, maybe memory-mapped; y: (n,) int64."""
 
     x: np.ndarray
     y: np.ndarray
@@ -82,6 +82,7 @@ class Pools:
     classes: tuple[str, ...]
     kind: Kind
     notes: tuple[str, ...] = ()
+    sample_rate_hz: int | None = None
 
     def given(self) -> dict[str, Split]:
         """The splits that are there, by name."""
@@ -111,6 +112,7 @@ class Data:
     digest: str
     notes: tuple[str, ...] = ()
     held_out: Split | None = field(default=None, repr=False)
+    sample_rate_hz: int | None = None
 
     @property
     def test(self) -> Split:
@@ -145,9 +147,10 @@ class Data:
         return next((pair for pair in usual if pair[0] <= lowest and highest <= pair[1]), None)
 
 
-def digest_of(splits: dict[str, Split], classes: tuple[str, ...], kind: str) -> str:
-    """Hex sha256 over class names, kind, and each split's name, dtype, shape and little-endian bytes, in order."""
-    sha = hashlib.sha256(canonical({"classes": list(classes), "kind": kind}))
+def digest_of(splits: dict[str, Split], classes: tuple[str, ...], kind: str, rate_hz: int | None = None) -> str:
+    """Hex sha256 over class names, kind, the rate of sounds, and each split's name, dtype, shape and bytes."""
+    rate = {} if rate_hz is None else {"sample_rate_hz": rate_hz}
+    sha = hashlib.sha256(canonical({"classes": list(classes), "kind": kind, **rate}))
     for name, split in splits.items():
         for part, array in (("x", split.x), ("y", split.y)):
             sha.update(canonical([name, part, str(array.dtype), list(array.shape)]))

@@ -11,12 +11,15 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from edgekit.sources.as_module import NOTHING, FileModule
+
 
 @dataclass(frozen=True)
 class Cost:
     """Per call at batch 1. `activation_bytes` counts what every leaf layer reads and writes, in float32.
 
-    `layers` are calls of leaf layers. MACs are half of torch's own FLOP count, which knows no recurrent layers.
+    `layers` are calls of leaf layers. MACs are half of torch's own FLOP count, which knows no recurrent layers;
+    those of a model of another framework were counted when it was first opened.
     """
 
     parameters: int
@@ -31,13 +34,15 @@ def cost(module: nn.Module, input_shape: tuple[int, ...]) -> Cost:
     """Count by running the module once on zeros."""
     rows = layer_costs(module, input_shape)
     parameters = list(module.parameters())
+    foreign = [part.counted for part in module.modules() if isinstance(part, FileModule)]
     return Cost(
-        parameters=sum(p.numel() for p in parameters),
+        parameters=sum(p.numel() for p in parameters) + sum(each.parameters for each in foreign),
         macs=sum(row.macs for row in rows),
-        weight_bytes=sum(p.nbytes for p in parameters),
+        weight_bytes=sum(p.nbytes for p in parameters) + sum(each.weight_bytes for each in foreign),
         activation_bytes=sum(row.activation_bytes for row in rows),
         layers=sum(row.calls for row in rows),
-        nonzero_parameters=sum(int(torch.count_nonzero(p)) for p in parameters),
+        nonzero_parameters=sum(int(torch.count_nonzero(p)) for p in parameters)
+        + sum(each.parameters for each in foreign),
     )
 
 
@@ -68,7 +73,7 @@ def layer_costs(module: nn.Module, input_shape: tuple[int, ...]) -> list[LayerCo
     The last row is `OUTSIDE`, so that the multiply-adds add up to those of the whole.
     """
     found: dict[str, LayerCost] = {}
-    device = next(module.parameters()).device
+    device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
     open_flops: list[int] = []
     with torch.no_grad(), FlopCounterMode(display=False) as flops:
 
@@ -77,11 +82,12 @@ def layer_costs(module: nn.Module, input_shape: tuple[int, ...]) -> list[LayerCo
 
         def behind(name: str, layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
             known = found.get(name, LayerCost(name, type(layer).__name__))
+            counted = layer.counted if isinstance(layer, FileModule) else NOTHING
             found[name] = replace(
                 known,
                 calls=known.calls + 1,
-                macs=known.macs + (flops.get_total_flops() - open_flops.pop()) // 2,
-                weight_bytes=known.weight_bytes + sum(p.nbytes for p in layer.parameters()),
+                macs=known.macs + (flops.get_total_flops() - open_flops.pop()) // 2 + counted.macs,
+                weight_bytes=known.weight_bytes + sum(p.nbytes for p in layer.parameters()) + counted.weight_bytes,
                 activation_bytes=known.activation_bytes
                 + sum(x.nbytes for x in (*inputs, output) if isinstance(x, torch.Tensor)),
             )
@@ -99,7 +105,8 @@ def layer_costs(module: nn.Module, input_shape: tuple[int, ...]) -> list[LayerCo
             for hook in hooks:
                 hook.remove()
             module.train(was_training)
-    macs = flops.get_total_flops() // 2 - sum(row.macs for row in found.values())
+    inside = sum(part.counted.macs for part in module.modules() if isinstance(part, FileModule))
+    macs = flops.get_total_flops() // 2 + inside - sum(row.macs for row in found.values())
     return [*found.values(), LayerCost(OUTSIDE, "", macs=macs)]
 
 

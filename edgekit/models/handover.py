@@ -12,13 +12,20 @@ from edgekit.models import store
 from edgekit.runner.steps import check
 
 
-def spec_for(data: Data, builder: str, kwargs: dict[str, Any], preprocess: list[dict[str, Any]]) -> store.ModelSpec:
+def spec_for(
+    data: Data,
+    builder: str | None,
+    kwargs: dict[str, Any],
+    preprocess: list[dict[str, Any]],
+    source: store.Source | None = None,
+) -> store.ModelSpec:
     """The description of a network for these samples; InputError where the preprocess steps do not fit them."""
     shape = check(preprocess, data.raw_shape, data.raw_dtype)
     if len(shape) == 3:
         shape = (shape[2], shape[0], shape[1])
     return store.ModelSpec(
         builder=builder,
+        source=source,
         kwargs=kwargs,
         input_shape=shape,
         num_classes=len(data.classes),
@@ -29,12 +36,14 @@ def spec_for(data: Data, builder: str, kwargs: dict[str, Any], preprocess: list[
             "shape": list(data.raw_shape),
             "dtype": data.raw_dtype,
             "range": data.raw_range,
+            **({"sample_rate_hz": data.sample_rate_hz} if data.kind == "audio" else {}),
         },
     )
 
 
 def open_model(artifact: Artifact, folder: str = "model") -> tuple[nn.Module, store.ModelSpec]:
     """The network a stage left in `folder`, its two files checked by digest first."""
-    for name in (store.SPEC, store.WEIGHTS):
+    artifact.file(f"{folder}/{store.SPEC}")
+    for name in store.members(artifact.path / folder):
         artifact.file(f"{folder}/{name}")
     return store.load(artifact.path / folder)

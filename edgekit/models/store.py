@@ -1,60 +1,38 @@
 """Networks by name: build one, save it, load it again, pruned or not. No pickles.
 
 A saved network is a folder with `model.json` (a `ModelSpec`) and `weights.safetensors`. A pruned network is its
-builder's network with the sizes of the stored tensors, so nothing else need be recorded.
+builder's network with the sizes of the stored tensors, so nothing else need be recorded. One that came as a file keeps
+that file in place of the weights.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
-import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from safetensors import SafetensorError
 from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as serialise_tensors
 from torch import Tensor, nn
 
-from edgekit.config import Builder, Strict, suggest
+from edgekit.config import suggest
 from edgekit.digests import write_json
 from edgekit.errors import ModelError
 from edgekit.models.resize import resize
+from edgekit.models.spec import FORMAT, SPEC
+from edgekit.models.spec import ModelSpec as ModelSpec
+from edgekit.models.spec import Source as Source
+from edgekit.models.spec import read_spec as read_spec
 from edgekit.runner.files import write_atomically
+from edgekit.sources import as_module, exported, kinds
+from edgekit.sources.count import Counted
 
-FORMAT = 1
-SPEC = "model.json"
 WEIGHTS = "weights.safetensors"
-
-
-def _as_tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-class ModelSpec(Strict):
-    """All there is to know about a network but its weights; `input_shape` is (C, H, W) or (F,), without the batch."""
-
-    builder: Builder
-    kwargs: dict[str, Any] = Field(default_factory=dict)
-    input_shape: Annotated[tuple[int, ...], BeforeValidator(_as_tuple)]
-    num_classes: int = Field(ge=2)
-    classes: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
-    preprocess: list[dict[str, Any]] = Field(default_factory=list)
-    raw: dict[str, Any] = Field(
-        description="kind, shape, dtype and range of one raw sample, as in the bundle's manifest"
-    )
-
-    @model_validator(mode="after")
-    def _consistent(self) -> ModelSpec:
-        if len(self.classes) != self.num_classes:
-            raise ValueError(f"num_classes is {self.num_classes}, but {len(self.classes)} classes are named")
-        if set(self.raw) | {"range"} != {"kind", "shape", "dtype", "range"}:
-            raise ValueError(f"raw wants kind, shape, dtype and maybe range, got {sorted(self.raw)}")
-        return self
 
 
 def build(spec: ModelSpec, seed: int = 0) -> nn.Module:
@@ -73,16 +51,42 @@ def save(folder: Path, module: nn.Module, spec: ModelSpec) -> None:
     state = module.state_dict()
     foreign = sorted(name for name, value in state.items() if not isinstance(value, Tensor))
     if foreign:
-        raise ModelError(f"{spec.builder}: state that is no tensor cannot be saved: {', '.join(foreign)}")
+        raise ModelError(f"{spec.called}: state that is no tensor cannot be saved: {', '.join(foreign)}")
     # cloned: safetensors refuses tensors that share memory, as tied weights do
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
     write_atomically(folder / WEIGHTS, serialise_tensors(tensors))
     write_json(folder / SPEC, {"format": FORMAT, **spec.model_dump(mode="json")})
 
 
+def save_source(folder: Path, path: Path, spec: ModelSpec) -> None:
+    """Write `model.json`, and copy the file of `spec.source` from `path` with what belongs to it."""
+    assert spec.source is not None
+    folder.mkdir(parents=True, exist_ok=True)
+    for member in kinds.members(path, spec.source.kind):
+        shutil.copyfile(member, folder / member.name)
+    write_json(folder / SPEC, {"format": FORMAT, **spec.model_dump(mode="json")})
+
+
+def members(folder: Path) -> list[str]:
+    """Names of the files of the network saved in `folder`, its weights last."""
+    spec = read_spec(folder)
+    if spec.source is None:
+        return [SPEC, WEIGHTS]
+    return [SPEC, *(path.name for path in kinds.members(folder / spec.source.file, spec.source.kind))]
+
+
+def weight_bytes(folder: Path) -> int:
+    """Size of the files that hold the weights of the network saved in `folder`."""
+    return sum((folder / name).stat().st_size for name in members(folder)[1:])
+
+
 def load(folder: Path) -> tuple[nn.Module, ModelSpec]:
     """The network saved in `folder`, in eval mode on the CPU, and its spec."""
     spec = read_spec(folder)
+    if spec.source:
+        module = _opened(folder / spec.source.file, spec)
+        dry_forward(module, spec)
+        return module, spec
     tensors = _read_tensors(folder / WEIGHTS)
     module = _construct(spec, seed=0)
     _check_names(module, tensors, folder / WEIGHTS)
@@ -90,18 +94,6 @@ def load(folder: Path) -> tuple[nn.Module, ModelSpec]:
     module.load_state_dict(tensors, strict=False)
     dry_forward(module, spec)
     return module, spec
-
-
-def read_spec(folder: Path) -> ModelSpec:
-    """The `model.json` of `folder`, checked."""
-    path = folder / SPEC
-    try:
-        fields = json.loads(path.read_text())
-        if fields.pop("format") > FORMAT:
-            raise ModelError(f"{path}: written by a newer edgekit; update this one")
-        return ModelSpec.model_validate(fields)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, ValidationError) as error:
-        raise ModelError(f"{path}: not a saved model ({error}); run the stage that made it again") from None
 
 
 def load_weights(module: nn.Module, path: Path) -> None:
@@ -123,22 +115,41 @@ def load_weights(module: nn.Module, path: Path) -> None:
 
 
 def dry_forward(module: nn.Module, spec: ModelSpec) -> None:
-    """One sample of zeros through the network in eval mode; ModelError unless (1, num_classes) comes out."""
+    """One sample of zeros through the network in eval mode; ModelError unless the spec's outputs come out."""
     module.eval()
     device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
+    wanted = (1, *(spec.output_shape or (spec.num_classes,)))
     try:
         with torch.inference_mode():
             out = module(torch.zeros(1, *spec.input_shape, device=device))
     except Exception as error:
+        several = "; a bundle's model has one input: stack them in one, and take them apart inside"
+        advice = several if isinstance(error, TypeError) and "required positional argument" in str(error) else ""
         raise ModelError(
-            f"{spec.builder}: fails on an input of shape {(1, *spec.input_shape)}: {type(error).__name__}: {error}"
+            f"{spec.called}: fails on an input of shape {(1, *spec.input_shape)}: "
+            f"{type(error).__name__}: {error}{advice}"
         ) from error
-    if not isinstance(out, Tensor) or tuple(out.shape) != (1, spec.num_classes):
+    if isinstance(out, tuple | list) and len(out) > 1:
+        raise ModelError(
+            f"{spec.called}: must return logits of shape {wanted}, returned a {type(out).__name__} of {len(out)}; a "
+            "bundle's model has one output: join them, torch.cat(heads, dim=1)"
+        )
+    if not isinstance(out, Tensor) or tuple(out.shape) != wanted:
         came = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else f"a {type(out).__name__}"
-        raise ModelError(f"{spec.builder}: must return logits of shape (1, {spec.num_classes}), returned {came}")
+        raise ModelError(f"{spec.called}: must return logits of shape {wanted}, returned {came}")
+
+
+def _opened(path: Path, spec: ModelSpec) -> nn.Module:
+    assert spec.source is not None
+    if spec.source.kind == "exported":
+        return exported.network(path)
+    found = spec.source
+    counted = Counted(found.parameters, found.macs, found.weight_bytes)
+    return as_module.network(path, found.kind, spec.input_shape, spec.num_classes, counted)
 
 
 def _construct(spec: ModelSpec, seed: int) -> nn.Module:
+    assert spec.builder is not None
     builder = _find_builder(spec.builder)
     kwargs = _arguments(builder, spec)
     try:

@@ -74,15 +74,15 @@ def _parts(profile: Row) -> Picture:
     latency, shares = profile["latency"], profile["diagnosis"]["shares"]
     alt = ", ".join(f"{name} {latency[name]['share']:.0%}" for name in latency if name != "total")
     return picture(
-        plots.latency_parts(latency, shares), f"One call by PyTorch eager: {alt}", "Before anything was done."
+        plots.latency_parts(latency, shares), f"One call of the baseline: {alt}", "Before anything was done."
     )
 
 
 def _operators(profile: Row) -> Picture:
-    slowest = ", ".join(f"{row['operator']} {row['share']:.0%}" for row in profile["operators"][:3])
+    slowest = ", ".join(f"{row['operator']} {row['share']:.0%}" for row in profile["operators"][:3]) or "by runtime"
     caption = "Before, by each runtime’s own profiler, which slows each call a little."
     figure = plots.operators(profile["operators"], profile["inside"])
-    return picture(figure, f"Time by operator, PyTorch eager: {slowest}", caption)
+    return picture(figure, f"Time by operator of the baseline: {slowest}", caption)
 
 
 def _ways(profile: Row) -> Picture:

@@ -55,12 +55,12 @@ def session(profile: Row) -> Grid | None:
         interval = span(stamped["low"], stamped["high"])
         cells.append(("a call with stamps, of one without", times(stamped["ratio"]), interval))
     columns = ("part of the session", "ms", "share")
-    caption = f"Before: one process from its start to its last of {count(found['calls'])} answers, by PyTorch eager"
+    caption = f"Before: one process from its start to its last of {count(found['calls'])} answers, by the baseline"
     return grid(caption, columns, cells, "ms|share")
 
 
 def parts(profile: Row) -> Grid | None:
-    """One call by PyTorch eager, part by part as the profile names them."""
+    """One call of the baseline, part by part as the profile names them."""
     latency: Row = profile.get("latency", {})
     if "total" not in latency:
         return None
@@ -74,7 +74,7 @@ def parts(profile: Row) -> Grid | None:
         for name in names
     ]
     columns = ("part", "mean, ms", "p50, ms", "p95, ms", "p99, ms", "share of the mean")
-    return grid("Before: one call by PyTorch eager, from raw sample to class", columns, rows, "|".join(columns[1:]))
+    return grid("Before: one call of the baseline, from raw sample to class", columns, rows, "|".join(columns[1:]))
 
 
 def causes(profile: Row) -> Grid | None:
@@ -109,7 +109,7 @@ def achieved(foretold: Sequence[Row], result: Row) -> Grid | None:
         for row in sorted(foretold, key=lambda row: -row["achieved"])
     ]
     columns = ("variant", "predicted", "achieved", "achieved over predicted")
-    caption = "What the profile predicted against what was achieved: speed-up over PyTorch eager, execute alone"
+    caption = "What the profile predicted against what was achieved: speed-up over the baseline, execute alone"
     return Grid(caption, columns, lines, frozenset(columns[1:])) if lines else None
 
 

@@ -11,6 +11,7 @@ from edgekit import checks, finished, summaries
 from edgekit.artifact import Artifact
 from edgekit.config import STAGES
 from edgekit.digests import sha256_file
+from edgekit.forecast import way_of
 from edgekit.page import charts, converted, loads, machine, spent, variants
 from edgekit.page.notebooks import Link
 from edgekit.page.rows import Grid, Line, Row, ends, grid, in_words, ratio
@@ -67,7 +68,8 @@ def headline(result: Row) -> tuple[str, str]:
     ships, wanted = len(result["winners"]), len(result["winners"]) + len(result["unmet"])
     found = (
         f"{verdict['winner']} is the fastest of what ships: {milliseconds(verdict['p50_ms'])} ms a call at p50, "
-        f"against PyTorch eager {in_words(verdict, 'speedup_vs_eager')}, and {_size(verdict['size_ratio'])}. "
+        f"against {way_of(result['variants'][0]['interpreter'])} {in_words(verdict, 'speedup_vs_eager')}, "
+        f"and {_size(verdict['size_ratio'])}. "
         f"On validation it {_loss(verdict['drop_validation_pp'])}; with {100 * verdict['confidence']:g} % confidence "
         f"the loss is at most {verdict['bound_validation_pp']:.2f} pp, and the budget allows "
         f"{budget['accuracy_drop_pp']:g} pp."
@@ -99,7 +101,7 @@ def facts(result: Row) -> list[tuple[str, str, str]]:
         (
             f"{milliseconds(verdict['p50_ms'])} ms",
             "latency, p50 of one call",
-            f"PyTorch eager: {milliseconds(baseline['p50_ms'])} ms",
+            f"{way_of(baseline['interpreter'])}: {milliseconds(baseline['p50_ms'])} ms",
         ),
         (
             f"{count(winner['bytes'])} bytes",
@@ -152,7 +154,7 @@ def targets(result: Row) -> Grid:
         "target", "variant", "accuracy", f"drop at most, pp ({sure})", "p50, ms", "bytes", "speed-up",
     )  # fmt: skip
     what = "What ships, and how it met the budget" if result["winners"] else "What came nearest, target by target"
-    caption = f"{what}; accuracy on validation, speed-up over PyTorch eager with its interval"
+    caption = f"{what}; accuracy on validation, speed-up over the baseline with its interval"
     return Grid(caption, columns, lines, frozenset(columns[2:]))
 
 

@@ -23,7 +23,7 @@ def table(result: Row) -> Grid:
         _line(row, row is baseline, result) for row in [baseline, *sorted(variants, key=lambda row: row["p50_ms"])]
     ]
     lines.sort(key=lambda line: IN_ORDER.index(line.kind))
-    caption = "Accuracy, latency of one call, and speed-up over PyTorch eager; – where its interval holds 1"
+    caption = "Accuracy, latency of one call, and speed-up over the baseline; – where its interval holds 1"
     return Grid(caption, columns, lines, frozenset(FIGURES.split("|")), frozenset({"verdict"}))
 
 

@@ -40,7 +40,7 @@ def latency_parts(latency: dict[str, dict[str, float]], shares: Mapping[str, flo
             )
         right = 1.14 * max(sum(values.values()), latency["total"]["p99_ms"])
         parts.set(ylim=(-0.5, 1.0), xlim=(0, right), xlabel="one call, ms (bar: mean; lines: percentiles)")
-        parts.set_title("Where one call goes, PyTorch eager")
+        parts.set_title("Where one call of the baseline goes")
         _stack(causes, {name: 100 * share for name, share in shares.items()},
                {name: f"{name} {share:.0%}" for name, share in shares.items()})  # fmt: skip
         causes.set(ylim=(-0.5, 0.5), xlim=(0, 100), xlabel="share of a call, its part of the start included, %")
@@ -61,7 +61,9 @@ def _stack(axes: Axes, values: Mapping[str, float], labels: Mapping[str, str]) -
 
 def operators(rows: Sequence[Row], inside: Mapping[str, Sequence[Row]], most: int = 6) -> Figure:
     """Self time of the slowest operators, ms per call: PyTorch's, and those that each runtime made of the network."""
-    shown = {"pytorch": rows, **inside}
+    shown = {**({"pytorch": rows} if rows else {}), **inside}
+    if not shown:
+        return _nothing("no operators: PyTorch does not run the baseline, and profile.runtimes is false")
     with plt.rc_context(STYLE):
         high = (len(shown) + 1) // 2
         figure, grid = plt.subplots(high, 2, figsize=(9.6, 2.4 * high), layout="constrained", squeeze=False)
@@ -71,6 +73,14 @@ def operators(rows: Sequence[Row], inside: Mapping[str, Sequence[Row]], most: in
         for axes in list(grid.flat)[len(shown) :]:
             axes.set_visible(False)
         figure.supxlabel("self time under the profiler, ms a call", fontsize=9)
+    return done(figure)
+
+
+def _nothing(why: str) -> Figure:
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=(7.2, 0.8), layout="constrained")
+        axes.set_axis_off()
+        axes.text(0, 0.5, why, va="center")
     return done(figure)
 
 
@@ -106,7 +116,7 @@ def ways(rows: Sequence[Row]) -> Figure:
                 label, (row["high_ms"], place), xytext=(6, 0), textcoords="offset points", va="center", fontsize=8
             )
         axes.set(xlim=(0, 1.3 * max(row["high_ms"] for row in measured)))
-        axes.set_xlabel("p50 of one call, ms, one thread (line: 99 % interval; ×: against PyTorch eager)")
+        axes.set_xlabel("p50 of one call, ms, one thread (line: 99 % interval; ×: against the baseline as it came)")
         axes.set_title("As it comes, before any compression")
         axes.grid(axis="y", visible=False)
     return done(figure)
@@ -184,7 +194,7 @@ def foretold(rows: Sequence[Row]) -> Figure:
                     color=colour, markerfacecolor=fill, capsize=2, label=f"{TITLES[target]} {precision}",
                 )  # fmt: skip
         axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high))
-        axes.set(xlabel="predicted by 01, × PyTorch eager", ylabel="measured, × PyTorch eager")
+        axes.set(xlabel="predicted by 01, × the baseline", ylabel="measured, × the baseline")
         axes.set_title("Predicted against achieved")
         axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8)
     return done(figure)

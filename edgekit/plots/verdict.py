@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
+from edgekit.forecast import way_of
 from edgekit.plots.style import COLOUR, DARK, FILL, MARKER, STYLE, Row, done, lowest
 from edgekit.tables import faster, span
 
@@ -87,7 +88,7 @@ def _name_points(axes: Axes, rows: Sequence[Row], winners: Sequence[str]) -> Non
     axes.text(0.015, 0.975, text, transform=axes.transAxes, va="top", fontsize=8.5, linespacing=1.4)
     baseline = rows[0]
     axes.annotate(
-        f"PyTorch eager, {baseline['p50_ms']:.3g} ms",
+        f"{way_of(baseline['interpreter'])}, {baseline['p50_ms']:.3g} ms",
         (baseline["p50_ms"], baseline["accuracy_validation"]),
         xytext=(0, 9),
         textcoords="offset points",
@@ -118,4 +119,4 @@ def _gain(step: Row) -> str:
 
 
 def _short(step: Row) -> str:
-    return "" if step["step"] == "PyTorch eager" else str(step["variant"])
+    return str(step["variant"]) if "gain" in step else ""

@@ -96,7 +96,7 @@ def _detail(detail: Any) -> dict[str, Any]:
 def _onnx(path: Path, name: str) -> dict[str, Any]:
     import onnx
 
-    from edgekit.ready_made import onnx_batch
+    from edgekit.sources import onnx_batch
 
     model = onnx.load_model_from_string(path.read_bytes())
     if not model.graph.output:

@@ -112,9 +112,16 @@ def _make_normalize(step: Step) -> Transform:
     return normalize
 
 
+def _make_log_mel(step: Step) -> Transform:
+    from edgekit.runner.log_mel import LogMel
+
+    return LogMel(step)
+
+
 _MAKERS: dict[str, Callable[[Step], Transform]] = {
     "resize": _make_resize,
     "channels": _make_channels,
     "scale": _make_scale,
     "normalize": _make_normalize,
+    "log_mel": _make_log_mel,
 }

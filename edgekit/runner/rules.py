@@ -132,6 +132,10 @@ def _check_fit(manifest: Manifest) -> None:
         shape = steps.check(manifest.preprocess, manifest.raw.shape, manifest.raw.dtype)
     except InputError as error:
         raise BundleError(f"manifest.json: {error}") from None
+    for step in manifest.preprocess:
+        if step["step"] == "log_mel":
+            rate = manifest.raw.sample_rate_hz
+            need(step["rate_hz"] == rate, "preprocess.rate_hz", step["rate_hz"], f"the sounds have {rate}")
     wanted = manifest.input.shape[1:]
     if manifest.input.layout == "NCHW":
         wanted = (*wanted[1:], wanted[0])

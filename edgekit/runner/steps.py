@@ -21,6 +21,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     "channels": ("count",),
     "scale": ("factor",),
     "normalize": ("mean", "std"),
+    "log_mel": ("rate_hz", "window_samples", "hop_samples", "fft_samples", "mels", "low_hz", "high_hz", "floor"),
 }
 RAW_DTYPES = ("uint8", "float32")
 LARGEST_SIDE = 16384
@@ -106,6 +107,30 @@ def _check_normalize(step: Step, shape: Shape, where: str) -> Shape:
     return shape
 
 
+def _check_log_mel(step: Step, shape: Shape, where: str) -> Shape:
+    if len(shape) != 1:
+        raise InputError(f"{where}: works on sounds, the sample has shape {list(shape)}; make it the first step")
+    for key in ("rate_hz", "window_samples", "hop_samples", "fft_samples", "mels"):
+        if not _is_count(step[key]) or step[key] > LARGEST_SIDE * 16:
+            raise InputError(f"{where}.{key}: got {step[key]!r}; use a whole number above 0")
+    window, size, rate_hz = step["window_samples"], step["fft_samples"], step["rate_hz"]
+    if window > shape[0]:
+        raise InputError(f"{where}.window_samples: got {window}; the sample has {shape[0]}, so no window fits")
+    if size & (size - 1) or not window <= size <= LARGEST_SIDE:
+        raise InputError(f"{where}.fft_samples: got {size}; use a power of two from {window} to {LARGEST_SIDE}")
+    for key in ("low_hz", "high_hz", "floor"):
+        if not _is_number(step[key]):
+            raise InputError(f"{where}.{key}: got {step[key]!r}; use a number")
+    if not 0 <= step["low_hz"] < step["high_hz"] <= rate_hz / 2:
+        raise InputError(
+            f"{where}: got low_hz {step['low_hz']:g} and high_hz {step['high_hz']:g}; they rise from 0 to half of "
+            f"rate_hz, {rate_hz / 2:g}"
+        )
+    if _float32(step["floor"]) <= 0:
+        raise InputError(f"{where}.floor: got {step['floor']!r}; use a number above 0, e.g. 1e-6")
+    return (1 + (shape[0] - window) // step["hop_samples"], step["mels"], 1)
+
+
 def _need_image(shape: Shape, where: str) -> None:
     if len(shape) != 3:
         raise InputError(f"{where}: works on images, the sample is a vector of shape {list(shape)}; remove the step")
@@ -130,4 +155,5 @@ _CHECKS = {
     "channels": _check_channels,
     "scale": _check_scale,
     "normalize": _check_normalize,
+    "log_mel": _check_log_mel,
 }

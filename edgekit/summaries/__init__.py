@@ -45,7 +45,7 @@ def profile(artifact: Artifact) -> Table:
         *((f"p{rank}, ms", milliseconds(latency[f"p{rank}_ms"])) for rank in (50, 90, 95, 99)),
         ("throughput, calls/s", count(latency["throughput_per_s"])),
     ]
-    return Table(("baseline, PyTorch eager, batch 1", "value"), rows)
+    return Table((f"baseline, {found['ways'][0]['way']}, batch 1", "value"), rows)
 
 
 def distill(artifact: Artifact) -> Table:

@@ -37,7 +37,8 @@ def ways(artifact: Artifact) -> Table:
         )
         for row in artifact.metrics["ways"]
     ]
-    return Table(("as it comes, float32", "p50, ms", "× eager", "interval", "bytes", ""), rows)
+    over = "× eager" if artifact.metrics["ways"][0]["way"] == forecast.EAGER else "× baseline"
+    return Table(("as it comes, float32", "p50, ms", over, "interval", "bytes", ""), rows)
 
 
 def steps(artifact: Artifact) -> Table:
@@ -58,10 +59,10 @@ def foretold_rows(benchmark: Artifact) -> list[Row]:
     here = [found["conditions"] for found in (profile, benchmark.metrics)]
     if any(here[0][name] != here[1][name] for name in ("host", "cpu", "cores")):
         return []
-    distill = benchmark.ancestor("distill").metrics
-    steps = benchmark.ancestor("prune").metrics["structured_steps"]
-    kept = next((row for row in steps if row["kept"]), None)
-    costs = {"baseline": profile, "student": distill["student_cost"], **({"pruned": kept} if kept else {})}
+    costs = {"baseline": profile}
+    if (distilled := benchmark.made_by("distill")) and (pruned := benchmark.made_by("prune")):
+        kept = next((row for row in pruned.metrics["structured_steps"] if row["kept"]), None)
+        costs |= {"student": distilled.metrics["student_cost"], **({"pruned": kept} if kept else {})}
     moved = {
         name: {"macs": cost["macs"], "moved": cost["weight_bytes"] + cost["activation_bytes"]}
         for name, cost in costs.items()

@@ -11,7 +11,6 @@ import errno
 import importlib
 import json
 import os
-import re
 import shutil
 import sys
 import time
@@ -22,12 +21,10 @@ from typing import Any
 import numpy as np
 
 from edgekit.child import leave_with_parent
-from edgekit.targets import FURTHER, evaluate
+from edgekit.errors import EdgekitError
+from edgekit.targets import FURTHER, evaluate, failures
 from edgekit.targets.files import Job
 
-# converters append whole graphs and reading lists to their messages
-TELLING = re.compile(r"\berror: |no conversion rule|not supported|unsupported", re.IGNORECASE)
-PLACE = re.compile(r'File "((?:(?!site-packages)[^"])+)", line (\d+)')
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 FULL_BYTES = 64 * 1024
 
@@ -51,7 +48,7 @@ def main(path: Path) -> int:
             except Exception as error:
                 traceback.print_exc()
                 space = _out_of_space(error, step.out)
-                _note(journal, failed=step.precision, cause=_cause(error), resource=space)
+                _note(journal, failed=step.precision, cause=_cause(error, step.model_folder), resource=space)
                 if space or step.precision not in FURTHER:
                     return 1
                 continue
@@ -72,14 +69,9 @@ def _note(journal: Any, **fields: Any) -> None:
     journal.write(json.dumps(fields) + "\n")
 
 
-def _cause(error: BaseException) -> str:
-    """The first telling line of the innermost error, and the user's line of code that it speaks of, if any."""
-    place = next((f" (at {Path(file).name}:{line})" for file, line in PLACE.findall(str(error))), "")
-    while error.__cause__:
-        error = error.__cause__
-    lines = [line.strip(" -\t") for line in str(error).splitlines() if line.strip()] or ["no message"]
-    telling = next((line for line in lines if TELLING.search(line)), lines[0])
-    return f"{type(error).__name__}: {telling[:300]}{place}"
+def _cause(error: Exception, model_folder: Path) -> str:
+    """What is told of it; the project's own errors say it themselves."""
+    return str(error) if isinstance(error, EdgekitError) else failures.classify(error, model_folder).told()
 
 
 if __name__ == "__main__":

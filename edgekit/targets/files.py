@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -130,5 +131,10 @@ def plain_method(precision: str) -> Method:
 
 
 def input_layout(input_shape: tuple[int, ...], image: Literal["NHWC", "NCHW"]) -> str:
-    """Layout of a model's input tensor, for a network that takes (C, H, W) or (F,)."""
-    return image if len(input_shape) == 3 else "NC"
+    """Layout of a model's input tensor, for a network that takes (C, H, W), (F,) or anything else."""
+    return image if len(input_shape) == 3 else "NC" if len(input_shape) == 1 else "ANY"
+
+
+def output_layout(shape: Sequence[int]) -> str:
+    """Of a model's output tensor, its batch first."""
+    return "NC" if len(shape) == 2 else "ANY"

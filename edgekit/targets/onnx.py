@@ -18,9 +18,10 @@ import numpy as np
 
 from edgekit.errors import ConversionError
 from edgekit.runner.manifest import TensorSpec
-from edgekit.targets import in_float, layers
+from edgekit.sources import onnx_batch
+from edgekit.targets import given, in_float, layers
 from edgekit.targets.debris import onnx as debris
-from edgekit.targets.files import MINMAX, Files, Quantization, input_layout
+from edgekit.targets.files import MINMAX, Files, Quantization, input_layout, output_layout
 from edgekit.targets.percentiles import OUTSIDE
 
 PRECISIONS = ("fp32", "fp16", "int8", "dynamic")
@@ -39,12 +40,20 @@ def convert(
 
     `nncf_folder` is not needed: after QAT the tuned float weights in `model_folder` are quantized like any others.
     """
-    content, input_shape, classes = _float_model(model_folder)
+    source_file = given.read(model_folder)
+    content = _float_model(model_folder) if source_file is None else source_file.make("onnx")
+    source, result = _ends(content)
+    if source_file is None:
+        layout = input_layout(source.shape[1:], "NCHW")
+    else:
+        layout = source_file.order(source.shape)
+        calibration = None if calibration is None else source_file.arranged(calibration, source.shape)
     float_ops: tuple[str, ...] = ()
     if precision == "int8":
         if calibration is None:
             raise ConversionError("onnx int8: no calibration samples")
-        content = _quantize(content, calibration, quantization, layers.read(model_folder, quantization.keep_float))
+        kept = layers.read(model_folder, quantization.keep_float)
+        content = _quantize(content, source.name, calibration, quantization, kept)
         float_ops = in_float.onnx(content)
     elif precision == "fp16":
         content = _halve(content)
@@ -52,14 +61,13 @@ def convert(
         content = _quantize_dynamically(content)
     out.mkdir(parents=True, exist_ok=True)
     (out / FILE).write_bytes(content)
-    source = TensorSpec("input", (1, *input_shape), "float32", input_layout(input_shape, "NCHW"))
+    source = TensorSpec(source.name, source.shape, source.dtype, layout)
     not_offered = ("bias_correction",) if precision == "int8" and quantization.bias_correction else ()
-    result = TensorSpec("output", (1, classes), "float32", "NC")
     return Files((FILE,), source, result, float_ops, not_offered, debris.read(content))
 
 
 @lru_cache(maxsize=2)  # all precisions of one model share it
-def _float_model(model_folder: Path) -> tuple[bytes, tuple[int, ...], int]:
+def _float_model(model_folder: Path) -> bytes:
     import torch
 
     from edgekit.models import store
@@ -73,7 +81,19 @@ def _float_model(model_folder: Path) -> tuple[bytes, tuple[int, ...], int]:
         )
     model = program.model_proto
     _strip(model)
-    return model.SerializeToString(deterministic=True), spec.input_shape, spec.num_classes
+    return bytes(model.SerializeToString(deterministic=True))
+
+
+def _ends(content: bytes) -> tuple[TensorSpec, TensorSpec]:
+    """The model's one input, of any layout, and its one output."""
+    import onnx
+
+    found = onnx_batch.ports(onnx.load_model_from_string(content))
+    [source], [result] = found["inputs"], found["outputs"]
+    return (
+        TensorSpec(source["name"], tuple(source["shape"]), source["dtype"], "ANY"),
+        TensorSpec(result["name"], tuple(result["shape"]), result["dtype"], output_layout(result["shape"])),
+    )
 
 
 def _strip(model: Any) -> None:
@@ -109,7 +129,7 @@ def _quantize_dynamically(content: bytes) -> bytes:
 
 
 def _quantize(
-    content: bytes, calibration: np.ndarray, quantization: Quantization, kept: Sequence[layers.Layer]
+    content: bytes, name: str, calibration: np.ndarray, quantization: Quantization, kept: Sequence[layers.Layer]
 ) -> bytes:
     """Weights int8 per channel, activations uint8 per tensor, from the samples' own ranges.
 
@@ -135,7 +155,7 @@ def _quantize(
 
         def get_next(self) -> dict[str, np.ndarray] | None:
             x = next(self.left, None)
-            return None if x is None else {"input": x[None]}
+            return None if x is None else {name: x[None]}
 
     with tempfile.TemporaryDirectory() as folder:
         plain, prepared, made = (Path(folder) / name for name in ("plain.onnx", "prepared.onnx", "made.onnx"))

@@ -14,9 +14,9 @@ import numpy as np
 
 from edgekit.errors import ConversionError
 from edgekit.runner.manifest import TensorSpec
-from edgekit.targets import in_float, layers
+from edgekit.targets import given, in_float, layers
 from edgekit.targets.debris import openvino as debris
-from edgekit.targets.files import MINMAX, Files, Quantization, input_layout
+from edgekit.targets.files import MINMAX, Files, Quantization, input_layout, output_layout
 from edgekit.targets.percentiles import OUTSIDE
 
 PRECISIONS = ("fp32", "fp16", "int8", "w8")
@@ -38,7 +38,15 @@ def convert(
     import openvino
 
     qat = precision == "int8" and nncf_folder is not None
-    model, input_shape = _from_torch(model_folder, nncf_folder if qat else None)
+    source_file = given.read(model_folder)
+    if source_file is None:
+        model, input_shape = _from_torch(model_folder, nncf_folder if qat else None)
+        layout = input_layout(input_shape, "NCHW")
+    else:
+        model = source_file.make("openvino")
+        shape = tuple(model.input(0).get_shape())
+        layout = source_file.order(shape)
+        calibration = None if calibration is None else source_file.arranged(calibration, shape)
     if precision == "int8" and not qat:
         model = _quantize(model, calibration, quantization, layers.read(model_folder, quantization.keep_float))
     elif precision == "w8":
@@ -49,7 +57,7 @@ def convert(
     out.mkdir(parents=True, exist_ok=True)
     openvino.save_model(model, str(out / FILES[0]), compress_to_fp16=precision == "fp16")
     source, result = (_spec(port) for port in (model.inputs[0], model.outputs[0]))
-    source = TensorSpec(source.name, source.shape, source.dtype, input_layout(input_shape, "NCHW"))
+    source = TensorSpec(source.name, source.shape, source.dtype, layout)
     float_ops = in_float.openvino(out / FILES[0]) if precision == "int8" else ()
     return Files(FILES, source, result, float_ops, debris=debris.read(out / FILES[0]))
 
@@ -166,4 +174,4 @@ def _name(model: Any) -> None:
 
 def _spec(port: Any) -> TensorSpec:
     dtype = np.dtype(port.get_element_type().to_dtype()).name
-    return TensorSpec(port.get_any_name(), tuple(port.get_shape()), dtype, "NC")
+    return TensorSpec(port.get_any_name(), tuple(port.get_shape()), dtype, output_layout(port.get_shape()))

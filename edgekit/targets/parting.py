@@ -16,6 +16,7 @@ import numpy as np
 
 from edgekit.child import leave_with_parent
 from edgekit.digests import write_json
+from edgekit.errors import ConversionError
 from edgekit.targets import launch
 from edgekit.targets.files import Files
 
@@ -33,7 +34,10 @@ NOWHERE = (
 
 def find(model_folder: Path, target: str, folder: Path, files: Files, inputs: np.ndarray, precision: str) -> str:
     """The sentence that names the layer, in this process; `inputs` (n, C, H, W) or (n, F), of which a few are taken."""
-    found = departure(model_folder, target, folder, files, inputs, precision)
+    try:
+        found = departure(model_folder, target, folder, files, inputs, precision)
+    except ConversionError as error:
+        return f"at which layer was not found: {error}"
     return found.told() if found else NOWHERE
 
 
@@ -48,7 +52,10 @@ def departure(
 ) -> Departure | None:
     """The layer that loses most, if it loses so much; ConversionError where the file's inner tensors cannot be read."""
     from edgekit.models import store
-    from edgekit.targets import bisect, tensors
+    from edgekit.targets import bisect, given, tensors
+
+    if source := given.read(model_folder):
+        raise ConversionError(f"{source.source.file} has no layers that PyTorch could look into")
 
     few = inputs[np.unique(np.linspace(0, len(inputs) - 1, min(SAMPLES, len(inputs))).round().astype(np.int64))]
     operators = tensors.read(target, folder, files, few)

@@ -15,12 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from edgekit import sources
 from edgekit.errors import ConversionError
 from edgekit.runner.manifest import TensorSpec
-from edgekit.targets import in_float, layers, names, percentiles
+from edgekit.targets import given, in_float, layers, names, percentiles
 from edgekit.targets.dead_channels import keep_biases
 from edgekit.targets.debris import tflite as debris
-from edgekit.targets.files import MINMAX, Files, Quantization, input_layout
+from edgekit.targets.files import MINMAX, Files, Quantization, input_layout, output_layout
+from edgekit.targets.given import Given
 
 PRECISIONS = ("fp32", "fp16", "int8", "w8", "dynamic")
 FILE = "model.tflite"
@@ -43,22 +45,35 @@ def convert(
 
     `nncf_folder` is not needed: after QAT the tuned float weights in `model_folder` are quantized like any others.
     """
-    content, input_shape = _float_model(model_folder)
-    float_ops: tuple[str, ...] = ()
-    if precision == "fp16":
+    source_file = given.read(model_folder)
+    if source_file is None:
+        content, input_shape = _float_model(model_folder)
+        layout = input_layout(input_shape, "NHWC")
+        made = None
+    else:
+        content, made = _of_file(source_file, precision, calibration)
+        layout = source_file.order(_input_shape(content))
+    if made is not None:
+        content = made
+    elif precision == "fp16":
         content = _cast_weights(content)
     elif precision == "int8":
         if calibration is None:
             raise ConversionError("tflite int8: no calibration samples")
-        content = _quantize(content, calibration, quantization, layers.read(model_folder, quantization.keep_float))
-        float_ops = in_float.tflite(content)
+        samples = calibration.transpose(0, 2, 3, 1) if layout == "NHWC" else calibration
+        content = _quantize(content, samples, quantization, layers.read(model_folder, quantization.keep_float))
     elif precision in RECIPES:
         content = _quantize_weights(content, RECIPES[precision])
+    float_ops = in_float.tflite(content) if precision == "int8" else ()
     named, content = content, names.shorten(content)
     out.mkdir(parents=True, exist_ok=True)
     (out / FILE).write_bytes(content)
-    source, result = _tensors(content, input_layout(input_shape, "NHWC"))
-    not_offered = ("bias_correction",) if precision == "int8" and quantization.bias_correction else ()
+    source, result = _tensors(content, layout)
+    not_offered: tuple[str, ...] = ()
+    if precision == "int8" and quantization.bias_correction:
+        not_offered = ("bias_correction",)
+    if made is not None and precision == "int8" and quantization.ranges != MINMAX.ranges:
+        not_offered += (f"{quantization.ranges} ranges",)
     return Files((FILE,), source, result, float_ops, not_offered, debris.read(content, named))
 
 
@@ -78,6 +93,31 @@ def _float_model(model_folder: Path) -> tuple[bytes, tuple[int, ...]]:
         path = Path(folder) / FILE
         litert_torch.convert(module, (sample,)).export(str(path))
         return path.read_bytes(), spec.input_shape
+
+
+def _of_file(source: Given, precision: str, calibration: np.ndarray | None) -> tuple[bytes, bytes | None]:
+    """The float model of a user's file; and the precision itself, where its own framework makes that."""
+    if source.source.integers:
+        finished = source.make("tflite", precision, None)
+        return finished, finished
+    content = _float_of_file(source)
+    if precision not in getattr(sources.module(source.source.kind), "TFLITE", ()):
+        return content, None
+    samples = None if calibration is None else source.arranged(calibration, _input_shape(content))
+    return content, source.make("tflite", precision, samples)
+
+
+@lru_cache(maxsize=2)
+def _float_of_file(source: Given) -> bytes:
+    made: bytes = source.make("tflite", "fp32", None)
+    return made
+
+
+def _input_shape(content: bytes) -> tuple[int, ...]:
+    from ai_edge_litert.interpreter import Interpreter
+
+    [detail] = Interpreter(model_content=content).get_input_details()
+    return tuple(int(side) for side in detail["shape"])
 
 
 def _cast_weights(content: bytes) -> bytes:
@@ -110,7 +150,7 @@ def _quantize_weights(content: bytes, recipe_name: str) -> bytes:
 def _quantize(
     content: bytes, calibration: np.ndarray, quantization: Quantization, kept: Sequence[layers.Layer]
 ) -> bytes:
-    """Static int8: weights per channel, activations per tensor, over the whole range that the samples show.
+    """Static int8: weights per channel, activations per tensor, over the whole range that `calibration` shows.
 
     The quantizer's own default is a moving average over samples, which clips all but the last ones and depends on
     their order: 10 to 11 dB against 27 to 33 dB for the reference networks on digits.
@@ -121,8 +161,7 @@ def _quantize(
 
     [(signature, tensors)] = Interpreter(model_content=content).get_signature_list().items()
     [argument] = tensors["inputs"]
-    inputs = calibration.transpose(0, 2, 3, 1) if calibration.ndim == 4 else calibration
-    samples = [np.ascontiguousarray(x[None]) for x in inputs]
+    samples = [np.ascontiguousarray(x[None]) for x in calibration]
     in_float_names = layers.operators(kept, _constants(content), "tflite")
     recipe = _recipe([*in_float_names, *_before(content, in_float_names)])
     wanted = recipe_manager.RecipeManager()
@@ -196,4 +235,4 @@ def _tensors(content: bytes, layout: str) -> tuple[TensorSpec, TensorSpec]:
         shape = tuple(int(side) for side in detail["shape"])
         return TensorSpec(detail["name"], shape, np.dtype(detail["dtype"]).name, layout)
 
-    return spec(source, layout), spec(result, "NC")
+    return spec(source, layout), spec(result, output_layout(result["shape"]))

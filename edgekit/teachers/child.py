@@ -6,10 +6,10 @@ are done, one number a line. It ends by itself when its parent does.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,15 @@ import numpy as np
 from edgekit.child import leave_with_parent
 from edgekit.errors import NO_RESOURCES, EdgekitError, ModelError, ResourceError
 from edgekit.runner.preprocess import pipeline
-from edgekit.teachers import launch, layout, scores
+from edgekit.sources import count, layout, module, scores
+from edgekit.teachers import launch
 
 
 def main(folder: Path) -> int:
     """Do the job in `folder`, and leave its answer there; 0 also where that is an error."""
     leave_with_parent()
     try:
-        _work(folder, **json.loads((folder / launch.JOB).read_text()))
-        answer = {}
+        answer = _work(folder, **json.loads((folder / launch.JOB).read_text()))
     except EdgekitError as error:
         answer = {"error": str(error), "kind": type(error).__name__}
     except OSError as error:
@@ -37,12 +37,15 @@ def main(folder: Path) -> int:
     return 0
 
 
-def _work(folder: Path, path: str, kind: str, preprocess: list[dict[str, Any]], classes: int, threads: int) -> None:
+def _work(
+    folder: Path, path: str, kind: str, preprocess: list[dict[str, Any]], classes: int, threads: int, counted: bool
+) -> dict[str, Any]:
+    """Leave the logits; what was found out about the model."""
     x = np.load(folder / launch.SAMPLES, mmap_mode="r", allow_pickle=False)
     steps = pipeline(preprocess)
     with open(folder / launch.JOURNAL, "w", buffering=1) as journal:
         try:
-            model = importlib.import_module(f"edgekit.teachers.{kind}").open(Path(path), threads)
+            model = module(kind).open(Path(path), threads)
         except Exception as error:
             raise _told("cannot be opened", error) from None
         placed = layout.find(model.shape, steps(x[:1]).shape[1:])
@@ -58,6 +61,8 @@ def _work(folder: Path, path: str, kind: str, preprocess: list[dict[str, Any]], 
         except Exception as error:
             raise _told("cannot be run", error) from None
     np.save(folder / launch.LOGITS, scores.logits(found, model.step))
+    costs = asdict(count.of_file(Path(path), kind)) if counted else {}
+    return {"probabilities": scores.are_probabilities(found, model.step), "integers": bool(model.step), **costs}
 
 
 def _told(what: str, error: Exception) -> Exception:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from edgekit.artifact import Artifact
 from edgekit.models.handover import open_model
-from edgekit.teachers.file import TeacherFile, members, open_file
+from edgekit.sources.kinds import members
+from edgekit.teachers.file import TeacherFile, open_file
 
 if TYPE_CHECKING:
     from torch import nn

@@ -7,38 +7,30 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgekit import looks
 from edgekit.config import cores
-from edgekit.digests import digest, sha256_file
 from edgekit.errors import ConfigError, ModelError, ResourceError
 from edgekit.runner import steps
 from edgekit.runner.errors import InputError
+from edgekit.sources import kinds
 from edgekit.teachers import launch
 
 if TYPE_CHECKING:
     import numpy as np
 
-KINDS = {words: kind for kind, words in looks.MODELS.items()} | {looks.HDF5: "keras"}
-KERAS_MEMBERS = {"config.json", "model.weights.h5"}
 LIBRARIES = ("ai-edge-litert", "keras", "onnxruntime", "openvino", "tensorflow")
 """Those that may run it."""
-WANTED = "a model file is a .tflite, .onnx, OpenVINO .xml, .keras or .h5 file"
-HEAD_BYTES = 4096
-ONNX_WEIGHTS = ".data"
-"""What PyTorch's exporter adds to the name of an .onnx file for that of its weights."""
 
 
 @dataclass(frozen=True)
 class TeacherFile:
     """A model file. `preprocess` are its own steps from a raw sample to its input, none: the numbers as they are.
 
-    kind: the module in this folder that opens it
+    kind: the module in `edgekit.sources` that opens it
     sha256: of the file's bytes; where its weights lie in another file, of both together
     """
 
@@ -54,11 +46,9 @@ def open_file(path: Path, preprocess: Sequence[dict[str, Any]] = ()) -> TeacherF
         steps.check_keys(preprocess)
     except InputError as error:
         raise ConfigError(f"{path}: {error}") from None
-    if not path.is_file():
-        raise ModelError(f"{path}: {'a folder' if path.is_dir() else 'no such file'}; {WANTED}")
     try:
-        kind = _kind(path)
-        return TeacherFile(path, kind, [dict(step) for step in preprocess], _sha256(path, kind))
+        kind = kinds.find(path)
+        return TeacherFile(path, kind, [dict(step) for step in preprocess], kinds.sha256(path, kind))
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from None
 
@@ -83,13 +73,36 @@ def logits(
     """
     import numpy as np
 
+    if not len(x):
+        return np.empty((0, classes), dtype=np.float32)
+    return _asked(teacher, x, classes, timeout_s, threads, counted=False, progress=progress)[0]
+
+
+def examined(
+    teacher: TeacherFile, x: np.ndarray, *, classes: int, timeout_s: float, threads: int = 0
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """The same, of at least one sample, and the model's facts: the fields of `models.store.Source`."""
+    found, facts = _asked(teacher, x, classes, timeout_s, threads, counted=True)
+    return found, {"kind": teacher.kind, "file": teacher.path.name, **facts}
+
+
+def _asked(
+    teacher: TeacherFile,
+    x: np.ndarray,
+    classes: int,
+    timeout_s: float,
+    threads: int,
+    *,
+    counted: bool,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[np.ndarray, dict[str, Any]]:
+    import numpy as np
+
     try:
         steps.check(teacher.preprocess, x.shape[1:], str(x.dtype))
     except InputError as error:
         raise ConfigError(f"{teacher.path}: {error}") from None
-    if not len(x):
-        return np.empty((0, classes), dtype=np.float32)
-    if _sha256(teacher.path, teacher.kind) != teacher.sha256:
+    if kinds.sha256(teacher.path, teacher.kind) != teacher.sha256:
         raise ModelError(f"{teacher.path}: has changed while it was in use; start again")
     job = {
         "path": str(teacher.path.absolute()),
@@ -97,6 +110,7 @@ def logits(
         "preprocess": teacher.preprocess,
         "classes": classes,
         "threads": threads or cores(),
+        "counted": counted,
     }
     with contextlib.ExitStack() as stack:
         try:
@@ -107,37 +121,5 @@ def logits(
                 f"{teacher.path}: cannot copy {len(x):,} samples to {tempfile.gettempdir()} "
                 f"({error.strerror or error}); free some space there, or set TMPDIR to another folder"
             ) from error
-        launch.run(teacher.path, job, home, timeout_s, lambda done: progress(done, len(x)) if progress else None)
-        found: np.ndarray = np.load(home / launch.LOGITS, allow_pickle=False)
-    return found
-
-
-def _kind(path: Path) -> str:
-    with open(path, "rb") as stream:
-        words = looks.like(stream.read(HEAD_BYTES))
-    if words in KINDS:
-        return KINDS[words]
-    if _is_keras(path):
-        return "keras"
-    raise ModelError(f"{path}: looks like {words}; {WANTED}")
-
-
-def _is_keras(path: Path) -> bool:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return set(archive.namelist()) >= KERAS_MEMBERS
-    except zipfile.BadZipFile:
-        return False
-
-
-def members(path: Path, kind: str) -> list[Path]:
-    """The file and the weights that its format may keep beside it; ModelError where they are missing."""
-    weights = path.with_suffix(".bin") if kind == "openvino" else path.with_name(path.name + ONNX_WEIGHTS)
-    if kind == "openvino" and not weights.is_file():
-        raise ModelError(f"{path}: its weights are missing; put {weights.name} beside it")
-    return [path, weights] if kind in ("openvino", "onnx") and weights.is_file() else [path]
-
-
-def _sha256(path: Path, kind: str) -> str:
-    first, *others = (sha256_file(each) for each in members(path, kind))
-    return digest([first, *others]) if others else first
+        done = launch.run(teacher.path, job, home, timeout_s, lambda seen: progress(seen, len(x)) if progress else None)
+        return np.load(home / launch.LOGITS, allow_pickle=False), done

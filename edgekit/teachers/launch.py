@@ -22,8 +22,8 @@ QUIET = {
 }
 
 
-def run(path: Path, job: dict[str, Any], home: Path, timeout_s: float, done: Callable[[int], None]) -> None:
-    """Do the job in a fresh process that works in `home`; its error, or ModelError where it dies or takes too long.
+def run(path: Path, job: dict[str, Any], home: Path, timeout_s: float, done: Callable[[int], None]) -> dict[str, Any]:
+    """What a fresh process that works in `home` answers; its error, or ModelError where it dies or takes too long.
 
     `path` is what messages call the file; `done` is called with the number of samples that have their logits.
     """
@@ -37,7 +37,7 @@ def run(path: Path, job: dict[str, Any], home: Path, timeout_s: float, done: Cal
             f"{path}: not finished after {timeout_s:g} s, with {progress.count:,} samples done; "
             "allow it more time, or more threads"
         )
-    _check(ended.code, path, home)
+    return _answer(ended.code, path, home)
 
 
 @dataclass
@@ -54,7 +54,7 @@ class _Progress:
             self.done(self.count)
 
 
-def _check(code: int, path: Path, home: Path) -> None:
+def _answer(code: int, path: Path, home: Path) -> dict[str, Any]:
     if code == -signal.SIGKILL:
         raise ModelError(f"{path}: was killed (SIGKILL), as the system does when memory runs out; free some")
     if code < 0:
@@ -63,6 +63,7 @@ def _check(code: int, path: Path, home: Path) -> None:
     if code:
         last = (home / LOG).read_text(errors="replace").strip().splitlines()[-1:]
         raise ModelError(f"{path}: cannot be asked: {''.join(last)[:300]}")
-    answer = json.loads((home / ANSWER).read_text())
+    answer: dict[str, Any] = json.loads((home / ANSWER).read_text())
     if "error" in answer:
         raise (errors.by_name(answer["kind"]) or ModelError)(f"{path}: {answer['error']}")
+    return answer

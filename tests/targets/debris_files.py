@@ -98,7 +98,7 @@ def tflite_file(steps: list[Any], named: bool = True) -> bytes:
     """A chain of operators from a tensor (1, 4, 4, 2); tensors are named `layer0`, `layer1` and so on."""
     from ai_edge_litert import schema_py_generated as schema
 
-    from edgekit.targets.names import IDENTIFIER
+    from edgekit.sources.flat import IDENTIFIER
 
     import flatbuffers  # isort: skip
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from edgekit.models import store
+from edgekit.sources import flat
 from edgekit.targets import evaluate, names, tflite
 from edgekit.targets.files import Files
 
@@ -59,7 +60,7 @@ def test_buffers_stand_where_the_format_wants_them(both: tuple[Files, bytes, byt
     data = [model.Buffers(place).DataAsNumpy() for place in range(model.BuffersLength())]
     filled = [array for array in data if not isinstance(array, int)]
     places = [array.__array_interface__["data"][0] - short.__array_interface__["data"][0] for array in filled]
-    assert filled and all(place % names.BUFFER_ALIGNMENT_BYTES == 0 for place in places)
+    assert filled and all(place % flat.BUFFER_ALIGNMENT_BYTES == 0 for place in places)
 
 
 def test_buffers_that_lie_behind_the_table_come_along(tmp_path: Path) -> None:

@@ -139,11 +139,14 @@ def test_the_digest_is_that_of_every_file(tmp_path: Path, onnx_file: Path) -> No
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (None, "no such file; a model file is a .tflite"),
-        ("folder", "a folder; a model file is a .tflite"),
+        (None, "no such file; a model file is a .pt2, .keras"),
+        ("folder", "a folder; a model file is a .pt2, .keras"),
         (b"", "looks like an empty file"),
-        (b"PK\3\4" + bytes(100), "looks like a zip archive, such as a PyTorch checkpoint"),
-        (b"\x80\2}q\0." + bytes(100), "looks like a Python pickle"),
+        (b"PK\3\4" + bytes(100), "a zip archive that is cut short or damaged"),
+        (
+            b"\x80\2}q\0." + bytes(100),
+            "such as an old PyTorch checkpoint; unpickling runs whatever code",
+        ),
         (b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
     ],
 )

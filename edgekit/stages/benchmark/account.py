@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from edgekit.config import Budget
+from edgekit.forecast import way_of
 from edgekit.runner.intervals import Ratio
 from edgekit.stages.benchmark.timings import Timings
 
@@ -34,7 +35,9 @@ def waterfall(winner: Row, rows: list[Row], timings: Timings, baseline: Row) -> 
     ]
     found = {(row["model"], row["precision"]): row for row in rows if row["target"] == winner["target"]}
     before = baseline["name"]
-    steps = [{"step": "PyTorch eager", "variant": before, "p50_ms": timings.p50_ms(before), "kept": True}]
+    steps = [
+        {"step": way_of(baseline["interpreter"]), "variant": before, "p50_ms": timings.p50_ms(before), "kept": True}
+    ]
     for step, model, precision in wanted:
         row = found.get((model, precision))
         if row is None:

@@ -17,6 +17,7 @@ from edgekit import replay
 from edgekit.artifact import Artifact
 from edgekit.data import Data, Split
 from edgekit.eager import eager_call, eager_input
+from edgekit.models import store
 from edgekit.models.handover import open_model
 from edgekit.paired import compare
 from edgekit.runner import conditions
@@ -129,8 +130,8 @@ def _judge_all(source: Artifact, data: Data, config: Config) -> tuple[list[Row],
             "precision": "fp32",
             "method": "float",
             "target": "pytorch",
-            "interpreter": f"torch {torch.__version__}",
-            "bytes": profile.file("model/weights.safetensors").stat().st_size,
+            "interpreter": spec.interpreter,
+            "bytes": store.weight_bytes(profile.path / "model"),
             "accuracy_validation": float(np.mean(reference)),
             "accuracy_test": evaluate(baseline, data.test, spec.preprocess),
         }

@@ -6,7 +6,6 @@ here knows, and the validation split may have been among it.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,10 +17,10 @@ import numpy as np
 from edgekit.data.paths import expand
 from edgekit.quiet import quiet_native
 from edgekit.runner.preprocess import pipeline
+from edgekit.sources import kinds, layout, module
 from edgekit.stages.benchmark.account import told_with_ends
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.teachers import file as files
-from edgekit.teachers import layout
 from edgekit.teachers.named import ModelFile
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def _open(named: ModelFile, data: Data, threads: int) -> Rival:
     row = {
         "name": named.name,
         "sha256": model.sha256,
-        "bytes": sum(path.stat().st_size for path in files.members(model.path, model.kind)),
+        "bytes": sum(path.stat().st_size for path in kinds.members(model.path, model.kind)),
         "accuracy_test": float(np.mean(scores.argmax(axis=1) == test.y)),
     }
     return Rival(row, partial(_call, model.path, model.kind, model.preprocess, test.x[:1], threads))
@@ -86,7 +85,7 @@ def _call(
 ) -> Callable[[], object]:
     """One inference at batch 1, numpy in and numpy out, as the variants are called."""
     with quiet_native():
-        opened = importlib.import_module(f"edgekit.teachers.{kind}").open(path, threads)
+        opened = module(kind).open(path, threads)
     prepared = pipeline(preprocess)(sample)
     placed = layout.find(opened.shape, prepared.shape[1:])
     run = opened.sized((1, *placed.sides))

@@ -92,6 +92,7 @@ def _pack(
         },
         provenance=origin_of(source, config),
         requirements=requirements(variant.target),
+        activation="none" if variant.model == "baseline" and spec.gives_probabilities else "softmax",
     )
     name = f"{config.name}-{variant.target}-{config.version}.edge.zip"
     content = {**files, **golden.members(raw, scores), **texts(manifest, name, _story(row))}
@@ -107,7 +108,7 @@ def _pack(
 
 def origin_of(source: Artifact, config: Config) -> dict[str, Any]:
     """What a bundle can be rebuilt from."""
-    chain = [source.ancestor(stage) for stage in ("origin", *STAGES[: STAGES.index(source.stage) + 1])]
+    chain = [found for stage in ("origin", *STAGES) if (found := source.made_by(stage))]
     measured = provenance.measured(source)
     return provenance.record(chain, "bundle", config.model_dump(), measured)
 

@@ -39,6 +39,8 @@ LIBRARIES: tuple[str, ...] = (
     "onnxscript",
     "openvino",
     "safetensors",
+    "tensorflow",
+    "tf2onnx",
     "torch",
 )
 

@@ -15,10 +15,15 @@ LEAST_GAIN, LEAST_ACCURACY, STANDARD_ERRORS = 0.15, 0.5, 3.0
 """What another order of the labels must gain, reach, and exceed chance by, before the labels are called wrong."""
 
 
-def check(scores: np.ndarray, labels: np.ndarray, classes: tuple[str, ...]) -> dict[str, Any]:
-    """A row of figures; ConversionError for scores (n, classes) that are no logits, or for labels (n,) out of order."""
+def check(
+    scores: np.ndarray, labels: np.ndarray, classes: tuple[str, ...], *, softmax_inside: bool = False
+) -> dict[str, Any]:
+    """A row of figures; ConversionError for scores (n, classes) that are no logits, or for labels (n,) out of order.
+
+    `softmax_inside`: the model came as a file that gives probabilities, and the runner leaves them as they are.
+    """
     what = "scores → answer"
-    if len(scores) and are_probabilities(scores):
+    if len(scores) and not softmax_inside and are_probabilities(scores):
         raise ConversionError(
             f"{what}: double softmax: the network's outputs are probabilities already (each row adds up to 1), and "
             "training and the runner apply softmax to them again; let the network end in logits"

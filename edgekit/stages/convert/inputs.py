@@ -23,8 +23,8 @@ Prepare = Callable[[np.ndarray], np.ndarray]
 
 def by_runner(raw: np.ndarray, preprocess: Sequence[dict[str, Any]], described: dict[str, Any]) -> np.ndarray:
     """(n, C, H, W) or (n, F) float32, sample by sample as a device does it; `described` is a spec's `raw`."""
-    layout = "NCHW" if described["kind"] == "image" else "NC"
     shape = evaluate.network_inputs(raw[:1], preprocess).shape
+    layout = "NCHW" if len(shape) == 4 else "NC"
     manifest: Any = SimpleNamespace(
         preprocess=preprocess, input=SimpleNamespace(layout=layout), raw=SimpleNamespace(**described)
     )

@@ -6,23 +6,25 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edgekit.errors import ConversionError, StageError
-from edgekit.targets import precisions
+from edgekit.targets import given, precisions
 from edgekit.targets.files import MINMAX, Job, Method, Quantization, Step, plain_method
 
 if TYPE_CHECKING:
     from edgekit.artifact import Artifact
     from edgekit.stages.convert import Config
 
-SPEC, WEIGHTS = "model.json", "weights.safetensors"
+SPEC = "model.json"
 ORIGINS = {
     "baseline": ("profile", "model"),
     "student": ("distill", "model"),
     "pruned": ("prune", "model"),
     "sparse": ("prune", "sparse"),
 }
+UNTRAINED: dict[str, Any] = {"method": "ptq", "quantization": MINMAX.to_json(), "ptq_quantization": MINMAX.to_json()}
+"""What a walk that trains nothing decides about int8."""
 TUNED = "pruned"
 """The model that the quantize stage works on."""
 
@@ -58,19 +60,37 @@ class Network:
         """One for each target, the float model first: the others are compared with it."""
         jobs = []
         for target in config.targets:
-            wanted = [precision for precision in precisions(target) if precision in config.precisions]
+            offered = given.offered(target, precisions(target), self.folder)
+            wanted = [precision for precision in offered if precision in config.precisions]
             steps = tuple(self.step(each, out / variant_name(self.name, each, target)) for each in wanted)
-            jobs.append(Job(self.name, target, calibration, steps))
+            jobs += [Job(self.name, target, calibration, steps)] if steps else []
         return jobs
+
+    @property
+    def came_as(self) -> str:
+        """What the first boundary starts from."""
+        found = given.read(self.folder)
+        return "torch-fp32" if found is None else found.source.file
+
+    def not_offered(self, target: str, precision: str) -> str:
+        """Why this target has not that precision of this network; empty where it has."""
+        found = given.read(self.folder)
+        if found is not None and (reason := found.refusal(target)):
+            return reason
+        if precision not in precisions(target):
+            return f"not offered by {target}"
+        if precision not in given.offered(target, precisions(target), self.folder):
+            return f"{self.came_as} is quantized already and taken as it is"
+        return ""
 
 
 def networks(source: Artifact, wanted: Sequence[str]) -> tuple[list[Network], list[str]]:
     """Networks that differ from one another, and a note for each that was left out. Members are digest-checked."""
-    found: dict[tuple[str, str], str] = {}
+    found: dict[tuple[str, ...], str] = {}
     kept: list[Network] = []
     notes: list[str] = []
-    quantized = source.ancestor("quantize")
-    decision = json.loads(quantized.file("decision.json").read_text())
+    quantized = source.made_by("quantize")
+    decision = json.loads(quantized.file("decision.json").read_text()) if quantized else UNTRAINED
     chosen = Quantization.from_json(decision["quantization"])
     # after QAT or mixed precision `chosen` fits that one network alone
     post_training = Quantization.from_json(decision["ptq_quantization"])
@@ -84,11 +104,11 @@ def networks(source: Artifact, wanted: Sequence[str]) -> tuple[list[Network], li
         else:
             found[key] = name
             stage, folder = ORIGINS[name]
-            saved = _checked(source.ancestor(stage), folder, (SPEC, WEIGHTS))
+            saved = _checked(source.ancestor(stage), folder)
             if key != tuned_origin:
                 kept.append(Network(name, saved, post_training))
-            elif decision["method"] == "qat":
-                tuned, nncf = _checked(quantized, "model", (SPEC, WEIGHTS)), _checked(quantized, "nncf")
+            elif quantized and decision["method"] == "qat":
+                tuned, nncf = _checked(quantized, "model"), _checked(quantized, "nncf")
                 kept.append(Network(name, saved, chosen, tuned, nncf))
             else:
                 kept.append(Network(name, saved, chosen))
@@ -97,20 +117,20 @@ def networks(source: Artifact, wanted: Sequence[str]) -> tuple[list[Network], li
     return kept, notes
 
 
-def _key(source: Artifact, name: str) -> tuple[str, str] | None:
-    """Digests of a network's two files; None where the stage made none."""
+def _key(source: Artifact, name: str) -> tuple[str, ...] | None:
+    """Digests of a network's files; None where the stage made none."""
     stage, folder = ORIGINS[name]
     try:
         files = source.ancestor(stage).files
     except StageError:
         return None
-    if f"{folder}/{WEIGHTS}" not in files:
+    if f"{folder}/{SPEC}" not in files:
         return None
-    return files[f"{folder}/{SPEC}"], files[f"{folder}/{WEIGHTS}"]
+    return tuple(sha for name, sha in sorted(files.items()) if name.startswith(f"{folder}/"))
 
 
-def _checked(artifact: Artifact, folder: str, names: tuple[str, ...] = ()) -> Path:
-    members = [f"{folder}/{name}" for name in names] or [m for m in artifact.files if m.startswith(f"{folder}/")]
-    for member in members:
-        artifact.file(member)
+def _checked(artifact: Artifact, folder: str) -> Path:
+    for member in artifact.files:
+        if member.startswith(f"{folder}/"):
+            artifact.file(member)
     return artifact.path / folder

@@ -19,7 +19,7 @@ from edgekit.errors import ConversionError
 from edgekit.models import store
 from edgekit.stages.convert import LIBRARIES, Config, answer, calibrated, inputs, numerics
 from edgekit.stages.convert.plan import SPEC, Network, networks, variant_name
-from edgekit.targets import CARRY_RANGES, FURTHER, evaluate, launch, parting, precisions
+from edgekit.targets import CARRY_RANGES, FURTHER, evaluate, launch, parting
 from edgekit.targets.files import Files, Job, Step
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Checker:
                 if step.precision not in FURTHER:
                     raise
                 shutil.rmtree(step.out, ignore_errors=True)
-                yield _left_out(job, step.precision, str(error))
+                yield _left_out(job.model, job.target, step.precision, str(error))
                 continue
             boundaries = [*before, last] if float_model and step.method != "qat" else [last]
             if step.precision == "fp32":
@@ -91,7 +91,7 @@ class Checker:
         if step.method == "qat":
             source, reference = "torch-fp32 (tuned)", self.tuned_reference
         else:
-            source, reference = float_model or ("torch-fp32", self.reference)
+            source, reference = float_model or (self.network.came_as, self.reference)
         result = f"{job.target}-{step.precision}"
         agreement = numerics.compare(reference, outputs)
         faults = numerics.faults(agreement, self.config.tolerance(step.precision))
@@ -153,7 +153,7 @@ def walk(source: Artifact, data: Data, config: Config, out: Path, progress: Prog
     if not variants:
         raise ConversionError(f"convert: every variant was left out; {_told(left_out[0])}")
     artifacts.write_json(out / VARIANTS, [_of_the_file(variant) for variant in variants])
-    not_offered = [row for job in jobs for row in _not_offered(job, config)]
+    not_offered = [row for network in chosen for row in _not_offered(network, config)]
     # a reason may hold what the next run does not say again: a time, a folder, a converter's last words
     artifacts.write_json(out / LEFT_OUT, [_without_reason(row) for row in (*left_out, *not_offered)])
     artifacts.write_json(out / artifacts.EVIDENCE / LEFT_OUT, [*left_out, *not_offered])
@@ -193,7 +193,8 @@ def around(checker: Checker, data: Data) -> Iterator[Row]:
         ),
     }
     labels = data.validation.y[evaluate.places(data.validation, config.check_samples)]
-    yield {**name, **answer.check(checker.reference, labels, data.classes)}
+    inside = store.read_spec(folder).gives_probabilities
+    yield {**name, **answer.check(checker.reference, labels, data.classes, softmax_inside=inside)}
 
 
 def _convert_all(
@@ -221,15 +222,19 @@ def _told(left_out: Row) -> str:
     return f"{left_out['name']} left out: {left_out['reason']}"
 
 
-def _left_out(job: Job, precision: str, reason: str) -> Row:
-    names = {"name": variant_name(job.model, precision, job.target), "model": job.model}
-    return {**names, "precision": precision, "target": job.target, "reason": reason}
+def _left_out(model: str, target: str, precision: str, reason: str) -> Row:
+    names = {"name": variant_name(model, precision, target), "model": model}
+    return {**names, "precision": precision, "target": target, "reason": reason}
 
 
-def _not_offered(job: Job, config: Config) -> list[Row]:
+def _not_offered(network: Network, config: Config) -> list[Row]:
     """What the config asks for and the target does not have."""
-    absent = [precision for precision in config.precisions if precision not in precisions(job.target)]
-    return [_left_out(job, precision, f"not offered by {job.target}") for precision in absent]
+    asked = [(target, precision) for target in config.targets for precision in config.precisions]
+    return [
+        _left_out(network.name, target, precision, reason)
+        for target, precision in asked
+        if (reason := network.not_offered(target, precision))
+    ]
 
 
 def _without_reason(left_out: Row) -> Row:

@@ -12,10 +12,10 @@ from torch import nn
 from edgekit.artifact import Artifact
 from edgekit.data import Data
 from edgekit.data.paths import expand
-from edgekit.errors import ModelError
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.handover import open_model, spec_for
+from edgekit.sources import scores
 from edgekit.stages.distill import Config, TeacherConfig
 from edgekit.teachers import file as teacher_file
 from edgekit.teachers.chosen import FOLDER, copy_file
@@ -44,7 +44,7 @@ class Candidate:
     def save(self, out: Path) -> dict[str, Any]:
         """Leave it in the artifact `out` unless it is the baseline; what `chosen_teacher` needs to find it."""
         if isinstance(self.model, TeacherFile):
-            return {"kind": "file", "file": copy_file(self.model, out / FOLDER), "preprocess": self.wanted.preprocess}
+            return {"kind": "file", "file": copy_file(self.model, out / FOLDER), "preprocess": self.model.preprocess}
         if self.wanted.builder is None:
             return {"kind": "baseline"}
         assert self.spec is not None
@@ -61,6 +61,9 @@ def candidates(source: Artifact, data: Data, config: Config, unfinished: Unfinis
             found.append(_from_file(name, wanted, data, config.threads))
         elif wanted.builder is not None:
             found.append(_trained(name, wanted, data, config, spec.preprocess, unfinished, f"teacher-{place}"))
+        elif spec.source:
+            file = teacher_file.open_file(source.path / "model" / spec.source.file, spec.preprocess)
+            found.append(_answering(name, wanted, file, data, config.threads))
         else:
             found.append(_judged(name, wanted, baseline, data, spec))
     return found
@@ -113,14 +116,13 @@ def _trained(
 def _from_file(name: str, wanted: TeacherConfig, data: Data, threads: int) -> Candidate:
     assert wanted.path is not None
     opened = teacher_file.open_file(expand(wanted.path, "distill.teachers.path"), wanted.preprocess)
+    return _answering(name, wanted, opened, data, threads)
+
+
+def _answering(name: str, wanted: TeacherConfig, opened: TeacherFile, data: Data, threads: int) -> Candidate:
+    """The file with its accuracy; ModelError where it knows no class."""
     split, classes = data.validation, len(data.classes)
-    scores = teacher_file.logits(opened, split.x, classes=classes, timeout_s=ANSWERS_LIMIT_S, threads=threads)
-    accuracy = float(np.mean(scores.argmax(axis=1) == split.y))
-    most_frequent = np.bincount(split.y, minlength=classes).max() / len(split.y)
-    if accuracy <= most_frequent:
-        raise ModelError(
-            f"teacher {name}: {accuracy:.1%} right on validation, and always naming one class would give "
-            f"{most_frequent:.1%}; check its preprocess ({wanted.preprocess or 'none'}) and that its classes are in "
-            f"this order: {', '.join(data.classes)}"
-        )
+    found = teacher_file.logits(opened, split.x, classes=classes, timeout_s=ANSWERS_LIMIT_S, threads=threads)
+    accuracy = float(np.mean(found.argmax(axis=1) == split.y))
+    scores.check_answers(f"teacher {name}", found, split.y, data.classes, opened.preprocess)
     return Candidate(name, wanted, opened, accuracy)

@@ -13,8 +13,9 @@ from pydantic import Field
 from edgekit.artifact import Artifact
 from edgekit.config import StageConfig, TrainOptions
 from edgekit.data import Data
+from edgekit.teachers import file as teachers
 
-LIBRARIES = ("numpy", "torch", "safetensors")
+LIBRARIES = ("numpy", "torch", "safetensors", *teachers.LIBRARIES)
 
 
 class Config(StageConfig, TrainOptions):

@@ -19,7 +19,8 @@ from torch import nn
 from edgekit.config import TARGETS, Target
 from edgekit.eager import eager_call, single_thread
 from edgekit.errors import ConversionError, ResourceError
-from edgekit.forecast import EAGER, RUNTIMES
+from edgekit.forecast import EAGER, RUNTIMES, way_of
+from edgekit.models import store
 from edgekit.quiet import quiet_native
 from edgekit.runner import conditions, intervals
 from edgekit.runner.bench import growing
@@ -52,7 +53,8 @@ def measure(
     the weights come to lie in memory changes the time; not what torch compiled or traced, which would take minutes.
     """
     with tempfile.TemporaryDirectory(prefix="edgekit-runtimes-") as scratch:
-        ways, failed, made = _ways(module, folder, x, Path(scratch), compiling, runtimes, timeout_s)
+        as_it_came = way_of(store.read_spec(folder).interpreter)
+        ways, failed, made = _ways(as_it_came, module, folder, x, Path(scratch), compiling, runtimes, timeout_s)
         with single_thread(), conditions.Watch() as watch:
             numbers = (ROUNDS, ROUNDS, max(2, calls // ROUNDS), WARM_UP_CALLS)
             samples_ms, rounds = next(growing(ways, *numbers, on_round=watch.look))
@@ -66,19 +68,29 @@ def measure(
             except ConversionError as error:
                 print(f"profile: {error}")
         sizes = {RUNTIMES[target]: one.bytes for target, one in made.items()}
-        rows = [_row(way, samples_ms, sizes.get(way)) for way in ways]
+        rows = [_row(way, as_it_came, samples_ms, sizes.get(way)) for way in ways]
     left_out = [{"way": way, "reason": reason} for way, reason in failed.items()]
     return rows + left_out, inside, conditions.disturbed(watch.seen(noise))
 
 
 def _ways(
-    module: nn.Module, folder: Path, x: np.ndarray, scratch: Path, compiling: bool, runtimes: bool, timeout_s: float
+    as_it_came: str,
+    module: nn.Module,
+    folder: Path,
+    x: np.ndarray,
+    scratch: Path,
+    compiling: bool,
+    runtimes: bool,
+    timeout_s: float,
 ) -> tuple[dict[str, Opener], dict[str, str], dict[str, timed.Converted]]:
     """What opens each way, why the others cannot be, and the converted files by target."""
-    ways: dict[str, Opener] = {EAGER: lambda: eager_call(copy.deepcopy(module), x)}
+    ways: dict[str, Opener] = {as_it_came: lambda: eager_call(copy.deepcopy(module), x)}
     failed: dict[str, str] = {}
     made: dict[str, timed.Converted] = {}
     for name, make in ((COMPILED, _compiled), (SCRIPTED, _scripted)):
+        if as_it_came != EAGER:
+            failed[name] = "left out: the baseline is no network of PyTorch's"
+            continue
         if name == COMPILED and not compiling:
             failed[name] = "left out: profile.compiling is false"
             continue
@@ -143,9 +155,9 @@ def _scripted(module: nn.Module, x: np.ndarray) -> Callable[[], np.ndarray]:
     return call
 
 
-def _row(way: str, samples_ms: Mapping[str, np.ndarray], size_bytes: int | None) -> Row:
+def _row(way: str, as_it_came: str, samples_ms: Mapping[str, np.ndarray], size_bytes: int | None) -> Row:
     median = intervals.p50(samples_ms[way], ROUNDS, CONFIDENCE)
-    faster = intervals.ratio(samples_ms[EAGER], samples_ms[way], ROUNDS, CONFIDENCE)
+    faster = intervals.ratio(samples_ms[as_it_came], samples_ms[way], ROUNDS, CONFIDENCE)
     return {
         "way": way,
         "p50_ms": median.p50_ms,

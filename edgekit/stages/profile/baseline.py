@@ -17,6 +17,7 @@ from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.handover import spec_for
 from edgekit.stages.profile import LIBRARIES, Config
+from edgekit.stages.profile.given import as_it_came
 from edgekit.stages.profile.measure import measure
 from edgekit.train import evaluate, fit
 from edgekit.unfinished import Unfinished
@@ -26,17 +27,21 @@ def profile(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     """Train or load, evaluate on validation, count, time; see `edgekit.stages.profile`."""
     artifacts.begin(out)
     origin = json.loads(source.file("origin.json").read_text())
-    spec = spec_for(data, origin["model"]["builder"], origin["model"]["kwargs"], origin["preprocess"])
-    place = unfinished.of(out, "profile", source, data.digest, config.model_dump(), LIBRARIES)
-    module, history = _train_or_load(source, data, config, spec, place, origin["weights"] is not None)
-    store.save(out / "model", module, spec)
+    history = None
+    if "source" in origin["model"]:
+        module, spec = as_it_came(source, origin, data, config, out / "model")
+    else:
+        spec = spec_for(data, origin["model"]["builder"], origin["model"]["kwargs"], origin["preprocess"])
+        place = unfinished.of(out, "profile", source, data.digest, config.model_dump(), LIBRARIES)
+        module, history = _train_or_load(source, data, config, spec, place, origin["weights"] is not None)
+        store.save(out / "model", module, spec)
     module = module.cpu().eval()
 
     spent = cost(module, spec.input_shape)
     quality = {
         "validation_accuracy": evaluate(module, data.validation, spec.preprocess),
         **dataclasses.asdict(spent),
-        "file_bytes": (out / "model" / "weights.safetensors").stat().st_size,
+        "file_bytes": store.weight_bytes(out / "model"),
         "trained_here": history is not None,
     }
     evidence = {**measure(module, out / "model", spec, spent, data, config), "history": history or []}

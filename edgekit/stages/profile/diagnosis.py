@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from edgekit.forecast import EAGER, Execution, execution, executions, of_whole
+from edgekit.forecast import Execution, execution, executions, of_whole
 from edgekit.models.cost import Cost
 from edgekit.stages.profile.as_they_come import COMPILED, SCRIPTED
 from edgekit.stages.profile.session import PARTS, cold_ms
@@ -154,7 +154,8 @@ def _steps(found: Measured, shares: dict[str, float]) -> list[Step]:
         steps.append(
             Step(f"use {count} threads", "the runner's --threads", of_whole(inside, gain), f"measured: {gain:.2f}×")
         )
-    runtimes = {name: row for name, row in ways.items() if name not in (EAGER, COMPILED, SCRIPTED)}
+    as_it_came = found.ways[0]
+    runtimes = {name: row for name, row in ways.items() if name not in (as_it_came["way"], COMPILED, SCRIPTED)}
     if not runtimes:
         return steps
     best = min(runtimes.values(), key=lambda row: row["p50_ms"])
@@ -164,7 +165,7 @@ def _steps(found: Measured, shares: dict[str, float]) -> list[Step]:
             f"run it as it is on {best['way']}",
             "notebook 05",
             of_whole(inside, best["ratio"]),
-            f"measured: {best['p50_ms']:.3g} ms in place of {ways[EAGER]['p50_ms']:.3g} ms",
+            f"measured: {best['p50_ms']:.3g} ms in place of {as_it_came['p50_ms']:.3g} ms",
         )
     )
     both = best["ratio"] * runs.speedup(int8=True)

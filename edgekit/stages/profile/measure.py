@@ -32,7 +32,7 @@ def measure(
     with conditions.Watch(children=True) as watch:
         ends = session.measure(folder, samples, config.latency_calls, config.warmup_calls, config.timeout_s)
         watch.look()
-        operators = operator_table(module, data, spec.preprocess, config.operator_calls)
+        operators = operator_table(module, data, spec.preprocess, config.operator_calls) if spec.is_torch else []
         ceilings = measure_machine()
     ways, inside, beside = as_they_come.measure(
         module,
@@ -44,7 +44,7 @@ def measure(
         runtimes=config.runtimes,
         timeout_s=config.timeout_s,
     )
-    more = threads.measure(module, x.numpy(), config.latency_calls)
+    more = threads.measure(module, x.numpy(), config.latency_calls) if spec.is_torch else threads.ONE
     layers = roofline(module, x, ceilings, config.operator_calls)
     found = Measured(
         latency=ends["latency"],

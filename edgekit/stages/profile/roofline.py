@@ -14,6 +14,7 @@ from torch import nn
 
 from edgekit.eager import single_thread
 from edgekit.models.cost import OUTSIDE, LayerCost, layer_costs
+from edgekit.sources.as_module import FileModule
 
 WARM_UP = 3
 
@@ -26,7 +27,7 @@ def roofline(module: nn.Module, x: torch.Tensor, machine: dict[str, float], call
     `ms` is the median of what a layer takes of a call by PyTorch eager, `least_ms` what the machine needs for its
     multiply-adds or its bytes at best, whichever is more, `roof_share` the part of the roof that it reached, `bound`
     which side of the roof it stands under: `compute` or `memory`. `intensity` is in multiply-adds per byte; it and
-    `bound` are None outside layers, where nobody counts bytes.
+    `bound` are None outside layers, where nobody counts bytes, and of a model of another framework.
     """
     times_ms = layer_times(module, x, calls)
     return [_row(cost, times_ms[cost.layer], machine) for cost in layer_costs(module, tuple(x.shape[1:]))]
@@ -82,7 +83,8 @@ def _row(cost: LayerCost, ms: float, machine: dict[str, float]) -> Row:
         "compute": cost.macs / machine["gmacs_per_s"] / 1e6,
         "memory": cost.bytes / machine["gbytes_per_s"] / 1e6,
     }
-    intensity = cost.macs / cost.bytes if cost.bytes else None
+    looked_into = cost.kind != FileModule.__name__  # of another framework's model nobody sees what takes the time
+    intensity = cost.macs / cost.bytes if cost.bytes and looked_into else None
     roof = machine["gmacs_per_s"]
     return {
         "layer": cost.layer,

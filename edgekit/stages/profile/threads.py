@@ -15,12 +15,15 @@ from edgekit.runner import intervals
 from edgekit.runner.bench import interleaved
 from edgekit.stages.profile.as_they_come import CONFIDENCE, ROUNDS
 
+ONE = {"threads": 1, "speedup": 1.0, "speedup_low": 1.0, "speedup_high": 1.0}
+"""Where there is one core, and of a model of another framework, which is opened for one thread."""
+
 
 def measure(module: nn.Module, x: np.ndarray, calls: int) -> dict[str, Any]:
     """`threads` and how many times faster they are than one, with the interval; 1 where there is one core."""
     most = cores()
     if most == 1:
-        return {"threads": 1, "speedup": 1.0, "speedup_low": 1.0, "speedup_high": 1.0}
+        return ONE
     before = torch.get_num_threads()
     try:
         samples_ms = interleaved(

@@ -46,7 +46,7 @@ def steps(module: nn.Module, spec: ModelSpec, config: Config, train: Split) -> I
             yield config.ratio * step / config.steps, None
     except (ValueError, RuntimeError, KeyError, AttributeError) as error:
         raise ModelError(
-            f"prune: the dependency graph of {spec.builder} could not be pruned "
+            f"prune: the dependency graph of {spec.called} could not be pruned "
             f"({type(error).__name__}: {_first_line(error)}); "
             "check that its forward is traceable, or raise channel_multiple or lower ratio"
         ) from error

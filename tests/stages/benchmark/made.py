@@ -45,7 +45,11 @@ def row(name: str, accuracy: float = BASELINE_ACCURACY, size: int = 1000, sample
     }
 
 
-BASELINE = {**row("baseline-fp32-pytorch", 0.98, 100_000), "name": "baseline-eager"}
+BASELINE = {
+    **row("baseline-fp32-pytorch", 0.98, 100_000),
+    "name": "baseline-eager",
+    "interpreter": "torch 2.13.0",
+}
 
 
 def timings(p50_ms: dict[str, float], noise: float = 0.0, seed: int = 0, **options: Any) -> Timings:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from edgekit.errors import ModelError
-from edgekit.teachers.layout import Layout
-from edgekit.teachers.opened import Opened, Run
+from edgekit.sources.layout import Layout
+from edgekit.sources.opened import Opened, Run
 
 BATCH, PROBES = 32, 4
 """Samples at a time, and how many of the first batch are also asked alone."""
@@ -28,10 +29,10 @@ def outputs(model: Opened, layout: Layout, x: np.ndarray, prepare: Prepare, clas
 
     ModelError for another number of scores, for no scores at all, and for NaN or infinity among them.
     """
-    run, size = _fastest(model, layout, prepare(x[:BATCH]), classes)
+    run, size = fastest(model, layout, prepare(x[:BATCH]), classes)
     found = np.empty((len(x), classes), dtype=np.float32)
     for start in range(0, len(x), size):
-        some = _ask(run, prepare(x[start : start + size]), size, classes)
+        some = ask(run, prepare(x[start : start + size]), size, classes)
         if not np.isfinite(some).all():
             bad = int(np.argmin(np.isfinite(some).all(axis=1)))
             raise ModelError(
@@ -50,14 +51,31 @@ def logits(found: np.ndarray, step: float) -> np.ndarray:
     They are probabilities if none is negative and every row's sum is 1: within SUM, and integers, `step` apart, round
     each of them by half a step more. What was rounded to 0 counts as half a step, or LEAST.
     """
+    return np.log(np.maximum(found, np.float32(step / 2 or LEAST))) if are_probabilities(found, step) else found
+
+
+def are_probabilities(found: np.ndarray, step: float) -> bool:
+    """Whether outputs (n, classes) are after a softmax; `step` as in `logits`."""
     slack = min(SUM + found.shape[1] * step / 2, SUM_MOST)
     sums = found.sum(axis=1, dtype=np.float64)
-    if (found >= 0).all() and (np.abs(sums - 1) <= slack).all():
-        return np.log(np.maximum(found, np.float32(step / 2 or LEAST)))
-    return found
+    return bool((found >= 0).all() and (np.abs(sums - 1) <= slack).all())
 
 
-def _fastest(model: Opened, layout: Layout, first: np.ndarray, classes: int) -> tuple[Run, int]:
+def check_answers(
+    name: str, found: np.ndarray, labels: np.ndarray, classes: Sequence[str], preprocess: Sequence[dict[str, Any]]
+) -> None:
+    """ModelError for a model that is right no more often than one that always names the same class."""
+    accuracy = float(np.mean(found.argmax(axis=1) == labels))
+    most_frequent = np.bincount(labels, minlength=len(classes)).max() / len(labels)
+    if accuracy <= most_frequent:
+        raise ModelError(
+            f"{name}: {accuracy:.1%} right on validation, and always naming one class would give "
+            f"{most_frequent:.1%}; check its preprocess ({preprocess or 'none'}) and that its classes are in "
+            f"this order: {', '.join(classes)}"
+        )
+
+
+def fastest(model: Opened, layout: Layout, first: np.ndarray, classes: int) -> tuple[Run, int]:
     """BATCH samples at a time if the model takes them and answers as it does alone, else as many as it was made for.
 
     A graph made for one sample may take more and mix them up, or share a scale among all that are asked at once.
@@ -65,20 +83,20 @@ def _fastest(model: Opened, layout: Layout, first: np.ndarray, classes: int) -> 
     least = max(model.shape[0], 1)
     alone = model.sized((least, *layout.sides))
     probes = range(0, min(PROBES, len(first)), least)
-    expected = np.concatenate([_ask(alone, first[start : start + least], least, classes) for start in probes])
+    expected = np.concatenate([ask(alone, first[start : start + least], least, classes) for start in probes])
     size = min(BATCH, len(first))
     if size <= least:
         return alone, least
     try:
         many = model.sized((size, *layout.sides))
-        seen = _ask(many, first, size, classes)[: len(expected)]
+        seen = ask(many, first, size, classes)[: len(expected)]
     except Exception:  # the libraries' errors share no base class; alone it has just worked
         return alone, least
     same = np.allclose(seen, expected, rtol=0, atol=SAME * float(np.abs(expected).max()))
     return (many, size) if same else (alone, least)
 
 
-def _ask(run: Run, batch: np.ndarray, size: int, classes: int) -> np.ndarray:
+def ask(run: Run, batch: np.ndarray, size: int, classes: int) -> np.ndarray:
     """Scores of up to `size` samples; where there are fewer, the last one is repeated."""
     count = len(batch)
     if count < size:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgekit.teachers import scores
+from edgekit.sources import scores
 
 LOGITS = np.random.default_rng(2).normal(0, 3, (50, 10)).astype(np.float32)
 STEP = 1 / 256

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,11 @@ import numpy as np
 from edgekit.runner.backends import litert
 from edgekit.runner.backends._tflite import TfliteBackend
 from edgekit.runner.manifest import TensorSpec
-from edgekit.teachers.opened import Opened, Run, one_each
+from edgekit.sources import flat
+from edgekit.sources.opened import Opened, Run, one_each
+from edgekit.sources.openvino import batch_of_one
+
+NOT = {"onnx": "no well-kept converter makes ONNX of a TFLite model; give the model that it was converted from"}
 
 
 def open(path: Path, threads: int) -> Opened:
@@ -45,3 +50,18 @@ def _spec(detail: Any) -> TensorSpec:
 def _step(detail: Any) -> float:
     scales = detail["quantization_parameters"]["scales"]
     return float(scales[0]) if len(scales) == 1 and np.dtype(detail["dtype"]).kind in "iu" else 0.0
+
+
+def tflite(path: Path, precision: str, samples: np.ndarray | None) -> bytes:
+    """The file itself, with the names and the signature that a quantizer asks for."""
+    return flat.completed(path.read_bytes())
+
+
+def openvino(path: Path) -> Any:
+    """An `openvino.Model` for a batch of one; OpenVINO reads TFLite from a path alone, and wants every tensor named."""
+    import openvino as ov
+
+    with tempfile.TemporaryDirectory() as folder:
+        whole = Path(folder) / "model.tflite"
+        whole.write_bytes(flat.completed(path.read_bytes()))
+        return batch_of_one(ov.Core().read_model(whole))

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from edgekit.errors import ModelError
-from edgekit.teachers.opened import Opened, Run, cast, one_each
+from edgekit.sources.opened import Opened, Run, cast, one_each
+
+NOT = {
+    "tflite": "nothing makes TFLite of an OpenVINO model; give the model that it was converted from",
+    "onnx": "nothing makes ONNX of an OpenVINO model; give the model that it was converted from",
+}
 
 
 def open(path: Path, threads: int) -> Opened:
@@ -36,3 +42,22 @@ def open(path: Path, threads: int) -> Opened:
         return run
 
     return Opened(tuple(side.get_length() if side.is_static else -1 for side in partial), sized)
+
+
+def openvino(path: Path) -> Any:
+    """An `openvino.Model` for a batch of one."""
+    import openvino as ov
+
+    model = ov.Core().read_model(path.read_bytes(), path.with_suffix(".bin").read_bytes())
+    return batch_of_one(model)
+
+
+def batch_of_one(model: Any) -> Any:
+    """The model with its first side set to 1, where that is open."""
+    import openvino as ov
+
+    shape = model.input(0).get_partial_shape()
+    if shape.rank.is_static and shape.rank.get_length() > 1 and shape[0].is_dynamic:
+        shape[0] = ov.Dimension(1)
+        model.reshape({model.input(0): shape})
+    return model

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edgekit.errors import ModelError
-from edgekit.teachers import layout
+from edgekit.sources import layout
 
 GREY, COLOUR = (4, 6, 1), (4, 6, 3)
 

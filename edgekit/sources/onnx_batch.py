@@ -10,9 +10,15 @@ import numpy as np
 
 def external(model: Any) -> bool:
     """Whether any tensor lies in another file."""
+    return bool(locations(model))
+
+
+def locations(model: Any) -> set[str]:
+    """Names of the other files that tensors lie in."""
     import onnx
 
-    return any(each.data_location == onnx.TensorProto.EXTERNAL for each in _tensors(model.graph))
+    elsewhere = [each for each in _tensors(model.graph) if each.data_location == onnx.TensorProto.EXTERNAL]
+    return {entry.value for each in elsewhere for entry in each.external_data if entry.key == "location"}
 
 
 def fix(model: Any) -> list[str]:

@@ -23,6 +23,11 @@ class Layout:
         return to_layout(x, self.order).reshape(len(x), *self.sides)
 
 
+def channels_last(input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Of a network's (C, H, W) the sample's (H, W, C); anything else as it is."""
+    return (*input_shape[1:], input_shape[0]) if len(input_shape) == 3 else input_shape
+
+
 def find(shape: Sequence[int], sample: Sequence[int]) -> Layout:
     """The layout of an input of `shape` (batch first, -1: open) for samples of another; ModelError unless there is one.
 

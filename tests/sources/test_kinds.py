@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from edgekit.errors import ModelError
-from edgekit.teachers import keras
+from edgekit.sources import keras
 from edgekit.teachers.file import logits, open_file
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")

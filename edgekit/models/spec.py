@@ -1,0 +1,106 @@
+"""What there is to know about a network but its weights."""
+
+from __future__ import annotations
+
+import json
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+
+from edgekit.config import Builder, Strict
+from edgekit.errors import ModelError
+
+FORMAT = 1
+SPEC = "model.json"
+RUN_BY = {
+    "exported": ("torch", "torch"),
+    "keras": ("tensorflow", "tensorflow"),
+    "onnx": ("onnxruntime", "onnxruntime"),
+    "openvino": ("openvino", "openvino"),
+    "tflite": ("ai-edge-litert", "litert"),
+}
+"""By kind of source, the distribution that runs it and what the runner calls it."""
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+class Source(Strict):
+    """A model that came as a file: its name in the saved folder, and what was found out when it was first opened.
+
+    `probabilities`: its outputs are after a softmax. `integers`: its input or output is quantized. What a call costs
+    is counted in the graph that OpenVINO reads; 0 where it cannot.
+    """
+
+    kind: Literal["exported", "keras", "onnx", "openvino", "tflite"]
+    file: str
+    probabilities: bool = False
+    integers: bool = False
+    parameters: int = 0
+    macs: int = 0
+    weight_bytes: int = 0
+
+
+class ModelSpec(Strict):
+    """All there is to know about a network but its weights; `input_shape` is (C, H, W) or (F,), without the batch.
+
+    It has a `builder`, or came as the file that `source` describes. `output_shape` is (num_classes,) where it is None.
+    """
+
+    builder: Builder | None = None
+    source: Source | None = None
+    kwargs: dict[str, Any] = Field(default_factory=dict)
+    input_shape: Annotated[tuple[int, ...], BeforeValidator(_as_tuple)]
+    num_classes: int = Field(ge=2)
+    output_shape: Annotated[tuple[int, ...] | None, BeforeValidator(_as_tuple)] = None
+    classes: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
+    preprocess: list[dict[str, Any]] = Field(default_factory=list)
+    raw: dict[str, Any] = Field(
+        description="kind, shape, dtype and range of one raw sample, as in the bundle's manifest"
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ModelSpec:
+        if (self.builder is None) == (self.source is None):
+            raise ValueError("a network has either a builder or a source")
+        if len(self.classes) != self.num_classes:
+            raise ValueError(f"num_classes is {self.num_classes}, but {len(self.classes)} classes are named")
+        if not {"kind", "shape", "dtype"} <= set(self.raw) <= {"kind", "shape", "dtype", "range", "sample_rate_hz"}:
+            raise ValueError(f"raw wants kind, shape, dtype and maybe range and sample_rate_hz, got {sorted(self.raw)}")
+        return self
+
+    @property
+    def gives_probabilities(self) -> bool:
+        """Whether a softmax stands inside, so that none must follow."""
+        return self.source is not None and self.source.probabilities
+
+    @property
+    def is_torch(self) -> bool:
+        """Whether PyTorch sees its layers."""
+        return self.source is None or self.source.kind == "exported"
+
+    @property
+    def interpreter(self) -> str:
+        """What runs it as it is, and that one's version."""
+        distribution, name = RUN_BY["exported" if self.source is None else self.source.kind]
+        return f"{name} {metadata.version(distribution)}"
+
+    @property
+    def called(self) -> str:
+        """What messages call it."""
+        return self.source.file if self.source else str(self.builder)
+
+
+def read_spec(folder: Path) -> ModelSpec:
+    """The `model.json` of `folder`, checked."""
+    path = folder / SPEC
+    try:
+        fields = json.loads(path.read_text())
+        if fields.pop("format") > FORMAT:
+            raise ModelError(f"{path}: written by a newer edgekit; update this one")
+        return ModelSpec.model_validate(fields)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ValidationError) as error:
+        raise ModelError(f"{path}: not a saved model ({error}); run the stage that made it again") from None

@@ -1,0 +1,80 @@
+"""TFLite files as tables that can be changed and written again; and what a reader may miss in them, filled in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flatbuffers
+import numpy as np
+
+IDENTIFIER = b"TFL3"
+SIGNATURE = "serving_default"
+BUFFER_ALIGNMENT_BYTES = 16  # what the format's schema asks of a buffer's data; Python's writer forgets it
+
+
+class _Sharing(flatbuffers.Builder):
+    """Writes vectors of equal numbers once: tables may point at the same one."""
+
+    def __init__(self) -> None:
+        super().__init__(1024)
+        self._written: dict[tuple[str, bytes], int] = {}
+
+    def CreateNumpyVector(self, x: np.ndarray) -> int:
+        """Where the vector stands; called by every generated `Pack`."""
+        key = (x.dtype.str, x.tobytes())
+        if key not in self._written:
+            if x.dtype == np.uint8:
+                self.Prep(BUFFER_ALIGNMENT_BYTES, x.nbytes)
+            self._written[key] = super().CreateNumpyVector(x)
+        return self._written[key]
+
+
+def parse(content: bytes) -> Any:
+    """The file's table, all its buffers in it: one that is too large for a table may lie behind it."""
+    from ai_edge_litert import schema_py_generated as schema
+
+    model = schema.ModelT.InitFromPackedBuf(content, 0)
+    for buffer in model.buffers:
+        if buffer.offset:
+            buffer.data = np.frombuffer(content, np.uint8, buffer.size, buffer.offset)
+            buffer.offset = buffer.size = 0
+    return model
+
+
+def write(model: Any) -> bytes:
+    """The table as a file, equal numbers once."""
+    builder = _Sharing()
+    builder.Finish(model.Pack(builder), file_identifier=IDENTIFIER)
+    return bytes(builder.Output())
+
+
+def completed(content: bytes) -> bytes:
+    """The same model with names and a signature: OpenVINO asks for the ones, the quantizer for the other.
+
+    The file as it is where it has both.
+    """
+    from ai_edge_litert import schema_py_generated as schema
+
+    model = parse(content)
+    nameless = [(place, tensor) for graph in model.subgraphs for place, tensor in enumerate(graph.tensors)
+                if not tensor.name]  # fmt: skip
+    if model.signatureDefs and not nameless:
+        return content
+    for place, tensor in nameless:
+        tensor.name = f"tensor_{place}"
+    if not model.signatureDefs:
+        signature = schema.SignatureDefT()
+        signature.signatureKey, signature.subgraphIndex = SIGNATURE, 0
+        graph = model.subgraphs[0]
+        signature.inputs, signature.outputs = (
+            [_mapped(schema, f"{end}_{number}", place) for number, place in enumerate(places)]
+            for end, places in (("input", graph.inputs), ("output", graph.outputs))
+        )
+        model.signatureDefs = [signature]
+    return write(model)
+
+
+def _mapped(schema: Any, name: str, place: int) -> Any:
+    found = schema.TensorMapT()
+    found.name, found.tensorIndex = name, int(place)
+    return found

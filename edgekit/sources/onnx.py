@@ -1,0 +1,110 @@
+"""ONNX files, by ONNX Runtime on the CPU; onnx2tf makes TFLite of them."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit.errors import ModelError
+from edgekit.runner.backends.onnxruntime import DTYPES, QUIET
+from edgekit.sources import onnx_batch
+from edgekit.sources.kinds import ONNX_WEIGHTS, members
+from edgekit.sources.opened import Opened, Run, cast, one_each
+from edgekit.sources.openvino import batch_of_one
+
+NOT: dict[str, str] = {}
+ONNX2TF = "pip install --no-deps -r onnx2tf.txt"
+"""It pins other versions of what is here, so its own requirements are not followed; the file lies in the repository."""
+EXAMPLES = "calibration_image_sample_data_20x128x128x3_float32.npy"
+"""Pictures that onnx2tf would download, unless a file of this name lies in the folder it runs in."""
+LEGACY = "TF_USE_LEGACY_KERAS"
+"""onnx2tf sets it as it is imported, and then no process started from this one could read a Keras 3 file."""
+ELSEWHERE = "External data path", "not found from the table"
+"""What ONNX Runtime says where it was given no file, or another one."""
+ONE_FILE = "python -c \"import onnx; onnx.save(onnx.load('MODEL.onnx'), 'one-file.onnx')\""
+
+
+def open(path: Path, threads: int) -> Opened:
+    """The model at `path`, from memory, with the weights that PyTorch puts beside it; other files are not read."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = QUIET
+    for beside in members(path, "onnx")[1:]:
+        weights = beside.read_bytes()
+        options.add_external_initializers_from_files_in_memory([beside.name], [weights], [len(weights)])
+    try:
+        session = onnxruntime.InferenceSession(path.read_bytes(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # its errors share no base class but Exception
+        if not any(words in str(error) for words in ELSEWHERE):
+            raise
+        raise ModelError(
+            f"keeps its weights in other files than {path.name}{ONNX_WEIGHTS}; make one file of it: {ONE_FILE}"
+        ) from None
+    inputs = session.get_inputs()
+    one_each(len(inputs), len(session.get_outputs()))
+    name, dtype = inputs[0].name, DTYPES.get(inputs[0].type, inputs[0].type)
+    if dtype not in DTYPES.values():
+        raise ModelError(f"its input is {dtype}; a teacher takes {', '.join(DTYPES.values())}")
+
+    def run(x: np.ndarray) -> np.ndarray:
+        y: np.ndarray = session.run(None, {name: cast(x, dtype)})[0]
+        return y
+
+    def sized(shape: tuple[int, ...]) -> Run:
+        return run  # it refuses what it cannot take when it is called
+
+    return Opened(tuple(side if isinstance(side, int) else -1 for side in inputs[0].shape), sized)
+
+
+def onnx(path: Path) -> bytes:
+    """The model in one piece, its open batch set to one; ModelError where its weights lie elsewhere."""
+    import onnx as library
+
+    model = library.load_model_from_string(path.read_bytes())
+    beside = members(path, "onnx")[1:]
+    if onnx_batch.locations(model) - {place.name for place in beside}:
+        raise ModelError(
+            f"keeps its weights in other files than {path.name}{ONNX_WEIGHTS}; make one file of it: {ONE_FILE}"
+        )
+    if beside:
+        library.load_external_data_for_model(model, str(path.parent))
+    onnx_batch.fix(model)
+    return bytes(model.SerializeToString(deterministic=True))
+
+
+def openvino(path: Path) -> Any:
+    """An `openvino.Model` for a batch of one."""
+    import openvino as ov
+
+    return batch_of_one(ov.Core().read_model(onnx(path)))
+
+
+def tflite(path: Path, precision: str, samples: np.ndarray | None) -> bytes:
+    """By onnx2tf in float, for a batch of one; images stand channels last, whatever they do in the file.
+
+    ModelError where onnx2tf is not installed. It downloads pictures to try its work on, unless it finds some.
+    """
+    before = os.environ.get(LEGACY)
+    try:
+        import onnx2tf
+    except ImportError as error:
+        raise ModelError(f"needs onnx2tf to become TFLite ({error}): {ONNX2TF}") from None
+    finally:
+        os.environ.pop(LEGACY, None)
+        os.environ |= {LEGACY: before} if before is not None else {}
+    with tempfile.TemporaryDirectory() as home, contextlib.chdir(home):
+        generator = np.random.default_rng(0)
+        np.save(EXAMPLES, generator.random((20, 128, 128, 3), dtype=np.float32))
+        Path("model.onnx").write_bytes(onnx(path))
+        with contextlib.redirect_stdout(io.StringIO()):
+            onnx2tf.convert(input_onnx_file_path="model.onnx", output_folder_path="made", non_verbose=True)
+        return Path("made/model_float32.tflite").read_bytes()

@@ -1,0 +1,94 @@
+"""Why a network could not become a file: which operator, in which layer, for what cause, and what to do instead."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# converters append whole graphs and reading lists to their messages
+TELLING = r"\berror: |no conversion rule|not supported|unsupported|validation failed"
+PLACE = re.compile(r'File "((?:(?!site-packages)[^"])+)", line (\d+)')
+OPERATOR = re.compile(
+    r"target=torch\.ops\.aten\.(\w+)"  # litert-torch: the node that it was at
+    r"|OpOverload\(op='aten\.(\w+)"  # the exporter to ONNX
+    r"|conversion rule[^\n]*?aten::(\w+)"  # OpenVINO
+    r"|(\w+) (?:node|op)?[^\n]{0,40}validation failed"
+)
+KINDS = ("operator", "control flow", "shape", "other")
+CAUSES = (
+    (r"data-dependent|dynamic control flow", "control flow",
+     "what is computed depends on the values that come in: choose with torch.where, which computes both sides"),
+    (r"fft|\bstft\b", "operator",
+     "take the Fourier transform before the network, where the samples are made, or leave this target out"),
+    (r"cmp::le\(kernel|kernel size can't be greater|Kernel after dilation", "shape",
+     "a window is larger than what it slides over: pool with AdaptiveAvgPool2d(1), or give larger samples"),
+    (r"no conversion rule|not supported|unsupported|Lowering not found|No ONNX function|NotImplemented", "operator",
+     "replace it by operators that the target has, or leave this target out"),
+)  # fmt: skip
+"""What is found in a converter's words, which kind of failure it is, and what to do instead."""
+OTHERWISE = "leave this target out, or report it with the network"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One of KINDS. `operator`, `layer` (a module's name) and `place` (FILE:LINE) are empty where nobody knows them."""
+
+    kind: str
+    operator: str
+    layer: str
+    place: str
+    cause: str
+    alternative: str
+
+    def told(self) -> str:
+        """In one line."""
+        what = f"{self.operator}: " if self.operator else ""
+        where = " in layer " + self.layer if self.layer else ""
+        place = f" (at {self.place})" if self.place else ""
+        return f"{what}{self.cause}{where}{place}; {self.alternative}"
+
+
+def classify(error: BaseException, model_folder: Path | None = None) -> Failure:
+    """Of what a converter raised for the network saved in `model_folder`, in which the operator's layer is sought."""
+    words = str(error)
+    place = next((f"{Path(file).name}:{line}" for file, line in PLACE.findall(words)), "")
+    innermost = error
+    while innermost.__cause__:
+        innermost = innermost.__cause__
+    all_words = f"{words}\n{innermost}\n{type(innermost).__name__}"
+    pattern, kind, alternative = next(
+        (cause for cause in CAUSES if re.search(cause[0], all_words, re.IGNORECASE)), (TELLING, "other", OTHERWISE)
+    )
+    found = OPERATOR.search(all_words)
+    operator = next(filter(None, found.groups()), "") if found else ""
+    layer = _layer(model_folder, operator) if model_folder and operator else ""
+    return Failure(kind, operator, layer, place, _telling(innermost, pattern), alternative)
+
+
+def _telling(error: BaseException, pattern: str) -> str:
+    """The first line that says what was found, else the first that sounds like a cause, else the first."""
+    lines = [line.strip(" -\t") for line in str(error).splitlines() if line.strip()] or ["no message"]
+    found = [line for wanted in (pattern, TELLING) for line in lines if re.search(wanted, line, re.IGNORECASE)]
+    telling = [*found, *lines][0]
+    return f"{type(error).__name__}: {telling[:300].rstrip('.;')}"
+
+
+def _layer(model_folder: Path, operator: str) -> str:
+    """The innermost module whose code calls the operator first; empty where the network cannot be exported at all."""
+    import torch
+
+    from edgekit.models import store
+
+    try:
+        module, spec = store.load(model_folder)
+        graph = torch.export.export(module, (torch.zeros(1, *spec.input_shape),)).run_decompositions().graph
+    except Exception:  # whatever keeps the network from being exported: it is another failure than the one being told
+        return ""
+    return next((_module_of(node) for node in graph.nodes if operator in str(node.target)), "")
+
+
+def _module_of(node: Any) -> str:
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    return str(stack[-1][0]) if stack and stack[-1][0] else "the network's own forward"

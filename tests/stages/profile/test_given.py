@@ -1,0 +1,52 @@
+"""The profile of a baseline that came as a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgekit import artifact as artifacts
+from edgekit.errors import ModelError
+from edgekit.forecast import AS_IT_CAME
+from edgekit.models.handover import open_model
+from edgekit.sources import CALLED
+from edgekit.workbook import open_stage
+from tests.conftest import FinishedRun
+from tests.sources import trained
+
+
+def opened(config: Path, tmp_path: Path, settings: str = "") -> object:
+    return open_stage("profile", {"config": str(config), "out": str(tmp_path / "runs"), "settings": settings})
+
+
+@pytest.mark.parametrize("kind", CALLED)
+def test_every_kind_of_file_is_profiled(
+    kind: str, tiny_run: FinishedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = trained.make(kind, tiny_run.folder / "profile/model", tmp_path / "made")
+    found = opened(trained.config(model, tmp_path), tmp_path).run()  # type: ignore[attr-defined]
+    assert f"{model.name} is {CALLED[kind]}: gives " in capsys.readouterr().out
+    sealed, theirs = found.metrics, artifacts.load(tiny_run.folder / "profile").metrics
+    _, spec = open_model(found)
+    assert not sealed["trained_here"]
+    if kind == "keras":
+        assert sealed["validation_accuracy"] > 0.7 and spec.gives_probabilities
+    else:
+        assert abs(sealed["validation_accuracy"] - theirs["validation_accuracy"]) <= 0.01
+        assert sealed["macs"] == theirs["macs"] and not spec.gives_probabilities
+    way = sealed["ways"][0]
+    assert way["way"] == AS_IT_CAME[spec.interpreter.partition(" ")[0]] and way["ratio"] == pytest.approx(1)
+    assert 0.95 < sealed["session"]["covered"] <= 1.0001
+    assert bool(sealed["operators"]) == spec.is_torch
+    assert not any(row["bound"] for row in sealed["layers"]), "nobody sees what takes the time inside"
+    assert sealed["diagnosis"]["text"].startswith("A process needs")
+
+
+def test_a_file_that_knows_nothing_is_refused(tiny_run: FinishedRun, tmp_path: Path) -> None:
+    """Samples that are prepared otherwise than the network was trained with."""
+    model = trained.make("onnx", tiny_run.folder / "profile/model", tmp_path / "made")
+    config = trained.config(model, tmp_path, preprocess=[{"step": "scale", "factor": -100.0}])
+    with pytest.raises(ModelError, match="net.onnx: .* right on validation, and always naming one class would give"):
+        opened(config, tmp_path).run()  # type: ignore[attr-defined]
+    assert not (tmp_path / "runs/given/profile").exists()

@@ -1,0 +1,89 @@
+"""The README's table, row by row: what each kind of file is made into, in every precision, and what is refused."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgekit.config import TARGETS
+from edgekit.errors import ConversionError
+from edgekit.models import store
+from edgekit.sources import CALLED, table
+from edgekit.stages.convert.numerics import compare
+from edgekit.targets import evaluate, given, launch, precisions
+from edgekit.targets.files import Job, Step, plain_method
+from tests.conftest import ROOT
+from tests.sources import files
+
+LEAST_DB = {"fp32": 60, "fp16": 40, "int8": 15, "w8": 20, "dynamic": 20}
+CELLS = [(row.kind, target, row.cells[f"convert: {target}"]) for row in table.rows() if row.kind for target in TARGETS]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A saved network of each kind."""
+    home = tmp_path_factory.mktemp("given")
+    return {kind: files.saved(kind, home / kind) for kind in CALLED}
+
+
+@pytest.mark.parametrize(("kind", "target", "cell"), CELLS, ids=[f"{kind}-{target}" for kind, target, _ in CELLS])
+def test_a_cell_of_the_table(kind: str, target: str, cell: str, models: dict[str, Path], tmp_path: Path) -> None:
+    convert = importlib.import_module(f"edgekit.targets.{target}").convert
+    offered = given.offered(target, precisions(target), models[kind])
+    if cell != table.YES:
+        assert offered == ()
+        with pytest.raises(ConversionError, match=re.escape(cell.removeprefix("no: "))):
+            convert(models[kind], "fp32", None, tmp_path)
+        return
+    assert offered == precisions(target)
+    x = files.samples()
+    expected = evaluate.torch_outputs(models[kind], x)
+    assert np.ptp(expected, axis=0).max() > 0.01, "the same answer to everything"
+    for precision in offered:
+        made = convert(models[kind], precision, x, tmp_path / precision)
+        found = evaluate.file_outputs(kind, target, tmp_path / precision, made, x)
+        assert compare(expected, found).snr_db > LEAST_DB[precision], precision
+    assert made.input.shape[0] == 1
+
+
+def test_keras_in_int8_is_int8_at_both_ends(models: dict[str, Path], tmp_path: Path) -> None:
+    from edgekit.targets import tflite
+
+    made = tflite.convert(models["keras"], "int8", files.samples(), tmp_path)
+    assert (made.input.dtype, made.output.dtype, made.float_ops) == ("int8", "int8", ())
+
+
+def test_kerass_weights_outlive_their_model(models: dict[str, Path], tmp_path: Path) -> None:
+    """OpenVINO may take them over where they lie; one process that makes all precisions gives that memory to others."""
+    x = files.samples()
+    np.save(tmp_path / "calibration.npy", x)
+    steps = tuple(Step(each, plain_method(each), models["keras"], tmp_path / each) for each in precisions("openvino"))
+    job = Job("baseline", "openvino", tmp_path / "calibration.npy", steps)
+    expected = evaluate.torch_outputs(models["keras"], x)
+    for outcome in launch.convert(job, tmp_path, 300, threading.Event()):
+        assert isinstance(outcome, launch.Made)
+        found = evaluate.file_outputs("", "openvino", tmp_path / outcome.precision, outcome.files, x)
+        assert compare(expected, found).snr_db > LEAST_DB[outcome.precision], outcome.precision
+
+
+def test_a_quantized_file_is_taken_as_it_is(tmp_path: Path, models: dict[str, Path]) -> None:
+    from edgekit.targets import openvino, tflite
+
+    tflite.convert(models["tflite"], "int8", files.samples(), tmp_path / "int8")
+    source = store.Source(kind="tflite", file="model.tflite", integers=True)
+    store.save_source(tmp_path / "model", tmp_path / "int8/model.tflite", files.spec(source))
+    assert given.offered("tflite", tflite.PRECISIONS, tmp_path / "model") == ("int8",)
+    made = tflite.convert(tmp_path / "model", "int8", files.samples(), tmp_path / "again")
+    before = evaluate.torch_outputs(tmp_path / "model", files.samples())
+    assert np.array_equal(evaluate.file_outputs("", "tflite", tmp_path / "again", made, files.samples()), before)
+    with pytest.raises(ConversionError, match="quantized already: give the float model"):
+        openvino.convert(tmp_path / "model", "int8", files.samples(), tmp_path / "other")
+
+
+def test_the_readme_has_the_table() -> None:
+    assert table.as_markdown() in (ROOT / "README.md").read_text()
