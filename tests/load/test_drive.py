@@ -33,7 +33,7 @@ def driven(subject: Words, *loads: Load) -> dict[Scenario, Result]:
 
 @pytest.fixture(scope="module")
 def results() -> dict[Scenario, Result]:
-    """Each scenario, 5 ms an answer: at most 80 of `single_stream`, and `server` asks at 60 % of what one can answer."""
+    """Each scenario, 5 ms an answer: `single_stream` has time for 80; `server` asks at 60 % of what one can answer."""
     loads = (Load("single_stream", 0.4), Load("server", 1.0, rate_per_s=120.0, seed=3), Load("offline", 0.5))
     return driven(words("sleeping", seconds=0.005), *loads)
 
