@@ -87,11 +87,6 @@ def resampled(
     """
     import numpy as np
 
-    if len(reference) != len(values):
-        raise DataError(
-            f"answers to {len(reference)} and to {len(values)} samples cannot be compared; "
-            "answer the same samples with both networks"
-        )
     lost, gained, samples = int((worse > 0).sum()), int((worse < 0).sum()), len(values)
     least_pp = bounded(0, 0, samples, confidence).bound_pp if at_most_one else 0.0
     all_once = np.ones((1, samples))

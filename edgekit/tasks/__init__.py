@@ -25,6 +25,8 @@ import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args
 
+from edgekit.errors import DataError
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -61,6 +63,11 @@ def accuracy(answered: Answered) -> float:
 
 def drop(reference: Answered, answered: Answered, confidence: float) -> Drop:
     """How far the accuracy lies below the reference's on the same samples; DataError where they are not the same."""
+    if len(reference) != len(answered):
+        raise DataError(
+            f"answers to {len(reference)} and to {len(answered)} samples cannot be compared; "
+            "answer the same samples with both networks"
+        )
     found: Drop = _of(answered).drop(reference, answered, confidence)
     return found
 
