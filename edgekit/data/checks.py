@@ -8,10 +8,12 @@ from edgekit.data.types import Kind, Pools, Split
 from edgekit.errors import DataError
 
 _CHUNK_SAMPLES = 4096
+_VECTORS = ("(n, features)", ("feature",), "convert with x.reshape(len(x), -1).astype('float32')")
+_WINDOWS = ("(n, time, channels)", ("time", "channel"), "cut recordings into pieces of one length, channels last")
 
 
 def normal(pools: Pools) -> Pools:
-    """Labels as int64, vectors as float32; refuse whatever is not raw samples with a label each."""
+    """Labels as int64, vectors and windows as float32; refuse whatever is not raw samples with a label each."""
     checked = {name: _split(name, split, pools.kind) for name, split in pools.given().items()}
     _classes(pools.classes)
     shapes = {name: split.x.shape[1:] for name, split in checked.items()}
@@ -45,8 +47,8 @@ def _split(name: str, split: Split, kind: Kind) -> Split:
         raise DataError(f"{name}: {x.shape} samples and {y.shape} labels; the first axis of both must be as long")
     if not len(x):
         raise DataError(f"{name}: no samples at all; leave the split out or fill it")
-    x = _image(name, x) if kind == "image" else _vector(name, x)
-    return Split(x, y.astype(np.int64))
+    x = _image(name, x) if kind == "image" else _floats(name, x, kind)
+    return Split(x, y.astype(np.int64), _groups(name, split))
 
 
 def _image(name: str, x: np.ndarray) -> np.ndarray:
@@ -58,25 +60,38 @@ def _image(name: str, x: np.ndarray) -> np.ndarray:
     return x
 
 
-def _vector(name: str, x: np.ndarray) -> np.ndarray:
-    if x.ndim != 2 or not np.issubdtype(x.dtype, np.floating) or x.shape[1] == 0:
+def _floats(name: str, x: np.ndarray, kind: Kind) -> np.ndarray:
+    wanted, axes, fix = _WINDOWS if kind == "window" else _VECTORS
+    if x.ndim != 1 + len(axes) or not np.issubdtype(x.dtype, np.floating) or 0 in x.shape:
+        called = "windows" if kind == "window" else "vectors"
         raise DataError(
-            f"{name}: vectors are {x.dtype} of shape {x.shape}; they must be floating-point (n, features); "
-            "convert with x.reshape(len(x), -1).astype('float32')"
+            f"{name}: {called} are {x.dtype} of shape {x.shape}; they must be floating-point {wanted}; {fix}"
         )
     # A float64 beyond float32's range turns into an infinity here, and is reported as one below.
     with np.errstate(over="ignore"):
         x = x.astype(np.float32, copy=False)
     for start in range(0, len(x), _CHUNK_SAMPLES):
-        bad = ~np.isfinite(x[start : start + _CHUNK_SAMPLES]).all(axis=1)
-        if bad.any():
-            first = start + int(np.argmax(bad))
-            feature = int(np.argmax(~np.isfinite(x[first])))
+        finite = np.isfinite(x[start : start + _CHUNK_SAMPLES])
+        if not finite.all():
+            first, *place = (int(index) for index in np.unravel_index(np.argmin(finite), finite.shape))
+            where = ", ".join(f"{axis} {index}" for axis, index in zip(axes, place, strict=True))
             raise DataError(
-                f"{name}: sample {first}, feature {feature} is {x[first, feature]}; "
+                f"{name}: sample {start + first}, {where} is {x[start + first][tuple(place)]}; "
                 "NaN and infinity (in float32) are not samples: repair or remove them"
             )
     return x
+
+
+def _groups(name: str, split: Split) -> np.ndarray | None:
+    groups = split.groups
+    if groups is None:
+        return None
+    if groups.shape != (len(split.x),) or not np.issubdtype(groups.dtype, np.integer):
+        raise DataError(
+            f"{name}: groups are {groups.dtype} of shape {groups.shape} for {len(split.x)} samples; they must be "
+            "integers, one per sample: the number of the recording that it was cut from"
+        )
+    return groups.astype(np.int64)
 
 
 def _classes(classes: tuple[str, ...]) -> None:

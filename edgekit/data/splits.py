@@ -1,13 +1,16 @@
 """Division into train, calibration, validation and test: stratified, seeded, and disjoint by content.
 
-Samples with the same bytes always land in the same split, so that no copy of a training sample is ever tested on.
+Samples with the same bytes always land in the same split, so that no copy of a training sample is ever tested on;
+and so do those of one recording, where a source knows of any.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from edgekit.data import checks, overlap
+from edgekit.data import checks, overlap, recordings
 from edgekit.data.types import Data, Pools, SourceConfig, Split, digest_of
 from edgekit.errors import DataError
 
@@ -39,18 +42,31 @@ def divide(pools: Pools, config: SourceConfig) -> Data:
     """The four splits; what the source did not give is taken out of its train pool."""
     prints = {name: overlap.fingerprints(split.x) for name, split in pools.given().items()}
     pools, prints = overlap.resolve(pools, prints, config.overlap)
-    pool, groups = pools.train, overlap.same_as(prints["train"])
+    pool, copies = pools.train, overlap.same_as(prints["train"])
+    groups, pick = _grouped(pool, copies)
     left = np.arange(len(pool))
     taken: dict[str, np.ndarray] = {}
-    for name, fraction in (("test", config.test_fraction), ("validation", config.validation_fraction)):
-        if name not in prints:
-            sizes = proportional(np.bincount(pool.y, minlength=len(pools.classes)), round(fraction * len(pool)))
-            taken[name] = _pick_of(left, pool.y, groups, sizes, _rng(config.split_seed, name))
-            left = np.setdiff1d(left, taken[name])
-    taken["calibration"] = _calibration(left, pool.y, groups, config, len(pools.classes))
+    wanted = {"test": config.test_fraction, "validation": config.validation_fraction}
+    wanted = {name: fraction for name, fraction in wanted.items() if name not in prints}
+    if pool.groups is not None:
+        recordings.enough(pool.y, groups, pool.groups, ["calibration", *reversed(wanted)], pools.classes)
+    for name, fraction in wanted.items():
+        sizes = proportional(np.bincount(pool.y, minlength=len(pools.classes)), round(fraction * len(pool)))
+        later = 1 + len(wanted) - len(taken)  # splits that are still to be made: train and calibration among them
+        taken[name] = pick(left, pool.y, groups, sizes, _rng(config.split_seed, name), later)
+        left = np.setdiff1d(left, taken[name])
+    taken["calibration"] = _calibration(left, pool.y, groups, config, len(pools.classes), pick)
     taken["train"] = np.setdiff1d(left, taken["calibration"])
     made = {name: pool.take(_mixed(indices, config.split_seed, name)) for name, indices in taken.items()}
-    return _sealed(pools, {**pools.given(), **made}, overlap.copies(pool.y, groups))
+    splits = {**pools.given(), **made}
+    return _sealed(pools, splits, (*overlap.copies(pool.y, copies), *recordings.told(splits)))
+
+
+def _grouped(pool: Split, copies: np.ndarray) -> tuple[np.ndarray, Callable[..., np.ndarray]]:
+    """What stays together, (n,) by the first sample of each group, and how whole groups are drawn."""
+    if pool.groups is None:
+        return copies, _pick_of
+    return recordings.united(copies, pool.groups), recordings.pick
 
 
 def proportional(counts: np.ndarray, total: int) -> np.ndarray:
@@ -80,7 +96,7 @@ def balanced(counts: np.ndarray, total: int) -> np.ndarray:
 
 
 def _pick_of(
-    among: np.ndarray, y: np.ndarray, groups: np.ndarray, sizes: np.ndarray, rng: np.random.Generator
+    among: np.ndarray, y: np.ndarray, groups: np.ndarray, sizes: np.ndarray, rng: np.random.Generator, _: int
 ) -> np.ndarray:
     """Ascending indices out of `among`; a group counts for the class of its first sample."""
     return among[_pick(groups[among], y[groups[among]], sizes, rng)]
@@ -100,7 +116,14 @@ def _pick(groups: np.ndarray, y: np.ndarray, sizes: np.ndarray, rng: np.random.G
     return np.flatnonzero(chosen[inverse])
 
 
-def _calibration(left: np.ndarray, y: np.ndarray, groups: np.ndarray, config: SourceConfig, classes: int) -> np.ndarray:
+def _calibration(
+    left: np.ndarray,
+    y: np.ndarray,
+    groups: np.ndarray,
+    config: SourceConfig,
+    classes: int,
+    pick: Callable[..., np.ndarray],
+) -> np.ndarray:
     wanted, most = config.calibration_samples, len(left) // 2
     if wanted > most:
         raise DataError(
@@ -109,7 +132,7 @@ def _calibration(left: np.ndarray, y: np.ndarray, groups: np.ndarray, config: So
         )
     # Every class keeps the larger half of its samples for training, however small it is.
     sizes = balanced(np.bincount(y[groups[left]], minlength=classes) // 2, wanted)
-    return _pick_of(left, y, groups, sizes, _rng(config.split_seed, "calibration"))
+    return pick(left, y, groups, sizes, _rng(config.split_seed, "calibration"), 1)
 
 
 def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...]) -> Data:
@@ -125,10 +148,11 @@ def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...]) -> D
         validation=ordered["validation"],
         classes=pools.classes,
         kind=pools.kind,
-        digest=digest_of(ordered, pools.classes, pools.kind, pools.sample_rate_hz),
+        digest=digest_of(ordered, pools.classes, pools.kind, pools.sample_rate_hz, pools.columns),
         notes=(*pools.notes, *notes),
         held_out=ordered["test"],
         sample_rate_hz=pools.sample_rate_hz,
+        columns=pools.columns,
     )
 
 
