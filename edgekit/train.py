@@ -258,7 +258,7 @@ def learning_rate_at(step: int, total: int) -> float:
 
 
 def to_input(x: np.ndarray) -> np.ndarray:
-    """Preprocessed samples in the network's order: images (N, H, W, C) become (N, C, H, W), vectors stay."""
+    """Preprocessed samples in the network's order: images (N, H, W, C) become (N, C, H, W), others stay."""
     return x.transpose(0, 3, 1, 2) if x.ndim == 4 else x
 
 
