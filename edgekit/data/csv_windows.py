@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from edgekit.data.types import Split
     from edgekit.runner.inputs.table import Table
 
+TASKS = ("classification", "anomaly")
 _SHOWN = 10
 
 

@@ -7,7 +7,7 @@ one number are one recording, and recordings that share a sample's content are o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -37,55 +37,71 @@ def whole(shared: list[int], groups: np.ndarray | None) -> list[int]:
     return found
 
 
-def enough(y: np.ndarray, groups: np.ndarray, given: np.ndarray, made: Iterable[str], classes: tuple[str, ...]) -> None:
-    """DataError where a class has fewer recordings than there are splits to make, each of which needs one of it.
+def needed(task: str, classes: tuple[str, ...]) -> dict[str, int]:
+    """Strata, by name, of which every split needs a recording of its own: all classes, or what is normal.
 
-    `groups` are those of `united`, `given` those that the source gave.
+    Of values, and of several labels at once, a recording has many strata, and none must be everywhere.
     """
-    needing = ["train", *made]
-    apart, files = (_holding(y, marks, len(classes)).sum(axis=0) for marks in (groups, given))
-    short = [
-        f"{name!r} has {count}"
-        + (f" ({count_given}, joined by samples of the same content)" if count_given > count else "")
-        for name, count, count_given in zip(classes, apart, files, strict=True)
-        if count < len(needing)
-    ]
-    if short:
-        more = f" and {len(short) - 5} more classes" if len(short) > 5 else ""
-        raise DataError(
-            f"too few recordings to divide: {', '.join(short[:5])}{more}; {', '.join(needing)} need one each of every "
-            "class, for samples of one recording stay together: record more of it, take out what repeats, raise "
-            "data.limit, or lay out validation and test yourself, from other recordings than train's"
-        )
+    if task == "classification":
+        return {name: label for label, name in enumerate(classes)}
+    return {"normal": 0} if task == "anomaly" else {}
 
 
-def pick(
-    among: np.ndarray, y: np.ndarray, groups: np.ndarray, sizes: np.ndarray, rng: np.random.Generator, later: int
-) -> np.ndarray:
-    """Ascending indices out of `among`, whole recordings drawn at random, as near to each class's size as they come.
+class Drawn:
+    """A pool out of which whole recordings are drawn: its strata and groups (n,), those of `united`."""
 
-    `groups` are those of `united`. Of every class at least one recording is taken, and `later` are left.
-    """
-    names, inverse = np.unique(groups[among], return_inverse=True)
-    counts = np.zeros((len(names), len(sizes)), np.int64)
-    np.add.at(counts, (inverse, y[among]), 1)
-    holds, chosen = counts > 0, np.zeros(len(names), bool)
-    order = rng.permutation(len(names))
+    def __init__(self, strata: np.ndarray, groups: np.ndarray, must: Mapping[str, int]) -> None:
+        self.strata, self.groups, self.must = strata, groups, must
 
-    while len(able := order[_spared(holds, chosen, later)[order]]):
-        now = counts[chosen].sum(axis=0)
-        fits = (now + counts[able] <= sizes).all(axis=1)
-        needed = able[(holds[able] & (now == 0)).any(axis=1)]
-        if fits.any():
-            chosen[able[np.argmax(fits)]] = True
-            continue
-        # none fits: one that comes nearer though it is too large, or that a class has nothing without
-        nearest = needed if len(needed) else able
-        distances = np.abs(now + counts[nearest] - sizes).sum(axis=1)
-        if not len(needed) and distances.min() >= np.abs(now - sizes).sum():
-            break
-        chosen[nearest[np.argmin(distances)]] = True
-    return among[np.flatnonzero(chosen[inverse])]
+    def check(self, marks: np.ndarray, splits: Sequence[str]) -> None:
+        """DataError where there are fewer recordings than splits, each of which needs one; `marks` the source gave."""
+        apart, found = (self._holds(each, np.arange(len(marks)))[1].sum(axis=0) for each in (self.groups, marks))
+        short = [
+            f"{name} has {count}" + (f" ({known}, joined by samples of the same content)" if known > count else "")
+            for name, count, known in zip(map(repr, self.must) if self.must else ["train"], apart, found, strict=True)
+            if count < len(splits)
+        ]
+        if short:
+            more = f" and {len(short) - 5} more classes" if len(short) > 5 else ""
+            raise DataError(
+                f"too few recordings to divide: {', '.join(short[:5])}{more}; {', '.join(splits)} need one each"
+                f"{' of every class' if self.must else ''}, for samples of one recording stay together: record more, "
+                "take out what repeats, raise data.limit, or lay out validation and test yourself, from other "
+                "recordings than train's"
+            )
+
+    def pick(self, among: np.ndarray, sizes: np.ndarray, rng: np.random.Generator, later: int) -> np.ndarray:
+        """Ascending indices out of `among`, recordings drawn at random, as near to each stratum's size as they come.
+
+        One recording at least is taken of each stratum that must be everywhere, and `later` are left.
+        """
+        inverse, holds = self._holds(self.groups[among], among)
+        counts = np.zeros((len(holds), len(sizes)), np.int64)
+        np.add.at(counts, (inverse, self.strata[among]), 1)
+        chosen, order = np.zeros(len(holds), bool), rng.permutation(len(holds))
+        while len(able := order[_spared(holds, chosen, later)[order]]):
+            now = counts[chosen].sum(axis=0)
+            fits = (now + counts[able] <= sizes).all(axis=1)
+            lacking = able[holds[able][:, ~holds[chosen].any(axis=0)].any(axis=1)]
+            if fits.any():
+                chosen[able[np.argmax(fits)]] = True
+                continue
+            # none fits: one that comes nearer though it is too large, or that a stratum has nothing without
+            nearest = lacking if len(lacking) else able
+            distances = np.abs(now + counts[nearest] - sizes).sum(axis=1)
+            if not len(lacking) and distances.min() >= np.abs(now - sizes).sum():
+                break
+            chosen[nearest[np.argmin(distances)]] = True
+        return among[np.flatnonzero(chosen[inverse])]
+
+    def _holds(self, marks: np.ndarray, among: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The place of each sample's recording; (recordings, strata) bool: which has which that must be everywhere."""
+        names, inverse = np.unique(marks, return_inverse=True)
+        if not self.must:
+            return inverse, np.ones((len(names), 1), bool)
+        found = np.zeros((len(names), int(self.strata.max()) + 1), bool)
+        found[inverse, self.strata[among]] = True
+        return inverse, found[:, list(self.must.values())]
 
 
 def told(splits: Mapping[str, Split]) -> tuple[str, ...]:
@@ -105,11 +121,3 @@ def _spared(holds: np.ndarray, chosen: np.ndarray, later: int) -> np.ndarray:
     left = holds[~chosen].sum(axis=0)
     spared: np.ndarray = ~chosen & ((left > later) | ~holds).all(axis=1)
     return spared
-
-
-def _holding(y: np.ndarray, groups: np.ndarray, classes: int) -> np.ndarray:
-    """(recordings, classes) bool: which has samples of which."""
-    names, inverse = np.unique(groups, return_inverse=True)
-    found = np.zeros((len(names), classes), bool)
-    found[inverse, y] = True
-    return found

@@ -10,17 +10,23 @@ from collections.abc import Callable
 
 import numpy as np
 
-from edgekit.data import checks, overlap, recordings
+from edgekit import tasks
+from edgekit.data import anomalies, overlap, recordings
 from edgekit.data.types import Data, Pools, SourceConfig, Split, digest_of
 from edgekit.errors import DataError
+from edgekit.tasks import Task
+
+Draw = Callable[[np.ndarray, np.ndarray, np.random.Generator, int], np.ndarray]
+"""Ascending indices of whole groups out of some, near a size for each stratum; so many groups must be left of each."""
 
 # One stream of random numbers per purpose: a change of one fraction leaves the other choices alone.
-_STREAMS = {"train": 1, "validation": 2, "test": 3, "calibration": 4, "order": 5}
+_STREAMS = {"train": 1, "validation": 2, "test": 3, "calibration": 4, "order": 5, "anomalies": 6}
 
 
-def limited(pools: Pools, limit: int | None, seed: int) -> Pools:
+def limited(pools: Pools, limit: int | None, seed: int, task: Task = "classification") -> Pools:
     """At most `limit` samples of the train pool, the given validation and test in the same proportion."""
-    kept = limited_indices({name: split.y for name, split in pools.given().items()}, limit, seed)
+    strata = tasks.named(task).strata
+    kept = limited_indices({name: strata(split.y) for name, split in pools.given().items()}, limit, seed)
     if not kept:
         return pools
     return pools.with_splits({name: split.take(kept[name]) for name, split in pools.given().items()})
@@ -43,30 +49,43 @@ def divide(pools: Pools, config: SourceConfig) -> Data:
     prints = {name: overlap.fingerprints(split.x) for name, split in pools.given().items()}
     pools, prints = overlap.resolve(pools, prints, config.overlap)
     pool, copies = pools.train, overlap.same_as(prints["train"])
-    groups, pick = _grouped(pool, copies)
+    strata = tasks.named(config.task).strata(pool.y)
+    counts = np.bincount(strata)
+    fractions = {"test": config.test_fraction, "validation": config.validation_fraction}
+    wanted = [name for name in fractions if name not in prints]
+    groups, draw = _drawing(pools, strata, copies, config, wanted)
     left = np.arange(len(pool))
     taken: dict[str, np.ndarray] = {}
-    wanted = {"test": config.test_fraction, "validation": config.validation_fraction}
-    wanted = {name: fraction for name, fraction in wanted.items() if name not in prints}
-    if pool.groups is not None:
-        recordings.enough(pool.y, groups, pool.groups, ["calibration", *reversed(wanted)], pools.classes)
-    for name, fraction in wanted.items():
-        sizes = proportional(np.bincount(pool.y, minlength=len(pools.classes)), round(fraction * len(pool)))
-        later = 1 + len(wanted) - len(taken)  # splits that are still to be made: train and calibration among them
-        taken[name] = pick(left, pool.y, groups, sizes, _rng(config.split_seed, name), later)
+    for name in wanted:
+        sizes = proportional(counts, round(fractions[name] * len(pool)))
+        later = 1 + len(wanted) - len(taken)  # the splits that are still to be made, train and calibration among them
+        taken[name] = draw(left, sizes, _rng(config.split_seed, name), later)
         left = np.setdiff1d(left, taken[name])
-    taken["calibration"] = _calibration(left, pool.y, groups, config, len(pools.classes), pick)
+    notes = overlap.copies(strata, copies)
+    if config.task == "anomaly":
+        left, moved = anomalies.leave_train(left, strata, groups, taken, _rng(config.split_seed, "anomalies"))
+        notes = (*notes, *moved)
+    taken["calibration"] = _calibration(left, strata, groups, config, draw)
     taken["train"] = np.setdiff1d(left, taken["calibration"])
     made = {name: pool.take(_mixed(indices, config.split_seed, name)) for name, indices in taken.items()}
     splits = {**pools.given(), **made}
-    return _sealed(pools, splits, (*overlap.copies(pool.y, copies), *recordings.told(splits)))
+    if config.task == "anomaly":
+        splits, moved = anomalies.lent(splits, _rng(config.split_seed, "anomalies"))
+        notes = (*notes, *moved)
+    return _sealed(pools, splits, (*notes, *recordings.told(splits)), config.task)
 
 
-def _grouped(pool: Split, copies: np.ndarray) -> tuple[np.ndarray, Callable[..., np.ndarray]]:
-    """What stays together, (n,) by the first sample of each group, and how whole groups are drawn."""
-    if pool.groups is None:
-        return copies, _pick_of
-    return recordings.united(copies, pool.groups), recordings.pick
+def _drawing(
+    pools: Pools, strata: np.ndarray, copies: np.ndarray, config: SourceConfig, wanted: list[str]
+) -> tuple[np.ndarray, Draw]:
+    """What stays together, (n,) by the first sample of each group, and how whole groups are drawn out of the pool."""
+    marks = pools.train.groups
+    if marks is None:
+        return copies, lambda left, sizes, random, _: _pick_of(left, strata, copies, sizes, random)
+    groups = recordings.united(copies, marks)
+    drawn = recordings.Drawn(strata, groups, recordings.needed(config.task, pools.classes))
+    drawn.check(marks, ["train", "calibration", *reversed(wanted)])
+    return groups, drawn.pick
 
 
 def proportional(counts: np.ndarray, total: int) -> np.ndarray:
@@ -96,7 +115,7 @@ def balanced(counts: np.ndarray, total: int) -> np.ndarray:
 
 
 def _pick_of(
-    among: np.ndarray, y: np.ndarray, groups: np.ndarray, sizes: np.ndarray, rng: np.random.Generator, _: int
+    among: np.ndarray, y: np.ndarray, groups: np.ndarray, sizes: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     """Ascending indices out of `among`; a group counts for the class of its first sample."""
     return among[_pick(groups[among], y[groups[among]], sizes, rng)]
@@ -116,14 +135,7 @@ def _pick(groups: np.ndarray, y: np.ndarray, sizes: np.ndarray, rng: np.random.G
     return np.flatnonzero(chosen[inverse])
 
 
-def _calibration(
-    left: np.ndarray,
-    y: np.ndarray,
-    groups: np.ndarray,
-    config: SourceConfig,
-    classes: int,
-    pick: Callable[..., np.ndarray],
-) -> np.ndarray:
+def _calibration(left: np.ndarray, y: np.ndarray, groups: np.ndarray, config: SourceConfig, draw: Draw) -> np.ndarray:
     wanted, most = config.calibration_samples, len(left) // 2
     if wanted > most:
         raise DataError(
@@ -131,13 +143,13 @@ def _calibration(
             f"data.calibration_samples is {wanted}; set it to at most {most}, or give more samples (data.limit)"
         )
     # Every class keeps the larger half of its samples for training, however small it is.
-    sizes = balanced(np.bincount(y[groups[left]], minlength=classes) // 2, wanted)
-    return pick(left, y, groups, sizes, _rng(config.split_seed, "calibration"), 1)
+    sizes = balanced(np.bincount(y[groups[left]], minlength=int(y.max()) + 1) // 2, wanted)
+    return draw(left, sizes, _rng(config.split_seed, "calibration"), 1)
 
 
-def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...]) -> Data:
+def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...], task: Task) -> Data:
     for name in ("train", "validation", "test"):
-        checks.no_empty_class(name, splits[name].y, pools.classes)
+        tasks.named(task).whole(name, splits[name].y, pools.classes)
     if not len(splits["calibration"]):
         raise DataError("calibration: no sample could be taken out of train without tearing copies apart; add samples")
     overlap.disjoint({name: split.x for name, split in splits.items()})
@@ -153,6 +165,7 @@ def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...]) -> D
         held_out=ordered["test"],
         sample_rate_hz=pools.sample_rate_hz,
         columns=pools.columns,
+        task=task,
     )
 
 

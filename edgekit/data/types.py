@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from edgekit.config import Strict
 from edgekit.digests import canonical
 from edgekit.errors import DataError
+from edgekit.tasks import Task
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,6 +28,7 @@ class SourceConfig(Strict):
     """Options that every source takes. A source's own `Config` narrows `source` to its file's name."""
 
     source: str = Field(description="the file in edgekit/data/ that reads the samples")
+    task: Task = Field("classification", description="what the labels mean; stands at the top level of a config")
     split_seed: int = Field(0, ge=0, lt=2**31, description="seed of the division into splits")
     validation_fraction: float = Field(
         0.2, gt=0, lt=1, description="share of the train pool that becomes validation, where the source has none"
@@ -59,10 +61,12 @@ class SourceConfig(Strict):
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """x: (n, *sample) raw samples, maybe memory-mapped; y: (n,) int64.
+    """x: (n, *sample) raw samples, maybe memory-mapped: uint8 HWC images, or float32: vectors, sounds, windows
+    (time, channels); y: their labels.
 
-    Samples are uint8 HWC images, or float32: vectors, sounds, windows (time, channels). `groups` (n,), whole numbers,
-    says what was recorded together: the samples of one group stand in one split, whatever is divided.
+    y is (n,) int64 of a classification or an anomaly detection, (n, labels) int64 of several labels at once, and
+    (n, values) float32 of a regression. `groups` (n,), whole numbers, says what was recorded together: the samples of
+    one group stand in one split, whatever is divided.
     """
 
     x: np.ndarray
@@ -75,6 +79,14 @@ class Split:
     def take(self, indices: np.ndarray) -> Split:
         """A copy of some samples, in the order of `indices`."""
         return Split(self.x[indices], self.y[indices], None if self.groups is None else self.groups[indices])
+
+    def joined(self, other: Split) -> Split:
+        """A copy of both, the other's samples behind; recordings are known where they are of both."""
+        import numpy as np
+
+        x, y = (np.concatenate([getattr(each, axis) for each in (self, other)]) for axis in "xy")
+        known = self.groups is not None and other.groups is not None
+        return Split(x, y, np.concatenate([self.groups, other.groups]) if known else None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +120,10 @@ class Pools:
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Four disjoint splits. `digest` covers every array and the class names, also while test is withheld."""
+    """Four disjoint splits. `digest` covers every array and the class names, also while test is withheld.
+
+    `classes` are the names of what a network says: of a regression its values, of several labels at once these.
+    """
 
     train: Split
     calibration: Split
@@ -120,6 +135,7 @@ class Data:
     held_out: Split | None = field(default=None, repr=False)
     sample_rate_hz: int | None = None
     columns: tuple[str, ...] | None = None
+    task: Task = "classification"
 
     @property
     def test(self) -> Split:

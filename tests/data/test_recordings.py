@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -114,7 +115,7 @@ def test_recordings_of_several_classes_are_divided_too() -> None:
 def test_too_few_recordings_say_so_and_what_to_do(labels: list[int], said: str) -> None:
     with pytest.raises(DataError, match=said) as caught:
         splits.divide(pools([20] * len(labels), labels), config())
-    assert "record more of it" in str(caught.value) and "lay out validation and test yourself" in str(caught.value)
+    assert "record more, take out" in str(caught.value) and "lay out validation and test yourself" in str(caught.value)
 
 
 def test_recordings_joined_by_their_content_are_told_apart_from_too_few() -> None:
@@ -155,6 +156,63 @@ def test_without_recordings_nothing_is_divided_otherwise() -> None:
     assert made.digest == "2b47d3751180dc911e00ce031e3007aecaff275fdc4b51930229213c9210a847"
     each_alone = splits.divide(replace(whole, train=replace(whole.train, groups=np.arange(90))), config())
     assert [len(split) for split in parts(each_alone).values()] == [len(split) for split in parts(made).values()]
+
+
+def mixed(task: str, y: np.ndarray, groups: np.ndarray, seed: int) -> tuple[Data, list[set[int]]]:
+    """The division of samples whose labels are these, and the recordings of each split."""
+    y = np.asarray(y)
+    names = {"anomaly": ("normal", "anomaly"), "multi_label": ("a", "b"), "regression": ("v",)}[task]
+    whole = Pools(Split(np.arange(len(y))[:, None].astype(np.float32), y, groups), None, None, names, "vector")
+    made = splits.divide(
+        checks.normal(whole, task),
+        config(split_seed=seed, task=task),  # type: ignore[arg-type]
+    )
+    found = [recorded(split, whole) for split in parts(made).values()]
+    assert sum(map(len, found)) == len(set().union(*found))
+    assert sum(map(len, parts(made).values())) == len(y)
+    return made, found
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_recordings_of_values_and_of_several_labels_are_divided_as_wholes(seed: int) -> None:
+    random, groups = np.random.default_rng(seed), np.repeat(np.arange(20), 6)
+    for task, y in (("regression", random.normal(size=120)), ("multi_label", random.integers(0, 2, (120, 2)))):
+        made, found = mixed(task, y, groups, seed)
+        assert all(found) and 12 <= len(made.test) <= 36 and 12 <= len(made.validation) <= 36
+    with pytest.raises(
+        DataError, match="too few recordings to divide: train has 3; train, calibration, validation, test"
+    ):
+        mixed("regression", random.normal(size=120), np.repeat(np.arange(3), 40), seed)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_recording_with_an_anomaly_leaves_train_as_a_whole(seed: int) -> None:
+    groups = np.repeat(np.arange(24), 5)
+    y = np.isin(np.arange(120), [3, 4, 31, 62, 63, 94, 118]).astype(np.int64)  # seven, in six recordings
+    made, _ = mixed("anomaly", y, groups, seed)
+    assert not made.train.y.any() and not made.calibration.y.any()
+    assert made.validation.y.any() and made.test.y.any()
+    told = next((note for note in made.notes if "anomalies of train" in note), "")
+    assert not told or re.search("with [0-9]+ normal samples of their recordings, went to test and validation", told)
+
+
+def test_anomalies_that_test_lends_bring_their_recordings() -> None:
+    whole = pools([5] * 12, [0] * 12)
+    whole = replace(whole, train=replace(whole.train), classes=("normal", "anomaly"))
+    x, y = np.arange(900.0, 940)[:, None].astype(np.float32), np.tile([0, 0, 0, 1], 10)
+    test = Split(x, y, np.repeat(np.arange(100, 110), 4))
+    made = splits.divide(checks.normal(replace(whole, test=test), "anomaly"), config(task="anomaly"))
+    assert any("5 of test's 10 anomalies went to validation" in note for note in made.notes)
+    owners = [
+        {int(value - 900) // 4 for value in split.x[:, 0] if value >= 900} for split in (made.validation, made.test)
+    ]
+    assert [len(each) for each in owners] == [5, 5] and not owners[0] & owners[1]
+
+
+def test_too_few_recordings_of_the_ordinary_are_told() -> None:
+    whole = replace(pools([20] * 8, [0, 0, 0, 1, 1, 1, 1, 1]), classes=("normal", "anomaly"))
+    with pytest.raises(DataError, match="'normal' has 3; train, calibration, validation, test need one each"):
+        splits.divide(checks.normal(whole, "anomaly"), config(task="anomaly"))
 
 
 def test_united_follows_chains() -> None:

@@ -32,11 +32,14 @@ BUILDERS = _builders()
 SHAPES = {"image": ((1, 32, 32), (3, 32, 32)), "window": ((64, 1), (64, 3))}
 
 
+def said_of(builder: str) -> str:
+    module, _, name = builder.partition(":")
+    return inspect.getdoc(getattr(importlib.import_module(module), name)) or ""
+
+
 def kind_of(builder: str) -> str:
     """What a builder takes, by its own word: windows where it says "(N, time, channels)", images else."""
-    module, _, name = builder.partition(":")
-    doc = inspect.getdoc(getattr(importlib.import_module(module), name)) or ""
-    return "window" if "(N, time, channels)" in doc else "image"
+    return "window" if "(N, time, channels)" in said_of(builder) else "image"
 
 
 def spec_of(builder: str, channels: int = 1, classes: int = 10, **kwargs: object) -> ModelSpec:
@@ -102,8 +105,7 @@ class TestContract:
         assert not module.training
 
     def test_documents_its_parameter_counts(self, builder):
-        module, _, name = builder.partition(":")
-        found = COUNT.search(inspect.getdoc(getattr(importlib.import_module(module), name)) or "")
+        found = COUNT.search(said_of(builder))
         assert found, f"{builder}: says no 'N parameters on 1 channel, M on 3'"
         for channels, written in zip((1, 3), found.groups(), strict=True):
             network = build(spec_of(builder, channels))
@@ -154,16 +156,14 @@ class TestContract:
             exported = torch.export.export(module, (one,)).module()
             assert torch.allclose(exported(one), module(one), atol=1e-4)
 
-    def test_refuses_a_vector(self, builder):
-        spec = spec_of(builder).model_copy(update={"input_shape": (64,)})
-        with pytest.raises(ModelError, match="needs an image|needs windows"):
-            build(spec)
-
-    def test_refuses_the_other_kind(self, builder):
-        other = {"image": "window", "window": "image"}[kind_of(builder)]
-        spec = spec_of(builder).model_copy(update={"input_shape": SHAPES[other][0]})
-        with pytest.raises(ModelError, match="needs an image|needs windows"):
-            build(spec)
+    def test_takes_the_samples_that_it_says_and_refuses_others(self, builder):
+        for kind, shape in (("vector", (64,)), *((kind, shapes[0]) for kind, shapes in SHAPES.items())):
+            spec = spec_of(builder).model_copy(update={"input_shape": shape})
+            if kind == kind_of(builder) or "anything else" in said_of(builder):
+                assert outputs(build(spec), spec).shape == (4, 10)
+            else:
+                with pytest.raises(ModelError, match="needs an image|needs windows"):
+                    build(spec)
 
     def test_its_multiply_adds_are_those_of_its_layers(self, builder):
         """Written out by hand: outputs x weights of one output, of every convolution and dense layer."""
