@@ -62,7 +62,7 @@ test: lint ## ruff, mypy, pytest, nbval
 numerics: $(VENV)/.dev ## 48 pipelines broken on purpose, and sound ones: what the checks say of each
 	$(BIN)/pytest -q -m numerics tests/numerics
 
-zoo: $(VENV)/.dev ## 28 architectures on every target in float and int8, against docs/zoo.md
+zoo: $(VENV)/.dev ## 29 architectures on every target in float and int8, against docs/zoo.md
 	$(BESIDE) $(BIN)/pytest -q -n 2 --dist load -m zoo tests/zoo
 
 long: $(VENV)/.dev ## every road and parameter set, and bundles made again; 15 to 23 minutes

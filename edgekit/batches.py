@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from edgekit.augment import augment
+from edgekit.augment import augment, augment_windows
 from edgekit.config import TrainOptions
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ def epoch(data: Data, options: TrainOptions, random: np.random.Generator) -> Ite
         raw = train.x[chosen]
         if data.kind == "image":
             raw = augment(raw, options.augment, random)
+        elif data.kind == "window":
+            raw = augment_windows(raw, options.augment, random)
         yield raw, train.y[chosen]
 
 

@@ -187,7 +187,7 @@ def bundle(
     activation: Annotated[
         Literal["auto", "softmax", "none"], typer.Option(help="What makes probabilities; auto looks at the answers.")
     ] = "auto",
-    kind: Annotated[Literal["image", "vector", "audio"] | None, typer.Option(help="Raw samples, if not clear.")] = None,
+    kind: Annotated[Literal["image", "vector", "audio", "window"] | None, typer.Option(help="Raw, if unclear.")] = None,
     dtype: Annotated[Literal["uint8", "float32"] | None, typer.Option(help="Of raw samples: images uint8.")] = None,
     size: Annotated[
         str | None, typer.Option(metavar="HxW[xC]", help="Raw pictures, height first, where a step changes it.")

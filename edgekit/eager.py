@@ -25,13 +25,13 @@ def single_thread() -> Iterator[None]:
 
 
 def eager_input(raw: np.ndarray, preprocess: list[dict[str, Any]]) -> torch.Tensor:
-    """A batch of raw samples as the network wants it: (N, C, H, W) or (N, F), float32."""
+    """A batch of raw samples as the network wants it: (N, C, H, W), (N, F) or (N, time, channels), float32."""
     x = apply(preprocess, raw)
-    return torch.from_numpy(to_layout(x, "NCHW" if x.ndim == 4 else "NC"))
+    return torch.from_numpy(to_layout(x, "NCHW" if x.ndim == 4 else "ANY"))
 
 
 def eager_call(module: nn.Module, x: np.ndarray) -> Callable[[], np.ndarray]:
-    """One inference of `x` (1, C, H, W) or (1, F) from numpy to numpy, as a runner's backend does it."""
+    """One inference of `x`, a network's input for one sample, from numpy to numpy, as a runner's backend does it."""
     module = module.cpu().eval()
 
     def call() -> np.ndarray:

@@ -285,7 +285,7 @@ def agree(plan: Plan) -> None:
     try:
         check_keys(plan.run.preprocess)
         if shape := plan.data.raw_shape:
-            check_steps(plan.run.preprocess, shape, "uint8")
+            check_steps(plan.run.preprocess, shape, "uint8" if len(shape) == 3 else "float32")
     except RunnerError as error:
         faults.append(f"preprocess: {error}")
     for config in plan.stages.values():

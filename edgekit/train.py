@@ -255,7 +255,7 @@ def inputs(raw: np.ndarray, preprocess: Steps) -> np.ndarray:
 
 
 def to_input(x: np.ndarray) -> np.ndarray:
-    """Preprocessed samples in the network's order: images (N, H, W, C) become (N, C, H, W), vectors stay."""
+    """Preprocessed samples in the network's order: images (N, H, W, C) become (N, C, H, W), others stay."""
     return x.transpose(0, 3, 1, 2) if x.ndim == 4 else x
 
 

@@ -266,6 +266,27 @@ def test_raw_outputs_of_sounds(tmp_path: Path, network: Write) -> None:
     assert "predict made-onnx-1.0.0.edge.zip sound.wav" in found.bundle.members["README.md"].decode()
 
 
+def test_windows(tmp_path: Path, network: Write) -> None:
+    model, windows = network([1, 16, 3]), tmp_path / "windows"
+    windows.mkdir()
+    for number, sample in enumerate(np.random.default_rng(4).normal(0, 5, (9, 16, 3)).astype(np.float32)):
+        np.save(windows / f"{number}.npy", sample)
+    steps = "[{step: normalize, mean: [0, 0.5, 1], std: [1, 2, 3]}]"
+    words = ("--golden", windows, "--labels", "rest,run,walk", "--preprocess", steps, "--out", tmp_path)
+    assert edgekit("bundle", model, *words) == 0, said()
+    found = load(made(tmp_path), trial=False)
+    raw = found.manifest.raw
+    assert (raw.kind, raw.shape, raw.dtype, raw.columns) == ("window", (16, 3), "float32", None)
+    assert found.selftest().ok
+    assert "predict made-onnx-1.0.0.edge.zip sample.npy" in found.bundle.members["README.md"].decode()
+    for more, told in (
+        (("--kind", "vector"), "another kind"),
+        (("--dtype", "uint8"), "windows"),
+        (("--layout", "NHWC"), "no image"),
+    ):
+        assert edgekit("bundle", model, *words, *more) == 2 and told in said()
+
+
 def test_probabilities_are_told_from_logits(tmp_path: Path, network: Write) -> None:
     for number, sample in enumerate(np.random.default_rng(2).normal(0, 1, (9, 6)).astype(np.float32)):
         np.save(tmp_path / f"{number}.npy", sample)

@@ -7,9 +7,10 @@ from torch import nn
 
 from edgekit.config import TrainOptions
 from edgekit.data import Data, Split
-from edgekit.errors import ModelError
+from edgekit.errors import ConfigError, ModelError
 from edgekit.judge import evaluate
-from edgekit.losses import soft_targets
+from edgekit.losses import hints, soft_targets
+from edgekit.models.conv1d import conv1d
 from edgekit.teaching import Lesson
 from edgekit.train import fit, learning_rate_at, logits, pick_device
 
@@ -33,6 +34,15 @@ def bars(count: int, seed: int) -> Split:
     return Split(x, y)
 
 
+def waves(count: int, seed: int) -> Split:
+    """Windows (24, 2) of a slow or a fast wave, each with its own phases."""
+    random = np.random.default_rng(seed)
+    y = np.arange(count, dtype=np.int64) % 2
+    phase = 2 * np.pi * random.random((count, 1, 2))
+    x = np.sin(np.arange(24)[:, None] * np.where(y, 0.9, 0.4)[:, None, None] + phase)
+    return Split((x + 0.1 * random.standard_normal(x.shape)).astype(np.float32), y)
+
+
 def data_of(make, kind: str, classes: int, train: int = 97) -> Data:
     parts = [make(count, seed) for seed, count in enumerate((train, 10, 40, 10))]
     return Data(*parts[:3], tuple(map(str, range(classes))), kind, "0" * 64, (), parts[3])
@@ -46,6 +56,16 @@ def vectors() -> Data:
 @pytest.fixture
 def images() -> Data:
     return data_of(bars, "image", 2)
+
+
+@pytest.fixture
+def windows() -> Data:
+    return data_of(waves, "window", 2)
+
+
+def over_time(seed: int = 0, width: int = 4) -> nn.Module:
+    torch.manual_seed(seed)
+    return conv1d((24, 2), 2, width=width, blocks=2)
 
 
 def perceptron(seed: int = 0) -> nn.Module:
@@ -91,6 +111,26 @@ def test_learns_vectors(vectors):
 def test_learns_images(images, augment):
     module = convolutions()
     history = train(module, images, SCALE, options=options(15, augment=augment))
+    assert history.best.validation_accuracy > 0.9
+
+
+@pytest.mark.parametrize("augment", ["none", "shift"])
+def test_learns_windows(windows, augment):
+    module, again = over_time(), over_time()
+    history = train(module, windows, options=options(10, augment=augment))
+    assert history.best.validation_accuracy > 0.9
+    assert train(again, windows, options=options(10, augment=augment)) == history and same(module, again)
+
+
+def test_windows_are_not_mirrored(windows):
+    with pytest.raises(ConfigError, match="time would run backwards"):
+        train(over_time(), windows, options=options(1, augment="shift_flip"))
+
+
+def test_a_wider_network_of_windows_teaches_by_its_feature_maps(windows):
+    teacher, student = over_time(1, width=8), over_time()
+    train(teacher, windows)
+    history = train(student, windows, lesson=Lesson(teacher, hints.Options()))
     assert history.best.validation_accuracy > 0.9
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgekit.data import overlap
+from edgekit.data import overlap, recordings
 from edgekit.data.types import Split
 
 Notes = tuple[str, ...]
@@ -21,29 +21,33 @@ def leave_train(
 
     y (n,) 0 or 1; groups (n,), equal for samples that must stay together.
     """
-    anomalies = left[y[left] == 1]
-    if not len(anomalies):
+    count = int((y[left] == 1).sum())
+    if not count:
         return left, ()
-    normal = np.setdiff1d(left, anomalies)
+    leaving = left[np.isin(groups[left], groups[left[y[left] == 1]])]
+    normal, more = np.setdiff1d(left, leaving), len(leaving) - count
+    told = f"{count} anomalies of train" + (f", with {more} normal samples of their recordings," if more else "")
     if not taken:
-        return normal, (f"{len(anomalies)} anomalies of train were left out: a network learns the ordinary alone",)
+        return normal, (f"{told} were left out: a network learns the ordinary alone",)
     names = sorted(taken)
-    order = random.permutation(np.unique(groups[anomalies]))
+    order = random.permutation(np.unique(groups[leaving]))
     for place, name in enumerate(names):
-        mine = anomalies[np.isin(groups[anomalies], order[place :: len(names)])]
+        mine = leaving[np.isin(groups[leaving], order[place :: len(names)])]
         taken[name] = np.union1d(taken[name], mine)
-    return normal, (f"{len(anomalies)} anomalies of train went to {' and '.join(names)}",)
+    return normal, (f"{told} went to {' and '.join(names)}",)
 
 
 def lent(splits: dict[str, Split], random: np.random.Generator) -> tuple[dict[str, Split], Notes]:
     """The splits, half of test's anomalies moved to a validation that has none."""
     validation, test = splits["validation"], splits["test"]
     groups = overlap.same_as(overlap.fingerprints(test.x))
+    if test.groups is not None:
+        groups = recordings.united(groups, test.groups)
     order = random.permutation(np.unique(groups[test.y == 1]))
     if validation.y.any() or len(order) < 2:
         return splits, ()
     moved = np.isin(groups, order[: len(order) // 2])
-    joined = Split(*(np.concatenate([getattr(validation, axis), getattr(test, axis)[moved]]) for axis in "xy"))
+    joined = validation.joined(test.take(np.flatnonzero(moved)))
     mixed = joined.take(random.permutation(len(joined)))
-    note = f"{int(moved.sum())} of test's {int(test.y.sum())} anomalies went to validation, which had none"
+    note = f"{int(test.y[moved].sum())} of test's {int(test.y.sum())} anomalies went to validation, which had none"
     return {**splits, "validation": mixed, "test": test.take(np.flatnonzero(~moved))}, (note,)

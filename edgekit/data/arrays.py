@@ -1,15 +1,17 @@
 """From arrays under documented names to pools; shared by the sources `npz` and `python`.
 
 Names: x_train, y_train; optional x_validation, y_validation, x_test, y_test, and classes (names, one per label).
-x is uint8 (n, height, width[, 1 or 3]) for images, floating point (n, features) for vectors. y is integer (n,) for
-classes, (n, labels) of 0 and 1 for several labels at once, floating point (n,) or (n, values) for a regression, and 0
-(normal) or 1 for an anomaly. Floats become float32; a missing channel axis is added; without `classes` the names are
-those that the task's file gives them: of classes "0", "1", ….
+x is uint8 (n, height, width[, 1 or 3]) for images, floating point (n, features) for vectors or (n, time, channels) for
+windows. y is integer (n,) for classes, (n, labels) of 0 and 1 for several labels at once, floating point (n,) or
+(n, values) for a regression, and 0 (normal) or 1 for an anomaly. Floats become float32; a missing channel axis is
+added; without `classes` the names are those that the task's file gives them: of classes "0", "1", …. `groups_train`,
+integer (n,), numbers what was recorded together: a recording is never divided.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,11 @@ from edgekit.data.types import Kind, Pools, Split
 from edgekit.errors import DataError
 
 _SPLITS = ("train", "validation", "test")
-NAMES = (*(f"{axis}_{split}" for split in _SPLITS for axis in "xy"), "classes")
+NAMES = (*(f"{axis}_{split}" for split in _SPLITS for axis in "xy"), "groups_train", "classes")
+_UNGROUPED = (
+    "which windows were cut from one recording is not known, so those of one may stand in train and in test, and every "
+    "figure flatters; name their recordings in groups_train, or give all splits"
+)
 
 
 def pools(found: Mapping[str, Any], origin: str, task: str = "classification") -> Pools:
@@ -29,11 +35,18 @@ def pools(found: Mapping[str, Any], origin: str, task: str = "classification") -
         if name not in NAMES:
             raise DataError(f"{origin}: unknown name {name!r}, {suggest(str(name), NAMES)}")
     splits = {name: split for name in _SPLITS if (split := _split(found, name, origin)) is not None}
-    kind: Kind = "image" if splits["train"].x.dtype == np.uint8 else "vector"
+    kind = _kind(splits["train"].x)
     if kind == "image":
-        splits = {name: Split(_with_channels(split.x), split.y) for name, split in splits.items()}
-    names = _classes(found, splits["train"].y, origin, task)
-    return Pools(splits["train"], splits.get("validation"), splits.get("test"), names, kind)
+        splits = {name: replace(split, x=_with_channels(split.x)) for name, split in splits.items()}
+    notes = (_UNGROUPED,) if kind == "window" and len(splits) < 3 and splits["train"].groups is None else ()
+    given = (splits["train"], splits.get("validation"), splits.get("test"))
+    return Pools(*given, _classes(found, splits["train"].y, origin, task), kind, notes)
+
+
+def _kind(x: np.ndarray) -> Kind:
+    if x.dtype == np.uint8:
+        return "image"
+    return "window" if x.ndim == 3 and np.issubdtype(x.dtype, np.floating) else "vector"
 
 
 def _split(found: Mapping[str, Any], name: str, origin: str) -> Split | None:
@@ -45,7 +58,8 @@ def _split(found: Mapping[str, Any], name: str, origin: str) -> Split | None:
         has = ", ".join(sorted(found)) or "nothing"
         raise DataError(f"{origin}: {' and '.join(missing)} missing; it holds {has}")
     x, y = (_array(found[key], key, origin) for key in wanted)
-    return Split(x, y)
+    groups = found.get(f"groups_{name}")
+    return Split(x, y, None if groups is None else _array(groups, f"groups_{name}", origin))
 
 
 def _array(value: Any, name: str, origin: str) -> np.ndarray:

@@ -13,10 +13,12 @@ from edgekit.tasks import Task
 from edgekit.tasks.labels import some
 
 _CHUNK_SAMPLES = 4096
+_VECTORS = ("(n, features)", ("feature",), "convert with x.reshape(len(x), -1).astype('float32')")
+_WINDOWS = ("(n, time, channels)", ("time", "channel"), "cut recordings into pieces of one length, channels last")
 
 
 def normal(pools: Pools, task: Task = "classification") -> Pools:
-    """Labels as the task has them, vectors as float32; refuse whatever is not raw samples with a label each."""
+    """Labels as the task has them, vectors and windows as float32; refuse what is not raw samples with a label each."""
     kind = tasks.named(task)
     checked = {name: _split(name, split, pools.kind) for name, split in pools.given().items()}
     _names(pools.classes)
@@ -24,7 +26,7 @@ def normal(pools: Pools, task: Task = "classification") -> Pools:
     if len(set(shapes.values())) > 1:
         told = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         raise DataError(f"samples differ in shape between splits: {told}; give all splits the same shape")
-    checked = {name: Split(split.x, kind.checked(name, split.y, pools.classes)) for name, split in checked.items()}
+    checked = {name: replace(split, y=kind.checked(name, split.y, pools.classes)) for name, split in checked.items()}
     if task == "anomaly":  # how anomalies come into each split is decided where the samples are divided
         return replace(pools.with_splits(checked), classes=kind.NAMES)
     for name, split in checked.items():
@@ -38,7 +40,7 @@ def _split(name: str, split: Split, kind: Kind) -> Split:
         raise DataError(f"{name}: {x.shape} samples and {y.shape} labels; the first axis of both must be as long")
     if not len(x):
         raise DataError(f"{name}: no samples at all; leave the split out or fill it")
-    return Split(_image(name, x) if kind == "image" else _vector(name, x), y)
+    return Split(_image(name, x) if kind == "image" else _floats(name, x, kind), y, _groups(name, split))
 
 
 def _image(name: str, x: np.ndarray) -> np.ndarray:
@@ -50,25 +52,38 @@ def _image(name: str, x: np.ndarray) -> np.ndarray:
     return x
 
 
-def _vector(name: str, x: np.ndarray) -> np.ndarray:
-    if x.ndim != 2 or not np.issubdtype(x.dtype, np.floating) or x.shape[1] == 0:
+def _floats(name: str, x: np.ndarray, kind: Kind) -> np.ndarray:
+    wanted, axes, fix = _WINDOWS if kind == "window" else _VECTORS
+    if x.ndim != 1 + len(axes) or not np.issubdtype(x.dtype, np.floating) or 0 in x.shape:
+        called = "windows" if kind == "window" else "vectors"
         raise DataError(
-            f"{name}: vectors are {x.dtype} of shape {x.shape}; they must be floating-point (n, features); "
-            "convert with x.reshape(len(x), -1).astype('float32')"
+            f"{name}: {called} are {x.dtype} of shape {x.shape}; they must be floating-point {wanted}; {fix}"
         )
     # A float64 beyond float32's range turns into an infinity here, and is reported as one below.
     with np.errstate(over="ignore"):
         x = x.astype(np.float32, copy=False)
     for start in range(0, len(x), _CHUNK_SAMPLES):
-        bad = ~np.isfinite(x[start : start + _CHUNK_SAMPLES]).all(axis=1)
-        if bad.any():
-            first = start + int(np.argmax(bad))
-            feature = int(np.argmax(~np.isfinite(x[first])))
+        finite = np.isfinite(x[start : start + _CHUNK_SAMPLES])
+        if not finite.all():
+            first, *place = (int(index) for index in np.unravel_index(np.argmin(finite), finite.shape))
+            where = ", ".join(f"{axis} {index}" for axis, index in zip(axes, place, strict=True))
             raise DataError(
-                f"{name}: sample {first}, feature {feature} is {x[first, feature]}; "
+                f"{name}: sample {start + first}, {where} is {x[start + first][tuple(place)]}; "
                 "NaN and infinity (in float32) are not samples: repair or remove them"
             )
     return x
+
+
+def _groups(name: str, split: Split) -> np.ndarray | None:
+    groups = split.groups
+    if groups is None:
+        return None
+    if groups.shape != (len(split.x),) or not np.issubdtype(groups.dtype, np.integer):
+        raise DataError(
+            f"{name}: groups are {groups.dtype} of shape {groups.shape} for {len(split.x)} samples; they must be "
+            "integers, one per sample: the number of the recording that it was cut from"
+        )
+    return groups.astype(np.int64)
 
 
 def _names(names: tuple[str, ...]) -> None:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from edgekit.data.paths import PathText, existing, stamp
+from edgekit.data.paths import PathText, existing, stamps
 from edgekit.data.types import Pools, Progress, SourceConfig
 from edgekit.digests import digest
 from edgekit.keys import library_versions
@@ -36,10 +36,7 @@ class Config(SourceConfig):
 
 def identity(config: Config) -> list[object]:
     """The zip, or every file of the folder, by what the file system says of it; and the decoder."""
-    path = existing(config.path, "data.path")
-    files = sorted(found for found in path.rglob("*") if found.is_file()) if path.is_dir() else [path]
-    stamps = [[str(file.relative_to(path)), *stamp(file)] for file in files]
-    return [digest(stamps), library_versions(("pillow",))]
+    return [digest(stamps(existing(config.path, "data.path"))), library_versions(("pillow",))]
 
 
 def read(config: Config, progress: Progress | None = None) -> Pools:

@@ -1,4 +1,4 @@
-"""The layout of an image folder, split/class/picture: which names are samples, of which split and class."""
+"""The layout of a folder of samples, split/class/picture: which names are samples, of which split and class."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ class Wanted:
 
 
 PICTURES = Wanted((".jpg", ".jpeg", ".png"), "picture", ".jpg, .jpeg or .png", "cat/0001.jpg")
+RECORDINGS = Wanted((".csv",), "recording", ".csv", "walking/0001.csv")
 SOUNDS = Wanted((".wav",), "sound", ".wav", "yes/0001.wav")
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from edgekit.data import recordings
 from edgekit.data.types import Pools
 from edgekit.errors import DataError
 
@@ -44,12 +45,14 @@ def resolve(pools: Pools, prints: Prints, rule: Literal["error", "drop"]) -> tup
                 f"{told} (same content; indices in {name}: {first}); "
                 f"remove them, or set data.overlap to drop, which takes them out of {name}"
             )
-        kept = np.setdiff1d(np.arange(len(prints[name])), shared)
+        dropped = recordings.whole(shared, splits[name].groups)
+        kept = np.setdiff1d(np.arange(len(prints[name])), dropped)
         if not len(kept):
             raise DataError(f"{told}, and nothing of {name} is left without them; give other samples")
         splits[name] = splits[name].take(kept)
         prints = {**prints, name: [prints[name][index] for index in kept]}
-        notes.append(f"{told}; dropped from {name} (indices {first})")
+        along = f", and {len(dropped) - len(shared)} more of their recordings" if len(dropped) > len(shared) else ""
+        notes.append(f"{told}; dropped from {name} (indices {first}){along}")
     return (pools.with_splits(splits, *notes), prints) if notes else (pools, prints)
 
 

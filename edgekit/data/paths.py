@@ -51,3 +51,9 @@ def stamp(path: Path) -> list[object]:
     """Size, times and number of a file: as long as they stay, so do its bytes. `ctime` cannot be set by a user."""
     found = path.stat()
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+
+
+def stamps(path: Path) -> list[list[object]]:
+    """The stamp of a file, or of every file below a folder, each behind its name."""
+    files = sorted(found for found in path.rglob("*") if found.is_file()) if path.is_dir() else [path]
+    return [[str(file.relative_to(path)), *stamp(file)] for file in files]

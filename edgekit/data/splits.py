@@ -1,17 +1,23 @@
 """Division into train, calibration, validation and test: stratified, seeded, and disjoint by content.
 
-Samples with the same bytes always land in the same split, so that no copy of a training sample is ever tested on.
+Samples with the same bytes always land in the same split, so that no copy of a training sample is ever tested on;
+and so do those of one recording, where a source knows of any.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from edgekit import tasks
-from edgekit.data import anomalies, overlap
+from edgekit.data import anomalies, overlap, recordings
 from edgekit.data.types import Data, Pools, SourceConfig, Split, digest_of
 from edgekit.errors import DataError
 from edgekit.tasks import Task
+
+Draw = Callable[[np.ndarray, np.ndarray, np.random.Generator, int], np.ndarray]
+"""Ascending indices of whole groups out of some, near a size for each stratum; so many groups must be left of each."""
 
 # One stream of random numbers per purpose: a change of one fraction leaves the other choices alone.
 _STREAMS = {"train": 1, "validation": 2, "test": 3, "calibration": 4, "order": 5, "anomalies": 6}
@@ -42,28 +48,44 @@ def divide(pools: Pools, config: SourceConfig) -> Data:
     """The four splits; what the source did not give is taken out of its train pool."""
     prints = {name: overlap.fingerprints(split.x) for name, split in pools.given().items()}
     pools, prints = overlap.resolve(pools, prints, config.overlap)
-    pool, groups = pools.train, overlap.same_as(prints["train"])
+    pool, copies = pools.train, overlap.same_as(prints["train"])
     strata = tasks.named(config.task).strata(pool.y)
     counts = np.bincount(strata)
+    fractions = {"test": config.test_fraction, "validation": config.validation_fraction}
+    wanted = [name for name in fractions if name not in prints]
+    groups, draw = _drawing(pools, strata, copies, config, wanted)
     left = np.arange(len(pool))
     taken: dict[str, np.ndarray] = {}
-    for name, fraction in (("test", config.test_fraction), ("validation", config.validation_fraction)):
-        if name not in prints:
-            sizes = proportional(counts, round(fraction * len(pool)))
-            taken[name] = _pick_of(left, strata, groups, sizes, _rng(config.split_seed, name))
-            left = np.setdiff1d(left, taken[name])
-    notes = overlap.copies(strata, groups)
+    for name in wanted:
+        sizes = proportional(counts, round(fractions[name] * len(pool)))
+        later = 1 + len(wanted) - len(taken)  # the splits that are still to be made, train and calibration among them
+        taken[name] = draw(left, sizes, _rng(config.split_seed, name), later)
+        left = np.setdiff1d(left, taken[name])
+    notes = overlap.copies(strata, copies)
     if config.task == "anomaly":
         left, moved = anomalies.leave_train(left, strata, groups, taken, _rng(config.split_seed, "anomalies"))
         notes = (*notes, *moved)
-    taken["calibration"] = _calibration(left, strata, groups, config)
+    taken["calibration"] = _calibration(left, strata, groups, config, draw)
     taken["train"] = np.setdiff1d(left, taken["calibration"])
     made = {name: pool.take(_mixed(indices, config.split_seed, name)) for name, indices in taken.items()}
     splits = {**pools.given(), **made}
     if config.task == "anomaly":
         splits, moved = anomalies.lent(splits, _rng(config.split_seed, "anomalies"))
         notes = (*notes, *moved)
-    return _sealed(pools, splits, notes, config.task)
+    return _sealed(pools, splits, (*notes, *recordings.told(splits)), config.task)
+
+
+def _drawing(
+    pools: Pools, strata: np.ndarray, copies: np.ndarray, config: SourceConfig, wanted: list[str]
+) -> tuple[np.ndarray, Draw]:
+    """What stays together, (n,) by the first sample of each group, and how whole groups are drawn out of the pool."""
+    marks = pools.train.groups
+    if marks is None:
+        return copies, lambda left, sizes, random, _: _pick_of(left, strata, copies, sizes, random)
+    groups = recordings.united(copies, marks)
+    drawn = recordings.Drawn(strata, groups, recordings.needed(config.task, pools.classes))
+    drawn.check(marks, ["train", "calibration", *reversed(wanted)])
+    return groups, drawn.pick
 
 
 def proportional(counts: np.ndarray, total: int) -> np.ndarray:
@@ -113,7 +135,7 @@ def _pick(groups: np.ndarray, y: np.ndarray, sizes: np.ndarray, rng: np.random.G
     return np.flatnonzero(chosen[inverse])
 
 
-def _calibration(left: np.ndarray, y: np.ndarray, groups: np.ndarray, config: SourceConfig) -> np.ndarray:
+def _calibration(left: np.ndarray, y: np.ndarray, groups: np.ndarray, config: SourceConfig, draw: Draw) -> np.ndarray:
     wanted, most = config.calibration_samples, len(left) // 2
     if wanted > most:
         raise DataError(
@@ -122,7 +144,7 @@ def _calibration(left: np.ndarray, y: np.ndarray, groups: np.ndarray, config: So
         )
     # Every class keeps the larger half of its samples for training, however small it is.
     sizes = balanced(np.bincount(y[groups[left]], minlength=int(y.max()) + 1) // 2, wanted)
-    return _pick_of(left, y, groups, sizes, _rng(config.split_seed, "calibration"))
+    return draw(left, sizes, _rng(config.split_seed, "calibration"), 1)
 
 
 def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...], task: Task) -> Data:
@@ -138,10 +160,11 @@ def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...], task
         validation=ordered["validation"],
         classes=pools.classes,
         kind=pools.kind,
-        digest=digest_of(ordered, pools.classes, pools.kind, pools.sample_rate_hz),
+        digest=digest_of(ordered, pools.classes, pools.kind, pools.sample_rate_hz, pools.columns),
         notes=(*pools.notes, *notes),
         held_out=ordered["test"],
         sample_rate_hz=pools.sample_rate_hz,
+        columns=pools.columns,
         task=task,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -17,7 +17,7 @@ from edgekit.tasks import Task
 if TYPE_CHECKING:
     import numpy as np
 
-Kind = Literal["image", "vector", "audio"]
+Kind = Literal["image", "vector", "audio", "window"]
 Progress = Callable[[int, int], None]
 """Called with (done, total) while a source does something long."""
 
@@ -46,7 +46,7 @@ class SourceConfig(Strict):
 
     @property
     def raw_shape(self) -> tuple[int, ...] | None:
-        """Shape of a raw uint8 sample where the options alone decide it; None where the samples do."""
+        """Shape of a raw sample where the options alone decide it; None where the samples do."""
         return None
 
     @model_validator(mode="after")
@@ -61,26 +61,37 @@ class SourceConfig(Strict):
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """x: (n, *sample) raw samples, uint8 HWC images, float32 vectors or sounds, maybe memory-mapped; y: their labels.
+    """x: (n, *sample) raw samples, maybe memory-mapped: uint8 HWC images, or float32: vectors, sounds, windows
+    (time, channels); y: their labels.
 
     y is (n,) int64 of a classification or an anomaly detection, (n, labels) int64 of several labels at once, and
-    (n, values) float32 of a regression.
+    (n, values) float32 of a regression. `groups` (n,), whole numbers, says what was recorded together: the samples of
+    one group stand in one split, whatever is divided.
     """
 
     x: np.ndarray
     y: np.ndarray
+    groups: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.y)
 
     def take(self, indices: np.ndarray) -> Split:
         """A copy of some samples, in the order of `indices`."""
-        return Split(self.x[indices], self.y[indices])
+        return Split(self.x[indices], self.y[indices], None if self.groups is None else self.groups[indices])
+
+    def joined(self, other: Split) -> Split:
+        """A copy of both, the other's samples behind; recordings are known where they are of both."""
+        import numpy as np
+
+        x, y = (np.concatenate([getattr(each, axis) for each in (self, other)]) for axis in "xy")
+        known = self.groups is not None and other.groups is not None
+        return Split(x, y, np.concatenate([self.groups, other.groups]) if known else None)
 
 
 @dataclass(frozen=True, eq=False)
 class Pools:
-    """What a source found: validation and test are None where it has no such split."""
+    """What a source found: validation and test are None where it has no such split; `columns` name channels."""
 
     train: Split
     validation: Split | None
@@ -89,6 +100,7 @@ class Pools:
     kind: Kind
     notes: tuple[str, ...] = ()
     sample_rate_hz: int | None = None
+    columns: tuple[str, ...] | None = None
 
     def given(self) -> dict[str, Split]:
         """The splits that are there, by name."""
@@ -122,6 +134,7 @@ class Data:
     notes: tuple[str, ...] = ()
     held_out: Split | None = field(default=None, repr=False)
     sample_rate_hz: int | None = None
+    columns: tuple[str, ...] | None = None
     task: Task = "classification"
 
     @property
@@ -137,7 +150,7 @@ class Data:
 
     @property
     def raw_shape(self) -> tuple[int, ...]:
-        """Shape of one raw sample: (height, width, channels) or (features,)."""
+        """Shape of one raw sample: (height, width, channels), (features,) or (time, channels)."""
         return tuple(int(size) for size in self.train.x.shape[1:])
 
     @property
@@ -147,8 +160,11 @@ class Data:
 
     @property
     def raw_range(self) -> list[float] | None:
-        """What a float sample may be expected to lie in: [0, 1] or [-1, 1] where all but the test split's do."""
-        if self.raw_dtype != "float32":
+        """What a float sample may be expected to lie in: [0, 1] or [-1, 1] where all but the test split's do.
+
+        Windows promise none: what a sensor has not shown yet is still in its unit, and 1.2 g no fault of the sample.
+        """
+        if self.raw_dtype != "float32" or self.kind == "window":
             return None
         splits = (self.train, self.calibration, self.validation)
         lowest = min(float(split.x.min()) for split in splits if len(split))
@@ -157,10 +173,17 @@ class Data:
         return next((pair for pair in usual if pair[0] <= lowest and highest <= pair[1]), None)
 
 
-def digest_of(splits: dict[str, Split], classes: tuple[str, ...], kind: str, rate_hz: int | None = None) -> str:
-    """Hex sha256 over class names, kind, the rate of sounds, and each split's name, dtype, shape and bytes."""
-    rate = {} if rate_hz is None else {"sample_rate_hz": rate_hz}
-    sha = hashlib.sha256(canonical({"classes": list(classes), "kind": kind, **rate}))
+def digest_of(
+    splits: dict[str, Split],
+    classes: tuple[str, ...],
+    kind: str,
+    rate_hz: int | None = None,
+    columns: tuple[str, ...] | None = None,
+) -> str:
+    """Hex sha256 over class names, kind, the rate of sounds, names of channels, and each split's dtypes and bytes."""
+    more: dict[str, Any] = {} if rate_hz is None else {"sample_rate_hz": rate_hz}
+    more |= {} if columns is None else {"columns": list(columns)}
+    sha = hashlib.sha256(canonical({"classes": list(classes), "kind": kind, **more}))
     for name, split in splits.items():
         for part, array in (("x", split.x), ("y", split.y)):
             sha.update(canonical([name, part, str(array.dtype), list(array.shape)]))

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
-from edgekit.data.paths import PathText, existing, stamp
+from edgekit.data.paths import PathText, existing, stamps
 from edgekit.data.types import Pools, Progress, SourceConfig
 from edgekit.digests import digest
 from edgekit.errors import DataError
+from edgekit.keys import code_digest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,10 +45,8 @@ class Config(SourceConfig):
 
 
 def identity(config: Config) -> list[object]:
-    """The zip, or every file of the folder, by what the file system says of it."""
-    path = existing(config.path, "data.path")
-    files = sorted(found for found in path.rglob("*") if found.is_file()) if path.is_dir() else [path]
-    return [digest([[str(file.relative_to(path)), *stamp(file)] for file in files])]
+    """The zip, or every file of the folder, by what the file system says of it; and the code that reads one."""
+    return [digest(stamps(existing(config.path, "data.path"))), code_digest("runner/inputs/wav.py")]
 
 
 def read(config: Config, progress: Progress | None = None) -> Pools:

@@ -13,12 +13,13 @@ from edgekit.errors import ModelError
 class Features:
     """Inside `with Features(module, input_shape) as features:`, `features()` gives the maps of the last forward.
 
-    They are tensors (N, C, H, W) in order of execution, the maps of 1x1 left out. A map counts as soon as any module
-    (a block too, so with its residual addition) returns it; what happens in a `forward` between modules is not seen.
+    They are tensors (N, C, H, W) in order of execution, the maps of 1x1 left out; of a network of windows, whose maps
+    are (N, C, time), H is 1. A map counts as soon as any module (a block too, so with its residual addition) returns
+    it; what happens in a `forward` between modules is not seen.
     """
 
     def __init__(self, module: nn.Module, input_shape: tuple[int, ...]) -> None:
-        """`input_shape` is (C, H, W), without the batch."""
+        """`input_shape` is (C, H, W) or (time, channels), without the batch."""
         self.module, self.input_shape = module, input_shape
         self._maps: dict[tuple[int, int], Tensor] = {}
         self._hooks: list[Any] = []
@@ -48,6 +49,8 @@ class Features:
         self._maps = {}
 
     def _keep(self, _: nn.Module, __: object, output: object) -> None:
+        if isinstance(output, Tensor) and output.ndim == 3 and len(self.input_shape) == 2:
+            output = output.unsqueeze(2)
         if isinstance(output, Tensor) and output.ndim == 4 and output.shape[2:] != (1, 1):
             size = (output.shape[2], output.shape[3])
             self._maps.pop(size, None)  # to stand where it was executed, not where its size first came up

@@ -40,6 +40,7 @@ def spec_for(
             "dtype": data.raw_dtype,
             "range": data.raw_range,
             **({"sample_rate_hz": data.sample_rate_hz} if data.kind == "audio" else {}),
+            **({"columns": list(data.columns)} if data.columns else {}),
         },
     )
 

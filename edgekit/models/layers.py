@@ -12,6 +12,13 @@ def image_channels(input_shape: tuple[int, ...]) -> int:
     return input_shape[0]
 
 
+def window_channels(input_shape: tuple[int, ...]) -> int:
+    """C of (time, C); ValueError for anything that is not a window."""
+    if len(input_shape) != 2:
+        raise ValueError(f"needs windows as input, shape (time, channels), got {tuple(input_shape)}")
+    return input_shape[1]
+
+
 def conv_bn(
     inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1, bias: bool = False
 ) -> nn.Sequential:

@@ -15,6 +15,7 @@ from edgekit.tasks import Task
 
 FORMAT = 1
 SPEC = "model.json"
+RAW_OPTIONS = ("range", "sample_rate_hz", "columns")
 RUN_BY = {
     "exported": ("torch", "torch"),
     "keras": ("tensorflow", "tensorflow"),
@@ -46,7 +47,7 @@ class Source(Strict):
 
 
 class ModelSpec(Strict):
-    """All there is to know about a network but its weights; `input_shape` is (C, H, W) or (F,), without the batch.
+    """All there is to know about a network but its weights; `input_shape` is (C, H, W), (F,) or (time, channels).
 
     It has a `builder`, or came as the file that `source` describes. `output_shape` is (num_classes,) where it is None.
     `classes` are the names of its outputs, and of an anomaly detection, whose output is a reconstruction, what it says.
@@ -71,8 +72,8 @@ class ModelSpec(Strict):
             raise ValueError("a network has either a builder or a source")
         if len(self.classes) != self.num_classes:
             raise ValueError(f"num_classes is {self.num_classes}, but {len(self.classes)} classes are named")
-        if not {"kind", "shape", "dtype"} <= set(self.raw) <= {"kind", "shape", "dtype", "range", "sample_rate_hz"}:
-            raise ValueError(f"raw wants kind, shape, dtype and maybe range and sample_rate_hz, got {sorted(self.raw)}")
+        if not {"kind", "shape", "dtype"} <= set(self.raw) <= {"kind", "shape", "dtype", *RAW_OPTIONS}:
+            raise ValueError(f"raw wants kind, shape, dtype and maybe {', '.join(RAW_OPTIONS)}, got {sorted(self.raw)}")
         return self
 
     @property

@@ -9,7 +9,7 @@ from edgekit.ready_made.options import Options
 from edgekit.runner import steps
 from edgekit.runner.errors import InputError
 from edgekit.runner.manifest import RawSpec, TensorSpec
-from edgekit.runner.rules import TENSOR_DTYPES
+from edgekit.runner.rules import KINDS, TENSOR_DTYPES
 
 CHANNELS = (1, 3)
 ONNX_FIX = "python -m onnxruntime.tools.make_dynamic_shape_fixed --dim_param NAME --dim_value SIZE MODEL FIXED"
@@ -26,16 +26,17 @@ class Tensor:
 
 
 def input_spec(tensor: Tensor, layout: str | None) -> TensorSpec:
-    """The model's input: [1, height, width, channels], [1, channels, height, width] or [1, features]."""
+    """The model's input: one image, channels last or first, [1, features] or [1, time, channels]."""
     _check("input", tensor)
     shape = tensor.shape
-    if len(shape) == 2:
+    if len(shape) in (2, 3):
         if layout:
             raise ConfigError(f"--layout {layout}: the model takes {list(shape)}, which is no image; leave it out")
-        return TensorSpec(tensor.name, shape, tensor.dtype, "NC")
+        return TensorSpec(tensor.name, shape, tensor.dtype, "NC" if len(shape) == 2 else "ANY")
     if len(shape) != 4:
         raise ModelError(
-            f"input {tensor.name}: takes {list(shape)}; a bundle holds [1, features] or a batch of 1 image"
+            f"input {tensor.name}: takes {list(shape)}; a bundle holds [1, features], [1, time, channels] or a batch "
+            "of 1 image"
         )
     fitting = [name for name, place in (("NHWC", 3), ("NCHW", 1)) if shape[place] in CHANNELS]
     if not fitting:
@@ -70,8 +71,9 @@ def output_spec(tensor: Tensor, options: Options) -> TensorSpec:
 def raw_spec(options: Options, source: TensorSpec) -> RawSpec:
     """The raw sample; ConfigError unless the preprocess steps turn it into the model's input."""
     wanted = _hwc(source)
-    kind = options.kind or ("image" if len(wanted) == 3 else "audio" if options.sample_rate_hz else "vector")
-    if (kind == "image") != (len(wanted) == 3):
+    clear = {3: "image", 2: "window"}.get(len(wanted))
+    kind = options.kind or clear or ("audio" if options.sample_rate_hz else "vector")
+    if len(wanted) != KINDS[kind]:
         raise ConfigError(f"--kind {kind}: the model takes {list(source.shape)}, which is another kind")
     if (kind == "audio") != (options.sample_rate_hz is not None):
         raise ConfigError("--sample-rate: audio has one, in samples a second, and nothing else has")
@@ -83,8 +85,8 @@ def raw_spec(options: Options, source: TensorSpec) -> RawSpec:
         shape = wanted
     floats = kind != "image" or options.range is not None
     dtype = options.dtype or ("float32" if floats else "uint8")
-    if dtype != "float32" and (options.range or kind == "audio"):
-        raise ConfigError(f"--dtype {dtype}: audio and samples with a --range are float32")
+    if dtype != "float32" and (options.range or kind in ("audio", "window")):
+        raise ConfigError(f"--dtype {dtype}: audio, windows and samples with a --range are float32")
     try:
         made = steps.check(options.preprocess, shape, dtype)
     except InputError as error:

@@ -33,9 +33,11 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class RawSpec:
-    """A sample as the device sees it: "image" (height, width, channels), "vector" (features,) or "audio" (samples,).
+    """A sample as the device sees it: "image" (height, width, channels), "vector" (features,), "audio" (samples,) or
+    "window" (time, channels).
 
-    `range` is [lowest, highest], which float samples must lie in; audio is mono in [-1, 1) at `sample_rate_hz`.
+    `range` is [lowest, highest], which float samples must lie in; audio is mono in [-1, 1) at `sample_rate_hz`; the
+    channels of a window may have names, `columns`. Without any, the key is not written.
     """
 
     kind: str
@@ -43,11 +45,13 @@ class RawSpec:
     dtype: str
     range: tuple[float, float] | None = None
     sample_rate_hz: int | None = None
+    columns: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(index(side) for side in self.shape))
-        if isinstance(self.range, list):
-            object.__setattr__(self, "range", tuple(self.range))
+        for name in ("range", "columns"):
+            if isinstance(getattr(self, name), list):
+                object.__setattr__(self, name, tuple(getattr(self, name)))
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,8 @@ def to_json(manifest: Manifest) -> bytes:
     """Canonical bytes; BundleError when a value cannot stand in JSON."""
     try:
         values = {**vars(manifest), **{key: vars(getattr(manifest, key)) for key in ("raw", "input", "output")}}
+        if manifest.raw.columns is None:
+            values["raw"] = {key: value for key, value in values["raw"].items() if key != "columns"}
         if manifest.threshold is None:
             del values["threshold"]
         text = json.dumps(values, indent=2, sort_keys=True, allow_nan=False)
@@ -138,7 +144,9 @@ def _check_format(values: Mapping[str, Any]) -> None:
 
 def _spec(kind: Any, where: str, values: Any) -> Any:
     need(isinstance(values, dict), where, values, "must be an object")
-    check_keys(where, values, [each.name for each in fields(kind)])
+    optional = {"columns"} - set(values)
+    check_keys(where, values, [each.name for each in fields(kind) if each.name not in optional])
+    need(values.get("columns", ()) is not None, f"{where}.columns", None, "leave the key out")
     need(is_shape(values["shape"]), f"{where}.shape", values["shape"], "must list whole numbers above 0")
     return kind(**values)
 

@@ -1,7 +1,8 @@
 """Preprocess steps, executed: the same code in training, in evaluation and on the device.
 
-Samples are HWC images or vectors; leading axes are free, so the same call serves one sample and a batch. Everything is
-element-wise float32 arithmetic (no BLAS, no fused multiply-add), so that every machine computes the same bits.
+Samples are HWC images, vectors or windows (time, channels); leading axes are free, so the same call serves one sample
+and a batch. Everything is element-wise float32 arithmetic (no BLAS, no fused multiply-add), so that every machine
+computes the same bits.
 `steps.check` says whether a list of steps makes sense.
 """
 
@@ -38,7 +39,7 @@ def pipeline(steps: Sequence[Step]) -> Transform:
 
 
 def to_layout(x: np.ndarray, layout: str) -> np.ndarray:
-    """A batch (n, height, width, channels) or (n, features), contiguous in the layout a model wants."""
+    """A batch (n, height, width, channels), (n, features) or (n, time, channels), contiguous as a model wants it."""
     if layout == "NCHW":
         x = x.transpose(0, 3, 1, 2)
     return np.ascontiguousarray(x)

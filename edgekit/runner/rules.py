@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 TARGETS = ("tflite", "openvino", "onnx")
 TASKS = ("classification", "multi_label", "regression", "anomaly", "raw")
 ACTIVATIONS = ("softmax", "sigmoid", "none")
-KINDS = {"image": 3, "vector": 1, "audio": 1}
+KINDS = {"image": 3, "vector": 1, "audio": 1, "window": 2}
 LAYOUTS = {"NHWC": 4, "NCHW": 4, "NC": 2, "ANY": None}
 TENSOR_DTYPES = ("float32", "float16", "int8", "uint8")
 LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
@@ -76,6 +76,18 @@ def _check_raw(raw: RawSpec) -> None:
         need(raw.dtype == "float32", "raw.dtype", raw.dtype, "audio is float32 from -1 to 1")
     else:
         need(rate is None, "raw.sample_rate_hz", rate, "only audio has one")
+    if raw.kind == "window":
+        need(raw.dtype == "float32", "raw.dtype", raw.dtype, "windows are float32")
+    if raw.columns is not None:
+        _check_columns(raw)
+
+
+def _check_columns(raw: RawSpec) -> None:
+    names: Any = raw.columns
+    need(raw.kind == "window", "raw.columns", names, "only windows have them")
+    text = isinstance(names, (list, tuple)) and all(isinstance(each, str) and each.isprintable() for each in names)
+    need(text and all(names) and len(set(names)) == len(names), "raw.columns", names, "must list different names")
+    need(len(names) == raw.shape[1], "raw.columns", names, f"name each of the {raw.shape[1]} channels")
 
 
 def _check_tensor(where: str, spec: TensorSpec) -> None:

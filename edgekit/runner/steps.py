@@ -33,8 +33,12 @@ def check(steps: Sequence[Step], raw_shape: Sequence[int], raw_dtype: str) -> Sh
     shape = tuple(raw_shape)
     if str(raw_dtype) not in RAW_DTYPES:
         raise InputError(f"raw dtype: got {raw_dtype!r}; use one of {', '.join(RAW_DTYPES)}")
-    if len(shape) not in (1, 3) or not all(_is_count(side) for side in shape):
-        raise InputError(f"raw shape: got {list(shape)!r}; use [height, width, channels] or [features]")
+    axes = (1, 2, 3) if str(raw_dtype) == "float32" else (1, 3)
+    if len(shape) not in axes or not all(_is_count(side) for side in shape):
+        raise InputError(
+            f"raw shape: got {list(shape)!r} of {raw_dtype}; use [height, width, channels], [features] or, of float32, "
+            "[time, channels]"
+        )
     if len(shape) == 3 and shape[2] not in (1, 3):
         raise InputError(f"raw shape: got {shape[2]} channels; images have 1 or 3")
     for position, step in enumerate(steps):
@@ -133,7 +137,8 @@ def _check_log_mel(step: Step, shape: Shape, where: str) -> Shape:
 
 def _need_image(shape: Shape, where: str) -> None:
     if len(shape) != 3:
-        raise InputError(f"{where}: works on images, the sample is a vector of shape {list(shape)}; remove the step")
+        kind = "window" if len(shape) == 2 else "vector"
+        raise InputError(f"{where}: works on images, the sample is a {kind} of shape {list(shape)}; remove the step")
 
 
 def _float32(value: float) -> float:

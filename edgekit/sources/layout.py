@@ -19,12 +19,12 @@ class Layout:
     sides: tuple[int, ...]
 
     def arrange(self, x: np.ndarray) -> np.ndarray:
-        """A batch (n, height, width, channels) or (n, features), contiguous as the model takes it."""
+        """A batch of images (n, height, width, channels), of vectors or windows, contiguous as the model takes it."""
         return to_layout(x, self.order).reshape(len(x), *self.sides)
 
 
 def channels_last(input_shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Of a network's (C, H, W) the sample's (H, W, C); anything else as it is."""
+    """Of a network's (C, H, W) the sample's (H, W, C); anything else, windows (time, channels) too, as it is."""
     return (*input_shape[1:], input_shape[0]) if len(input_shape) == 3 else input_shape
 
 
@@ -35,6 +35,11 @@ def find(shape: Sequence[int], sample: Sequence[int]) -> Layout:
     """
     fitting = [layout for layout in _layouts(tuple(sample)) if _fits(shape[1:], layout.sides)]
     shown = f"[{', '.join('?' if side < 0 else str(side) for side in shape)}]"
+    if not fitting and len(sample) == 2 and _fits(shape[1:], sample[::-1]):
+        raise ModelError(
+            f"takes {shown}, channels before time, the samples are windows {list(sample)}, time before channels; "
+            "export it with the transpose inside, its first step, so that it takes (time, channels)"
+        )
     if not fitting:
         raise ModelError(
             f"takes {shown}, the samples are {list(sample)} after its preprocess; "
@@ -49,8 +54,8 @@ def find(shape: Sequence[int], sample: Sequence[int]) -> Layout:
 
 
 def _layouts(sample: tuple[int, ...]) -> list[Layout]:
-    if len(sample) == 1:
-        return [Layout("NC", sample)]
+    if len(sample) < 3:
+        return [Layout("NC" if len(sample) == 1 else "ANY", sample)]
     height, width, channels = sample
     found = [Layout("NHWC", sample), Layout("NCHW", (channels, height, width))]
     if channels == 1:

@@ -31,9 +31,9 @@ def places(split: Split, count: int) -> np.ndarray:
 
 
 def network_inputs(raw: np.ndarray, preprocess: Sequence[dict[str, Any]]) -> np.ndarray:
-    """Preprocessed float32 in the networks' order: (n, C, H, W) or (n, F)."""
+    """Preprocessed float32 in the networks' order: (n, C, H, W), (n, F) or (n, time, channels)."""
     x = apply(preprocess, raw)
-    return to_layout(x, "NCHW" if x.ndim == 4 else "NC")
+    return to_layout(x, "NCHW" if x.ndim == 4 else "ANY")
 
 
 def torch_outputs(model_folder: Path, inputs: np.ndarray) -> np.ndarray:

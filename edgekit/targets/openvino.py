@@ -17,6 +17,7 @@ from edgekit.runner.manifest import TensorSpec
 from edgekit.targets import given, in_float, layers
 from edgekit.targets.debris import openvino as debris
 from edgekit.targets.files import MINMAX, Files, Quantization, input_layout, output_layout
+from edgekit.targets.folded import folded
 from edgekit.targets.percentiles import OUTSIDE
 
 PRECISIONS = ("fp32", "fp16", "int8", "w8")
@@ -70,30 +71,13 @@ def _from_torch(model_folder: Path, nncf_folder: Path | None) -> tuple[Any, tupl
 
     if nncf_folder is None:
         module, spec = store.load(model_folder)
-        module = _fold_dense_norms(module)
+        module = folded(module)
     else:
         from edgekit.models import quantized
 
         module, spec = quantized.rebuild(model_folder, nncf_folder), store.read_spec(model_folder)
     shape = [1, *spec.input_shape]
     return openvino.convert_model(module, example_input=torch.zeros(shape), input=shape), spec.input_shape
-
-
-def _fold_dense_norms(module: Any) -> Any:
-    """Batch norms folded into the dense layers before them, where torch can trace the network.
-
-    Left apart, OpenVINO 2026.4's CPU plug-in on one thread gives an int8 dense layer with a batch norm behind it
-    outputs without meaning (-164 dB on a two-layer network; 43 dB folded).
-    """
-    import torch
-    from torch.fx.experimental.optimization import fuse
-
-    if not any(isinstance(part, torch.nn.BatchNorm1d) for part in module.modules()):
-        return module
-    try:
-        return fuse(module)
-    except Exception:  # the tracer raises whatever the network's own code raises; unfolded, the boundary check decides
-        return module
 
 
 def _quantize(

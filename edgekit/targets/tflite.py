@@ -22,6 +22,7 @@ from edgekit.targets import given, in_float, layers, names, percentiles
 from edgekit.targets.dead_channels import keep_biases
 from edgekit.targets.debris import tflite as debris
 from edgekit.targets.files import MINMAX, Files, Quantization, input_layout, output_layout
+from edgekit.targets.folded import folded
 from edgekit.targets.given import Given
 
 PRECISIONS = ("fp32", "fp16", "int8", "w8", "dynamic")
@@ -85,7 +86,7 @@ def _float_model(model_folder: Path) -> tuple[bytes, tuple[int, ...]]:
     from edgekit.models import store
 
     module, spec = store.load(model_folder)
-    sample = torch.zeros(1, *spec.input_shape)
+    module, sample = folded(module), torch.zeros(1, *spec.input_shape)
     if len(spec.input_shape) == 3:
         module = litert_torch.to_channel_last_io(module, args=[0]).eval()
         sample = sample.permute(0, 2, 3, 1).contiguous()

@@ -12,7 +12,7 @@ from edgekit.errors import DataError
 
 def pools(count=60, classes=3, kind="vector"):
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(count, 4)).astype(np.float32)
+    x = rng.normal(size=(count, 4, 2) if kind == "window" else (count, 4)).astype(np.float32)
     if kind == "image":
         x = rng.integers(0, 256, (count, 4, 4, 1), np.uint8)
     names = tuple(chr(97 + index) for index in range(classes))
@@ -34,6 +34,23 @@ def test_nan_and_infinity_are_found_anywhere(value):
     found = pools(5000)
     found.train.x[4321, 2] = value
     told(found, "train: sample 4321, feature 2 is ")
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+def test_a_bad_value_of_a_window_is_told_with_its_place(value):
+    found = pools(5000, kind="window")
+    found.train.x[4321, 2, 1] = value
+    told(found, "train: sample 4321, time 2, channel 1 is ")
+
+
+@pytest.mark.parametrize(
+    "x", [np.zeros((60, 4)), np.zeros((60, 4, 2), int), np.zeros((60, 4, 0)), np.zeros((60, 4, 2, 1))]
+)
+def test_windows_are_floats_of_three_axes(x):
+    told(
+        replace(pools(kind="window"), train=Split(x, pools().train.y)),
+        "windows are .* floating-point .n, time, channels.",
+    )
 
 
 def test_a_double_beyond_float32_is_an_infinity():

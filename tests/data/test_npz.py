@@ -32,6 +32,35 @@ def test_vectors_become_float32_and_classes_are_numbered(tmp_path):
     assert {row.tobytes() for row in data.train.x} <= {row.tobytes() for row in x.astype(np.float32)}
 
 
+def windows(count=120, time=16, channels=3):
+    return np.random.default_rng(7).normal(size=(count, time, channels)), np.arange(count) % 2
+
+
+def test_floats_of_three_axes_are_windows_and_bytes_are_still_pictures(tmp_path):
+    x, y = windows()
+    data = load(parse(written(tmp_path, x_train=x, y_train=y)))
+    assert (data.kind, data.raw_shape, data.raw_dtype, data.columns) == ("window", (16, 3), "float32", None)
+    assert data.raw_range is None
+    assert any("name their recordings in groups_train, or give all splits" in note for note in data.notes)
+    found = load(parse(written(tmp_path, x_train=(x * 40 + 128).clip(0, 255).astype(np.uint8), y_train=y)))
+    assert found.kind == "image"
+
+
+def test_windows_whose_recordings_are_named_stay_with_them(tmp_path):
+    x, y = windows()
+    recordings = np.arange(120) // 6  # of both classes: as when one person does everything
+    data = load(parse(written(tmp_path, x_train=x, y_train=y, groups_train=recordings)))
+    whose = {window.tobytes(): owner for window, owner in zip(x.astype(np.float32), recordings, strict=True)}
+    homes = [
+        {whose[window.tobytes()] for window in split.x} for split in (data.train, data.calibration, data.validation)
+    ]
+    homes.append({whose[window.tobytes()] for window in data.test.x})
+    assert sum(map(len, homes)) == len(set().union(*homes)) == 20
+    assert not any("groups_train" in note for note in data.notes)
+    with pytest.raises(DataError, match="train: groups are int64 of shape .3,. for 120 samples"):
+        load(parse(written(tmp_path, x_train=x, y_train=y, groups_train=np.arange(3))))
+
+
 def test_grey_images_get_their_channel_axis(tmp_path):
     images = np.random.default_rng(0).integers(0, 256, (60, 6, 7), np.uint8)
     data = load(parse(written(tmp_path, x_train=images, y_train=np.arange(60) % 2)))

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from edgekit.errors import ModelError
+from edgekit.models.conv1d import conv1d
 from edgekit.models.ds_cnn import ds_cnn
 from edgekit.models.features import Features
 from edgekit.models.mobilenet_v1 import mobilenet_v1
@@ -39,6 +40,18 @@ def test_networks_of_different_widths_give_the_same_sizes(
     builder: Callable[..., nn.Module], wide: dict[str, Any], narrow: dict[str, Any], sides: list[int]
 ) -> None:
     assert sizes(builder(SHAPE, 10, **wide)) == sizes(builder(SHAPE, 10, **narrow)) == [(side, side) for side in sides]
+
+
+def test_a_network_of_windows_gives_maps_over_time() -> None:
+    assert sizes(conv1d((128, 3), 10, width=8), (128, 3)) == sizes(conv1d((128, 3), 10), (128, 3))
+    assert sizes(conv1d((128, 3), 10), (128, 3)) == [(1, 64), (1, 32), (1, 16)]
+    module, x = conv1d((128, 3), 10).train(), torch.rand(5, 128, 3)
+    with Features(module, (128, 3)) as features:
+        module(x)
+        maps = features()
+    assert [tuple(each.shape) for each in maps] == [(5, 16, 1, 64), (5, 32, 1, 32), (5, 64, 1, 16)]
+    sum(each.square().mean() for each in maps).backward()  # type: ignore[union-attr]
+    assert module.blocks[0][0].weight.grad.abs().sum() > 0  # type: ignore[index]
 
 
 def test_a_residual_networks_maps_are_its_groups_outputs() -> None:

@@ -17,21 +17,27 @@ from edgekit.stages.quantize import ptq
 NETWORKS = {
     "edgekit.models.ds_cnn:ds_cnn": {"width": 16, "blocks": 2},  # its root is a Sequential
     "edgekit.models.resnet:resnet8": {"stem_stride": 2},
+    "edgekit.models.conv1d:conv1d": {},
 }
 
 
+def shape_of(builder: str) -> tuple[int, ...]:
+    return (64, 3) if "conv1d" in builder else (3, 32, 32)
+
+
 def saved(tmp_path: Path, builder: str, kwargs: dict) -> tuple[nn.Module, store.ModelSpec]:
+    shape = shape_of(builder)
     spec = store.ModelSpec(
         builder=builder,
         kwargs=kwargs,
-        input_shape=(3, 32, 32),
+        input_shape=shape,
         num_classes=10,
         classes=tuple("abcdefghij"),
         raw={"kind": "image", "shape": [32, 32, 3], "dtype": "uint8"},
     )
     module = store.build(spec)
     generator = torch.Generator().manual_seed(0)
-    inputs = [torch.rand(1, 3, 32, 32, generator=generator) for _ in range(4)]
+    inputs = [torch.rand(1, *shape, generator=generator) for _ in range(4)]
     made = ptq.quantize(module, inputs)
     with torch.no_grad():  # as after training: no tensor has its initial value
         for value in made.state_dict().values():
@@ -48,7 +54,8 @@ def test_rebuilt_bit_equal_and_taken_by_openvino(builder: str, tmp_path: Path) -
 
     made, _ = saved(tmp_path, builder, NETWORKS[builder])
     again = quantized.rebuild(tmp_path / "model", tmp_path / "nncf")
-    x = torch.rand(16, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    shape = shape_of(builder)
+    x = torch.rand(16, *shape, generator=torch.Generator().manual_seed(1))
     with torch.inference_mode():
         expected = made(x)
         assert torch.equal(again(x), expected)
@@ -56,7 +63,7 @@ def test_rebuilt_bit_equal_and_taken_by_openvino(builder: str, tmp_path: Path) -
     for name in (quantized.CONFIG, quantized.STATE):
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "nncf" / name).read_bytes()
 
-    converted = openvino.convert_model(again, example_input=x[:1], input=[1, 3, 32, 32])
+    converted = openvino.convert_model(again, example_input=x[:1], input=[1, *shape])
     assert any(op.get_type_name() == "FakeQuantize" for op in converted.get_ops())
     compiled = openvino.compile_model(converted, "CPU")
     results = np.concatenate([compiled(x[i : i + 1].numpy())[0] for i in range(len(x))])

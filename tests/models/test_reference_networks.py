@@ -11,6 +11,7 @@ import torch
 
 import edgekit.models
 from edgekit.errors import ModelError
+from edgekit.models.cost import OUTSIDE, cost, layer_costs
 from edgekit.models.store import ModelSpec, build, load, save
 
 COUNT = re.compile(r"([\d,]+) parameters on 1 channel, ([\d,]+) on 3")
@@ -28,44 +29,60 @@ def _builders() -> list[str]:
 
 
 BUILDERS = _builders()
+SHAPES = {"image": ((1, 32, 32), (3, 32, 32)), "window": ((64, 1), (64, 3))}
+
+
+def said_of(builder: str) -> str:
+    module, _, name = builder.partition(":")
+    return inspect.getdoc(getattr(importlib.import_module(module), name)) or ""
+
+
+def kind_of(builder: str) -> str:
+    """What a builder takes, by its own word: windows where it says "(N, time, channels)", images else."""
+    return "window" if "(N, time, channels)" in said_of(builder) else "image"
 
 
 def spec_of(builder: str, channels: int = 1, classes: int = 10, **kwargs: object) -> ModelSpec:
+    kind = kind_of(builder)
+    shape = dict(zip((1, 3), SHAPES[kind], strict=True))[channels]
+    raw = {"kind": kind, "shape": [32, 32, channels], "dtype": "uint8"}
+    if kind == "window":
+        raw |= {"shape": list(shape), "dtype": "float32"}
     return ModelSpec(
         builder=builder,
         kwargs=kwargs,
-        input_shape=(channels, 32, 32),
+        input_shape=shape,
         num_classes=classes,
         classes=tuple(f"class {index}" for index in range(classes)),
         preprocess=[{"step": "scale", "factor": 1 / 255}],
-        raw={"kind": "image", "shape": [32, 32, channels], "dtype": "uint8"},
+        raw=raw,
     )
 
 
-def images(count: int = 4, channels: int = 1, seed: int = 0) -> torch.Tensor:
-    return torch.randn(count, channels, 32, 32, generator=torch.Generator().manual_seed(seed))
+def samples(spec: ModelSpec, count: int = 4, seed: int = 0) -> torch.Tensor:
+    return torch.randn(count, *spec.input_shape, generator=torch.Generator().manual_seed(seed))
 
 
 def warmed(spec: ModelSpec) -> torch.nn.Module:
     """A network whose running statistics are no longer those of a fresh one."""
     module = build(spec).train()
     with torch.no_grad():
-        module(images(16, spec.input_shape[0], seed=1))
+        module(samples(spec, 16, seed=1))
     return module.eval()
 
 
-def outputs(module: torch.nn.Module, channels: int = 1) -> np.ndarray:
+def outputs(module: torch.nn.Module, spec: ModelSpec) -> np.ndarray:
     with torch.inference_mode():
-        return module(images(channels=channels)).numpy()
+        return module(samples(spec)).numpy()
 
 
-def pruned(module: torch.nn.Module, channels: int = 1, ratio: float = 0.4) -> torch.nn.Module:
+def pruned(module: torch.nn.Module, spec: ModelSpec, ratio: float = 0.4) -> torch.nn.Module:
     import torch_pruning
 
     head = [layer for layer in module.modules() if isinstance(layer, torch.nn.Linear)][-1]
     torch_pruning.pruner.MagnitudePruner(
         module,
-        images(1, channels),
+        samples(spec, 1),
         importance=torch_pruning.importance.MagnitudeImportance(p=2),
         pruning_ratio=ratio,
         ignored_layers=[head],
@@ -75,31 +92,32 @@ def pruned(module: torch.nn.Module, channels: int = 1, ratio: float = 0.4) -> to
 
 def test_the_folder_holds_the_promised_builders():
     names = {builder.split(":")[1] for builder in BUILDERS}
-    assert {"resnet", "resnet8", "ds_cnn", "mobilenet_v1", "mobilenet_v2"} <= names
+    assert {"resnet", "resnet8", "ds_cnn", "mobilenet_v1", "mobilenet_v2", "conv1d"} <= names
 
 
 @pytest.mark.parametrize("builder", BUILDERS)
 class TestContract:
     @pytest.mark.parametrize(("channels", "classes"), [(1, 10), (3, 4)])
     def test_gives_one_row_of_logits_per_sample(self, builder, channels, classes):
-        module = build(spec_of(builder, channels, classes))
-        assert outputs(module, channels).shape == (4, classes)
+        spec = spec_of(builder, channels, classes)
+        module = build(spec)
+        assert outputs(module, spec).shape == (4, classes)
         assert not module.training
 
     def test_documents_its_parameter_counts(self, builder):
-        module, _, name = builder.partition(":")
-        found = COUNT.search(inspect.getdoc(getattr(importlib.import_module(module), name)) or "")
+        found = COUNT.search(said_of(builder))
         assert found, f"{builder}: says no 'N parameters on 1 channel, M on 3'"
         for channels, written in zip((1, 3), found.groups(), strict=True):
             network = build(spec_of(builder, channels))
             assert sum(parameter.numel() for parameter in network.parameters()) == int(written.replace(",", ""))
 
     def test_starts_from_its_seed_alone(self, builder):
+        spec = spec_of(builder)
         torch.manual_seed(1)
-        first = build(spec_of(builder), seed=3)
+        first = build(spec, seed=3)
         torch.manual_seed(2)
-        assert np.array_equal(outputs(first), outputs(build(spec_of(builder), seed=3)))
-        assert not np.array_equal(outputs(first), outputs(build(spec_of(builder), seed=4)))
+        assert np.array_equal(outputs(first, spec), outputs(build(spec, seed=3), spec))
+        assert not np.array_equal(outputs(first, spec), outputs(build(spec, seed=4), spec))
 
     def test_saved_and_loaded_is_bit_equal(self, builder, tmp_path):
         spec = spec_of(builder)
@@ -108,39 +126,62 @@ class TestContract:
         loaded, read = load(tmp_path / "a")
         assert read == spec
         assert not loaded.training
-        assert np.array_equal(outputs(module), outputs(loaded))
+        assert np.array_equal(outputs(module, spec), outputs(loaded, spec))
         save(tmp_path / "b", loaded, read)
         for name in ("model.json", "weights.safetensors"):
             assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
     def test_pruned_saved_and_rebuilt_is_bit_equal(self, builder, tmp_path):
         spec = spec_of(builder)
-        module = pruned(warmed(spec))
+        module = pruned(warmed(spec), spec)
         before = sum(parameter.numel() for parameter in build(spec).parameters())
         after = sum(parameter.numel() for parameter in module.parameters())
         assert after < 0.75 * before
         save(tmp_path, module, spec)
         loaded, _ = load(tmp_path)
-        assert np.array_equal(outputs(module), outputs(loaded))
+        assert np.array_equal(outputs(module, spec), outputs(loaded, spec))
         assert str(loaded) == str(module)
 
     def test_a_rebuilt_network_can_be_pruned_again(self, builder, tmp_path):
         spec = spec_of(builder)
-        save(tmp_path, pruned(warmed(spec), ratio=0.25), spec)
-        module = pruned(load(tmp_path)[0], ratio=0.25)
+        save(tmp_path, pruned(warmed(spec), spec, ratio=0.25), spec)
+        module = pruned(load(tmp_path)[0], spec, ratio=0.25)
         save(tmp_path, module, spec)
-        assert np.array_equal(outputs(module), outputs(load(tmp_path)[0]))
+        assert np.array_equal(outputs(module, spec), outputs(load(tmp_path)[0], spec))
 
     def test_exports(self, builder):
-        module = warmed(spec_of(builder))
+        spec = spec_of(builder)
+        module, one = warmed(spec), samples(spec, 1)
         with torch.no_grad():
-            exported = torch.export.export(module, (images(1),)).module()
-            assert torch.allclose(exported(images(1)), module(images(1)), atol=1e-4)
+            exported = torch.export.export(module, (one,)).module()
+            assert torch.allclose(exported(one), module(one), atol=1e-4)
 
-    def test_refuses_a_vector(self, builder):
-        spec = spec_of(builder).model_copy(update={"input_shape": (64,)})
-        with pytest.raises(ModelError, match="needs an image"):
-            build(spec)
+    def test_takes_the_samples_that_it_says_and_refuses_others(self, builder):
+        for kind, shape in (("vector", (64,)), *((kind, shapes[0]) for kind, shapes in SHAPES.items())):
+            spec = spec_of(builder).model_copy(update={"input_shape": shape})
+            if kind == kind_of(builder) or "anything else" in said_of(builder):
+                assert outputs(build(spec), spec).shape == (4, 10)
+            else:
+                with pytest.raises(ModelError, match="needs an image|needs windows"):
+                    build(spec)
+
+    def test_its_multiply_adds_are_those_of_its_layers(self, builder):
+        """Written out by hand: outputs x weights of one output, of every convolution and dense layer."""
+        spec = spec_of(builder, channels=3)
+        module, by_hand = build(spec), 0
+
+        def count(layer, _, output):
+            nonlocal by_hand
+            by_hand += output.numel() * layer.weight[0].numel()
+
+        for layer in module.modules():
+            if isinstance(layer, torch.nn.Conv1d | torch.nn.Conv2d | torch.nn.Linear):
+                layer.register_forward_hook(count)
+        module(samples(spec, 1))
+        counted, found = by_hand, cost(module, spec.input_shape)
+        assert found.macs == counted
+        rows = layer_costs(module, spec.input_shape)
+        assert sum(row.macs for row in rows if row.layer != OUTSIDE) == counted
 
 
 @pytest.mark.parametrize(
@@ -152,6 +193,8 @@ class TestContract:
         ("edgekit.models.ds_cnn:ds_cnn", {"blocks": 2, "block_strides": [1]}, "2 blocks"),
         ("edgekit.models.mobilenet_v1:mobilenet_v1", {"alpha": 0.0}, "above 0"),
         ("edgekit.models.mobilenet_v2:mobilenet_v2", {"alpha": -1.0}, "above 0"),
+        ("edgekit.models.conv1d:conv1d", {"kernel": 4}, "odd kernel from 3, got width 16, blocks 3, kernel 4"),
+        ("edgekit.models.conv1d:conv1d", {"blocks": 0}, "blocks 0"),
     ],
 )
 def test_impossible_options_are_explained(builder, kwargs, message):
@@ -168,8 +211,21 @@ def test_width_and_strides_do_what_they_say():
 
 def test_a_resnets_groups_have_the_strides_that_are_asked_for():
     shapes = []
-    network = build(spec_of("edgekit.models.resnet:resnet", depth=10, width=8, strides=[2, 2]))
+    spec = spec_of("edgekit.models.resnet:resnet", depth=10, width=8, strides=[2, 2])
+    network = build(spec)
     for block in network.blocks:
         block.register_forward_hook(lambda _, __, result: shapes.append(tuple(result.shape[1:])))
-    outputs(network)
+    outputs(network, spec)
     assert shapes == [(8, 16, 16), (8, 16, 16), (16, 8, 8), (16, 8, 8)]
+
+
+def test_windows_are_halved_in_every_block_and_taken_in_the_samples_order():
+    spec = spec_of("edgekit.models.conv1d:conv1d", channels=3, width=4, blocks=4)
+    network, shapes = build(spec), []
+    for block in network.blocks:
+        block.register_forward_hook(lambda _, __, result: shapes.append(tuple(result.shape[1:])))
+    whole = outputs(network, spec)
+    assert shapes == [(4, 32), (8, 16), (16, 8), (32, 4)]
+    with torch.inference_mode():
+        other = network(samples(spec)[:, :, [1, 0, 2]]).numpy()
+    assert not np.allclose(whole, other)

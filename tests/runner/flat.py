@@ -22,6 +22,7 @@ PICTURE = RawSpec("image", (6, 10, 3), "uint8")
 VECTOR = RawSpec("vector", (5,), "float32", range=(0.0, 1.0))
 PIXELS = RawSpec("image", (4, 4, 1), "float32", range=(0.0, 1.0))
 SOUND = RawSpec("audio", (400,), "float32", range=(-1.0, 1.0), sample_rate_hz=8000)
+WINDOW = RawSpec("window", (4, 3), "float32", columns=("ax", "ay", "az"))
 
 
 def ffmpeg() -> str:
@@ -50,7 +51,7 @@ def write(path: Path, raw: RawSpec, preprocess_steps: Sequence[dict[str, object]
     from onnx import helper, numpy_helper
 
     shape = steps.check(preprocess_steps, raw.shape, raw.dtype)
-    layout = layout or ("NHWC" if len(shape) == 3 else "NC")
+    layout = layout or {1: "NC", 2: "ANY", 3: "NHWC"}[len(shape)]
     shape = (shape[2], *shape[:2]) if layout == "NCHW" else shape
     size = int(np.prod(shape))
     nodes = [
@@ -73,7 +74,7 @@ def write(path: Path, raw: RawSpec, preprocess_steps: Sequence[dict[str, object]
 
 def kinds(folder: Path) -> dict[str, Path]:
     """One bundle for each kind of raw sample."""
-    specs = {"image": PICTURE, "vector": VECTOR, "audio": SOUND, "pixels": PIXELS}
+    specs = {"image": PICTURE, "vector": VECTOR, "audio": SOUND, "pixels": PIXELS, "window": WINDOW}
     return {name: write(folder / f"{name}.edge.zip", raw) for name, raw in specs.items()}
 
 

@@ -59,6 +59,11 @@ NAN, INF = float("nan"), float("inf")
         ("audio", np.full(400, 32767, np.float32), "32767"),
         ("audio", np.full(400, NAN, np.float32), "NaN"),
         ("audio", np.zeros((400, 1), np.float32), "[400, 1]"),
+        ("window", np.zeros((3, 4), np.float32), "[3, 4]"),
+        ("window", np.zeros((5, 3), np.float32), "[5, 3]"),
+        ("window", np.zeros((4, 3), np.float64), "float64"),
+        ("window", np.zeros((4, 3), np.uint8), "uint8"),
+        ("window", np.full((4, 3), INF, np.float32), "NaN or infinity"),
     ],
 )
 def test_an_array_outside_the_contract_is_one_line_and_no_answer(

@@ -19,6 +19,7 @@ MEMBERS = {name: FACTS for name in ("model.onnx", "golden/inputs.npy", "golden/o
 
 
 RAW = {"kind": "image", "shape": [8, 8, 1], "dtype": "uint8", "range": None, "sample_rate_hz": None}
+WINDOW = {**RAW, "kind": "window", "shape": [8, 3], "dtype": "float32"}
 
 
 def values(**changes: Any) -> dict[str, Any]:
@@ -37,6 +38,15 @@ def test_round_trip_is_exact_and_canonical() -> None:
     assert manifest.to_json(again) == text
     shuffled = dict(reversed(list(json.loads(text).items())))
     assert manifest.to_json(manifest.parse(json.dumps(shuffled).encode())) == text
+
+
+@pytest.mark.parametrize("columns", [None, ("ax", "ay", "é")])
+def test_windows_may_name_their_channels(columns: tuple[str, ...] | None) -> None:
+    raw = manifest.RawSpec("window", (8, 3), "float32", columns=columns)
+    source = manifest.TensorSpec("x", (1, 8, 3), "float32", "ANY")
+    text = manifest.to_json(manifest_for(MODEL, members=MEMBERS, raw=raw, input=source))
+    assert manifest.parse(text).raw == raw and manifest.to_json(manifest.parse(text)) == text
+    assert (b'"columns"' in text) is (columns is not None)
 
 
 def test_shapes_may_come_from_numpy() -> None:
@@ -77,6 +87,15 @@ def test_a_newer_format_asks_for_a_newer_runner() -> None:
         ({"raw": {**RAW, "sample_rate_hz": 16000}}, "sample_rate_hz"),
         ({"raw": {**RAW, "kind": "audio", "shape": [64], "dtype": "float32"}}, "sample_rate_hz"),
         ({"raw": {**RAW, "kind": "audio", "shape": [64], "sample_rate_hz": 16000}}, "raw.dtype"),
+        ({"raw": {**RAW, "kind": "window", "shape": [8, 3]}}, "raw.dtype"),
+        ({"raw": {**WINDOW, "shape": [8, 3, 1]}}, "raw.shape"),
+        ({"raw": {**WINDOW, "columns": None}}, "raw.columns"),
+        ({"raw": {**WINDOW, "columns": ["a", "b"]}}, "raw.columns"),
+        ({"raw": {**WINDOW, "columns": ["a", "b", "b"]}}, "raw.columns"),
+        ({"raw": {**WINDOW, "columns": ["a", "b", ""]}}, "raw.columns"),
+        ({"raw": {**WINDOW, "columns": ["a", "b", 3]}}, "raw.columns"),
+        ({"raw": {**WINDOW, "columns": "abc"}}, "raw.columns"),
+        ({"raw": {**RAW, "columns": ["a"]}}, "raw.columns"),
         ({"activation": "relu"}, "relu"),
         ({"architectures": "aarch64"}, "architectures"),
         ({"task": "regression"}, "activation"),

@@ -132,7 +132,7 @@ def test_a_wrong_step_is_named_with_value_and_fix(step: dict[str, object], words
 @pytest.mark.parametrize(
     ("shape", "dtype", "word"),
     [((8, 8), "uint8", "[8, 8]"), ((8, 8, 4), "uint8", "4 channels"), ((8, 0, 1), "uint8", "[8, 0, 1]"),
-     ((8, 8, 1), "float64", "float64")],
+     ((8, 8, 1), "float64", "float64"), ((8, 0), "float32", "[8, 0]"), ((8, 8, 1, 1), "float32", "[8, 8, 1, 1]")],
 )  # fmt: skip
 def test_a_wrong_raw_spec_is_refused(shape: tuple[int, ...], dtype: str, word: str) -> None:
     with pytest.raises(InputError, match="raw") as caught:
@@ -145,3 +145,17 @@ def test_image_steps_refuse_vectors(name: str) -> None:
     step = {"step": "resize", "height": 2, "width": 2} if name == "resize" else {"step": "channels", "count": 1}
     with pytest.raises(InputError, match=f"{name}.*vector"):
         steps.check([step], (16,), "float32")
+    with pytest.raises(InputError, match=f"{name}.*a window of shape"):
+        steps.check([step], (16, 3), "float32")
+
+
+def test_windows_are_scaled_and_normalized_by_channel() -> None:
+    raw = np.arange(12, dtype=np.float32).reshape(4, 3)
+    each = {"step": "normalize", "mean": [0.0, 1.0, 2.0], "std": [1.0, 2.0, 3.0]}
+    assert steps.check([{"step": "scale", "factor": 2.0}, each], (4, 3), "float32") == (4, 3)
+    assert preprocess.apply([each], raw).tolist() == [[3.0 * row, 1.5 * row, row] for row in range(4)]
+    with pytest.raises(InputError, match="list of 1 or 3 numbers"):
+        steps.check([{**each, "mean": [0.0] * 4}], (4, 3), "float32")
+    with pytest.raises(InputError, match="log_mel: works on sounds"):
+        log_mel = {"rate_hz": 8, "window_samples": 2, "hop_samples": 1, "fft_samples": 2, "mels": 1}
+        steps.check([{"step": "log_mel", **log_mel, "low_hz": 0, "high_hz": 4, "floor": 1e-6}], (4, 3), "float32")

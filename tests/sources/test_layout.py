@@ -22,6 +22,8 @@ GREY, COLOUR = (4, 6, 1), (4, 6, 3)
         ((-1, 4, 6), GREY, "NHWC", (4, 6)),
         ((-1, 24), GREY, "NHWC", (24,)),
         ((8, 5), (5,), "NC", (5,)),
+        ((-1, 8, 3), (8, 3), "ANY", (8, 3)),
+        ((1, -1, 3), (8, 3), "ANY", (8, 3)),
     ],
 )
 def test_one_layout_fits(shape: tuple[int, ...], sample: tuple[int, ...], order: str, sides: tuple[int, ...]) -> None:
@@ -43,6 +45,9 @@ def test_one_layout_fits(shape: tuple[int, ...], sample: tuple[int, ...], order:
         ((), (5,), r"takes \[\]"),
         ((-1, -1, -1, -1), COLOUR, r"takes \[\?, \?, \?, \?\], in which .* channels first and last"),
         ((1, 3, 3, 3), (3, 3, 3), "channels first and last"),
+        ((1, 3, 8), (8, 3), r"takes \[1, 3, 8\], channels before time, .* windows \[8, 3\].* transpose inside"),
+        ((1, 24), (8, 3), r"takes \[1, 24\]"),
+        ((1, 8, 3, 1), (8, 3), r"takes \[1, 8, 3, 1\]"),
     ],
 )
 def test_none_or_two_fit(shape: tuple[int, ...], sample: tuple[int, ...], said: str) -> None:

@@ -30,7 +30,8 @@ class Entry:
 
     def spec(self) -> store.ModelSpec:
         """As a stage would describe it."""
-        raw = {"kind": "image" if len(self.shape) == 3 else "vector", "shape": list(self.shape), "dtype": "float32"}
+        kind = {3: "image", 2: "window", 1: "vector"}[len(self.shape)]
+        raw = {"kind": kind, "shape": list(self.shape), "dtype": "float32"}
         return store.ModelSpec(
             builder=self.builder,
             kwargs=self.kwargs,
@@ -67,6 +68,7 @@ ENTRIES = (
     Entry("DS-CNN", f"{OURS}.ds_cnn:ds_cnn", "reference network, depthwise"),
     Entry("MobileNetV1", f"{OURS}.mobilenet_v1:mobilenet_v1", "reference network", kwargs={"alpha": 0.25}),
     Entry("MobileNetV2", f"{OURS}.mobilenet_v2:mobilenet_v2", "reference network", kwargs={"alpha": 0.35}),
+    Entry("Conv1d", f"{OURS}.conv1d:conv1d", "reference network, windows (time, channels)", shape=(128, 6)),
     Entry("MobileNetV2, transformers", f"{THEIRS}:hf_mobilenet_v2", "inverted residuals, TensorFlow's padding", LARGER),
     Entry("ResNet-50 style, transformers", f"{THEIRS}:hf_resnet_bottleneck", "bottlenecks"),
     Entry("ConvNeXt, transformers", f"{THEIRS}:hf_convnext", "layer norm, GELU, 7×7 depthwise"),

@@ -14,7 +14,7 @@ from edgekit.runner.errors import InputError
 if TYPE_CHECKING:
     from edgekit.runner.model import Model
 
-HELP = "answer for pictures, sounds, .npy files, folders of them, or frames from a pipe"
+HELP = "answer for pictures, sounds, tables, .npy files, folders of them, or frames from a pipe"
 PIXELS = ("rgb24", "bgr24", "gray", "yuv420p")
 LARGEST_SIDE = 16384
 
@@ -22,7 +22,7 @@ LARGEST_SIDE = 16384
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     _shared.bundle(parser)
-    parser.add_argument("inputs", metavar="INPUT", nargs="*", help=".npy, .png, .jpg, .wav, or a folder of them")
+    parser.add_argument("inputs", metavar="INPUT", nargs="*", help=".npy, .png, .jpg, .wav, .csv, or a folder of them")
     parser.add_argument("--top", metavar="K", type=_shared.positive, default=5, help="labels to show (default: 5)")
     stream = parser.add_argument_group("frames from a pipe, in place of INPUT")
     stream.add_argument("--stream", choices=PIXELS, help="raw frames on standard input, in ffmpeg's pixel format")

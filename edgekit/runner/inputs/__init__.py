@@ -1,4 +1,4 @@
-"""Raw samples from what a device has: arrays, pictures and sounds in files, folders of them, frames in a pipe.
+"""Raw samples from what a device has: arrays, pictures, sounds, tables in files, folders of them, frames in a pipe.
 
 One file a kind; only the one that is needed is imported. Whatever cannot become exactly the sample that the bundle
 promises is an InputError with the fix, never a sample that merely looks like one.
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
     from edgekit.runner.manifest import RawSpec
 
-READERS = {".npy": "array", ".png": "picture", ".jpg": "picture", ".jpeg": "picture", ".wav": "wav"}
+READERS = {".npy": "array", ".png": "picture", ".jpg": "picture", ".jpeg": "picture", ".wav": "wav",
+           ".csv": "table"}  # fmt: skip
 """Which file here reads a suffix: it has `read(path, raw)`."""
-KINDS = {"image": ("array", "picture"), "audio": ("array", "wav"), "vector": ("array",)}
+KINDS = {"image": ("array", "picture"), "audio": ("array", "wav"), "vector": ("array",), "window": ("array", "table")}
 """What can hold a sample of each kind: these are looked for in a folder."""
 
 
@@ -47,4 +48,5 @@ def read(path: str, raw: RawSpec) -> np.ndarray:
 
 
 def _suffixes(raw: RawSpec) -> list[str]:
-    return [suffix for suffix, reader in READERS.items() if reader in KINDS[raw.kind]]
+    readers = [reader for reader in KINDS[raw.kind] if reader != "table" or raw.columns]
+    return [suffix for suffix, reader in READERS.items() if reader in readers]

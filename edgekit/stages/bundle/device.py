@@ -12,7 +12,7 @@ INTERPRETERS = {
     "openvino": ["openvino>=2024.4"],
     "onnx": ["onnxruntime>=1.17"],
 }
-SAMPLES = {"image": "picture.png", "audio": "sound.wav"}
+SAMPLES = {"picture": "picture.png", "audio": "sound.wav", "table": "window.csv"}
 ANSWERS = {
     "classification": "label",
     "multi_label": "labels",
@@ -30,7 +30,8 @@ def requirements(target: str) -> list[str]:
 def commands(file: str, target: str, raw: RawSpec) -> list[str]:
     """The three lines to type on the device, in a virtual environment as PEP 668 asks for."""
     needed = " ".join(f"'{line}'" for line in [*requirements(target), *(["pillow"] if _pictures(raw) else [])])
-    sample = SAMPLES[raw.kind] if _pictures(raw) or raw.kind == "audio" else "sample.npy"
+    kind = "picture" if _pictures(raw) else "table" if raw.columns else raw.kind
+    sample = SAMPLES.get(kind, "sample.npy")
     return [
         f"python3 -m venv edge && edge/bin/pip install {needed}",
         f"edge/bin/python {RUNNER} selftest {file}",
@@ -49,10 +50,10 @@ def readme(manifest: Manifest, file: str, story: Sequence[str]) -> str:
     lines = "\n".join(commands(file, manifest.target, manifest.raw))
     told = "\n".join(f"- {line}" for line in story)
     raw = "×".join(map(str, manifest.raw.shape))
-    pictures = (
+    files = (
         "Pillow is for pictures only; a `.npy` array of the input's shape and dtype needs numpy alone.\n"
         if _pictures(manifest.raw)
-        else ""
+        else _table(manifest.raw)
     )
     older = (
         "\nWhere ai-edge-litert has no wheel for your Python, `pip install tflite-runtime 'numpy<2'` serves as well.\n"
@@ -72,7 +73,7 @@ Copy this file and `{RUNNER}` to the device, then:
 {lines}
 ```
 
-{pictures}{older}
+{files}{older}
 From Python:
 
 ```python
@@ -87,6 +88,17 @@ print(model.predict(sample).{ANSWERS[manifest.task]})
 def _pictures(raw: RawSpec) -> bool:
     """Whether a picture in a file can be a sample."""
     return raw.kind == "image" and raw.dtype == "uint8"
+
+
+def _table(raw: RawSpec) -> str:
+    """What stands in a .csv, where the bundle takes one."""
+    if not raw.columns:
+        return ""
+    names = ", ".join(f"`{name}`" for name in raw.columns)
+    return (
+        f"`window.csv` has a header, {raw.shape[0]} rows and the columns {names}, in any order and beside any others; "
+        "a `.npy` array has them in this order.\n"
+    )
 
 
 def _output(manifest: Manifest) -> str:

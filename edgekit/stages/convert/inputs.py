@@ -22,9 +22,9 @@ Prepare = Callable[[np.ndarray], np.ndarray]
 
 
 def by_runner(raw: np.ndarray, preprocess: Sequence[dict[str, Any]], described: dict[str, Any]) -> np.ndarray:
-    """(n, C, H, W) or (n, F) float32, sample by sample as a device does it; `described` is a spec's `raw`."""
+    """Network inputs float32, sample by sample as a device makes them; `described` is a spec's `raw`."""
     shape = evaluate.network_inputs(raw[:1], preprocess).shape
-    layout = "NCHW" if len(shape) == 4 else "NC"
+    layout = "NCHW" if len(shape) == 4 else "ANY"
     manifest: Any = SimpleNamespace(
         preprocess=preprocess, input=SimpleNamespace(layout=layout), raw=SimpleNamespace(**described)
     )
@@ -43,7 +43,7 @@ def by_training(raw: np.ndarray, preprocess: Sequence[dict[str, Any]], reference
     except Exception as error:  # the user's own code: of any class
         raise ConfigError(
             f"convert.reference_preprocess: {reference} raised {type(error).__name__}: {error}; it is given raw "
-            f"samples {raw.shape} {raw.dtype} and returns (n, C, H, W) or (n, F)"
+            f"samples {raw.shape} {raw.dtype} and returns {_wanted(raw.ndim)}"
         ) from None
 
 
@@ -66,8 +66,10 @@ def check(who: str, trained: np.ndarray, deployed: np.ndarray, tolerance: numeri
     """A row of figures; ConversionError says what differs between the two."""
     what = f"raw sample → network input: {who} and the config's preprocess disagree"
     if trained.shape != deployed.shape:
-        axes = "; its channels stand last" if _channels_last(trained, deployed) else ""
-        raise ConversionError(f"{what}: shape {trained.shape} against {deployed.shape}{axes}; return (n, C, H, W)")
+        raise ConversionError(
+            f"{what}: shape {trained.shape} against {deployed.shape}{_misplaced(trained, deployed)}; "
+            f"return {_wanted(deployed.ndim)}"
+        )
     if not np.isfinite(trained).all():
         raise ConversionError(f"{what}: {who} gives NaN or Inf; mend that function")
     rows = [array.reshape(len(array), -1) for array in (trained, deployed)]
@@ -83,6 +85,8 @@ def check(who: str, trained: np.ndarray, deployed: np.ndarray, tolerance: numeri
 
 def cause(trained: np.ndarray, deployed: np.ndarray) -> str:
     """In words: `channel order`, `scale or normalize`, `layout`, `crop or shift`, `resize`, each with its figures."""
+    if trained.ndim == 3:
+        return _cause_of_windows(trained, deployed)
     if trained.ndim != 4:
         return _affine(trained[..., None], deployed[..., None]) or "the values themselves differ"
     mixed = deployed.transpose(0, 2, 3, 1).reshape(deployed.shape)
@@ -98,8 +102,35 @@ def cause(trained: np.ndarray, deployed: np.ndarray) -> str:
     return _shift(trained, deployed) or "resize: the geometry differs; another filter, no antialiasing or another crop"
 
 
-def _channels_last(trained: np.ndarray, deployed: np.ndarray) -> bool:
-    return trained.ndim == 4 and trained.transpose(0, 3, 1, 2).shape == deployed.shape
+def _cause_of_windows(trained: np.ndarray, deployed: np.ndarray) -> str:
+    """Of (n, time, channels)."""
+    time = deployed.shape[1]
+    if _share(trained, deployed.transpose(0, 2, 1).reshape(deployed.shape)) > SAME_SHARE:
+        return "layout: channels in front, read as if they stood last (transpose the axes, do not reshape)"
+    one, other = trained.transpose(0, 2, 1), deployed.transpose(0, 2, 1)
+    in_order, in_reverse = _shares(one, other), _shares(one, other[:, ::-1])
+    if in_reverse.min() > SAME_SHARE > in_order.min():
+        return "channel order: the channels are in reverse order"
+    if found := _affine(one, other):
+        return found
+    for later in [step for size in range(1, min(MOST_SHIFT, time // 4) + 1) for step in (size, -size)]:
+        inner = slice(abs(later), time - abs(later))
+        if _shares(one[..., inner], np.roll(other, later, axis=2)[..., inner]).min() > SAME_SHARE:
+            return f"crop or shift: {abs(later)} moments {'later' if later > 0 else 'earlier'}"
+    return "the values themselves differ"
+
+
+def _wanted(axes: int) -> str:
+    """What a function that prepares samples returns, by the number of axes of what it gets or should give."""
+    return {2: "(n, F)", 3: "(n, time, channels)"}.get(axes, "(n, C, H, W)")
+
+
+def _misplaced(trained: np.ndarray, deployed: np.ndarray) -> str:
+    if trained.ndim == 4 and trained.transpose(0, 3, 1, 2).shape == deployed.shape:
+        return "; its channels stand last"
+    if trained.ndim == 3 and trained.transpose(0, 2, 1).shape == deployed.shape:
+        return "; its channels stand before time"
+    return ""
 
 
 def _affine(trained: np.ndarray, deployed: np.ndarray) -> str:

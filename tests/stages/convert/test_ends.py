@@ -78,6 +78,32 @@ def test_a_constant_channel_hides_no_cause() -> None:
     assert inputs.cause(features, 2 * features).startswith("scale or normalize")
 
 
+WINDOWS = np.cumsum(np.random.default_rng(3).normal(size=(12, 40, 3)), axis=1).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda x: 2 * x + 1, "scale or normalize: .*2 · x"),
+        (lambda x: x[..., ::-1], "channel order"),
+        (lambda x: x.transpose(0, 2, 1).reshape(x.shape), "layout: channels in front"),
+        (lambda x: np.roll(x, 2, axis=1), "crop or shift: 2 moments later"),
+        (lambda x: np.roll(x, -1, axis=1), "crop or shift: 1 moments earlier"),
+        (lambda x: np.random.default_rng(9).normal(size=x.shape), "the values themselves differ"),
+        (
+            lambda x: x.transpose(0, 2, 1),
+            r"shape .12, 3, 40. .* its channels stand before time; return .n, time, channels.",
+        ),
+    ],
+)
+def test_windows_that_training_prepared_otherwise_are_named_with_the_cause(wrong: Any, said: str) -> None:
+    described = {"kind": "window", "shape": [40, 3], "dtype": "float32"}
+    deployed = inputs.by_runner(WINDOWS, [], described)
+    assert deployed.tobytes() == evaluate.network_inputs(WINDOWS, []).tobytes() == WINDOWS.tobytes()
+    with pytest.raises(ConversionError, match=said):
+        inputs.check("mine", wrong(WINDOWS), deployed, HELD)
+
+
 def test_a_module_that_is_not_there_is_told_before_anything_runs() -> None:
     with pytest.raises(ConfigError, match="there is no module 'nowhere'"):
         Config(reference_preprocess="nowhere:at_all").agree()

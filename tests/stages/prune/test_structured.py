@@ -19,6 +19,7 @@ NETWORKS = {
     "ds_cnn:ds_cnn": {"width": 32},
     "mobilenet_v1:mobilenet_v1": {"alpha": 0.25},
     "mobilenet_v2:mobilenet_v2": {},
+    "conv1d:conv1d": {},
 }
 
 
@@ -26,7 +27,7 @@ def spec(builder: str, **kwargs: object) -> store.ModelSpec:
     return store.ModelSpec(
         builder=f"edgekit.models.{builder}" if builder.count(".") == 0 else builder,
         kwargs=kwargs,
-        input_shape=(3, 32, 32),
+        input_shape=(64, 3) if "conv1d" in builder else (3, 32, 32),
         num_classes=10,
         classes=CLASSES,
         raw={"kind": "image", "shape": [32, 32, 3], "dtype": "uint8"},
@@ -47,7 +48,7 @@ def test_every_step_leaves_a_smaller_network_with_all_its_classes(builder: str) 
         assert keep_up is None
         aimed.append(share)
         spent.append(cost(module, described.input_shape))
-        assert module(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
+        assert module(torch.zeros(2, *described.input_shape)).shape == (2, 10)
     assert aimed == [0.25, 0.5]
     assert spent[0].macs > spent[1].macs > spent[2].macs
     assert spent[0].parameters > spent[1].parameters > spent[2].parameters

@@ -1,0 +1,168 @@
+"""Windows from CSV files: a header row with the columns' names, then a row of numbers for each moment.
+
+Commas, semicolons or tabs part the cells, whichever makes the most of the header; decimals have a point. Training reads
+its recordings by the same code (`edgekit/data/csv_windows.py`), so a cell is the same float32 in both: Python's own
+float, which is correctly rounded everywhere, rounded once more. Columns are found by name, so their order in a file is
+free; nothing is cut, filled up or guessed.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from edgekit.runner.errors import InputError
+
+if TYPE_CHECKING:
+    from edgekit.runner.manifest import RawSpec
+
+DELIMITERS = ",;\t"
+LARGEST_BYTES = 64 << 20
+SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Table:
+    """A file's cells as they are written; `lines` says where in the file each of `rows` ends, counted from 1."""
+
+    name: str
+    header: tuple[str, ...]
+    rows: list[list[str]]
+    lines: list[int]
+
+
+def read(path: str, raw: RawSpec) -> np.ndarray:
+    """One raw sample (time, channels) float32: the bundle's columns, and exactly its number of rows."""
+    if raw.kind != "window" or not raw.columns:
+        what = "names no columns" if raw.kind == "window" else f"takes {raw.dtype}{list(raw.shape)}, not a window"
+        raise InputError(f"{path}: the bundle {what}; give it a .npy file")
+    try:
+        with open(path, "rb") as stream:
+            content = stream.read(LARGEST_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    most = raw.shape[0]
+    if len(content) > LARGEST_BYTES:
+        raise InputError(f"{path}: more than {LARGEST_BYTES:,} bytes, for a window of {most} rows; {_cut(path, most)}")
+    table = parse(path, content, most)
+    sample = floats(table, raw.columns)
+    if len(table.rows) != most:
+        more = len(table.rows) > most
+        found, fix = (f"more than {most}", _cut(path, most)) if more else (len(table.rows), "record for longer")
+        raise InputError(f"{path}: {found} rows, the bundle takes {most}; {fix}")
+    return sample
+
+
+def _cut(path: str, rows: int) -> str:
+    return f"take as many: head -n {rows + 1} {shlex.quote(path)} > window.csv"
+
+
+def parse(name: str, content: bytes, most_rows: int = -1) -> Table:
+    """The cells of a CSV file, all rows as wide as its header; reading ends behind `most_rows` and one, if given."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name}: no text in UTF-8 (byte {error.start}); save it as CSV in UTF-8") from None
+    try:
+        return _parsed(name, text, most_rows)
+    except csv.Error as error:
+        raise InputError(
+            f"{name}: cannot be read as CSV ({error}); save it anew, without line breaks in cells"
+        ) from None
+
+
+def floats(table: Table, columns: Sequence[str]) -> np.ndarray:
+    """(rows, columns) float32, in the order of `columns`; InputError names the line and the column of a bad cell."""
+    places = [_place(table, column) for column in columns]
+    try:
+        values = [[float(row[place]) for place in places] for row in table.rows]
+    except ValueError:
+        values = []
+    with np.errstate(over="ignore"):  # a double too large becomes infinite, which is told below
+        found = np.array(values, np.float64).reshape(-1, len(places)).astype(np.float32)
+    if len(found) < len(table.rows) or not np.isfinite(found).all() or _marked(table, places):
+        raise InputError(_bad_cell(table, columns, places))
+    return found
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell holds a finite number, within float32's range."""
+    try:
+        value = float(cell)
+    except ValueError:
+        return False
+    with np.errstate(over="ignore"):
+        return "_" not in cell and bool(np.isfinite(np.float32(value)))
+
+
+def _parsed(name: str, text: str, most_rows: int) -> Table:
+    line = text[: text.find("\n")] if "\n" in text else text
+    delimiter = max(DELIMITERS, key=lambda each: len(next(csv.reader([line], delimiter=each), [])))
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    header = tuple(cell.strip() for cell in next(reader, []))
+    if not any(header):
+        raise InputError(f"{name}: its first line is empty; a row with the columns' names must stand there")
+    if all(map(is_number, header)) and header != tuple(map(str, range(len(header)))):
+        raise InputError(f"{name}: its first line holds numbers ({_some(header)}); put the columns' names above them")
+    rows, lines, empty = [], [], 0
+    for row in reader:
+        if not row:
+            empty = empty or reader.line_num
+            continue
+        if empty:
+            raise InputError(f"{name}, line {empty}: empty, and more rows follow; remove the line or fill it")
+        if len(row) != len(header):
+            raise InputError(
+                f"{name}, line {reader.line_num}: {len(row)} cells, the header has {len(header)} ({_some(header)}); "
+                "give each row as many"
+            )
+        rows.append(row)
+        lines.append(reader.line_num)
+        if len(rows) == most_rows + 1:
+            break
+    return Table(name, header, rows, lines)
+
+
+def _place(table: Table, column: str) -> int:
+    found = [place for place, name in enumerate(table.header) if name == column]
+    if len(found) != 1:
+        told = f"{len(found)} columns are called {column!r}" if found else f"no column {column!r}"
+        raise InputError(f"{table.name}: {told}; its header is {_some(table.header)}")
+    return found[0]
+
+
+def _marked(table: Table, places: Sequence[int]) -> bool:
+    """Whether a number is written as Python's programs write it, 1_000: elsewhere that is none."""
+    return any("_" in row[place] for row in table.rows for place in places)
+
+
+def _bad_cell(table: Table, columns: Sequence[str], places: Sequence[int]) -> str:
+    for line, row in zip(table.lines, table.rows):
+        for column, place in zip(columns, places):
+            if not is_number(row[place]):
+                return f"{table.name}, line {line}, column {column!r}: got {row[place][:40]!r}; {_fix(row[place])}"
+    raise AssertionError("every cell is a number")
+
+
+def _fix(cell: str) -> str:
+    if is_number(cell.replace(",", ".")):
+        return "write decimals with a point"
+    try:
+        known = math.isfinite(float(cell)) and "_" not in cell
+    except ValueError:
+        return "every cell must be a number: fill the gap, or leave the row or the column out"
+    if known:
+        return "beyond float32's range of 3.4e38: give the column another unit"
+    return "write a finite number in digits, or leave the row out: a gap is no measurement"
+
+
+def _some(header: Sequence[str]) -> str:
+    more = f" and {len(header) - SHOWN} more" if len(header) > SHOWN else ""
+    return ", ".join(map(repr, header[:SHOWN])) + more
