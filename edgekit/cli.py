@@ -12,6 +12,7 @@ from edgekit import __version__
 from edgekit.config import STAGES, suggest
 from edgekit.errors import BudgetMissed, ConfigError, TrustError
 from edgekit.exits import errors_as_exit_codes as _errors_as_exit_codes
+from edgekit.init.command import init
 from edgekit.plan import load_plan
 from edgekit.result import RESULT
 
@@ -34,6 +35,9 @@ def main(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")] = False,
 ) -> None:
     """The options that every command shares."""
+
+
+app.command()(init)
 
 
 @app.command()
