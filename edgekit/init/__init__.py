@@ -77,6 +77,12 @@ def _place(data: str | None, out: Path) -> Path | None:
     if data is None:
         return None
     path = Path(os.path.abspath(expand(data, "--data")))
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError:
+        raise ConfigError(
+            f"--data: got {data!r}; its name is not UTF-8, which a config is written in; rename it"
+        ) from None
     if path.is_dir() and out.resolve().is_relative_to(path.resolve()):
         raise ConfigError(
             f"--out {out}: lies inside the data, {path}, and what a run writes must not; name a folder outside, such "

@@ -40,5 +40,5 @@ def _chosen(task: str, kind: str, shape: tuple[int, ...]) -> tuple[str, dict[str
     if kind == "audio":
         return "ds_cnn:ds_cnn", {"width": 64, "blocks": 4, "stem_stride": 2}
     if kind == "window":
-        return "conv1d:conv1d", {"width": 32}
+        return "conv1d:conv1d", {"width": 16}
     raise DataError(f"no reference network for samples of kind {kind!r}; write the config by hand, with your own model")

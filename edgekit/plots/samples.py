@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 ROWS, COLUMNS = 2, 6
 POINTS = 20_000
 """Of a curve: more than so small a picture can show."""
+NAMED = 6
+"""Channels in the legend: further ones have no colour of their own for long."""
 LETTERS = 18
 """Of a label above a picture."""
 
@@ -34,6 +36,8 @@ def samples(data: Data) -> Figure:
             axes.set_title(textwrap.shorten(named(data, data.train.y[place]), LETTERS, placeholder="…"), fontsize=8)
         if data.kind != "image":
             figure.supxlabel("time →", fontsize=8)
+        if columns := getattr(data, "columns", None):  # of windows, by name
+            figure.legend(figure.axes[0].lines, columns[:NAMED], loc="outside upper center", ncols=NAMED, fontsize=8)
     return done(figure)
 
 
