@@ -35,18 +35,19 @@ stage"""
 SAMPLES_TEXT = """## The data
 
 Some samples of the train split, as they come, before any preprocessing. Look for what should not be there: labels \
-that are wrong, samples that are empty, a class that is told by something else than you think."""
-COUNT_TEXT = """A class with few samples is learned badly and judged worse: of ten validation samples, one is ten \
-points of its accuracy."""
+that are wrong, samples that are empty, an answer that is told by something else than you think."""
+COUNT_TEXT = """What is rare is learned badly and judged worse: of ten validation samples, each is a tenth of \
+the verdict."""
 RUN_TEXT = """## Profile
 
-This trains the baseline for `profile.epochs` and then measures it: accuracy on the validation split, size, and where \
-the time of one call goes. A network that always gives the most frequent class is sometimes right too; this one \
-should be well above that. If it is not, look at the samples again, then train longer. What is unchanged since the \
-last time is reused."""
+This trains the baseline for `profile.epochs` and then measures it: quality on the validation split, size, and where \
+the time of one call goes. A network that always gives the same answer is sometimes right too; this one \
+should be well above that. If it is not, look at the samples again, then train longer. Where something disturbed the \
+measurement, a line under the words says what. What is unchanged since the last time is reused."""
 RUN = """artifact = stage.run()
 display(summaries.profile(artifact))
 print(artifact.metrics["diagnosis"]["text"])
+print(summaries.disturbed(artifact))
 summaries.steps(artifact)"""
 NEXT_TEXT = """## Next
 
