@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgekit import paired
+from edgekit import paired, tasks
 from edgekit.artifact import Artifact, verify
 from edgekit.config import Budget
 from edgekit.errors import BudgetMissed, StageError
@@ -59,9 +59,14 @@ def budget_met(benchmark: Artifact) -> None:
         print(f"✗ {target}: {missed_message(nearest)}")
 
 
-def budget_possible(budget: Budget, samples: int) -> None:
+def budget_possible(budget: Budget, samples: int, task: str = "classification") -> None:
     """Say whether `samples` validation samples can show the budget met; a note, for a network may also gain."""
-    if paired.can_meet(samples, budget.accuracy_confidence, budget.accuracy_drop_pp):
+    kind = tasks.named(task)
+    if not kind.AT_MOST_ONE:
+        print(
+            f"✓ {kind.METRIC} of {samples} validation samples: how sure a drop is, the bootstrap says of each network"
+        )
+    elif paired.can_meet(samples, budget.accuracy_confidence, budget.accuracy_drop_pp):
         sure = f"{100 * budget.accuracy_confidence:g} % confidence"
         print(f"✓ {samples} validation samples can show a drop of {budget.accuracy_drop_pp:g} pp or less at {sure}")
     else:

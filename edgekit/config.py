@@ -108,7 +108,7 @@ class StageConfig(Strict):
         """A check that needs more than the options themselves, before anything runs; ConfigError where it fails."""
 
 
-SHARED_FIELDS = ("seed", "device", "threads", "budget", "targets", "name", "version")
+SHARED_FIELDS = ("seed", "device", "threads", "budget", "targets", "name", "version", "task")
 """Top-level keys that are copied into every stage `Config` that declares a field of that name."""
 
 

@@ -39,7 +39,13 @@ def main(model_folder: Path, samples_path: Path) -> None:
     def prepare(number: int) -> torch.Tensor:
         return eager_input(samples[number][None], spec.preprocess)
 
-    def read(scores: torch.Tensor) -> dict[str, object]:
+    def read(scores: torch.Tensor, given: torch.Tensor) -> dict[str, object]:
+        if spec.task == "anomaly":
+            return {"score": float(torch.mean((scores - given) ** 2))}
+        if spec.task == "regression":
+            return {"values": scores[0].tolist()}
+        if spec.task == "multi_label":
+            return {"scores": torch.sigmoid(scores)[0].tolist()}
         probabilities = (scores if spec.gives_probabilities else torch.softmax(scores, dim=1))[0]
         top = int(probabilities.argmax())
         return {"top": top, "label": spec.classes[top], "scores": probabilities.tolist()}
@@ -54,14 +60,15 @@ def main(model_folder: Path, samples_path: Path) -> None:
         say(began=BEGAN, imported=imported, loaded=loaded, warm=clock())
         for line in sys.stdin:
             if line.endswith(BARE):
-                say(**read(module(prepare(int(line.removesuffix(BARE))))))
+                x = prepare(int(line.removesuffix(BARE)))
+                say(**read(module(x), x))
                 continue
             picked = clock()
             x = prepare(int(line))
             prepared = clock()
             scores = module(x)
             executed = clock()
-            answer = read(scores)
+            answer = read(scores, x)
             answered = clock()
             say(**answer, stamps=(picked, prepared, executed, answered))
 

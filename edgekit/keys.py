@@ -15,10 +15,11 @@ from edgekit import replay
 from edgekit.digests import digest, sha256_file
 
 SHAPING_MODULES = (
-    "answers", "artifact", "augment", "batches", "checkpoint", "child", "config", "digests", "eager", "keys", "paired",
+    "answers", "artifact", "augment", "batches", "checkpoint", "child", "config", "digests", "eager", "judge", "keys",
+    "paired",
     "quiet", "replay", "teaching", "train", "unfinished", "variants",
 )  # fmt: skip
-SHAPING_FOLDERS = ("data", "losses", "models", "runner", "sources", "teachers")
+SHAPING_FOLDERS = ("data", "losses", "models", "runner", "sources", "tasks", "teachers")
 CONVERTING = ("distill", "prune", "quantize", "convert")
 """The stages that are shaped by `targets` too."""
 _SHOWN = 8

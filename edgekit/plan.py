@@ -34,6 +34,8 @@ from edgekit.data.paths import expand
 from edgekit.errors import ConfigError
 from edgekit.runner.errors import RunnerError
 from edgekit.sources import kinds
+from edgekit.tasks import Task
+from edgekit.teachers.file import check_task
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 
@@ -46,6 +48,7 @@ class RunConfig(Strict):
     seed: int = Field(0, ge=0, lt=2**31, description="seed of every random choice")
     device: Device = Field("auto", description="where training runs: auto takes CUDA, then MPS, then the CPU")
     threads: int = Field(0, ge=0, le=256, description="threads for training; 0: all cores")
+    task: Task = Field("classification", description="what the network is for: what labels mean, and accuracy")
     cell_limit_s: int = Field(43_200, ge=1, le=2_592_000, description="longest time of one cell, seconds")
     data: dict[str, Any] = Field(description="source and its options")
     model: ModelConfig = Field(description="the baseline")
@@ -155,11 +158,12 @@ def load_plan(path: Path, settings: str | Iterable[str] = (), *, known: bool = F
     run: RunConfig = check(RunConfig, given, "")
     shared = shared_options(run)
     stages = {stage: parse_stage(stage, _beside(path, getattr(run, stage)), shared) for stage in walk_of(run)}
-    data = parse_data(_beside(path, run.data))
+    data = parse_data(_beside(path, run.data), run.task)
     plan = Plan(path.resolve(), given, run, data, stages, join_settings(overrides))
     if plan.weights and not plan.weights.is_file():
         raise ConfigError(f"model.weights: no file {os.fspath(run.model.weights or '')!r} beside {path.name}")
     if plan.source:
+        check_task("model.source", run.task)
         kinds.check(plan.source, run.model.sha256, "model.source")
     if not known:
         agree(plan)

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from edgekit import tasks
 from edgekit.config import STAGES, ModelConfig, NetworkConfig
 from edgekit.plan import Plan, own_fields
 from edgekit.sources import CALLED, kinds
@@ -36,6 +37,7 @@ def show(plan: Plan, out: Path) -> None:
     lines = {
         "Model": _brief(run_.model) + (f", {CALLED[kinds.find(plan.source)]}" if plan.source else ""),
         "Data": "  ".join(f"{name}={value}" for name, value in plan.data.model_dump(exclude_none=True).items()),
+        "Task": f"{run_.task}: {tasks.named(run_.task).SAID}",
         "Targets": ", ".join(run_.targets),
         "Budget": ", ".join(limits),
         "Seed": str(run_.seed),

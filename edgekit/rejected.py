@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from edgekit.artifact import Artifact
@@ -19,12 +20,12 @@ def steps(benchmark: Artifact) -> list[Row]:
     Each row: `stage`, `what`, `accuracy_validation`, `drop_pp` below the baseline and its `bound_pp`, and `reason`. The
     figures are None for a network that was not trained, and for what could not be made or measured.
     """
-    confidence = benchmark.config["budget"]["accuracy_confidence"]
+    bounds = partial(_drop, benchmark.config["task"], benchmark.config["budget"]["accuracy_confidence"])
     trained: list[Row] = []
     if benchmark.made_by("distill"):
         trained = [
-            *_candidates(benchmark.ancestor("distill").metrics, confidence),
-            *_students(benchmark.ancestor("distill").metrics, confidence),
+            *_candidates(benchmark.ancestor("distill").metrics, bounds),
+            *_students(benchmark.ancestor("distill").metrics, bounds),
             *_pruned(benchmark.ancestor("prune").metrics),
             *quantized(benchmark.ancestor("quantize").metrics),
         ]
@@ -36,25 +37,28 @@ def steps(benchmark: Artifact) -> list[Row]:
     ]
 
 
-def _candidates(found: Row, confidence: float) -> Iterator[Row]:
+def _drop(task: str, confidence: float, row: Row) -> Row:
+    """With its bound, where answers are right or wrong; of other tasks distill keeps none."""
+    if task == "classification" and row["samples"]:
+        return asdict(bounded(row["lost"], row["gained"], row["samples"], confidence))
+    return {"drop_pp": row["drop_pp"], "bound_pp": None}
+
+
+def _candidates(found: Row, bounds: Callable[[Row], Row]) -> Iterator[Row]:
     """Networks that might have been the student; one that was not trained has no accuracy."""
     for each in found["candidates"]:
         if not each["kept"]:
-            drop: Row = {"drop_pp": None, "bound_pp": None}
-            if each["samples"]:
-                drop = asdict(bounded(each["lost"], each["gained"], each["samples"], confidence))
             best = each["best"]
             took = f"untrained {milliseconds(best['p50_ms'])} ms at best ({best['target']} {best['precision']})"
             what = f"candidate {each['name']}"
-            yield _row("distill", what, each["validation_accuracy"], drop, f"{each['reason']}; {took}")
+            yield _row("distill", what, each["validation_accuracy"], bounds(each), f"{each['reason']}; {took}")
 
 
-def _students(found: Row, confidence: float) -> Iterator[Row]:
+def _students(found: Row, bounds: Callable[[Row], Row]) -> Iterator[Row]:
     for student in found["students"]:
         if not student["kept"]:
             what = f"student, {'labels alone' if student['options'] is None else student['name']}"
-            drop = asdict(bounded(student["lost"], student["gained"], student["samples"], confidence))
-            yield _row("distill", what, student["validation_accuracy"], drop, student["reason"])
+            yield _row("distill", what, student["validation_accuracy"], bounds(student), student["reason"])
 
 
 def _pruned(found: Row) -> Iterator[Row]:

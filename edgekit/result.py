@@ -38,6 +38,7 @@ def told(folder: Path) -> dict[str, Any]:
     metrics = benchmark.metrics
     bundle = artifacts.load(stage_folder(folder, "bundle")) if metrics["verdict"]["met"] else None
     return {
+        "task": benchmark.config["task"],
         "data_digest": benchmark.data_digest,
         "verdict": metrics["verdict"],
         "nearest_miss": metrics["nearest_miss"],

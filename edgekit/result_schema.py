@@ -11,6 +11,7 @@ from edgekit.result_conditions import Conditions
 from edgekit.result_decisions import Choice, Limit, Zeros
 from edgekit.result_loads import Loads
 from edgekit.targets.debris import Kind
+from edgekit.tasks import Task
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -71,6 +72,7 @@ class Judged(Facts):
     lost: int = Field(ge=0, description="validation samples that the baseline answers rightly and this one wrongly")
     gained: int = Field(ge=0, description="validation samples that this one answers rightly and the baseline wrongly")
     samples: int = Field(gt=0, description="validation samples that both answered")
+    least_pp: float = Field(ge=0, description="less cannot be shown by so many samples, even where none is lost")
     inside_budget: bool = Field(description="true where it breaks no limit")
     reasons: list[str] = Field(description="the limits that it breaks, in words")
 
@@ -188,6 +190,7 @@ class Result(Strict):
     name: str = Field(description="name of the run and of its bundles")
     version: str = Field(description="version of the bundles")
     config: dict[str, Any] = Field(description="the config as it was given, settings applied")
+    task: Task = Field(description="what the network is for, and so what accuracy is: top-1, R², F1 or AUC, a fraction")
     data_digest: Sha256 = Field(description="of every sample, label, split and class name")
     budget: Limits = Field(description="the limits that variants were judged by")
     verdict: Met | Missed = Field(description="whether a variant met the budget, and what the winner bought")

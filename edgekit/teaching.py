@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from edgekit import batches, losses
+from edgekit import batches, losses, tasks
 from edgekit.answers import Answers
 from edgekit.config import TrainOptions
 from edgekit.errors import ModelError
 from edgekit.losses import LossOptions, Outputs, hints, soft_targets
 from edgekit.models.features import Features
+from edgekit.tasks import Task
 from edgekit.teachers import file as teacher_file
 from edgekit.teachers.file import TeacherFile
 
@@ -45,7 +45,10 @@ class Lesson:
 
 
 class Labels:
-    """Cross entropy with the labels; the three calls that a training makes."""
+    """The distance to what is wanted, by `losses.hard`; the three calls that a training makes."""
+
+    def __init__(self, task: Task = "classification") -> None:
+        self.hard, self.reconstructs = losses.hard(task), tasks.named(task).RECONSTRUCTS
 
     beside: nn.Module | None = None
     """What is trained with the network and dropped afterwards."""
@@ -54,8 +57,12 @@ class Labels:
         """Before an epoch's first batch, with the generator that is about to draw its batches."""
 
     def loss(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-        """The scalar to minimise for inputs x (N, …) and labels y (N,)."""
-        return functional.cross_entropy(module(x), y)
+        """The scalar to minimise for inputs x (N, …) and labels y (N, …)."""
+        return self.hard(module(x), self.wanted(x, y))
+
+    def wanted(self, x: Tensor, y: Tensor) -> Tensor:
+        """What the network is to say: the labels, or, of a reconstruction, its input."""
+        return x if self.reconstructs else y
 
     def end(self) -> None:
         """After an epoch's last batch."""
@@ -64,7 +71,8 @@ class Labels:
 class Taught(Labels):
     """A teacher's logits, recalled, or given batch by batch and remembered."""
 
-    def __init__(self, compare: Compare, teacher: nn.Module, answers: Answers) -> None:
+    def __init__(self, compare: Compare, teacher: nn.Module, answers: Answers, task: Task = "classification") -> None:
+        super().__init__(task)
         self.compare, self.teacher, self.answers = compare, teacher, answers
 
     def begin(self, epoch: int, random: np.random.Generator) -> None:
@@ -76,7 +84,7 @@ class Taught(Labels):
     def loss(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         """See `Labels.loss`."""
         scores = module(x)
-        return self.compare(Outputs(scores), Outputs(self._logits(x)), y)
+        return self.compare(Outputs(scores), Outputs(self._logits(x)), self.wanted(x, y))
 
     def end(self) -> None:
         """Remember the epoch, if it was not."""
@@ -97,8 +105,14 @@ class Taught(Labels):
 class TaughtAhead(Taught):
     """A teacher that answers a whole epoch at once, before it begins: one that runs in a process of its own."""
 
-    def __init__(self, compare: Compare, answer: Callable[[np.random.Generator], np.ndarray], answers: Answers) -> None:
-        super().__init__(compare, nn.Identity(), answers)
+    def __init__(
+        self,
+        compare: Compare,
+        answer: Callable[[np.random.Generator], np.ndarray],
+        answers: Answers,
+        task: Task = "classification",
+    ) -> None:
+        super().__init__(compare, nn.Identity(), answers, task)
         self.answer = answer
 
     def begin(self, epoch: int, random: np.random.Generator) -> None:
@@ -112,7 +126,15 @@ class TaughtAhead(Taught):
 class Hinted(Labels):
     """A teacher whose feature maps count as well, where the student has one of that size; too large to remember."""
 
-    def __init__(self, compare: Compare, teacher: nn.Module, learnt: Features, shown: Features) -> None:
+    def __init__(
+        self,
+        compare: Compare,
+        teacher: nn.Module,
+        learnt: Features,
+        shown: Features,
+        task: Task = "classification",
+    ) -> None:
+        super().__init__(task)
         self.compare, self.teacher, self.learnt, self.shown = compare, teacher, learnt, shown
         self.beside = self.regressors = hints.regressors(*hints.paired(learnt(), shown()))
 
@@ -123,7 +145,7 @@ class Hinted(Labels):
             taught = self.teacher(x)
         learnt, shown = hints.paired(self.learnt(), self.shown())
         foretold = tuple(regress(each) for regress, each in zip(self.regressors, learnt, strict=True))
-        return self.compare(Outputs(scores, foretold), Outputs(taught, shown), y)
+        return self.compare(Outputs(scores, foretold), Outputs(taught, shown), self.wanted(x, y))
 
 
 @contextmanager
@@ -143,9 +165,9 @@ def objective(
     `seed` and `threads` decide, with the options, whether remembered answers are those of this training.
     """
     if lesson is None:
-        yield Labels()
+        yield Labels(data.task)
         return
-    teacher, compare = lesson.teacher, losses.function(lesson.loss)
+    teacher, compare = lesson.teacher, losses.function(lesson.loss, data.task)
     where = {"seed": seed, "threads": threads, "device": example.device.type}
     answers = Answers.of(lesson.answers, teacher, data, preprocess, options, **where)
     if isinstance(teacher, TeacherFile):
@@ -154,15 +176,15 @@ def objective(
                 f"{lesson.loss.loss}: compares feature maps, and the teacher {teacher.path.name} is a file, which "
                 "shows only its outputs; choose a loss of logits alone or a PyTorch teacher"
             )
-        yield TaughtAhead(compare, partial(_ahead, teacher, data, options, threads), answers)
+        yield TaughtAhead(compare, partial(_ahead, teacher, data, options, threads), answers, data.task)
         return
     teacher.eval()
     if not losses.needs_features(lesson.loss):
-        yield Taught(compare, teacher, answers)
+        yield Taught(compare, teacher, answers, data.task)
         return
     shape = tuple(example.shape[1:])
     with Features(module, shape) as learnt, Features(teacher, shape) as shown:
-        hinted = Hinted(compare, teacher, learnt, shown)
+        hinted = Hinted(compare, teacher, learnt, shown, data.task)
         hinted.regressors.to(example.device)
         yield hinted
 

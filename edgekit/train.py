@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from edgekit import batches, checkpoint
+from edgekit import batches, checkpoint, losses, tasks
 from edgekit.checkpoint import Checkpoint
 from edgekit.config import TrainOptions
 from edgekit.errors import ModelError
@@ -24,7 +23,7 @@ from edgekit.runner.preprocess import apply
 from edgekit.teaching import Labels, Lesson, objective
 
 if TYPE_CHECKING:
-    from edgekit.data import Data, Split
+    from edgekit.data import Data
 
 MOMENTUM = 0.9
 WARMUP_FRACTION = 0.1
@@ -209,27 +208,20 @@ class _Loop:
         return mean
 
     def _validate(self) -> tuple[float, float]:
-        split = self.data.validation
-        scores = torch.from_numpy(_scores(self.module, split.x, self.preprocess, self.device, EVALUATION_BATCH))
-        labels = torch.tensor(split.y)
-        loss = float(functional.cross_entropy(scores, labels))
-        return loss, float((scores.argmax(1) == labels).double().mean())
-
-
-def evaluate(module: nn.Module, split: Split, preprocess: Steps, device: str = "cpu") -> float:
-    """Accuracy on a split, a fraction."""
-    return float(np.mean(logits(module, split.x, preprocess, device=device).argmax(axis=1) == split.y))
-
-
-def predictions(module: nn.Module, x: np.ndarray, preprocess: Steps, device: str = "cpu") -> np.ndarray:
-    """Class indices, (n,) int64, of raw samples `x`."""
-    return logits(module, x, preprocess, device=device).argmax(axis=1)
+        split, task = self.data.validation, tasks.named(self.data.task)
+        scores = _scores(self.module, split.x, self.preprocess, self.device, EVALUATION_BATCH)
+        wanted = inputs(split.x, self.preprocess) if task.RECONSTRUCTS else split.y
+        accuracy = tasks.accuracy(task.marked(scores, wanted, split.y))
+        if task.RECONSTRUCTS:  # an anomaly that is reconstructed well is no success
+            scores, wanted = scores[split.y == 0], wanted[split.y == 0]
+        loss = losses.hard(self.data.task)(torch.from_numpy(scores), torch.from_numpy(np.array(wanted)))
+        return float(loss), accuracy
 
 
 def logits(
     module: nn.Module, x: np.ndarray, preprocess: Steps, batch: int = EVALUATION_BATCH, device: str = "cpu"
 ) -> np.ndarray:
-    """(n, classes) float32 of raw samples `x`; the module stays on the device it was on."""
+    """(n, classes), or what else it gives, float32, of raw samples `x`; the module stays on the device it was on."""
     where = pick_device(device)
     home = next((parameter.device for parameter in module.parameters()), where)
     try:
@@ -255,6 +247,11 @@ def learning_rate_at(step: int, total: int) -> float:
     if step < warm:
         return (step + 1) / warm
     return 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, total - warm)))
+
+
+def inputs(raw: np.ndarray, preprocess: Steps) -> np.ndarray:
+    """What a network is given for raw samples, in its order of axes."""
+    return to_input(apply(preprocess, raw))
 
 
 def to_input(x: np.ndarray) -> np.ndarray:

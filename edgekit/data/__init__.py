@@ -2,7 +2,8 @@
 
 A source is one file in this folder with `class Config(SourceConfig)`, `read(config, progress) -> Pools` and
 `identity(config)`: a cheap sign that changes whenever the samples can have changed, or None where there is no such
-sign. The file's name is what `source:` says in a config. Splitting, limiting and checking are done here, once for all.
+sign. The file's name is what `source:` says in a config. `TASKS` are those that its labels serve; without it, all.
+Splitting, limiting and checking are done here, once for all.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from edgekit.data.types import Data, Pools, Progress, SourceConfig, Split
 from edgekit.digests import digest
 from edgekit.errors import ConfigError
 from edgekit.keys import code_digest, library_versions
+from edgekit.tasks import TASKS, Task
 
 __all__ = ["Data", "Pools", "SourceConfig", "Split", "fingerprint", "load", "parse", "sources"]
 
@@ -29,8 +31,11 @@ def _members() -> list[str]:
     return [module.name for module in pkgutil.iter_modules(__path__)]
 
 
-def parse(section: dict[str, Any]) -> SourceConfig:
-    """Check the `data` section of a config; ConfigError names what was meant."""
+def parse(section: dict[str, Any], task: Task | None = None) -> SourceConfig:
+    """Check the `data` section of a config whose `task` is this; without one, a `SourceConfig` as it was dumped.
+
+    ConfigError names what was meant.
+    """
     if not isinstance(section, dict) or "source" not in section:
         raise ConfigError(f"data: got {section!r}; it needs `source:`, one of {', '.join(sources())}")
     name = section["source"]
@@ -38,7 +43,16 @@ def parse(section: dict[str, Any]) -> SourceConfig:
         raise ConfigError(f"data.source: got {name!r}; it must be one of {', '.join(sources())}")
     if name not in _members() or not _is_source(name):
         raise ConfigError(f"data.source: got {name!r}; {suggest(name, sources())}")
-    config: SourceConfig = check(_module(name).Config, section, "data")
+    if task and "task" in section:
+        raise ConfigError("data.task: stands at the top level of the config, for all stages; move it there")
+    told = {**section, "task": task} if task else section
+    config: SourceConfig = check(_module(name).Config, told, "data")
+    served = getattr(_module(name), "TASKS", TASKS)
+    if config.task not in served:
+        raise ConfigError(
+            f"task and data.source disagree: the labels of {name} serve {' and '.join(served)}, task is {config.task}; "
+            "give the samples as npz, or by a python function"
+        )
     return config
 
 
@@ -50,8 +64,8 @@ def load(config: SourceConfig, progress: Progress | None = None) -> Data:
     from edgekit.data import checks, splits
 
     pools: Pools = _module(config.source).read(config, progress)
-    pools = checks.normal(pools)
-    pools = splits.limited(pools, config.limit, config.split_seed)
+    pools = checks.normal(pools, config.task)
+    pools = splits.limited(pools, config.limit, config.split_seed, config.task)
     return splits.divide(pools, config)
 
 

@@ -1,8 +1,10 @@
 """From arrays under documented names to pools; shared by the sources `npz` and `python`.
 
 Names: x_train, y_train; optional x_validation, y_validation, x_test, y_test, and classes (names, one per label).
-x is uint8 (n, height, width[, 1 or 3]) for images, floating point (n, features) for vectors; y is integer (n,).
-Floats become float32; a missing channel axis is added; without `classes` the names are "0", "1", ….
+x is uint8 (n, height, width[, 1 or 3]) for images, floating point (n, features) for vectors. y is integer (n,) for
+classes, (n, labels) of 0 and 1 for several labels at once, floating point (n,) or (n, values) for a regression, and 0
+(normal) or 1 for an anomaly. Floats become float32; a missing channel axis is added; without `classes` the names are
+those that the task's file gives them: of classes "0", "1", ….
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from edgekit import tasks
 from edgekit.config import suggest
 from edgekit.data.types import Kind, Pools, Split
 from edgekit.errors import DataError
@@ -20,7 +23,7 @@ _SPLITS = ("train", "validation", "test")
 NAMES = (*(f"{axis}_{split}" for split in _SPLITS for axis in "xy"), "classes")
 
 
-def pools(found: Mapping[str, Any], origin: str) -> Pools:
+def pools(found: Mapping[str, Any], origin: str, task: str = "classification") -> Pools:
     """Pools from named arrays; DataError, beginning with `origin`, for a name or an array that does not fit."""
     for name in found:
         if name not in NAMES:
@@ -29,7 +32,8 @@ def pools(found: Mapping[str, Any], origin: str) -> Pools:
     kind: Kind = "image" if splits["train"].x.dtype == np.uint8 else "vector"
     if kind == "image":
         splits = {name: Split(_with_channels(split.x), split.y) for name, split in splits.items()}
-    return Pools(splits["train"], splits.get("validation"), splits.get("test"), _classes(found, splits, origin), kind)
+    names = _classes(found, splits["train"].y, origin, task)
+    return Pools(splits["train"], splits.get("validation"), splits.get("test"), names, kind)
 
 
 def _split(found: Mapping[str, Any], name: str, origin: str) -> Split | None:
@@ -58,7 +62,7 @@ def _with_channels(x: np.ndarray) -> np.ndarray:
     return x[..., np.newaxis] if x.ndim == 3 else x
 
 
-def _classes(found: Mapping[str, Any], splits: dict[str, Split], origin: str) -> tuple[str, ...]:
+def _classes(found: Mapping[str, Any], labels: np.ndarray, origin: str, task: str) -> tuple[str, ...]:
     if found.get("classes") is not None:
         names = _array(found["classes"], "classes", origin)
         if names.ndim != 1 or names.dtype.kind not in "US":
@@ -66,13 +70,8 @@ def _classes(found: Mapping[str, Any], splits: dict[str, Split], origin: str) ->
                 f"{origin}: classes is {names.dtype} of shape {names.shape}; it must be a list of names, as strings"
             )
         return tuple(str(name) for name in names.astype(str))
-    labels = splits["train"].y
-    if labels.dtype.kind not in "iu" or not labels.size:
-        return ("0", "1")  # the labels themselves are refused by the checks that follow
-    highest = int(labels.max())
-    if highest >= len(labels):
-        raise DataError(
-            f"{origin}: a label in y_train is {highest}, with only {len(labels)} samples; "
-            "number the classes 0, 1, … without gaps, or name them in `classes`"
-        )
-    return tuple(str(index) for index in range(highest + 1))
+    try:
+        default: tuple[str, ...] = tasks.named(task).names(labels)
+    except DataError as error:
+        raise DataError(f"{origin}: {error}") from None
+    return default

@@ -2,51 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from edgekit import tasks
 from edgekit.data.types import Kind, Pools, Split
 from edgekit.errors import DataError
+from edgekit.tasks import Task
+from edgekit.tasks.labels import some
 
 _CHUNK_SAMPLES = 4096
 
 
-def normal(pools: Pools) -> Pools:
-    """Labels as int64, vectors as float32; refuse whatever is not raw samples with a label each."""
+def normal(pools: Pools, task: Task = "classification") -> Pools:
+    """Labels as the task has them, vectors as float32; refuse whatever is not raw samples with a label each."""
+    kind = tasks.named(task)
     checked = {name: _split(name, split, pools.kind) for name, split in pools.given().items()}
-    _classes(pools.classes)
+    _names(pools.classes)
     shapes = {name: split.x.shape[1:] for name, split in checked.items()}
     if len(set(shapes.values())) > 1:
         told = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         raise DataError(f"samples differ in shape between splits: {told}; give all splits the same shape")
+    checked = {name: Split(split.x, kind.checked(name, split.y, pools.classes)) for name, split in checked.items()}
+    if task == "anomaly":  # how anomalies come into each split is decided where the samples are divided
+        return replace(pools.with_splits(checked), classes=kind.NAMES)
     for name, split in checked.items():
-        _labels(name, split.y, pools.classes)
+        kind.whole(name, split.y, pools.classes)
     return pools.with_splits(checked)
-
-
-def no_empty_class(name: str, y: np.ndarray, classes: tuple[str, ...]) -> None:
-    """Every class must have a sample in this split."""
-    counts = np.bincount(y, minlength=len(classes))
-    empty = [classes[index] for index in np.flatnonzero(counts == 0)]
-    if empty:
-        raise DataError(
-            f"{name}: no sample of class {_some(empty)} ({len(empty)} of {len(classes)} classes are empty); "
-            "add different samples (copies of one count once), raise data.limit, or remove the class"
-        )
 
 
 def _split(name: str, split: Split, kind: Kind) -> Split:
     x, y = split.x, split.y
-    if y.ndim != 1 or not np.issubdtype(y.dtype, np.integer):
-        raise DataError(
-            f"{name}: labels are {y.dtype} of shape {y.shape}; they must be integers, one per sample "
-            "(one-hot labels: take argmax over the last axis)"
-        )
-    if x.ndim < 2 or len(x) != len(y):
+    if x.ndim < 2 or y.ndim < 1 or len(x) != len(y):
         raise DataError(f"{name}: {x.shape} samples and {y.shape} labels; the first axis of both must be as long")
     if not len(x):
         raise DataError(f"{name}: no samples at all; leave the split out or fill it")
-    x = _image(name, x) if kind == "image" else _vector(name, x)
-    return Split(x, y.astype(np.int64))
+    return Split(_image(name, x) if kind == "image" else _vector(name, x), y)
 
 
 def _image(name: str, x: np.ndarray) -> np.ndarray:
@@ -79,23 +71,6 @@ def _vector(name: str, x: np.ndarray) -> np.ndarray:
     return x
 
 
-def _classes(classes: tuple[str, ...]) -> None:
-    if len(classes) < 2:
-        raise DataError(f"classes: got {list(classes)}; a classifier needs at least two")
-    if len(set(classes)) != len(classes) or not all(classes):
-        raise DataError(f"classes: got {_some(list(classes))}; names must be unique and not empty")
-
-
-def _labels(name: str, y: np.ndarray, classes: tuple[str, ...]) -> None:
-    wrong = np.flatnonzero((y < 0) | (y >= len(classes)))
-    if len(wrong):
-        raise DataError(
-            f"{name}: label {y[wrong[0]]} at sample {wrong[0]} ({len(wrong)} such labels); "
-            f"labels must be 0 to {len(classes) - 1}, one per name in classes"
-        )
-    no_empty_class(name, y, classes)
-
-
-def _some(names: list[str], most: int = 5) -> str:
-    shown = ", ".join(repr(name) for name in names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+def _names(names: tuple[str, ...]) -> None:
+    if len(set(names)) != len(names) or not all(names):
+        raise DataError(f"classes: got {some(names)}; names must be unique and not empty")

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+TASKS = ("classification",)
+
+
 class Config(SourceConfig):
     """Options of the digits."""
 

@@ -15,6 +15,8 @@ from edgekit.data.types import Pools, Progress, SourceConfig
 from edgekit.digests import digest
 from edgekit.keys import library_versions
 
+TASKS = ("classification", "anomaly")
+
 
 class Config(SourceConfig):
     """Options of an image folder."""

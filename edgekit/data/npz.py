@@ -43,4 +43,4 @@ def read(config: Config, progress: Progress | None = None) -> Pools:
         raise DataError(
             f"{path.name}: cannot be read as .npz without unpickling ({error}); write plain arrays with np.savez"
         ) from None
-    return arrays.pools(found, path.name)
+    return arrays.pools(found, path.name, config.task)

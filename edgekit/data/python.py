@@ -42,7 +42,7 @@ def read(config: Config, progress: Progress | None = None) -> Pools:
             f"data.function: {config.function} returned {type(found).__name__}; "
             f"it must return a dict with x_train, y_train and, if you have them, {', '.join(arrays.NAMES[2:])}"
         )
-    return arrays.pools(found, config.function)
+    return arrays.pools(found, config.function, config.task)
 
 
 def _find(spec: str) -> Callable[..., Any]:

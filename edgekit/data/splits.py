@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgekit.data import checks, overlap
+from edgekit import tasks
+from edgekit.data import anomalies, overlap
 from edgekit.data.types import Data, Pools, SourceConfig, Split, digest_of
 from edgekit.errors import DataError
+from edgekit.tasks import Task
 
 # One stream of random numbers per purpose: a change of one fraction leaves the other choices alone.
-_STREAMS = {"train": 1, "validation": 2, "test": 3, "calibration": 4, "order": 5}
+_STREAMS = {"train": 1, "validation": 2, "test": 3, "calibration": 4, "order": 5, "anomalies": 6}
 
 
-def limited(pools: Pools, limit: int | None, seed: int) -> Pools:
+def limited(pools: Pools, limit: int | None, seed: int, task: Task = "classification") -> Pools:
     """At most `limit` samples of the train pool, the given validation and test in the same proportion."""
-    kept = limited_indices({name: split.y for name, split in pools.given().items()}, limit, seed)
+    strata = tasks.named(task).strata
+    kept = limited_indices({name: strata(split.y) for name, split in pools.given().items()}, limit, seed)
     if not kept:
         return pools
     return pools.with_splits({name: split.take(kept[name]) for name, split in pools.given().items()})
@@ -40,17 +43,27 @@ def divide(pools: Pools, config: SourceConfig) -> Data:
     prints = {name: overlap.fingerprints(split.x) for name, split in pools.given().items()}
     pools, prints = overlap.resolve(pools, prints, config.overlap)
     pool, groups = pools.train, overlap.same_as(prints["train"])
+    strata = tasks.named(config.task).strata(pool.y)
+    counts = np.bincount(strata)
     left = np.arange(len(pool))
     taken: dict[str, np.ndarray] = {}
     for name, fraction in (("test", config.test_fraction), ("validation", config.validation_fraction)):
         if name not in prints:
-            sizes = proportional(np.bincount(pool.y, minlength=len(pools.classes)), round(fraction * len(pool)))
-            taken[name] = _pick_of(left, pool.y, groups, sizes, _rng(config.split_seed, name))
+            sizes = proportional(counts, round(fraction * len(pool)))
+            taken[name] = _pick_of(left, strata, groups, sizes, _rng(config.split_seed, name))
             left = np.setdiff1d(left, taken[name])
-    taken["calibration"] = _calibration(left, pool.y, groups, config, len(pools.classes))
+    notes = overlap.copies(strata, groups)
+    if config.task == "anomaly":
+        left, moved = anomalies.leave_train(left, strata, groups, taken, _rng(config.split_seed, "anomalies"))
+        notes = (*notes, *moved)
+    taken["calibration"] = _calibration(left, strata, groups, config)
     taken["train"] = np.setdiff1d(left, taken["calibration"])
     made = {name: pool.take(_mixed(indices, config.split_seed, name)) for name, indices in taken.items()}
-    return _sealed(pools, {**pools.given(), **made}, overlap.copies(pool.y, groups))
+    splits = {**pools.given(), **made}
+    if config.task == "anomaly":
+        splits, moved = anomalies.lent(splits, _rng(config.split_seed, "anomalies"))
+        notes = (*notes, *moved)
+    return _sealed(pools, splits, notes, config.task)
 
 
 def proportional(counts: np.ndarray, total: int) -> np.ndarray:
@@ -100,7 +113,7 @@ def _pick(groups: np.ndarray, y: np.ndarray, sizes: np.ndarray, rng: np.random.G
     return np.flatnonzero(chosen[inverse])
 
 
-def _calibration(left: np.ndarray, y: np.ndarray, groups: np.ndarray, config: SourceConfig, classes: int) -> np.ndarray:
+def _calibration(left: np.ndarray, y: np.ndarray, groups: np.ndarray, config: SourceConfig) -> np.ndarray:
     wanted, most = config.calibration_samples, len(left) // 2
     if wanted > most:
         raise DataError(
@@ -108,13 +121,13 @@ def _calibration(left: np.ndarray, y: np.ndarray, groups: np.ndarray, config: So
             f"data.calibration_samples is {wanted}; set it to at most {most}, or give more samples (data.limit)"
         )
     # Every class keeps the larger half of its samples for training, however small it is.
-    sizes = balanced(np.bincount(y[groups[left]], minlength=classes) // 2, wanted)
+    sizes = balanced(np.bincount(y[groups[left]], minlength=int(y.max()) + 1) // 2, wanted)
     return _pick_of(left, y, groups, sizes, _rng(config.split_seed, "calibration"))
 
 
-def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...]) -> Data:
+def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...], task: Task) -> Data:
     for name in ("train", "validation", "test"):
-        checks.no_empty_class(name, splits[name].y, pools.classes)
+        tasks.named(task).whole(name, splits[name].y, pools.classes)
     if not len(splits["calibration"]):
         raise DataError("calibration: no sample could be taken out of train without tearing copies apart; add samples")
     overlap.disjoint({name: split.x for name, split in splits.items()})
@@ -129,6 +142,7 @@ def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...]) -> D
         notes=(*pools.notes, *notes),
         held_out=ordered["test"],
         sample_rate_hz=pools.sample_rate_hz,
+        task=task,
     )
 
 

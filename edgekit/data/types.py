@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from edgekit.config import Strict
 from edgekit.digests import canonical
 from edgekit.errors import DataError
+from edgekit.tasks import Task
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,6 +28,7 @@ class SourceConfig(Strict):
     """Options that every source takes. A source's own `Config` narrows `source` to its file's name."""
 
     source: str = Field(description="the file in edgekit/data/ that reads the samples")
+    task: Task = Field("classification", description="what the labels mean; stands at the top level of a config")
     split_seed: int = Field(0, ge=0, lt=2**31, description="seed of the division into splits")
     validation_fraction: float = Field(
         0.2, gt=0, lt=1, description="share of the train pool that becomes validation, where the source has none"
@@ -59,7 +61,11 @@ class SourceConfig(Strict):
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """x: (n, *sample) raw samples, uint8 HWC images, float32 vectors or sounds, maybe memory-mapped; y: (n,) int64."""
+    """x: (n, *sample) raw samples, uint8 HWC images, float32 vectors or sounds, maybe memory-mapped; y: their labels.
+
+    y is (n,) int64 of a classification or an anomaly detection, (n, labels) int64 of several labels at once, and
+    (n, values) float32 of a regression.
+    """
 
     x: np.ndarray
     y: np.ndarray
@@ -102,7 +108,10 @@ class Pools:
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Four disjoint splits. `digest` covers every array and the class names, also while test is withheld."""
+    """Four disjoint splits. `digest` covers every array and the class names, also while test is withheld.
+
+    `classes` are the names of what a network says: of a regression its values, of several labels at once these.
+    """
 
     train: Split
     calibration: Split
@@ -113,6 +122,7 @@ class Data:
     notes: tuple[str, ...] = ()
     held_out: Split | None = field(default=None, repr=False)
     sample_rate_hz: int | None = None
+    task: Task = "classification"
 
     @property
     def test(self) -> Split:

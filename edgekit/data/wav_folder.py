@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+TASKS = ("classification", "anomaly")
+
+
 class Config(SourceConfig):
     """Options of a folder of sounds."""
 

@@ -1,7 +1,8 @@
 """Distillation losses: one file each, the file's name is its key.
 
-A file offers `class Options(LossOptions)`, `loss(student, teacher, labels, options)` and `NEEDS_FEATURES`. Nothing here
-imports torch before a loss is computed, for a config is checked without it.
+A file offers `class Options(LossOptions)`, `loss(student, teacher, wanted, options)` and `NEEDS_FEATURES`; with
+`FOR_ALL_TASKS` its loss is told the task too, else it serves classes alone. Nothing here imports torch before a loss is
+computed, for a config is checked without it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pydantic import Field
 
 from edgekit.config import Strict, check, suggest
 from edgekit.errors import ConfigError
+from edgekit.tasks import Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,7 +38,7 @@ class Outputs:
     """What a network says about a batch; `features` go from fine to coarse, in order of execution."""
 
     logits: Tensor
-    """(N, classes)"""
+    """(N, classes), or whatever else the task's outputs are"""
     features: tuple[Tensor, ...] = ()
     """Feature maps, (N, C, H, W) each; empty unless the loss has NEEDS_FEATURES."""
 
@@ -54,9 +56,31 @@ def parse(section: dict[str, Any]) -> LossOptions:
     return options
 
 
-def function(options: LossOptions) -> Callable[[Outputs, Outputs, Tensor], Tensor]:
-    """`(student, teacher, labels) -> scalar`, the mean over the batch; labels are (N,) int64."""
-    return partial(_module(options.loss).loss, options=options)
+def function(options: LossOptions, task: Task = "classification") -> Callable[[Outputs, Outputs, Tensor], Tensor]:
+    """`(student, teacher, wanted) -> scalar`, the mean over the batch; `wanted` as for `hard`."""
+    module = _module(options.loss)
+    told = {"task": task} if module.FOR_ALL_TASKS else {}
+    return partial(module.loss, options=options, **told)
+
+
+def serves(options: LossOptions, task: Task) -> bool:
+    """Whether the loss can compare what networks of this task say."""
+    return task == "classification" or bool(_module(options.loss).FOR_ALL_TASKS)
+
+
+def hard(task: Task) -> Callable[[Tensor, Tensor], Tensor]:
+    """`(outputs, wanted) -> scalar`, what is minimised without a teacher, the mean over the batch.
+
+    Cross entropy with classes (N,) int64, binary cross entropy with labels (N, labels) of 0 and 1, and the squared
+    error of values (N, values), or of a reconstruction, for which the network's input itself is wanted.
+    """
+    from torch.nn import functional
+
+    if task == "classification":
+        return functional.cross_entropy
+    if task == "multi_label":
+        return lambda outputs, wanted: functional.binary_cross_entropy_with_logits(outputs, wanted.to(outputs.dtype))
+    return functional.mse_loss
 
 
 def needs_features(options: LossOptions) -> bool:

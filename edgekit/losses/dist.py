@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NEEDS_FEATURES = False
+FOR_ALL_TASKS = False
 FLAT = 1e-6
 """Norm of what deviates from the mean, as a share of the whole's: below it, it is float32's rounding."""
 

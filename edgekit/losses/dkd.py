@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NEEDS_FEATURES = False
+FOR_ALL_TASKS = False
 
 
 class Options(LossOptions):

@@ -13,11 +13,13 @@ from pydantic import Field
 from edgekit.errors import ModelError
 from edgekit.losses import LossOptions, Outputs
 from edgekit.losses.soft_targets import mixed
+from edgekit.tasks import Task
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 NEEDS_FEATURES = True
+FOR_ALL_TASKS = True
 
 
 class Options(LossOptions):
@@ -29,7 +31,7 @@ class Options(LossOptions):
     weight: float = Field(100.0, ge=0, le=10_000, description="weight of the feature maps' mean squared error")
 
 
-def loss(student: Outputs, teacher: Outputs, labels: Tensor, options: Options) -> Tensor:
+def loss(student: Outputs, teacher: Outputs, wanted: Tensor, options: Options, task: Task = "classification") -> Tensor:
     """Soft targets + weight * the squared error of the feature maps, averaged over each map's elements and the maps.
 
     `student.features` have gone through `regressors`. The teacher's maps are taken as they are, as in FitNets'
@@ -40,7 +42,7 @@ def loss(student: Outputs, teacher: Outputs, labels: Tensor, options: Options) -
 
     _agree(student.features, teacher.features)
     errors = [functional.mse_loss(*pair) for pair in zip(student.features, teacher.features, strict=True)]
-    soft = mixed(student.logits, teacher.logits, labels, options.temperature, options.alpha)
+    soft = mixed(student.logits, teacher.logits, wanted, options.temperature, options.alpha, task)
     return soft + options.weight * torch.stack(errors).mean()
 
 

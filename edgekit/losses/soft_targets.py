@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from edgekit import losses
 from edgekit.losses import LossOptions, Outputs
+from edgekit.tasks import Task
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 NEEDS_FEATURES = False
+FOR_ALL_TASKS = True
 
 
 class Options(LossOptions):
@@ -22,23 +25,33 @@ class Options(LossOptions):
     alpha: float = Field(0.9, ge=0, le=1, description="weight of the soft targets; the labels get the rest")
 
 
-def loss(student: Outputs, teacher: Outputs, labels: Tensor, options: Options) -> Tensor:
+def loss(student: Outputs, teacher: Outputs, wanted: Tensor, options: Options, task: Task = "classification") -> Tensor:
     """See `mixed`."""
-    return mixed(student.logits, teacher.logits, labels, options.temperature, options.alpha)
+    return mixed(student.logits, teacher.logits, wanted, options.temperature, options.alpha, task)
 
 
-def mixed(student_logits: Tensor, teacher_logits: Tensor, labels: Tensor, temperature: float, alpha: float) -> Tensor:
-    """alpha * T^2 * KL(teacher || student, both softened by T) + (1 - alpha) * cross entropy; mean over the batch.
+def mixed(
+    student: Tensor, teacher: Tensor, wanted: Tensor, temperature: float, alpha: float, task: Task = "classification"
+) -> Tensor:
+    """alpha * the distance to the teacher's outputs + (1 - alpha) * that to what is wanted (`losses.hard`).
 
-    Logits are (N, classes), labels (N,) int64. T^2 keeps the soft part's gradient at the scale of the hard part's.
+    Of logits (N, classes) the distance is T^2 * KL(teacher || student, both softened by T), which keeps the soft part's
+    gradient at the scale of the hard part's; of several labels the same for each of them; of values and reconstructions
+    it is the squared error, and T has no meaning.
     """
+    hard = losses.hard(task)(student, wanted)
+    return alpha * _distance(student, teacher, temperature, task) + (1 - alpha) * hard
+
+
+def _distance(student: Tensor, teacher: Tensor, temperature: float, task: Task) -> Tensor:
     from torch.nn import functional
 
-    hard = functional.cross_entropy(student_logits, labels)
-    soft = functional.kl_div(
-        functional.log_softmax(student_logits / temperature, dim=1),
-        functional.log_softmax(teacher_logits / temperature, dim=1),
-        reduction="batchmean",
-        log_target=True,
-    )
-    return alpha * temperature**2 * soft + (1 - alpha) * hard
+    if task == "classification":
+        learnt, taught = (functional.log_softmax(each / temperature, dim=1) for each in (student, teacher))
+        return temperature**2 * functional.kl_div(learnt, taught, reduction="batchmean", log_target=True)
+    if task == "multi_label":
+        said = (teacher / temperature).sigmoid()
+        apart = functional.binary_cross_entropy_with_logits(student / temperature, said)
+        own = functional.binary_cross_entropy_with_logits(teacher / temperature, said)
+        return temperature**2 * (apart - own)
+    return functional.mse_loss(student, teacher)

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import nn
 
+from edgekit import tasks
 from edgekit.artifact import Artifact
 from edgekit.data import Data
 from edgekit.models import store
@@ -30,6 +31,8 @@ def spec_for(
         input_shape=shape,
         num_classes=len(data.classes),
         classes=data.classes,
+        task=data.task,
+        output_shape=shape if tasks.named(data.task).RECONSTRUCTS else None,
         preprocess=preprocess,
         raw={
             "kind": data.kind,

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from edgekit.config import Builder, Strict
 from edgekit.errors import ModelError
+from edgekit.tasks import Task
 
 FORMAT = 1
 SPEC = "model.json"
@@ -48,13 +49,15 @@ class ModelSpec(Strict):
     """All there is to know about a network but its weights; `input_shape` is (C, H, W) or (F,), without the batch.
 
     It has a `builder`, or came as the file that `source` describes. `output_shape` is (num_classes,) where it is None.
+    `classes` are the names of its outputs, and of an anomaly detection, whose output is a reconstruction, what it says.
     """
 
     builder: Builder | None = None
     source: Source | None = None
     kwargs: dict[str, Any] = Field(default_factory=dict)
     input_shape: Annotated[tuple[int, ...], BeforeValidator(_as_tuple)]
-    num_classes: int = Field(ge=2)
+    num_classes: int = Field(ge=1)
+    task: Task = "classification"
     output_shape: Annotated[tuple[int, ...] | None, BeforeValidator(_as_tuple)] = None
     classes: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
     preprocess: list[dict[str, Any]] = Field(default_factory=list)
@@ -71,6 +74,11 @@ class ModelSpec(Strict):
         if not {"kind", "shape", "dtype"} <= set(self.raw) <= {"kind", "shape", "dtype", "range", "sample_rate_hz"}:
             raise ValueError(f"raw wants kind, shape, dtype and maybe range and sample_rate_hz, got {sorted(self.raw)}")
         return self
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """Shape of what it gives for one sample."""
+        return self.output_shape or (self.num_classes,)
 
     @property
     def gives_probabilities(self) -> bool:

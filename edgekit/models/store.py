@@ -118,7 +118,8 @@ def dry_forward(module: nn.Module, spec: ModelSpec) -> None:
     """One sample of zeros through the network in eval mode; ModelError unless the spec's outputs come out."""
     module.eval()
     device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
-    wanted = (1, *(spec.output_shape or (spec.num_classes,)))
+    wanted = (1, *spec.outputs)
+    said = {"regression": "values", "anomaly": "its input again, reconstructed,"}.get(spec.task, "logits")
     try:
         with torch.inference_mode():
             out = module(torch.zeros(1, *spec.input_shape, device=device))
@@ -131,12 +132,12 @@ def dry_forward(module: nn.Module, spec: ModelSpec) -> None:
         ) from error
     if isinstance(out, tuple | list) and len(out) > 1:
         raise ModelError(
-            f"{spec.called}: must return logits of shape {wanted}, returned a {type(out).__name__} of {len(out)}; a "
+            f"{spec.called}: must return {said} of shape {wanted}, returned a {type(out).__name__} of {len(out)}; a "
             "bundle's model has one output: join them, torch.cat(heads, dim=1)"
         )
     if not isinstance(out, Tensor) or tuple(out.shape) != wanted:
         came = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else f"a {type(out).__name__}"
-        raise ModelError(f"{spec.called}: must return logits of shape {wanted}, returned {came}")
+        raise ModelError(f"{spec.called}: must return {said} of shape {wanted}, returned {came}")
 
 
 def _opened(path: Path, spec: ModelSpec) -> nn.Module:

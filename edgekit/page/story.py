@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from edgekit import checks, finished, summaries
+from edgekit import checks, finished, summaries, tasks
 from edgekit.artifact import Artifact
 from edgekit.config import STAGES
 from edgekit.digests import sha256_file
@@ -72,9 +72,15 @@ def headline(result: Row) -> tuple[str, str]:
         f"and {_size(verdict['size_ratio'])}. "
         f"On validation it {_loss(verdict['drop_validation_pp'])}; with {100 * verdict['confidence']:g} % confidence "
         f"the loss is at most {verdict['bound_validation_pp']:.2f} pp, and the budget allows "
-        f"{budget['accuracy_drop_pp']:g} pp."
+        f"{budget['accuracy_drop_pp']:g} pp.{_accuracy_is(result)}"
     )
     return f"Budget met: {ships} of {wanted} target{'s' if wanted > 1 else ''} ship{'s' if ships == 1 else ''}", found
+
+
+def _accuracy_is(result: Row) -> str:
+    """What accuracy means, where it is not what everybody expects."""
+    task = tasks.named(result["task"])
+    return "" if result["task"] == "classification" else f" Here {task.SAID}."
 
 
 def _size(ratio: float) -> str:
@@ -97,6 +103,7 @@ def facts(result: Row) -> list[tuple[str, str, str]]:
         return []
     rows = {row["name"]: row for row in result["variants"]}
     baseline, winner = result["variants"][0], rows[verdict["winner"]]
+    metric = tasks.named(result["task"]).METRIC
     large = [
         (
             f"{milliseconds(verdict['p50_ms'])} ms",
@@ -110,7 +117,7 @@ def facts(result: Row) -> list[tuple[str, str, str]]:
         ),
         (
             percent(winner["accuracy_test"]),
-            "accuracy on test, read once",
+            f"{'accuracy' if result['task'] == 'classification' else metric} on test, read once",
             f"baseline: {percent(baseline['accuracy_test'])}",
         ),
     ]

@@ -56,8 +56,10 @@ class Manifest:
 
     `golden` is {"inputs": member, "outputs": member, "atol": float, "top1": bool}: .npy arrays of raw samples
     (n, *raw.shape) and of what the model gave for them (n, *output.shape[1:]); `top1`: the first label must agree.
-    `labels` name the classes of a classification or the values of a regression. `activation` is what the runner
-    applies to the model's outputs: "softmax" to logits, "none" where the model ends in it. `architectures` are
+    `labels` name the classes of a classification, several labels at once, or the values of a regression. `activation`
+    is what the runner applies to the model's outputs: "softmax" or "sigmoid" to logits, "none" where the model ends in
+    it. `threshold` belongs to the task anomaly: the mean squared error of a reconstruction above which a sample is one;
+    other manifests do not have the key. `architectures` are
     machines as `uname -m` calls them; none means all.
     """
 
@@ -80,6 +82,7 @@ class Manifest:
     architectures: list[str] = field(default_factory=list)
     task: str = "classification"
     activation: str = "softmax"
+    threshold: float | None = None
     format: int = FORMAT
 
 
@@ -87,6 +90,8 @@ def to_json(manifest: Manifest) -> bytes:
     """Canonical bytes; BundleError when a value cannot stand in JSON."""
     try:
         values = {**vars(manifest), **{key: vars(getattr(manifest, key)) for key in ("raw", "input", "output")}}
+        if manifest.threshold is None:
+            del values["threshold"]
         text = json.dumps(values, indent=2, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise BundleError(f"manifest: {error}; use numbers, text, lists and mappings only") from None
@@ -97,7 +102,8 @@ def parse(data: bytes) -> Manifest:
     """Manifest from JSON bytes; BundleError says which key is wrong."""
     values = _object(data)
     _check_format(values)
-    check_keys("manifest", values, [each.name for each in fields(Manifest)])
+    known = [each.name for each in fields(Manifest)]
+    check_keys("manifest", values, known if "threshold" in values else [key for key in known if key != "threshold"])
     values["raw"] = _spec(RawSpec, "raw", values["raw"])
     values["input"] = _spec(TensorSpec, "input", values["input"])
     values["output"] = _spec(TensorSpec, "output", values["output"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from edgekit.runner.backends import Backend, open_backend
 from edgekit.runner.encode import encoder
 from edgekit.runner.errors import BackendError, BundleError, InputError, RunnerError
 from edgekit.runner.manifest import Manifest
+from edgekit.runner.preprocess import pipeline
 
 if TYPE_CHECKING:
     from edgekit.runner.postprocess import Prediction
@@ -72,6 +73,7 @@ class Model:
         self._is_float = self._raw_dtype.kind == "f"
         self._encode = encoder(manifest, backend)
         self._answer = postprocess.maker(manifest)
+        self._sample = _in_order(manifest) if postprocess.needs_sample(manifest) else None
 
     def prepare(self, raw: np.ndarray) -> np.ndarray:
         """The model's input tensor for one raw sample; InputError unless it is exactly what the bundle promises."""
@@ -97,7 +99,7 @@ class Model:
         return outputs
 
     def predict(self, raw: np.ndarray, top_k: int = 5) -> Prediction:
-        """The answer for one raw sample: a Classification, a Regression or a Raw output, as the bundle's task says."""
+        """The answer for one raw sample, of the kind that the bundle's task has in `edgekit.runner.postprocess`."""
         started = perf_counter_ns()
         x = self.prepare(raw)
         prepared = perf_counter_ns()
@@ -105,7 +107,8 @@ class Model:
         executed = perf_counter_ns()
         postprocess.check_finite(outputs)
         timing_ms = {"preprocess": (prepared - started) / 1e6, "execute": (executed - prepared) / 1e6}
-        answer: Prediction = self._answer(outputs, _at_least_one(top_k), timing_ms)
+        also = () if self._sample is None else (self._sample(raw),)
+        answer: Prediction = self._answer(outputs, _at_least_one(top_k), timing_ms, *also)
         timing_ms["postprocess"] = (perf_counter_ns() - executed) / 1e6
         return answer
 
@@ -152,6 +155,17 @@ def check_architecture(manifest: Manifest) -> None:
         raise BundleError(
             f"the bundle is for {', '.join(wanted)}, this machine is {os.uname().machine}; take the bundle made for it"
         )
+
+
+def _in_order(manifest: Manifest) -> Callable[[np.ndarray], np.ndarray]:
+    """A raw sample after preprocess, a picture's channels in front, as every network has them."""
+    steps = pipeline(manifest.preprocess)
+
+    def sample(raw: np.ndarray) -> np.ndarray:
+        x = steps(raw)
+        return x.transpose(2, 0, 1) if x.ndim == 3 else x
+
+    return sample
 
 
 def _at_least_one(top_k: int) -> int:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from edgekit.runner.manifest import Manifest, RawSpec, TensorSpec
 
 TARGETS = ("tflite", "openvino", "onnx")
-TASKS = ("classification", "regression", "raw")
-ACTIVATIONS = ("softmax", "none")
+TASKS = ("classification", "multi_label", "regression", "anomaly", "raw")
+ACTIVATIONS = ("softmax", "sigmoid", "none")
 KINDS = {"image": 3, "vector": 1, "audio": 1}
 LAYOUTS = {"NHWC": 4, "NCHW": 4, "NC": 2, "ANY": None}
 TENSOR_DTYPES = ("float32", "float16", "int8", "uint8")
@@ -147,6 +147,8 @@ def _check_task(manifest: Manifest) -> None:
     task, labels = manifest.task, manifest.labels
     if task == "raw":
         need(not labels, "labels", labels, "raw outputs have no labels")
+    elif task == "anomaly":
+        _check_reconstruction(manifest)
     else:
         values = manifest.output.shape[-1]
         need(manifest.output.layout == "NC", "output.layout", manifest.output.layout, f"a {task} gives NC")
@@ -154,8 +156,26 @@ def _check_task(manifest: Manifest) -> None:
     need(all(map(str.isprintable, labels)), "labels", labels, "must be printable")
     if task != "classification":
         need(len(set(labels)) == len(labels), "labels", labels, f"the values of a {task} need names of their own")
-        need(manifest.activation == "none", "activation", manifest.activation, f"a {task} has none")
+        activations = ("sigmoid", "none") if task == "multi_label" else ("none",)
+        need(
+            manifest.activation in activations, "activation", manifest.activation, f"{task}: {' or '.join(activations)}"
+        )
         need(not manifest.golden["top1"], "golden.top1", True, f"a {task} has no first label")
+    else:
+        need(manifest.activation != "sigmoid", "activation", manifest.activation, "classes want softmax, or none")
+    if task != "anomaly":
+        need(manifest.threshold is None, "threshold", manifest.threshold, f"a {task} has none")
+
+
+def _check_reconstruction(manifest: Manifest) -> None:
+    """The output is the network's input again, in the network's own order: a picture's channels stand first."""
+    wanted = manifest.input.shape[1:]
+    if manifest.input.layout == "NHWC":
+        wanted = (wanted[2], *wanted[:2])
+    need(manifest.output.shape[1:] == wanted, "output.shape", list(manifest.output.shape), f"needed [1, {wanted}]")
+    need(len(manifest.labels) == 2, "labels", manifest.labels, "name the normal and the anomaly")
+    threshold = manifest.threshold
+    need(threshold is not None and is_number(threshold) and threshold >= 0, "threshold", threshold, "a number from 0")
 
 
 def is_shape(value: Any) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from edgekit import tasks
 from edgekit.errors import ModelError
 from edgekit.sources.layout import Layout
 from edgekit.sources.opened import Opened, Run
@@ -62,15 +63,18 @@ def are_probabilities(found: np.ndarray, step: float) -> bool:
 
 
 def check_answers(
-    name: str, found: np.ndarray, labels: np.ndarray, classes: Sequence[str], preprocess: Sequence[dict[str, Any]]
+    name: str,
+    found: np.ndarray,
+    labels: np.ndarray,
+    classes: Sequence[str],
+    preprocess: Sequence[dict[str, Any]],
+    task: tasks.Task = "classification",
 ) -> None:
-    """ModelError for a model that is right no more often than one that always names the same class."""
-    accuracy = float(np.mean(found.argmax(axis=1) == labels))
-    most_frequent = np.bincount(labels, minlength=len(classes)).max() / len(labels)
-    if accuracy <= most_frequent:
+    """ModelError for a model that is right no more often than one that always says the same."""
+    if why := tasks.no_better_than_guessing(task, found, labels):
+        said = "classes" if task == "classification" else "values"
         raise ModelError(
-            f"{name}: {accuracy:.1%} right on validation, and always naming one class would give "
-            f"{most_frequent:.1%}; check its preprocess ({preprocess or 'none'}) and that its classes are in "
+            f"{name}: {why}; check its preprocess ({preprocess or 'none'}) and that its {said} are in "
             f"this order: {', '.join(classes)}"
         )
 

@@ -86,6 +86,8 @@ def _end(row: Row) -> str:
             f"{percent(row['most_outside'])} of the values outside at most ({row['most_outside_layer']}), "
             f"{percent(row['least_used'])} of the range used at least ({row['least_used_layer']})"
         )
+    if "metric" in row:
+        return f"{row['metric']} {'-' if row['accuracy'] is None else percent(row['accuracy'])}"
     if row["to"] == "answer":
         return f"{percent(row['accuracy'])} right, {percent(row['best_order'])} in the best order of labels"
     return f"max |Δ| {row['max_abs']:.2g}, SNR {row['snr_db']:.1f} dB, cosine {cosine(row['cosine'])}"

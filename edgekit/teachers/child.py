@@ -38,7 +38,14 @@ def main(folder: Path) -> int:
 
 
 def _work(
-    folder: Path, path: str, kind: str, preprocess: list[dict[str, Any]], classes: int, threads: int, counted: bool
+    folder: Path,
+    path: str,
+    kind: str,
+    preprocess: list[dict[str, Any]],
+    classes: int,
+    threads: int,
+    task: str,
+    counted: bool,
 ) -> dict[str, Any]:
     """Leave the logits; what was found out about the model."""
     x = np.load(folder / launch.SAMPLES, mmap_mode="r", allow_pickle=False)
@@ -60,9 +67,11 @@ def _work(
             )
         except Exception as error:
             raise _told("cannot be run", error) from None
-    np.save(folder / launch.LOGITS, scores.logits(found, model.step))
+    of_classes = task == "classification"
+    np.save(folder / launch.LOGITS, scores.logits(found, model.step) if of_classes else found)
     costs = asdict(count.of_file(Path(path), kind)) if counted else {}
-    return {"probabilities": scores.are_probabilities(found, model.step), "integers": bool(model.step), **costs}
+    probabilities = of_classes and scores.are_probabilities(found, model.step)
+    return {"probabilities": probabilities, "integers": bool(model.step), **costs}
 
 
 def _told(what: str, error: Exception) -> Exception:

@@ -17,11 +17,14 @@ from edgekit.errors import ConfigError, ModelError, ResourceError
 from edgekit.runner import steps
 from edgekit.runner.errors import InputError
 from edgekit.sources import kinds
+from edgekit.tasks import Task
 from edgekit.teachers import launch
 
 if TYPE_CHECKING:
     import numpy as np
 
+SERVED: tuple[Task, ...] = ("classification", "regression")
+"""Tasks whose outputs a file gives as they are wanted."""
 LIBRARIES = ("ai-edge-litert", "keras", "onnxruntime", "openvino", "tensorflow")
 """Those that may run it."""
 
@@ -38,6 +41,14 @@ class TeacherFile:
     kind: str
     preprocess: list[dict[str, Any]]
     sha256: str
+
+
+def check_task(where: str, task: Task) -> None:
+    """ConfigError for a model file in a run whose task none serves."""
+    if task not in SERVED:
+        raise ConfigError(
+            f"task and {where} disagree: a model file serves {' and '.join(SERVED)}, task is {task}; name a builder"
+        )
 
 
 def open_file(path: Path, preprocess: Sequence[dict[str, Any]] = ()) -> TeacherFile:
@@ -60,12 +71,13 @@ def logits(
     classes: int,
     timeout_s: float,
     threads: int = 0,
+    task: Task = "classification",
     progress: Callable[[int, int], None] | None = None,
 ) -> np.ndarray:
     """Logits (n, classes) float32 of raw samples (n, *sample), uint8 or float32, maybe a memory map.
 
-    Outputs that are probabilities become their logarithm (see `scores.logits`). 0 threads: all cores. `progress` is
-    called with (done, n) now and then.
+    Outputs that are probabilities become their logarithm (see `scores.logits`); of a regression they are the values
+    (n, values). 0 threads: all cores. `progress` is called with (done, n) now and then.
 
     Raises ModelError, naming the file and the cause in one line, for a model that cannot be opened or run, crashes,
     takes longer than `timeout_s`, does not fit the samples or the classes, or gives NaN; ConfigError for steps that do
@@ -75,14 +87,20 @@ def logits(
 
     if not len(x):
         return np.empty((0, classes), dtype=np.float32)
-    return _asked(teacher, x, classes, timeout_s, threads, counted=False, progress=progress)[0]
+    return _asked(teacher, x, classes, timeout_s, threads, task, counted=False, progress=progress)[0]
 
 
 def examined(
-    teacher: TeacherFile, x: np.ndarray, *, classes: int, timeout_s: float, threads: int = 0
+    teacher: TeacherFile,
+    x: np.ndarray,
+    *,
+    classes: int,
+    timeout_s: float,
+    threads: int = 0,
+    task: Task = "classification",
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """The same, of at least one sample, and the model's facts: the fields of `models.store.Source`."""
-    found, facts = _asked(teacher, x, classes, timeout_s, threads, counted=True)
+    found, facts = _asked(teacher, x, classes, timeout_s, threads, task, counted=True)
     return found, {"kind": teacher.kind, "file": teacher.path.name, **facts}
 
 
@@ -92,6 +110,7 @@ def _asked(
     classes: int,
     timeout_s: float,
     threads: int,
+    task: Task,
     *,
     counted: bool,
     progress: Callable[[int, int], None] | None = None,
@@ -110,6 +129,7 @@ def _asked(
         "preprocess": teacher.preprocess,
         "classes": classes,
         "threads": threads or cores(),
+        "task": task,
         "counted": counted,
     }
     with contextlib.ExitStack() as stack:

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgekit.runner import load, postprocess
+from edgekit.runner import bundle, load, manifest, postprocess
 from edgekit.runner.cli import main
+from edgekit.runner.errors import BundleError
 from edgekit.runner.manifest import RawSpec, TensorSpec
+from edgekit.runner.postprocess import multi_label
 from edgekit.runner.rules import TASKS
 
 from .conftest import Made, WriteBundle
@@ -73,6 +75,77 @@ def test_a_regression_gives_named_values(
     assert "height_mm  2" in capsys.readouterr().out
     assert main(["predict", str(path), str(tmp_path / "x.npy"), "--no-trial", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["values"]["mass_g"] == pytest.approx(1.0)
+
+
+def test_several_labels_are_said_where_their_probability_is_a_half(
+    write_bundle: WriteBundle, capsys: pytest.CaptureFixture[str], tmp_path: Any
+) -> None:
+    names = ["dog", "cat", "bird"]
+    path, model = opened(write_bundle, factor=1.0, task="multi_label", activation="none", labels=names)
+    assert model.predict(X).labels == ["dog"]
+    assert model.predict(X).probabilities == pytest.approx(dict(zip(names, X.tolist(), strict=True)))
+    path, model = opened(write_bundle, factor=-10.0, task="multi_label", activation="sigmoid", labels=names)
+    exact = 1 / (1 + np.exp(10.0 * X.astype(np.float64)))
+    assert list(model.predict(X).probabilities.values()) == pytest.approx(exact.tolist(), rel=1e-5)
+    assert model.predict(X).labels == []
+    assert model.selftest().ok
+    np.save(tmp_path / "x.npy", X)
+    assert main(["predict", str(path), str(tmp_path / "x.npy"), "--no-trial"]) == 0
+    assert "none\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("logit", [-1000.0, -1.0, 0.0, 1.0, 1000.0])
+def test_a_sigmoid_is_stable(logit: float) -> None:
+    with np.errstate(all="raise", under="ignore"):
+        found = multi_label.sigmoid(np.array([logit], np.float32))
+    assert found[0] == pytest.approx({-1000.0: 0.0, -1.0: 0.2689414, 0.0: 0.5, 1.0: 0.7310586, 1000.0: 1.0}[logit])
+
+
+def test_what_is_given_back_badly_is_an_anomaly(
+    write_bundle: WriteBundle, capsys: pytest.CaptureFixture[str], tmp_path: Any
+) -> None:
+    """A network that halves what it is given: the error is a quarter of the mean square, after preprocess."""
+    steps = [{"step": "scale", "factor": 10.0}]
+    fields = {"task": "anomaly", "activation": "none", "labels": ["normal", "anomaly"], "preprocess": steps}
+    fields["raw"] = RawSpec("vector", (3,), "float32", (0.0, 1.0))
+    made = scaled((3,), 0.5)
+    path = write_bundle(made, X[None], 5 * X[None], golden=GOLDEN, threshold=4.0, **fields)
+    model = load(path, trial=False)
+    exact = float(np.square(5 * X.astype(np.float64)).mean())
+    answer = model.predict(X)
+    assert (answer.is_anomaly, answer.label) == (True, "anomaly")
+    assert answer.score == pytest.approx(exact) and answer.threshold == 4.0
+    assert model.predict(X / 2).is_anomaly is False
+    assert model.selftest().ok
+    np.save(tmp_path / "x.npy", X)
+    assert main(["predict", str(path), str(tmp_path / "x.npy"), "--no-trial", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["is_anomaly"] is True and told["score"] == pytest.approx(exact)
+    assert main(["predict", str(path), str(tmp_path / "x.npy"), "--no-trial"]) == 0
+    assert "mean squared error, an anomaly above 4" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"threshold": None}, "threshold"),
+        ({"threshold": -1.0}, "threshold"),
+        ({"labels": ["normal"]}, "labels"),
+        ({"activation": "sigmoid"}, "activation"),
+        ({"task": "regression", "labels": ["a", "b", "c"]}, "threshold"),
+        ({"task": "multi_label", "labels": ["a", "b", "c"], "activation": "softmax", "threshold": None}, "activation"),
+    ],
+)
+def test_a_manifest_whose_task_does_not_fit(write_bundle: WriteBundle, changes: dict[str, Any], word: str) -> None:
+    fields = {"task": "anomaly", "activation": "none", "labels": ["normal", "anomaly"], "threshold": 1.0, **changes}
+    with pytest.raises(BundleError, match=word):
+        opened(write_bundle, **fields)
+
+
+def test_only_an_anomaly_has_a_threshold_in_its_manifest(write_bundle: WriteBundle) -> None:
+    path, model = opened(write_bundle)
+    assert model.manifest.threshold is None
+    assert b"threshold" not in manifest.to_json(bundle.read(path).manifest)
 
 
 def test_a_raw_output_keeps_its_shape(

@@ -2,6 +2,7 @@
 
     maker(manifest) -> function of (outputs without their batch axis, labels wanted, times so far) to an answer
 
+With NEEDS_SAMPLE that function takes a fourth: the float32 sample after preprocess, in the order of the outputs.
 An answer has `to_dict()` for JSON, `lines()` for people, and `timing_ms`.
 """
 
@@ -18,20 +19,27 @@ from edgekit.runner.errors import BackendError
 
 if TYPE_CHECKING:
     from edgekit.runner.manifest import Manifest
+    from edgekit.runner.postprocess.anomaly import Anomaly
     from edgekit.runner.postprocess.classification import Classification
+    from edgekit.runner.postprocess.multi_label import MultiLabel
     from edgekit.runner.postprocess.raw import Raw
     from edgekit.runner.postprocess.regression import Regression
 
-    Prediction = Union[Classification, Regression, Raw]
+    Prediction = Union[Anomaly, Classification, MultiLabel, Regression, Raw]
 
 Times = dict[str, float]
-Maker = Callable[[np.ndarray, int, Times], Any]
+Maker = Callable[..., Any]
 
 
 def maker(manifest: Manifest) -> Maker:
     """The function that turns a model's outputs into the answer of the bundle's task."""
     made: Maker = importlib.import_module(f"{__name__}.{manifest.task}").maker(manifest)
     return made
+
+
+def needs_sample(manifest: Manifest) -> bool:
+    """Whether that function wants the sample as well."""
+    return getattr(importlib.import_module(f"{__name__}.{manifest.task}"), "NEEDS_SAMPLE", False)
 
 
 def check_finite(outputs: np.ndarray) -> None:

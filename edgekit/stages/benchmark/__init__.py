@@ -15,6 +15,8 @@ from pydantic import Field, field_validator
 from edgekit.artifact import Artifact
 from edgekit.config import TARGETS, Budget, StageConfig, Target
 from edgekit.data import Data
+from edgekit.tasks import Task
+from edgekit.teachers.file import check_task
 from edgekit.teachers.named import ModelFile
 
 LIBRARIES = ("numpy", "torch", "ai-edge-litert", "openvino", "onnxruntime", "matplotlib")
@@ -47,6 +49,8 @@ class Config(StageConfig):
     )
     inference_threads: int = Field(1, ge=1, le=256, description="threads of every interpreter and of PyTorch")
 
+    task: Task = "classification"
+
     @field_validator("rivals")
     @classmethod
     def _told_apart(cls, rivals: list[ModelFile]) -> list[ModelFile]:
@@ -54,6 +58,11 @@ class Config(StageConfig):
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"names {', '.join(twice)} twice; tables tell rivals apart by the files' names")
         return rivals
+
+    def agree(self) -> None:
+        """ConfigError for a rival that cannot be asked for what this task wants."""
+        if self.rivals:
+            check_task("benchmark.rivals", self.task)
 
 
 def run(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:

@@ -7,11 +7,11 @@ and a tie goes to the fewest bytes, then to the first name. What was decided can
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from edgekit.config import Budget
-from edgekit.paired import bounded, refusal
+from edgekit.paired import Drop, bounded, refusal
 from edgekit.runner.intervals import too_wide
 from edgekit.stages.benchmark import sparsity
 from edgekit.stages.benchmark.account import (
@@ -64,7 +64,8 @@ def decide(
     targets: Sequence[str],
     recorded: dict[str, Any] | None = None,
 ) -> Decision:
-    """The first row is the baseline in PyTorch eager; the others have `lost` and `gained` of `samples` of validation.
+    """The first row is the baseline in PyTorch eager; the others have their drop on validation (`paired.Drop`), or of a
+    classification what it is made of, `lost` and `gained` of `samples`.
 
     `recorded` decisions are followed, and today's are told beside them; StageError where they cannot be.
     """
@@ -127,7 +128,8 @@ def decide(
 
 def judge(row: Row, budget: Budget) -> Row:
     """The row with its drop on validation, what bounds it, and the limits of accuracy and size that it breaks."""
-    drop = bounded(row["lost"], row["gained"], row["samples"], budget.accuracy_confidence)
+    figures = {field.name: row[field.name] for field in fields(Drop) if field.name in row}
+    drop = Drop(**figures) if "bound_pp" in figures else bounded(**figures, confidence=budget.accuracy_confidence)
     refused = refusal(drop, budget.accuracy_drop_pp)
     broken = [refused] if refused else []
     if budget.size_bytes is not None and row["bytes"] > budget.size_bytes:

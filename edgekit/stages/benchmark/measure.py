@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,13 @@ import numpy as np
 import torch
 
 from edgekit import artifact as artifacts
-from edgekit import replay
+from edgekit import replay, tasks
 from edgekit.artifact import Artifact
 from edgekit.data import Data, Split
 from edgekit.eager import eager_call, eager_input
+from edgekit.judge import answered, evaluate, marked
 from edgekit.models import store
 from edgekit.models.handover import open_model
-from edgekit.paired import compare
 from edgekit.runner import conditions
 from edgekit.runner.backends import Backend
 from edgekit.runner.bench import growing, machine
@@ -29,7 +30,7 @@ from edgekit.stages.benchmark.decide import Decision, decide, too_close, unresol
 from edgekit.stages.benchmark.loads import driven
 from edgekit.stages.benchmark.rivals import held_against, open_rivals
 from edgekit.stages.benchmark.timings import Timings
-from edgekit.train import evaluate, predictions
+from edgekit.tasks import Answered
 from edgekit.variants import Variant, members, open_variant, read, zipped_bytes
 
 BASELINE = "baseline-eager"
@@ -122,7 +123,7 @@ def _judge_all(source: Artifact, data: Data, config: Config) -> tuple[list[Row],
     profile = source.ancestor("profile")
     baseline, spec = open_model(profile)
     prepared = apply(spec.preprocess, data.validation.x[:1])
-    reference = predictions(baseline, data.validation.x, spec.preprocess) == data.validation.y
+    reference = answered(baseline, data.validation, spec.preprocess, data.task)
     rows: list[Row] = [
         {
             "name": BASELINE,
@@ -132,8 +133,8 @@ def _judge_all(source: Artifact, data: Data, config: Config) -> tuple[list[Row],
             "target": "pytorch",
             "interpreter": spec.interpreter,
             "bytes": store.weight_bytes(profile.path / "model"),
-            "accuracy_validation": float(np.mean(reference)),
-            "accuracy_test": evaluate(baseline, data.test, spec.preprocess),
+            "accuracy_validation": tasks.accuracy(reference),
+            "accuracy_test": evaluate(baseline, data.test, spec.preprocess, data.task),
         }
     ]
     eager_x = eager_input(data.validation.x[:1], spec.preprocess).numpy()
@@ -141,8 +142,8 @@ def _judge_all(source: Artifact, data: Data, config: Config) -> tuple[list[Row],
     for variant in read(source):
         backend = open_variant(source, variant, config.inference_threads)
         x = to_layout(prepared, variant.input.layout)
-        right = _right(backend, data.validation, spec.preprocess, variant.input.layout)
-        drop = compare(reference, right, config.budget.accuracy_confidence)
+        found = _answered(backend, variant, data.validation, spec)
+        drop = tasks.drop(reference, found, config.budget.accuracy_confidence)
         rows.append(
             {
                 "name": variant.name,
@@ -155,11 +156,9 @@ def _judge_all(source: Artifact, data: Data, config: Config) -> tuple[list[Row],
                 "float_ops": list(variant.float_ops),
                 "debris": Counter(one["kind"] for one in variant.debris),
                 "zipped_bytes": zipped_bytes(members(source, variant).values()),
-                "accuracy_validation": float(np.mean(right)),
-                "accuracy_test": float(np.mean(_right(backend, data.test, spec.preprocess, variant.input.layout))),
-                "lost": drop.lost,
-                "gained": drop.gained,
-                "samples": drop.samples,
+                "accuracy_validation": tasks.accuracy(found),
+                "accuracy_test": tasks.accuracy(_answered(backend, variant, data.test, spec)),
+                **asdict(drop),
             }
         )
         openers[variant.name] = partial(_open, source, variant, config.inference_threads, x)
@@ -171,7 +170,8 @@ def _open(source: Artifact, variant: Variant, threads: int, x: np.ndarray) -> Ca
     return lambda: backend.run(x)
 
 
-def _right(backend: Backend, split: Split, preprocess: list[dict[str, Any]], layout: str) -> np.ndarray:
-    """Whether each sample is answered rightly, (n,) bool; one by one at batch 1, as on the device."""
-    answers = [int(backend.run(to_layout(apply(preprocess, sample[None]), layout)).argmax()) for sample in split.x]
-    return np.equal(answers, split.y)
+def _answered(backend: Backend, variant: Variant, split: Split, spec: store.ModelSpec) -> Answered:
+    """One by one at batch 1, as on the device."""
+    layout = variant.input.layout
+    outputs = [backend.run(to_layout(apply(spec.preprocess, sample[None]), layout)) for sample in split.x]
+    return marked(np.concatenate(outputs), split, spec.preprocess, spec.task)

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from edgekit import tasks
 from edgekit.data.paths import expand
+from edgekit.judge import marked
 from edgekit.quiet import quiet_native
 from edgekit.runner.preprocess import pipeline
 from edgekit.sources import kinds, layout, module
@@ -70,12 +72,14 @@ def held_against(rivals: Sequence[Rival], winner: Row | None, timings: Timings) 
 def _open(named: ModelFile, data: Data, threads: int) -> Rival:
     model = files.open_file(expand(named.path, "benchmark.rivals"), named.preprocess)
     test = data.test
-    scores = files.logits(model, test.x, classes=len(data.classes), timeout_s=ANSWERS_LIMIT_S, threads=threads)
+    scores = files.logits(
+        model, test.x, classes=len(data.classes), timeout_s=ANSWERS_LIMIT_S, threads=threads, task=data.task
+    )
     row = {
         "name": named.name,
         "sha256": model.sha256,
         "bytes": sum(path.stat().st_size for path in kinds.members(model.path, model.kind)),
-        "accuracy_test": float(np.mean(scores.argmax(axis=1) == test.y)),
+        "accuracy_test": tasks.accuracy(marked(scores, test, model.preprocess, data.task)),
     }
     return Rival(row, partial(_call, model.path, model.kind, model.preprocess, test.x[:1], threads))
 

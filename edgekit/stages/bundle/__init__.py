@@ -28,6 +28,7 @@ class Config(StageConfig):
         0.005, gt=0, le=1, description="allowed difference, share of the scores' range"
     )
     golden_tolerance_int8: float = Field(0.05, gt=0, le=1, description="the same for int8 variants")
+    false_alarms: float = Field(0.01, gt=0, lt=1, description="share of normal samples called anomalies")
 
 
 def run(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:

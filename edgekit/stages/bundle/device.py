@@ -13,7 +13,13 @@ INTERPRETERS = {
     "onnx": ["onnxruntime>=1.17"],
 }
 SAMPLES = {"image": "picture.png", "audio": "sound.wav"}
-ANSWERS = {"classification": "label", "regression": "values", "raw": "output"}
+ANSWERS = {
+    "classification": "label",
+    "multi_label": "labels",
+    "regression": "values",
+    "anomaly": "is_anomaly",
+    "raw": "output",
+}
 
 
 def requirements(target: str) -> list[str]:
@@ -86,6 +92,10 @@ def _pictures(raw: RawSpec) -> bool:
 def _output(manifest: Manifest) -> str:
     if manifest.task == "classification":
         return f"scores of {len(manifest.labels)} classes"
+    if manifest.task == "multi_label":
+        return f"any of {', '.join(manifest.labels)}"
+    if manifest.task == "anomaly":
+        return f"an anomaly where the mean squared error of the reconstruction is above {manifest.threshold:.6g}"
     if manifest.task == "regression":
         return ", ".join(manifest.labels)
     return f"float32, {'×'.join(map(str, manifest.output.shape[1:]))}"

@@ -14,8 +14,12 @@ CANDIDATES = 4
 
 def candidates(available: int, wanted: int) -> np.ndarray:
     """Positions, spread evenly over the samples there are; more than wanted, for `clearest` to choose from."""
-    wanted = min(wanted, available)
-    return np.unique(np.linspace(0, available - 1, min(CANDIDATES * wanted, available)).astype(int))
+    return evenly(available, CANDIDATES * min(wanted, available))
+
+
+def evenly(available: int, wanted: int) -> np.ndarray:
+    """At most so many positions, spread over those there are."""
+    return np.unique(np.linspace(0, available - 1, min(wanted, available)).astype(int))
 
 
 def clearest(scores: np.ndarray, wanted: int) -> np.ndarray:

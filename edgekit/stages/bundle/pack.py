@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgekit import artifact as artifacts
+from edgekit import tasks
 from edgekit.artifact import Artifact
 from edgekit.config import STAGES
 from edgekit.data import Data
@@ -21,7 +22,11 @@ from edgekit.runner.preprocess import apply, to_layout
 from edgekit.stages.bundle import LIBRARIES, Config, golden, materials, provenance
 from edgekit.stages.bundle.device import RUNNER, commands, requirements, texts
 from edgekit.stages.bundle.prove import prove
+from edgekit.tasks import anomaly
+from edgekit.train import inputs
 from edgekit.variants import Variant, members, open_variant, read
+
+ACTIVATIONS = {"classification": "softmax", "multi_label": "sigmoid", "regression": "none", "anomaly": "none"}
 
 
 def bundle(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
@@ -57,7 +62,7 @@ def _pack(
 ) -> dict[str, Any]:
     spec = store.read_spec(source.ancestor("profile").file("model/model.json").parent)
     files = {f"model/{name}": content for name, content in members(convert, variant).items()}
-    raw, scores = _golden(convert, variant, data, config, spec.preprocess)
+    raw, scores = _golden(convert, variant, data, config, spec)
     row = next(
         row for row in json.loads(source.file("decision.json").read_text())["variants"] if row["name"] == variant.name
     )
@@ -78,7 +83,7 @@ def _pack(
             "inputs": golden.INPUTS,
             "outputs": golden.OUTPUTS,
             "atol": golden.tolerance(scores, tolerance),
-            "top1": True,
+            "top1": spec.task == "classification",
         },
         budget=config.budget.model_dump(),
         # latencies are evidence of one machine on one day: they stand in the run's result.json, not in the bundle
@@ -92,10 +97,16 @@ def _pack(
         },
         provenance=origin_of(source, config),
         requirements=requirements(variant.target),
-        activation="none" if variant.model == "baseline" and spec.gives_probabilities else "softmax",
+        task=spec.task,
+        activation="none" if variant.model == "baseline" and spec.gives_probabilities else ACTIVATIONS[spec.task],
+        threshold=_threshold(convert, variant, data, config, spec) if spec.task == "anomaly" else None,
     )
     name = f"{config.name}-{variant.target}-{config.version}.edge.zip"
-    content = {**files, **golden.members(raw, scores), **texts(manifest, name, _story(row))}
+    content = {
+        **files,
+        **golden.members(raw, scores),
+        **texts(manifest, name, _story(row, tasks.named(spec.task).METRIC)),
+    }
     sha256 = bundles.write(out / name, manifest, content)
     return {
         "file": name,
@@ -114,24 +125,37 @@ def origin_of(source: Artifact, config: Config) -> dict[str, Any]:
 
 
 def _golden(
-    convert: Artifact, variant: Variant, data: Data, config: Config, preprocess: list[dict[str, Any]]
+    convert: Artifact, variant: Variant, data: Data, config: Config, spec: store.ModelSpec
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Raw samples (n, *raw) spread over the validation split, and the scores (n, classes) this variant gives them."""
+    """Raw samples (n, *raw) spread over the validation split, and the outputs (n, …) this variant gives them."""
     positions = golden.candidates(len(data.validation.y), config.golden_samples)
-    backend = open_variant(convert, variant)
     raw = np.asarray(data.validation.x[positions])
-    scores = np.concatenate(
-        [backend.run(to_layout(apply(preprocess, sample[None]), variant.input.layout)) for sample in raw]
-    )
-    kept = golden.clearest(scores, config.golden_samples)
+    scores = _outputs(convert, variant, raw, spec)
+    if spec.task == "classification":
+        kept = golden.clearest(scores, config.golden_samples)
+    else:
+        kept = np.sort(golden.evenly(len(raw), config.golden_samples))
     return raw[kept], scores[kept]
 
 
-def _story(row: dict[str, Any]) -> list[str]:
+def _outputs(convert: Artifact, variant: Variant, raw: np.ndarray, spec: store.ModelSpec) -> np.ndarray:
+    backend, layout = open_variant(convert, variant), variant.input.layout
+    return np.concatenate([backend.run(to_layout(apply(spec.preprocess, sample[None]), layout)) for sample in raw])
+
+
+def _threshold(convert: Artifact, variant: Variant, data: Data, config: Config, spec: store.ModelSpec) -> float:
+    """The score above which as few normal validation samples lie as the config allows."""
+    normal = np.asarray(data.validation.x)[data.validation.y == 0]
+    scores = anomaly.errors(_outputs(convert, variant, normal, spec), inputs(normal, spec.preprocess))
+    return float(np.quantile(scores, 1 - config.false_alarms))
+
+
+def _story(row: dict[str, Any], metric: str) -> list[str]:
     """What the README says of a variant, from its row of the benchmark."""
     return [
         f"Size: {row['bytes']:,} bytes",
-        f"Accuracy: {row['accuracy_validation']:.2%} on validation, {row['accuracy_test']:.2%} on test",
+        f"{metric[0].upper()}{metric[1:]}: {row['accuracy_validation']:.2%} on validation, "
+        f"{row['accuracy_test']:.2%} on test",
         f"Drop against the baseline: {row['drop_pp']:.2f} percentage points on {row['samples']} validation samples, "
         f"at most {row['bound_pp']:.2f} at {100 * row['confidence']:g} % confidence",
     ]

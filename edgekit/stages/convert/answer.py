@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from edgekit import tasks
 from edgekit.errors import ConversionError
 
 SUM_TOLERANCE = 1e-3
@@ -16,12 +17,38 @@ LEAST_GAIN, LEAST_ACCURACY, STANDARD_ERRORS = 0.15, 0.5, 3.0
 
 
 def check(
-    scores: np.ndarray, labels: np.ndarray, classes: tuple[str, ...], *, softmax_inside: bool = False
+    outputs: np.ndarray,
+    labels: np.ndarray,
+    classes: tuple[str, ...],
+    task: str = "classification",
+    inputs: np.ndarray | None = None,
+    *,
+    softmax_inside: bool = False,
 ) -> dict[str, Any]:
-    """A row of figures; ConversionError for scores (n, classes) that are no logits, or for labels (n,) out of order.
+    """A row of figures; ConversionError for outputs that are no logits, or for classes out of order.
 
     `softmax_inside`: the model came as a file that gives probabilities, and the runner leaves them as they are.
     """
+    if task == "classification":
+        return _of_classes(outputs, labels, classes, softmax_inside)
+    if task == "multi_label" and len(outputs) and outputs.min() >= 0 and outputs.max() <= 1:
+        raise ConversionError(
+            "scores → answer: double sigmoid: the network's outputs lie between 0 and 1 already, and training and the "
+            "runner apply a sigmoid to them again; let the network end in logits"
+        )
+    kind = tasks.named(task)
+    found = tasks.accuracy(kind.marked(outputs, inputs, labels)) if _both(task, labels) else None
+    return {"from": "scores", "to": "answer", "samples": len(labels), "accuracy": found, "metric": kind.METRIC}
+
+
+def _both(task: str, labels: np.ndarray) -> bool:
+    """Whether these few samples can be judged: of anomalies there may be none among them."""
+    return task != "anomaly" or 0 < labels.sum() < len(labels)
+
+
+def _of_classes(
+    scores: np.ndarray, labels: np.ndarray, classes: tuple[str, ...], softmax_inside: bool
+) -> dict[str, Any]:
     what = "scores → answer"
     if len(scores) and not softmax_inside and are_probabilities(scores):
         raise ConversionError(

@@ -71,7 +71,7 @@ def check(who: str, trained: np.ndarray, deployed: np.ndarray, tolerance: numeri
     if not np.isfinite(trained).all():
         raise ConversionError(f"{what}: {who} gives NaN or Inf; mend that function")
     rows = [array.reshape(len(array), -1) for array in (trained, deployed)]
-    agreement = numerics.compare(*rows)
+    agreement = numerics.compare(rows[0], rows[1])
     if agreement.snr_db < tolerance.min_snr_db:
         raise ConversionError(
             f"{what}: {cause(trained, deployed)} (SNR {agreement.snr_db:.1f} dB, at least {tolerance.min_snr_db:g} dB "

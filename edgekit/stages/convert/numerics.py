@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from edgekit import tasks
 from edgekit.targets import alike
 
 COSINE_DIGITS = 9
@@ -16,8 +17,9 @@ SNR_CEILING_DB = 200.0
 
 @dataclass(frozen=True)
 class Agreement:
-    """How near the outputs of one step are to those of the step before. `top1_agreement` is a fraction of `samples`.
+    """How near the outputs of one step are to those of the step before.
 
+    `top1_agreement` is the fraction of `samples` that both answer alike, as the task has it: of classes the first.
     `cosine` is the mean over samples, `worst_cosine` that of the sample it is least of.
     """
 
@@ -46,8 +48,13 @@ class Tolerance:
         return (samples - math.ceil(round((1 - self.min_top1_agreement) * samples, 6))) / samples
 
 
-def compare(reference: np.ndarray, outputs: np.ndarray) -> Agreement:
-    """Both (n, classes). SNR = 10 log10(Σ reference² / Σ (reference − outputs)²); NaN or Inf agrees with nothing."""
+def compare(
+    reference: np.ndarray, outputs: np.ndarray, task: str = "classification", inputs: np.ndarray | None = None
+) -> Agreement:
+    """Both (n, …), `inputs` as for the task's `same`; NaN or Inf agrees with nothing.
+
+    SNR = 10 log10(Σ reference² / Σ (reference − outputs)²).
+    """
     if reference.shape != outputs.shape:
         raise ValueError(f"outputs of shape {outputs.shape} against a reference of shape {reference.shape}")
     if not (np.isfinite(reference).all() and np.isfinite(outputs).all()):
@@ -59,7 +66,7 @@ def compare(reference: np.ndarray, outputs: np.ndarray) -> Agreement:
         snr_db = SNR_CEILING_DB
     else:
         snr_db = min(SNR_CEILING_DB, 10 * math.log10(signal / noise)) if signal else -SNR_CEILING_DB
-    same = reference.argmax(axis=1) == outputs.argmax(axis=1)
+    same = tasks.named(task).same(reference, outputs, inputs)
     cosine = alike.cosines(reference, outputs).round(COSINE_DIGITS)
     return Agreement(
         max_abs=float(np.max(np.abs(error))),
@@ -71,12 +78,13 @@ def compare(reference: np.ndarray, outputs: np.ndarray) -> Agreement:
     )
 
 
-def faults(found: Agreement, tolerance: Tolerance) -> list[str]:
+def faults(found: Agreement, tolerance: Tolerance, task: str = "classification") -> list[str]:
     """What left its tolerance, with figure and limit; empty when the boundary holds."""
     said = []
     least = tolerance.least_agreement(found.samples)
     if not found.top1_agreement >= least:
-        said.append(f"top-1 agreement {found.top1_agreement:.4f}, at least {least:.4g} asked")
+        share = "top-1 agreement" if task == "classification" else "share of answers alike"
+        said.append(f"{share} {found.top1_agreement:.4f}, at least {least:.4g} asked")
     if not found.snr_db >= tolerance.min_snr_db:
         said.append(f"SNR {found.snr_db:.1f} dB, at least {tolerance.min_snr_db:g} dB asked")
     if tolerance.max_abs is not None and not found.max_abs <= tolerance.max_abs:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit import artifact as artifacts
+from edgekit import tasks
 from edgekit.data import overlap
 from edgekit.errors import ConversionError
 from edgekit.models import store
@@ -49,10 +50,11 @@ class Checker:
     inputs: np.ndarray
     config: Config
     locate: Callable[[Path, str, Path, Files, np.ndarray, str], str] = parting.find_apart
+    task: str = "classification"
 
     @cached_property
     def reference(self) -> np.ndarray:
-        """By PyTorch in float32, (n, classes)."""
+        """By PyTorch in float32, (n, …)."""
         return evaluate.torch_outputs(self.network.folder, self.inputs)
 
     @cached_property
@@ -93,8 +95,8 @@ class Checker:
         else:
             source, reference = float_model or (self.network.came_as, self.reference)
         result = f"{job.target}-{step.precision}"
-        agreement = numerics.compare(reference, outputs)
-        faults = numerics.faults(agreement, self.config.tolerance(step.precision))
+        agreement = numerics.compare(reference, outputs, self.task, self.inputs)
+        faults = numerics.faults(agreement, self.config.tolerance(step.precision), self.task)
         if faults:
             advice = f"; {ADVICE[step.precision]}" if step.precision in ADVICE else ""
             raise ConversionError(
@@ -139,7 +141,7 @@ def walk(source: Artifact, data: Data, config: Config, out: Path, progress: Prog
     chosen, notes = networks(source, config.models)
     steps = json.loads((chosen[0].folder / SPEC).read_text())["preprocess"]
     compared = evaluate.network_inputs(evaluate.spread(data.validation, config.check_samples), steps)
-    checkers = {network.name: Checker(network, compared, config) for network in chosen}
+    checkers = {network.name: Checker(network, compared, config, task=data.task) for network in chosen}
     ends = [row for checker in checkers.values() for row in around(checker, data)]
     with tempfile.TemporaryDirectory(prefix="edgekit-convert-") as folder:
         scratch = Path(folder)
@@ -185,8 +187,7 @@ def around(checker: Checker, data: Data) -> Iterator[Row]:
         **calibrated.check(
             store.load(folder)[0],
             evaluate.network_inputs(data.calibration.x[places], steps),
-            data.calibration.y[places],
-            len(data.classes),
+            *_kinds(data, places),
             checker.inputs,
             config.calibration_max_outside,
             config.calibration_min_used,
@@ -194,7 +195,14 @@ def around(checker: Checker, data: Data) -> Iterator[Row]:
     }
     labels = data.validation.y[evaluate.places(data.validation, config.check_samples)]
     inside = store.read_spec(folder).gives_probabilities
-    yield {**name, **answer.check(checker.reference, labels, data.classes, softmax_inside=inside)}
+    judged = checker.reference, labels, data.classes, data.task, checker.inputs
+    yield {**name, **answer.check(*judged, softmax_inside=inside)}
+
+
+def _kinds(data: Data, places: np.ndarray) -> tuple[np.ndarray, int]:
+    """What kind each calibration sample is of, as the splits were divided, and how many kinds train has."""
+    strata = tasks.named(data.task).strata
+    return strata(data.calibration.y[places]), len(np.unique(strata(data.train.y)))
 
 
 def _convert_all(

@@ -19,6 +19,7 @@ from edgekit.data import Data
 from edgekit.data.paths import PathText
 from edgekit.errors import ConfigError
 from edgekit.losses import LossOptions
+from edgekit.tasks import Task
 from edgekit.teachers import file as teachers
 from edgekit.teachers.named import sha256_of
 
@@ -97,6 +98,7 @@ class Config(StageConfig, TrainOptions):
     timeout_s: float = Field(300.0, gt=0, le=86_400, description="longest conversion of a candidate, seconds a target")
     budget: Budget = Field(default_factory=lambda: Budget.model_validate({}))
     targets: list[Target] = Field(default_factory=lambda: list(TARGETS), min_length=1)
+    task: Task = "classification"
     teachers: list[TeacherConfig] = Field(
         default_factory=lambda: [TeacherConfig.model_validate({"baseline": True})],
         min_length=1,
@@ -144,6 +146,14 @@ class Config(StageConfig, TrainOptions):
     def agree(self) -> None:
         """ConfigError for a loss that there is not, or that none of the teachers can serve."""
         wanted = self.lessons()
+        for options in wanted:
+            if not losses.serves(options, self.task):
+                raise ConfigError(
+                    f"task and distill.losses disagree: {options.loss} compares the scores of classes, task is "
+                    f"{self.task}; use soft_targets or hints"
+                )
+        if any(teacher.path for teacher in self.teachers):
+            teachers.check_task("distill.teachers.path", self.task)
         if all(teacher.path for teacher in self.teachers):
             for options in wanted:
                 if losses.needs_features(options):

@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from edgekit import artifact as artifacts
 from edgekit.data import Data
 from edgekit.runner.bench import machine
 from edgekit.stages.distill import Config
 from edgekit.stages.distill.shortlist import Entry, Shortlist, best, refusal
 from edgekit.stages.distill.training import Student, Trainer
+from edgekit.tasks import Answered
 from edgekit.unfinished import Unfinished
 
 EVIDENCE_FILE = "candidates.json"
-UNTRAINED = {"validation_accuracy": None, "lost": None, "gained": None, "samples": None}
+UNTRAINED = dict.fromkeys(("validation_accuracy", "drop_pp", "lost", "gained", "samples"))
 
 Row = dict[str, Any]
 
@@ -36,10 +35,8 @@ class Selection:
     history: dict[str, list[Row]]
 
 
-def select(
-    shortlist: Shortlist, data: Data, config: Config, place: Unfinished, baseline_right: np.ndarray
-) -> Selection:
-    """Train those of the shortlist; one alone needs no comparison. `baseline_right` (n,) bool over validation."""
+def select(shortlist: Shortlist, data: Data, config: Config, place: Unfinished, baseline: Answered) -> Selection:
+    """Train those of the shortlist; one alone needs no comparison. `baseline`: its answers on validation."""
     epochs = config.candidate_epochs or config.epochs
     trainers = {
         entry.title: Trainer(entry.spec, data, config, place, f"candidate-{number}", f"candidate {entry.title}")
@@ -50,7 +47,7 @@ def select(
     kept = most_accurate(shortlist.entries, {title: each.accuracy for title, each in tried.items()}) or next(
         entry for entry in shortlist.entries if entry.title in trainers
     )
-    rows = [_row(entry, kept, shortlist, config, tried, baseline_right) for entry in shortlist.entries]
+    rows = [_row(entry, kept, shortlist, config, tried, baseline) for entry in shortlist.entries]
     alone = tried.get(kept.title) if epochs == config.epochs else None
     history = {title: each.history for title, each in tried.items()}
     return Selection(trainers[kept.title], alone, rows, history)
@@ -100,11 +97,11 @@ def shown(shortlist: Shortlist | None, rows: list[Row], config: Config) -> Row:
 
 
 def _row(
-    entry: Entry, kept: Entry, shortlist: Shortlist, config: Config, tried: Mapping[str, Student], right: np.ndarray
+    entry: Entry, kept: Entry, shortlist: Shortlist, config: Config, tried: Mapping[str, Student], baseline: Answered
 ) -> Row:
     files = shortlist.timed[entry.title]
     student = tried.get(entry.title)
-    figures = {"validation_accuracy": student.accuracy, **student.against(right)} if student else UNTRAINED
+    figures = {"validation_accuracy": student.accuracy, **student.against(baseline)} if student else UNTRAINED
     reason = refusal(entry.title, files, shortlist.measured, config.budget, config.most_trained)
     if student and entry is not kept:
         reason = _beaten(entry, kept, student.accuracy, tried[kept.title].accuracy)

@@ -11,6 +11,7 @@ from edgekit import losses, replay, unfinished
 from edgekit.artifact import Artifact
 from edgekit.data import Data
 from edgekit.errors import ModelError
+from edgekit.judge import answered
 from edgekit.losses import LossOptions, hints
 from edgekit.models import store
 from edgekit.models.cost import cost
@@ -23,7 +24,6 @@ from edgekit.stages.distill.teacher import Candidate, best, candidates
 from edgekit.stages.distill.training import Student, Trainer
 from edgekit.teachers.chosen import RECORD
 from edgekit.teachers.file import TeacherFile
-from edgekit.train import predictions
 from edgekit.unfinished import Unfinished
 
 Row = dict[str, Any]
@@ -35,12 +35,12 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     place = unfinished.of(out, "distill", source, data.digest, config.model_dump(), LIBRARIES)
     baseline, baseline_spec = open_model(source)
     steps = baseline_spec.preprocess
-    baseline_right = predictions(baseline, data.validation.x, steps) == data.validation.y
+    before = answered(baseline, data.validation, steps, data.task)
     recorded = replay.recorded(source.path.parent, "distill")
     shortlist = shorten(data, steps, config, place, recorded) if config.candidates else None
     taught_by = candidates(source, data, config, place)
     teacher = best(taught_by)
-    selection = select(shortlist, data, config, place, baseline_right) if shortlist else None
+    selection = select(shortlist, data, config, place, before) if shortlist else None
     trainer = selection.trainer if selection else _named(data, steps, config, place)
     spec = trainer.spec
     wanted, skipped = _possible(config.lessons(), teacher, spec)
@@ -55,9 +55,7 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
         "accuracy": {student.name: student.accuracy for student in students},
         "teacher": {**teacher.row(), **teacher.save(out)},
         "teachers": [{**each.row(), "teaches": each is teacher} for each in taught_by],
-        "students": [
-            {**_row(student, alone, teacher, kept), **student.against(baseline_right)} for student in students
-        ],
+        "students": [{**_row(student, alone, teacher, kept), **student.against(before)} for student in students],
         "skipped": skipped,
         "reason": _reason(kept, alone, taught, teacher),
     }

@@ -6,12 +6,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch import nn
 
+from edgekit import tasks
 from edgekit.artifact import Artifact
 from edgekit.data import Data
 from edgekit.data.paths import expand
+from edgekit.judge import evaluate, marked
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.handover import open_model, spec_for
@@ -21,7 +22,7 @@ from edgekit.teachers import file as teacher_file
 from edgekit.teachers.chosen import FOLDER, copy_file
 from edgekit.teachers.file import TeacherFile
 from edgekit.teaching import ANSWERS_LIMIT_S
-from edgekit.train import evaluate, fit
+from edgekit.train import fit
 from edgekit.unfinished import Unfinished
 
 
@@ -84,7 +85,8 @@ def _judged(
     name: str, wanted: TeacherConfig, module: nn.Module, data: Data, spec: store.ModelSpec, **more: Any
 ) -> Candidate:
     spent = asdict(cost(module, spec.input_shape))
-    return Candidate(name, wanted, module, evaluate(module, data.validation, spec.preprocess), spec, spent, **more)
+    accuracy = evaluate(module, data.validation, spec.preprocess, data.task)
+    return Candidate(name, wanted, module, accuracy, spec, spent, **more)
 
 
 def _trained(
@@ -122,7 +124,8 @@ def _from_file(name: str, wanted: TeacherConfig, data: Data, threads: int) -> Ca
 def _answering(name: str, wanted: TeacherConfig, opened: TeacherFile, data: Data, threads: int) -> Candidate:
     """The file with its accuracy; ModelError where it knows no class."""
     split, classes = data.validation, len(data.classes)
-    found = teacher_file.logits(opened, split.x, classes=classes, timeout_s=ANSWERS_LIMIT_S, threads=threads)
-    accuracy = float(np.mean(found.argmax(axis=1) == split.y))
-    scores.check_answers(f"teacher {name}", found, split.y, data.classes, opened.preprocess)
-    return Candidate(name, wanted, opened, accuracy)
+    found = teacher_file.logits(
+        opened, split.x, classes=classes, timeout_s=ANSWERS_LIMIT_S, threads=threads, task=data.task
+    )
+    scores.check_answers(f"teacher {name}", found, split.y, data.classes, opened.preprocess, data.task)
+    return Candidate(name, wanted, opened, tasks.accuracy(marked(found, split, opened.preprocess, data.task)))

@@ -5,41 +5,45 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
 from torch import nn
 
+from edgekit import tasks
 from edgekit.data import Data
 from edgekit.errors import ModelError
+from edgekit.judge import answered
 from edgekit.losses import LossOptions
 from edgekit.models import store
 from edgekit.stages.distill import Config
 from edgekit.stages.distill.teacher import Candidate
+from edgekit.tasks import Answered
 from edgekit.teaching import Lesson
-from edgekit.train import fit, predictions
+from edgekit.train import fit
 from edgekit.unfinished import Unfinished
 
 ALONE = "alone"
+CONFIDENCE = 0.95
+"""Of a bound that is not kept: the budget's own must not be a reason to train again."""
 
 
 @dataclass(frozen=True)
 class Student:
-    """One training of the student: the loss's name or "alone"; `right` (n,) bool over the validation split."""
+    """One training of the student: the loss's name or "alone", and what it answered of the validation split."""
 
     name: str
     module: nn.Module
-    right: np.ndarray
+    answered: Answered
     history: list[dict[str, Any]]
     options: dict[str, Any] | None = None
 
     @property
     def accuracy(self) -> float:
         """On validation, a fraction."""
-        return float(np.mean(self.right))
+        return tasks.accuracy(self.answered)
 
-    def against(self, baseline_right: np.ndarray) -> dict[str, int]:
-        """What a bound on its drop below the baseline is taken from, see `edgekit.paired`."""
-        lost, gained = baseline_right & ~self.right, ~baseline_right & self.right
-        return {"lost": int(lost.sum()), "gained": int(gained.sum()), "samples": len(self.right)}
+    def against(self, baseline: Answered) -> dict[str, Any]:
+        """Its drop below the baseline, and what a bound on that is taken from where answers are right or wrong."""
+        drop = tasks.drop(baseline, self.answered, CONFIDENCE)
+        return {"drop_pp": drop.drop_pp, "lost": drop.lost, "gained": drop.gained, "samples": drop.samples}
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,6 @@ class Trainer:
             )
         except ModelError as error:
             raise ModelError(f"{self.title}, {name}: {error}") from error
-        right = predictions(module, self.data.validation.x, self.spec.preprocess) == self.data.validation.y
+        found = answered(module, self.data.validation, self.spec.preprocess, self.data.task)
         rows = [asdict(epoch) for epoch in history.epochs]
-        return Student(name, module, right, rows, options.model_dump() if options else None)
+        return Student(name, module, found, rows, options.model_dump() if options else None)

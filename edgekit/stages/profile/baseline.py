@@ -13,13 +13,14 @@ from edgekit import artifact as artifacts
 from edgekit import unfinished
 from edgekit.artifact import Artifact
 from edgekit.data import Data
+from edgekit.judge import evaluate
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.handover import spec_for
 from edgekit.stages.profile import LIBRARIES, Config
 from edgekit.stages.profile.given import as_it_came
 from edgekit.stages.profile.measure import measure
-from edgekit.train import evaluate, fit
+from edgekit.train import fit
 from edgekit.unfinished import Unfinished
 
 
@@ -39,7 +40,7 @@ def profile(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
 
     spent = cost(module, spec.input_shape)
     quality = {
-        "validation_accuracy": evaluate(module, data.validation, spec.preprocess),
+        "validation_accuracy": evaluate(module, data.validation, spec.preprocess, data.task),
         **dataclasses.asdict(spent),
         "file_bytes": store.weight_bytes(out / "model"),
         "trained_here": history is not None,

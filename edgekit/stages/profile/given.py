@@ -26,9 +26,14 @@ def as_it_came(
     opened = files.open_file(path, origin["preprocess"])
     split = data.validation
     found, facts = files.examined(
-        opened, split.x, classes=len(data.classes), timeout_s=config.timeout_s, threads=config.threads
+        opened,
+        split.x,
+        classes=len(data.classes),
+        timeout_s=config.timeout_s,
+        threads=config.threads,
+        task=data.task,
     )
-    scores.check_answers(path.name, found, split.y, data.classes, origin["preprocess"])
+    scores.check_answers(path.name, found, split.y, data.classes, origin["preprocess"], data.task)
     spec = spec_for(data, None, {}, origin["preprocess"], store.Source(**facts))
     store.save_source(out, path, spec)
     print(f"{path.name} is {told(spec)}")
@@ -39,6 +44,7 @@ def told(spec: store.ModelSpec) -> str:
     """What was found, in words."""
     found = spec.source
     assert found is not None
-    ends = "probabilities" if found.probabilities else "logits"
+    ends = "values" if spec.task == "regression" else "probabilities" if found.probabilities else "logits"
     cost = f", {found.parameters:,} parameters, {found.macs / 1e6:.1f} M multiply-adds" if found.parameters else ""
-    return f"{CALLED[found.kind]}: gives {ends} of {spec.num_classes} classes{cost}"
+    of = f"{spec.num_classes} {ends}" if spec.task == "regression" else f"{ends} of {spec.num_classes} classes"
+    return f"{CALLED[found.kind]}: gives {of}{cost}"

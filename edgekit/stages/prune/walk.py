@@ -9,26 +9,27 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 from torch import nn
 
 from edgekit import artifact as artifacts
-from edgekit import unfinished
+from edgekit import tasks, unfinished
 from edgekit.artifact import Artifact
 from edgekit.config import Budget
 from edgekit.data import Data
+from edgekit.judge import answered
 from edgekit.losses import soft_targets
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.handover import open_model
-from edgekit.paired import compare, refusal
+from edgekit.paired import refusal
 from edgekit.stages.prune import LIBRARIES, Config, structured, unstructured
 from edgekit.stages.prune.latency import told
 from edgekit.stages.prune.unstructured import measured_sparsity
+from edgekit.tasks import Answered
 from edgekit.teachers.chosen import chosen_teacher
 from edgekit.teachers.file import TeacherFile
 from edgekit.teaching import Lesson
-from edgekit.train import fit, predictions
+from edgekit.train import fit
 from edgekit.unfinished import Unfinished
 
 Step = dict[str, Any]
@@ -41,7 +42,7 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     baseline, _ = open_model(source.ancestor("profile"))
     place = unfinished.of(out, "prune", source, data.digest, config.model_dump(), LIBRARIES)
     tuner = _Tuner(baseline, chosen_teacher(source), spec, data, config, place)
-    baseline_accuracy = float(np.mean(tuner.baseline_right))
+    baseline_accuracy = tasks.accuracy(tuner.baseline)
 
     channels, pruned = _walk(structured, student, config, tuner)
     store.save(out / "model", pruned[_kept_step(channels)], spec)
@@ -87,7 +88,7 @@ class _Tuner:
         self.spec, self.data, self.config, self.place = spec, data, config, place
         options = soft_targets.Options(temperature=config.temperature, alpha=config.alpha)
         self.lesson = Lesson(teacher, options, place.answers)
-        self.baseline_right = self._right(baseline)
+        self.baseline = self._answered(baseline)
 
     def tune(self, module: nn.Module, name: str, after_step: Callable[[nn.Module], None] | None = None) -> None:
         config = self.config
@@ -106,14 +107,14 @@ class _Tuner:
 
     def measure(self, module: nn.Module, step: int, aimed: float) -> Step:
         module.cpu().eval()
-        right = self._right(module)
+        found = self._answered(module)
         budget = self.config.budget
-        drop = compare(self.baseline_right, right, budget.accuracy_confidence)
+        drop = tasks.drop(self.baseline, found, budget.accuracy_confidence)
         refused = refusal(drop, budget.accuracy_drop_pp)
         return {
             "step": step,
             "aimed": aimed,
-            "validation_accuracy": float(np.mean(right)),
+            "validation_accuracy": tasks.accuracy(found),
             **dataclasses.asdict(drop),
             "inside_budget": refused is None,
             "reason": refused or "",
@@ -121,10 +122,8 @@ class _Tuner:
             **dataclasses.asdict(cost(module, self.spec.input_shape)),
         }
 
-    def _right(self, module: nn.Module) -> np.ndarray:
-        """Whether each validation sample is answered rightly, (n,) bool."""
-        split = self.data.validation
-        return np.equal(predictions(module, split.x, self.spec.preprocess), split.y)
+    def _answered(self, module: nn.Module) -> Answered:
+        return answered(module, self.data.validation, self.spec.preprocess, self.data.task)
 
 
 def _walk(

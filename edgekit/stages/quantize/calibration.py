@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
 
+from edgekit import tasks, train
 from edgekit.data import Split
 from edgekit.eager import eager_input
 from edgekit.stages.quantize.ptq import quantize
@@ -20,23 +21,32 @@ Row = dict[str, Any]
 def study(
     module: nn.Module,
     calibration: Split,
-    labels: np.ndarray,
+    validation: Split,
     sizes: Sequence[int],
     recipe: Quantization,
-    logits: Callable[[nn.Module], np.ndarray],
     preprocess: list[dict[str, Any]],
     seed: int,
+    task: str = "classification",
 ) -> dict[str, Any]:
-    """A row for each size, the smallest first; `logits` of a network are (n, classes), `labels` of its samples (n,).
+    """A row for each size, the smallest first; its networks answer the validation split.
 
     Sizes that the split cannot fill twice differently are left out, and named.
     """
-    reference = logits(module)
+    kind = tasks.named(task)
+    given = train.inputs(validation.x, preprocess) if kind.RECONSTRUCTS else None
+
+    def outputs(network: nn.Module) -> np.ndarray:
+        return train.logits(network, validation.x, preprocess)
+
+    def accuracy(found: np.ndarray) -> float:
+        return tasks.accuracy(kind.marked(found, given, validation.y))
+
+    reference = outputs(module)
     rows = []
     for size in sorted(size for size in sizes if size < len(calibration)):
         drawn = subsets(len(calibration), size, seed)
         first, second = (
-            logits(quantize(module, _inputs(calibration.x[chosen], preprocess), recipe)) for chosen in drawn
+            outputs(quantize(module, _inputs(calibration.x[chosen], preprocess), recipe)) for chosen in drawn
         )
         rows.append(
             {
@@ -44,13 +54,13 @@ def study(
                 "shared_samples": len(np.intersect1d(*drawn)),
                 "snr_db": [round(snr_db(reference, scores), 2) for scores in (first, second)],
                 "between_snr_db": round(snr_db(first, second), 2),
-                "accuracy": [float(np.mean(scores.argmax(axis=1) == labels)) for scores in (first, second)],
-                "disagreement": float(np.mean(first.argmax(axis=1) != second.argmax(axis=1))),
+                "accuracy": [accuracy(scores) for scores in (first, second)],
+                "disagreement": float(np.mean(~kind.same(first, second, given))),
             }
         )
     return {
         "calibration_split": len(calibration),
-        "validation_samples": len(labels),
+        "validation_samples": len(validation),
         "sizes": rows,
         "too_large": sorted(size for size in sizes if size >= len(calibration)),
     }

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-import numpy as np
-
+from edgekit import tasks
 from edgekit.config import Budget
-from edgekit.paired import Drop, compare, refusal
+from edgekit.paired import Drop, refusal
+from edgekit.tasks import Answered
 
 Method = Literal["ptq", "qat", "mixed"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -43,7 +43,7 @@ class Decision:
     against_mixed: str
 
 
-def against_trying_mixed(right: Mapping[str, np.ndarray], budget: Budget, max_float_layers: int) -> str:
+def against_trying_mixed(right: Mapping[str, Answered], budget: Budget, max_float_layers: int) -> str:
     """Why no layer is to be kept in float; empty where that may bring inside the budget what int8 alone does not."""
     outside = {name: refusal(_drop(right, name, budget), budget.accuracy_drop_pp) for name in ("float", "ptq", "qat")}
     if not (outside["ptq"] and outside["qat"]):
@@ -53,11 +53,11 @@ def against_trying_mixed(right: Mapping[str, np.ndarray], budget: Budget, max_fl
     return "" if max_float_layers else "not tried: max_float_layers is 0"
 
 
-def decide(right: Mapping[str, np.ndarray], budget: Budget, no_mixed: str = "not tried") -> Decision:
+def decide(right: Mapping[str, Answered], budget: Budget, no_mixed: str = "not tried") -> Decision:
     """The first inside the budget of PTQ, QAT and mixed; else the one with the least bound, a tie to the first of them.
 
-    `right` says of `baseline`, `float`, `ptq`, `qat` and, where it was made, `mixed` whether each validation sample
-    was answered rightly, (n,) bool; `no_mixed` is why it was not.
+    `right` holds what `baseline`, `float`, `ptq`, `qat` and, where it was made, `mixed` answered of the validation
+    split; `no_mixed` is why it was not.
     """
     allowed_pp = budget.accuracy_drop_pp
     drops: dict[Method, Drop] = {name: _drop(right, name, budget) for name in METHODS if name in right}
@@ -72,11 +72,11 @@ def decide(right: Mapping[str, np.ndarray], budget: Budget, no_mixed: str = "not
         method=method,
         reason=_reason(method, drops, refused, allowed_pp),
         inside_budget=bool(inside),
-        baseline_accuracy=float(np.mean(right["baseline"])),
-        float_accuracy=float(np.mean(right["float"])),
-        ptq_accuracy=float(np.mean(right["ptq"])),
-        qat_accuracy=float(np.mean(right["qat"])),
-        mixed_accuracy=float(np.mean(right["mixed"])) if "mixed" in right else None,
+        baseline_accuracy=tasks.accuracy(right["baseline"]),
+        float_accuracy=tasks.accuracy(right["float"]),
+        ptq_accuracy=tasks.accuracy(right["ptq"]),
+        qat_accuracy=tasks.accuracy(right["qat"]),
+        mixed_accuracy=tasks.accuracy(right["mixed"]) if "mixed" in right else None,
         float_drop=_drop(right, "float", budget),
         ptq_drop=drops["ptq"],
         qat_drop=drops["qat"],
@@ -89,8 +89,8 @@ def decide(right: Mapping[str, np.ndarray], budget: Budget, no_mixed: str = "not
     )
 
 
-def _drop(right: Mapping[str, np.ndarray], name: str, budget: Budget, below: str = "baseline") -> Drop:
-    return compare(right[below], right[name], budget.accuracy_confidence)
+def _drop(right: Mapping[str, Answered], name: str, budget: Budget, below: str = "baseline") -> Drop:
+    return tasks.drop(right[below], right[name], budget.accuracy_confidence)
 
 
 def _reason(

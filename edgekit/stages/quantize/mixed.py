@@ -6,26 +6,27 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import numpy as np
 from torch import Tensor, nn
 
+from edgekit import tasks
 from edgekit.config import Budget
 from edgekit.errors import ModelError
-from edgekit.paired import compare, refusal
+from edgekit.paired import refusal
 from edgekit.stages.quantize.ptq import quantize
 from edgekit.stages.quantize.recipes import FIGURES, Right
 from edgekit.targets.files import Quantization
+from edgekit.tasks import Answered
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Mixed:
-    """A network with some layers in float, and how it answers; `right` is (n,) bool."""
+    """A network with some layers in float, and how it answers the validation split."""
 
     network: nn.Module
     quantization: Quantization
-    right: np.ndarray
+    right: Answered
 
 
 def search(
@@ -35,7 +36,7 @@ def search(
     worst_first: Sequence[str],
     most: int,
     right: Right,
-    baseline_right: np.ndarray,
+    baseline_right: Answered,
     budget: Budget,
 ) -> tuple[Mixed | None, list[Row]]:
     """Keep the first 1, 2 … `most` of `worst_first` in float and stop at the first step inside the budget.
@@ -52,9 +53,9 @@ def search(
         except ModelError as error:
             return nearest and nearest[1], [*rows, _unmade(quantization, str(error))]
         answers = right(network)
-        drop = compare(baseline_right, answers, budget.accuracy_confidence)
+        drop = tasks.drop(baseline_right, answers, budget.accuracy_confidence)
         refused = refusal(drop, budget.accuracy_drop_pp)
-        figures = {"validation_accuracy": float(np.mean(answers)), **asdict(drop)}
+        figures = {"validation_accuracy": tasks.accuracy(answers), **asdict(drop)}
         rows.append(_row(quantization, figures, refused))
         if nearest is None or drop.bound_pp < nearest[0]:
             nearest = drop.bound_pp, Mixed(network, quantization, answers)

@@ -6,19 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-import numpy as np
 from torch import Tensor, nn
 
+from edgekit import tasks
 from edgekit.config import Budget
 from edgekit.errors import ModelError
-from edgekit.paired import Drop, compare
+from edgekit.paired import Drop
 from edgekit.stages.quantize.ptq import quantize
 from edgekit.targets.files import Quantization
+from edgekit.tasks import Answered
 
 FIGURES = tuple(field.name for field in fields(Drop))
 
-Right = Callable[[nn.Module], np.ndarray]
-"""Whether a network answers each validation sample rightly, (n,) bool."""
+Right = Callable[[nn.Module], Answered]
+"""What a network answers of the validation split."""
 
 RECIPES = {
     "minmax": Quantization("minmax", bias_correction=False),
@@ -30,11 +31,11 @@ RECIPES = {
 
 @dataclass(frozen=True, eq=False)
 class Made:
-    """What a recipe gave, and how it answers; `right` is (n,) bool."""
+    """What a recipe gave, and how it answers the validation split."""
 
     recipe: str
     network: nn.Module
-    right: np.ndarray
+    right: Answered
 
     @property
     def quantization(self) -> Quantization:
@@ -46,7 +47,7 @@ def compete(
     inputs: list[Tensor],
     names: Sequence[str],
     right: Right,
-    baseline_right: np.ndarray,
+    baseline_right: Answered,
     budget: Budget,
 ) -> tuple[Made, list[dict[str, Any]]]:
     """The recipe that is kept, and a row for each; ModelError where nncf can make none of them.
@@ -66,9 +67,9 @@ def compete(
         raise ModelError(f"quantize.recipes: none of {', '.join(names)} can be made; {failed[names[0]]}")
     first, others = made[0], made[1:]
     each_sure = 1 - (1 - budget.accuracy_confidence) / max(1, len(others))
-    below_first = {each.recipe: compare(first.right, each.right, each_sure) for each in others}
-    below_baseline = {each.recipe: compare(baseline_right, each.right, budget.accuracy_confidence) for each in made}
-    accuracy = {each.recipe: float(np.mean(each.right)) for each in made}
+    below_first = {each.recipe: tasks.drop(first.right, each.right, each_sure) for each in others}
+    below_baseline = {each.recipe: tasks.drop(baseline_right, each.right, budget.accuracy_confidence) for each in made}
+    accuracy = {each.recipe: tasks.accuracy(each.right) for each in made}
     chosen = choose(first.recipe, below_first)
     rows = [
         {

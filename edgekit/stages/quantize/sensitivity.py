@@ -11,8 +11,10 @@ import numpy as np
 from nncf.torch.quantization.layers import BaseQuantizer
 from torch import nn
 
-from edgekit import train
+from edgekit import tasks, train
+from edgekit.data import Split
 from edgekit.eager import eager_input
+from edgekit.judge import marked
 from edgekit.stages.quantize.layers import quantized_layers
 from edgekit.stages.quantize.ptq import spread
 
@@ -20,14 +22,23 @@ NO_NOISE_DB = 200.0
 
 
 def sensitivity(
-    module: nn.Module, quantized: nn.Module, x: np.ndarray, y: np.ndarray, preprocess: list[dict[str, Any]], count: int
+    module: nn.Module,
+    quantized: nn.Module,
+    split: Split,
+    preprocess: list[dict[str, Any]],
+    count: int,
+    task: str = "classification",
 ) -> dict[str, Any]:
-    """The table, most sensitive layer first: output SNR in dB against float, and drop of top-1 accuracy.
+    """The table, most sensitive layer first: output SNR in dB against float, and drop of the accuracy.
 
-    x (n, *sample) raw, y (n,); at most `count` of them are used. SNR is over all logits, 200 dB: no difference.
+    At most `count` samples of the split are used. SNR is over all outputs, 200 dB: no difference.
     """
-    chosen = spread(x, count)
-    x, y = x[chosen], y[chosen]
+    split = split.take(spread(split.x, count))
+    x = split.x
+
+    def accuracy(outputs: np.ndarray) -> float:
+        return tasks.accuracy(marked(outputs, split, preprocess, task))
+
     probe = float_with_quantizers(module, quantized)
     reference = train.logits(module, x, preprocess)
     rows = []
@@ -39,11 +50,11 @@ def sensitivity(
                 "layer": layer.name,
                 "kind": layer.kind,
                 "snr_db": round(snr_db(reference, scores), 2),
-                "drop_pp": round(100 * (_top1(reference, y) - _top1(scores, y)), 4),
+                "drop_pp": round(100 * (accuracy(reference) - accuracy(scores)), 4),
             }
         )
     rows.sort(key=lambda row: (row["snr_db"], row["layer"]))
-    return {"samples": len(y), "float_accuracy": _top1(reference, y), "layers": rows}
+    return {"samples": len(split), "float_accuracy": accuracy(reference), "layers": rows}
 
 
 def float_with_quantizers(module: nn.Module, quantized: nn.Module) -> nn.Module:
@@ -67,7 +78,3 @@ def snr_db(reference: np.ndarray, value: np.ndarray) -> float:
     if noise == 0:
         return NO_NOISE_DB
     return min(NO_NOISE_DB, 10 * math.log10(signal / noise)) if signal else -NO_NOISE_DB
-
-
-def _top1(scores: np.ndarray, y: np.ndarray) -> float:
-    return float(np.mean(scores.argmax(axis=1) == y))

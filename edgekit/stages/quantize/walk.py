@@ -17,6 +17,7 @@ from edgekit import artifact as artifacts
 from edgekit import train, unfinished
 from edgekit.artifact import Artifact
 from edgekit.data import Data
+from edgekit.judge import marked
 from edgekit.models import quantized, store
 from edgekit.models.handover import open_model
 from edgekit.stages.quantize import LIBRARIES, Config, calibration, mixed, ptq, qat, recipes
@@ -24,6 +25,7 @@ from edgekit.stages.quantize.choice import Decision, against_trying_mixed, decid
 from edgekit.stages.quantize.histograms import histograms
 from edgekit.stages.quantize.sensitivity import sensitivity
 from edgekit.targets.files import Quantization
+from edgekit.tasks import Answered
 from edgekit.teachers.chosen import chosen_teacher
 
 Row = dict[str, Any]
@@ -40,12 +42,16 @@ class _Float:
     inputs: list[Tensor]
 
     def logits(self, network: nn.Module) -> np.ndarray:
-        """Of the validation split, (n, classes)."""
+        """What it gives for the validation split, (n, …)."""
         return train.logits(network, self.data.validation.x, self.spec.preprocess)
 
-    def right(self, network: nn.Module) -> np.ndarray:
-        """Whether each validation sample is answered rightly, (n,) bool."""
-        return np.equal(self.logits(network).argmax(axis=1), self.data.validation.y)
+    def marked(self, outputs: np.ndarray) -> Answered:
+        """What outputs for the validation split are worth."""
+        return marked(outputs, self.data.validation, self.spec.preprocess, self.data.task)
+
+    def answered(self, network: nn.Module) -> Answered:
+        """What a network answers of the validation split."""
+        return self.marked(self.logits(network))
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,14 +71,14 @@ def quantize(source: Artifact, data: Data, config: Config, out: Path) -> Artifac
     with _threads(config.threads):
         inputs = ptq.calibration_inputs(data.calibration.x, spec.preprocess, config.calibration_samples)
         given = _Float(module, spec, data, config, inputs)
-        right = {"baseline": given.right(baseline), "float": given.right(module)}
-        best, tried = recipes.compete(module, inputs, config.recipes, given.right, right["baseline"], config.budget)
+        right = {"baseline": given.answered(baseline), "float": given.answered(module)}
+        best, tried = recipes.compete(module, inputs, config.recipes, given.answered, right["baseline"], config.budget)
         tuned, epochs = _tune(source, given, best.network, out)
         ways = {
             "ptq": _Way(best.network, module, best.quantization),
             "qat": _Way(tuned, qat.tuned_float(module, tuned), qat.afterwards(best.quantization)),
         }
-        right |= {"ptq": best.right, "qat": given.right(tuned)}
+        right |= {"ptq": best.right, "qat": given.answered(tuned)}
         table = _sensitivity(given, best.network)
         steps, no_mixed = _mix(given, best, table, right, ways)
         decision = decide(right, config.budget, no_mixed)
@@ -107,12 +113,14 @@ def _tune(source: Artifact, given: _Float, network: nn.Module, out: Path) -> tup
 
 
 def _sensitivity(given: _Float, network: nn.Module) -> Row:
-    split, config = given.data.validation, given.config
-    return sensitivity(given.module, network, split.x, split.y, given.spec.preprocess, config.sensitivity_samples)
+    data, config = given.data, given.config
+    return sensitivity(
+        given.module, network, data.validation, given.spec.preprocess, config.sensitivity_samples, data.task
+    )
 
 
 def _mix(
-    given: _Float, best: recipes.Made, table: Row, right: dict[str, np.ndarray], ways: dict[str, _Way]
+    given: _Float, best: recipes.Made, table: Row, right: dict[str, Answered], ways: dict[str, _Way]
 ) -> tuple[list[Row], str]:
     """Mixed precision where it is needed, added to `right` and `ways`; rows of its steps, and why there is none."""
     config = given.config
@@ -125,7 +133,7 @@ def _mix(
         best.quantization,
         worst_first,
         config.max_float_layers,
-        given.right,
+        given.answered,
         right["baseline"],
         config.budget,
     )
@@ -142,12 +150,12 @@ def _study(given: _Float, recipe: Quantization) -> Row:
     return calibration.study(
         given.module,
         data.calibration,
-        data.validation.y,
+        data.validation,
         config.study_sizes,
         recipe,
-        given.logits,
         given.spec.preprocess,
         config.seed,
+        data.task,
     )
 
 

@@ -10,12 +10,12 @@ import pytest
 from edgekit import artifact as artifacts
 from edgekit.data import Split
 from edgekit.data import load as load_data
+from edgekit.judge import answered, evaluate
 from edgekit.models.handover import open_model
 from edgekit.paired import compare
 from edgekit.plan import load_plan
 from edgekit.runner.backends import Backend
 from edgekit.runner.preprocess import apply, to_layout
-from edgekit.train import evaluate, predictions
 from edgekit.variants import open_variant, read
 from tests.conftest import TINY, FinishedRun
 
@@ -33,7 +33,7 @@ def test_every_accuracy_is_that_of_its_split(tiny_run: FinishedRun) -> None:
     convert, data = benchmark.ancestor("convert"), load_data(PLAN.data)
     rows = {row["name"]: row for row in benchmark.metrics["rows"]}
     baseline, spec = open_model(benchmark.ancestor("profile"))
-    reference = predictions(baseline, data.validation.x, spec.preprocess) == data.validation.y
+    reference = answered(baseline, data.validation, spec.preprocess)
     for variant in read(convert):
         backend, row = open_variant(convert, variant), rows[variant.name]
         assert row["float_ops"] == list(variant.float_ops)

@@ -11,12 +11,12 @@ from edgekit import artifact as artifacts
 from edgekit import losses, plots, summaries
 from edgekit.data import load
 from edgekit.errors import ModelError
+from edgekit.judge import evaluate
 from edgekit.models.handover import open_model
 from edgekit.plan import load_plan
 from edgekit.stages.distill import Config, run
 from edgekit.teachers.chosen import chosen_teacher
 from edgekit.teachers.file import TeacherFile
-from edgekit.train import evaluate
 from tests.conftest import TINY, FinishedRun
 
 

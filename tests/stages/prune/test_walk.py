@@ -12,6 +12,7 @@ from torch import nn
 
 from edgekit import artifact as artifacts
 from edgekit.data import load
+from edgekit.judge import answered, evaluate
 from edgekit.models.cost import cost
 from edgekit.models.handover import open_model
 from edgekit.paired import bounded
@@ -20,7 +21,6 @@ from edgekit.stages.prune import Config, latency
 from edgekit.stages.prune.unstructured import measured_sparsity
 from edgekit.stages.prune.walk import mark_kept, prune
 from edgekit.targets.timed import Timed
-from edgekit.train import evaluate, predictions
 from tests.conftest import TINY, FinishedRun
 
 
@@ -101,10 +101,10 @@ def test_every_step_is_judged_against_the_baselines_answers_to_the_same_samples(
     data = load(load_plan(TINY).data)
     budget = sealed.config["budget"]
     baseline, spec = open_model(sealed.ancestor("profile"))
-    reference = predictions(baseline, data.validation.x, spec.preprocess) == data.validation.y
+    reference = answered(baseline, data.validation, spec.preprocess)
     for way, folder in (("structured", "model"), ("unstructured", "sparse")):
         module, _ = open_model(sealed, folder)
-        right = predictions(module, data.validation.x, spec.preprocess) == data.validation.y
+        right = answered(module, data.validation, spec.preprocess)
         kept = next(row for row in sealed.metrics[f"{way}_steps"] if row["kept"])
         assert kept["lost"] == sum(reference & ~right)
         assert kept["gained"] == sum(right & ~reference)

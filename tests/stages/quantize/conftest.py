@@ -96,9 +96,9 @@ def spoilt(walk: Walk, tmp_path_factory: pytest.TempPathFactory) -> Walk:
 @pytest.fixture(scope="session")
 def right(walk: Walk) -> Callable[[Any], Any]:
     """Whether a network answers each validation sample rightly."""
-    from edgekit import train
+    from edgekit import judge
     from edgekit.models import store
 
     steps = store.read_spec(walk.source.path / "model").preprocess
     split = walk.data.validation
-    return lambda network: train.predictions(network, split.x, steps) == split.y
+    return lambda network: judge.answered(network, split, steps)

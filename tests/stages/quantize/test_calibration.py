@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from edgekit import summaries
+from edgekit import summaries, train
 from edgekit.artifact import Artifact
 from edgekit.data import Split
 from edgekit.stages.quantize import calibration
@@ -19,19 +19,14 @@ from edgekit.stages.quantize.calibration import study, subsets
 from edgekit.targets.files import MINMAX
 
 CALIBRATION = Split(np.random.default_rng(0).normal(size=(40, 8)).astype(np.float32), np.zeros(40, np.int64))
-SHOWN = torch.from_numpy(np.random.default_rng(1).normal(size=(50, 8)).astype(np.float32))
-
-
-def logits(network: nn.Module) -> np.ndarray:
-    with torch.no_grad():
-        return network(SHOWN).numpy()  # type: ignore[no-any-return]
+SHOWN = np.random.default_rng(1).normal(size=(50, 8)).astype(np.float32)
 
 
 def made(sizes: list[int], seed: int = 0) -> dict[str, Any]:
     torch.manual_seed(0)
     module = nn.Linear(8, 4).eval()
-    labels = logits(module).argmax(axis=1)
-    return study(module, CALIBRATION, labels, sizes, MINMAX, logits, [], seed)
+    validation = Split(SHOWN, train.logits(module, SHOWN, []).argmax(axis=1))
+    return study(module, CALIBRATION, validation, sizes, MINMAX, [], seed)
 
 
 @pytest.mark.parametrize(("size", "shared"), [(1, 0), (8, 0), (20, 0), (30, 20), (39, 38)])

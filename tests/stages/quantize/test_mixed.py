@@ -50,7 +50,7 @@ def test_the_layer_that_int8_ruins_is_the_only_one_kept(
 ) -> None:
     whole = ptq.quantize(module, inputs)
     split, steps = spoilt.data.validation, store.read_spec(spoilt.source.path / "model").preprocess
-    worst_first = [row["layer"] for row in sensitivity(module, whole, split.x, split.y, steps, 100)["layers"]]
+    worst_first = [row["layer"] for row in sensitivity(module, whole, split, steps, 100)["layers"]]
     assert np.mean(right(whole)) < np.mean(right(module)) - 0.1
     found, rows = search(module, inputs, MINMAX, worst_first, 3, right, right(module), BUDGET)
     assert found is not None

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from edgekit.data import Split
 from edgekit.models import store
 from edgekit.stages.quantize import ptq
 from edgekit.stages.quantize.layers import quantized_layers
@@ -25,7 +26,7 @@ def test_every_layer_with_weights_has_its_row_and_the_worst_comes_first(walk: Wa
     quantized = ptq.quantize(module, ptq.calibration_inputs(walk.data.calibration.x, spec.preprocess, 50))
     before = {name: value.clone() for name, value in quantized.state_dict().items()}
     validation = walk.data.validation
-    table = sensitivity(module, quantized, validation.x, validation.y, spec.preprocess, 100)
+    table = sensitivity(module, quantized, validation, spec.preprocess, 100)
     weighted = {name for name, part in module.named_modules() if isinstance(part, (nn.Conv2d, nn.Linear))}
     assert {row["layer"] for row in table["layers"]} == weighted
     assert table["samples"] == 100
@@ -42,7 +43,7 @@ def test_the_broken_layer_tops_the_table(walk: Walk) -> None:
     with torch.no_grad():
         broken._scale_param_storage.mul_(100)  # a weight range far too wide: few levels are left
     validation = walk.data.validation
-    table = sensitivity(module, quantized, validation.x, validation.y, spec.preprocess, 200)
+    table = sensitivity(module, quantized, validation, spec.preprocess, 200)
     worst, second = table["layers"][:2]
     assert worst["layer"] == "1.1.0" and worst["snr_db"] < second["snr_db"] - 10
     assert worst["drop_pp"] > 10 > second["drop_pp"]
@@ -85,7 +86,7 @@ def test_one_layer_of_a_one_layer_network_is_the_whole_network() -> None:
     with torch.no_grad():
         quantized.network.load_state_dict(module.state_dict())  # type: ignore[operator,union-attr]
         whole = snr_db(module(torch.from_numpy(x)).numpy(), quantized(torch.from_numpy(x)).numpy())
-    table = sensitivity(module, quantized, x, np.zeros(64, np.int64), [], 64)
+    table = sensitivity(module, quantized, Split(x, np.zeros(64, np.int64)), [], 64)
     assert [row["snr_db"] for row in table["layers"]] == [pytest.approx(whole, abs=0.01)]
 
 

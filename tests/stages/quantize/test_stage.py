@@ -67,14 +67,14 @@ def test_tuning_takes_no_bias_correction_from_the_networks_that_are_not_tuned(wa
 def test_the_saved_network_has_the_accuracy_it_was_chosen_for(
     walk: Walk, method: str, request: pytest.FixtureRequest
 ) -> None:
-    from edgekit import train
+    from edgekit import judge
     from edgekit.models import quantized, store
 
     result: Artifact = request.getfixturevalue(method)
     rebuilt = quantized.rebuild(result.path / "model", result.path / "nncf")
     plain, spec = store.load(result.path / "model")
     made = decision(result)
-    assert train.evaluate(rebuilt, walk.data.validation, spec.preprocess) == made[f"{made['method']}_accuracy"]
+    assert judge.evaluate(rebuilt, walk.data.validation, spec.preprocess) == made[f"{made['method']}_accuracy"]
     if made["method"] == "qat":
         tuned, state = quantized.float_state(rebuilt), plain.state_dict()
         assert tuned.keys() == state.keys()

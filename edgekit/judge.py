@@ -1,0 +1,35 @@
+"""How well a network does its task on a split: its outputs become marks, which `edgekit.tasks` compares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edgekit import tasks, train
+from edgekit.tasks import Answered
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from edgekit.data import Split
+
+Steps = list[dict[str, Any]]
+
+
+def marked(outputs: np.ndarray, split: Split, preprocess: Steps, task: str = "classification") -> Answered:
+    """What the outputs (n, …), in the network's own order of axes, say of its accuracy on the split."""
+    kind = tasks.named(task)
+    inputs = train.inputs(split.x, preprocess) if kind.RECONSTRUCTS else None
+    found: Answered = kind.marked(outputs, inputs, split.y)
+    return found
+
+
+def answered(module: nn.Module, split: Split, preprocess: Steps, task: str = "classification") -> Answered:
+    """The same of a network, on the device it is on."""
+    return marked(train.logits(module, split.x, preprocess), split, preprocess, task)
+
+
+def evaluate(module: nn.Module, split: Split, preprocess: Steps, task: str = "classification") -> float:
+    """Accuracy on a split, a fraction."""
+    return tasks.accuracy(answered(module, split, preprocess, task))

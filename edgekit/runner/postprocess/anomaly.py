@@ -1,0 +1,45 @@
+"""Whether a sample is out of the ordinary: the model gives it back, and what it never learnt it gives back badly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from edgekit.runner.manifest import Manifest
+
+NEEDS_SAMPLE = True
+
+
+@dataclass(frozen=True)
+class Anomaly:
+    """`score` is the mean squared error of the reconstruction; above `threshold` the sample is an anomaly."""
+
+    is_anomaly: bool
+    score: float
+    threshold: float
+    label: str
+    timing_ms: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return dict(vars(self))
+
+    def lines(self) -> list[str]:
+        """For people; the first line ends the one that names the input."""
+        return [self.label, f"  {self.score:.6g}  mean squared error, an anomaly above {self.threshold:.6g}"]
+
+
+def maker(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float], np.ndarray], Anomaly]:
+    """See the package; the last argument is the sample after preprocess, in the order of the outputs."""
+    threshold, labels = manifest.threshold, manifest.labels
+    assert threshold is not None
+
+    def answer(outputs: np.ndarray, top_k: int, timing_ms: dict[str, float], sample: np.ndarray) -> Anomaly:
+        score = float(np.square(outputs.astype(np.float64) - sample).mean())
+        return Anomaly(score > threshold, score, threshold, labels[score > threshold], timing_ms)
+
+    return answer

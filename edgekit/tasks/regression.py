@@ -1,0 +1,107 @@
+"""Values of a sample, such as a temperature; accuracy is R², averaged over the values.
+
+R² = 1 − Σ (y − ŷ)² / Σ (y − mean y)²: 1 where all is right, 0 where the mean would be as good, negative below that.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edgekit.errors import DataError
+from edgekit.paired import Drop, resampled
+from edgekit.tasks import Marks
+from edgekit.tasks.labels import columns, some
+
+METRIC = "R²"
+SAID = "accuracy is R²: 100 % where every value is right, 0 % where their mean would be as good"
+OUTPUTS = "values"
+AT_MOST_ONE = False
+RECONSTRUCTS = False
+STRATA = 10
+LEAST_SPREAD, MOST_SPREAD, MOST_OFFSET = 0.1, 10.0, 10.0
+"""Of a value: its standard deviation, and how many of them its mean may be from 0, for training to begin at all."""
+NEAR = 0.1
+"""Two answers are the same within this share of the reference's standard deviation."""
+
+
+def names(y: np.ndarray) -> tuple[str, ...]:
+    """Of values (n,) or (n, values): "value", or "value 0", "value 1", …"""
+    count = y.shape[1] if y.ndim == 2 else 1
+    return ("value",) if count == 1 else tuple(f"value {index}" for index in range(count))
+
+
+def checked(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    """(n, values) float32, finite, of about unit scale."""
+    table = columns(name, y, names, "a regression has floating-point values, (n,) or (n, values)").astype(np.float32)
+    bad = np.argwhere(~np.isfinite(table))
+    if len(bad):
+        sample, column = bad[0]
+        raise DataError(f"{name}: {names[column]} of sample {sample} is {table[sample, column]}; repair or remove it")
+    return table
+
+
+def whole(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
+    """Every value must vary, and be of a scale that a training can begin with."""
+    spread = y.std(axis=0, dtype=np.float64)
+    flat = [names[index] for index in np.flatnonzero(spread == 0)]
+    if flat:
+        raise DataError(f"{name}: {some(flat)} is the same for all {len(y)} samples; there is nothing to learn")
+    if name != "train":
+        return
+    mean = y.mean(axis=0, dtype=np.float64)
+    for index, title in enumerate(names):
+        fits = LEAST_SPREAD <= spread[index] <= MOST_SPREAD and abs(mean[index]) <= MOST_OFFSET * spread[index]
+        if not fits:
+            raise DataError(
+                f"{name}: {title} has mean {mean[index]:.4g} and standard deviation {spread[index]:.4g}; a training "
+                f"wants a spread of {LEAST_SPREAD:g} to {MOST_SPREAD:g} and a mean within {MOST_OFFSET:g} of them: "
+                f"give (y - {mean[index]:.3g}) / {spread[index]:.3g}, or y in another unit"
+            )
+
+
+def strata(y: np.ndarray) -> np.ndarray:
+    """Tenths of the first value, from the lowest to the highest."""
+    ranks = np.argsort(np.argsort(y[:, 0], kind="stable"), kind="stable")
+    return (ranks * min(STRATA, len(y)) // max(1, len(y))).astype(np.int64)
+
+
+def marked(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> Marks:
+    """Squared errors and the values themselves, about their mean: (n, 2 · values)."""
+    wanted = y.astype(np.float64)
+    return Marks("regression", np.hstack([np.square(outputs - wanted), wanted - wanted.mean(axis=0)]))
+
+
+def accuracy(marks: Marks) -> float:
+    """R²."""
+    return float(_r2(marks.values, np.ones((1, len(marks))))[0])
+
+
+def drop(reference: Marks, marks: Marks, confidence: float) -> Drop:
+    """By the bootstrap; `lost` are samples whose error grew."""
+    errors = [each.values[:, : each.values.shape[1] // 2].sum(axis=1) for each in (reference, marks)]
+    grew = np.sign(errors[1] - errors[0])
+    return resampled(reference.values, marks.values, _r2, grew, confidence)
+
+
+def same(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
+    """Where every value is within a tenth of the standard deviation that the reference has over these samples."""
+    spread = reference.std(axis=0)
+    return np.asarray((np.abs(reference - outputs) <= NEAR * spread + 1e-6).all(axis=1))
+
+
+def always(y: np.ndarray) -> tuple[float, str]:
+    """Of the mean."""
+    return 0.0, "always saying the mean"
+
+
+def _r2(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """R² (draws,) of marks for weights (draws, n)."""
+    count = values.shape[1] // 2
+    errors, y = values[:, :count], values[:, count:]
+    total = weights.sum(axis=1, keepdims=True)
+    about_mean = weights @ np.square(y) - np.square(weights @ y) / total
+    left = weights @ errors
+    with np.errstate(divide="ignore", invalid="ignore"):
+        each = np.where(about_mean > 0, 1 - left / about_mean, np.where(left > 0, 0.0, 1.0))
+    found: np.ndarray = each.mean(axis=1)
+    return found
