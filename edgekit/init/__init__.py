@@ -13,6 +13,7 @@ from edgekit.data.paths import expand
 from edgekit.errors import ConfigError
 from edgekit.plan import RunConfig
 from edgekit.runner.files import make_folder, write_atomically
+from edgekit.tasks import TASKS, named
 
 if TYPE_CHECKING:
     from edgekit.data import Data
@@ -26,30 +27,30 @@ def start(name: str, task: str, data: str | None, out: Path, *, force: bool, say
 
     Raises ConfigError for a name, a task or a place that will not do, DataError for data that no source reads.
     """
-    from edgekit.init import notebook, tasks, tried
+    from edgekit.init import fits, notebook, tried
     from edgekit.init.config import told
     from edgekit.init.look import look
 
     _check_name(name)
-    if task not in tasks.TASKS:
-        raise ConfigError(f"--task {task}: no such task, {suggest(task, tasks.TASKS)}")
+    if task not in TASKS:
+        raise ConfigError(f"--task {task}: no such task, {suggest(task, TASKS)}")
     config, pages = out / f"{name}.yaml", out / f"{name}.ipynb"
     if not force:
         _refuse_to_overwrite(config, pages)
     path = _place(data, out)
     found = look(path)
-    tasks.check(task, found)
+    fits.check(task, found)
     draft = tried.draft(name, task, found, _written(data, path, out))
     text = draft.text()
     tried.check(text, found.section, draft.data)
-    say(f"found  {found.words}")
+    say(f"found  {draft.found.words}")
     say(f"       {told(draft.sizes)}; {_labels(draft.data)}")
     for note in draft.data.notes:
         say(f"       {note}")
     make_folder(out.absolute())
     if not force:
         _refuse_to_overwrite(config, pages)
-    shown = notebook.text(name, config.absolute(), found.words, draft.data.kind)
+    shown = notebook.text(name, config.absolute(), draft.found.words, draft.data.kind)
     _write_both({config: text.encode(), pages: shown.encode()})
     say(f"wrote  {config} and {pages}")
     say(f"next   edgekit run {config} --dry-run, then edgekit run {config}; or open {pages.name} in JupyterLab")
@@ -120,8 +121,5 @@ def _write_both(files: Mapping[Path, bytes]) -> None:
 
 
 def _labels(data: Data) -> str:
-    if data.train.y.dtype.kind == "f":
-        targets = data.train.y.shape[1] if data.train.y.ndim == 2 else 1
-        return f"{targets} number{'s' if targets > 1 else ''} each"
     shown = ", ".join(data.classes[:SHOWN]) + (", …" if len(data.classes) > SHOWN else "")
-    return f"{len(data.classes)} {'labels' if data.train.y.ndim == 2 else 'classes'}: {shown}"
+    return f"{len(data.classes)} {named(data.task).OUTPUTS}: {shown}"

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from edgekit.exits import errors_as_exit_codes
+from edgekit.tasks import Task
 
 
 def init(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Of the run and of the two files, for example doorbell.")],
-    task: Annotated[
-        Literal["classification", "regression", "multi_label", "anomaly"], typer.Option(help="What is to be learned.")
-    ] = "classification",
+    task: Annotated[Task, typer.Option(help="What is to be learned.")] = "classification",
     data: Annotated[
         str | None,
         typer.Option(metavar="PATH", help="An .npz, or a folder or zip of pictures, WAV or CSV; without it, digits."),

@@ -14,7 +14,7 @@ class Found:
     """The source that reads it, with its own options, and what it is in words.
 
     `given` are the splits that it came with, `comments` are for the config, by option. `labels` are those of arrays,
-    `classes` those of folders.
+    `classes` the names in them, or the folders'.
     """
 
     section: dict[str, Any]

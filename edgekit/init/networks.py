@@ -12,12 +12,6 @@ ANY = "edgekit.models.resnet:resnet8"
 SMALLEST_FOR_RESNET = 16
 LARGE = 64
 """Pixels from which on the first convolution halves the picture, as networks for photographs do."""
-VECTORS = {
-    "classification": ("mlp:mlp", {"width": 64, "depth": 2}),
-    "regression": ("mlp:mlp", {"width": 64, "depth": 2}),
-    "multi_label": ("mlp:mlp", {"width": 64, "depth": 2}),
-    "anomaly": ("autoencoder:autoencoder", {"width": 64, "bottleneck": 8}),
-}
 HALVED = ("width", "bottleneck")
 
 
@@ -30,8 +24,10 @@ def pair(task: str, kind: str, shape: tuple[int, ...]) -> tuple[Network, Network
 
 
 def _chosen(task: str, kind: str, shape: tuple[int, ...]) -> tuple[str, dict[str, int]]:
-    if task == "anomaly" or kind == "vector":
-        return VECTORS[task]
+    if task == "anomaly":  # whatever it is, to be given back
+        return "autoencoder:autoencoder", {"width": 64, "bottleneck": 8}
+    if kind == "vector":
+        return "mlp:mlp", {"width": 64, "depth": 2}
     if kind == "image":
         side = min(shape[:2])
         if side >= SMALLEST_FOR_RESNET:

@@ -25,7 +25,7 @@ OPEN_TEXT = """Opening the stage checks the config and reads the data, which is 
 test part stays closed: it is looked at once, at the end of a run, so that nothing is decided by it."""
 OPEN = """from pathlib import Path
 
-from edgekit import checks, plots, summaries
+from edgekit import checks, plots, summaries, tasks
 from edgekit.workbook import find_config, open_stage
 
 if not Path(config).is_file():  # moved since? then it is looked for beside this notebook
@@ -38,12 +38,16 @@ Some samples of the train split, as they come, before any preprocessing. Look fo
 that are wrong, samples that are empty, an answer that is told by something else than you think."""
 COUNT_TEXT = """What is rare is learned badly and judged worse: of ten validation samples, each is a tenth of \
 the verdict."""
+COUNT = """task = tasks.named(stage.data.task)
+always, saying = task.always(stage.data.validation.y)
+print(f"{task.SAID}; {saying} would give {always:.1%}")
+summaries.splits(stage.data)"""
 RUN_TEXT = """## Profile
 
-This trains the baseline for `profile.epochs` and then measures it: quality on the validation split, size, and where \
-the time of one call goes. A network that always gives the same answer is sometimes right too; this one \
-should be well above that. If it is not, look at the samples again, then train longer. Where something disturbed the \
-measurement, a line under the words says what. What is unchanged since the last time is reused."""
+This trains the baseline for `profile.epochs` and then measures it: accuracy on the validation split, size, and where \
+the time of one call goes. It should be well above what always giving the same answer would reach; if it is not, look \
+at the samples again, then train longer. Where something disturbed the measurement, a line under the words says what. \
+What is unchanged since the last time is reused."""
 RUN = """artifact = stage.run()
 display(summaries.profile(artifact))
 print(artifact.metrics["diagnosis"]["text"])
@@ -56,7 +60,7 @@ and ONNX, measures all of it in one run and packs the winners. `edgekit run` beg
 Set `budget.latency_p50_ms` and `budget.size_bytes` in the config to what your device must reach; then, in the \
 config's folder:"""
 NEXT = """checks.whole(artifact)
-checks.budget_possible(stage.plan.run.budget, len(stage.data.validation))
+checks.budget_possible(stage.plan.run.budget, len(stage.data.validation), stage.data.task)
 print(f"edgekit run {stage.plan.path.name} --dry-run    # the plan, checked")
 print(f"edgekit run {stage.plan.path.name}              # everything, to a report.html in {stage.folder}")"""
 
@@ -72,7 +76,7 @@ def text(name: str, config: Path, words: str, kind: str) -> str:
         ("samples-text", "markdown", SAMPLES_TEXT),
         ("samples", "code", samples),
         ("count-text", "markdown", COUNT_TEXT),
-        ("count", "code", "summaries.splits(stage.data)"),
+        ("count", "code", COUNT),
         ("run-text", "markdown", RUN_TEXT),
         ("run", "code", RUN),
         ("next-text", "markdown", NEXT_TEXT),

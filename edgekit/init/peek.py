@@ -39,15 +39,17 @@ CLOCKS = re.compile(r"(time(stamp)?|date(time)?|t|ts|index|sample|seconds?|ms|us
 
 def arrays(path: Path) -> Found:
     """An .npz; its names are for the source to check, which knows them."""
-    labels, given = None, set()
+    labels, classes, given = None, None, set()
     try:
         with np.load(path, allow_pickle=False) as archive:
             given = {name.removeprefix("x_") for name in archive.files if name.startswith("x_")}
             if "y_train" in archive.files:
                 labels = archive["y_train"]
+            if "classes" in archive.files:
+                classes = tuple(map(str, archive["classes"].ravel().tolist()))
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error):
         labels = None  # the source says what is wrong
-    return Found({"source": "npz", "path": str(path)}, "an .npz file", frozenset(given), labels=labels)
+    return Found({"source": "npz", "path": str(path)}, "an .npz file", frozenset(given), {}, labels, classes)
 
 
 def pictures(path: Path, where: str, plan: Layout, source: Source) -> Found:

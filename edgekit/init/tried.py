@@ -50,8 +50,7 @@ def check(text: str, section: dict[str, Any], data: Data) -> None:
 
 
 def _read(name: str, task: str, section: dict[str, Any]) -> Data:
-    lines = [f"name: {name}", *([f"task: {task}"] if task != "classification" else [])]
-    lines += [f"data: {scalar(section)}", f"model: {{builder: {networks.ANY}}}"]
+    lines = [f"name: {name}", f"task: {task}", f"data: {scalar(section)}", f"model: {{builder: {networks.ANY}}}"]
     return load_data(_plan("\n".join(lines), [], known=True).data, _progress)
 
 

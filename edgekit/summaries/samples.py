@@ -32,14 +32,12 @@ def splits(data: Data) -> Table:
     """How many samples of each class every split has; of numbers, their mean and their range."""
     found = {"train": data.train.y, "calibration": data.calibration.y, "validation": data.validation.y}
     if data.train.y.dtype.kind == "f":
-        return Table(
-            ("split", "samples", "target", "lowest", "mean", "highest"),
-            [
-                (name, count(len(y)), place, f"{column.min():.4g}", f"{column.mean():.4g}", f"{column.max():.4g}")
-                for name, y in found.items()
-                for place, column in enumerate(y.reshape(len(y), -1).T)
-            ],
-        )
+        rows = [
+            (name, count(len(y)), title, *(f"{value:.4g}" for value in (column.min(), column.mean(), column.max())))
+            for name, y in found.items()
+            for title, column in zip(data.classes, y.T, strict=True)
+        ]
+        return Table(("split", "samples", "value", "lowest", "mean", "highest"), rows)
     counts = {name: _counts(y, len(data.classes)) for name, y in found.items()}
     rows = [(label, *(count(of[place]) for of in counts.values())) for place, label in enumerate(data.classes)]
     return Table(("class", *found), [*rows, ("samples", *(count(len(y)) for y in found.values()))])
