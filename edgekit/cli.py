@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,10 +10,11 @@ import typer
 
 from edgekit import __version__
 from edgekit.config import STAGES, suggest
-from edgekit.errors import BudgetMissed, ConfigError, EdgekitError, ResourceError, TrustError
+from edgekit.errors import BudgetMissed, ConfigError, TrustError
+from edgekit.exits import errors_as_exit_codes as _errors_as_exit_codes
+from edgekit.init.command import init
 from edgekit.plan import load_plan
 from edgekit.result import RESULT
-from edgekit.runner.errors import RunnerError
 
 app = typer.Typer(
     add_completion=False,
@@ -24,9 +22,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Take a trained model to the edge: profile, distill, prune, quantize, convert, benchmark, bundle.",
 )
-INTERRUPTED = 130
-TERMINATED = 143
-BROKEN_PIPE = 141
 
 
 def _version(wanted: bool) -> None:
@@ -40,6 +35,9 @@ def main(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")] = False,
 ) -> None:
     """The options that every command shares."""
+
+
+app.command()(init)
 
 
 @app.command()
@@ -277,24 +275,3 @@ def _show_result(result: dict[str, Any], folder: Path, *, whole: bool) -> None:
     verdict = result["verdict"]
     told = f"{verdict['winner']} wins" if verdict["met"] else "no variant inside the budget"
     print(f"run {result['name']} is finished: {told}; {folder / RESULT}")
-
-
-@contextmanager
-def _errors_as_exit_codes() -> Iterator[None]:
-    """One clear message on stderr and the code of the design; no traceback for a fault that is the user's."""
-    try:
-        yield
-    except (EdgekitError, RunnerError) as error:
-        print(f"edgekit: {error}", file=sys.stderr)
-        raise typer.Exit(error.exit_code) from None
-    except BrokenPipeError:  # the reader of our output has left, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(BROKEN_PIPE) from None
-    except OSError as error:
-        print(f"edgekit: {error.strerror or error}: {error.filename or 'a file of the run'}", file=sys.stderr)
-        raise typer.Exit(ResourceError.exit_code) from None
-    except KeyboardInterrupt as end:
-        exec("")  # one that struck in a string's exec, as dataclasses run them, would end Python by SIGINT after all
-        word, code = ("terminated", TERMINATED) if type(end).__name__ == "Terminated" else ("interrupted", INTERRUPTED)
-        print(f"edgekit: {word}; finished stages are kept, run the same command again to go on", file=sys.stderr)
-        raise typer.Exit(code) from None

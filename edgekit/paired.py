@@ -82,8 +82,8 @@ def resampled(
     The samples are drawn again, the same ones for both, and the quantile at `confidence` of the drops is the bound.
     worse: (n,), above 0 for a sample that lost, below 0 for one that gained.
     apart: (n,) bool, two kinds of samples that are drawn each for itself.
-    at_most_one: a sample counts from 0 to 1, so that where none is lost Tango's bound for that holds as well; the
-    bootstrap knows nothing of what it has not seen.
+    at_most_one: a sample counts from 0 to 1, so that Tango's bound where none is lost is left open above the drop: the
+    bootstrap knows nothing of samples it has not seen, and where hardly any differs it would be sure.
     """
     import numpy as np
 
@@ -92,9 +92,7 @@ def resampled(
     all_once = np.ones((1, samples))
     drop_pp = 100 * float((score(reference, all_once) - score(values, all_once))[0])
     drops = np.concatenate([score(reference, drawn) - score(values, drawn) for drawn in _draws(samples, apart)])
-    bound_pp = max(drop_pp, 100 * float(np.quantile(drops, confidence)))
-    if not lost:
-        bound_pp = max(bound_pp, least_pp)
+    bound_pp = max(drop_pp + least_pp, 100 * float(np.quantile(drops, confidence)))
     return Drop(round(drop_pp, 6), round(bound_pp, 6), lost, gained, samples, confidence, least_pp)
 
 

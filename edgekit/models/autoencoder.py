@@ -16,9 +16,18 @@ def autoencoder(input_shape: tuple[int, ...], width: int = 64, depth: int = 2, b
     64 features: 17,736 parameters.
     """
     features = math.prod(input_shape)
-    sides = [features, *[width] * depth, bottleneck, *[width] * depth]
+    sides = [features, *[width] * depth, bottleneck, *[width] * depth, features]
     layers: list[nn.Module] = [nn.Flatten()]
-    for inputs, outputs in zip(sides, sides[1:], strict=False):
-        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
-    layers.append(nn.Linear(sides[-1], features))
+    for place, (inputs, outputs) in enumerate(zip(sides, sides[1:], strict=False), 1):
+        # neither what is carried through nor what is given back is cut off at zero
+        cut = [] if place in (depth + 1, len(sides) - 1) else [nn.ReLU()]
+        layers += [_linear(inputs, outputs), *cut]
     return nn.Sequential(*layers, *([nn.Unflatten(1, tuple(input_shape))] if len(input_shape) > 1 else []))
+
+
+def _linear(inputs: int, outputs: int) -> nn.Linear:
+    """With weights that keep the variance through many layers (He et al. 2015): there is no batch normalisation."""
+    layer = nn.Linear(inputs, outputs)
+    nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+    nn.init.zeros_(layer.bias)
+    return layer

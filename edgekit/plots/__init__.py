@@ -12,6 +12,7 @@ from edgekit.plots.distribution import ecdf
 from edgekit.plots.loads import loads
 from edgekit.plots.pruned import accuracy_by_cost, predicted_and_measured, zero_patterns
 from edgekit.plots.quantization import calibration, histograms
+from edgekit.plots.samples import samples
 from edgekit.plots.verdict import pareto, waterfall
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "predicted_and_measured",
     "pruning",
     "roofline",
+    "samples",
     "sensitivity",
     "waterfall",
     "ways",

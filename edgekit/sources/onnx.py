@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.errors import ModelError
-from edgekit.runner.backends.onnxruntime import DTYPES, QUIET
+from edgekit.runner.backends.onnxruntime import DTYPES, EXACT, QUIET
 from edgekit.sources import onnx_batch
 from edgekit.sources.kinds import ONNX_WEIGHTS, members
 from edgekit.sources.opened import Opened, Run, cast, one_each
@@ -35,6 +35,7 @@ def open(path: Path, threads: int) -> Opened:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
+    options.add_session_config_entry(*EXACT)
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = QUIET

@@ -28,6 +28,8 @@ from edgekit.summaries.quantized import histogram_rows as histogram_rows
 from edgekit.summaries.quantized import mixed_precision as mixed_precision
 from edgekit.summaries.quantized import recipes as recipes
 from edgekit.summaries.rivals import rivals as rivals
+from edgekit.summaries.samples import samples as samples
+from edgekit.summaries.samples import splits as splits
 from edgekit.tables import Table, count, milliseconds, percent, points, speedup
 
 Row = dict[str, Any]

@@ -228,3 +228,31 @@ def test_a_model_with_two_outputs_is_refused() -> None:
     source = TensorSpec("input", (1, 1, 8, 8), "float32", "NCHW")
     with pytest.raises(BackendError, match="2 outputs"):
         backends.open_backend("onnx", {"model.onnx": model.SerializeToString()}, source, SCORES)
+
+
+def test_products_of_large_integers_are_summed_exactly() -> None:
+    """255 · 127 twice is beyond 16 bits: where a processor sums pairs in them, ONNX Runtime must be told not to."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    size = 64
+    constants = {
+        "one": np.float32(1), "zero": np.uint8(0), "none": np.int8(0), "coarse": np.float32(1e4), "half": np.uint8(0),
+        "weight": np.full((size, 8), 127, np.int8),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "one", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "one", "zero"], ["d"]),
+        helper.make_node("DequantizeLinear", ["weight", "one", "none"], ["w"]),
+        helper.make_node("MatMul", ["d", "w"], ["z"]),
+        helper.make_node("QuantizeLinear", ["z", "coarse", "half"], ["r"]),
+        helper.make_node("DequantizeLinear", ["r", "coarse", "half"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, n)) for name, n in (("x", size), ("y", 8))]
+    values = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
+    graph = helper.make_graph(nodes, "large", ends[:1], ends[1:], values)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    onnx.checker.check_model(model)
+    specs = TensorSpec("x", (1, size), "float32", "NC"), TensorSpec("y", (1, 8), "float32", "NC")
+    backend = backends.open_backend("onnx", {"model.onnx": model.SerializeToString()}, *specs, 1)
+    assert backend.run(np.full((1, size), 255, np.float32)).tolist() == [[round(size * 255 * 127 / 1e4) * 1e4] * 8]

@@ -143,7 +143,9 @@ def crashing(folder: Path, code: str) -> dict[str, str]:
     package = folder / "onnxruntime"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(
-        f"import os, signal, time\nclass SessionOptions: pass\ndef InferenceSession(*_, **__):\n    {code}\n"
+        "import os, signal, time\n"
+        "class SessionOptions:\n    def add_session_config_entry(self, *_): pass\n"
+        f"def InferenceSession(*_, **__):\n    {code}\n"
     )
     blocked = folder / "openvino"
     blocked.mkdir()

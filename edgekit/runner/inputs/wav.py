@@ -48,7 +48,7 @@ def read(path: str, raw: RawSpec) -> np.ndarray:
         raise InputError(f"{path}: the bundle takes {raw.dtype}{list(raw.shape)}, not a sound; give it a .npy file")
     try:
         with open(path, "rb") as stream:
-            sound = _headers(path, stream, os.fstat(stream.fileno()).st_size)
+            sound = headers(path, stream, os.fstat(stream.fileno()).st_size)
             _check(path, sound, raw.shape[0], raw.sample_rate_hz)
             stream.seek(sound.start)
             data = stream.read(sound.data_bytes)
@@ -61,12 +61,13 @@ def decode(name: str, content: bytes, rate_hz: int) -> np.ndarray:
     """All samples of a mono WAV file at this rate, (samples,) float32, from its bytes; InputError for any other."""
     import io
 
-    sound = _headers(name, io.BytesIO(content), len(content))
+    sound = headers(name, io.BytesIO(content), len(content))
     _check(name, sound, sound.samples, rate_hz, "the config asks for")
     return _floats(content[sound.start : sound.start + sound.data_bytes], sound.code, sound.bits)
 
 
-def _headers(path: str, stream: IO[bytes], size: int) -> Sound:
+def headers(path: str, stream: IO[bytes], size: int) -> Sound:
+    """What a WAV file says of itself; InputError where it is none, or cut short."""
     riff = stream.read(12)
     if riff[:4] != b"RIFF" or riff[8:] != b"WAVE":
         raise InputError(f"{path}: not a WAV file, whatever its name says; make one: ffmpeg -i FILE OUT.wav")

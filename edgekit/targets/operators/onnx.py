@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from edgekit.runner.backends.onnxruntime import EXACT
 from edgekit.targets.files import Files
 
 WARM_UP = 3
@@ -20,6 +21,7 @@ def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[dict[str
 
     with tempfile.TemporaryDirectory(prefix="edgekit-trace-") as scratch:
         options = onnxruntime.SessionOptions()
+        options.add_session_config_entry(*EXACT)
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
         options.enable_profiling = True

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from edgekit.runner.backends.onnxruntime import EXACT
 from edgekit.targets.files import Files
 from edgekit.targets.tensors import INPUT, Operator, span, stacked
 
@@ -27,6 +28,7 @@ def read(folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
         if node.op_type != "QuantizeLinear" and node.output[0] not in outputs:
             model.graph.output.append(onnx.helper.make_empty_tensor_value_info(node.output[0]))
     options = onnxruntime.SessionOptions()
+    options.add_session_config_entry(*EXACT)
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
     options.log_severity_level = 4

@@ -1,0 +1,125 @@
+"""`edgekit init`: a config and a short notebook to start from, made to fit somebody's data, and tried on them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.config import suggest
+from edgekit.data.paths import expand
+from edgekit.errors import ConfigError
+from edgekit.plan import RunConfig
+from edgekit.runner.files import make_folder, write_atomically
+from edgekit.tasks import TASKS, named
+
+if TYPE_CHECKING:
+    from edgekit.data import Data
+
+SHOWN = 8
+"""Classes that are named where the data are told."""
+
+
+def start(name: str, task: str, data: str | None, out: Path, *, force: bool, say: Callable[[str], None]) -> None:
+    """Write NAME.yaml and NAME.ipynb into `out`, whole or not at all, and say what was found.
+
+    Raises ConfigError for a name, a task or a place that will not do, DataError for data that no source reads.
+    """
+    from edgekit.init import fits, notebook, tried
+    from edgekit.init.config import told
+    from edgekit.init.look import look
+
+    _check_name(name)
+    if task not in TASKS:
+        raise ConfigError(f"--task {task}: no such task, {suggest(task, TASKS)}")
+    config, pages = out / f"{name}.yaml", out / f"{name}.ipynb"
+    if not force:
+        _refuse_to_overwrite(config, pages)
+    path = _place(data, out)
+    found = look(path)
+    fits.check(task, found)
+    draft = tried.draft(name, task, found, _written(data, path, out))
+    text = draft.text()
+    tried.check(text, found.section, draft.data)
+    say(f"found  {draft.found.words}")
+    say(f"       {told(draft.sizes)}; {_labels(draft.data)}")
+    for note in draft.data.notes:
+        say(f"       {note}")
+    make_folder(out.absolute())
+    if not force:
+        _refuse_to_overwrite(config, pages)
+    shown = notebook.text(name, config.absolute(), draft.found.words, draft.data.kind)
+    _write_both({config: text.encode(), pages: shown.encode()})
+    say(f"wrote  {config} and {pages}")
+    say(f"next   edgekit run {config} --dry-run, then edgekit run {config}; or open {pages.name} in JupyterLab")
+
+
+def _check_name(name: str) -> None:
+    pattern = next(found.pattern for found in RunConfig.model_fields["name"].metadata if hasattr(found, "pattern"))
+    if not re.fullmatch(pattern, name):
+        plain = re.sub(r"[^a-z0-9_-]+", "-", name.lower().removesuffix(".yaml")).strip("-_")[:64]
+        instead = f", for example {plain!r}" if plain else ""
+        raise ConfigError(f"name: got {name!r}; use up to 64 of a-z, 0-9, - and _, a letter or digit first{instead}")
+
+
+def _refuse_to_overwrite(*files: Path) -> None:
+    if there := [str(file) for file in files if file.exists()]:
+        verb = "is" if len(there) == 1 else "are"
+        raise ConfigError(
+            f"{' and '.join(there)} {verb} already there; choose another name or folder (--out), or let --force "
+            "overwrite both files"
+        )
+
+
+def _place(data: str | None, out: Path) -> Path | None:
+    """Where the data lie, absolute; ConfigError where what a run writes would lie among them."""
+    if data is None:
+        return None
+    path = Path(os.path.abspath(expand(data, "--data")))
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError:
+        raise ConfigError(
+            f"--data: got {data!r}; its name is not UTF-8, which a config is written in; rename it"
+        ) from None
+    if path.is_dir() and out.resolve().is_relative_to(path.resolve()):
+        raise ConfigError(
+            f"--out {out}: lies inside the data, {path}, and what a run writes must not; name a folder outside, such "
+            f"as --out {os.path.relpath(path.parent)}"
+        )
+    return path
+
+
+def _written(data: str | None, path: Path | None, out: Path) -> str | None:
+    """The path as the config has it: relative to the config where it lies beneath it, variables as they were given."""
+    if data is None or path is None:
+        return None
+    if "${" in data and path.is_absolute() and os.path.isabs(expand(data, "--data")):
+        return data
+    home = Path(os.path.abspath(out))
+    if not path.is_relative_to(home):
+        return str(path)
+    beneath = path.relative_to(home).as_posix()
+    return f"./{beneath}" if beneath[0] in "~$" else beneath
+
+
+def _write_both(files: Mapping[Path, bytes]) -> None:
+    """All of them or none: what was there comes back where one cannot be written."""
+    before = {path: path.read_bytes() if path.exists() else None for path in files}
+    try:
+        for path, content in files.items():
+            write_atomically(path, content)
+    except BaseException:
+        for path, old in before.items():
+            if old is not None:
+                write_atomically(path, old)
+            else:
+                path.unlink(missing_ok=True)
+        raise
+
+
+def _labels(data: Data) -> str:
+    shown = ", ".join(data.classes[:SHOWN]) + (", …" if len(data.classes) > SHOWN else "")
+    return f"{len(data.classes)} {named(data.task).OUTPUTS}: {shown}"

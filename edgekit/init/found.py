@@ -1,0 +1,25 @@
+"""What `edgekit init` has found out about somebody's data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The source that reads it, with its own options, and what it is in words.
+
+    `given` are the splits that it came with, `comments` are for the config, by option. `labels` are those of arrays,
+    `classes` the names in them, or the folders'.
+    """
+
+    section: dict[str, Any]
+    words: str
+    given: frozenset[str] = frozenset({"train"})
+    comments: dict[str, str] = field(default_factory=dict)
+    labels: np.ndarray | None = None
+    classes: tuple[str, ...] | None = None
