@@ -25,7 +25,7 @@ def test_windows_walk_through_to_a_bundle_that_tells_walking_from_running(tmp_pa
         "name": "worn",
         "data": {
             "source": "csv_windows",
-            "path": str(folder(tmp_path / "worn", each=24, rows=WINDOW * 5)),
+            "path": str(folder(tmp_path / "recorded", each=24, rows=WINDOW * 5)),
             "window": WINDOW,
             "stride": WINDOW // 2,
             "calibration_samples": 60,
