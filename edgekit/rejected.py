@@ -39,7 +39,9 @@ def steps(benchmark: Artifact) -> list[Row]:
 
 def _drop(task: str, confidence: float, row: Row) -> Row:
     """With its bound, where answers are right or wrong; of other tasks distill keeps none."""
-    if task == "classification" and row["samples"]:
+    if not row["samples"]:
+        return {"drop_pp": None, "bound_pp": None}
+    if task == "classification":
         return asdict(bounded(row["lost"], row["gained"], row["samples"], confidence))
     return {"drop_pp": row["drop_pp"], "bound_pp": None}
 

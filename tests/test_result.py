@@ -93,6 +93,7 @@ UNMET = {"inside_budget": False, "reasons": ["too large"]}
 NEAREST = {
     "name", "model", "precision", "method", "interpreter", "bytes", "float_ops", "debris", "zipped_bytes",
     "accuracy_validation", "accuracy_test", "target", "drop_pp", "bound_pp", "confidence", "lost", "gained", "samples",
+    "least_pp",
     "p50_ms",
 }  # fmt: skip
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from edgekit.errors import ModelError
-from edgekit.runner.backends.onnxruntime import DTYPES, EXACT, QUIET
+from edgekit.runner.backends import onnxruntime as runner
+from edgekit.runner.backends.onnxruntime import DTYPES, QUIET
 from edgekit.sources import onnx_batch
 from edgekit.sources.kinds import ONNX_WEIGHTS, members
 from edgekit.sources.opened import Opened, Run, cast, one_each
@@ -35,7 +36,6 @@ def open(path: Path, threads: int) -> Opened:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.add_session_config_entry(*EXACT)
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = QUIET
@@ -43,7 +43,7 @@ def open(path: Path, threads: int) -> Opened:
         weights = beside.read_bytes()
         options.add_external_initializers_from_files_in_memory([beside.name], [weights], [len(weights)])
     try:
-        session = onnxruntime.InferenceSession(path.read_bytes(), options, providers=["CPUExecutionProvider"])
+        session = runner.session(path.read_bytes(), options)
     except Exception as error:  # its errors share no base class but Exception
         if not any(words in str(error) for words in ELSEWHERE):
             raise

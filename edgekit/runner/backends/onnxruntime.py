@@ -46,12 +46,26 @@ def open(
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = QUIET
-    options.add_session_config_entry(*EXACT)
     try:
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        made = session(model, options)
     except Exception as error:  # its errors share no base class but Exception
         raise cannot_open("onnxruntime", error) from error
-    return OnnxruntimeBackend(session, input, output)
+    return OnnxruntimeBackend(made, input, output)
+
+
+def session(model: bytes | str, options: Any) -> Any:
+    """An `InferenceSession` whose sums do not overflow; one as it comes where ONNX Runtime cannot prepare the graph so.
+
+    That is of some with weights that several operators share (ONNX Runtime 1.27: "AddInitializerWithOrtValue").
+    """
+    import onnxruntime
+
+    try:
+        options.add_session_config_entry(*EXACT)
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception:  # its errors share no base class but Exception; what is wrong with the file shows again
+        options.add_session_config_entry(EXACT[0], "0")
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 class OnnxruntimeBackend(Opened):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from edgekit.runner.backends.onnxruntime import EXACT
+from edgekit.runner.backends import onnxruntime as runner
 from edgekit.targets.files import Files
 
 WARM_UP = 3
@@ -21,14 +21,11 @@ def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[dict[str
 
     with tempfile.TemporaryDirectory(prefix="edgekit-trace-") as scratch:
         options = onnxruntime.SessionOptions()
-        options.add_session_config_entry(*EXACT)
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(scratch) / "trace")
-        session = onnxruntime.InferenceSession(
-            str(folder / files.names[0]), options, providers=["CPUExecutionProvider"]
-        )
+        session = runner.session(str(folder / files.names[0]), options)
         given = {session.get_inputs()[0].name: x.astype(files.input.dtype)}
         for _ in range(WARM_UP + calls):
             session.run(None, given)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from edgekit.runner.backends.onnxruntime import EXACT
+from edgekit.runner.backends import onnxruntime as runner
 from edgekit.targets.files import Files
 from edgekit.targets.tensors import INPUT, Operator, span, stacked
 
@@ -28,11 +28,10 @@ def read(folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
         if node.op_type != "QuantizeLinear" and node.output[0] not in outputs:
             model.graph.output.append(onnx.helper.make_empty_tensor_value_info(node.output[0]))
     options = onnxruntime.SessionOptions()
-    options.add_session_config_entry(*EXACT)
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = runner.session(model.SerializeToString(), options)
     wanted = [node.output[0] for node in nodes if node.op_type != "QuantizeLinear"]
     rows = [session.run(wanted, {files.input.name: x[None].astype(files.input.dtype)}) for x in inputs]
     values = dict(zip(wanted, stacked(rows), strict=True))

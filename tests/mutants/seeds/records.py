@@ -98,8 +98,8 @@ DECIDING = (
     Seed(
         "accuracy-on-test-judged",
         "stages/benchmark/measure.py",
-        "right = _right(backend, data.validation,",
-        "right = _right(backend, data.test,",
+        "found = _answered(backend, variant, data.validation,",
+        "found = _answered(backend, variant, data.test,",
         "winners are chosen on the test split, so its accuracy is no longer honest",
         ("tests/stages/benchmark/test_measure.py",),
     ),

@@ -176,7 +176,8 @@ def test_those_not_chosen_stand_among_the_rejected(free: Artifact) -> None:
     rows[0] |= {"validation_accuracy": None}
     rows[1] |= {"kept": False, "reason": "another is better"}
     given = {**empty, **free.metrics, "candidates": rows}
-    chain: Any = SimpleNamespace(metrics=given, config={"budget": {"accuracy_confidence": 0.95}})
+    told = {"task": "classification", "budget": {"accuracy_confidence": 0.95}}
+    chain: Any = SimpleNamespace(metrics=given, config=told)
     chain.ancestor = chain.made_by = lambda stage: chain
     untrained, beaten = [row for row in rejected.steps(chain) if row["what"].startswith("candidate ")]
     assert (untrained["accuracy_validation"], untrained["drop_pp"], untrained["bound_pp"]) == (None, None, None)
