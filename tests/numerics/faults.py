@@ -139,7 +139,8 @@ def _clipped_ranges(clean: Clean) -> None:
     out = copied(clean.files["onnx", "int8"][0], clean.scratch / "clipped")
     content = (clean.files["onnx", "fp32"][0] / "model.onnx").read_bytes()
     samples = evaluate.network_inputs(clean.data.calibration.x[:20], STEPS)
-    (out / "model.onnx").write_bytes(onnx._quantize(content, 0.1 * samples, onnx.MINMAX, []))
+    name = onnx._ends(content)[0].name
+    (out / "model.onnx").write_bytes(onnx._quantize(content, name, 0.1 * samples, onnx.MINMAX, []))
     files(clean, "onnx", "int8", out)
 
 
