@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit import tasks, train
+from edgekit.errors import ModelError
 from edgekit.tasks import Answered
 
 if TYPE_CHECKING:
@@ -23,6 +24,14 @@ def marked(outputs: np.ndarray, split: Split, preprocess: Steps, task: str = "cl
     inputs = train.inputs(split.x, preprocess) if kind.RECONSTRUCTS else None
     found: Answered = kind.marked(outputs, inputs, split.y)
     return found
+
+
+def finite(outputs: np.ndarray, what: str, fix: str) -> np.ndarray:
+    """The outputs (n, …); ModelError, naming the first sample, where one is NaN or infinite: that is no answer."""
+    bad = np.flatnonzero(~np.isfinite(outputs).reshape(len(outputs), -1).all(axis=1))
+    if len(bad):
+        raise ModelError(f"{what} answers sample {bad[0]} of {len(outputs)} with NaN or infinity; {fix}")
+    return outputs
 
 
 def answered(module: nn.Module, split: Split, preprocess: Steps, task: str = "classification") -> Answered:

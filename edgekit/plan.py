@@ -162,6 +162,8 @@ def load_plan(path: Path, settings: str | Iterable[str] = (), *, known: bool = F
     plan = Plan(path.resolve(), given, run, data, stages, join_settings(overrides))
     if plan.weights and not plan.weights.is_file():
         raise ConfigError(f"model.weights: no file {os.fspath(run.model.weights or '')!r} beside {path.name}")
+    if plan.weights:
+        kinds.check_weights(plan.weights)
     if plan.source:
         check_task("model.source", run.task)
         kinds.check(plan.source, run.model.sha256, "model.source")

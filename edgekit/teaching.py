@@ -195,4 +195,6 @@ def _ahead(
     """(n, classes) float32 of all samples of the epoch that `random` is about to draw, in their order."""
     samples = np.concatenate([raw for raw, _ in batches.epoch(data, options, random)])
     classes = len(data.classes)
-    return teacher_file.logits(teacher, samples, classes=classes, timeout_s=ANSWERS_LIMIT_S, threads=threads)
+    return teacher_file.logits(
+        teacher, samples, classes=classes, timeout_s=ANSWERS_LIMIT_S, threads=threads, task=data.task
+    )

@@ -251,7 +251,9 @@ def learning_rate_at(step: int, total: int) -> float:
 
 def inputs(raw: np.ndarray, preprocess: Steps) -> np.ndarray:
     """What a network is given for raw samples, in its order of axes."""
-    return to_input(apply(preprocess, raw))
+    # a part at a time: sounds on their way to log-mel need many times the memory of the samples
+    starts = range(0, max(1, len(raw)), EVALUATION_BATCH)
+    return to_input(np.concatenate([apply(preprocess, raw[start : start + EVALUATION_BATCH]) for start in starts]))
 
 
 def to_input(x: np.ndarray) -> np.ndarray:

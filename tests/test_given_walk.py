@@ -16,11 +16,11 @@ from edgekit.targets import precisions
 from tests.conftest import FinishedRun, run_edgekit
 from tests.sources import trained
 
-pytestmark = pytest.mark.long
+WALKS = [("keras", True), ("exported", False), ("onnx", False), ("openvino", False)]
 
 
 @pytest.mark.parametrize(
-    ("kind", "student"), [("keras", True), ("exported", False), ("onnx", False), ("openvino", False), ("tflite", False)]
+    ("kind", "student"), [*(pytest.param(*walk, marks=pytest.mark.long) for walk in WALKS), ("tflite", False)]
 )
 def test_a_file_walks_through_to_bundles(kind: str, student: bool, tiny_run: FinishedRun, tmp_path: Path) -> None:
     """Its own variants are the table's, and they ship; a student is given no time to learn."""

@@ -325,6 +325,11 @@ def test_what_cannot_be_used_is_refused(data: Callable[[Path], Path], said: str,
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("name", ["no", "null", "007", "1e5"])
+def test_a_name_that_yaml_takes_for_something_else_is_quoted(name: str, tmp_path: Path) -> None:
+    assert written("--data", vectors(tmp_path / "data.npz"), out=tmp_path / "out", name=name)["name"] == name
+
+
 @pytest.mark.parametrize("name", ["Mine", "my run", "mine.yaml", "-x", "", "a" * 65])
 def test_a_name_that_will_not_do_is_refused(name: str, tmp_path: Path) -> None:
     done = edgekit("init", "--out", tmp_path, "--", name)
@@ -572,6 +577,60 @@ def test_recordings_become_windows_of_their_channels(tmp_path: Path) -> None:
     assert values["data"]["columns"] == ["ax", "ay", "az"]
     assert (values["data"]["window"], values["data"]["stride"]) == (128, 64)
     assert len(values["preprocess"][0]["mean"]) == 3
+
+
+def one_by_one(home: Path, header: str, rows: Callable[[int], list[str]], count: int = 24) -> Path:
+    """Recordings of two classes, `rows` of each."""
+    for place in range(count):
+        path = home / "train" / ("run" if place % 2 else "walk") / f"{place:02}.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join([header, *rows(place)]) + "\n")
+    return home
+
+
+def test_a_recording_of_one_channel_is_one(tmp_path: Path) -> None:
+    data = one_by_one(tmp_path / "ecg", "mv", lambda place: [f"{place + row / 7:.3f}" for row in range(90)])
+    assert written("--data", data, out=tmp_path)["data"]["columns"] == ["mv"]
+
+
+def test_a_first_line_may_be_long(tmp_path: Path) -> None:
+    names = [f"accelerometer_number_{number}" for number in range(60)]
+    data = one_by_one(
+        tmp_path / "wide",
+        ",".join(names),
+        lambda place: [",".join([f"{place + row / 7:.3f}"] * 60) for row in range(40)],
+    )
+    assert written("--data", data, out=tmp_path)["data"]["columns"] == names
+
+
+def test_a_channel_that_begins_with_a_gap_is_not_left_out(tmp_path: Path) -> None:
+    data = one_by_one(
+        tmp_path / "gaps",
+        "ax,ay",
+        lambda place: [f"{row / 7 + place:.3f},{row if row or place else ''}" for row in range(90)],
+    )
+    done = edgekit("init", "mine", "--data", data, "--out", tmp_path)
+    assert done.exit_code == 4 and "ay" in done.output, done.output
+
+
+def test_of_every_class_a_recording_is_long_enough_for_a_window(tmp_path: Path) -> None:
+    """Falls are short and few: a window as long as most recordings would see none of them."""
+
+    def rows(place: int) -> list[str]:
+        return [f"{place + row / 7:.3f},{row}.5" for row in range(60 + place if place in (1, 3, 5, 7) else 400 + place)]
+
+    data = one_by_one(tmp_path / "falls", "ax,ay", rows)
+    for place in range(9, 24, 2):
+        path = data / f"train/run/{place:02}.csv"
+        path.rename(data / f"train/walk/{place:02}.csv")
+    assert written("--data", data, out=tmp_path)["data"]["window"] <= 67
+
+
+def test_too_few_samples_to_train_on_are_told(tmp_path: Path) -> None:
+    y = np.array([0, 0, 0, 0, 1, 1, 1, 1])
+    data = arrays(tmp_path / "few.npz", np.random.default_rng(0).random((8, 3)).astype(np.float32), y)
+    done = edgekit("init", "mine", "--task", "anomaly", "--data", data, "--out", tmp_path)
+    assert (done.exit_code, "give more normal samples" in done.output) == (4, True), done.output
 
 
 def handwritten(home: Path, count: int = 360) -> Path:

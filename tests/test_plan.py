@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from edgekit.config import STAGES, TRAINING, cores
-from edgekit.errors import ConfigError
+from edgekit.errors import ConfigError, ModelError
 from edgekit.plan import load_plan, split_settings
 from edgekit.workbook import open_stage
 from tests.conftest import TINY
@@ -122,6 +122,15 @@ def test_relative_paths_start_at_the_config(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(values))
     monkeypatch.chdir(ROOT)
     assert load_plan(tmp_path / "mine.yaml").data.path == str(tmp_path / "samples.npz")  # type: ignore[attr-defined]
+
+
+def test_a_pickle_of_weights_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    values = yaml.safe_load(DIGITS.read_text())
+    values["model"]["weights"] = "theirs.pt"
+    (tmp_path / "theirs.pt").write_bytes(b"\x80\x02}q\0.")
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(values))
+    with pytest.raises(ModelError, match="theirs.pt: a Python pickle.* python -c .*model.weights: theirs.safetensors"):
+        load_plan(tmp_path / "mine.yaml")
 
 
 def test_settings_survive_the_way_into_a_notebook() -> None:

@@ -22,6 +22,7 @@ def normal(pools: Pools, task: Task = "classification") -> Pools:
     kind = tasks.named(task)
     checked = {name: _split(name, split, pools.kind) for name, split in pools.given().items()}
     _names(pools.classes)
+    _printable("columns", pools.columns or ())
     shapes = {name: split.x.shape[1:] for name, split in checked.items()}
     if len(set(shapes.values())) > 1:
         told = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
@@ -89,3 +90,11 @@ def _groups(name: str, split: Split) -> np.ndarray | None:
 def _names(names: tuple[str, ...]) -> None:
     if len(set(names)) != len(names) or not all(names):
         raise DataError(f"classes: got {some(names)}; names must be unique and not empty")
+    _printable("classes", names)
+
+
+def _printable(what: str, names: tuple[str, ...]) -> None:
+    """DataError for a name that a device could not show: with a control character, or a space of another kind."""
+    for name in names:
+        if not name.isprintable():
+            raise DataError(f"{what}: got {name!a}; rename it, with characters that can be seen, and plain spaces")

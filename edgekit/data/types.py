@@ -163,8 +163,10 @@ class Data:
         """What a float sample may be expected to lie in: [0, 1] or [-1, 1] where all but the test split's do.
 
         Windows promise none: what a sensor has not shown yet is still in its unit, and 1.2 g no fault of the sample.
+        Nor do vectors of which the unheard-of are to be told.
         """
-        if self.raw_dtype != "float32" or self.kind == "window":
+        unusual_is_meant = self.task == "anomaly" and self.kind == "vector"
+        if self.raw_dtype != "float32" or self.kind == "window" or unusual_is_meant:
             return None
         splits = (self.train, self.calibration, self.validation)
         lowest = min(float(split.x.min()) for split in splits if len(split))

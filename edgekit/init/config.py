@@ -51,7 +51,7 @@ class Draft:
         lines = [
             *_comment(f"Written by `edgekit init`: {self.found.words}."),
             *_comment(f"{told(sizes)}. Check it with: edgekit run {self.name}.yaml --dry-run"),
-            f"name: {self.name}",
+            f"name: {scalar(self.name)}",
             *_entries({"task": self.task}, {"task": tasks.named(self.task).SAID}, indent=0),
             "version: 1.0.0",
             "seed: 0",

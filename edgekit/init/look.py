@@ -20,7 +20,8 @@ EXPECTED = """edgekit init takes one of
   a folder or a zip of recordings, split/class/*.csv, as in train/walking/0001.csv
 where split is train and, if there, validation and test"""
 LOOKED_AT = 60
-HEAD_BYTES = 512
+HEAD_BYTES = 2**16
+"""A table's first line names every channel, which may be many."""
 Source = members.Folder | members.Zip
 PICTURES = (b"\x89PNG\r\n", b"\xff\xd8\xff")
 WANTED = {"picture": layout.PICTURES, "sound": layout.SOUNDS, "recording": peek.RECORDINGS}
@@ -63,12 +64,12 @@ def _tree(path: Path, where: str) -> Found:
 
 def _kind(path: Path, source: Source, names: tuple[str, ...]) -> tuple[str, list[str]]:
     """What most of the files are, and the names of those looked at that are."""
-    shown = [name for name in names if not any(part[0] in "._" for part in name.split("/"))]
+    shown = [name for name in names if not any(part[:1] in (".", "_") for part in name.split("/"))]
     found: dict[str, list[str]] = {}
     other: Counter[str] = Counter()
     for name in shown[:: max(1, len(shown) // LOOKED_AT)]:
         start = _start(path / name) if path.is_dir() else _inside(source, name)
-        kind = kind_of(start)
+        kind = kind_of(start, columns=1 if name.lower().endswith(peek.RECORDINGS.suffixes) else 2)
         if kind:
             found.setdefault(kind, []).append(name)
         else:
@@ -79,13 +80,16 @@ def _kind(path: Path, source: Source, names: tuple[str, ...]) -> tuple[str, list
     return max(found.items(), key=lambda item: len(item[1]))
 
 
-def kind_of(start: bytes) -> str | None:
-    """`picture`, `sound` or `recording` by the first bytes of a file; None for anything else."""
+def kind_of(start: bytes, columns: int = 2) -> str | None:
+    """`picture`, `sound` or `recording` by the first bytes of a file; None for anything else.
+
+    A text of fewer `columns` is no recording.
+    """
     if start.startswith(PICTURES):
         return "picture"
     if start[:4] == b"RIFF" and start[8:12] == b"WAVE":
         return "sound"
-    return "recording" if peek.is_table(start) else None
+    return "recording" if peek.is_table(start, columns) else None
 
 
 def _start(path: Path) -> bytes:

@@ -33,6 +33,8 @@ LONGEST_WINDOW, USUAL_WINDOW = 512, 128
 DELIMITERS = ",;\t"
 SHARED = 0.1
 """Share of the files that must have the most common length for it to mean something."""
+SHOWN = 6
+"""Rows of a text that are looked at, the names among them, to call it a table."""
 CLOCKS = re.compile(r"(time(stamp)?|date(time)?|t|ts|index|sample|seconds?|ms|us|unnamed.*|)", re.IGNORECASE)
 """Columns that number the rows."""
 
@@ -121,32 +123,35 @@ def _usual(lengths: list[int]) -> tuple[int, str]:
     return ordered[len(ordered) // 2], "they differ in length, and this is the middle one"
 
 
-def is_table(start: bytes) -> bool:
-    """Whether the first bytes of a file are a line of names and one of cells, of which some are numbers."""
+def is_table(start: bytes, columns: int = 2) -> bool:
+    """Whether the first bytes of a file are names of so many columns at least, and cells of which some are numbers."""
+    if b"\0" in start:
+        return False
     rows = _rows(start)
-    return b"\0" not in start and len(rows) > 1 and len(rows[0]) > 1 and any(map(_is_number, rows[1]))
+    return len(rows) > 1 and len(rows[0]) >= columns and any(map(_is_number, itertools.chain(*rows[1:SHOWN])))
 
 
 def recordings(path: Path, where: str, plan: Layout, source: Source) -> Found:
     """Columns of numbers, and how long the recordings are."""
     columns: list[str] = []
-    lengths = []
-    for content in _opened(plan, source):
+    by_class: dict[str, list[int]] = {}
+    for name, content in _named(plan, source):
         rows = _rows(content)
         if len(rows) < 2:
             continue  # the source names the file
-        names = [name.strip() for name in rows[0]]
-        cells = zip(names, rows[1], strict=False)
-        columns = columns or [name for name, cell in cells if _is_number(cell) and not CLOCKS.fullmatch(name)]
-        lengths.append(len(rows) - 1)
+        columns = columns or _channels(rows)
+        by_class.setdefault(name.rpartition("/")[0], []).append(len(rows) - 1)
     if not columns:
         raise DataError(
             f"{path}: no column of numbers under a name in the first line of its recordings; write one column for each "
             "channel, named in the first line: ax,ay,az"
         )
+    lengths = [length for of in by_class.values() for length in of]
     usual, told = _usual(lengths)
     whole = len(set(lengths)) == 1 and 2 <= usual <= LONGEST_WINDOW
-    window = usual if whole else max(2, min(USUAL_WINDOW, sorted(lengths)[len(lengths) // 4]))
+    # of the shortest quarter nothing is seen, but of every class something
+    shortest = min(sorted(lengths)[len(lengths) // 4], *map(max, by_class.values()))
+    window = usual if whole else max(2, min(USUAL_WINDOW, shortest))
     stride = window if whole else window // 2
     comments = {
         "columns": "the channels, in this order",
@@ -156,6 +161,16 @@ def recordings(path: Path, where: str, plan: Layout, source: Source) -> Found:
     section = {"source": "csv_windows", "path": str(path), "columns": columns, "window": window, "stride": stride}
     words = f"{where} of recordings, {len(columns)} columns ({', '.join(columns)}), in windows of {window} rows"
     return Found(section, words, frozenset(plan.names), comments, classes=plan.classes)
+
+
+def _channels(rows: list[list[str]]) -> list[str]:
+    """Names of the columns with a number somewhere: a gap in the first row is for the source to find."""
+    titles, cells = [title.strip() for title in rows[0]], itertools.zip_longest(*rows[1:], fillvalue="")
+    return [
+        title
+        for title, column in zip(titles, cells, strict=False)
+        if any(map(_is_number, column)) and not CLOCKS.fullmatch(title)
+    ]
 
 
 def _rows(content: bytes) -> list[list[str]]:
@@ -178,9 +193,14 @@ def _is_number(text: str) -> bool:
 
 def _opened(plan: Layout, source: Source) -> Iterator[bytes]:
     """The content of some files of each split, evenly over them; what cannot be read is left to the source."""
+    return (content for _, content in _named(plan, source))
+
+
+def _named(plan: Layout, source: Source) -> Iterator[tuple[str, bytes]]:
+    """The same, with their names."""
     names = list(itertools.chain(*plan.names.values()))
     for name in names[:: max(1, len(names) // OPENED)]:
         try:
-            yield source.read(name)
+            yield name, source.read(name)
         except (OSError, ValueError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error):
             continue

@@ -10,6 +10,7 @@ from typing import Any
 
 from edgekit.data import Data
 from edgekit.data import load as load_data
+from edgekit.errors import DataError
 from edgekit.init import networks
 from edgekit.init.config import Draft, scalar
 from edgekit.init.found import Found
@@ -17,6 +18,7 @@ from edgekit.init.sizes import Sizes, calibration
 from edgekit.plan import Plan, load_plan
 from edgekit.runner.steps import check as check_steps
 
+LEAST_TRAIN = 2
 PROGRESS = 100
 """Samples between two words of how far the reading is."""
 
@@ -37,6 +39,10 @@ def draft(name: str, task: str, found: Found, written: str | None) -> Draft:
     data = _read(name, task, section)
     if section["source"] == "npz":
         found = replace(found, words=f"{found.words} of {_shapes(data)}")
+    if len(data.train) < LEAST_TRAIN:
+        left = f"{len(data.train)} sample{'' if len(data.train) == 1 else 's'}"
+        more = "more normal samples" if task == "anomaly" else "more samples"
+        raise DataError(f"--data: {left} would be left to train on, beside those that calibrate and judge; give {more}")
     splits = (data.train, data.calibration, data.validation, data.test)
     if written is not None:
         section["path"] = written
@@ -50,7 +56,12 @@ def check(text: str, section: dict[str, Any], data: Data) -> None:
 
 
 def _read(name: str, task: str, section: dict[str, Any]) -> Data:
-    lines = [f"name: {name}", f"task: {task}", f"data: {scalar(section)}", f"model: {{builder: {networks.ANY}}}"]
+    lines = [
+        f"name: {scalar(name)}",
+        f"task: {task}",
+        f"data: {scalar(section)}",
+        f"model: {{builder: {networks.ANY}}}",
+    ]
     return load_data(_plan("\n".join(lines), [], known=True).data, _progress)
 
 

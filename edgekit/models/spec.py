@@ -33,8 +33,8 @@ def _as_tuple(value: Any) -> Any:
 class Source(Strict):
     """A model that came as a file: its name in the saved folder, and what was found out when it was first opened.
 
-    `probabilities`: its outputs are after a softmax. `integers`: its input or output is quantized. What a call costs
-    is counted in the graph that OpenVINO reads; 0 where it cannot.
+    `probabilities`: its outputs are after a softmax. `integers`: it is quantized already, inside or at its ends. What a
+    call costs is counted in the graph that OpenVINO reads; 0 where it cannot.
     """
 
     kind: Literal["exported", "keras", "onnx", "openvino", "tflite"]

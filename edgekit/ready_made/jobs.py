@@ -115,6 +115,8 @@ def _onnx(path: Path, name: str) -> dict[str, Any]:
 def _openvino(path: Path, name: str) -> dict[str, Any]:
     import openvino
 
+    from edgekit.sources.openvino import is_quantized
+
     model = openvino.Core().read_model(path.read_bytes(), path.with_suffix(".bin").read_bytes())
     changes = []
     if len(model.inputs) == 1:
@@ -128,13 +130,8 @@ def _openvino(path: Path, name: str) -> dict[str, Any]:
         "inputs": [_port(each) for each in model.inputs],
         "outputs": [_port(each) for each in model.outputs],
         "changes": changes,
-        "integers": any(op.get_type_name() == "FakeQuantize" or _is_byte(op) for op in model.get_ops()),
+        "integers": is_quantized(model),
     }
-
-
-def _is_byte(op: Any) -> bool:
-    """Whether it is a stored tensor of 8-bit integers."""
-    return op.get_type_name() == "Constant" and op.get_element_type().to_string() in ("i8", "u8")
 
 
 def _port(port: Any) -> dict[str, Any]:

@@ -1,14 +1,7 @@
-"""PyTorch programs that torch.export saved, .pt2. Nothing in them is unpickled.
-
-torch.export.load unpickles the example inputs that the archive holds, so they are taken out first; tensors and objects
-that are stored as pickles are refused.
-"""
+"""PyTorch programs that torch.export saved, .pt2; `pt2` says what of them is read."""
 
 from __future__ import annotations
 
-import io
-import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from edgekit.errors import ModelError
+from edgekit.sources import pt2
 from edgekit.sources.opened import Opened, Run, one_each
 
 NOT: dict[str, str] = {}
 """A PyTorch network like any other: each target converts it by itself."""
-EXAMPLES = "/data/sample_inputs/"
-STORED = "_config.json"
-"""How the names of the lists of weights and constants end."""
 
 
 class Exported(nn.Module):
@@ -49,6 +40,11 @@ def network(path: Path) -> nn.Module:
     return Exported(read(path))
 
 
+def quantized(path: Path) -> bool:
+    """Never: its arithmetic is on floats."""
+    return False
+
+
 def open(path: Path, threads: int) -> Opened:
     """The program at `path`, run by PyTorch on the CPU."""
     if threads:
@@ -67,9 +63,9 @@ def open(path: Path, threads: int) -> Opened:
 
 
 def read(path: Path) -> torch.export.ExportedProgram:
-    """The program, its example inputs left out."""
+    """The program, its example inputs left out; ModelError for one that may run code."""
     try:
-        program = torch.export.load(_without_pickles(path))
+        program = torch.export.load(pt2.plain(path))
     except ModelError:
         raise
     except Exception as error:  # torch's readers raise whatever they meet
@@ -85,22 +81,3 @@ def input_shape(program: torch.export.ExportedProgram) -> tuple[int, ...]:
     name = program.graph_signature.user_inputs[0]
     value = next(node.meta["val"] for node in program.graph.nodes if node.op == "placeholder" and node.name == name)
     return tuple(side if isinstance(side, int) else -1 for side in value.shape)
-
-
-def _without_pickles(path: Path) -> io.BytesIO:
-    kept = io.BytesIO()
-    with zipfile.ZipFile(path) as archive, zipfile.ZipFile(kept, "w") as copy:
-        for name in archive.namelist():
-            content = b"" if EXAMPLES in f"/{name}" else archive.read(name)
-            if name.endswith(STORED) and (pickled := _pickled(content)):
-                raise ModelError(
-                    f"{path}: stores {', '.join(pickled[:3])} as a pickle, and unpickling runs whatever code it holds; "
-                    "export the network with plain tensors, on the CPU"
-                )
-            copy.writestr(name, content)
-    kept.seek(0)
-    return kept
-
-
-def _pickled(content: bytes) -> list[str]:
-    return [name for name, stored in json.loads(content)["config"].items() if stored.get("use_pickle")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import tempfile
 import warnings
@@ -23,13 +24,17 @@ ONNX_OPSET = 18
 UNKNOWN = re.compile(r"(?:Could not locate (?:class|function)|Unknown \w+:?) '?(\w+)")
 
 
+def quantized(path: Path) -> bool:
+    """Never: its arithmetic is on floats."""
+    return False
+
+
 def open(path: Path, threads: int) -> Opened:
     """The model at `path`; what would run code from the file is refused.
 
     TensorFlow takes a number of threads before it has done anything, or never; 0 leaves it as it is.
     """
-    import tensorflow as tf
-
+    tf = _tensorflow()
     if threads:
         _settle(tf, threads)
     model = _read(path)
@@ -53,9 +58,7 @@ def tflite(path: Path, precision: str, samples: np.ndarray | None) -> bytes:
 
     int8 takes and gives int8, and every operator of it is int8, or the converter fails.
     """
-    import tensorflow as tf
-
-    model = _read(path)
+    tf, model = _tensorflow(), _read(path)
     source = model.inputs[0]
     shape = (1, *(int(side) for side in source.shape[1:]))
     one = tf.keras.Input(shape[1:], batch_size=1, dtype=source.dtype)
@@ -75,7 +78,7 @@ def tflite(path: Path, precision: str, samples: np.ndarray | None) -> bytes:
 
 def onnx(path: Path) -> bytes:
     """By tf2onnx, for a batch of one; images stand channels last, as Keras has them."""
-    import tensorflow as tf
+    tf = _tensorflow()
     import tf2onnx
 
     model = _read(path)
@@ -110,9 +113,17 @@ def _graph(tf: Any, model: Any, shape: tuple[int, ...]) -> Any:
     return traced.get_concrete_function(tf.TensorSpec(shape, model.inputs[0].dtype, name="input"))
 
 
-def _read(path: Path) -> Any:
+def _tensorflow() -> Any:
+    """TensorFlow with its own Keras 3, whatever Keras the user has chosen for other work."""
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    os.environ.pop("TF_USE_LEGACY_KERAS", None)
     import tensorflow as tf
 
+    return tf
+
+
+def _read(path: Path) -> Any:
+    tf = _tensorflow()
     warnings.filterwarnings("ignore", "The structure of `inputs` doesn't match")  # one tensor for a list of one
 
     return _load(tf.keras.models.load_model, path)
@@ -122,7 +133,7 @@ def _load(load_model: Any, path: Path) -> Any:
     """Keras goes by the file's name, so it gets one that says what the file is."""
     name = "model.keras" if zipfile.is_zipfile(path) else "model.h5"
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / name).symlink_to(path)
+        (Path(folder) / name).symlink_to(path.absolute())
         try:
             return load_model(str(Path(folder) / name), compile=False, safe_mode=True)
         except (ValueError, TypeError) as error:

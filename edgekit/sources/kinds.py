@@ -49,6 +49,22 @@ def unpickled(path: Path) -> str:
     )
 
 
+def check_weights(path: Path) -> None:
+    """ModelError unless `path` begins like safetensors, the only weights that are read; with what to do instead."""
+    try:
+        with open(path, "rb") as stream:
+            words = looks.like(stream.read(HEAD_BYTES))
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if words == looks.SAFETENSORS:
+        return
+    if words == looks.PICKLE:
+        raise ModelError(f"{path}: {words}; {unpickled(path)}")
+    if words in BY_LOOKS or (words == looks.ZIP and _in_archive(path)):
+        raise ModelError(f"{path}: looks like a whole model; give it as model.source, without builder and weights")
+    raise ModelError(f"{path}: looks like {words}; weights are a .safetensors file: safetensors.torch.save_file")
+
+
 def members(path: Path, kind: str) -> list[Path]:
     """The file and the weights that its format may keep beside it; ModelError where they are missing or elsewhere."""
     if kind not in ("openvino", "onnx"):

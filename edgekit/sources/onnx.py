@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,16 @@ from edgekit.sources.opened import Opened, Run, cast, one_each
 from edgekit.sources.openvino import batch_of_one
 
 NOT: dict[str, str] = {}
-ONNX2TF = "pip install --no-deps -r onnx2tf.txt"
-"""It pins other versions of what is here, so its own requirements are not followed; the file lies in the repository."""
+ONNX2TF = "pip install --no-deps onnx2tf==1.29.24 onnx-graphsurgeon==0.6.1 sng4onnx==2.0.1 tf-keras==2.21.0"
+"""As onnx2tf.txt in the repository; it pins other versions of what is here, so its own requirements stay unread."""
+LINES = 3
 EXAMPLES = "calibration_image_sample_data_20x128x128x3_float32.npy"
 """Pictures that onnx2tf would download, unless a file of this name lies in the folder it runs in."""
 LEGACY = "TF_USE_LEGACY_KERAS"
 """onnx2tf sets it as it is imported, and then no process started from this one could read a Keras 3 file."""
 ELSEWHERE = "External data path", "not found from the table"
 """What ONNX Runtime says where it was given no file, or another one."""
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 ONE_FILE = "python -c \"import onnx; onnx.save(onnx.load('MODEL.onnx'), 'one-file.onnx')\""
 
 
@@ -47,9 +50,7 @@ def open(path: Path, threads: int) -> Opened:
     except Exception as error:  # its errors share no base class but Exception
         if not any(words in str(error) for words in ELSEWHERE):
             raise
-        raise ModelError(
-            f"keeps its weights in other files than {path.name}{ONNX_WEIGHTS}; make one file of it: {ONE_FILE}"
-        ) from None
+        raise _elsewhere(path) from None
     inputs = session.get_inputs()
     one_each(len(inputs), len(session.get_outputs()))
     name, dtype = inputs[0].name, DTYPES.get(inputs[0].type, inputs[0].type)
@@ -66,6 +67,23 @@ def open(path: Path, threads: int) -> Opened:
     return Opened(tuple(side if isinstance(side, int) else -1 for side in inputs[0].shape), sized)
 
 
+def quantized(path: Path) -> bool:
+    """Whether some of its arithmetic is on 8-bit integers."""
+    import onnx as library
+
+    return onnx_batch.is_quantized(library.load_model_from_string(path.read_bytes()))
+
+
+def _elsewhere(path: Path) -> ModelError:
+    """What to do about weights that are not there, or not where they may be."""
+    import onnx as library
+
+    usual = path.name + ONNX_WEIGHTS
+    if onnx_batch.locations(library.load_model_from_string(path.read_bytes())) == {usual}:
+        return ModelError(f"its weights are missing; put {usual} beside it")
+    return ModelError(f"keeps its weights in other files than {usual}; make one file of it: {ONE_FILE}")
+
+
 def onnx(path: Path) -> bytes:
     """The model in one piece, its open batch set to one; ModelError where its weights lie elsewhere."""
     import onnx as library
@@ -73,9 +91,7 @@ def onnx(path: Path) -> bytes:
     model = library.load_model_from_string(path.read_bytes())
     beside = members(path, "onnx")[1:]
     if onnx_batch.locations(model) - {place.name for place in beside}:
-        raise ModelError(
-            f"keeps its weights in other files than {path.name}{ONNX_WEIGHTS}; make one file of it: {ONE_FILE}"
-        )
+        raise _elsewhere(path)
     if beside:
         library.load_external_data_for_model(model, str(path.parent))
     onnx_batch.fix(model)
@@ -102,10 +118,20 @@ def tflite(path: Path, precision: str, samples: np.ndarray | None) -> bytes:
     finally:
         os.environ.pop(LEGACY, None)
         os.environ |= {LEGACY: before} if before is not None else {}
+    content, said = onnx(path), io.StringIO()
     with tempfile.TemporaryDirectory() as home, contextlib.chdir(home):
         generator = np.random.default_rng(0)
         np.save(EXAMPLES, generator.random((20, 128, 128, 3), dtype=np.float32))
-        Path("model.onnx").write_bytes(onnx(path))
-        with contextlib.redirect_stdout(io.StringIO()):
-            onnx2tf.convert(input_onnx_file_path="model.onnx", output_folder_path="made", non_verbose=True)
-        return Path("made/model_float32.tflite").read_bytes()
+        Path("model.onnx").write_bytes(content)
+        try:
+            with contextlib.redirect_stdout(said):
+                onnx2tf.convert(input_onnx_file_path="model.onnx", output_folder_path="made", non_verbose=True)
+            return Path("made/model_float32.tflite").read_bytes()
+        except (SystemExit, OSError) as error:  # it leaves the process where it gives up, or leaves nothing behind
+            raise RuntimeError(f"onnx2tf gave up: {_last(said.getvalue()) or error}") from None
+
+
+def _last(said: str) -> str:
+    """The last lines of what a program said, on one, without colours."""
+    lines = [line.strip() for line in COLOURS.sub("", said).splitlines() if line.strip()]
+    return " ".join(lines[-LINES:])[:300]

@@ -44,6 +44,24 @@ def open(path: Path, threads: int) -> Opened:
     return Opened(tuple(side.get_length() if side.is_static else -1 for side in partial), sized)
 
 
+def quantized(path: Path) -> bool:
+    """Whether it holds 8-bit weights, or quantizes what it computes."""
+    import openvino
+
+    model = openvino.Core().read_model(path.read_bytes(), path.with_suffix(".bin").read_bytes())
+    return is_quantized(model)
+
+
+def is_quantized(model: Any) -> bool:
+    """The same of an `openvino.Model`."""
+    return any(op.get_type_name() == "FakeQuantize" or _is_byte(op) for op in model.get_ops())
+
+
+def _is_byte(op: Any) -> bool:
+    """Whether it is a stored tensor of 8-bit integers."""
+    return op.get_type_name() == "Constant" and op.get_element_type().to_string() in ("i8", "u8")
+
+
 def openvino(path: Path) -> Any:
     """An `openvino.Model` for a batch of one."""
     import openvino as ov

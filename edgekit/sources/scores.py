@@ -106,10 +106,11 @@ def ask(run: Run, batch: np.ndarray, size: int, classes: int) -> np.ndarray:
     if count < size:
         batch = np.concatenate([batch, np.repeat(batch[-1:], size - count, axis=0)])
     found = np.asarray(run(batch))
-    sides = found.shape[1:]
-    if found.shape[:1] != (size,) or [side for side in sides if side != 1] != [classes]:
+    sides, wanted = ([side for side in shape if side != 1] for shape in (found.shape[1:], (classes,)))
+    if found.shape[:1] != (size,) or sides != wanted:
         raise ModelError(
-            f"gives {list(sides)} for each sample; the data have {classes} classes, and a teacher one score for each"
+            f"gives {list(found.shape[1:])} for each sample; the data have {classes} classes, and a teacher one score "
+            "for each"
         )
     if found.dtype.kind != "f":
         raise ModelError(f"gives {found.dtype}, which are no scores; export it with the output before that")

@@ -52,6 +52,16 @@ def _step(detail: Any) -> float:
     return float(scales[0]) if len(scales) == 1 and np.dtype(detail["dtype"]).kind in "iu" else 0.0
 
 
+def quantized(path: Path) -> bool:
+    """Whether a tensor holds 8-bit integers with a scale, weights or others, whatever the file takes and gives."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    details = Interpreter(model_content=path.read_bytes(), num_threads=1).get_tensor_details()
+    return any(
+        np.dtype(each["dtype"]).itemsize == 1 and len(each["quantization_parameters"]["scales"]) for each in details
+    )
+
+
 def tflite(path: Path, precision: str, samples: np.ndarray | None) -> bytes:
     """The file itself, with the names and the signature that a quantizer asks for."""
     return flat.completed(path.read_bytes())

@@ -30,11 +30,16 @@ class Given:
     def _module(self) -> Any:
         return sources.module(self.source.kind)
 
+    @property
+    def finished(self) -> bool:
+        """Whether it is quantized already, so that nothing is left to do but to take it."""
+        return self.source.integers
+
     def refusal(self, target: str) -> str:
         """Why nothing can be made of it for this target; empty where something can."""
         if reason := self._module.NOT.get(target, ""):
             return f"{sources.CALLED[self.source.kind]}: {reason}"
-        if self.source.integers and target != self.source.kind:
+        if self.finished and target != self.source.kind:
             return f"{sources.CALLED[self.source.kind]}, quantized already: give the float model that it was made of"
         return ""
 
@@ -72,4 +77,4 @@ def offered(target: str, precisions: Sequence[str], model_folder: Path) -> tuple
         return tuple(precisions)
     if given.refusal(target):
         return ()
-    return (FINISHED,) if given.source.integers else tuple(precisions)
+    return (FINISHED,) if given.finished else tuple(precisions)

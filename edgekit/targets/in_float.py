@@ -43,25 +43,25 @@ OPENVINO_FUSED = {"Add", "Subtract", "Multiply", "Maximum", "Minimum", "Relu", "
                   "Tanh", "Gelu", "HSwish", "HSigmoid", "Swish", "Mish", "SoftPlus"}  # fmt: skip
 
 
-def tflite(content: bytes) -> tuple[str, ...]:
+def tflite(content: bytes, finished: bool = False) -> tuple[str, ...]:
     """Told by the types of an operator's tensors; `_judged` says when it is an error."""
-    return _judged("tflite", list(_tflite(content)))
+    return _judged("tflite", list(_tflite(content)), finished)
 
 
-def onnx(content: bytes) -> tuple[str, ...]:
+def onnx(content: bytes, finished: bool = False) -> tuple[str, ...]:
     """Told by what stands between DequantizeLinear and QuantizeLinear."""
-    return _judged("onnx", list(_onnx(content)))
+    return _judged("onnx", list(_onnx(content)), finished)
 
 
-def openvino(path: Path) -> tuple[str, ...]:
+def openvino(path: Path, finished: bool = False) -> tuple[str, ...]:
     """Told by where FakeQuantize and int8 constants stand; `path` is the .xml, its .bin beside it."""
-    return _judged("openvino", list(_openvino(path)))
+    return _judged("openvino", list(_openvino(path)), finished)
 
 
-def _judged(target: str, found: list[Found]) -> tuple[str, ...]:
-    """Those in float; ConversionError if that is every operator with weights."""
+def _judged(target: str, found: list[Found], finished: bool) -> tuple[str, ...]:
+    """Those in float; ConversionError if that is every operator with weights, unless the file came so."""
     weighted = [in_float for has_weights, _, in_float in found if has_weights]
-    if weighted and all(weighted):
+    if weighted and all(weighted) and not finished:
         raise ConversionError(f"{target} int8: none of its {len(weighted)} weighted ops computes in integers")
     return tuple(name for _, name, in_float in found if in_float)
 

@@ -104,10 +104,15 @@ def _run(job: Job, path: Path, timeout_s: float, stop: threading.Event) -> tuple
     return child.notes(path.with_suffix(".journal")), told, ended.late
 
 
+def at_home(folder: Path) -> dict[str, str]:
+    """A quiet process's environment; what it leaves behind when it is killed goes with the folder."""
+    return {**QUIET, "TMPDIR": str(folder.absolute())}
+
+
 def start(module: str, path: Path, timeout_s: float, stop: threading.Event | None = None) -> child.Ended:
     """`python -m MODULE PATH` in a fresh, quiet process, all it says in PATH.log."""
     look = stop.is_set if stop else None
-    return child.run(module, [str(path)], path.with_suffix(".log"), timeout_s, QUIET, look=look)
+    return child.run(module, [str(path)], path.with_suffix(".log"), timeout_s, at_home(path.parent), look=look)
 
 
 def _outcomes(notes: list[dict[str, Any]]) -> list[Outcome]:

@@ -49,7 +49,9 @@ def convert(
         layout = source_file.order(source.shape)
         calibration = None if calibration is None else source_file.arranged(calibration, source.shape)
     float_ops: tuple[str, ...] = ()
-    if precision == "int8":
+    if source_file is not None and source_file.finished:
+        float_ops = in_float.onnx(content, finished=True)
+    elif precision == "int8":
         if calibration is None:
             raise ConversionError("onnx int8: no calibration samples")
         kept = layers.read(model_folder, quantization.keep_float)

@@ -48,7 +48,8 @@ def convert(
         shape = tuple(model.input(0).get_shape())
         layout = source_file.order(shape)
         calibration = None if calibration is None else source_file.arranged(calibration, shape)
-    if precision == "int8" and not qat:
+    finished = source_file is not None and source_file.finished
+    if precision == "int8" and not qat and not finished:
         model = _quantize(model, calibration, quantization, layers.read(model_folder, quantization.keep_float))
     elif precision == "w8":
         import nncf
@@ -59,7 +60,7 @@ def convert(
     openvino.save_model(model, str(out / FILES[0]), compress_to_fp16=precision == "fp16")
     source, result = (_spec(port) for port in (model.inputs[0], model.outputs[0]))
     source = TensorSpec(source.name, source.shape, source.dtype, layout)
-    float_ops = in_float.openvino(out / FILES[0]) if precision == "int8" else ()
+    float_ops = in_float.openvino(out / FILES[0], finished) if precision == "int8" else ()
     return Files(FILES, source, result, float_ops, debris=debris.read(out / FILES[0]))
 
 

@@ -65,7 +65,8 @@ def convert(
         content = _quantize(content, samples, quantization, layers.read(model_folder, quantization.keep_float))
     elif precision in RECIPES:
         content = _quantize_weights(content, RECIPES[precision])
-    float_ops = in_float.tflite(content) if precision == "int8" else ()
+    finished = source_file is not None and source_file.finished
+    float_ops = in_float.tflite(content, finished) if precision == "int8" else ()
     named, content = content, names.shorten(content)
     out.mkdir(parents=True, exist_ok=True)
     (out / FILE).write_bytes(content)
@@ -98,7 +99,7 @@ def _float_model(model_folder: Path) -> tuple[bytes, tuple[int, ...]]:
 
 def _of_file(source: Given, precision: str, calibration: np.ndarray | None) -> tuple[bytes, bytes | None]:
     """The float model of a user's file; and the precision itself, where its own framework makes that."""
-    if source.source.integers:
+    if source.finished:
         finished = source.make("tflite", precision, None)
         return finished, finished
     content = _float_of_file(source)

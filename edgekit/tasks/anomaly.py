@@ -20,6 +20,8 @@ RECONSTRUCTS = True
 NAMES = ("normal", "anomaly")
 NORMAL = ("normal", "good")
 """What the class of normal samples may be called; all others are anomalies."""
+CHANCE = 0.5
+"""Of samples that are all of one kind, where nothing can be told apart."""
 NEAR = 0.5
 """Two scores are the same within this share of the reference's standard deviation."""
 
@@ -53,8 +55,8 @@ def whole(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
         raise DataError(f"{name}: no normal sample among {len(y)}; a network learns and is judged by normal ones too")
     if name not in ("train", "calibration") and not anomalies:
         raise DataError(
-            f"{name}: no anomaly among {len(y)} samples, so nothing can be judged; put some into train (they are moved "
-            "to validation and test), or into that split"
+            f"{name}: no anomaly among {len(y)} samples, so nothing can be judged; put more into train (they are moved "
+            "to validation and test, those of one recording together), or some into that split"
         )
 
 
@@ -111,7 +113,7 @@ def same(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) 
 
 def always(y: np.ndarray) -> tuple[float, str]:
     """Of the same score."""
-    return 0.5, "always giving the same score"
+    return CHANCE, "always giving the same score"
 
 
 def _auc(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -124,5 +126,5 @@ def _auc(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     negative = np.add.reduceat(weighed * ~anomalous, starts, axis=1)
     below = np.cumsum(negative, axis=1) - negative
     pairs = positive.sum(axis=1) * negative.sum(axis=1)
-    found: np.ndarray = (positive * (below + negative / 2)).sum(axis=1) / pairs
-    return found
+    passed: np.ndarray = (positive * (below + negative / 2)).sum(axis=1)
+    return np.where(pairs > 0, passed / np.maximum(pairs, 1), CHANCE)

@@ -5,6 +5,8 @@ R² = 1 − Σ (y − ŷ)² / Σ (y − mean y)²: 1 where all is right, 0 where
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from edgekit.errors import DataError
@@ -20,6 +22,7 @@ RECONSTRUCTS = False
 STRATA = 10
 LEAST_SPREAD, MOST_SPREAD, MOST_OFFSET = 0.1, 10.0, 10.0
 """Of a value: its standard deviation, and how many of them its mean may be from 0, for training to begin at all."""
+ROUNDING = 1e-9
 NEAR = 0.1
 """Two answers are the same within this share of the reference's standard deviation."""
 
@@ -45,7 +48,11 @@ def whole(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
     spread = y.std(axis=0, dtype=np.float64)
     flat = [names[index] for index in np.flatnonzero(spread == 0)]
     if flat:
-        raise DataError(f"{name}: {some(flat)} is the same for all {len(y)} samples; there is nothing to learn")
+        more = "" if name == "train" else ", or raise data.limit or the fraction that this split is given"
+        raise DataError(
+            f"{name}: {some(flat)} is the same for all {len(y)} samples, so there is nothing to learn or to judge by; "
+            f"give samples in which it varies{more}"
+        )
     if name != "train":
         return
     mean = y.mean(axis=0, dtype=np.float64)
@@ -55,8 +62,13 @@ def whole(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
             raise DataError(
                 f"{name}: {title} has mean {mean[index]:.4g} and standard deviation {spread[index]:.4g}; a training "
                 f"wants a spread of {LEAST_SPREAD:g} to {MOST_SPREAD:g} and a mean within {MOST_OFFSET:g} of them: "
-                f"give (y - {mean[index]:.3g}) / {spread[index]:.3g}, or y in another unit"
+                f"give (y - {_rounded(mean[index], spread[index])}) / {spread[index]:.3g}, or y in another unit"
             )
+
+
+def _rounded(mean: float, spread: float) -> str:
+    """To a hundredth of the spread, so that what is left of the mean is small beside it."""
+    return f"{mean:.{max(0, 2 - math.floor(math.log10(spread)))}f}"
 
 
 def strata(y: np.ndarray) -> np.ndarray:
@@ -99,9 +111,11 @@ def _r2(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     count = values.shape[1] // 2
     errors, y = values[:, :count], values[:, count:]
     total = weights.sum(axis=1, keepdims=True)
-    about_mean = weights @ np.square(y) - np.square(weights @ y) / total
+    squares = weights @ np.square(y)
+    about_mean = squares - np.square(weights @ y) / total
     left = weights @ errors
+    varies = about_mean > ROUNDING * squares  # a draw of one sample many times over leaves a rounding error, not nought
     with np.errstate(divide="ignore", invalid="ignore"):
-        each = np.where(about_mean > 0, 1 - left / about_mean, np.where(left > 0, 0.0, 1.0))
+        each = np.where(varies, 1 - left / about_mean, np.where(left > 0, 0.0, 1.0))
     found: np.ndarray = each.mean(axis=1)
     return found

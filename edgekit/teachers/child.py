@@ -55,7 +55,10 @@ def _work(
             model = module(kind).open(Path(path), threads)
         except Exception as error:
             raise _told("cannot be opened", error) from None
-        placed = layout.find(model.shape, steps(x[:1]).shape[1:])
+        sample = steps(x[:1]).shape[1:]
+        placed = layout.find(model.shape, sample)
+        if counted:
+            _convertible(model.shape, placed, sample)
         try:
             found = scores.outputs(
                 model,
@@ -70,8 +73,21 @@ def _work(
     of_classes = task == "classification"
     np.save(folder / launch.LOGITS, scores.logits(found, model.step) if of_classes else found)
     costs = asdict(count.of_file(Path(path), kind)) if counted else {}
+    quantized = bool(model.step) or (counted and module(kind).quantized(Path(path)))
     probabilities = of_classes and scores.are_probabilities(found, model.step)
-    return {"probabilities": probabilities, "integers": bool(model.step), **costs}
+    return {"probabilities": probabilities, "integers": quantized, **costs}
+
+
+def _convertible(shape: tuple[int, ...], placed: layout.Layout, sample: tuple[int, ...]) -> None:
+    """ModelError for an input that a file may have to be asked, and not to be converted and run on a device."""
+    if any(side < 0 for side in shape[1:]):
+        shown = ", ".join("?" if side < 0 else str(side) for side in shape)
+        raise ModelError(f"takes [{shown}], of which more than the batch is open; export it for {list(placed.sides)}")
+    if len(placed.sides) != len(sample):
+        raise ModelError(
+            f"takes {list(placed.sides)}, and the samples are {list(sample)}: as a baseline it must take their "
+            f"channels too; let it begin with a reshape from {list(sample)}"
+        )
 
 
 def _told(what: str, error: Exception) -> Exception:

@@ -29,9 +29,10 @@ def run(path: Path, job: dict[str, Any], home: Path, timeout_s: float, done: Cal
     """
     (home / JOB).write_text(json.dumps(job))
     (home / JOURNAL).touch()
+    quiet = {**QUIET, "TMPDIR": str(home.absolute())}  # what it leaves behind when it is killed goes with the folder
     with open(home / JOURNAL) as journal:
         progress = _Progress(journal, done)
-        ended = child.run("edgekit.teachers.child", [str(home)], home / LOG, timeout_s, QUIET, look=progress.look)
+        ended = child.run("edgekit.teachers.child", [str(home)], home / LOG, timeout_s, quiet, look=progress.look)
     if ended.late:
         raise ModelError(
             f"{path}: not finished after {timeout_s:g} s, with {progress.count:,} samples done; "

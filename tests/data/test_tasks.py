@@ -88,7 +88,7 @@ def test_anomalies_nobody_needs_are_left_out(tmp_path: Path) -> None:
 
 
 def test_without_an_anomaly_nothing_can_be_judged(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no anomaly among .* put some into train"):
+    with pytest.raises(DataError, match="no anomaly among .* put more into train"):
         loaded(tmp_path, "anomaly", x_train=vectors(100), y_train=np.zeros(100, int))
 
 
@@ -107,3 +107,15 @@ def test_a_source_whose_labels_are_classes() -> None:
 def test_the_task_stands_at_the_top() -> None:
     with pytest.raises(ConfigError, match="data.task: stands at the top level of the config"):
         parse({"source": "digits", "task": "classification"}, "classification")
+
+
+def test_vectors_whose_anomalies_are_sought_promise_no_range(tmp_path: Path) -> None:
+    x, y = RANDOM.random((100, 4)).astype(np.float32), np.arange(100) % 4 == 0
+    assert loaded(tmp_path, "anomaly", x_train=x, y_train=y.astype(int)).raw_range is None
+    assert loaded(tmp_path, "classification", x_train=x, y_train=y.astype(int)).raw_range == [0.0, 1.0]
+
+
+def test_names_that_no_device_could_show_are_refused(tmp_path: Path) -> None:
+    names = np.array(["a\u00a0b", "c"])
+    with pytest.raises(DataError, match=r"classes: got 'a\\xa0b'; rename it"):
+        loaded(tmp_path, "classification", x_train=vectors(40), y_train=np.arange(40) % 2, classes=names)

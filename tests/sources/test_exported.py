@@ -7,6 +7,7 @@ import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -57,16 +58,88 @@ def test_what_would_run_code_is_never_unpickled(program: Path, tmp_path: Path) -
     assert not trap.exists()
 
 
-def test_a_pickled_weight_is_refused(program: Path) -> None:
-    def pickled(name: str, content: bytes) -> bytes:
-        if not name.endswith("model_weights_config.json"):
+def changed(path: Path, member: str, change: Callable[[dict[str, Any]], None]) -> Path:
+    """The program with one of its JSON members changed."""
+
+    def rewrite(name: str, content: bytes) -> bytes:
+        if not name.endswith(member):
             return content
         stored = json.loads(content)
-        stored["config"]["0.0.weight"]["use_pickle"] = True
+        change(stored)
         return json.dumps(stored).encode()
 
-    with pytest.raises(ModelError, match="stores 0.0.weight as a pickle, .* export the network with plain tensors"):
-        exported.network(rewritten(program, pickled))
+    return rewritten(path, rewrite)
+
+
+def refused(path: Path) -> str:
+    with pytest.raises(ModelError) as caught:
+        exported.network(path)
+    assert "may run code when it is opened: export the network again" in str(caught.value)
+    return str(caught.value)
+
+
+WEIGHTS, GRAPH = "model_weights_config.json", "models/model.json"
+
+
+def test_a_pickled_weight_is_refused(program: Path) -> None:
+    made = changed(program, WEIGHTS, lambda stored: stored["config"]["0.0.weight"].update(use_pickle=True))
+    assert "stores 0.0.weight as a pickle" in refused(made)
+
+
+def test_a_weight_that_is_read_as_an_object_is_refused_whatever_its_flag_says(program: Path) -> None:
+    made = changed(program, WEIGHTS, lambda stored: stored["config"]["0.0.weight"].update(path_name="opaque_obj_0"))
+    assert "stores 0.0.weight as a pickle" in refused(made)
+
+
+@pytest.mark.parametrize(
+    "member", ["data/weights/model.pt", "data/constants/model.pt", "data/aotinductor/model/net.so"]
+)
+def test_a_member_that_torch_would_unpickle_or_load_is_refused(member: str, program: Path) -> None:
+    made = rewritten(program, lambda name, content: content)
+    with zipfile.ZipFile(made, "a") as archive:
+        archive.writestr(f"{archive.namelist()[0].partition('/')[0]}/{member}", b"x")
+    assert f"holds {member!r}, which is neither a tensor nor a graph" in refused(made)
+
+
+@pytest.mark.parametrize(
+    "called", ["torch.os.system", "_operator.methodcaller", "torch.ops.aten.__class__.mro", "#x:y"]
+)
+def test_a_graph_that_calls_no_operator_is_refused(called: str, program: Path) -> None:
+    def other(stored: dict[str, Any]) -> None:
+        stored["graph_module"]["graph"]["nodes"][0]["target"] = called
+
+    assert f"calls {called!r}, which is no operator" in refused(changed(program, GRAPH, other))
+
+
+def test_a_size_that_is_evaluated_as_python_is_refused(program: Path) -> None:
+    def other(stored: dict[str, Any]) -> None:
+        stored["graph_module"]["graph"]["sym_int_values"]["s"] = {"as_expr": {"expr_str": "__import__('os')"}}
+
+    assert "has a size of" in refused(changed(program, GRAPH, other))
+
+
+def test_a_name_that_would_become_code_is_refused(program: Path) -> None:
+    def other(stored: dict[str, Any]) -> None:
+        stored["graph_module"]["graph"]["inputs"][0]["as_tensor"]["name"] = "x=print(1)"
+
+    assert "has a name of 'x=print(1)'" in refused(changed(program, GRAPH, other))
+
+
+def test_open_sides_and_recurrent_layers_pass(tmp_path: Path) -> None:
+    """Sizes are expressions there, and operators many."""
+
+    class Recurrent(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm = torch.nn.LSTM(3, 4, batch_first=True)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.lstm(torch.cat([x, x]))[0][: len(x)]
+
+    sides = ({0: torch.export.Dim("batch", min=1, max=64)},)
+    made = torch.export.export(Recurrent().eval(), (torch.zeros(2, 8, 3),), dynamic_shapes=sides)
+    torch.export.save(made, str(tmp_path / "net.pt2"))
+    assert exported.network(tmp_path / "net.pt2")(torch.zeros(5, 8, 3)).shape == (5, 8, 4)
 
 
 def test_a_damaged_program_is_one_line(program: Path) -> None:

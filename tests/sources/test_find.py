@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from edgekit.errors import ConfigError, ModelError
 from edgekit.sources import CALLED, kinds
+from tests.conftest import ROOT
 from tests.sources import files
 
 
@@ -148,3 +149,30 @@ def test_a_pickled_array_is_no_model(tmp_path: Path) -> None:
     np.savez(buffer, x=np.zeros(3), config=json.dumps({}))
     (tmp_path / "net.keras").write_bytes(buffer.getvalue())
     assert "holds none of those" in refused(tmp_path / "net.keras")
+
+
+@pytest.mark.parametrize("new", [True, False], ids=["zip", "pickle"])
+def test_weights_that_would_be_unpickled_are_refused_with_the_line_too(new: bool, tmp_path: Path) -> None:
+    torch.save({"weight": torch.ones(2)}, tmp_path / "net.pt", _use_new_zipfile_serialization=new)
+    with pytest.raises(ModelError, match="unpickling runs .* python -c .*give model.builder and model.weights"):
+        kinds.check_weights(tmp_path / "net.pt")
+
+
+def test_weights_are_safetensors(tmp_path: Path) -> None:
+    save_file({"weight": torch.ones(2)}, tmp_path / "net.safetensors")
+    kinds.check_weights(tmp_path / "net.safetensors")
+    (tmp_path / "net.tflite").write_bytes(b"\x1c\0\0\0TFL3")
+    with pytest.raises(ModelError, match="looks like a whole model; give it as model.source"):
+        kinds.check_weights(tmp_path / "net.tflite")
+    (tmp_path / "net.txt").write_text("weights")
+    with pytest.raises(ModelError, match="looks like text that begins with 'weights'; weights are a .safetensors"):
+        kinds.check_weights(tmp_path / "net.txt")
+
+
+def test_the_line_that_installs_onnx2tf_is_the_repositorys() -> None:
+    """A wheel has no onnx2tf.txt, so the line names the versions itself."""
+    from edgekit.sources.onnx import ONNX2TF
+
+    lines = (ROOT / "onnx2tf.txt").read_text().splitlines()
+    wanted = [line for line in lines if line and not line.startswith("#")]
+    assert f"pip install --no-deps {' '.join(wanted)}" == ONNX2TF

@@ -42,3 +42,11 @@ def test_one_row_that_is_none_decides(odd: list[float]) -> None:
     found = np.full((4, 3), 1 / 3, np.float32)
     found[2] = odd
     assert scores.logits(found, 0.0) is found
+
+
+@pytest.mark.parametrize("sides", [(), (1,), (1, 1)])
+def test_a_file_may_say_one_value(sides: tuple[int, ...]) -> None:
+    """Of a regression: (n,) and (n, 1) are the same answer."""
+    batch = np.arange(6, dtype=np.float32).reshape(3, 2)
+    found = scores.ask(lambda x: x[:, :1].reshape(len(x), *sides), batch, 3, 1)
+    assert found.tolist() == [[0.0], [2.0], [4.0]]

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from edgekit import sources
 from edgekit.config import TARGETS
 from edgekit.errors import ConversionError
 from edgekit.models import store
@@ -87,3 +88,29 @@ def test_a_quantized_file_is_taken_as_it_is(tmp_path: Path, models: dict[str, Pa
 
 def test_the_readme_has_the_table() -> None:
     assert table.as_markdown() in (ROOT / "README.md").read_text()
+
+
+def test_what_is_quantized_already_is_seen_whatever_it_takes_and_gives(models: dict[str, Path], tmp_path: Path) -> None:
+    """A file may be int8 inside and float at both ends."""
+    for name in TARGETS:
+        target = importlib.import_module(f"edgekit.targets.{name}")
+        module, suffix = sources.module(name), files.NAMES[name].rpartition(".")[2]
+        assert not module.quantized(next(models[name].glob(f"*.{suffix}")))
+        for precision in ("int8", "dynamic") if name != "openvino" else ("int8", "w8"):
+            target.convert(models[name], precision, files.samples(), tmp_path / name / precision)
+            assert module.quantized(tmp_path / name / precision / f"model.{suffix}"), (name, precision)
+
+
+@pytest.mark.parametrize("name", ["onnx", "openvino"])
+def test_what_is_quantized_already_is_not_quantized_again(name: str, models: dict[str, Path], tmp_path: Path) -> None:
+    target = importlib.import_module(f"edgekit.targets.{name}")
+    made = target.convert(models[name], "int8", files.samples(), tmp_path / "int8")
+    source = store.Source(kind=name, file=made.names[0], integers=True)
+    store.save_source(tmp_path / "model", tmp_path / "int8" / made.names[0], files.spec(source))
+    assert given.offered(name, target.PRECISIONS, tmp_path / "model") == ("int8",)
+    again = target.convert(tmp_path / "model", "int8", files.samples(), tmp_path / "again")
+    before, after = (
+        evaluate.file_outputs("", name, tmp_path / folder, of, files.samples())
+        for folder, of in (("int8", made), ("again", again))
+    )
+    assert np.allclose(before, after, atol=1e-5)

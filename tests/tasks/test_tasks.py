@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
+import re
 from typing import Any
 
 import numpy as np
@@ -176,7 +177,7 @@ def test_labels_that_are_none(task: str, y: np.ndarray, said: str) -> None:
     ("task", "y", "said"),
     [
         ("classification", np.array([0, 0]), "no sample of class 'b'"),
-        ("regression", np.array([[1.0, 2.0], [1.0, 3.0]]), "'a' is the same for all 2 samples; there is nothing to"),
+        ("regression", np.array([[1.0, 2.0], [1.0, 3.0]]), "'a' is the same for all 2 samples, so there is nothing to"),
         (
             "regression",
             np.array([[1.0, 2e5], [-1.0, 3e5]]),
@@ -224,3 +225,26 @@ def test_what_a_division_keeps_in_proportion() -> None:
 )
 def test_names_where_the_data_have_none(task: str, y: np.ndarray, names: tuple[str, ...]) -> None:
     assert tasks.named(task).names(y) == names
+
+
+def test_the_scale_that_is_named_is_one_that_training_begins_with() -> None:
+    """An air pressure in Pa: the mean must be told closely enough to leave little of it."""
+    y = 101_325 + 5 * np.random.default_rng(0).standard_normal((200, 1))
+    with pytest.raises(DataError, match="in another unit") as caught:
+        regression.whole("train", y, ("pressure",))
+    mean, spread = map(float, re.findall(r"\(y - ([\d.]+)\) / ([\d.]+)", str(caught.value))[0])
+    regression.whole("train", (y - mean) / spread, ("pressure",))
+
+
+@pytest.mark.parametrize("values", [[0.1, 0.1, 0.7], [0.0, 0.0, 0.0, 0.3]])
+def test_draws_of_one_value_alone_leave_the_bound_finite(values: list[float]) -> None:
+    """The spread about the mean of one sample drawn many times over is a rounding error, and no divisor."""
+    y = np.array(values)[:, None]
+    before, after = (regression.marked(y + error, None, y) for error in (0.01, 0.02))
+    found = regression.drop(before, after, 0.95)
+    assert abs(found.bound_pp) < 1e5
+
+
+def test_samples_of_one_kind_cannot_be_told_apart() -> None:
+    x = np.random.default_rng(0).standard_normal((5, 3))
+    assert tasks.accuracy(anomaly.marked(x, x + 1, np.zeros(5, int))) == 0.5

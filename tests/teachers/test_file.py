@@ -104,6 +104,28 @@ def test_grey_pictures_fit_a_flat_input(tmp_path: Path) -> None:
     assert np.allclose(found, images.reshape(5, -1).astype(np.float32) @ weights(64), rtol=1e-4, atol=1e-2)
 
 
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        (["n", 64], r"takes \[64\], and the samples are \[8, 8, 1\]: as a baseline .* begin with a reshape"),
+        (["n", "h", 8, 1], r"takes \[\?, \?, 8, 1\], of which more than the batch is open; export it for \[8, 8, 1\]"),
+    ],
+)
+def test_a_baseline_must_be_one_that_can_be_converted(shape: list[Any], said: str, tmp_path: Path) -> None:
+    """A teacher may take such samples; it is only asked."""
+    from edgekit.teachers.file import examined
+
+    made = dense(tmp_path / "net.onnx", ["n", 64])
+    if len(shape) > 2:
+        import onnx
+
+        model = onnx.load(made)
+        model.graph.input[0].CopyFrom(onnx.helper.make_tensor_value_info("input", onnx.TensorProto.FLOAT, shape))
+        onnx.save(model, made)
+    with pytest.raises(ModelError, match=said):
+        examined(open_file(made), tiny.samples(5), classes=CLASSES, timeout_s=LIMIT_S)
+
+
 def test_no_samples_no_logits(onnx_file: Path) -> None:
     assert ask(onnx_file, np.empty((0, 8, 8, 1), np.uint8)).shape == (0, CLASSES)
 
@@ -209,7 +231,7 @@ def test_weights_in_a_file_beside_it(tmp_path: Path, onnx_file: Path) -> None:
     weights_.write_bytes(bytes(8))
     assert "cannot be opened: " in refused(path, images)
     weights_.unlink()
-    assert "in other files than two.onnx.data; make one file" in refused(path, images)
+    assert "its weights are missing; put two.onnx.data beside it" in refused(path, images)
     save("elsewhere.bin")
     weights_.write_bytes(bytes(8))
     assert "in other files than two.onnx.data; make one file" in refused(path, images)

@@ -16,10 +16,11 @@ from edgekit.artifact import Artifact
 from edgekit.config import TARGETS, Budget, StageConfig, Target
 from edgekit.data import Data
 from edgekit.tasks import Task
+from edgekit.teachers import file as teachers
 from edgekit.teachers.file import check_task
 from edgekit.teachers.named import ModelFile
 
-LIBRARIES = ("numpy", "torch", "ai-edge-litert", "openvino", "onnxruntime", "matplotlib")
+LIBRARIES = ("numpy", "torch", "matplotlib", *teachers.LIBRARIES)
 
 
 class Config(StageConfig):

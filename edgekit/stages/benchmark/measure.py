@@ -18,7 +18,7 @@ from edgekit import replay, tasks
 from edgekit.artifact import Artifact
 from edgekit.data import Data, Split
 from edgekit.eager import eager_call, eager_input
-from edgekit.judge import answered, evaluate, marked
+from edgekit.judge import answered, evaluate, finite, marked
 from edgekit.models import store
 from edgekit.models.handover import open_model
 from edgekit.runner import conditions
@@ -174,4 +174,6 @@ def _answered(backend: Backend, variant: Variant, split: Split, spec: store.Mode
     """One by one at batch 1, as on the device."""
     layout = variant.input.layout
     outputs = [backend.run(to_layout(apply(spec.preprocess, sample[None]), layout)) for sample in split.x]
-    return marked(np.concatenate(outputs), split, spec.preprocess, spec.task)
+    what = f"benchmark: {variant.name}"
+    fix = f"leave {variant.precision} out of convert.precisions, or normalise the input by a preprocess step"
+    return marked(finite(np.concatenate(outputs), what, fix), split, spec.preprocess, spec.task)

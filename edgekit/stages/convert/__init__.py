@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 LIBRARIES: tuple[str, ...] = (
     "ai-edge-litert",
     "ai-edge-quantizer",
+    "keras",
     "litert-converter",
     "litert-torch",
     "nncf",

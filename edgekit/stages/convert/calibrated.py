@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import nn
 
+from edgekit import tasks
 from edgekit.eager import single_thread
 from edgekit.errors import ConversionError
+from edgekit.targets import evaluate
+
+if TYPE_CHECKING:
+    from edgekit.data import Data
 
 LEVELS = 255
 LEAST_CLASSES = 0.5
@@ -55,6 +60,30 @@ class Range:
         self.met = _widened(self.met, values)
         self.outside += int(np.sum((values < low - step) | (values > high + step)))
         self.values += values.size
+
+
+def without_clipped(data: Data, preprocess: list[dict[str, Any]]) -> Data:
+    """The data, of whose validation samples no anomaly's input lies beyond what calibration's inputs show.
+
+    Calibration is all normal, so int8 clips such an anomaly as it should, and its answer cannot stay the same. Whether
+    it is still told from normal samples, the budget judges, on all of validation.
+    """
+    if not tasks.named(data.task).RECONSTRUCTS:
+        return data
+    shown = evaluate.network_inputs(data.calibration.x, preprocess)
+    low, high, split = shown.min(), shown.max(), data.validation
+    kept = split.y == 0
+    for start in range(0, len(split), BATCH):
+        batch = slice(start, start + BATCH)
+        x = evaluate.network_inputs(split.x[batch], preprocess).reshape(len(split.x[batch]), -1)
+        kept[batch] |= ((x >= low) & (x <= high)).all(axis=1)
+    return replace(data, validation=split.take(np.flatnonzero(kept)))
+
+
+def ordinary(inputs: np.ndarray, labels: np.ndarray, task: str) -> np.ndarray:
+    """Of the inputs (n, …) what calibration must show: all, or the normal samples of an anomaly detection, if any."""
+    normal = labels == 0
+    return inputs[normal] if tasks.named(task).RECONSTRUCTS and normal.any() else inputs
 
 
 def ranges(module: nn.Module, calibration: np.ndarray, met: np.ndarray) -> list[Range]:

@@ -140,6 +140,7 @@ def walk(source: Artifact, data: Data, config: Config, out: Path, progress: Prog
     artifacts.begin(out)
     chosen, notes = networks(source, config.models)
     steps = json.loads((chosen[0].folder / SPEC).read_text())["preprocess"]
+    data = calibrated.without_clipped(data, steps)
     compared = evaluate.network_inputs(evaluate.spread(data.validation, config.check_samples), steps)
     checkers = {network.name: Checker(network, compared, config, task=data.task) for network in chosen}
     ends = [row for checker in checkers.values() for row in around(checker, data)]
@@ -152,10 +153,10 @@ def walk(source: Artifact, data: Data, config: Config, out: Path, progress: Prog
         records, seconds = _convert_all(jobs, checkers, scratch, config.timeout_s, progress)
     variants = [record for record in records if "files" in record]
     left_out = [record for record in records if "reason" in record]
-    if not variants:
-        raise ConversionError(f"convert: every variant was left out; {_told(left_out[0])}")
-    artifacts.write_json(out / VARIANTS, [_of_the_file(variant) for variant in variants])
     not_offered = [row for network in chosen for row in _not_offered(network, config)]
+    if not variants:
+        raise ConversionError(f"convert: every variant was left out; {_told([*left_out, *not_offered][0])}")
+    artifacts.write_json(out / VARIANTS, [_of_the_file(variant) for variant in variants])
     # a reason may hold what the next run does not say again: a time, a folder, a converter's last words
     artifacts.write_json(out / LEFT_OUT, [_without_reason(row) for row in (*left_out, *not_offered)])
     artifacts.write_json(out / artifacts.EVIDENCE / LEFT_OUT, [*left_out, *not_offered])
@@ -181,6 +182,7 @@ def around(checker: Checker, data: Data) -> Iterator[Row]:
     who, trained = inputs.by_training(raw, steps, config.reference_preprocess)
     tolerance = numerics.Tolerance(0.0, config.input_min_snr_db)
     yield {**name, **inputs.check(who, trained, inputs.by_runner(raw, steps, spec["raw"]), tolerance)}
+    labels = data.validation.y[evaluate.places(data.validation, config.check_samples)]
     places = evaluate.places(data.calibration, config.calibration_samples)
     yield {
         **name,
@@ -188,12 +190,11 @@ def around(checker: Checker, data: Data) -> Iterator[Row]:
             store.load(folder)[0],
             evaluate.network_inputs(data.calibration.x[places], steps),
             *_kinds(data, places),
-            checker.inputs,
+            calibrated.ordinary(checker.inputs, labels, data.task),
             config.calibration_max_outside,
             config.calibration_min_used,
         ),
     }
-    labels = data.validation.y[evaluate.places(data.validation, config.check_samples)]
     inside = store.read_spec(folder).gives_probabilities
     judged = checker.reference, labels, data.classes, data.task, checker.inputs
     yield {**name, **answer.check(*judged, softmax_inside=inside)}

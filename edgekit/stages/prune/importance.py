@@ -14,11 +14,12 @@ import numpy as np
 import torch
 import torch_pruning
 from torch import Tensor, nn
-from torch.nn import functional
 
+from edgekit import losses, tasks
 from edgekit.data import Split
 from edgekit.eager import eager_input, single_thread
 from edgekit.stages.prune import Config
+from edgekit.tasks import Task
 
 BATCH = 64
 """Samples whose gradients are added up at a time."""
@@ -66,19 +67,22 @@ def bound(pruner: Any, config: Config) -> None:
     pruner.per_step_pruning_ratio = [min(ratio, reachable) for ratio in pruner.per_step_pruning_ratio]
 
 
-def accumulate_gradients(module: nn.Module, train: Split, preprocess: list[dict[str, Any]], samples: int) -> None:
-    """Leave in `module` the gradients of the labels' mean cross-entropy, over `samples` evenly from `train`.
+def accumulate_gradients(
+    module: nn.Module, train: Split, preprocess: list[dict[str, Any]], samples: int, task: Task = "classification"
+) -> None:
+    """Leave in `module` the gradients of the task's mean loss on the labels, over `samples` evenly from `train`.
 
     In eval mode and on one thread, batch by batch in order: the same bits each time.
     """
     chosen = train.take(np.unique(np.linspace(0, len(train) - 1, min(samples, len(train))).round().astype(np.int64)))
+    loss, reconstructs = losses.hard(task), tasks.named(task).RECONSTRUCTS
     module.eval()
     module.zero_grad(set_to_none=True)
     with single_thread():
         for start in range(0, len(chosen), BATCH):
-            labels = torch.tensor(chosen.y[start : start + BATCH])
-            scores = module(eager_input(chosen.x[start : start + BATCH], preprocess))
-            (functional.cross_entropy(scores, labels, reduction="sum") / len(chosen)).backward()
+            x = eager_input(chosen.x[start : start + BATCH], preprocess)
+            wanted = x if reconstructs else torch.tensor(chosen.y[start : start + BATCH])
+            (loss(module(x), wanted) * (len(x) / len(chosen))).backward()
 
 
 def _root_channels(pruner: Any) -> dict[nn.Module, int]:

@@ -40,7 +40,7 @@ def steps(module: nn.Module, spec: ModelSpec, config: Config, train: Split) -> I
             bound(pruner, config)
         for step in range(1, config.steps + 1):
             if config.importance == "taylor":
-                accumulate_gradients(module, train, spec.preprocess, config.taylor_samples)
+                accumulate_gradients(module, train, spec.preprocess, config.taylor_samples, spec.task)
             pruner.step()
             module.zero_grad(set_to_none=True)
             yield config.ratio * step / config.steps, None
@@ -53,9 +53,9 @@ def steps(module: nn.Module, spec: ModelSpec, config: Config, train: Split) -> I
 
 
 def _outputs(module: nn.Module, example: torch.Tensor) -> list[nn.Module]:
-    """The last weighted layer to run: its channels are the classes."""
+    """The last weighted layer to run: its channels are the network's outputs."""
     ran: list[nn.Module] = []
-    weighted: tuple[type[Any], ...] = (nn.Linear, nn.Conv1d, nn.Conv2d)
+    weighted: tuple[type[Any], ...] = (nn.Linear, nn.modules.conv._ConvNd)
     hooks = [
         layer.register_forward_hook(lambda layer, *_: ran.append(layer))
         for layer in module.modules()

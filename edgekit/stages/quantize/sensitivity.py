@@ -33,7 +33,7 @@ def sensitivity(
 
     At most `count` samples of the split are used. SNR is over all outputs, 200 dB: no difference.
     """
-    split = split.take(spread(split.x, count))
+    split = split.take(_some(split, count, task))
     x = split.x
 
     def accuracy(outputs: np.ndarray) -> float:
@@ -55,6 +55,12 @@ def sensitivity(
         )
     rows.sort(key=lambda row: (row["snr_db"], row["layer"]))
     return {"samples": len(split), "float_accuracy": accuracy(reference), "layers": rows}
+
+
+def _some(split: Split, count: int, task: str) -> np.ndarray:
+    """Places of at most `count` samples, evenly; of an anomaly detection every anomaly too, which may be few."""
+    places = spread(split.x, count)
+    return np.union1d(places, np.flatnonzero(split.y)) if tasks.named(task).RECONSTRUCTS else places
 
 
 def float_with_quantizers(module: nn.Module, quantized: nn.Module) -> nn.Module:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from convert_runs import CLASSES, STEPS, colours, spec_of
 
-from edgekit.data import overlap
+from edgekit.data import Data, Split, overlap
 from edgekit.errors import ConfigError, ConversionError, DataError
 from edgekit.models import store
 from edgekit.stages.convert import Config, answer, calibrated, inputs
@@ -160,3 +161,22 @@ def test_a_sample_in_two_splits_is_a_leak() -> None:
     other[4] = one[9]
     with pytest.raises(DataError, match="leak: 1 of 20 samples of validation .* sample 4, in calibration sample 9"):
         overlap.disjoint({"calibration": one, "validation": other})
+
+
+def _vectors(count: int, seed: int, scale: float, label: int) -> tuple[np.ndarray, np.ndarray]:
+    x = np.random.default_rng(seed).uniform(-scale, scale, (count, 6)).astype(np.float32)
+    return x, np.full(count, label)
+
+
+def test_anomalies_that_int8_clips_are_no_fault_of_calibration() -> None:
+    """Calibration is all normal; what is out of its range is what an anomaly may be."""
+    normal, near, far = _vectors(40, 1, 1.0, 0), _vectors(10, 2, 0.5, 1), _vectors(10, 3, 9.0, 1)
+    validation = Split(*map(np.concatenate, zip(normal, near, far, strict=True)))
+    train = Split(*_vectors(40, 4, 1.0, 0))
+    data = Data(train, train, validation, ("normal", "anomaly"), "vector", "0" * 64, task="anomaly")
+    kept = calibrated.without_clipped(data, []).validation
+    assert len(kept) == 50 and int(kept.y.sum()) == 10 and np.abs(kept.x).max() <= 1
+    assert len(calibrated.ordinary(kept.x, kept.y, "anomaly")) == 40
+    classes = replace(data, task="classification")
+    assert calibrated.without_clipped(classes, []) is classes
+    assert len(calibrated.ordinary(validation.x, validation.y, "classification")) == 60

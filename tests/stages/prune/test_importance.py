@@ -149,3 +149,48 @@ def test_fewer_samples_are_taken_evenly_from_the_split() -> None:
     few = [parameter.grad.clone() for parameter in module.parameters()]
     accumulate_gradients(module, TRAIN.take(np.array([0, 20, 39])), [], 99)
     assert all(torch.equal(one, parameter.grad) for one, parameter in zip(few, module.parameters(), strict=True))
+
+
+def test_gradients_are_those_of_the_task() -> None:
+    """A regression of one value: cross entropy over one class would be nought, and so would its gradients."""
+    torch.manual_seed(0)
+    module = nn.Linear(4, 1)
+    x = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
+    accumulate_gradients(module, Split(x, x[:, :1] + 3), [], 8, "regression")
+    found = module.weight.grad.clone()
+    module.zero_grad()
+    nn.functional.mse_loss(module(torch.from_numpy(x)), torch.from_numpy(x[:, :1] + 3)).backward()
+    torch.testing.assert_close(found, module.weight.grad)
+    assert found.abs().min() > 0
+
+
+def test_what_is_reconstructed_is_wanted() -> None:
+    module = nn.Linear(4, 4)
+    x = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
+    with torch.no_grad():
+        module.weight.copy_(torch.eye(4))
+        module.bias.zero_()
+    accumulate_gradients(module, Split(x, np.zeros(8, np.int64)), [], 8, "anomaly")
+    assert module.weight.grad.abs().max() == 0
+
+
+def test_the_outputs_of_a_transposed_convolution_stay() -> None:
+    described = spec("tests.stages.prune.test_importance:mirror")
+    module = pruned(described, config(ratio=0.5, steps=1))
+    assert module.down.out_channels == WIDTH // 2 and module.up.out_channels == 10
+
+
+class Mirror(nn.Module):
+    """Down and up again, ten channels at the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = nn.Conv2d(3, WIDTH, 3, stride=2, padding=1)
+        self.up = nn.ConvTranspose2d(WIDTH, 10, 2, stride=2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.up(self.down(x).relu()).mean((2, 3))
+
+
+def mirror(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    return Mirror()

@@ -96,3 +96,17 @@ def test_snr_db() -> None:
     assert snr_db(ones, ones * np.float32(1.1)) == pytest.approx(20.0, abs=1e-4)
     assert snr_db(ones, ones * 0) == pytest.approx(0.0)
     assert snr_db(ones * 0, ones) == -200.0
+
+
+def test_rare_anomalies_are_never_left_out() -> None:
+    """Evenly over the split, ten samples of six hundred would miss the only one, and nothing could be judged."""
+    random = np.random.default_rng(0)
+    x = random.standard_normal((600, 6)).astype(np.float32)
+    x[1] += 5
+    split = Split(x, (np.arange(600) == 1).astype(np.int64))
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 6)).eval()
+    quantized = ptq.quantize(module, ptq.calibration_inputs(x[2:], [], 20))
+    table = sensitivity(module, quantized, split, [], 10, "anomaly")
+    assert table["samples"] == 11 and table["float_accuracy"] > 0.5
+    assert all(np.isfinite(row["drop_pp"]) for row in table["layers"])
