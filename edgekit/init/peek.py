@@ -33,6 +33,7 @@ LONGEST_WINDOW, USUAL_WINDOW = 512, 128
 DELIMITERS = ",;\t"
 SHARED = 0.1
 """Share of the files that must have the most common length for it to mean something."""
+SPLITS = 4
 SHOWN = 6
 """Rows of a text that are looked at, the names among them, to call it a table."""
 CLOCKS = re.compile(r"(time(stamp)?|date(time)?|t|ts|index|sample|seconds?|ms|us|unnamed.*|)", re.IGNORECASE)
@@ -149,8 +150,8 @@ def recordings(path: Path, where: str, plan: Layout, source: Source) -> Found:
     lengths = [length for of in by_class.values() for length in of]
     usual, told = _usual(lengths)
     whole = len(set(lengths)) == 1 and 2 <= usual <= LONGEST_WINDOW
-    # of the shortest quarter nothing is seen, but of every class something
-    shortest = min(sorted(lengths)[len(lengths) // 4], *map(max, by_class.values()))
+    # of the shortest quarter nothing is seen, but of every class as many as the splits need
+    shortest = min(sorted(of)[max(0, len(of) - SPLITS) // 4] for of in by_class.values())
     window = usual if whole else max(2, min(USUAL_WINDOW, shortest))
     stride = window if whole else window // 2
     comments = {

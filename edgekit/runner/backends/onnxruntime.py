@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,9 @@ DTYPES = {
 }
 EXACT = ("session.x64quantprecision", "1")
 """On x86 without VNNI, uint8 times int8 is summed in 16 bits, which overflow; with this, both are taken as uint8, which
-takes a fifth longer there and is right. Of no effect elsewhere."""
+takes a fifth longer there and is right. With VNNI the answers are the same without it, in half the time."""
+VNNI = {"avx512_vnni", "avx_vnni"}
+CPUINFO = "/proc/cpuinfo"
 QUIET = 3  # errors only: warnings about graph optimisation are no concern of a device's user
 
 
@@ -53,6 +57,16 @@ def open(
     return OnnxruntimeBackend(made, input, output)
 
 
+@functools.cache
+def sums_in_32_bits() -> bool:
+    """Whether this processor has VNNI; False too where it does not say."""
+    try:
+        with builtins.open(CPUINFO, encoding="utf-8", errors="replace") as lines:
+            return any(not VNNI.isdisjoint(line.split()) for line in lines if line.startswith("flags"))
+    except OSError:
+        return False
+
+
 def session(model: bytes | str, options: Any) -> Any:
     """An `InferenceSession` whose sums do not overflow; one as it comes where ONNX Runtime cannot prepare the graph so.
 
@@ -61,7 +75,7 @@ def session(model: bytes | str, options: Any) -> Any:
     import onnxruntime
 
     try:
-        options.add_session_config_entry(*EXACT)
+        options.add_session_config_entry(EXACT[0], "0" if sums_in_32_bits() else EXACT[1])
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception:  # its errors share no base class but Exception; what is wrong with the file shows again
         options.add_session_config_entry(EXACT[0], "0")
