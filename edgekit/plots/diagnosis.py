@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from edgekit.forecast import EAGER, RUNTIMES
-from edgekit.plots.style import ACCENT, DARK, LIGHT, MID, STYLE, Row, done
+from edgekit.plots.style import ACCENT, DARK, LIGHT, MID, STYLE, Row, done, plain_ticks
 
 PARTS = ("queue", "preprocess", "execute", "postprocess", "serialise")
 LOOKS = (
@@ -194,6 +194,7 @@ def foretold(rows: Sequence[Row]) -> Figure:
                     color=colour, markerfacecolor=fill, capsize=2, label=f"{TITLES[target]} {precision}",
                 )  # fmt: skip
         axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high))
+        plain_ticks(axes)
         axes.set(xlabel="predicted by 01, × the baseline", ylabel="measured, × the baseline")
         axes.set_title("Predicted against achieved")
         axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8)

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from edgekit.plots.style import ACCENT, DARK, LIGHT, MID, STYLE, Row, done
+from edgekit.plots.style import ACCENT, DARK, LIGHT, MID, STYLE, Row, done, plain_ticks
 
 LOOKS: tuple[Row, ...] = (
     {"color": "#333333", "marker": "s"},
@@ -18,8 +17,6 @@ LOOKS: tuple[Row, ...] = (
     {"color": LIGHT, "marker": "D"},
 )
 RANKS = (50, 90, 95, 99)
-MOST_APART = 3000.0
-"""Ends of an axis between which labels at 1, 2 and 5 of each decade do not run into one another."""
 SHOWN = {"single_stream": "single stream", "server": "server"}
 
 
@@ -63,7 +60,7 @@ def _rates(axes: Axes, rates: Sequence[Row], bound_ms: float, looks: dict[str, R
             axes.annotate(held, (row["rate_per_s"], 0.98 - 0.14 * place),
                           xycoords=("data", "axes fraction"), xytext=(-4, 0), textcoords="offset points", fontsize=8,
                           ha="right", va="top")  # fmt: skip
-    _plain(axes)
+    plain_ticks(axes)
 
 
 def _percentiles(axes: Axes, runs: Sequence[Row], looks: dict[str, Row]) -> None:
@@ -86,14 +83,4 @@ def _percentiles(axes: Axes, runs: Sequence[Row], looks: dict[str, Row]) -> None
     axes.grid(axis="x", visible=False)
     if shown:
         axes.set_ylim(top=axes.get_ylim()[1] * 1.6)
-    _plain(axes)
-
-
-def _plain(axes: Axes) -> None:
-    """1,000 rather than 10³, and no smaller ticks' labels."""
-    for axis in (axes.xaxis, axes.yaxis):
-        if axis.get_scale() == "log":
-            low, high = axis.get_view_interval()
-            axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < MOST_APART * low else (1,)))
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-            axis.set_minor_formatter(NullFormatter())
+    plain_ticks(axes)
