@@ -155,6 +155,18 @@ def test_calibration_must_show_what_validation_shows(change: Any, said: str) -> 
         calibrated.check(module, samples, np.zeros(40, np.int64), 4, met, 0.02, 0.1)
 
 
+def test_few_samples_are_not_blamed_for_what_chance_leaves_out() -> None:
+    """Of the same distribution, 60 samples show too little for 60 others in fewer than one case in a hundred."""
+    random, allowed = np.random.default_rng(0), calibrated.by_chance(60)
+    draws = np.sort(random.standard_normal((2000, 60)), axis=1)
+    beyond = [
+        float(np.mean((new < row[0]) | (new > row[-1])))
+        for row, new in zip(draws, random.standard_normal((2000, 2000)))
+    ]
+    assert 0.0 < np.mean(np.array(beyond) > allowed) < 0.004
+    assert calibrated.by_chance(1) == 1.0 and calibrated.by_chance(500) == pytest.approx(0.0183, abs=1e-4)
+
+
 def test_a_sample_in_two_splits_is_a_leak() -> None:
     one, other = colours(20, 7).x, colours(20, 8).x.copy()
     overlap.disjoint({"calibration": one, "validation": other})
