@@ -50,18 +50,21 @@ PARTS: dict[str, dict[str, Any]] = {
         "student": {"builder": "edgekit.models.mlp:mlp", "kwargs": {"width": 32}},
         "preprocess": [{"step": "normalize", "mean": [0.5] * 10, "std": [0.29] * 10}],
         "learning_rate": 0.02,
+        "calibration": 200,  # values have tails, which few samples do not show
     },
     "multi_label": {
         "model": {"builder": "edgekit.models.resnet:resnet8", "kwargs": {"width": 8}},
         "student": {"builder": "edgekit.models.ds_cnn:ds_cnn", "kwargs": {"width": 16, "blocks": 2}},
         "preprocess": [{"step": "scale", "factor": 1 / 255}],
         "learning_rate": 0.05,
+        "calibration": 60,
     },
     "anomaly": {
         "model": {"builder": "edgekit.models.autoencoder:autoencoder", "kwargs": {"width": 48}},
         "student": {"builder": "edgekit.models.autoencoder:autoencoder", "kwargs": {"width": 24}},
         "preprocess": [],
         "learning_rate": 1.0,
+        "calibration": 60,
     },
 }
 
@@ -75,7 +78,7 @@ def config(task: str, folder: Path) -> dict[str, Any]:
     return {
         "name": task.replace("_", "-"),
         "task": task,
-        "data": {"source": "npz", "path": str(path), "calibration_samples": 60},
+        "data": {"source": "npz", "path": str(path), "calibration_samples": parts["calibration"]},
         "model": parts["model"],
         "preprocess": parts["preprocess"],
         "budget": {"accuracy_drop_pp": 10.0},
@@ -86,7 +89,7 @@ def config(task: str, folder: Path) -> dict[str, Any]:
             "learning_rate": parts["learning_rate"] / 4, "rounds": 10, "calls_per_round": 5,
         },
         "quantize": {"epochs": 2, "batch_size": 32, "learning_rate": parts["learning_rate"] / 10,
-                     "calibration_samples": 60},
-        "convert": {"calibration_samples": 60, "check_samples": 60},
+                     "calibration_samples": parts["calibration"]},
+        "convert": {"calibration_samples": parts["calibration"], "check_samples": parts["calibration"]},
         "benchmark": {"rounds": 10, "most_rounds": 10, "calls_per_round": 5, "warmup_per_round": 2, "load_s": 0.0},
     }  # fmt: skip
