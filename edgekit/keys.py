@@ -22,6 +22,8 @@ SHAPING_MODULES = (
 SHAPING_FOLDERS = ("data", "losses", "models", "runner", "sources", "tasks", "teachers")
 CONVERTING = ("distill", "prune", "quantize", "convert")
 """The stages that are shaped by `targets` too."""
+OPTIONAL = ("onnx-graphsurgeon", "onnx2tf", "sng4onnx", "tf-keras")
+"""What only ONNX files need, to become TFLite; it is installed apart (`onnx2tf.txt`)."""
 _SHOWN = 8
 """Hex digits of a digest that a reader is shown."""
 
@@ -82,8 +84,12 @@ def differences(before: Ingredients, now: Ingredients) -> list[str]:
 
 
 def library_versions(libraries: Iterable[str]) -> dict[str, str]:
-    """Installed versions, by distribution name."""
-    return {name: _version(name) for name in sorted(libraries)}
+    """Installed versions, by distribution name; one that need not be there is left out where it is not."""
+    found = installed_versions(libraries)
+    missing = [name for name, version in found.items() if version is None and name not in OPTIONAL]
+    if missing:
+        raise metadata.PackageNotFoundError(missing[0])
+    return {name: version for name, version in found.items() if version is not None}
 
 
 def installed_versions(libraries: Iterable[str]) -> dict[str, str | None]:

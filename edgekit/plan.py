@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
-import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import yaml
 from pydantic import Field, field_validator
 
+from edgekit import config_file
 from edgekit.config import (
     SHARED_FIELDS,
     Budget,
@@ -28,12 +27,13 @@ from edgekit.config import (
     suggest,
     walk_of,
 )
+from edgekit.config_file import join_settings, split_settings
 from edgekit.data import SourceConfig
 from edgekit.data import parse as parse_data
 from edgekit.data.paths import expand
 from edgekit.errors import ConfigError
 from edgekit.runner.errors import RunnerError
-from edgekit.sources import kinds
+from edgekit.sources import kinds, reach
 from edgekit.tasks import Task
 from edgekit.teachers.file import check_task
 
@@ -151,9 +151,9 @@ def load_plan(path: Path, settings: str | Iterable[str] = (), *, known: bool = F
     keys are wanted: a key that has been sealed before has been checked before.
     """
     overrides = split_settings(settings) if isinstance(settings, str) else list(settings)
-    given = _read(path)
+    given = config_file.read(path)
     for override in overrides:
-        _apply(given, override)
+        config_file.override(given, override)
     refuse_secrets(given)
     run: RunConfig = check(RunConfig, given, "")
     shared = shared_options(run)
@@ -178,19 +178,6 @@ def shared_options(run: RunConfig) -> dict[str, Any]:
     return {**shared, "threads": run.threads or cores()}
 
 
-def split_settings(text: str) -> list[str]:
-    """`'seed=1 data.limit=2000'` → its parts; a space inside a value is kept, a part begins with `key=`."""
-    if text.startswith("["):
-        return [str(part) for part in json.loads(text)]
-    return [part.strip() for part in re.split(r"\s+(?=[A-Za-z_][\w.]*=)", text.strip()) if part.strip()]
-
-
-def join_settings(parts: list[str]) -> str:
-    """The opposite of `split_settings`; as JSON where a value would be torn apart."""
-    text = " ".join(parts)
-    return text if split_settings(text) == parts else json.dumps(parts)
-
-
 def parse_stage(stage: str, section: dict[str, Any], shared: dict[str, Any]) -> StageConfig:
     """Check one stage's section, with the shared options it asks for filled in."""
     config = stage_config(stage)
@@ -204,40 +191,6 @@ def parse_stage(stage: str, section: dict[str, Any], shared: dict[str, Any]) -> 
     return checked
 
 
-class UniqueKeys(yaml.SafeLoader):
-    """YAML that refuses a key given twice instead of silently keeping the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        merge = "tag:yaml.org,2002:merge"
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value if key.tag != merge]
-        twice = {str(key) for key in keys if keys.count(key) > 1}
-        if twice:
-            raise ConfigError(f"line {node.start_mark.line + 1}: key given twice: {', '.join(sorted(twice))}")
-        return super().construct_mapping(node, deep)
-
-
-# YAML 1.1, which PyYAML reads, takes 1e-3 for text; everybody else means a number
-UniqueKeys.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
-)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        beside = sorted(p.name for p in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
-        raise ConfigError(f"{path}: no such config file" + (f"; {suggest(path.name, beside)}" if beside else ""))
-    try:
-        values = yaml.load(path.read_text(encoding="utf-8"), UniqueKeys)
-        json.dumps(values)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
-    except (yaml.YAMLError, ValueError, TypeError) as error:
-        raise ConfigError(f"{path}: not a YAML config: {' '.join(str(error).split())}; quote dates") from None
-    if not isinstance(values, dict):
-        raise ConfigError(f"{path}: holds {type(values).__name__}, not a mapping of keys to values")
-    return values
-
-
 def _beside(config: Path, section: dict[str, Any]) -> dict[str, Any]:
     """The section with relative paths taken from the config's folder, whatever folder a kernel runs in."""
 
@@ -249,25 +202,6 @@ def _beside(config: Path, section: dict[str, Any]) -> dict[str, Any]:
         return value
 
     return {key: placed(key, value) for key, value in section.items()}
-
-
-def _apply(given: dict[str, Any], override: str) -> None:
-    key, separator, text = override.partition("=")
-    if not separator or not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", key):
-        raise ConfigError(f"--set {override!r}: write it as key=value, for example prune.ratio=0.4")
-    try:
-        value = yaml.load(text, UniqueKeys)
-        json.dumps(value)
-    except (yaml.YAMLError, ValueError, TypeError):
-        raise ConfigError(f"--set {key}: {text!r} is not a YAML value; quote it if it is text") from None
-    *parents, last = key.split(".")
-    section = given
-    for part in parents:
-        inner = section.setdefault(part, {})
-        if not isinstance(inner, dict):
-            raise ConfigError(f"--set {key}: {part} holds {inner!r}, not a section")
-        section = inner
-    section[last] = value
 
 
 def agree(plan: Plan) -> None:
@@ -290,10 +224,17 @@ def agree(plan: Plan) -> None:
             check_steps(plan.run.preprocess, shape, "uint8" if len(shape) == 3 else "float32")
     except RunnerError as error:
         faults.append(f"preprocess: {error}")
-    for config in plan.stages.values():
+    checks: list[Callable[[], None]] = [partial(_reached, plan)]
+    for agreed in [*checks, *(config.agree for config in plan.stages.values())]:
         try:
-            config.agree()
+            agreed()
         except ConfigError as error:
             faults.append(str(error))
     if faults:
         raise ConfigError("\n".join(faults))
+
+
+def _reached(plan: Plan) -> None:
+    converted: Any = plan.stages["convert"]
+    if plan.source and "baseline" in converted.models:
+        reach.check(plan.source, converted.targets, alone="distill" not in plan.walk)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,16 @@ def test_the_users_own_source_is_part_of_the_key(tmp_path: Path, monkeypatch: py
     first = gather("distill", config, None, DATA, [])
     module.write_text("a = 2\n")
     assert differences(first, gather("distill", config, None, DATA, [])) == ["source of some_nets:mlp"]
+
+
+def test_what_need_not_be_installed_is_part_of_the_key_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(metadata.PackageNotFoundError):
+        gather("convert", {}, None, DATA, ["numpy", "no-such-library"])
+    monkeypatch.setattr(keys, "OPTIONAL", ("no-such-library", "pyyaml"))
+    without = gather("convert", {}, None, DATA, ["numpy", "no-such-library"])
+    assert set(without.libraries) == {"numpy"}
+    found = gather("convert", {}, None, DATA, ["numpy", "no-such-library", "pyyaml"])
+    assert differences(without, found) == [f"pyyaml absent → {metadata.version('pyyaml')}"]
 
 
 @pytest.mark.parametrize(

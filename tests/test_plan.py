@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from edgekit.config import STAGES, TRAINING, cores
+from edgekit.config_file import split_settings
 from edgekit.errors import ConfigError, ModelError
-from edgekit.plan import load_plan, split_settings
+from edgekit.plan import load_plan
 from edgekit.workbook import open_stage
 from tests.conftest import TINY
 

@@ -128,7 +128,7 @@ def dry_forward(module: nn.Module, spec: ModelSpec) -> None:
         advice = several if isinstance(error, TypeError) and "required positional argument" in str(error) else ""
         raise ModelError(
             f"{spec.called}: fails on an input of shape {(1, *spec.input_shape)}: "
-            f"{type(error).__name__}: {error}{advice}"
+            f"{type(error).__name__}: {' '.join(str(error).split())}{advice}"
         ) from error
     if isinstance(out, tuple | list) and len(out) > 1:
         raise ModelError(
@@ -146,7 +146,13 @@ def _opened(path: Path, spec: ModelSpec) -> nn.Module:
         return exported.network(path)
     found = spec.source
     counted = Counted(found.parameters, found.macs, found.weight_bytes)
-    return as_module.network(path, found.kind, spec.input_shape, spec.num_classes, counted)
+    try:
+        return as_module.network(path, found.kind, spec.input_shape, spec.num_classes, counted)
+    except ModelError:
+        raise
+    except Exception as error:  # readers' errors share no class
+        reason = " ".join(str(error).split())[:300]
+        raise ModelError(f"{path}: cannot be opened: {type(error).__name__}: {reason}") from error
 
 
 def _construct(spec: ModelSpec, seed: int) -> nn.Module:

@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
+from edgekit.config_file import UniqueKeys
 from edgekit.errors import ConfigError
-from edgekit.plan import UniqueKeys
 from edgekit.runner import steps
 from edgekit.runner.errors import InputError
 from edgekit.runner.rules import is_member

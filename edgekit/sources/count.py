@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -9,12 +10,14 @@ from typing import Any
 
 from edgekit.sources import module
 
+RECURRENT = ("RNNSequence", "RNNCell", "GRUSequence", "GRUCell", "LSTMSequence", "LSTMCell")
+
 
 @dataclass(frozen=True)
 class Counted:
     """Of one call at batch 1; 0 where nothing could be counted. Weights in the number of bytes that they are stored in.
 
-    Multiply-adds are those of convolutions and matrix products.
+    Multiply-adds are those of convolutions, of matrix products and of recurrent layers.
     """
 
     parameters: int = 0
@@ -32,12 +35,21 @@ def of_file(path: Path, kind: str) -> Counted:
 
 def of_graph(model: Any) -> Counted:
     """Of an `openvino.Model` whose shapes are all fixed."""
-    weights = [op for op in model.get_ordered_ops() if op.get_type_name() == "Constant" and _is_weight(op)]
+    operators = list(_operators(model))
+    weights = [op for op, _ in operators if op.get_type_name() == "Constant" and _is_weight(op)]
     return Counted(
         parameters=sum(prod(op.output(0).get_shape()) for op in weights),
-        macs=sum(_macs(op) for op in model.get_ordered_ops()),
+        macs=sum(_macs(op) * times for op, times in operators),
         weight_bytes=sum(op.get_byte_size() for op in weights),
     )
+
+
+def _operators(model: Any, times: int = 1) -> Iterator[tuple[Any, int]]:
+    """Each with how often a call runs it: those in the body of a loop, as often as it turns."""
+    for op in model.get_ordered_ops():
+        yield op, times
+        if op.get_type_name() in ("TensorIterator", "Loop"):
+            yield from _operators(op.get_function(), times * max(op.get_num_iterations(), 1))
 
 
 def _is_weight(op: Any) -> bool:
@@ -59,4 +71,8 @@ def _macs(op: Any) -> int:
     if kind == "MatMul":
         inner = op.input(0).get_shape()[-2 if op.get_attributes()["transpose_a"] else -1]
         return int(prod(op.output(0).get_shape()) * inner)
+    if kind.endswith(RECURRENT):
+        *_, weights, recurrent, _bias = (port.get_shape() for port in op.inputs())
+        *steps, _features = op.input(0).get_shape()  # (batch, time, features), of a cell (batch, features)
+        return int(prod(steps) * (prod(weights) + prod(recurrent)))
     return 0

@@ -15,6 +15,8 @@ from edgekit.sources.opened import Opened, Run, one_each
 
 NOT: dict[str, str] = {}
 """A PyTorch network like any other: each target converts it by itself."""
+TRAINING = {"dropout": 2, "batch_norm": 5}
+"""Operators that do something else while training, and which of their arguments says so."""
 
 
 class Exported(nn.Module):
@@ -73,7 +75,15 @@ def read(path: Path) -> torch.export.ExportedProgram:
         raise ModelError(f"{path}: cannot be opened: {reason}; export it again with this PyTorch") from None
     signature = program.graph_signature
     one_each(len(signature.user_inputs), len(signature.user_outputs))
+    if any(_trains(node) for node in program.graph.nodes):
+        raise ModelError(f"{path}: was exported while training, and answers by chance; export it after model.eval()")
     return program
+
+
+def _trains(node: torch.fx.Node) -> bool:
+    """Whether it is a dropout that drops, or a batch norm that takes its statistics from the batch."""
+    places = [place for word, place in TRAINING.items() if word in str(node.target)]
+    return any(len(node.args) > place and node.args[place] is True for place in places)
 
 
 def input_shape(program: torch.export.ExportedProgram) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ import re
 import tempfile
 import warnings
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +54,11 @@ def open(path: Path, threads: int) -> Opened:
     return Opened(tuple(-1 if side is None else int(side) for side in source.shape), sized)
 
 
-def tflite(path: Path, precision: str, samples: np.ndarray | None) -> bytes:
+def tflite(path: Path, precision: str, samples: np.ndarray | None, sample: tuple[int, ...]) -> bytes:
     """By TensorFlow's converter, for a batch of one; `samples` (n, …) as its input takes them set the ranges of int8.
 
-    int8 takes and gives int8, and every operator of it is int8, or the converter fails.
+    int8 takes and gives int8 (bytes, where the model takes bytes), and every operator of it is int8, or the converter
+    fails.
     """
     tf, model = _tensorflow(), _read(path)
     source = model.inputs[0]
@@ -72,7 +74,9 @@ def tflite(path: Path, precision: str, samples: np.ndarray | None) -> bytes:
             raise ConversionError("tflite int8: no calibration samples")
         converter.representative_dataset = lambda: ([sample[None]] for sample in samples)
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
-        converter.inference_input_type = converter.inference_output_type = tf.int8
+        converter.inference_output_type = tf.int8
+        taken = tf.as_dtype(source.dtype)
+        converter.inference_input_type = tf.int8 if taken.is_floating else taken
     return bytes(converter.convert())
 
 
@@ -126,7 +130,23 @@ def _read(path: Path) -> Any:
     tf = _tensorflow()
     warnings.filterwarnings("ignore", "The structure of `inputs` doesn't match")  # one tensor for a list of one
 
-    return _load(tf.keras.models.load_model, path)
+    with _of_keras_2(tf.keras.layers.DepthwiseConv2D):
+        return _load(tf.keras.models.load_model, path)
+
+
+@contextlib.contextmanager
+def _of_keras_2(depthwise: Any) -> Iterator[None]:
+    """Depthwise convolutions are read as Keras 2 wrote them too: with `groups`, always 1, which Keras 3 refuses."""
+    inherited = depthwise.from_config.__func__
+
+    def without_groups(cls: Any, config: dict[str, Any]) -> Any:
+        return inherited(cls, {name: value for name, value in config.items() if name != "groups"})
+
+    depthwise.from_config = classmethod(without_groups)
+    try:
+        yield
+    finally:
+        del depthwise.from_config
 
 
 def _load(load_model: Any, path: Path) -> Any:
@@ -143,7 +163,7 @@ def _load(load_model: Any, path: Path) -> Any:
 def _told(error: Exception) -> Exception:
     """What to do about the faults that Keras tells at length; any other error as it is."""
     said = str(error)
-    if "lambda" in said.lower():
+    if "Python lambda" in said:
         return ModelError(
             "has a Lambda layer, which is code that would run when the file is opened; put one of Keras's own in its "
             "place, such as Rescaling or Resizing, or export it as .tflite or .onnx"
@@ -152,4 +172,4 @@ def _told(error: Exception) -> Exception:
         return ModelError(f"is made with {unknown[1]}, which Keras does not have; export it as .tflite or .onnx")
     if "No model config" in said:
         return ModelError("holds weights and no model; save the whole of it, with model.save")
-    return error
+    return type(error)(said.rpartition("Exception encountered: ")[2])  # before it, Keras prints whole configurations

@@ -104,7 +104,11 @@ def _no_file(path: Path) -> str:
     if not path.is_dir():
         return "no such file"
     if (path / "saved_model.pb").is_file():
-        return "a TensorFlow SavedModel, which is a folder; load it with Keras and save it as .keras, or as .tflite"
+        return (
+            'a TensorFlow SavedModel, which is a folder; make a file of it: python -c "import tensorflow as tf; '
+            f"made = tf.lite.TFLiteConverter.from_saved_model('{path.name}').convert(); "
+            f"open('{path.name}.tflite', 'wb').write(made)\""
+        )
     return "a folder"
 
 

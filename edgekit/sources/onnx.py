@@ -7,6 +7,7 @@ import io
 import os
 import re
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from edgekit.errors import ModelError
 from edgekit.runner.backends import onnxruntime as runner
 from edgekit.runner.backends.onnxruntime import DTYPES, QUIET
-from edgekit.sources import onnx_batch
+from edgekit.sources import layout, onnx_batch
 from edgekit.sources.kinds import ONNX_WEIGHTS, members
 from edgekit.sources.opened import Opened, Run, cast, one_each
 from edgekit.sources.openvino import batch_of_one
@@ -28,8 +29,6 @@ EXAMPLES = "calibration_image_sample_data_20x128x128x3_float32.npy"
 """Pictures that onnx2tf would download, unless a file of this name lies in the folder it runs in."""
 LEGACY = "TF_USE_LEGACY_KERAS"
 """onnx2tf sets it as it is imported, and then no process started from this one could read a Keras 3 file."""
-ELSEWHERE = "External data path", "not found from the table"
-"""What ONNX Runtime says where it was given no file, or another one."""
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 ONE_FILE = "python -c \"import onnx; onnx.save(onnx.load('MODEL.onnx'), 'one-file.onnx')\""
 
@@ -42,20 +41,17 @@ def open(path: Path, threads: int) -> Opened:
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = QUIET
-    for beside in members(path, "onnx")[1:]:
+    content, others = path.read_bytes(), members(path, "onnx")[1:]
+    _check_weights(path, _parsed(content), others)  # ONNX Runtime would look for them in the current folder
+    for beside in others:
         weights = beside.read_bytes()
         options.add_external_initializers_from_files_in_memory([beside.name], [weights], [len(weights)])
-    try:
-        session = runner.session(path.read_bytes(), options)
-    except Exception as error:  # its errors share no base class but Exception
-        if not any(words in str(error) for words in ELSEWHERE):
-            raise
-        raise _elsewhere(path) from None
+    session = runner.session(content, options)
     inputs = session.get_inputs()
     one_each(len(inputs), len(session.get_outputs()))
     name, dtype = inputs[0].name, DTYPES.get(inputs[0].type, inputs[0].type)
     if dtype not in DTYPES.values():
-        raise ModelError(f"its input is {dtype}; a teacher takes {', '.join(DTYPES.values())}")
+        raise ModelError(f"its input is {dtype}; a model file may take {', '.join(DTYPES.values())}")
 
     def run(x: np.ndarray) -> np.ndarray:
         y: np.ndarray = session.run(None, {name: cast(x, dtype)})[0]
@@ -69,29 +65,30 @@ def open(path: Path, threads: int) -> Opened:
 
 def quantized(path: Path) -> bool:
     """Whether some of its arithmetic is on 8-bit integers."""
+    return onnx_batch.is_quantized(_parsed(path.read_bytes()))
+
+
+def _parsed(content: bytes) -> Any:
     import onnx as library
 
-    return onnx_batch.is_quantized(library.load_model_from_string(path.read_bytes()))
+    return library.load_model_from_string(content)
 
 
-def _elsewhere(path: Path) -> ModelError:
-    """What to do about weights that are not there, or not where they may be."""
-    import onnx as library
-
-    usual = path.name + ONNX_WEIGHTS
-    if onnx_batch.locations(library.load_model_from_string(path.read_bytes())) == {usual}:
-        return ModelError(f"its weights are missing; put {usual} beside it")
-    return ModelError(f"keeps its weights in other files than {usual}; make one file of it: {ONE_FILE}")
+def _check_weights(path: Path, model: Any, beside: Sequence[Path]) -> None:
+    """ModelError for weights that are not there, or not where they may be."""
+    wanted, usual = onnx_batch.locations(model), path.name + ONNX_WEIGHTS
+    if wanted - {usual}:
+        raise ModelError(f"keeps its weights in other files than {usual}; make one file of it: {ONE_FILE}")
+    if wanted and not beside:
+        raise ModelError(f"its weights are missing; put {usual} beside it")
 
 
 def onnx(path: Path) -> bytes:
     """The model in one piece, its open batch set to one; ModelError where its weights lie elsewhere."""
     import onnx as library
 
-    model = library.load_model_from_string(path.read_bytes())
-    beside = members(path, "onnx")[1:]
-    if onnx_batch.locations(model) - {place.name for place in beside}:
-        raise _elsewhere(path)
+    model, beside = _parsed(path.read_bytes()), members(path, "onnx")[1:]
+    _check_weights(path, model, beside)
     if beside:
         library.load_external_data_for_model(model, str(path.parent))
     onnx_batch.fix(model)
@@ -105,8 +102,11 @@ def openvino(path: Path) -> Any:
     return batch_of_one(ov.Core().read_model(onnx(path)))
 
 
-def tflite(path: Path, precision: str, samples: np.ndarray | None) -> bytes:
+def tflite(path: Path, precision: str, samples: np.ndarray | None, sample: tuple[int, ...]) -> bytes:
     """By onnx2tf in float, for a batch of one; images stand channels last, whatever they do in the file.
+
+    `sample` is the shape of one, channels last: without being told, onnx2tf takes every image for one that stands
+    channels first, and windows too.
 
     ModelError where onnx2tf is not installed. It downloads pictures to try its work on, unless it finds some.
     """
@@ -119,13 +119,21 @@ def tflite(path: Path, precision: str, samples: np.ndarray | None) -> bytes:
         os.environ.pop(LEGACY, None)
         os.environ |= {LEGACY: before} if before is not None else {}
     content, said = onnx(path), io.StringIO()
+    [source] = onnx_batch.ports(_parsed(content))["inputs"]
+    first = layout.find(source["shape"], sample).order == "NCHW"
     with tempfile.TemporaryDirectory() as home, contextlib.chdir(home):
         generator = np.random.default_rng(0)
         np.save(EXAMPLES, generator.random((20, 128, 128, 3), dtype=np.float32))
         Path("model.onnx").write_bytes(content)
         try:
             with contextlib.redirect_stdout(said):
-                onnx2tf.convert(input_onnx_file_path="model.onnx", output_folder_path="made", non_verbose=True)
+                onnx2tf.convert(
+                    input_onnx_file_path="model.onnx",
+                    output_folder_path="made",
+                    keep_shape_absolutely_input_names=None if first else [source["name"]],
+                    not_use_onnxsim=True,  # it would run whichever program of that name lies on PATH
+                    non_verbose=True,
+                )
             return Path("made/model_float32.tflite").read_bytes()
         except (SystemExit, OSError) as error:  # it leaves the process where it gives up, or leaves nothing behind
             raise RuntimeError(f"onnx2tf gave up: {_last(said.getvalue()) or error}") from None

@@ -17,7 +17,8 @@ def locations(model: Any) -> set[str]:
     """Names of the other files that tensors lie in."""
     import onnx
 
-    elsewhere = [each for each in _tensors(model.graph) if each.data_location == onnx.TensorProto.EXTERNAL]
+    tensors = [*_tensors(model.graph), *(each for function in model.functions for each in _of_nodes(function.node))]
+    elsewhere = [each for each in tensors if each.data_location == onnx.TensorProto.EXTERNAL]
     return {entry.value for each in elsewhere for entry in each.external_data if entry.key == "location"}
 
 
@@ -81,7 +82,11 @@ def _tensors(graph: Any) -> Iterator[Any]:
     yield from graph.initializer
     for sparse in graph.sparse_initializer:
         yield from (sparse.values, sparse.indices)
-    for node in graph.node:
+    yield from _of_nodes(graph.node)
+
+
+def _of_nodes(nodes: Any) -> Iterator[Any]:
+    for node in nodes:
         for attribute in node.attribute:
             yield from (attribute.t, *attribute.tensors)
             for inner in (attribute.g, *attribute.graphs):

@@ -31,7 +31,7 @@ def one_each(inputs: int, outputs: int) -> None:
     """ModelError unless there is one input and one output."""
     if inputs != 1 or outputs != 1:
         raise ModelError(
-            f"has {inputs} inputs and {outputs} outputs; a teacher has one of each: export it with its scores alone"
+            f"has {inputs} inputs and {outputs} outputs; a model file has one of each: export it with its scores alone"
         )
 
 
@@ -39,7 +39,7 @@ def cast(x: np.ndarray, dtype: str) -> np.ndarray:
     """Float32 `x` as an input without a scale wants it; ModelError where an integer cannot hold a value."""
     wanted = np.dtype(dtype)
     if wanted.kind not in "fiu":
-        raise ModelError(f"its input is {dtype}; a teacher takes floats or integers")
+        raise ModelError(f"its input is {dtype}; a model file may take floats or integers")
     with np.errstate(invalid="ignore"):  # what does not fit is found below
         found = x.astype(wanted, copy=False)
     if wanted.kind != "f" and not np.array_equal(found, x):

@@ -29,11 +29,16 @@ PLAIN = re.compile(
 TENSOR = re.compile(r"(weight|tensor)_\d+")
 DUNDERS = "__i?(and|or|xor|lshift|rshift)__"
 NUMBERS = "add|sub|mul|truediv|floordiv|mod|pow|neg|pos|eq|ne|lt|le|gt|ge|and_|or_|lshift|rshift|getitem"
+FILES = "from_file|save"
+"""Operators that read or write any file there is: all those of aten in PyTorch 2.13 that take a file's name."""
 OPERATOR = re.compile(
-    rf"torch\.ops\.(aten|prims|quantized|quantized_decomposed)\.(?:(?!\w*__)\w+|{DUNDERS})(\.(?!\w*__)\w+)?"
+    rf"torch\.ops\.(aten|prims|quantized|quantized_decomposed)\.(?:(?!\w*__|(?:{FILES})(?:\.|$))\w+|{DUNDERS})"
+    r"(\.(?!\w*__)\w+)?"
     rf"|torch\.ops\.higher_order\.(?!\w*__)\w+|torch\.sym_\w+|math\.trunc|_operator\.({NUMBERS})"
 )
 NAME = re.compile(r"[\w.]*")
+ENUM = re.compile(r"__enum__|\\u")
+"""In the JSON of a call's structure, however deep; an escaped letter might hide it."""
 NAMES = (
     "Symbol|Integer|Float|Rational|Add|Mul|Pow|Max|Min|Abs|Mod|PythonMod|FloorDiv|CeilDiv|CleanDiv|ModularIndexing|Where"
     "|Identity|Eq|Ne|Lt|Le|Gt|Ge|Equality|Unequality|(?:Strict)?(?:Less|Greater)Than|And|Or|Not|LShift|RShift"
@@ -87,13 +92,13 @@ def _strange(part: Any) -> Iterator[str]:
             yield from _strange(each)
     elif isinstance(part, dict):
         for key, value in part.items():
-            if key == "metadata":  # where a node came from in its author's source; nothing is made of it
-                continue
             if not isinstance(value, str):
                 yield from _strange(value)
-            elif key == "target" and not OPERATOR.fullmatch(value):
+            elif key in ("target", "as_operator") and not OPERATOR.fullmatch(value):
                 yield f"calls {value[:80]!r}, which is no operator of PyTorch's"
             elif key == "expr_str" and not SIZE.fullmatch(value):
                 yield f"has a size of {value[:80]!r}, which is no arithmetic"
             elif (key == "name" or key.endswith("_name")) and not NAME.fullmatch(value):
                 yield f"has a name of {value[:80]!r}, which is none"
+            elif key in ("in_spec", "out_spec") and ENUM.search(value):
+                yield f"has an enumeration in its {key}, whose module would be imported"

@@ -49,15 +49,16 @@ def logits(found: np.ndarray, step: float) -> np.ndarray:
     """Outputs (n, classes) as they are, or their logarithm where they are probabilities: a softmax stands inside.
 
     Those are the logits but for a constant in each row, which softmax, and so every loss of a distillation, takes away.
-    They are probabilities if none is negative and every row's sum is 1: within SUM, and integers, `step` apart, round
-    each of them by half a step more. What was rounded to 0 counts as half a step, or LEAST.
+    They are probabilities if none is negative and every row's sum is 1: within SUM, and integers, `step` apart, miss
+    each of them by up to a step more (kernels of integers do not round to the nearest). What was rounded to 0 counts as
+    half a step, or LEAST.
     """
     return np.log(np.maximum(found, np.float32(step / 2 or LEAST))) if are_probabilities(found, step) else found
 
 
 def are_probabilities(found: np.ndarray, step: float) -> bool:
     """Whether outputs (n, classes) are after a softmax; `step` as in `logits`."""
-    slack = min(SUM + found.shape[1] * step / 2, SUM_MOST)
+    slack = min(SUM + found.shape[1] * step, SUM_MOST)
     sums = found.sum(axis=1, dtype=np.float64)
     return bool((found >= 0).all() and (np.abs(sums - 1) <= slack).all())
 
@@ -109,8 +110,8 @@ def ask(run: Run, batch: np.ndarray, size: int, classes: int) -> np.ndarray:
     sides, wanted = ([side for side in shape if side != 1] for shape in (found.shape[1:], (classes,)))
     if found.shape[:1] != (size,) or sides != wanted:
         raise ModelError(
-            f"gives {list(found.shape[1:])} for each sample; the data have {classes} classes, and a teacher one score "
-            "for each"
+            f"gives {list(found.shape[1:])} for each sample; the data have {classes} classes, and a model file one "
+            "score for each"
         )
     if found.dtype.kind != "f":
         raise ModelError(f"gives {found.dtype}, which are no scores; export it with the output before that")

@@ -12,7 +12,7 @@ from edgekit.runner.backends import litert
 from edgekit.runner.backends._tflite import TfliteBackend
 from edgekit.runner.manifest import TensorSpec
 from edgekit.sources import flat
-from edgekit.sources.opened import Opened, Run, one_each
+from edgekit.sources.opened import Opened, Run, cast, one_each
 from edgekit.sources.openvino import batch_of_one
 
 NOT = {"onnx": "no well-kept converter makes ONNX of a TFLite model; give the model that it was converted from"}
@@ -32,7 +32,9 @@ def open(path: Path, threads: int) -> Opened:
         interpreter.resize_tensor_input(inputs[0]["index"], shape)
         interpreter.allocate_tensors()
         source, result = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
-        return TfliteBackend("litert", litert.DISTRIBUTION, interpreter, _spec(source), _spec(result)).run
+        run = TfliteBackend("litert", litert.DISTRIBUTION, interpreter, _spec(source), _spec(result)).run
+        plain = not len(source["quantization_parameters"]["scales"])
+        return (lambda x: run(cast(x, source["dtype"]).astype(np.float32))) if plain else run
 
     return Opened(tuple(_signature(inputs[0])), sized, _step(outputs[0]))
 
@@ -62,7 +64,7 @@ def quantized(path: Path) -> bool:
     )
 
 
-def tflite(path: Path, precision: str, samples: np.ndarray | None) -> bytes:
+def tflite(path: Path, precision: str, samples: np.ndarray | None, sample: tuple[int, ...]) -> bytes:
     """The file itself, with the names and the signature that a quantizer asks for."""
     return flat.completed(path.read_bytes())
 

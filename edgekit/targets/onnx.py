@@ -55,7 +55,7 @@ def convert(
         if calibration is None:
             raise ConversionError("onnx int8: no calibration samples")
         kept = layers.read(model_folder, quantization.keep_float)
-        content = _quantize(content, source.name, calibration, quantization, kept)
+        content = _quantize(content, source.name, calibration.astype(source.dtype), quantization, kept)
         float_ops = in_float.onnx(content)
     elif precision == "fp16":
         content = _halve(content)

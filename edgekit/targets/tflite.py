@@ -53,7 +53,7 @@ def convert(
         made = None
     else:
         content, made = _of_file(source_file, precision, calibration)
-        layout = source_file.order(_input_shape(content))
+        layout = source_file.order(_input(content)[0])
     if made is not None:
         content = made
     elif precision == "fp16":
@@ -62,6 +62,7 @@ def convert(
         if calibration is None:
             raise ConversionError("tflite int8: no calibration samples")
         samples = calibration.transpose(0, 2, 3, 1) if layout == "NHWC" else calibration
+        samples = samples.astype(_input(content)[1], copy=False)
         content = _quantize(content, samples, quantization, layers.read(model_folder, quantization.keep_float))
     elif precision in RECIPES:
         content = _quantize_weights(content, RECIPES[precision])
@@ -100,26 +101,29 @@ def _float_model(model_folder: Path) -> tuple[bytes, tuple[int, ...]]:
 def _of_file(source: Given, precision: str, calibration: np.ndarray | None) -> tuple[bytes, bytes | None]:
     """The float model of a user's file; and the precision itself, where its own framework makes that."""
     if source.finished:
-        finished = source.make("tflite", precision, None)
+        finished = source.make("tflite", precision, None, source.sample)
         return finished, finished
     content = _float_of_file(source)
     if precision not in getattr(sources.module(source.source.kind), "TFLITE", ()):
         return content, None
-    samples = None if calibration is None else source.arranged(calibration, _input_shape(content))
-    return content, source.make("tflite", precision, samples)
+    if calibration is not None:
+        shape, dtype = _input(content)
+        calibration = source.arranged(calibration, shape).astype(dtype, copy=False)
+    return content, source.make("tflite", precision, calibration, source.sample)
 
 
 @lru_cache(maxsize=2)
 def _float_of_file(source: Given) -> bytes:
-    made: bytes = source.make("tflite", "fp32", None)
+    made: bytes = source.make("tflite", "fp32", None, source.sample)
     return made
 
 
-def _input_shape(content: bytes) -> tuple[int, ...]:
+def _input(content: bytes) -> tuple[tuple[int, ...], Any]:
+    """Its shape and dtype."""
     from ai_edge_litert.interpreter import Interpreter
 
     [detail] = Interpreter(model_content=content).get_input_details()
-    return tuple(int(side) for side in detail["shape"])
+    return tuple(int(side) for side in detail["shape"]), detail["dtype"]
 
 
 def _cast_weights(content: bytes) -> bytes:

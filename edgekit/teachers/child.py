@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,11 @@ from edgekit.child import leave_with_parent
 from edgekit.errors import NO_RESOURCES, EdgekitError, ModelError, ResourceError
 from edgekit.runner.preprocess import pipeline
 from edgekit.sources import count, layout, module, scores
+from edgekit.sources.opened import Run
 from edgekit.teachers import launch
+
+INSIDE = 1 / 255
+"""Between two neighbouring probabilities that a softmax of 8 bits gives."""
 
 
 def main(folder: Path) -> int:
@@ -55,10 +59,11 @@ def _work(
             model = module(kind).open(Path(path), threads)
         except Exception as error:
             raise _told("cannot be opened", error) from None
-        sample = steps(x[:1]).shape[1:]
+        sample, sized = steps(x[:1]).shape[1:], model.sized
         placed = layout.find(model.shape, sample)
         if counted:
             _convertible(model.shape, placed, sample)
+            model = replace(model, sized=lambda shape: _plain(sized(shape), classes))
         try:
             found = scores.outputs(
                 model,
@@ -71,10 +76,13 @@ def _work(
         except Exception as error:
             raise _told("cannot be run", error) from None
     of_classes = task == "classification"
-    np.save(folder / launch.LOGITS, scores.logits(found, model.step) if of_classes else found)
+    quantized = bool(model.step) or module(kind).quantized(Path(path))
+    step = model.step
+    if quantized and not step and not scores.are_probabilities(found, 0.0):
+        step = INSIDE  # its softmax may be rounded, though what it gives are floats
+    np.save(folder / launch.LOGITS, scores.logits(found, step) if of_classes else found)
     costs = asdict(count.of_file(Path(path), kind)) if counted else {}
-    quantized = bool(model.step) or (counted and module(kind).quantized(Path(path)))
-    probabilities = of_classes and scores.are_probabilities(found, model.step)
+    probabilities = of_classes and scores.are_probabilities(found, step)
     return {"probabilities": probabilities, "integers": quantized, **costs}
 
 
@@ -83,11 +91,28 @@ def _convertible(shape: tuple[int, ...], placed: layout.Layout, sample: tuple[in
     if any(side < 0 for side in shape[1:]):
         shown = ", ".join("?" if side < 0 else str(side) for side in shape)
         raise ModelError(f"takes [{shown}], of which more than the batch is open; export it for {list(placed.sides)}")
+    if shape[0] > 1:
+        raise ModelError(f"takes {shape[0]} samples at a time, a device has one; export it for a batch of 1, or any")
     if len(placed.sides) != len(sample):
         raise ModelError(
             f"takes {list(placed.sides)}, and the samples are {list(sample)}: as a baseline it must take their "
             f"channels too; let it begin with a reshape from {list(sample)}"
         )
+
+
+def _plain(run: Run, classes: int) -> Run:
+    """ModelError for outputs that a bundle's model may not have, though their values could be told apart."""
+
+    def checked(x: np.ndarray) -> np.ndarray:
+        found = run(x)
+        if found.shape[1:] != (classes,) and found.size == len(x) * classes:
+            raise ModelError(
+                f"gives {list(found.shape)}; as a baseline it must give [{len(x)}, {classes}]: let it end with a "
+                "flatten, and export it again"
+            )
+        return found
+
+    return checked
 
 
 def _told(what: str, error: Exception) -> Exception:

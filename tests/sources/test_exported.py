@@ -102,7 +102,11 @@ def test_a_member_that_torch_would_unpickle_or_load_is_refused(member: str, prog
 
 
 @pytest.mark.parametrize(
-    "called", ["torch.os.system", "_operator.methodcaller", "torch.ops.aten.__class__.mro", "#x:y"]
+    "called",
+    [
+        *("torch.os.system", "_operator.methodcaller", "torch.ops.aten.__class__.mro", "#x:y"),
+        *("torch.ops.aten.from_file.default", "torch.ops.aten.from_file", "torch.ops.aten.save.default"),
+    ],
 )
 def test_a_graph_that_calls_no_operator_is_refused(called: str, program: Path) -> None:
     def other(stored: dict[str, Any]) -> None:
@@ -111,11 +115,44 @@ def test_a_graph_that_calls_no_operator_is_refused(called: str, program: Path) -
     assert f"calls {called!r}, which is no operator" in refused(changed(program, GRAPH, other))
 
 
-def test_a_size_that_is_evaluated_as_python_is_refused(program: Path) -> None:
+def test_an_operator_that_another_is_given_is_looked_at_too(program: Path) -> None:
     def other(stored: dict[str, Any]) -> None:
-        stored["graph_module"]["graph"]["sym_int_values"]["s"] = {"as_expr": {"expr_str": "__import__('os')"}}
+        node = stored["graph_module"]["graph"]["nodes"][0]
+        node["inputs"].append({"name": "op", "arg": {"as_operator": "torch.os.system"}, "kind": 1})
+
+    assert "calls 'torch.os.system', which is no operator" in refused(changed(program, GRAPH, other))
+
+
+@pytest.mark.parametrize("called", ["s", "metadata", "name", "target"])
+@pytest.mark.parametrize("part", ["sym_int_values", "tensor_values"])
+def test_a_size_that_is_evaluated_as_python_is_refused_whatever_it_is_called(
+    called: str, part: str, program: Path
+) -> None:
+    size = {"as_expr": {"expr_str": "__import__('os')"}}
+
+    def other(stored: dict[str, Any]) -> None:
+        stored["graph_module"]["graph"][part][called] = size if part == "sym_int_values" else {"sizes": [size]}
 
     assert "has a size of" in refused(changed(program, GRAPH, other))
+
+
+@pytest.mark.parametrize("hidden", ["__enum__", "\\u005f_enum__"])
+def test_a_structure_that_would_import_a_module_is_refused(hidden: str, program: Path) -> None:
+    def other(stored: dict[str, Any]) -> None:
+        signature = stored["graph_module"]["module_call_graph"][0]["signature"]
+        signature["in_spec"] = signature["in_spec"].replace("null", f'"{{{hidden}: 1}}"', 1)
+
+    assert "has an enumeration in its in_spec" in refused(changed(program, GRAPH, other))
+
+
+@pytest.mark.parametrize("layer", [torch.nn.Dropout(0.5), torch.nn.BatchNorm1d(4), torch.nn.AlphaDropout(0.2)])
+def test_a_program_that_still_trains_is_refused(layer: torch.nn.Module, tmp_path: Path) -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(6, 4), layer)
+    torch.export.save(torch.export.export(net.train(), (torch.zeros(3, 6),)), str(tmp_path / "net.pt2"))
+    with pytest.raises(ModelError, match="was exported while training, .* export it after model.eval()"):
+        exported.network(tmp_path / "net.pt2")
+    torch.export.save(torch.export.export(net.eval(), (torch.zeros(3, 6),)), str(tmp_path / "net.pt2"))
+    assert exported.network(tmp_path / "net.pt2")(torch.zeros(3, 6)).shape == (3, 4)
 
 
 def test_a_name_that_would_become_code_is_refused(program: Path) -> None:

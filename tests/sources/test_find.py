@@ -100,7 +100,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "saved").mkdir()
     assert "a folder; " in refused(tmp_path / "saved")
     (tmp_path / "saved/saved_model.pb").touch()
-    assert "a TensorFlow SavedModel, which is a folder; load it with Keras" in refused(tmp_path / "saved")
+    assert "a TensorFlow SavedModel, which is a folder; make a file of it" in refused(tmp_path / "saved")
 
 
 def test_weights_of_an_ir_are_beside_it(tmp_path: Path) -> None:

@@ -149,3 +149,44 @@ def test_keras_files_that_are_no_teacher(tf: Any, tmp_path: Path) -> None:
     model.save_weights(tmp_path / "some.weights.h5")
     with pytest.raises(ModelError, match="holds weights and no model; save the whole of it"):
         keras.open(tmp_path / "some.weights.h5", ANY_THREADS)
+
+
+@pytest.mark.parametrize("name", ["net.h5", "net.keras"])
+def test_depthwise_convolutions_of_keras_2(tf: Any, tmp_path: Path, name: str) -> None:
+    """TensorFlow up to 2.15 wrote `groups` of them, which Keras 3 does not take: every MobileNet of that time."""
+    layers = tf.keras.layers
+    model = tf.keras.Sequential([layers.Input((6, 6, 3)), layers.DepthwiseConv2D(3), layers.Flatten()])
+    model.save(tmp_path / name)
+    _in_config(tmp_path / name, '"depth_multiplier"', '"groups": 1, "depth_multiplier"')
+    x = np.random.default_rng(6).random((2, 6, 6, 3), dtype=np.float32)
+    found = keras.open(tmp_path / name, ANY_THREADS).sized(x.shape)(x)
+    assert np.allclose(found, model(x), atol=1e-6)
+    with pytest.raises(TypeError, match="groups"):  # nobody else's reading has changed
+        layers.DepthwiseConv2D.from_config({"kernel_size": 3, "groups": 1})
+
+
+@pytest.mark.parametrize("name", ["net.h5", "net.keras"])
+def test_what_keras_does_not_take_is_told_without_what_stands_before_it(tf: Any, tmp_path: Path, name: str) -> None:
+    layers = tf.keras.layers
+    tf.keras.Sequential([layers.Input((6,)), layers.Dense(3, name="lambda_7")]).save(tmp_path / name)
+    _in_config(tmp_path / name, '"units"', '"sparkle": 1, "units"')
+    with pytest.raises(ModelError) as caught:
+        ask(tmp_path / name, np.zeros((2, 6), np.float32), classes=3)
+    assert "sparkle" in str(caught.value) and "config=" not in str(caught.value) and "Lambda" not in str(caught.value)
+
+
+def _in_config(path: Path, old: str, new: str) -> None:
+    """Change what the file says of its layers."""
+    if path.suffix == ".h5":
+        import h5py
+
+        with h5py.File(path, "r+") as file:
+            said = file.attrs["model_config"]
+            file.attrs["model_config"] = (said if isinstance(said, str) else said.decode()).replace(old, new)
+        return
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members["config.json"] = members["config.json"].replace(old.encode(), new.encode())
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)

@@ -34,13 +34,13 @@ def make(kind: str, baseline: Path, folder: Path) -> Path:
 
 
 def config(model: Path, folder: Path, **changes: Any) -> Path:
-    """The tiny config with the file as its model, written into `folder`."""
+    """The tiny config with the file as its model, written into `folder`; a section that is None is left out."""
     values = yaml.safe_load(TINY.read_text())
     values |= {"name": "given", "model": {"source": str(model)}}
     for section, options in changes.items():
-        values[section] = {**values[section], **options} if isinstance(values.get(section), dict) else options
+        values[section] = {**values[section], **options} if isinstance(options, dict) and section in values else options
     path = folder / "given.yaml"
-    path.write_text(yaml.safe_dump(values))
+    path.write_text(yaml.safe_dump({name: options for name, options in values.items() if options is not None}))
     return path
 
 

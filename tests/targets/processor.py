@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import platform
+
+from edgekit.runner.backends.onnxruntime import sums_in_32_bits
 
 
 def sums_in_16_bits() -> bool:
@@ -10,8 +12,4 @@ def sums_in_16_bits() -> bool:
 
     ONNX Runtime is told not to (`runner/backends/onnxruntime.py`); OpenVINO cannot be.
     """
-    try:
-        flags = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return False
-    return "avx2" in flags and "vnni" not in flags
+    return platform.machine().lower() in ("x86_64", "amd64") and not sums_in_32_bits()

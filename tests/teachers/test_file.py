@@ -109,13 +109,14 @@ def test_grey_pictures_fit_a_flat_input(tmp_path: Path) -> None:
     [
         (["n", 64], r"takes \[64\], and the samples are \[8, 8, 1\]: as a baseline .* begin with a reshape"),
         (["n", "h", 8, 1], r"takes \[\?, \?, 8, 1\], of which more than the batch is open; export it for \[8, 8, 1\]"),
+        ([8, 64], "takes 8 samples at a time, a device has one; export it for a batch of 1, or any"),
     ],
 )
 def test_a_baseline_must_be_one_that_can_be_converted(shape: list[Any], said: str, tmp_path: Path) -> None:
     """A teacher may take such samples; it is only asked."""
     from edgekit.teachers.file import examined
 
-    made = dense(tmp_path / "net.onnx", ["n", 64])
+    made = dense(tmp_path / "net.onnx", [shape[0], 64])
     if len(shape) > 2:
         import onnx
 
@@ -124,6 +125,47 @@ def test_a_baseline_must_be_one_that_can_be_converted(shape: list[Any], said: st
         onnx.save(model, made)
     with pytest.raises(ModelError, match=said):
         examined(open_file(made), tiny.samples(5), classes=CLASSES, timeout_s=LIMIT_S)
+
+
+@pytest.mark.parametrize("sides", [[1, CLASSES, 1, 1], [1, 1, 1, CLASSES]])
+def test_a_baseline_gives_its_scores_and_nothing_round_them(sides: list[int], tmp_path: Path) -> None:
+    """A teacher may give a score for each class in any shape that holds as many."""
+    import onnx
+    from onnx import helper, numpy_helper
+
+    from edgekit.teachers.file import examined
+
+    made = dense(tmp_path / "net.onnx", [1, 4])
+    model = onnx.load(made)
+    result = model.graph.output[0]
+    model.graph.initializer.append(numpy_helper.from_array(np.array(sides), "sides"))
+    model.graph.node.append(helper.make_node("Reshape", [result.name, "sides"], ["round"]))
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("round", onnx.TensorProto.FLOAT, None))
+    onnx.save(model, made)
+    assert np.allclose(ask(made, VECTORS), VECTORS @ weights(4), atol=1e-5)
+    with pytest.raises(ModelError, match=r"as a baseline it must give \[1, 3\]: let it end with a flatten"):
+        examined(open_file(made), VECTORS, classes=CLASSES, timeout_s=LIMIT_S)
+
+
+def test_probabilities_that_were_rounded_inside_are_probabilities(tmp_path: Path) -> None:
+    """A quantized file may take and give floats; the sums of a softmax in 8 bits miss 1 by more than floats do."""
+    from onnxruntime.quantization import CalibrationDataReader, quantize_static
+
+    from edgekit.teachers.file import examined
+
+    class Samples(CalibrationDataReader):
+        def __init__(self) -> None:
+            self.left = iter(VECTORS)
+
+        def get_next(self) -> dict[str, np.ndarray] | None:
+            x = next(self.left, None)
+            return None if x is None else {"input": x[None]}
+
+    quantize_static(dense(tmp_path / "float.onnx", [1, 4], "Softmax"), tmp_path / "int8.onnx", Samples())
+    found, facts = examined(open_file(tmp_path / "int8.onnx"), VECTORS, classes=CLASSES, timeout_s=LIMIT_S)
+    assert facts["probabilities"] and facts["integers"]
+    assert np.ptp(found, axis=1).max() > 1
+    assert (np.abs(np.exp(found).sum(axis=1) - 1) > 1e-3).any(), "not rounded"
 
 
 def test_no_samples_no_logits(onnx_file: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgekit.runner.backends._common import Convert, Opened, agree, cannot_open, on_cpu, one_each, only
+from edgekit.runner.backends._common import Convert, Opened, agree, cannot_open, cast, on_cpu, one_each, only
 from edgekit.runner.errors import BackendError
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ def _parameters(detail: Any) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _quantizer(detail: Any) -> Convert:
+    if np.dtype(detail["dtype"]).kind in "iu" and not len(detail["quantization_parameters"]["scales"]):
+        return cast(detail["dtype"])  # plain integers: a model that begins with its own scaling
     parameters = _parameters(detail)
     if parameters is None:
         return None

@@ -19,7 +19,7 @@ from pydantic import Field, field_validator
 
 from edgekit.config import TARGETS, StageConfig, Target
 from edgekit.errors import ConfigError
-from edgekit.keys import top_module
+from edgekit.keys import OPTIONAL, top_module
 from edgekit.targets import FURTHER
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ LIBRARIES: tuple[str, ...] = (
     "tensorflow",
     "tf2onnx",
     "torch",
+    *OPTIONAL,
 )
 
 Precision = Literal["fp32", "fp16", "int8", "w8", "dynamic"]

@@ -228,6 +228,6 @@ def _layers_text(layers: list[Row]) -> str:
         said += f"{': most of their time is not arithmetic' if reached < FILLED else ''}."
     outside = sum(row["macs"] for row in layers if not row["bound"]) / (sum(row["macs"] for row in layers) or 1)
     if outside >= REAL_SHARE:
-        said += f" {outside:.0%} of the multiply-adds are outside layers: of their time no more than this machine's "
-        said += "least is told apart from call overhead."
+        said += f" {outside:.0%} of the multiply-adds are done where PyTorch sees no layer: of their time no more "
+        said += "than this machine's least is told apart from call overhead."
     return said

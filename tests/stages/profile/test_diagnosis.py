@@ -96,7 +96,7 @@ def test_arithmetic_outside_layers_has_no_more_than_it_needs() -> None:
     loose = [layer("outside layers", 4.0, None, 1000, 1.0)]
     found = diagnose(measured(layers=loose))
     assert found["shares"]["call overhead"] == pytest.approx(3 * found["shares"]["compute"])
-    assert "100% of the multiply-adds are outside layers" in found["text"]
+    assert "100% of the multiply-adds are done where PyTorch sees no layer" in found["text"]
     assert "of their roof" not in found["text"]
 
 

@@ -1,0 +1,33 @@
+"""Whether a run can make of a file what its config asks for, before anything runs."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+
+from edgekit.errors import ConfigError
+from edgekit.sources import CALLED, kinds, module, onnx
+
+
+def check(path: Path, targets: Sequence[str], *, alone: bool) -> None:
+    """ConfigError where none of the targets takes the file, or a converter that one needs is not installed.
+
+    `alone` says that the run converts nothing else: otherwise a target that refuses it still has the student.
+    """
+    kind = kinds.find(path)
+    if kind == "exported":  # every target takes it, and its module imports torch, which no check of a config waits for
+        return
+    refused = {target: reason for target, reason in module(kind).NOT.items() if target in targets}
+    if alone and len(refused) == len(targets):
+        reasons = "; ".join(f"{target}: {reason}" for target, reason in refused.items())
+        raise ConfigError(
+            f"model.source and targets disagree: {CALLED[kind]} becomes none of {list(targets)} ({reasons}); name "
+            "another target, or give distill a student"
+        )
+    missing = kind == "onnx" and "tflite" in targets and importlib.util.find_spec("onnx2tf") is None
+    if missing and not onnx.quantized(path):  # what is quantized becomes nothing else anyway
+        raise ConfigError(
+            f"targets: {CALLED[kind]} needs onnx2tf to become TFLite, and it is not installed: {onnx.ONNX2TF}; or "
+            "leave out tflite, or baseline from convert.models"
+        )

@@ -1,0 +1,45 @@
+"""What a run can make of a file is known before it starts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgekit.errors import ConfigError
+from edgekit.plan import load_plan
+from tests.sources import files, trained
+
+ALONE: dict[str, Any] = dict.fromkeys(("distill", "prune", "quantize"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "targets"), [("openvino", ["tflite", "onnx"]), ("openvino", ["onnx"]), ("tflite", ["onnx"])]
+)
+def test_a_file_that_no_target_takes_is_refused(kind: str, targets: list[str], tmp_path: Path) -> None:
+    path = files.make(kind, tmp_path)
+    with pytest.raises(ConfigError, match="model.source and targets disagree: an? .* model becomes none of") as refused:
+        load_plan(trained.config(path, tmp_path, **ALONE, targets=targets))
+    assert "name another target, or give distill a student" in str(refused.value)
+
+
+def test_one_target_that_takes_it_is_enough(tmp_path: Path) -> None:
+    path = files.make("openvino", tmp_path)
+    assert load_plan(trained.config(path, tmp_path, **ALONE, targets=["onnx", "openvino"])).source == path
+
+
+@pytest.mark.parametrize("changes", [{}, {**ALONE, "convert": {"models": ["student"]}}])
+def test_where_the_student_is_converted_the_file_need_not_be(changes: dict[str, Any], tmp_path: Path) -> None:
+    path = files.make("openvino", tmp_path)
+    assert load_plan(trained.config(path, tmp_path, **changes, targets=["onnx"])).source == path
+
+
+def test_a_missing_converter_is_told_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = files.make("onnx", tmp_path)
+    config = trained.config(path, tmp_path)
+    monkeypatch.setitem(sys.modules, "onnx2tf", None)
+    with pytest.raises(ConfigError, match="targets: an ONNX model needs onnx2tf to become TFLite.*--no-deps"):
+        load_plan(config)
+    assert load_plan(trained.config(path, tmp_path, targets=["openvino", "onnx"])).source == path
