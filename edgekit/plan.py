@@ -235,6 +235,13 @@ def agree(plan: Plan) -> None:
 
 
 def _reached(plan: Plan) -> None:
+    """Something that the run has is converted to something that it can become."""
     converted: Any = plan.stages["convert"]
-    if plan.source and "baseline" in converted.models:
-        reach.check(plan.source, converted.targets, alone="distill" not in plan.walk)
+    models, trains = set(converted.models), "distill" in plan.walk
+    if not trains and "baseline" not in models:
+        raise ConfigError(
+            f"convert.models and distill disagree: got {list(converted.models)}, and a run without distill has only "
+            "the baseline; name it, or give distill a student"
+        )
+    if plan.source and "baseline" in models:
+        reach.check(plan.source, converted.targets, alone=not trains or models == {"baseline"})

@@ -45,14 +45,16 @@ def limited_indices(labels: dict[str, np.ndarray], limit: int | None, seed: int)
 
 
 def divide(pools: Pools, config: SourceConfig) -> Data:
-    """The four splits; what the source did not give is taken out of its train pool."""
+    """The four splits; what the source did not give is taken out of its train pool, validation maybe out of test."""
     prints = {name: overlap.fingerprints(split.x) for name, split in pools.given().items()}
     pools, prints = overlap.resolve(pools, prints, config.overlap)
+    if config.validation_from == "test":
+        pools = _validation_out_of_test(pools, config)
     pool, copies = pools.train, overlap.same_as(prints["train"])
     strata = tasks.named(config.task).strata(pool.y)
     counts = np.bincount(strata)
     fractions = {"test": config.test_fraction, "validation": config.validation_fraction}
-    wanted = [name for name in fractions if name not in prints]
+    wanted = [name for name in fractions if name not in pools.given()]
     groups, draw = _drawing(pools, strata, copies, config, wanted)
     left = np.arange(len(pool))
     taken: dict[str, np.ndarray] = {}
@@ -73,6 +75,22 @@ def divide(pools: Pools, config: SourceConfig) -> Data:
         splits, moved = anomalies.lent(splits, _rng(config.split_seed, "anomalies"))
         notes = (*notes, *moved)
     return _sealed(pools, splits, (*notes, *recordings.told(splits)), config.task)
+
+
+def _validation_out_of_test(pools: Pools, config: SourceConfig) -> Pools:
+    test = pools.test
+    if test is None or pools.validation is not None:
+        has = "no test split" if test is None else "a validation split of its own"
+        raise DataError(f"data.validation_from: got test, and the source has {has}; leave the option out")
+    groups, strata = overlap.same_as(overlap.fingerprints(test.x)), tasks.named(config.task).strata(test.y)
+    if test.groups is not None:
+        groups = recordings.united(groups, test.groups)
+    sizes = proportional(np.bincount(strata), round(config.validation_fraction * len(test)))
+    chosen = _pick(groups, strata[groups], sizes, _rng(config.split_seed, "validation"))
+    parts = {"validation": chosen, "test": np.setdiff1d(np.arange(len(test)), chosen)}
+    made = {name: test.take(_mixed(indices, config.split_seed, name)) for name, indices in parts.items()}
+    told = f"validation is {len(chosen):,} of the {len(test):,} samples of the test split"
+    return pools.with_splits({"train": pools.train, **made}, told)
 
 
 def _drawing(

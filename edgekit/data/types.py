@@ -31,7 +31,10 @@ class SourceConfig(Strict):
     task: Task = Field("classification", description="what the labels mean; stands at the top level of a config")
     split_seed: int = Field(0, ge=0, lt=2**31, description="seed of the division into splits")
     validation_fraction: float = Field(
-        0.2, gt=0, lt=1, description="share of the train pool that becomes validation, where the source has none"
+        0.2, gt=0, lt=1, description="share of a pool that becomes validation, where the source has none"
+    )
+    validation_from: Literal["train", "test"] = Field(
+        "train", description="that pool; test for a model that was trained elsewhere, on all of train"
     )
     test_fraction: float = Field(
         0.2, gt=0, lt=1, description="share of the train pool that becomes test, where the source has none"

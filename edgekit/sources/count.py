@@ -71,7 +71,7 @@ def _macs(op: Any) -> int:
     if kind == "MatMul":
         inner = op.input(0).get_shape()[-2 if op.get_attributes()["transpose_a"] else -1]
         return int(prod(op.output(0).get_shape()) * inner)
-    if kind.endswith(RECURRENT):
+    if kind in RECURRENT:
         *_, weights, recurrent, _bias = (port.get_shape() for port in op.inputs())
         *steps, _features = op.input(0).get_shape()  # (batch, time, features), of a cell (batch, features)
         return int(prod(steps) * (prod(weights) + prod(recurrent)))

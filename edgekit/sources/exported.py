@@ -15,8 +15,6 @@ from edgekit.sources.opened import Opened, Run, one_each
 
 NOT: dict[str, str] = {}
 """A PyTorch network like any other: each target converts it by itself."""
-TRAINING = {"dropout": 2, "batch_norm": 5}
-"""Operators that do something else while training, and which of their arguments says so."""
 
 
 class Exported(nn.Module):
@@ -75,15 +73,22 @@ def read(path: Path) -> torch.export.ExportedProgram:
         raise ModelError(f"{path}: cannot be opened: {reason}; export it again with this PyTorch") from None
     signature = program.graph_signature
     one_each(len(signature.user_inputs), len(signature.user_outputs))
-    if any(_trains(node) for node in program.graph.nodes):
+    graphs = [each.graph for each in program.graph_module.modules() if isinstance(each, torch.fx.GraphModule)]
+    if any(_trains(node) for graph in graphs for node in graph.nodes):
         raise ModelError(f"{path}: was exported while training, and answers by chance; export it after model.eval()")
     return program
 
 
 def _trains(node: torch.fx.Node) -> bool:
-    """Whether it is a dropout that drops, or a batch norm that takes its statistics from the batch."""
-    places = [place for word, place in TRAINING.items() if word in str(node.target)]
-    return any(len(node.args) > place and node.args[place] is True for place in places)
+    """Whether it is a dropout that drops, or a norm that takes its statistics from the batch and keeps others."""
+    schema = getattr(node.target, "_schema", None)
+    given = dict(zip([each.name for each in schema.arguments], node.args, strict=False)) if schema else {}
+    given |= node.kwargs
+    training = given.get("train", given.get("training")) is True
+    if "dropout_p" in given:  # attention's
+        return given["dropout_p"] != 0
+    share = given.get("dropout", given.get("p", 1.0))  # of recurrent layers, of dropouts; others have none
+    return training and share != 0 and given.get("running_mean", node) is not None
 
 
 def input_shape(program: torch.export.ExportedProgram) -> tuple[int, ...]:

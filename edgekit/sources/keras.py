@@ -8,7 +8,7 @@ import re
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,12 @@ TFLITE = ("fp16", "int8", "dynamic")
 """What TensorFlow's converter makes by itself, besides fp32."""
 ONNX_OPSET = 18
 """The newest that tf2onnx 1.17 writes."""
+GROUPS, KERNEL = ("groups",), ("groups", "kernel_initializer", "kernel_regularizer", "kernel_constraint")
+KERAS_2 = {
+    **dict.fromkeys(("DepthwiseConv1D", "DepthwiseConv2D", "Conv1DTranspose", "Conv2DTranspose"), GROUPS),
+    **dict.fromkeys(("SeparableConv1D", "SeparableConv2D"), KERNEL),
+}
+"""What Keras 2 wrote of a layer without any use of it, and Keras 3 refuses."""
 UNKNOWN = re.compile(r"(?:Could not locate (?:class|function)|Unknown \w+:?) '?(\w+)")
 
 
@@ -130,23 +136,25 @@ def _read(path: Path) -> Any:
     tf = _tensorflow()
     warnings.filterwarnings("ignore", "The structure of `inputs` doesn't match")  # one tensor for a list of one
 
-    with _of_keras_2(tf.keras.layers.DepthwiseConv2D):
+    with contextlib.ExitStack() as stack:
+        for name, options in KERAS_2.items():
+            stack.enter_context(_leaving_out(options, getattr(tf.keras.layers, name)))
         return _load(tf.keras.models.load_model, path)
 
 
 @contextlib.contextmanager
-def _of_keras_2(depthwise: Any) -> Iterator[None]:
-    """Depthwise convolutions are read as Keras 2 wrote them too: with `groups`, always 1, which Keras 3 refuses."""
-    inherited = depthwise.from_config.__func__
+def _leaving_out(options: Sequence[str], layer: Any) -> Iterator[None]:
+    """A layer is read without some options of its own."""
+    inherited = layer.from_config.__func__
 
-    def without_groups(cls: Any, config: dict[str, Any]) -> Any:
-        return inherited(cls, {name: value for name, value in config.items() if name != "groups"})
+    def without(cls: Any, config: dict[str, Any]) -> Any:
+        return inherited(cls, {name: value for name, value in config.items() if name not in options})
 
-    depthwise.from_config = classmethod(without_groups)
+    layer.from_config = classmethod(without)
     try:
         yield
     finally:
-        del depthwise.from_config
+        del layer.from_config
 
 
 def _load(load_model: Any, path: Path) -> Any:
@@ -172,4 +180,4 @@ def _told(error: Exception) -> Exception:
         return ModelError(f"is made with {unknown[1]}, which Keras does not have; export it as .tflite or .onnx")
     if "No model config" in said:
         return ModelError("holds weights and no model; save the whole of it, with model.save")
-    return type(error)(said.rpartition("Exception encountered: ")[2])  # before it, Keras prints whole configurations
+    return ValueError(said.rpartition("Exception encountered: ")[2])  # before it, Keras prints whole configurations

@@ -130,7 +130,7 @@ def tflite(path: Path, precision: str, samples: np.ndarray | None, sample: tuple
                 onnx2tf.convert(
                     input_onnx_file_path="model.onnx",
                     output_folder_path="made",
-                    keep_shape_absolutely_input_names=None if first else [source["name"]],
+                    keep_shape_absolutely_input_names=None if first else [source["name"].replace(":", "__")],
                     not_use_onnxsim=True,  # it would run whichever program of that name lies on PATH
                     non_verbose=True,
                 )

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edgekit.errors import ConfigError
-from edgekit.sources import CALLED, kinds, module, onnx
+from edgekit.sources import CALLED, kinds, module
+
+CONVERTER = ("onnx2tf", "onnx_graphsurgeon", "sng4onnx", "tf_keras")
+"""What makes TFLite of ONNX, and is installed apart."""
 
 
 def check(path: Path, targets: Sequence[str], *, alone: bool) -> None:
@@ -25,9 +28,18 @@ def check(path: Path, targets: Sequence[str], *, alone: bool) -> None:
             f"model.source and targets disagree: {CALLED[kind]} becomes none of {list(targets)} ({reasons}); name "
             "another target, or give distill a student"
         )
-    missing = kind == "onnx" and "tflite" in targets and importlib.util.find_spec("onnx2tf") is None
-    if missing and not onnx.quantized(path):  # what is quantized becomes nothing else anyway
+    if kind != "onnx" or "tflite" not in targets:
+        return
+    missing = [name for name in CONVERTER if importlib.util.find_spec(name) is None]
+    if missing and not _is_quantized(path):  # what is quantized becomes nothing else anyway
         raise ConfigError(
-            f"targets: {CALLED[kind]} needs onnx2tf to become TFLite, and it is not installed: {onnx.ONNX2TF}; or "
-            "leave out tflite, or baseline from convert.models"
+            f"targets: {CALLED[kind]} needs {', '.join(missing)} to become TFLite: {module(kind).ONNX2TF}; or leave "
+            "out tflite, or baseline from convert.models"
         )
+
+
+def _is_quantized(path: Path) -> bool:
+    try:
+        return bool(module("onnx").quantized(path))
+    except Exception:  # what is wrong with the file is told where it is opened
+        return False

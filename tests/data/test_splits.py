@@ -105,6 +105,23 @@ def test_another_fraction_for_validation_leaves_test_alone():
     assert numbers(one.test) == numbers(other.test)
 
 
+def test_validation_may_come_out_of_test():
+    """Of a model that was trained elsewhere nobody knows which samples of train it has seen."""
+    whole = pools(np.arange(100) % 2, test=(np.repeat(np.arange(200, 220), 2), np.repeat(np.arange(20) % 2, 2)))
+    made = splits.divide(whole, config(validation_from="test", validation_fraction=0.5))
+    assert len(made.validation) == len(made.test) == 20
+    assert np.bincount(made.validation.y).tolist() == np.bincount(made.test.y).tolist() == [10, 10]
+    assert set(numbers(made.validation)) | set(numbers(made.test)) == set(range(200, 220))
+    assert not set(numbers(made.validation)) & set(numbers(made.test)), "copies were torn apart"
+    assert set(numbers(made.train)) | set(numbers(made.calibration)) == set(range(100))
+    assert "validation is 20 of the 40 samples of the test split" in made.notes
+
+
+def test_validation_comes_out_of_no_test_split_that_is_not_there():
+    with pytest.raises(DataError, match="validation_from: got test, and the source has no test split; leave"):
+        splits.divide(pools(np.arange(100) % 2), config(validation_from="test"))
+
+
 def test_a_small_class_keeps_half_of_itself_for_training():
     made = splits.divide(pools([0] * 200 + [1] * 10), config(calibration_samples=40))
     assert np.bincount(made.calibration.y).tolist() == [37, 3]

@@ -136,16 +136,95 @@ def test_a_size_that_is_evaluated_as_python_is_refused_whatever_it_is_called(
     assert "has a size of" in refused(changed(program, GRAPH, other))
 
 
-@pytest.mark.parametrize("hidden", ["__enum__", "\\u005f_enum__"])
-def test_a_structure_that_would_import_a_module_is_refused(hidden: str, program: Path) -> None:
+LEAF = {"type": None, "context": None, "children_spec": []}
+
+
+def called_with(spec: dict[str, Any]) -> str:
+    """The structure of a call with one tensor and `spec` as its keyword arguments."""
+    given = {"type": "builtins.tuple", "context": "null", "children_spec": [LEAF]}
+    return json.dumps([1, {"type": "builtins.tuple", "context": "null", "children_spec": [given, spec]}])
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"type": "builtins.dict", "context": json.dumps([{"__enum__": True, "fqn": "trap:X", "name": "Y"}])},
+        {"type": "builtins.dict", "context": json.dumps(["a':__import__('trap'),'b"])},
+        {"type": "collections.defaultdict", "context": {"default_factory_module": "trap"}},
+        {"type": "collections.namedtuple", "context": json.dumps("trap")},
+    ],
+    ids=["an enumeration", "a key that is code", "a factory", "a tuple of names"],
+)
+def test_a_call_of_other_things_than_tensors_is_refused(
+    spec: dict[str, Any], program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch.export.load would import a module for some of them, or write their names into code."""
+    (program.parent / "trap.py").write_text("raise SystemExit('sprung')")
+    monkeypatch.syspath_prepend(str(program.parent))
+
     def other(stored: dict[str, Any]) -> None:
         signature = stored["graph_module"]["module_call_graph"][0]["signature"]
-        signature["in_spec"] = signature["in_spec"].replace("null", f'"{{{hidden}: 1}}"', 1)
+        signature["in_spec"] = called_with({**spec, "children_spec": []})
 
-    assert "has an enumeration in its in_spec" in refused(changed(program, GRAPH, other))
+    assert "is called with other things than tensors" in refused(changed(program, GRAPH, other))
 
 
-@pytest.mark.parametrize("layer", [torch.nn.Dropout(0.5), torch.nn.BatchNorm1d(4), torch.nn.AlphaDropout(0.2)])
+def test_an_argument_whose_name_is_code_is_refused(program: Path) -> None:
+    def other(stored: dict[str, Any]) -> None:
+        signature = stored["graph_module"]["module_call_graph"][0]["signature"]
+        signature["forward_arg_names"] = ["input", "y=__import__('os').system('true')"]
+
+    assert "has a name of " in refused(changed(program, GRAPH, other))
+
+
+def test_guards_are_left_out(program: Path) -> None:
+    made = changed(program, GRAPH, lambda stored: stored.update(guards_code=["__import__('os').abort()"]))
+    assert exported.read(made)._guards_code == []
+
+
+def test_names_of_weights_may_hold_what_pythons_may_not(tmp_path: Path) -> None:
+    net = torch.nn.Sequential(torch.nn.ModuleDict({"block-1": torch.nn.Linear(6, 4)}))
+    net.forward = net[0]["block-1"].forward  # type: ignore[method-assign]
+    torch.export.save(torch.export.export(net.eval(), (torch.zeros(3, 6),)), str(tmp_path / "net.pt2"))
+    assert exported.network(tmp_path / "net.pt2")(torch.zeros(3, 6)).shape == (3, 4)
+
+
+class Recurrent(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.LSTM(4, 4, num_layers=2, dropout=0.2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.as_tensor(self.inner(x)[0])
+
+
+class Attention(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=0.1 * self.training)
+
+
+class Frozen(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Dropout(0.5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            return torch.as_tensor(self.inner(x))
+
+
+def test_a_norm_that_keeps_no_statistics_is_no_training(tmp_path: Path) -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.BatchNorm1d(4, track_running_stats=False))
+    torch.export.save(torch.export.export(net.eval(), (torch.ones(3, 6),)), str(tmp_path / "net.pt2"))
+    assert exported.network(tmp_path / "net.pt2")(torch.zeros(3, 6)).shape == (3, 4)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [torch.nn.Dropout(0.5), torch.nn.BatchNorm1d(4), torch.nn.AlphaDropout(0.2), torch.nn.RReLU(), Recurrent(),
+     Attention(), Frozen()],
+    ids=lambda layer: type(layer).__name__,
+)  # fmt: skip
 def test_a_program_that_still_trains_is_refused(layer: torch.nn.Module, tmp_path: Path) -> None:
     net = torch.nn.Sequential(torch.nn.Linear(6, 4), layer)
     torch.export.save(torch.export.export(net.train(), (torch.zeros(3, 6),)), str(tmp_path / "net.pt2"))

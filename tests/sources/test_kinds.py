@@ -151,18 +151,22 @@ def test_keras_files_that_are_no_teacher(tf: Any, tmp_path: Path) -> None:
         keras.open(tmp_path / "some.weights.h5", ANY_THREADS)
 
 
+@pytest.mark.parametrize("layer", ["DepthwiseConv2D", "Conv2DTranspose", "SeparableConv2D", "SeparableConv1D"])
 @pytest.mark.parametrize("name", ["net.h5", "net.keras"])
-def test_depthwise_convolutions_of_keras_2(tf: Any, tmp_path: Path, name: str) -> None:
-    """TensorFlow up to 2.15 wrote `groups` of them, which Keras 3 does not take: every MobileNet of that time."""
+def test_convolutions_of_keras_2(tf: Any, tmp_path: Path, name: str, layer: str) -> None:
+    """TensorFlow up to 2.15 wrote options of them that Keras 3 does not take: every MobileNet of that time."""
     layers = tf.keras.layers
-    model = tf.keras.Sequential([layers.Input((6, 6, 3)), layers.DepthwiseConv2D(3), layers.Flatten()])
+    shape = (6, 3) if layer.endswith("1D") else (6, 6, 3)
+    made = getattr(layers, layer)(kernel_size=3, **({} if layer.startswith("Depthwise") else {"filters": 4}))
+    model = tf.keras.Sequential([layers.Input(shape), made, layers.Flatten()])
     model.save(tmp_path / name)
-    _in_config(tmp_path / name, '"depth_multiplier"', '"groups": 1, "depth_multiplier"')
-    x = np.random.default_rng(6).random((2, 6, 6, 3), dtype=np.float32)
+    more = '"kernel_initializer": null, "kernel_constraint": null, ' if layer.startswith("Separable") else ""
+    _in_config(tmp_path / name, '"kernel_size"', f'"groups": 1, {more}"kernel_size"')
+    x = np.random.default_rng(6).random((2, *shape), dtype=np.float32)
     found = keras.open(tmp_path / name, ANY_THREADS).sized(x.shape)(x)
     assert np.allclose(found, model(x), atol=1e-6)
-    with pytest.raises(TypeError, match="groups"):  # nobody else's reading has changed
-        layers.DepthwiseConv2D.from_config({"kernel_size": 3, "groups": 1})
+    with pytest.raises((TypeError, ValueError), match="groups"):  # nobody else's reading has changed
+        getattr(layers, layer).from_config({**made.get_config(), "groups": 1})
 
 
 @pytest.mark.parametrize("name", ["net.h5", "net.keras"])

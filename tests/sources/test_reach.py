@@ -30,10 +30,22 @@ def test_one_target_that_takes_it_is_enough(tmp_path: Path) -> None:
     assert load_plan(trained.config(path, tmp_path, **ALONE, targets=["onnx", "openvino"])).source == path
 
 
-@pytest.mark.parametrize("changes", [{}, {**ALONE, "convert": {"models": ["student"]}}])
+@pytest.mark.parametrize("changes", [{}, {"convert": {"models": ["student"]}}])
 def test_where_the_student_is_converted_the_file_need_not_be(changes: dict[str, Any], tmp_path: Path) -> None:
     path = files.make("openvino", tmp_path)
     assert load_plan(trained.config(path, tmp_path, **changes, targets=["onnx"])).source == path
+
+
+def test_a_student_that_is_not_converted_makes_up_for_nothing(tmp_path: Path) -> None:
+    path = files.make("openvino", tmp_path)
+    with pytest.raises(ConfigError, match="model.source and targets disagree"):
+        load_plan(trained.config(path, tmp_path, targets=["onnx"], convert={"models": ["baseline"]}))
+
+
+def test_without_a_student_the_baseline_must_be_converted(tmp_path: Path) -> None:
+    path = files.make("openvino", tmp_path)
+    with pytest.raises(ConfigError, match=r"convert.models and distill disagree: got \['pruned'\], and a run without"):
+        load_plan(trained.config(path, tmp_path, **ALONE, convert={"models": ["pruned"]}))
 
 
 def test_a_missing_converter_is_told_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,19 @@ def channels_last(path: Path) -> tuple[int, ...]:
     return files.SHAPE
 
 
+def with_a_colon(path: Path) -> tuple[int, ...]:
+    """The same, its input called as TensorFlow calls tensors."""
+    import onnx
+
+    channels_last(path)
+    model = onnx.load(path)
+    name, model.graph.input[0].name = model.graph.input[0].name, "input:0"
+    for node in model.graph.node:
+        node.input[:] = ["input:0" if each == name else each for each in node.input]
+    onnx.save(model, path)
+    return files.SHAPE
+
+
 def bytes_of_onnx(path: Path) -> tuple[int, ...]:
     """An ONNX file over bytes, channels first, that scales them itself."""
     import onnx
@@ -73,7 +86,13 @@ def bytes_of_keras(path: Path) -> tuple[int, ...]:
 @pytest.mark.parametrize("target", ["tflite", "openvino", "onnx"])
 @pytest.mark.parametrize(
     ("kind", "make"),
-    [("onnx", windows), ("onnx", channels_last), ("onnx", bytes_of_onnx), ("keras", bytes_of_keras)],
+    [
+        ("onnx", windows),
+        ("onnx", channels_last),
+        ("onnx", with_a_colon),
+        ("onnx", bytes_of_onnx),
+        ("keras", bytes_of_keras),
+    ],
 )
 def test_every_precision_answers_as_the_file(
     target: str, kind: str, make: Callable[[Path], tuple[int, ...]], tmp_path: Path
