@@ -71,7 +71,7 @@ def headline(result: Row) -> tuple[str, str]:
         f"against {way_of(result['variants'][0]['interpreter'])} {in_words(verdict, 'speedup_vs_eager')}, "
         f"and {_size(verdict['size_ratio'])}. "
         f"On validation it {_loss(verdict['drop_validation_pp'])}; with {100 * verdict['confidence']:g} % confidence "
-        f"the loss is at most {verdict['bound_validation_pp']:.2f} pp, and the budget allows "
+        f"{_bound(verdict['bound_validation_pp'])}, and the budget allows a loss of "
         f"{budget['accuracy_drop_pp']:g} pp.{_accuracy_is(result)}"
     )
     return f"Budget met: {ships} of {wanted} target{'s' if wanted > 1 else ''} ship{'s' if ships == 1 else ''}", found
@@ -88,6 +88,10 @@ def _size(ratio: float) -> str:
     if times(ratio) == times(1.0):
         return "of the same size"
     return f"{times(ratio)} smaller" if ratio > 1 else f"{times(1 / ratio)} larger"
+
+
+def _bound(pp: float) -> str:
+    return f"the loss is at most {pp:.2f} pp" if pp >= 0 else f"the gain is at least {-pp:.2f} pp"
 
 
 def _loss(drop_pp: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
@@ -53,13 +54,15 @@ def _rates(axes: Axes, rates: Sequence[Row], bound_ms: float, looks: dict[str, R
         axes.set_ylim(top=axes.get_ylim()[1] * 4)
         axes.set_xlim(right=axes.get_xlim()[1] * 1.6)
     axes.axhline(bound_ms, color=ACCENT, linestyle="--", linewidth=1.2)
+    middle = math.sqrt(math.prod(axes.get_xlim()))
     for place, row in enumerate(rates):
         if row["rate_per_s"] is not None:
+            toward = 1 if row["rate_per_s"] < middle else -1  # the side of its line that has room
             axes.axvline(row["rate_per_s"], color=looks[row["name"]]["color"], linewidth=1.5, linestyle=":")
             held = f"{row['name']}\nholds {row['rate_per_s']:,.0f}/s{' (short)' if row['short'] else ''}"
             axes.annotate(held, (row["rate_per_s"], 0.98 - 0.14 * place),
-                          xycoords=("data", "axes fraction"), xytext=(-4, 0), textcoords="offset points", fontsize=8,
-                          ha="right", va="top")  # fmt: skip
+                          xycoords=("data", "axes fraction"), xytext=(4 * toward, 0), textcoords="offset points",
+                          fontsize=8, ha="left" if toward > 0 else "right", va="top")  # fmt: skip
     plain_ticks(axes)
 
 

@@ -157,6 +157,16 @@ def test_the_figure_has_every_trial_the_bound_and_the_rate_that_was_found(
     assert "per second" in left.get_xlabel() and "ms" in left.get_ylabel() and "ms" in right.get_ylabel()
 
 
+def test_what_is_written_beside_a_rate_stays_inside_the_figure(benchmark: Artifact) -> None:
+    slow = [{**rate(one), "trials": [{**rate(one)["trials"][0], "rate_per_s": one}]} for one in (611.0, 10_672.0)]
+    left, _ = plots.loads({**benchmark.metrics["loads"], "p99_bound_ms": 12.5, "rates": slow}).axes
+    left.figure.draw_without_rendering()
+    frame = left.get_window_extent()
+    for text in left.texts:
+        box = text.get_window_extent()
+        assert frame.x0 <= box.x0 and box.x1 <= frame.x1, text.get_text()
+
+
 def test_the_options_are_checked() -> None:
     shared = {"budget": budget(), "targets": ["onnx"]}
     for option, value in (("load_s", -1.0), ("p99_bound_ms", -0.5)):
