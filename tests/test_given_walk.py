@@ -54,3 +54,21 @@ def test_a_file_walks_through_to_bundles(kind: str, student: bool, tiny_run: Fin
         assert json.loads(manifest.stdout)["activation"] == ("none" if kind == "keras" else "softmax")
     again = run_edgekit("run", str(config), "--out", str(tmp_path))
     assert again.returncode == 0 and "every key is unchanged" in again.stdout
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["keras", "onnx"])
+def test_a_file_that_takes_bytes_walks_through_to_bundles(kind: str, tiny_run: FinishedRun, tmp_path: Path) -> None:
+    """It scales them itself, so the run has no step before it, on the device either."""
+    model = trained.of_bytes(kind, tiny_run.folder / "profile/model", tmp_path / "made")
+    changes = {"convert": {"models": ["baseline"], "int8_min_top1_agreement": 0.8}, "preprocess": []}
+    config = trained.config(model, tmp_path, **changes, **dict.fromkeys(TRAINING))
+    done = run_edgekit("run", str(config), "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "given/result.json").read_text())
+    assert set(result["bundles"]) == set(TARGETS)
+    folder = tmp_path / "given/bundles"
+    for entry in result["bundles"].values():
+        command = [sys.executable, "-I", str(folder / "edgerun.pyz"), "selftest", str(folder / entry["file"])]
+        proof = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert proof.returncode == 0, proof.stderr

@@ -33,6 +33,39 @@ def make(kind: str, baseline: Path, folder: Path) -> Path:
     return path
 
 
+def of_bytes(kind: str, baseline: Path, folder: Path) -> Path:
+    """The file of a network that takes the pictures' bytes, uint8, and scales them itself."""
+    path = make(kind, baseline, folder / "float")
+    scale, mean, std = 1 / 255, 0.3053, 0.3238  # the steps of the tiny config
+    made = folder / NAMES[kind]
+    if kind == "keras":
+        import tensorflow as tf
+
+        source = tf.keras.Input((32, 32, 1), dtype="uint8")
+        scaled = tf.keras.layers.Rescaling(scale / std, offset=-mean / std)(source)
+        tf.keras.Model(source, tf.keras.models.load_model(path)(scaled)).save(made)
+        return made
+    import numpy as np
+    import onnx
+    from onnx import helper, numpy_helper
+
+    model = onnx.load(path)
+    name = model.graph.input[0].name
+    model.graph.input[0].name = "bytes"
+    model.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.UINT8
+    for called, value in (("factor", scale / std), ("shift", -mean / std)):
+        model.graph.initializer.append(numpy_helper.from_array(np.array(value, np.float32), called))
+    first = [
+        helper.make_node("Cast", ["bytes"], ["cast"], to=onnx.TensorProto.FLOAT),
+        helper.make_node("Mul", ["cast", "factor"], ["scaled"]),
+        helper.make_node("Add", ["scaled", "shift"], [name]),
+    ]
+    for place, node in enumerate(first):
+        model.graph.node.insert(place, node)
+    onnx.save(model, made)
+    return made
+
+
 def config(model: Path, folder: Path, **changes: Any) -> Path:
     """The tiny config with the file as its model, written into `folder`; a section that is None is left out."""
     values = yaml.safe_load(TINY.read_text())
