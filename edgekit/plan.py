@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -224,8 +223,9 @@ def agree(plan: Plan) -> None:
             check_steps(plan.run.preprocess, shape, "uint8" if len(shape) == 3 else "float32")
     except RunnerError as error:
         faults.append(f"preprocess: {error}")
-    checks: list[Callable[[], None]] = [partial(_reached, plan)]
-    for agreed in [*checks, *(config.agree for config in plan.stages.values())]:
+    checks: list[Callable[[], None]] = [lambda: _reached(plan)]
+    checks += [config.agree for config in plan.stages.values()]
+    for agreed in checks:
         try:
             agreed()
         except ConfigError as error:

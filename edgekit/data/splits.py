@@ -49,7 +49,7 @@ def divide(pools: Pools, config: SourceConfig) -> Data:
     prints = {name: overlap.fingerprints(split.x) for name, split in pools.given().items()}
     pools, prints = overlap.resolve(pools, prints, config.overlap)
     if config.validation_from == "test":
-        pools = _validation_out_of_test(pools, config)
+        pools = _validation_out_of_test(pools, prints, config)
     pool, copies = pools.train, overlap.same_as(prints["train"])
     strata = tasks.named(config.task).strata(pool.y)
     counts = np.bincount(strata)
@@ -77,12 +77,12 @@ def divide(pools: Pools, config: SourceConfig) -> Data:
     return _sealed(pools, splits, (*notes, *recordings.told(splits)), config.task)
 
 
-def _validation_out_of_test(pools: Pools, config: SourceConfig) -> Pools:
+def _validation_out_of_test(pools: Pools, prints: overlap.Prints, config: SourceConfig) -> Pools:
     test = pools.test
     if test is None or pools.validation is not None:
         has = "no test split" if test is None else "a validation split of its own"
         raise DataError(f"data.validation_from: got test, and the source has {has}; leave the option out")
-    groups, strata = overlap.same_as(overlap.fingerprints(test.x)), tasks.named(config.task).strata(test.y)
+    groups, strata = overlap.same_as(prints["test"]), tasks.named(config.task).strata(test.y)
     if test.groups is not None:
         groups = recordings.united(groups, test.groups)
     sizes = proportional(np.bincount(strata), round(config.validation_fraction * len(test)))

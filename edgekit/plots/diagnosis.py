@@ -165,7 +165,7 @@ def _unshown(layers: Sequence[Row]) -> str:
     """What the roofline cannot show; nothing where it shows all that multiplies."""
     macs = sum(row["macs"] for row in layers)
     if not macs:
-        return "no multiply-adds were counted, as of torch's recurrent\nlayers, and of files that OpenVINO cannot read"
+        return "no multiply-adds were counted: none are of recurrent\nlayers, nor of files that OpenVINO cannot read"
     share = sum(row["macs"] for row in layers if not row["intensity"]) / macs
     return f"not shown: {share:.0%} of the multiply-adds,\ndone where PyTorch sees no layer" if share >= 0.01 else ""
 

@@ -60,7 +60,7 @@ def open(path: Path, threads: int) -> Opened:
     return Opened(tuple(-1 if side is None else int(side) for side in source.shape), sized)
 
 
-def tflite(path: Path, precision: str, samples: np.ndarray | None, sample: tuple[int, ...]) -> bytes:
+def tflite(path: Path, precision: str, samples: np.ndarray | None, sample_shape: tuple[int, ...]) -> bytes:
     """By TensorFlow's converter, for a batch of one; `samples` (n, …) as its input takes them set the ranges of int8.
 
     int8 takes and gives int8 (bytes, where the model takes bytes), and every operator of it is int8, or the converter
@@ -169,7 +169,7 @@ def _load(load_model: Any, path: Path) -> Any:
 
 
 def _told(error: Exception) -> Exception:
-    """What to do about the faults that Keras tells at length; any other error as it is."""
+    """What to do about the faults that Keras tells at length; of any other, what stands behind the configurations."""
     said = str(error)
     if "Python lambda" in said:
         return ModelError(
@@ -180,4 +180,4 @@ def _told(error: Exception) -> Exception:
         return ModelError(f"is made with {unknown[1]}, which Keras does not have; export it as .tflite or .onnx")
     if "No model config" in said:
         return ModelError("holds weights and no model; save the whole of it, with model.save")
-    return ValueError(said.rpartition("Exception encountered: ")[2])  # before it, Keras prints whole configurations
+    return ValueError(said.rpartition("Exception encountered: ")[2])

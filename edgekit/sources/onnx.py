@@ -102,10 +102,10 @@ def openvino(path: Path) -> Any:
     return batch_of_one(ov.Core().read_model(onnx(path)))
 
 
-def tflite(path: Path, precision: str, samples: np.ndarray | None, sample: tuple[int, ...]) -> bytes:
+def tflite(path: Path, precision: str, samples: np.ndarray | None, sample_shape: tuple[int, ...]) -> bytes:
     """By onnx2tf in float, for a batch of one; images stand channels last, whatever they do in the file.
 
-    `sample` is the shape of one, channels last: without being told, onnx2tf takes every image for one that stands
+    `sample_shape` stands channels last: without being told, onnx2tf takes every image for one that stands
     channels first, and windows too.
 
     ModelError where onnx2tf is not installed. It downloads pictures to try its work on, unless it finds some.
@@ -120,7 +120,7 @@ def tflite(path: Path, precision: str, samples: np.ndarray | None, sample: tuple
         os.environ |= {LEGACY: before} if before is not None else {}
     content, said = onnx(path), io.StringIO()
     [source] = onnx_batch.ports(_parsed(content))["inputs"]
-    first = layout.find(source["shape"], sample).order == "NCHW"
+    first = layout.find(source["shape"], sample_shape).order == "NCHW"
     with tempfile.TemporaryDirectory() as home, contextlib.chdir(home):
         generator = np.random.default_rng(0)
         np.save(EXAMPLES, generator.random((20, 128, 128, 3), dtype=np.float32))

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 
+from edgekit import keys
 from edgekit.errors import ConfigError
 from edgekit.sources import CALLED, kinds, module
-
-CONVERTER = ("onnx2tf", "onnx_graphsurgeon", "sng4onnx", "tf_keras")
-"""What makes TFLite of ONNX, and is installed apart."""
 
 
 def check(path: Path, targets: Sequence[str], *, alone: bool) -> None:
@@ -30,7 +27,7 @@ def check(path: Path, targets: Sequence[str], *, alone: bool) -> None:
         )
     if kind != "onnx" or "tflite" not in targets:
         return
-    missing = [name for name in CONVERTER if importlib.util.find_spec(name) is None]
+    missing = [name for name, version in keys.installed_versions(keys.OPTIONAL).items() if version is None]
     if missing and not _is_quantized(path):  # what is quantized becomes nothing else anyway
         raise ConfigError(
             f"targets: {CALLED[kind]} needs {', '.join(missing)} to become TFLite: {module(kind).ONNX2TF}; or leave "

@@ -64,7 +64,7 @@ def quantized(path: Path) -> bool:
     )
 
 
-def tflite(path: Path, precision: str, samples: np.ndarray | None, sample: tuple[int, ...]) -> bytes:
+def tflite(path: Path, precision: str, samples: np.ndarray | None, sample_shape: tuple[int, ...]) -> bytes:
     """The file itself, with the names and the signature that a quantizer asks for."""
     return flat.completed(path.read_bytes())
 

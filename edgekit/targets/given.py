@@ -51,15 +51,15 @@ class Given:
 
     def order(self, shape: Sequence[int]) -> str:
         """NHWC, NCHW or NC: how an input of that shape (batch first) stands."""
-        return layout.find(shape, self.sample).order
+        return layout.find(shape, self.sample_shape).order
 
     def arranged(self, x: np.ndarray, shape: Sequence[int]) -> np.ndarray:
         """Samples (n, C, H, W) or (n, F) as an input of that shape takes them."""
-        return layout.find(shape, self.sample).arrange(x.transpose(0, 2, 3, 1) if x.ndim == 4 else x)
+        return layout.find(shape, self.sample_shape).arrange(x.transpose(0, 2, 3, 1) if x.ndim == 4 else x)
 
     @property
-    def sample(self) -> tuple[int, ...]:
-        """(H, W, C) or (F,): the shape of one, channels last."""
+    def sample_shape(self) -> tuple[int, ...]:
+        """(H, W, C), (F,) or (time, channels)."""
         return layout.channels_last(self.input_shape)
 
 

@@ -101,7 +101,7 @@ def _float_model(model_folder: Path) -> tuple[bytes, tuple[int, ...]]:
 def _of_file(source: Given, precision: str, calibration: np.ndarray | None) -> tuple[bytes, bytes | None]:
     """The float model of a user's file; and the precision itself, where its own framework makes that."""
     if source.finished:
-        finished = source.make("tflite", precision, None, source.sample)
+        finished = source.make("tflite", precision, None, source.sample_shape)
         return finished, finished
     content = _float_of_file(source)
     if precision not in getattr(sources.module(source.source.kind), "TFLITE", ()):
@@ -109,12 +109,12 @@ def _of_file(source: Given, precision: str, calibration: np.ndarray | None) -> t
     if calibration is not None:
         shape, dtype = _input(content)
         calibration = source.arranged(calibration, shape).astype(dtype, copy=False)
-    return content, source.make("tflite", precision, calibration, source.sample)
+    return content, source.make("tflite", precision, calibration, source.sample_shape)
 
 
 @lru_cache(maxsize=2)
 def _float_of_file(source: Given) -> bytes:
-    made: bytes = source.make("tflite", "fp32", None, source.sample)
+    made: bytes = source.make("tflite", "fp32", None, source.sample_shape)
     return made
 
 

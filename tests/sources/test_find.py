@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from edgekit import keys
 from edgekit.errors import ConfigError, ModelError
 from edgekit.sources import CALLED, kinds
 from tests.conftest import ROOT
@@ -176,3 +177,4 @@ def test_the_line_that_installs_onnx2tf_is_the_repositorys() -> None:
     lines = (ROOT / "onnx2tf.txt").read_text().splitlines()
     wanted = [line for line in lines if line and not line.startswith("#")]
     assert f"pip install --no-deps {' '.join(wanted)}" == ONNX2TF
+    assert {line.partition("==")[0] for line in wanted} == set(keys.OPTIONAL)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from edgekit import keys
 from edgekit.errors import ConfigError
 from edgekit.plan import load_plan
 from tests.sources import files, trained
@@ -51,7 +51,8 @@ def test_without_a_student_the_baseline_must_be_converted(tmp_path: Path) -> Non
 def test_a_missing_converter_is_told_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = files.make("onnx", tmp_path)
     config = trained.config(path, tmp_path)
-    monkeypatch.setitem(sys.modules, "onnx2tf", None)
-    with pytest.raises(ConfigError, match="targets: an ONNX model needs onnx2tf to become TFLite.*--no-deps"):
+    assert load_plan(config).source == path
+    monkeypatch.setattr(keys, "OPTIONAL", (*keys.OPTIONAL, "no-such-converter"))
+    with pytest.raises(ConfigError, match="an ONNX model needs no-such-converter to become TFLite: .*--no-deps"):
         load_plan(config)
     assert load_plan(trained.config(path, tmp_path, targets=["openvino", "onnx"])).source == path

@@ -46,7 +46,7 @@ class Opened:
 
 
 def cast(dtype: Any) -> Convert:
-    """A conversion to another float format."""
+    """A conversion to another format, each value as it is."""
     return lambda x: x.astype(dtype)
 
 
