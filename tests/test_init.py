@@ -250,7 +250,7 @@ def a_folder_of_text(home: Path) -> Path:
 
 
 def no_splits(home: Path) -> Path:
-    return unpacked(home, {f"{name}/{place}.png": picture(place) for name in "ab" for place in range(4)})
+    return unpacked(home, {f"{name}{place}.png": picture(place) for name in "ab" for place in range(4)})
 
 
 def sounds_named_pictures(home: Path) -> Path:
@@ -307,12 +307,10 @@ def three_samples(home: Path) -> Path:
         (one_table, "one table in text.*split/class/\\*.csv"),
         (an_empty_folder, "holds no file at all"),
         (a_folder_of_text, "1 files, most of them text that begins with 'nothing to learn from'"),
-        (no_splits, "no split found.*are these classes"),
+        (no_splits, "no split found; expected split/class/picture"),
         (sounds_named_pictures, "is a sound by its content, and its name does not end in .wav"),
         (an_empty_class, "no sample of class 'dog'"),
         (half_a_zip, "a zip that is cut short"),
-        (two_rates, "differ in rate .*24 at 8000 Hz, 1 at 16000 Hz"),
-        (stereo, "z.wav: 2 channels"),
         (wrong_names, "unknown name 'x_trian', did you mean \"x_train\""),
         (no_labels, "y_train missing"),
         (objects, "cannot be read as .npz without unpickling"),

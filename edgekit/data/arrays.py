@@ -20,6 +20,7 @@ from edgekit import tasks
 from edgekit.config import suggest
 from edgekit.data.types import Kind, Pools, Split
 from edgekit.errors import DataError
+from edgekit.runner import input_path
 
 _SPLITS = ("train", "validation", "test")
 NAMES = (*(f"{axis}_{split}" for split in _SPLITS for axis in "xy"), "groups_train", "classes")
@@ -36,11 +37,25 @@ def pools(found: Mapping[str, Any], origin: str, task: str = "classification") -
             raise DataError(f"{origin}: unknown name {name!r}, {suggest(str(name), NAMES)}")
     splits = {name: split for name in _SPLITS if (split := _split(found, name, origin)) is not None}
     kind = _kind(splits["train"].x)
+    steps = _input_path(splits, kind)
     if kind == "image":
         splits = {name: replace(split, x=_with_channels(split.x)) for name, split in splits.items()}
     notes = (_UNGROUPED,) if kind == "window" and len(splits) < 3 and splits["train"].groups is None else ()
     given = (splits["train"], splits.get("validation"), splits.get("test"))
-    return Pools(*given, _classes(found, splits["train"].y, origin, task), kind, notes)
+    return Pools(*given, _classes(found, splits["train"].y, origin, task), kind, notes, input_path=steps)
+
+
+def _input_path(splits: dict[str, Split], kind: Kind) -> tuple[dict[str, Any], ...] | None:
+    """The form that the arrays have, where a sample of theirs has another: the device takes a file of that form too."""
+    shape = splits["train"].x.shape[1:]
+    dtypes = sorted({str(split.x.dtype) for split in splits.values()})
+    bare = kind == "image" and len(shape) == 2
+    if not bare and (kind == "image" or dtypes == ["float32"]):
+        return None
+    if not all(dtype in input_path.ARRAY_DTYPES for dtype in dtypes):
+        return None
+    pictures = input_path.pictures((*shape, 1)) if bare else []
+    return ({"step": "read_array", "dtypes": dtypes, "shape": list(shape)}, *pictures)
 
 
 def _kind(x: np.ndarray) -> Kind:

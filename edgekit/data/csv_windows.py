@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -19,6 +19,7 @@ from edgekit.data.types import Pools, Progress, SourceConfig
 from edgekit.digests import digest
 from edgekit.errors import DataError
 from edgekit.keys import code_digest
+from edgekit.runner import input_path
 from edgekit.runner.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,10 +56,15 @@ class Config(SourceConfig):
         """(rows, columns), where the columns are named."""
         return (self.window, len(self.columns)) if self.columns else None
 
+    @property
+    def windows(self) -> dict[str, Any]:
+        """How a recording is cut, as the device will do it."""
+        return input_path.windows(self.window, self.stride or self.window)
+
 
 def identity(config: Config) -> list[object]:
     """The zip, or every file of the folder, by what the file system says of it; and the code that reads one."""
-    return [digest(stamps(existing(config.path, "data.path"))), code_digest("runner/inputs/table.py")]
+    return [digest(stamps(existing(config.path, "data.path"))), code_digest("runner/inputs")]
 
 
 def read(config: Config, progress: Progress | None = None) -> Pools:
@@ -82,7 +88,8 @@ def read(config: Config, progress: Progress | None = None) -> Pools:
             splits[split] = _mixed(recordings, plan.labels[split], done - len(found))
     given = (splits["train"], splits.get("validation"), splits.get("test"))
     notes = (*plan.notes, *cutter.notes())
-    return Pools(*given, plan.classes, "window", notes, columns=tuple(cutter.columns))
+    steps = ({"step": "decode_csv"}, config.windows)
+    return Pools(*given, plan.classes, "window", notes, columns=tuple(cutter.columns), input_path=steps)
 
 
 class _Cutter:
@@ -103,7 +110,7 @@ class _Cutter:
         """(n, window, columns) float32 of a recording, a view of its rows; n is 0 where it is too short."""
         import numpy as np
 
-        from edgekit.runner.inputs import table
+        from edgekit.runner.inputs import table, windows
 
         found = self._table(name)
         if self._header and found.header != self._header:
@@ -116,15 +123,14 @@ class _Cutter:
         except InputError as error:
             raise DataError(str(error)) from None
         self.longest = max(self.longest, len(values))
-        if len(values) < self._config.window:
+        step = self._config.windows
+        if not windows.count(len(values), step):
             self._short.append(f"{name} ({len(values)} rows)")
             return np.zeros((0, self._config.window, len(self.columns)), np.float32)
         self._rising &= (np.diff(values, axis=0) > 0).all(axis=0)
-        stride = self._config.stride or self._config.window
-        cut = np.lib.stride_tricks.sliding_window_view(values, self._config.window, axis=0)[::stride].transpose(0, 2, 1)
         self._rows += len(values)
-        self._cut += (len(values) - self._config.window) % stride
-        return cut
+        self._cut += (len(values) - step["length"]) % step["stride"]
+        return windows.stacked(values, step)
 
     def notes(self) -> list[str]:
         """What was taken for a channel, what was not, and what was left out."""

@@ -22,7 +22,7 @@ from edgekit.data.types import Split
 from edgekit.digests import sha256_file, write_json
 from edgekit.errors import ResourceError
 
-FORMAT = 1
+FORMAT = 2
 _RECORD = "record.json"
 _CHUNK = 4096
 _STALE_SECONDS = 24 * 3600

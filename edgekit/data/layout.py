@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from edgekit.errors import DataError
 
 _SPLITS = {"train": "train", "validation": "validation", "val": "validation", "valid": "validation", "test": "test"}
 _SHOWN = 10
+_STRAY = 0.02
+"""Share of samples at the wrong depth that is passed over and noted; of more, the layout is another one."""
 
 Parts = tuple[str, ...]
 
@@ -31,7 +34,7 @@ class Wanted:
         """What a folder should look like."""
         return (
             f"expected split/class/{self.one}, as in train/{self.example}: splits train (needed), validation (or val) "
-            f"and test, {self.one}s {self.endings}"
+            f"and test, {self.one}s {self.endings}; or class/{self.one} alone"
         )
 
     def has(self, parts: Parts) -> bool:
@@ -39,7 +42,7 @@ class Wanted:
         return parts[-1].lower().endswith(self.suffixes) and not _hidden("/".join(parts))
 
 
-PICTURES = Wanted((".jpg", ".jpeg", ".png"), "picture", ".jpg, .jpeg or .png", "cat/0001.jpg")
+PICTURES = Wanted((".jpg", ".jpeg", ".png", ".webp"), "picture", ".jpg, .jpeg, .png or .webp", "cat/0001.jpg")
 RECORDINGS = Wanted((".csv",), "recording", ".csv", "walking/0001.csv")
 SOUNDS = Wanted((".wav",), "sound", ".wav", "yes/0001.wav")
 
@@ -60,10 +63,16 @@ def parse(listing: Listing, origin: str, wanted: Wanted = PICTURES) -> Layout:
     files = [tuple(name.removeprefix(wrapper).split("/")) for name in listing.files]
     folders = [tuple(name.removeprefix(wrapper).split("/")) for name in listing.folders if not _hidden(name)]
     samples = [parts for parts in files if wanted.has(parts)]
+    passed = ["/".join(parts) for parts in files if not wanted.has(parts)]
+    bare = _is_bare(samples)
+    if bare:  # class/sample, without splits: all of it is train
+        folders, samples = ([("train", *parts) for parts in each] for each in (folders, samples))
     splits = _splits({parts[0] for parts in [*samples, *folders] if len(parts) > 1}, origin, wanted)
-    for parts in samples:
-        if len(parts) != 3:
-            raise DataError(f"{origin}: {'/'.join(parts)!r} stands at the wrong depth; {wanted.expected}")
+    stray = [parts for parts in samples if len(parts) != 3]
+    if len(stray) > _STRAY * len(samples):
+        raise DataError(f"{origin}: {'/'.join(stray[0])!r} stands at the wrong depth; {wanted.expected}")
+    samples = [parts for parts in samples if len(parts) == 3]
+    folders = [parts for parts in folders if len(parts) <= 2]
     # An empty class folder is a class too: it is reported as empty, not forgotten.
     classes = tuple(sorted({parts[1] for parts in [*samples, *folders] if len(parts) > 1}))
     index = {name: label for label, name in enumerate(classes)}
@@ -72,11 +81,23 @@ def parse(listing: Listing, origin: str, wanted: Wanted = PICTURES) -> Layout:
     # Mixed, so that any prefix of a split is a fair sample of it; the order depends on nothing but the names.
     for place in np.random.default_rng(0).permutation(len(samples)):
         split, name, _ = samples[place]
-        names[splits[split]].append(wrapper + "/".join(samples[place]))
+        names[splits[split]].append(wrapper + "/".join(samples[place][1 if bare else 0 :]))
         labels[splits[split]].append(index[name])
-    passed = ["/".join(parts) for parts in files if not wanted.has(parts)]
-    notes = [*_noted(f"files that are no {wanted.endings}", passed), *_noted("linked folders", listing.links)]
+    deep = ["/".join(parts) for parts in stray]
+    notes = [
+        *_noted(f"{wanted.one}s that stand at the wrong depth", deep),
+        *_noted(f"files that are no {wanted.endings}", passed),
+        *_noted("linked folders", listing.links),
+    ]
     return Layout(classes, names, {split: np.array(found, np.int64) for split, found in labels.items()}, tuple(notes))
+
+
+def _is_bare(samples: Sequence[Parts]) -> bool:
+    """Whether these are class/sample, of two classes at least, none of which is called like a split."""
+    tops = {parts[0] for parts in samples if len(parts) == 2}
+    flat = sum(len(parts) == 2 for parts in samples)
+    meant = any(difflib.get_close_matches(name.lower(), _SPLITS, cutoff=0.75) for name in tops)
+    return len(tops) > 1 and not meant and flat >= (1 - _STRAY) * len(samples)
 
 
 def _splits(tops: set[str], origin: str, wanted: Wanted) -> dict[str, str]:

@@ -6,6 +6,7 @@ import io
 import os
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -20,12 +21,13 @@ from edgekit.data.splits import limited_indices
 from edgekit.data.types import Pools, Progress
 from edgekit.digests import digest
 from edgekit.errors import DataError
+from edgekit.keys import code_digest
+from edgekit.runner.inputs import picture
 
 if TYPE_CHECKING:
     from edgekit.data.image_folder import Config
 
-_MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")  # 8 bits a channel: nothing is cut off
-_MOST_PIXELS = 64 << 20
+_SQUARE = 1.25  # sides of a picture that is squashed by less look much the same
 _BATCH = 256
 _LARGE_BYTES = 16 << 10  # below, a second thread costs more than it brings (measured on 900-byte pictures)
 _SHOWN = 50
@@ -55,6 +57,7 @@ def pools(config: Config, progress: Progress | None = None) -> Pools:
         found.classes,
         "image",
         (*found.notes, *_corrupt_notes(found.corrupt, found.total)),
+        input_path=tuple(config.input_path),
     )
 
 
@@ -64,8 +67,8 @@ def _key(config: Config, source: Source) -> str:
         {
             "format": image_cache.FORMAT,
             "content": source.digest(),
-            "size": config.size,
-            "channels": config.channels,
+            "input_path": config.input_path,
+            "code": code_digest("runner/inputs/picture.py"),
             "limit": config.limit,
             "seed": None if config.limit is None else config.split_seed,
             "pillow": [pillow_version, features.version("jpg"), features.version("libjpeg_turbo")],
@@ -87,27 +90,28 @@ def _decode(
 ) -> None:
     total, done = sum(map(len, plan.names.values())), 0
     corrupt: list[str] = []
+    shapes = _Shapes(config)
     for split, names in plan.names.items():
         x = entry.array(f"{split}_x", (len(names), config.size, config.size, config.channels))
         good = np.ones(len(names), bool)
-        for index, picture in enumerate(_pictures(source, names, config)):
-            if isinstance(picture, str):
-                corrupt.append(f"{names[index]} ({picture})")
+        for index, sample in enumerate(_pictures(source, names, shapes)):
+            if isinstance(sample, str):
+                corrupt.append(f"{names[index]} ({sample})")
                 good[index] = False
             else:
-                x[index] = picture
+                x[index] = sample
             done += 1
             if progress and (done % _BATCH == 0 or done == total):
                 progress(done, total)
         entry.keep(split, good, plan.labels[split])
-    entry.finish(plan.classes, plan.notes, corrupt, total)
+    entry.finish(plan.classes, (*plan.notes, *shapes.notes()), corrupt, total)
 
 
-def _pictures(source: Source, names: list[str], config: Config) -> Iterator[np.ndarray | str]:
+def _pictures(source: Source, names: list[str], shapes: _Shapes) -> Iterator[np.ndarray | str]:
     """Samples in the order of `names`, or why there is none."""
 
     def one(data: bytes | str) -> np.ndarray | str:
-        return data if isinstance(data, str) else _sample(data, config.size, config.channels)
+        return data if isinstance(data, str) else _sample(data, shapes)
 
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         for start in range(0, len(names), _BATCH):
@@ -123,17 +127,42 @@ def _bytes(source: Source, name: str) -> bytes | str:
         return _told(error)
 
 
-def _sample(data: bytes, size: int, channels: int) -> np.ndarray | str:
+class _Shapes:
+    """What was done to pictures of other proportions, and to those with a turn: the notes say it."""
+
+    def __init__(self, config: Config) -> None:
+        self.steps, self._fit, self._turns = config.input_path, config.fit, config.orientation == "apply"
+        self._sizes: Counter[tuple[int, int]] = Counter()
+        self._turned = 0
+
+    def see(self, image: Image.Image) -> None:
+        """An opened picture, before anything is done to it."""
+        self._sizes[image.size] += 1
+        self._turned += self._turns and picture.orientation(image) in picture.TURNS
+
+    def notes(self) -> list[str]:
+        """One line each; none where nothing was changed beyond the size."""
+        odd = Counter({size: count for size, count in self._sizes.items() if max(size) > _SQUARE * min(size)})
+        told = []
+        if odd and self._fit == "stretch":
+            (width, height), count = odd.most_common(1)[0]
+            told.append(
+                f"{odd.total()} of {self._sizes.total()} pictures are no squares ({count} of {width}×{height}) and are "
+                "squashed into one; data.fit: crop keeps their proportions"
+            )
+        if self._turned:
+            told.append(f"turned {self._turned} pictures upright, as their EXIF tags say")
+        return told
+
+
+def _sample(data: bytes, shapes: _Shapes) -> np.ndarray | str:
     try:
-        with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as image:
-            if image.mode not in _MODES:
-                return f"mode {image.mode}: more than 8 bits a channel"
-            if image.width * image.height > _MOST_PIXELS:
-                return f"{image.width}×{image.height} pixels are too many"
-            picture = image.convert("L" if channels == 1 else "RGB")
-            if picture.size != (size, size):
-                picture = picture.resize((size, size), Image.Resampling.BILINEAR)
-            return np.asarray(picture).reshape(size, size, channels)
+        with Image.open(io.BytesIO(data), formats=picture.FORMATS) as image:
+            problem = picture.unfit(image)
+            if problem:
+                return problem
+            shapes.see(image)
+            return picture.decode(image, shapes.steps)
     except (OSError, ValueError, SyntaxError, EOFError, zlib.error, Image.DecompressionBombError) as error:
         return _told(error)
 

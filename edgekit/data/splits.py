@@ -178,11 +178,12 @@ def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...], task
         validation=ordered["validation"],
         classes=pools.classes,
         kind=pools.kind,
-        digest=digest_of(ordered, pools.classes, pools.kind, pools.sample_rate_hz, pools.columns),
+        digest=digest_of(ordered, pools.classes, pools.kind, pools.sample_rate_hz, pools.columns, pools.input_path),
         notes=(*pools.notes, *notes),
         held_out=ordered["test"],
         sample_rate_hz=pools.sample_rate_hz,
         columns=pools.columns,
+        input_path=pools.input_path,
         task=task,
     )
 

@@ -94,7 +94,10 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Pools:
-    """What a source found: validation and test are None where it has no such split; `columns` name channels."""
+    """What a source found: validation and test are None where it has no such split; `columns` name channels.
+
+    `input_path` lists the steps from a file to a sample (`edgekit/runner/input_path.py`); None: there are no files.
+    """
 
     train: Split
     validation: Split | None
@@ -104,6 +107,7 @@ class Pools:
     notes: tuple[str, ...] = ()
     sample_rate_hz: int | None = None
     columns: tuple[str, ...] | None = None
+    input_path: tuple[dict[str, Any], ...] | None = None
 
     def given(self) -> dict[str, Split]:
         """The splits that are there, by name."""
@@ -138,6 +142,7 @@ class Data:
     held_out: Split | None = field(default=None, repr=False)
     sample_rate_hz: int | None = None
     columns: tuple[str, ...] | None = None
+    input_path: tuple[dict[str, Any], ...] | None = None
     task: Task = "classification"
 
     @property
@@ -184,10 +189,12 @@ def digest_of(
     kind: str,
     rate_hz: int | None = None,
     columns: tuple[str, ...] | None = None,
+    input_path: tuple[dict[str, Any], ...] | None = None,
 ) -> str:
-    """Hex sha256 over class names, kind, the rate of sounds, names of channels, and each split's dtypes and bytes."""
+    """Hex sha256 over what samples are (classes, kind, rate, columns, input path), each split's dtypes and bytes."""
     more: dict[str, Any] = {} if rate_hz is None else {"sample_rate_hz": rate_hz}
     more |= {} if columns is None else {"columns": list(columns)}
+    more |= {} if input_path is None else {"input_path": list(input_path)}
     sha = hashlib.sha256(canonical({"classes": list(classes), "kind": kind, **more}))
     for name, split in splits.items():
         for part, array in (("x", split.x), ("y", split.y)):

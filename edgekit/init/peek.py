@@ -88,26 +88,25 @@ def _is_grey(picture: Image.Image) -> bool:
 def sounds(path: Path, where: str, plan: Layout, source: Source) -> Found:
     """Rate and length of most of them, from their headers."""
     rates: Counter[int] = Counter()
-    lengths: list[int] = []
+    lengths: list[float] = []
     for content in _opened(plan, source):
         try:
             sound = wav.headers("", io.BytesIO(content), len(content))
         except InputError:
             continue  # the source names the file
         rates[sound.rate_hz] += 1
-        lengths.append(sound.samples)
+        if sound.rate_hz:
+            lengths.append(sound.samples / sound.rate_hz)
     if not lengths or not max(lengths):
         raise DataError(f"{path}: none of its sounds can be opened; check that they are whole")
-    if len(rates) > 1:
-        told = ", ".join(f"{count} at {rate_hz} Hz" for rate_hz, count in rates.most_common())
-        raise DataError(
-            f"{path}: its sounds differ in rate ({told}); give them one: ffmpeg -i IN.wav -ar {max(rates)} OUT.wav"
-        )
-    (rate_hz,) = rates
-    samples, told = _usual(lengths)
+    rate_hz = rates.most_common(1)[0][0]
+    samples, told = _usual([round(seconds * rate_hz) for seconds in lengths])
     cut = min(samples, round(LONGEST_S * rate_hz))
     seconds = cut / rate_hz
     comments = {"seconds": f"{told}; a shorter sound is filled up with silence, of a longer one the rest is cut"}
+    if len(rates) > 1:
+        others = ", ".join(f"{count} at {rate} Hz" for rate, count in rates.most_common())
+        comments["rate_hz"] = f"the rate of most ({others}); the others are resampled"
     section = {"source": "wav_folder", "path": str(path), "rate_hz": rate_hz, "seconds": seconds}
     words = f"{where} of sounds at {rate_hz:,} Hz, heard for {seconds:.4g} s"
     return Found(section, words, frozenset(plan.names), comments, classes=plan.classes)

@@ -15,7 +15,7 @@ from edgekit.tasks import Task
 
 FORMAT = 1
 SPEC = "model.json"
-RAW_OPTIONS = ("range", "sample_rate_hz", "columns")
+RAW_OPTIONS = ("range", "sample_rate_hz", "columns", "input_path")
 RUN_BY = {
     "exported": ("torch", "torch"),
     "keras": ("tensorflow", "tensorflow"),

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, fields
 from operator import index
 from typing import Any
 
+from edgekit.runner import input_path
 from edgekit.runner.errors import BundleError
 from edgekit.runner.rules import check, check_keys, is_shape, is_whole, need
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,9 @@ class RawSpec:
     """A sample as the device sees it: "image" (height, width, channels), "vector" (features,), "audio" (samples,) or
     "window" (time, channels).
 
-    `range` is [lowest, highest], which float samples must lie in; audio is mono in [-1, 1) at `sample_rate_hz`; the
-    channels of a window may have names, `columns`. Without any, the key is not written.
+    `range` is [lowest, highest], which float samples must lie in; audio is mono in [-1, 1] at `sample_rate_hz`; the
+    channels of a window may have names, `columns`. Without any, the key is not written. `input_path` lists the steps
+    from a file to the sample (`input_path.py`); None stands for those of samples that did not come out of files.
     """
 
     kind: str
@@ -46,12 +48,21 @@ class RawSpec:
     range: tuple[float, float] | None = None
     sample_rate_hz: int | None = None
     columns: tuple[str, ...] | None = None
+    input_path: tuple[dict[str, Any], ...] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(index(side) for side in self.shape))
-        for name in ("range", "columns"):
+        if self.input_path is None:
+            steps = input_path.default(self.kind, self.shape, self.dtype, self.columns)
+            object.__setattr__(self, "input_path", tuple(steps))
+        for name in ("range", "columns", "input_path"):
             if isinstance(getattr(self, name), list):
                 object.__setattr__(self, name, tuple(getattr(self, name)))
+
+    @property
+    def steps(self) -> tuple[dict[str, Any], ...]:
+        """The input path."""
+        return self.input_path or ()
 
 
 @dataclass(frozen=True)
@@ -147,6 +158,8 @@ def _spec(kind: Any, where: str, values: Any) -> Any:
     optional = {"columns"} - set(values)
     check_keys(where, values, [each.name for each in fields(kind) if each.name not in optional])
     need(values.get("columns", ()) is not None, f"{where}.columns", None, "leave the key out")
+    path = values.get("input_path", [])
+    need(isinstance(path, list), f"{where}.input_path", path, "must be a list of steps")
     need(is_shape(values["shape"]), f"{where}.shape", values["shape"], "must list whole numbers above 0")
     return kind(**values)
 

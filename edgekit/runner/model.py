@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from edgekit.runner.manifest import Manifest
 from edgekit.runner.preprocess import pipeline
 
 if TYPE_CHECKING:
+    from edgekit.runner.inputs.windows import Span
     from edgekit.runner.postprocess import Prediction
     from edgekit.runner.selftest import SelftestReport
     from edgekit.runner.trial import Told
@@ -56,6 +58,14 @@ def open_model(bundle: bundles.Bundle, threads: int = 1, interpreter: str | None
     manifest, files = bundle.manifest, bundle.model_files()
     backend = open_backend(manifest.target, files, manifest.input, manifest.output, threads, interpreter, device)
     return Model(bundle, backend, threads)
+
+
+@dataclass(frozen=True)
+class FileAnswer:
+    """What a bundle says of a file, or of the part of it that `span` names."""
+
+    prediction: Prediction
+    span: Span | None
 
 
 class Model:
@@ -111,6 +121,16 @@ class Model:
         answer: Prediction = self._answer(outputs, _at_least_one(top_k), timing_ms, *also)
         timing_ms["postprocess"] = (perf_counter_ns() - executed) / 1e6
         return answer
+
+    def predict_file(self, path: str | os.PathLike[str], top_k: int = 5, strict: bool = False) -> Iterator[FileAnswer]:
+        """Answers for a file as it lies in the data: one, or of a recording, one for each window.
+
+        The bundle's input path turns, resizes, mixes, resamples and cuts it; with `strict`, InputError where it must.
+        """
+        from edgekit.runner import inputs
+
+        for sample in inputs.samples(os.fspath(path), self.manifest.raw, strict):
+            yield FileAnswer(self.predict(sample.raw, top_k), sample.span)
 
     def golden(self) -> tuple[np.ndarray, np.ndarray]:
         """Golden vectors: raw samples (n, *raw) and what was recorded for them (n, *output)."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from edgekit.runner import input_path
 from edgekit.runner.errors import BundleError, InputError
 
 if TYPE_CHECKING:
@@ -80,6 +81,10 @@ def _check_raw(raw: RawSpec) -> None:
         need(raw.dtype == "float32", "raw.dtype", raw.dtype, "windows are float32")
     if raw.columns is not None:
         _check_columns(raw)
+    try:
+        input_path.check(raw)
+    except InputError as error:
+        raise BundleError(f"manifest.json: {error}") from None
 
 
 def _check_columns(raw: RawSpec) -> None:

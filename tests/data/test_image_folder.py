@@ -79,8 +79,8 @@ def test_one_folder_around_everything_is_looked_through(tmp_path):
     "change, told",
     [
         (
-            lambda name: name.removeprefix("train/"),
-            "no split found; expected split/class/picture.*'bee', 'cat'.*named train",
+            lambda name: name.replace("train/bee", "tests").removeprefix("train/"),
+            "no split found; expected split/class/picture.*'cat', 'tests'.*named train",
         ),
         (lambda name: name.replace("/", "_"), "no split found; expected split/class/picture"),
         (lambda name: "train/" + name.split("/")[2], "wrong depth"),
@@ -91,6 +91,50 @@ def test_one_folder_around_everything_is_looked_through(tmp_path):
 def test_another_layout_is_told_the_expected_one(tmp_path, pack, change, told):
     with pytest.raises(DataError, match=told):
         read(pack(tmp_path, {change(name): data for name, data in samples().items()}))
+
+
+@pytest.mark.parametrize("pack", [zipped, unpacked])
+def test_classes_without_splits_are_all_train(tmp_path, pack):
+    bare = read(pack(tmp_path, {name.removeprefix("train/"): data for name, data in samples().items()}))
+    (tmp_path / "split").mkdir()
+    assert bare.digest == read(zipped(tmp_path / "split", samples())).digest
+
+
+def test_one_stray_nested_file_is_passed_over_and_noted(tmp_path):
+    files = samples()
+    stray = {"train/bee/old/x.png": picture(3), "train/y.png": picture(4)}
+    data = read(zipped(tmp_path, files | dict([*stray.items()][:1])))
+    assert data.notes == ("passed over 1 pictures that stand at the wrong depth: 'train/bee/old/x.png'",)
+    assert len(contents(data)) == len(files)
+    with pytest.raises(DataError, match="stands at the wrong depth"):
+        read(zipped(tmp_path, files | stray))
+
+
+def test_pictures_with_a_turn_stand_upright_and_the_notes_say_it(tmp_path):
+    pixels = np.zeros((16, 12, 3), np.uint8)
+    pixels[:8] = (250, 10, 10)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # as a phone stores what it took upright: turn by 90 degrees to the right
+    stream = io.BytesIO()
+    Image.fromarray(np.rot90(pixels)).save(stream, "PNG", exif=exif)
+    path = zipped(tmp_path, samples() | {"train/bee/phone.png": stream.getvalue()})
+    upright = Image.fromarray(pixels).resize((12, 12), Image.Resampling.BILINEAR).tobytes()
+    turned = read(path, size=12)
+    assert upright in contents(turned)
+    assert "turned 1 pictures upright, as their EXIF tags say" in turned.notes
+    assert upright not in contents(read(path, size=12, orientation="ignore"))
+
+
+def test_pictures_of_other_proportions_are_told_and_can_be_cropped(tmp_path):
+    wide = np.zeros((10, 30, 3), np.uint8)
+    wide[:, 10:20] = np.arange(10, dtype=np.uint8)[:, None, None] + 100
+    stream = io.BytesIO()
+    Image.fromarray(wide).save(stream, "PNG")
+    path = zipped(tmp_path, samples() | {"train/bee/wide.png": stream.getvalue()})
+    stretched, cropped = read(path, size=10), read(path, size=10, fit="crop")
+    assert any("(1 of 30×10) and are squashed into one; data.fit: crop" in note for note in stretched.notes)
+    assert not any("squashed" in note for note in cropped.notes)
+    assert wide[:, 10:20].tobytes() in contents(cropped) and wide[:, 10:20].tobytes() not in contents(stretched)
 
 
 def test_a_misspelt_split_is_not_passed_over(tmp_path):
@@ -107,7 +151,7 @@ def test_other_files_are_noted(tmp_path):
     extra = {"README.txt": b"hello", "train/bee/x.gif": b"GIF89a", "__MACOSX/train/bee/._1.jpg": b"", ".DS_Store": b""}
     data = read(zipped(tmp_path, samples() | extra))
     assert data.notes == (
-        "passed over 4 files that are no .jpg, .jpeg or .png: "
+        "passed over 4 files that are no .jpg, .jpeg, .png or .webp: "
         "'.DS_Store', 'README.txt', '__MACOSX/train/bee/._1.jpg', 'train/bee/x.gif'",
     )
 
@@ -185,7 +229,7 @@ def test_sixteen_bit_pictures_are_not_cut_off_in_silence(tmp_path):
     stream = io.BytesIO()
     Image.fromarray(np.full((9, 9), 40_000, np.uint16)).save(stream, "PNG")
     path = zipped(tmp_path, samples() | {"train/bee/deep.png": stream.getvalue()})
-    assert "more than 8 bits" in read(path, max_corrupt_fraction=0.05).notes[0]
+    assert "save it with 8 bits a channel" in read(path, max_corrupt_fraction=0.05).notes[0]
 
 
 def test_a_flipped_bit_in_a_zip_member_is_a_corrupt_picture(tmp_path):

@@ -54,7 +54,9 @@ def test_other_lengths_are_filled_up_cut_or_refused(tmp_path: Path) -> None:
     assert longer.raw_shape == (1600,) and not longer.train.x[:, 800:].any() and longer.train.x[:, :800].any()
     shorter = load(parse({**options, "seconds": 0.05}))
     assert shorter.raw_shape == (400,)
-    with pytest.raises(DataError, match=r"wav: 800 samples, data.seconds asks for 400; set data.lengths to fit"):
+    with pytest.raises(
+        DataError, match=r"wav: 800 samples, the config asks for 400 .*run: ffmpeg .*or set data.lengths: fit"
+    ):
         load(parse({**options, "seconds": 0.05, "lengths": "exact"}))
     with pytest.raises(ConfigError, match="are no whole number of samples"):
         parse({**options, "seconds": 0.00001234})
@@ -75,6 +77,7 @@ def test_a_zip_gives_the_same_sounds(tmp_path: Path) -> None:
     [
         (sound(800, 300, rate_hz=16_000), "16000 samples a second, the config asks for 8000"),
         (sound(800, 300, channels=2), "2 channels, the config asks for one"),
+        (sound(0, 300), "it holds no sound"),
         (b"no sound at all", "not a WAV file, whatever its name says"),
     ],
 )
@@ -82,8 +85,21 @@ def test_what_is_no_such_sound_is_named(content: bytes, said: str, tmp_path: Pat
     home = folder(tmp_path)
     (home / "train/low/zzz.wav").write_bytes(content)
     options = {"source": "wav_folder", "path": str(home), "rate_hz": RATE_HZ, "seconds": 0.1, "calibration_samples": 4}
+    options |= {"rates": "exact", "channels": "exact"}
     with pytest.raises(DataError, match=f"zzz.wav: .*{said}"):
         load(parse(options))
+
+
+def test_other_rates_and_channels_are_resampled_and_mixed_and_the_notes_say_it(tmp_path: Path) -> None:
+    home = folder(tmp_path)
+    (home / "train/low/fast.wav").write_bytes(sound(1600, 300, rate_hz=16_000))
+    (home / "train/low/wide.wav").write_bytes(sound(700, 300, channels=2))
+    options = {"source": "wav_folder", "path": str(home), "rate_hz": RATE_HZ, "seconds": 0.1, "calibration_samples": 4}
+    data = load(parse(options))
+    assert data.notes[0] == "of 26 sounds: 1 mixed to mono, 1 resampled to 8000 Hz, 1 filled up with silence"
+    steps = [step["step"] for step in data.input_path or ()]
+    assert steps == ["decode_wav", "mix_channels", "resample", "windows"]
+    assert load(parse({**options, "limit": 25})).input_path == data.input_path
 
 
 def test_only_what_a_limit_keeps_is_read(tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ def test_an_array_needs_no_pillow_and_a_picture_no_wav(kinds: dict[str, Path], t
         "print(*[name for name in sys.modules if name.startswith(('PIL', 'wave', 'edgekit.runner.inputs.'))])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "edgekit.runner.inputs.array"
+    assert done.stdout.splitlines()[-1] == "edgekit.runner.inputs.windows edgekit.runner.inputs.array"
 
 
 def test_the_conversion_names_a_new_file(tmp_path: Path) -> None:

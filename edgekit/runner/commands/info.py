@@ -30,6 +30,7 @@ def run(options: argparse.Namespace) -> None:
         "target": facts.target,
         "model": f"{', '.join(facts.model_files)}, {size:,} bytes",
         "takes": f"{facts.raw.kind} {facts.raw.dtype}{list(facts.raw.shape)}",
+        "from a file": ", ".join(step["step"] for step in facts.raw.steps) or "a .npy array as it is",
         "preprocess": ", ".join(step["step"] for step in facts.preprocess) or "none",
         "task": facts.task,
         "labels": _shorten(facts.labels) or "none",

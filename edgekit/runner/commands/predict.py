@@ -12,7 +12,10 @@ from edgekit.runner.commands import _shared
 from edgekit.runner.errors import InputError
 
 if TYPE_CHECKING:
-    from edgekit.runner.model import Model
+    from collections.abc import Iterator
+
+    from edgekit.runner.inputs.windows import Span
+    from edgekit.runner.model import FileAnswer, Model
 
 HELP = "answer for pictures, sounds, tables, .npy files, folders of them, or frames from a pipe"
 PIXELS = ("rgb24", "bgr24", "gray", "yuv420p")
@@ -22,8 +25,13 @@ LARGEST_SIDE = 16384
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     _shared.bundle(parser)
-    parser.add_argument("inputs", metavar="INPUT", nargs="*", help=".npy, .png, .jpg, .wav, .csv, or a folder of them")
+    parser.add_argument("inputs", metavar="INPUT", nargs="*", help=".npy, .png, .jpg, .webp, .wav, .csv, or a folder")
     parser.add_argument("--top", metavar="K", type=_shared.positive, default=5, help="labels to show (default: 5)")
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="refuse what must be turned, resized, mixed, resampled or cut",
+    )
     stream = parser.add_argument_group("frames from a pipe, in place of INPUT")
     stream.add_argument("--stream", choices=PIXELS, help="raw frames on standard input, in ffmpeg's pixel format")
     stream.add_argument(
@@ -37,8 +45,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """One answer an input."""
     if options.stream:
-        if options.inputs or not options.size:
-            options.misuse("--stream wants --size WxH, and no INPUT beside it")
+        if options.inputs or not options.size or options.strict:
+            options.misuse("--stream wants --size WxH, and neither INPUT nor --strict beside it")
         _stream(_shared.load(options), options)
         return
     if not options.inputs or options.size or options.frames:
@@ -55,10 +63,8 @@ def _files(model: Model, options: argparse.Namespace) -> None:
     refused = 0
     for path in paths:
         try:
-            started = perf_counter_ns()
-            sample = inputs.read(path, raw)
-            read_ms = (perf_counter_ns() - started) / 1e6
-            found = model.predict(sample, top_k=options.top)
+            for answer, read_ms in _timed(model.predict_file(path, top_k=options.top, strict=options.strict)):
+                _answer(path, answer.prediction, read_ms, options.json, answer.span)
         except InputError as error:
             text = str(error) if str(error).startswith(path) else f"{path}: {error}"
             if len(paths) == 1:
@@ -67,10 +73,17 @@ def _files(model: Model, options: argparse.Namespace) -> None:
                 raise InputError(text) from None
             _complain(path, text, options.json)
             refused += 1
-        else:
-            _answer(path, found, read_ms, options.json)
     if refused:
         raise InputError(f"{refused} of {len(paths)} inputs got no answer")
+
+
+def _timed(answers: Iterator[FileAnswer]) -> Iterator[tuple[FileAnswer, float]]:
+    """Each answer with the milliseconds that its sample took to read: what was not spent in the model."""
+    started = perf_counter_ns()
+    for answer in answers:
+        whole_ms = (perf_counter_ns() - started) / 1e6
+        yield answer, max(0.0, whole_ms - sum(answer.prediction.timing_ms.values()))
+        started = perf_counter_ns()
 
 
 def _stream(model: Model, options: argparse.Namespace) -> None:
@@ -88,15 +101,16 @@ def _stream(model: Model, options: argparse.Namespace) -> None:
             _answer(number, model.predict(sample, top_k=options.top), read_ms, options.json)
 
 
-def _answer(name: Any, found: Any, read_ms: float, as_json: bool) -> None:
+def _answer(name: Any, found: Any, read_ms: float, as_json: bool, span: Span | None = None) -> None:
     """Flushed at once: whoever reads the pipe waits for this line."""
     if as_json:
         facts = found.to_dict()
-        _shared.print_json({"input": name, **facts, "timing_ms": {"read": read_ms, **facts["timing_ms"]}})
+        window = {"window": span.to_dict()} if span else {}
+        _shared.print_json({"input": name, **window, **facts, "timing_ms": {"read": read_ms, **facts["timing_ms"]}})
         sys.stdout.flush()
         return
     first, *rest = found.lines()
-    where = f"frame {name}" if isinstance(name, int) else name
+    where = f"frame {name}" if isinstance(name, int) else f"{name}, {span}" if span else name
     print("\n".join([f"{where}: {first}".rstrip(), *rest]), flush=True)
 
 

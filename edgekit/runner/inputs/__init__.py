@@ -1,7 +1,8 @@
 """Raw samples from what a device has: arrays, pictures, sounds, tables in files, folders of them, frames in a pipe.
 
-One file a kind; only the one that is needed is imported. Whatever cannot become exactly the sample that the bundle
-promises is an InputError with the fix, never a sample that merely looks like one.
+One file a kind; only the one that is needed is imported. What happens on the way is the input path that the bundle
+declares (`edgekit/runner/input_path.py`). Whatever it cannot turn into the sample that the bundle promises is an
+InputError with the fix, never a sample that merely looks like one.
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ from typing import TYPE_CHECKING
 from edgekit.runner.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy as np
 
+    from edgekit.runner.inputs.windows import Sample
     from edgekit.runner.manifest import RawSpec
 
-READERS = {".npy": "array", ".png": "picture", ".jpg": "picture", ".jpeg": "picture", ".wav": "wav",
-           ".csv": "table"}  # fmt: skip
-"""Which file here reads a suffix: it has `read(path, raw)`."""
+READERS = {".npy": "array", ".png": "picture", ".jpg": "picture", ".jpeg": "picture", ".webp": "picture",
+           ".wav": "wav", ".csv": "table"}  # fmt: skip
+"""Which file here reads a suffix: it has `samples(path, raw, strict)`."""
 KINDS = {"image": ("array", "picture"), "audio": ("array", "wav"), "vector": ("array",), "window": ("array", "table")}
 """What can hold a sample of each kind: these are looked for in a folder."""
 
@@ -30,23 +34,36 @@ def files(name: str, raw: RawSpec) -> list[str]:
         return [name]
     from edgekit.runner.inputs import folder
 
-    return folder.files(name, _suffixes(raw)) or [name]
+    return folder.files(name, suffixes(raw)) or [name]
 
 
-def read(path: str, raw: RawSpec) -> np.ndarray:
-    """One raw sample; InputError when the file cannot be read as one."""
+def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
+    """The raw samples of a file, one or, of a recording, one for each window; InputError when it cannot be read as one.
+
+    With `strict`, only a file that is the sample already: nothing is turned, resized, mixed, resampled or cut.
+    """
     if os.path.isdir(path):
-        raise InputError(f"{path}: a folder that holds no {' or '.join(_suffixes(raw))} file")
+        raise InputError(f"{path}: a folder that holds no {' or '.join(suffixes(raw))} file")
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in READERS:
-        known = ", ".join(_suffixes(raw))
-        raise InputError(f"{path}: cannot read {suffix or 'a file without suffix'}; this bundle takes {known}")
+        raise InputError(f"{path}: {unreadable(suffix, raw)}")
     if not os.path.isfile(path):
         raise InputError(f"{path}: {'not a plain file' if os.path.exists(path) else 'no such file'}")
-    sample: np.ndarray = importlib.import_module(f"{__name__}.{READERS[suffix]}").read(path, raw)
-    return sample
+    found: Iterator[Sample] = importlib.import_module(f"{__name__}.{READERS[suffix]}").samples(path, raw, strict)
+    return found
 
 
-def _suffixes(raw: RawSpec) -> list[str]:
+def read(path: str, raw: RawSpec, strict: bool = False) -> np.ndarray:
+    """The file's first raw sample: all of it, or its first window."""
+    return next(samples(path, raw, strict)).raw
+
+
+def unreadable(suffix: str, raw: RawSpec) -> str:
+    """What is said of a file whose suffix nothing here reads."""
+    return f"cannot read {suffix or 'a file without suffix'}; this bundle takes {', '.join(suffixes(raw))}"
+
+
+def suffixes(raw: RawSpec) -> list[str]:
+    """The endings of files that can hold a sample."""
     readers = [reader for reader in KINDS[raw.kind] if reader != "table" or raw.columns]
     return [suffix for suffix, reader in READERS.items() if reader in readers]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from edgekit.runner import input_path
 from edgekit.runner.errors import InputError
+from edgekit.runner.inputs.windows import Sample
 
 if TYPE_CHECKING:
     from edgekit.runner.manifest import RawSpec
@@ -16,9 +19,22 @@ if TYPE_CHECKING:
 LARGEST_HEADER_BYTES = 2**16
 
 
+def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
+    """The array as it is, a large one not yet read: whether it fits, the model says, by shape and dtype first.
+
+    Where training's arrays had another form (`read_array`), an array of that form becomes the sample as theirs did.
+    """
+    value = read(path, raw)
+    step = None if strict else input_path.find(raw.steps, "read_array")
+    if step and value.shape == tuple(step["shape"]) and str(value.dtype) in step["dtypes"]:
+        with np.errstate(over="ignore"):  # a double too large becomes infinite, which the model refuses
+            value = np.asarray(value).astype(raw.dtype, copy=False).reshape(raw.shape)
+    return iter((Sample(value),))
+
+
 def read(path: str, raw: RawSpec) -> np.ndarray:
-    """The array as it is, a large one not yet read: whether it fits, the model says, by shape and dtype first."""
-    most = math.prod(raw.shape) * np.dtype(raw.dtype).itemsize + LARGEST_HEADER_BYTES
+    """The array of a file; mapped, not read, where it is larger than a sample of eight bytes a value."""
+    most = math.prod(raw.shape) * 8 + LARGEST_HEADER_BYTES
     try:
         large = os.path.getsize(path) > most
         value = np.load(path, mmap_mode="r" if large else None, allow_pickle=False)

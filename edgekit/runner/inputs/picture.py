@@ -1,39 +1,50 @@
 """Samples from pictures, where Pillow is installed.
 
-A picture becomes what it became in training (`edgekit/data/pictures.py`): Pillow's "L" or "RGB", then its bilinear
-resize to the bundle's height and width. A transparent layer is dropped, and so is a camera's note to turn the picture.
+A picture is turned upright by its EXIF tag, becomes Pillow's "L" or "RGB", then is brought to the bundle's height and
+width by Pillow's bilinear filter: as the input path declares it, and by the same code in training
+(`edgekit/data/pictures.py`). A transparent layer is dropped.
 """
 
 from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from edgekit.runner import input_path
 from edgekit.runner.errors import InputError
+from edgekit.runner.input_path import Step
+from edgekit.runner.inputs.windows import Sample
 
 if TYPE_CHECKING:
     from edgekit.runner.manifest import RawSpec
 
+FORMATS = ("JPEG", "PNG", "WEBP")
 MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
 """Those with 8 bits a channel: nothing is cut off."""
 MOST_PIXELS = 64 << 20
-BILINEAR = 2  # Pillow's own number; the name for it has moved from version to version
+BILINEAR = 2  # Pillow's own numbers; the names for them have moved from version to version
+ORIENTATION = 0x0112
+TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
+"""EXIF's orientation (JEITA CP-3451, 4.6.4) and Pillow's number of the transposition that undoes it."""
 
 
-def read(path: str, raw: RawSpec) -> np.ndarray:
+def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
     """One raw sample (height, width, channels) uint8."""
-    if raw.kind != "image" or raw.dtype != "uint8":
+    if not input_path.find(raw.steps, "decode_picture"):
         raise InputError(f"{path}: the bundle takes {raw.dtype}{list(raw.shape)}, not a picture; give it a .npy file")
     Image = pillow(path, "give a .npy file")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what Pillow warns of here is an error two lines below
-            with Image.open(path, formats=("JPEG", "PNG")) as picture:
-                _check(path, picture)
-                return fit(picture, raw)
+            with Image.open(path, formats=FORMATS) as picture:
+                problem = unfit(picture) or (_strictly(picture, raw) if strict else None)
+                if problem:
+                    raise InputError(f"{path}: {problem}")
+                return iter((Sample(decode(picture, raw.steps)),))
     except InputError:
         raise
     except Exception as error:  # Pillow hands on what its parsers stumble over: struct.error, KeyError, …
@@ -41,13 +52,46 @@ def read(path: str, raw: RawSpec) -> np.ndarray:
         raise InputError(f"{path}: cannot be decoded ({reason}); save it again as PNG or JPEG") from None
 
 
-def fit(picture: Any, raw: RawSpec) -> np.ndarray:
-    """A Pillow image brought to (height, width, channels) uint8."""
-    height, width, channels = raw.shape
+def decode(picture: Any, steps: Sequence[Step]) -> np.ndarray:
+    """An opened Pillow image as a raw sample (height, width, channels) uint8."""
+    how = input_path.find(steps, "decode_picture")
+    assert how is not None
+    turn = TURNS.get(orientation(picture)) if how["orientation"] == "apply" else None
+    if turn is not None:
+        picture = picture.transpose(turn)
+    return fit(picture, how["channels"], input_path.find(steps, "resize_picture"))
+
+
+def fit(picture: Any, channels: int, resize: Step | None) -> np.ndarray:
+    """A Pillow image as (height, width, channels) uint8, stretched or cropped around its middle to the step's size."""
     image = picture.convert("L" if channels == 1 else "RGB")
-    if image.size != (width, height):
-        image = image.resize((width, height), BILINEAR)
-    return np.asarray(image, dtype=np.uint8).reshape(raw.shape)
+    if resize is not None:
+        size = (resize["width"], resize["height"])
+        if image.size != size:
+            box = _middle(image.size, size) if resize["fit"] == "crop" else None
+            image = image.resize(size, BILINEAR, box=box)
+    return np.asarray(image, dtype=np.uint8).reshape(image.height, image.width, channels)
+
+
+def orientation(picture: Any) -> int:
+    """EXIF's: 1 where the picture stands upright, or says nothing that can be read."""
+    try:
+        found = picture.getexif().get(ORIENTATION, 1)
+    except Exception:  # a mangled tag turns nothing
+        return 1
+    return found if isinstance(found, int) else 1
+
+
+def unfit(picture: Any) -> str | None:
+    """Why an opened Pillow image is no sample: deeper than 8 bits a channel, too large, or moving."""
+    deep = any(";16" in str(tile[-1]) for tile in picture.tile)  # Pillow would cut 16 bits a channel down in silence
+    if picture.mode not in MODES or deep:
+        return f"a picture of mode {picture.mode}{' in 16 bits' if deep else ''}; save it with 8 bits a channel"
+    if picture.width * picture.height > MOST_PIXELS:
+        return f"{picture.width}×{picture.height} pixels, at most {MOST_PIXELS:,} are read; save it smaller"
+    if picture.format == "WEBP" and getattr(picture, "n_frames", 1) > 1:
+        return f"{picture.n_frames} moving pictures; save one of them"
+    return None
 
 
 def pillow(what: str, instead: str) -> Any:
@@ -60,13 +104,21 @@ def pillow(what: str, instead: str) -> Any:
     return Image
 
 
-def _check(path: str, picture: Any) -> None:
-    deep = any(";16" in str(tile[-1]) for tile in picture.tile)  # Pillow would cut 16 bits a channel down in silence
-    if picture.mode not in MODES or deep:
-        raise InputError(
-            f"{path}: a picture of mode {picture.mode}{' in 16 bits' if deep else ''}; save it with 8 bits a channel"
-        )
-    if picture.width * picture.height > MOST_PIXELS:
-        raise InputError(
-            f"{path}: {picture.width}×{picture.height} pixels, at most {MOST_PIXELS:,} are read; save it smaller"
-        )
+def _middle(size: tuple[int, int], wanted: tuple[int, int]) -> tuple[int, int, int, int]:
+    """The largest box of the wanted proportions around the middle, in whole pixels: (left, top, right, bottom)."""
+    (width, height), (wide, tall) = size, wanted
+    kept_width = min(width, max(1, (height * wide + tall // 2) // tall))
+    kept_height = min(height, max(1, (width * tall + wide // 2) // wide))
+    left, top = (width - kept_width) // 2, (height - kept_height) // 2
+    return left, top, left + kept_width, top + kept_height
+
+
+def _strictly(picture: Any, raw: RawSpec) -> str | None:
+    """What --strict has against a picture: a step would change its pixels' places."""
+    if orientation(picture) != 1:
+        return "its EXIF tag says that it must be turned; turn it, or leave --strict out"
+    height, width, _ = raw.shape
+    if picture.size != (width, height):
+        found = f"{picture.width}×{picture.height}"
+        return f"{found} pixels, the bundle takes {width}×{height}; bring it to that size, or leave --strict out"
+    return None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from edgekit.runner import input_path
 from edgekit.runner.errors import InputError
 from edgekit.runner.inputs import picture
 
@@ -80,7 +81,8 @@ def _fit(frame: np.ndarray, raw: RawSpec) -> np.ndarray:
     from PIL import Image
 
     grey = frame.shape[2] == 1
-    return picture.fit(Image.fromarray(frame[..., 0] if grey else np.ascontiguousarray(frame)), raw)
+    image = Image.fromarray(frame[..., 0] if grey else np.ascontiguousarray(frame))
+    return picture.fit(image, raw.shape[2], input_path.find(raw.steps, "resize_picture"))
 
 
 def _rgb24(buffer: np.ndarray, width: int, height: int) -> np.ndarray:

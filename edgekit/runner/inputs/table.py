@@ -3,7 +3,7 @@
 Commas, semicolons or tabs part the cells, whichever makes the most of the header; decimals have a point. Training reads
 its recordings by the same code (`edgekit/data/csv_windows.py`), so a cell is the same float32 in both: Python's own
 float, which is correctly rounded everywhere, rounded once more. Columns are found by name, so their order in a file is
-free; nothing is cut, filled up or guessed.
+free. A recording is cut into windows where the input path declares it; nothing is filled up or guessed.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ import csv
 import io
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from edgekit.runner import input_path
 from edgekit.runner.errors import InputError
+from edgekit.runner.inputs import windows
+from edgekit.runner.inputs.windows import Sample
 
 if TYPE_CHECKING:
     from edgekit.runner.manifest import RawSpec
@@ -38,8 +41,8 @@ class Table:
     lines: list[int]
 
 
-def read(path: str, raw: RawSpec) -> np.ndarray:
-    """One raw sample (time, channels) float32: the bundle's columns, and exactly its number of rows."""
+def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
+    """Raw samples (time, channels) float32: the bundle's columns, each window of the rows, or exactly its number."""
     if raw.kind != "window" or not raw.columns:
         what = "names no columns" if raw.kind == "window" else f"takes {raw.dtype}{list(raw.shape)}, not a window"
         raise InputError(f"{path}: the bundle {what}; give it a .npy file")
@@ -48,16 +51,22 @@ def read(path: str, raw: RawSpec) -> np.ndarray:
             content = stream.read(LARGEST_BYTES + 1)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
-    most = raw.shape[0]
+    step = None if strict else input_path.find(raw.steps, "windows")
+    wanted = raw.shape[0]
     if len(content) > LARGEST_BYTES:
-        raise InputError(f"{path}: more than {LARGEST_BYTES:,} bytes, for a window of {most} rows; {_cut(path, most)}")
-    table = parse(path, content, most)
-    sample = floats(table, raw.columns)
-    if len(table.rows) != most:
-        more = len(table.rows) > most
-        found, fix = (f"more than {most}", _cut(path, most)) if more else (len(table.rows), "record for longer")
-        raise InputError(f"{path}: {found} rows, the bundle takes {most}; {fix}")
-    return sample
+        raise InputError(
+            f"{path}: more than {LARGEST_BYTES:,} bytes, for windows of {wanted} rows; {_cut(path, wanted)}"
+        )
+    table = parse(path, content, -1 if step else wanted)
+    found = floats(table, raw.columns)
+    rows = len(table.rows)
+    if step and windows.count(rows, step):
+        return windows.samples(found, step)
+    if step or rows != wanted:
+        more = rows > wanted
+        told, fix = (f"more than {wanted}", _cut(path, wanted)) if more else (rows, "record for longer")
+        raise InputError(f"{path}: {told} rows, the bundle takes {wanted}; {fix}")
+    return iter((Sample(found),))
 
 
 def _cut(path: str, rows: int) -> str:

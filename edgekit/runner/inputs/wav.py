@@ -1,28 +1,37 @@
-"""Samples from WAV files: mono, at exactly the bundle's rate and length, as float32 in [-1, 1).
+"""Samples from WAV files: decoded, mixed to mono, resampled and cut into windows, as far as the input path declares it.
 
 Whole numbers become x / 2^(bits - 1), 8-bit ones are unsigned (RIFF's convention, and what audio libraries agree on);
-floating-point files are taken as they are. Nothing is resampled, cut or filled up: an answer for a sound that the model
-was not made for would only look like one. The chunks are walked here because the standard library's `wave` cannot read
-floats, nor before Python 3.12 the extensible header that ffmpeg writes for 24 and 32 bits.
+floating-point files are taken as they are. What a bundle's input path does not declare is refused with the line that
+makes a file that fits: an answer for a sound that the model was not made for would only look like one. Training reads
+its sounds by the same code (`edgekit/data/wav_folder.py`). The chunks are walked here because the standard library's
+`wave` cannot read floats, nor before Python 3.12 the extensible header that ffmpeg writes for 24 and 32 bits.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import shlex
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
+from edgekit.runner import input_path
 from edgekit.runner.errors import InputError
+from edgekit.runner.input_path import Step
+from edgekit.runner.inputs import windows
+from edgekit.runner.inputs.windows import Sample
 
 if TYPE_CHECKING:
     from edgekit.runner.manifest import RawSpec
 
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 DTYPES = {(PCM, 8): "u1", (PCM, 16): "<i2", (PCM, 24): "u1", (PCM, 32): "<i4", (FLOAT, 32): "<f4", (FLOAT, 64): "<f8"}
+LOWEST_HZ, HIGHEST_HZ = 1000, 768_000
+LARGEST_BYTES = 64 << 20
 UNKNOWN_SIZE = 0xFFFFFFFF  # what ffmpeg writes into a pipe, where it cannot come back to put in the size
 
 
@@ -42,28 +51,61 @@ class Sound:
         return self.data_bytes // max(1, self.channels * self.bits // 8)
 
 
-def read(path: str, raw: RawSpec) -> np.ndarray:
-    """One raw sample (samples,) float32."""
+@dataclass(frozen=True)
+class Wanted:
+    """What a file must come to: `samples` at `rate_hz`, by these steps; `by` is who asks, for messages."""
+
+    samples: int
+    rate_hz: int
+    steps: tuple[Step, ...]
+    by: str = "the bundle takes"
+
+    def has(self, name: str) -> bool:
+        """Whether a step is declared."""
+        return input_path.find(self.steps, name) is not None
+
+
+def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
+    """The raw samples (samples,) float32 of a file: each window of a recording, or the one that it is exactly."""
     if raw.kind != "audio" or raw.sample_rate_hz is None:
         raise InputError(f"{path}: the bundle takes {raw.dtype}{list(raw.shape)}, not a sound; give it a .npy file")
+    wanted = Wanted(raw.shape[0], raw.sample_rate_hz, () if strict else raw.steps)
     try:
         with open(path, "rb") as stream:
             sound = headers(path, stream, os.fstat(stream.fileno()).st_size)
-            _check(path, sound, raw.shape[0], raw.sample_rate_hz)
+            _check(path, sound, wanted)
             stream.seek(sound.start)
             data = stream.read(sound.data_bytes)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
-    return _floats(data, sound.code, sound.bits)
+    x = recording(sound, data, wanted)
+    step = input_path.find(wanted.steps, "windows")
+    return windows.samples(x, step, wanted.rate_hz) if step else iter((Sample(x),))
 
 
-def decode(name: str, content: bytes, rate_hz: int) -> np.ndarray:
-    """All samples of a mono WAV file at this rate, (samples,) float32, from its bytes; InputError for any other."""
-    import io
+def decode(name: str, content: bytes, wanted: Wanted) -> tuple[np.ndarray, Sound]:
+    """A whole recording (samples,) float32 from a WAV file's bytes, mixed and resampled as declared; and its headers.
 
+    InputError where it cannot become what is wanted.
+    """
     sound = headers(name, io.BytesIO(content), len(content))
-    _check(name, sound, sound.samples, rate_hz, "the config asks for")
-    return _floats(content[sound.start : sound.start + sound.data_bytes], sound.code, sound.bits)
+    _check(name, sound, wanted)
+    return recording(sound, content[sound.start : sound.start + sound.data_bytes], wanted), sound
+
+
+def recording(sound: Sound, data: bytes, wanted: Wanted) -> np.ndarray:
+    """(samples,) float32 of a checked sound: the mean of its channels, at the wanted rate."""
+    x = _floats(data, sound.code, sound.bits)
+    if sound.channels > 1:
+        total = np.zeros(len(x) // sound.channels)
+        for channel in range(sound.channels):  # one after another: numpy's sum has an order of its own
+            total += x[channel :: sound.channels]
+        x = (total / sound.channels).astype(np.float32)
+    if sound.rate_hz == wanted.rate_hz:
+        return x
+    from edgekit.runner.inputs.resample import resample
+
+    return resample(x, sound.rate_hz, wanted.rate_hz)
 
 
 def headers(path: str, stream: IO[bytes], size: int) -> Sound:
@@ -98,22 +140,39 @@ def _form(path: str, chunk: bytes) -> tuple[int, int, int, int]:
     return code, channels, rate_hz, bits
 
 
-def _check(path: str, sound: Sound, samples: int, rate_hz: int, asked: str = "the bundle takes") -> None:
-    """The first thing that differs from the sound that is asked for, with the line that puts all of them right."""
+def _check(path: str, sound: Sound, wanted: Wanted) -> None:
+    """The first thing that no declared step puts right, with the line that puts all of them right."""
     frame_bytes = sound.channels * sound.bits // 8
+    rate_hz = wanted.rate_hz
     if (sound.code, sound.bits) not in DTYPES:
         wrong = f"coding {sound.code} with {sound.bits} bits; PCM of 8 to 32 bits and floats are read"
-    elif sound.rate_hz != rate_hz:
-        wrong = f"{sound.rate_hz} samples a second, {asked} {rate_hz}"
-    elif sound.channels != 1:
-        wrong = f"{sound.channels} channels, {asked} one"
-    elif sound.samples != samples:
-        wrong = f"{sound.samples} samples, {asked} {samples} ({samples / rate_hz:g} s)"
+    elif sound.rate_hz != rate_hz and not wanted.has("resample"):
+        wrong = f"{sound.rate_hz} samples a second, {wanted.by} {rate_hz}"
+    elif not LOWEST_HZ <= sound.rate_hz <= HIGHEST_HZ:
+        wrong = f"{sound.rate_hz} samples a second; {LOWEST_HZ} to {HIGHEST_HZ:,} can be resampled"
+    elif sound.channels != 1 and not (sound.channels and wanted.has("mix_channels")):
+        wrong = f"{sound.channels} channels, {wanted.by} one"
     elif sound.data_bytes % frame_bytes:
         wrong = f"{sound.data_bytes} bytes of sound are no whole number of samples"
+    elif sound.samples == 0:
+        raise InputError(f"{path}: it holds no sound; record it again, or take it out")
+    elif sound.data_bytes > max(LARGEST_BYTES, 2 * frame_bytes * wanted.samples * sound.rate_hz // rate_hz):
+        cut = f"ffmpeg -i {shlex.quote(path)} -f segment -segment_time 600 -c copy part%03d.wav"
+        raise InputError(f"{path}: {sound.data_bytes:,} bytes of sound are too many to read at once; run: {cut}")
     else:
-        return
-    raise InputError(f"{path}: {wrong}; run: {conversion(path, samples, rate_hz)}")
+        wrong = _length(sound, wanted)
+    if wrong:
+        raise InputError(f"{path}: {wrong}; run: {conversion(path, wanted.samples, rate_hz)}")
+
+
+def _length(sound: Sound, wanted: Wanted) -> str:
+    """What is wrong with its length, at the wanted rate; nothing where it is cut into windows that it has."""
+    found = -(-sound.samples * wanted.rate_hz // sound.rate_hz)
+    step = input_path.find(wanted.steps, "windows")
+    if windows.count(found, step) if step else found == wanted.samples:
+        return ""
+    more = "at least " if step else ""
+    return f"{found} samples, {wanted.by} {more}{wanted.samples} ({wanted.samples / wanted.rate_hz:g} s)"
 
 
 def conversion(path: str, samples: int, rate_hz: int) -> str:

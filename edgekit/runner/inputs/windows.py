@@ -1,0 +1,70 @@
+"""Windows of one length out of a recording: the step `windows` of an input path, in training and on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from edgekit.runner.input_path import Step
+
+
+@dataclass(frozen=True)
+class Span:
+    """Where in its recording a sample lies: the first moment and the one behind the last; in rows without a rate."""
+
+    start: int
+    end: int
+    rate_hz: int | None = None
+
+    def __str__(self) -> str:
+        if self.rate_hz is None:
+            return f"rows {self.start + 1}–{self.end}"
+        return f"{self.start / self.rate_hz:.2f}–{self.end / self.rate_hz:.2f} s"
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON; rows are counted from 1, behind the header."""
+        if self.rate_hz is None:
+            return {"first_row": self.start + 1, "last_row": self.end}
+        return {"start_s": self.start / self.rate_hz, "end_s": self.end / self.rate_hz}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One raw sample; `span` where it is a window of a recording."""
+
+    raw: np.ndarray
+    span: Span | None = None
+
+
+def count(moments: int, step: Step) -> int:
+    """How many windows a recording of so many moments has: 0 where it is too short and nothing fills it up."""
+    length, stride = step["length"], step["stride"]
+    if step["fill"] == "silence":
+        return 0 if moments == 0 else 1 + max(0, -(-(moments - length) // stride))
+    return 0 if moments < length else 1 + (moments - length) // stride
+
+
+def cut(x: np.ndarray, step: Step) -> Iterator[np.ndarray]:
+    """The windows (length, …) of a recording (moments, …), in order; with silence behind the last, if that is asked."""
+    length, stride = step["length"], step["stride"]
+    for number in range(count(len(x), step)):
+        window = x[number * stride : number * stride + length]
+        if len(window) < length:
+            window = np.concatenate([window, np.zeros((length - len(window), *x.shape[1:]), x.dtype)])
+        yield window
+
+
+def stacked(x: np.ndarray, step: Step) -> np.ndarray:
+    """The whole windows (n, length, …) of a recording as a view of it: what `cut` gives without a fill."""
+    view = np.lib.stride_tricks.sliding_window_view(x, step["length"], axis=0)[:: step["stride"]]
+    return np.moveaxis(view, -1, 1)
+
+
+def samples(x: np.ndarray, step: Step, rate_hz: int | None = None) -> Iterator[Sample]:
+    """The same, each with its place; the silence is no part of it."""
+    for number, window in enumerate(cut(x, step)):
+        start = number * step["stride"]
+        yield Sample(np.ascontiguousarray(window), Span(start, min(start + step["length"], len(x)), rate_hz))
