@@ -113,6 +113,8 @@ SEEDS = [
     Seed("slow-interpreter", (*OLD, "tflite-runtime==2.14.0"), blocks=False),
     Seed("pillow-missing", ("numpy==2.3.1", "ai-edge-litert==2.3.0"), blocks=False),
     Seed("pillow-missing", ("numpy==2.3.1", "ai-edge-litert==2.3.0"), arguments=("--input", "cat.JPG")),
+    Seed("input-unreadable", (*NEW, "ai-edge-litert==2.3.0"), arguments=("--input", "cat.gif")),
+    Seed("input-unreadable", (*NEW, "ai-edge-litert==2.3.0"), arguments=("--input", "clip.mp4")),
     Seed("operator-too-new", (*OLD, "tflite-runtime==2.14.0"), "tflite-new"),
     Seed("onnx-opset", (*NEW, "onnxruntime==1.23.2"), "onnx-opset"),
     Seed("onnx-ir", (*NEW, "onnxruntime==1.23.2"), "onnx-ir"),
@@ -127,7 +129,9 @@ SEEDS = [
 ]
 
 
-@pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"{seed.code}-{seed.model}")
+@pytest.mark.parametrize(
+    "seed", SEEDS, ids=lambda seed: f"{seed.code}-{seed.model}{'-' + seed.arguments[-1] if seed.arguments else ''}"
+)
 def test_seeded_packages_are_named(seed: Seed, tmp_path: Path, write_bundle: WriteBundle) -> None:
     site = installed(tmp_path / "site", *seed.packages, tag=seed.tag)
     if any(each.startswith("openvino") for each in seed.packages):

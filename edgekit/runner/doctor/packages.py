@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import PurePath
 
 from edgekit.runner.doctor import ERROR, WARNING, Case, Finding, advice, wheels
+from edgekit.runner.inputs import READERS
 
 OLDEST_PYTHON, OLDEST_NUMPY = (3, 9), (1, 22)
-PICTURES = (".png", ".jpg", ".jpeg")
+PICTURES = tuple(suffix for suffix, reader in READERS.items() if reader == "picture")
 ANOTHER_PYTHON = "sudo apt install -y python3 python3-venv"
 
 
@@ -139,6 +141,19 @@ def pillow_missing(case: Case) -> Iterator[Finding]:
         yield Finding("pillow-missing", ERROR if picture else WARNING, f"{what} and Pillow is not installed{rest}", fix)
 
 
+def unreadable_input(case: Case) -> Iterator[Finding]:
+    """A file whose ending nothing here reads, or not as a sample of this bundle."""
+    if case.input is None:
+        return
+    known = case.subject.inputs if case.subject and case.subject.inputs else tuple(READERS)
+    suffix = PurePath(case.input).suffix.lower()
+    if suffix not in known:
+        cause = f"{case.input}: {suffix or 'a file without an ending'} is not read; {', '.join(known)} are"
+        fix = f"ffmpeg -i {shlex.quote(case.input)} {'OUT.wav' if '.wav' in known else 'OUT.png'}"
+        kind = case.subject.kind if case.subject else "image"
+        yield Finding("input-unreadable", ERROR, cause, fix if kind in ("image", "audio") else "save it as .npy")
+
+
 def _wanted(case: Case) -> str:
     if case.interpreter:
         return f"--interpreter {case.interpreter}"
@@ -191,5 +206,5 @@ def _dotted(numbers: tuple[int, ...]) -> str:
 
 CHECKS = (
     python_too_old, numpy_missing, numpy_too_old, numpy_2, no_interpreter, installed_glibc, foreign_wheel,
-    only_tensorflow, slow_tflite_runtime, pillow_missing,
+    only_tensorflow, slow_tflite_runtime, pillow_missing, unreadable_input,
 )  # fmt: skip

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgekit.runner import bundle, manifest, operators
+from edgekit.runner import bundle, inputs, manifest, operators
 from edgekit.runner.errors import BundleError
 
 HEADER = struct.Struct("<4s5H3I2H")
@@ -17,7 +17,10 @@ MOST_BYTES = 4 * 2**20
 
 @dataclass(frozen=True)
 class Subject:
-    """A bundle's demands. `format` is above what this runner knows where nothing else could be read."""
+    """A bundle's demands; `inputs` are the endings of files that it reads.
+
+    `format` is above what this runner knows where nothing else could be read.
+    """
 
     path: str
     target: str | None
@@ -25,6 +28,7 @@ class Subject:
     model_bytes: int = 0
     architectures: tuple[str, ...] = ()
     kind: str = ""
+    inputs: tuple[str, ...] = ()
     format: int = manifest.FORMAT
 
 
@@ -45,6 +49,7 @@ def read(path: str) -> Subject:
         sum(len(data) for data in files.values()),
         tuple(getattr(facts, "architectures", ())),
         facts.raw.kind,
+        tuple(inputs.suffixes(facts.raw)),
         facts.format,
     )
 

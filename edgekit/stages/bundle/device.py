@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from edgekit.runner import input_path
 from edgekit.runner.manifest import Manifest, RawSpec
 
 RUNNER = "edgerun.pyz"
@@ -50,11 +51,7 @@ def readme(manifest: Manifest, file: str, story: Sequence[str]) -> str:
     lines = "\n".join(commands(file, manifest.target, manifest.raw))
     told = "\n".join(f"- {line}" for line in story)
     raw = "×".join(map(str, manifest.raw.shape))
-    files = (
-        "Pillow is for pictures only; a `.npy` array of the input's shape and dtype needs numpy alone.\n"
-        if _pictures(manifest.raw)
-        else _table(manifest.raw)
-    )
+    files = _files(manifest.raw)
     older = (
         "\nWhere ai-edge-litert has no wheel for your Python, `pip install tflite-runtime 'numpy<2'` serves as well.\n"
         if manifest.target == "tflite"
@@ -87,16 +84,40 @@ print(model.predict(sample).{ANSWERS[manifest.task]})
 
 def _pictures(raw: RawSpec) -> bool:
     """Whether a picture in a file can be a sample."""
-    return raw.kind == "image" and raw.dtype == "uint8"
+    return input_path.find(raw.steps, "decode_picture") is not None
+
+
+def _files(raw: RawSpec) -> str:
+    """What may stand in a file, and what becomes of it on its way to a sample."""
+    if _pictures(raw):
+        resize = input_path.find(raw.steps, "resize_picture")
+        how = "cropped around its middle" if resize and resize["fit"] == "crop" else "stretched"
+        return (
+            f"A picture of any size is turned upright and {how} to {raw.shape[0]}×{raw.shape[1]}, as in training. "
+            "Pillow is for pictures only; a `.npy` array of the input's shape and dtype needs numpy alone.\n"
+        )
+    return _sound(raw) if raw.kind == "audio" else _table(raw)
+
+
+def _sound(raw: RawSpec) -> str:
+    windows = input_path.find(raw.steps, "windows")
+    rate = "of any rate" if input_path.find(raw.steps, "resample") else f"at {raw.sample_rate_hz} Hz"
+    channels = "any number of channels" if input_path.find(raw.steps, "mix_channels") else "one channel"
+    seconds = f"{raw.shape[0] / (raw.sample_rate_hz or 1):g} s"
+    length = f"Every window of {seconds} gets an answer, the last filled up with silence" if windows else ""
+    length = length or f"It lasts exactly {seconds}"
+    return f"`sound.wav` is {rate} and has {channels}. {length}.\n"
 
 
 def _table(raw: RawSpec) -> str:
-    """What stands in a .csv, where the bundle takes one."""
     if not raw.columns:
         return ""
     names = ", ".join(f"`{name}`" for name in raw.columns)
+    step = input_path.find(raw.steps, "windows")
+    rows = f"{raw.shape[0]} rows or more" if step else f"{raw.shape[0]} rows"
+    more = f"; every window of {step['length']} rows gets an answer, one each {step['stride']} rows" if step else ""
     return (
-        f"`window.csv` has a header, {raw.shape[0]} rows and the columns {names}, in any order and beside any others; "
+        f"`window.csv` has a header, {rows} and the columns {names}, in any order and beside any others{more}; "
         "a `.npy` array has them in this order.\n"
     )
 

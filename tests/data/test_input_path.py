@@ -1,0 +1,212 @@
+"""The contract of the input path: a file of the data folder, as it lies there, gets the evaluation's own scores.
+
+Every source that reads files must hold to it, to the last bit, on every interpreter. A new one brings a folder of odd
+files, in `odd_files.py`, and a line in `ODD`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgekit.data import Data, load, parse, sources
+from edgekit.models.handover import spec_for
+from edgekit.runner import bundle, input_path, inputs, preprocess, pyz
+from edgekit.runner.backends import open_backend
+from edgekit.runner.manifest import Manifest, RawSpec, TensorSpec
+
+from . import odd_files
+
+ODD: dict[str, Callable[[Path], dict[str, object]]] = {
+    "wav_folder": lambda home: odd_files.sounds(home, 300),
+    "image_folder": lambda home: odd_files.pictures(home, 300),
+    "csv_windows": lambda home: odd_files.recordings(home, 60),
+}
+STEPS: dict[str, list[dict[str, Any]]] = {
+    "image": [{"step": "scale", "factor": 1 / 255}],
+    "window": [{"step": "normalize", "mean": [0.1, 0.2, 3.0], "std": [1.1, 9.0, 99.0]}],
+    "vector": [],
+    "audio": [
+        {
+            "step": "log_mel", "rate_hz": 8000, "window_samples": 200, "hop_samples": 150, "fft_samples": 256,
+            "mels": 10, "low_hz": 20.0, "high_hz": 4000.0, "floor": 1e-6,
+        }
+    ],
+}  # fmt: skip
+INTERPRETERS = {"onnx": "onnxruntime", "openvino": "openvino", "tflite": "litert", "tflite-int8": "litert"}
+
+
+@pytest.fixture(scope="session")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runner") / "edgerun.pyz"
+    pyz.build(path)
+    return path
+
+
+@pytest.fixture(scope="module", params=sorted(ODD))
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Data]:
+    """A folder of odd files, and what training reads in it."""
+    home = tmp_path_factory.mktemp(request.param) / "data"
+    return home, load(parse(ODD[request.param](home)))
+
+
+def all_of(data: Data) -> tuple[np.ndarray, np.ndarray]:
+    splits = (data.train, data.calibration, data.validation, data.test)
+    return np.concatenate([split.x for split in splits]), np.concatenate([split.y for split in splits])
+
+
+def networks(shape: tuple[int, ...], classes: int, x: np.ndarray, folder: Path) -> dict[str, dict[str, bytes]]:
+    """One dense layer on (1, *shape), for every target; in int8 calibrated on `x`."""
+    import onnx
+    import openvino
+    import tensorflow as tf
+    from onnx import helper, numpy_helper
+
+    size = int(np.prod(shape))
+    dense = (np.random.default_rng(size).normal(0, 1, (size, classes)) / np.sqrt(size)).astype(np.float32)
+    nodes = [
+        helper.make_node("Flatten", ["input"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "dense"], ["scores"]),
+    ]
+    ends = [
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, sides)
+        for name, sides in (("input", (1, *shape)), ("scores", (1, classes)))
+    ]
+    graph = helper.make_graph(nodes, "flat", ends[:1], ends[1:], [numpy_helper.from_array(dense, "dense")])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8).SerializeToString()
+    openvino.save_model(openvino.Core().read_model(made, b""), folder / "model.xml", compress_to_fp16=False)
+    ir = {name: (folder / name).read_bytes() for name in ("model.xml", "model.bin")}
+    network = tf.keras.Sequential([tf.keras.Input(shape, batch_size=1), tf.keras.layers.Flatten()])
+    network.add(tf.keras.layers.Dense(classes, use_bias=False))
+    network.layers[-1].set_weights([dense])
+    floats = tf.lite.TFLiteConverter.from_keras_model(network).convert()
+    converter = tf.lite.TFLiteConverter.from_keras_model(network)
+    converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    converter.representative_dataset = lambda: ([row[None]] for row in x[:20])
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+    return {
+        "onnx": {"model.onnx": made},
+        "openvino": ir,
+        "tflite": {"model.tflite": floats},
+        "tflite-int8": {"model.tflite": converter.convert()},
+    }
+
+
+def evaluated(target: str, files: dict[str, bytes], ends: tuple[TensorSpec, TensorSpec], x: np.ndarray) -> np.ndarray:
+    """The scores (n, classes) that an evaluation gets: the runner's own interpreter on training's arrays."""
+    backend = open_backend(target, files, *ends, 1, None, "CPU")
+    return np.concatenate([backend.run(x[place : place + 1]) for place in range(len(x))])
+
+
+def test_every_source_that_reads_files_is_held_to_the_contract() -> None:
+    decoders = set(input_path.DECODERS.values())
+    reading = {
+        name
+        for name in sources()
+        if any(
+            decoder in Path(importlib.import_module(f"edgekit.data.{name}").__file__ or "").read_text()
+            for decoder in decoders
+        )
+        or hasattr(importlib.import_module(f"edgekit.data.{name}").Config, "input_path")
+    }
+    assert reading == set(ODD)
+
+
+@pytest.mark.slow
+def test_every_file_gets_the_evaluations_own_scores(case: tuple[Path, Data], runner: Path, tmp_path: Path) -> None:
+    home, data = case
+    raw = RawSpec(**spec_for(data, "edgekit.models.mlp:mlp", {}, STEPS[data.kind]).raw)
+    samples, labels = all_of(data)
+    x = preprocess.to_layout(preprocess.apply(STEPS[data.kind], samples), "ANY")
+    for name, files in networks(x.shape[1:], len(data.classes), x, tmp_path).items():
+        target = name.partition("-")[0]
+        layout = "NHWC" if x.ndim == 4 else "ANY"
+        ends = (
+            TensorSpec("input", (1, *x.shape[1:]), "float32", layout),
+            TensorSpec("scores", (1, 3), "float32", "NC"),
+        )
+        scores = evaluated(target, files, ends, x)
+        assert len(np.unique(scores, axis=0)) > 0.7 * len(scores)  # or equality would prove little
+        path = packed(tmp_path / f"{name}.edge.zip", target, raw, ends, files, samples[:2], scores[:2], data)
+        asked = ("--json", "--no-trial", "--threads", "1", "--interpreter", INTERPRETERS[name])
+        done = subprocess.run(
+            [sys.executable, str(runner), "predict", str(path), str(home), *asked], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        answers = [json.loads(line) for line in done.stdout.splitlines()]
+        found = Counter(
+            (Path(each["input"]).parent.name, *each["scores"]) for each in answers if of_training(each, data)
+        )
+        wanted = Counter((data.classes[label], *row.tolist()) for label, row in zip(labels, scores, strict=True))
+        assert found == wanted
+        assert {each["input"] for each in answers} == {str(path) for path in home.rglob("*.*")}
+
+
+def of_training(answer: dict[str, Any], data: Data) -> bool:
+    """Of a sound training takes the first window alone; the device answers for the others too."""
+    return data.kind != "audio" or answer["window"]["start_s"] == 0
+
+
+def packed(
+    path: Path, target: str, raw: RawSpec, ends: tuple[TensorSpec, TensorSpec], files: dict[str, bytes],
+    samples: np.ndarray, scores: np.ndarray, data: Data,
+) -> Path:  # fmt: skip
+    from tests.runner.conftest import npy
+
+    golden = {"inputs": "golden/inputs.npy", "outputs": "golden/outputs.npy", "atol": 0.0, "top1": True}
+    variant, labels = f"baseline-{target}", list(data.classes)
+    manifest = Manifest("odd", "1.0.0", target, variant, raw, *ends, STEPS[data.kind], labels, sorted(files), golden)
+    bundle.write(path, manifest, {**files, golden["inputs"]: npy(samples), golden["outputs"]: npy(scores)})
+    return path
+
+
+@pytest.mark.parametrize("fit", ["stretch", "crop"])
+@pytest.mark.parametrize("orientation", ["apply", "ignore"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_every_way_to_read_a_picture_is_the_devices(fit: str, orientation: str, channels: int, tmp_path: Path) -> None:
+    options = {"fit": fit, "orientation": orientation, "channels": channels}
+    data = load(parse(odd_files.pictures(tmp_path / "data", 90, **options)))
+    raw = RawSpec("image", (12, 12, channels), "uint8", input_path=data.input_path)
+    found = Counter(inputs.read(str(path), raw).tobytes() for path in (tmp_path / "data").rglob("*.*"))
+    assert found == Counter(sample.tobytes() for sample in all_of(data)[0])
+
+
+@pytest.mark.parametrize("source", sorted(set(sources()) - set(ODD)))
+def test_arrays_are_taken_as_they_lie_in_the_data(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a source of arrays was given, saved sample by sample; not what became of it."""
+    module = importlib.import_module(f".test_{source}", __package__)
+    data = load(parse({"source": source, **module.section(tmp_path, monkeypatch)}))
+    raw = RawSpec(**spec_for(data, "edgekit.models.mlp:mlp", {}, []).raw)
+    for sample in all_of(data)[0][:20]:
+        np.save(tmp_path / "x.npy", sample)
+        assert inputs.read(str(tmp_path / "x.npy"), raw).tobytes() == sample.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape"),
+    [("uint8", (9, 7)), ("float64", (5,)), ("float16", (5,)), ("float64", (6, 3)), ("float32", (5,))],
+)
+def test_arrays_of_another_form_become_what_training_made_of_them(
+    dtype: str, shape: tuple[int, ...], tmp_path: Path
+) -> None:
+    random = np.random.default_rng(4)
+    x = (random.random((40, *shape)) * 200).astype(dtype)
+    np.savez(tmp_path / "data.npz", x_train=x, y_train=np.arange(40) % 2)
+    data = load(parse({"source": "npz", "path": str(tmp_path / "data.npz"), "calibration_samples": 4}))
+    raw = RawSpec(**spec_for(data, "edgekit.models.mlp:mlp", {}, []).raw)
+    found = Counter()
+    for sample in x:
+        np.save(tmp_path / "x.npy", sample)
+        read = inputs.read(str(tmp_path / "x.npy"), raw)
+        assert (read.shape, str(read.dtype)) == (raw.shape, raw.dtype)
+        found[read.tobytes()] += 1
+    assert found == Counter(sample.tobytes() for sample in all_of(data)[0])

@@ -1,0 +1,202 @@
+"""The declared steps from a file to a sample: what a manifest may list, the windows of a recording, and --strict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from edgekit.runner import input_path, inputs, manifest
+from edgekit.runner.cli import main
+from edgekit.runner.errors import BundleError, InputError
+from edgekit.runner.inputs import windows
+from edgekit.runner.manifest import RawSpec
+from edgekit.runner.model import load
+
+from . import flat
+from .conftest import manifest_for
+from .flat import coded, form, riff
+
+SILENCE = input_path.windows(400, 400, "silence")
+SOUND = RawSpec(
+    "audio", (400,), "float32", (-1.0, 1.0), 8000,
+    input_path=({"step": "decode_wav"}, {"step": "mix_channels"}, {"step": "resample", "rate_hz": 8000}, SILENCE),
+)  # fmt: skip
+ROWS = RawSpec(
+    "window", (4, 3), "float32", columns=("ax", "ay", "az"),
+    input_path=({"step": "decode_csv"}, input_path.windows(4, 2)),
+)  # fmt: skip
+PICTURE = RawSpec("image", (6, 10, 3), "uint8")
+
+
+def ramp(samples: int, channels: int = 1, rate_hz: int = 8000) -> bytes:
+    """A WAV file of 16 bits, every sample another number."""
+    values = [value % 30_000 for value in range(1, samples * channels + 1)]
+    return riff(form(1, 16, channels, rate_hz), coded(values, 16))
+
+
+def table(rows: int) -> str:
+    return "\n".join(["ax,ay,az", *(f"{row},{row}.5,-{row}" for row in range(rows))])
+
+
+@given(moments=st.integers(0, 60), length=st.integers(1, 12), stride=st.integers(1, 15), silent=st.booleans())
+def test_windows_are_whole_in_order_and_lose_nothing_that_silence_could_fill(
+    moments: int, length: int, stride: int, silent: bool
+) -> None:
+    x = np.arange(1, moments + 1, dtype=np.float32)
+    step = input_path.windows(length, stride, "silence" if silent else "none")
+    found = list(windows.samples(x, step, 100))
+    assert len(found) == windows.count(moments, step)
+    for number, sample in enumerate(found):
+        start = number * stride
+        held = x[start : start + length]
+        assert sample.raw.tolist() == held.tolist() + [0.0] * (length - len(held))
+        assert sample.span and (sample.span.start, sample.span.end) == (start, min(start + length, moments))
+    if silent and stride <= length and moments:
+        assert found[-1].span and found[-1].span.end == moments
+    if not silent and moments >= length:
+        assert np.array_equal(windows.stacked(x, step), np.stack([sample.raw for sample in found]))
+
+
+def test_a_recording_gets_an_answer_for_each_window_with_its_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle = flat.write(tmp_path / "x.edge.zip", SOUND)
+    (tmp_path / "long.wav").write_bytes(ramp(1000))
+    assert main(["predict", str(bundle), str(tmp_path / "long.wav"), "--no-trial", "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["window"] for line in lines] == [
+        {"start_s": 0.0, "end_s": 0.05}, {"start_s": 0.05, "end_s": 0.1}, {"start_s": 0.1, "end_s": 0.125},
+    ]  # fmt: skip
+    assert {line["input"] for line in lines} == {str(tmp_path / "long.wav")}
+    model = load(bundle, trial=False)
+    whole = np.arange(1, 1001, dtype=np.float32) / np.float32(32768)
+    for line, start in zip(lines, (0, 400, 800)):
+        window = np.zeros(400, np.float32)
+        window[: len(whole[start : start + 400])] = whole[start : start + 400]
+        assert line["scores"] == model.predict(window).scores.tolist()
+    assert main(["predict", str(bundle), str(tmp_path / "long.wav"), "--no-trial"]) == 0
+    assert "long.wav, 0.05–0.10 s: " in capsys.readouterr().out
+
+
+def test_from_python_a_file_is_read_as_on_the_command_line_or_strictly(tmp_path: Path) -> None:
+    model = load(flat.write(tmp_path / "x.edge.zip", ROWS), trial=False)
+    (tmp_path / "a.csv").write_text(table(9))
+    answers = list(model.predict_file(tmp_path / "a.csv"))
+    assert [str(answer.span) for answer in answers] == ["rows 1–4", "rows 3–6", "rows 5–8"]
+    assert answers[1].span and answers[1].span.to_dict() == {"first_row": 3, "last_row": 6}
+    with pytest.raises(InputError, match="more than 4 rows, the bundle takes 4"):
+        list(model.predict_file(tmp_path / "a.csv", strict=True))
+    (tmp_path / "a.csv").write_text(table(4))
+    assert len(list(model.predict_file(tmp_path / "a.csv", strict=True))) == 1
+    (tmp_path / "a.csv").write_text(table(3))
+    with pytest.raises(InputError, match="3 rows, the bundle takes 4; record for longer"):
+        list(model.predict_file(tmp_path / "a.csv"))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (ramp(400, rate_hz=16_000), "16000 samples a second, the bundle takes 8000"),
+        (ramp(400, channels=2), "2 channels, the bundle takes one"),
+        (ramp(401), "401 samples, the bundle takes 400"),
+        (ramp(399), "399 samples, the bundle takes 400"),
+    ],
+)
+def test_strictly_a_sound_must_be_the_sample_already(content: bytes, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.wav"
+    path.write_bytes(content)
+    assert inputs.read(str(path), SOUND).shape == (400,)
+    with pytest.raises(InputError, match=f"{words}.*ffmpeg"):
+        inputs.read(str(path), SOUND, strict=True)
+    bundle = flat.write(tmp_path / "x.edge.zip", SOUND)
+    flat.predict(bundle, path)
+    flat.predict(bundle, path, "--strict", code=4)
+
+
+def test_strictly_a_picture_must_be_the_sample_already(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (10, 6)).save(tmp_path / "fits.png")
+    Image.new("RGB", (20, 12)).save(tmp_path / "large.png")
+    Image.new("RGB", (6, 10)).save(tmp_path / "turned.png", exif=exif)
+    for name, words in (("large", "20×12 pixels, the bundle takes 10×6"), ("turned", "EXIF tag says")):
+        assert inputs.read(str(tmp_path / f"{name}.png"), PICTURE).shape == PICTURE.shape
+        with pytest.raises(InputError, match=words):
+            inputs.read(str(tmp_path / f"{name}.png"), PICTURE, strict=True)
+    assert inputs.read(str(tmp_path / "fits.png"), PICTURE, strict=True).shape == PICTURE.shape
+
+
+def test_channels_are_mixed_evenly(tmp_path: Path) -> None:
+    (tmp_path / "a.wav").write_bytes(riff(form(1, 16, 3), coded([9000, 0, -3000] * 400, 16)))
+    assert inputs.read(str(tmp_path / "a.wav"), SOUND).tolist() == [float(np.float32(2000 / 32768))] * 400
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (ramp(0), "it holds no sound"),
+        (riff(form(1, 16, 1, 500), coded([1] * 90, 16)), "500 samples a second; 1000 to 768,000 can be resampled"),
+        (riff(form(1, 16, 2), coded([1] * 801, 16)), "no whole number of samples"),
+    ],
+)
+def test_what_no_step_puts_right_is_refused(content: bytes, words: str, tmp_path: Path) -> None:
+    (tmp_path / "a.wav").write_bytes(content)
+    assert words in flat.refusal(tmp_path / "a.wav", SOUND)
+
+
+def test_an_hour_of_sound_is_refused_with_the_line_that_parts_it(tmp_path: Path) -> None:
+    with open(tmp_path / "hour.wav", "wb") as stream:
+        stream.write(riff(form(1, 16), b"", length=3600 * 8000 * 4))
+        stream.truncate(44 + 3600 * 8000 * 4 + 64)  # a file with a hole: nothing of it is written or read
+    message = flat.refusal(tmp_path / "hour.wav", SOUND)
+    assert "too many to read at once; run: ffmpeg -i" in message and "-f segment" in message
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ([{"step": "decode_mp3"}], "known steps"),
+        (["decode_wav"], "known steps"),
+        ([{"step": "decode_wav", "rate_hz": 3}], "needed \\[\\]"),
+        ([{"step": "resample"}], "needed \\['rate_hz'\\]"),
+        ([{"step": "decode_wav"}, {"step": "resample", "rate_hz": True}], "a whole number above 0"),
+        ([{"step": "decode_wav"}, {"step": "resample", "rate_hz": 16_000}], "the sample has 8000 Hz"),
+        ([{"step": "resample", "rate_hz": 8000}], "without decode_wav; begin with it"),
+        ([{"step": "mix_channels"}, {"step": "decode_wav"}], "decode_wav: not here"),
+        ([{"step": "decode_wav"}, {"step": "decode_wav"}], "decode_wav: not here"),
+        ([{"step": "decode_csv"}], "decode_csv: not here"),
+        ([{"step": "decode_wav"}, input_path.windows(399, 1, "silence")], "the sample has 400"),
+        ([{"step": "decode_wav"}, input_path.windows(400, 1, "noise")], "use one of"),
+        ([{"step": "read_array", "dtypes": ["object"], "shape": [400]}], "known: uint8"),
+        ([{"step": "read_array", "dtypes": ["float64"], "shape": [20, 20]}], "the sample has \\[400\\]"),
+        ([{"step": "read_array", "dtypes": [], "shape": [400]}], "use a list"),
+        ("decode_wav", "must be a list of steps"),
+    ],
+)
+def test_a_manifest_with_an_impossible_path_is_refused(steps: Any, words: str, made: Any, tmp_path: Path) -> None:
+    fields = json.loads(manifest.to_json(manifest_for(made["onnx"])))
+    fields["raw"] = {
+        "kind": "audio", "shape": [400], "dtype": "float32", "range": None, "sample_rate_hz": 8000, "input_path": steps,
+    }  # fmt: skip
+    with pytest.raises(BundleError, match=f"input_path.*{words}"):
+        manifest.parse(json.dumps(fields).encode())
+
+
+def test_a_path_comes_back_as_it_was_written(made: Any) -> None:
+    for raw in (
+        PICTURE,
+        RawSpec("image", (8, 8, 1), "uint8", input_path=tuple(input_path.pictures((8, 8, 1), "crop"))),
+    ):
+        written = manifest_for(made["onnx"], raw=RawSpec("image", (8, 8, 1), "uint8", input_path=raw.input_path))
+        if raw is PICTURE:
+            with pytest.raises(BundleError, match="channels; needed 1"):
+                manifest.parse(manifest.to_json(written))
+        else:
+            assert manifest.parse(manifest.to_json(written)).raw == raw
