@@ -300,6 +300,26 @@ def three_samples(home: Path) -> Path:
 
 
 @pytest.mark.parametrize(
+    ("data", "said", "comment"),
+    [
+        (
+            two_rates,
+            "1 resampled to 8000 Hz",
+            "the rate of most (24 at 8000 Hz, 1 at 16000 Hz)",
+        ),
+        (stereo, "1 mixed to mono", "of a longer one the rest is cut"),
+    ],
+)
+def test_sounds_of_several_rates_and_channels_are_taken(
+    data: Callable[[Path], Path], said: str, comment: str, tmp_path: Path
+) -> None:
+    done = edgekit("init", "mine", "--data", data(tmp_path), "--out", tmp_path / "out")
+    assert done.exit_code == 0 and said in done.output, done.output
+    text = (tmp_path / "out/mine.yaml").read_text()
+    assert comment in text and yaml.safe_load(text)["data"]["rate_hz"] == 8000
+
+
+@pytest.mark.parametrize(
     ("data", "said"),
     [
         (nothing, "nothing at .*nowhere"),

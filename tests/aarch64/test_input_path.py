@@ -1,0 +1,56 @@
+"""A file is the same sample on an Arm board as in training on x86-64, to the last bit: every source's odd files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from edgekit.data import load, parse
+from edgekit.models.handover import spec_for
+from tests.data.test_input_path import ODD, all_of
+
+from .device import Device
+
+pytestmark = [pytest.mark.aarch64, pytest.mark.slow]
+
+Case = tuple[Path, Path, Counter[str]]
+WITH_PILLOW = "litert"
+CODE = """
+import hashlib, json, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from edgekit.runner import inputs
+from edgekit.runner.manifest import RawSpec
+raw = RawSpec(**json.loads(Path(sys.argv[2]).read_text()))
+found = []
+for path in inputs.files(sys.argv[3], raw):
+    for sample in inputs.samples(path, raw):
+        first = sample.span is None or sample.span.start == 0 or raw.kind != "audio"
+        found += [hashlib.sha256(sample.raw.tobytes()).hexdigest()] if first else []
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module", params=sorted(ODD))
+def case(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Path, Path, Counter[str]]]:
+    """A folder of odd files, what a manifest says of its samples, and the digests of those that training reads."""
+    home = tmp_path_factory.mktemp(request.param) / "data"
+    data = load(parse(ODD[request.param](home)))
+    spec = home.with_name("raw.json")
+    spec.write_text(json.dumps(spec_for(data, "edgekit.models.mlp:mlp", {}, []).raw))
+    return home, spec, Counter(hashlib.sha256(sample.tobytes()).hexdigest() for sample in all_of(data)[0])
+
+
+def test_every_file_becomes_the_sample_that_training_read(device: Device, runner: Path, case: Case) -> None:
+    home, spec, wanted = case
+    if device.interpreter != WITH_PILLOW and "decode_picture" in spec.read_text():
+        pytest.skip(f"Pillow is fetched beside {WITH_PILLOW} alone")
+    done = device.run("-c", CODE, runner, spec, home)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert Counter(json.loads(done.stdout)) == wanted
