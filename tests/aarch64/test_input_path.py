@@ -36,9 +36,7 @@ print(json.dumps(found))
 
 
 @pytest.fixture(scope="module", params=sorted(ODD))
-def case(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Path, Path, Counter[str]]]:
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     """A folder of odd files, what a manifest says of its samples, and the digests of those that training reads."""
     home = tmp_path_factory.mktemp(request.param) / "data"
     data = load(parse(ODD[request.param](home)))

@@ -50,14 +50,11 @@ def resample(x: np.ndarray, from_hz: int, to_hz: int) -> np.ndarray:
 
 def _block(padded: np.ndarray, first: np.ndarray, phases: np.ndarray, up: int, down: int) -> np.ndarray:
     """Outputs whose tap number `reach` meets sample `first`; `padded` begins `reach` samples before the sound."""
-    if up <= MOST_KEPT:
-        table = _kept(up, down)
-        taps = (row.take(phases) for row in table)
-    else:
-        taps = iter(_coefficients(phases, up, down))
+    kept = up <= MOST_KEPT
+    taps = _kept(up, down) if kept else _coefficients(phases, up, down)
     total = np.zeros(len(first))
     for place, weights in enumerate(taps):
-        total += padded[place:].take(first) * weights
+        total += padded[place:].take(first) * (weights.take(phases) if kept else weights)
     return total.astype(np.float32)
 
 

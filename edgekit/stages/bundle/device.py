@@ -114,7 +114,7 @@ def _table(raw: RawSpec) -> str:
         return ""
     names = ", ".join(f"`{name}`" for name in raw.columns)
     step = input_path.find(raw.steps, "windows")
-    rows = f"{raw.shape[0]} rows or more" if step else f"{raw.shape[0]} rows"
+    rows = f"at least {raw.shape[0]} rows" if step else f"{raw.shape[0]} rows"
     more = f"; every window of {step['length']} rows gets an answer, one each {step['stride']} rows" if step else ""
     return (
         f"`window.csv` has a header, {rows} and the columns {names}, in any order and beside any others{more}; "
