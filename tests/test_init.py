@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import os
 import re
@@ -17,6 +18,7 @@ import numpy as np
 import papermill
 import pytest
 import yaml
+from PIL import Image
 from typer.testing import CliRunner, Result
 
 from edgekit import init, paired
@@ -297,6 +299,18 @@ def objects(home: Path) -> Path:
 
 def three_samples(home: Path) -> Path:
     return vectors(home / "data.npz", 3, classes=2)
+
+
+def test_webp_pictures_in_folders_of_classes_alone_are_taken(tmp_path: Path) -> None:
+    files = {}
+    for place in range(40):
+        stream = io.BytesIO()
+        pixels = np.random.default_rng(place).integers(0, 256, (20, 30, 3)).astype(np.uint8)
+        Image.fromarray(pixels).save(stream, "WEBP")
+        files[f"{'ab'[place % 2]}/{place}.webp"] = stream.getvalue()
+    done = edgekit("init", "mine", "--data", unpacked(tmp_path, files), "--out", tmp_path / "out")
+    assert done.exit_code == 0 and "are squashed into one; data.fit: crop" in " ".join(done.output.split()), done.output
+    assert yaml.safe_load((tmp_path / "out/mine.yaml").read_text())["data"]["size"] == 20
 
 
 @pytest.mark.parametrize(

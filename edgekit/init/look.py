@@ -85,7 +85,7 @@ def kind_of(start: bytes, columns: int = 2) -> str | None:
 
     A text of fewer `columns` is no recording.
     """
-    if start.startswith(PICTURES):
+    if start.startswith(PICTURES) or (start[:4] == b"RIFF" and start[8:12] == b"WEBP"):
         return "picture"
     if start[:4] == b"RIFF" and start[8:12] == b"WAVE":
         return "sound"

@@ -21,6 +21,7 @@ from edgekit.errors import DataError
 from edgekit.init.found import Found
 from edgekit.runner.errors import InputError
 from edgekit.runner.inputs import wav
+from edgekit.runner.inputs.picture import FORMATS
 
 Source = members.Folder | members.Zip
 RECORDINGS = Wanted((".csv",), "recording", ".csv", "walking/0001.csv")
@@ -61,7 +62,7 @@ def pictures(path: Path, where: str, plan: Layout, source: Source) -> Found:
     coloured = False
     for content in _opened(plan, source):
         try:
-            with Image.open(io.BytesIO(content), formats=("JPEG", "PNG")) as picture:
+            with Image.open(io.BytesIO(content), formats=FORMATS) as picture:
                 sides[picture.size] += 1
                 coloured = coloured or not _is_grey(picture)
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
