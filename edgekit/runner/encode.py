@@ -50,7 +50,7 @@ def encoder(manifest: Manifest, backend: Backend) -> Encode:
 
 
 def as_they_are(steps: Sequence[Step], raw_dtype: str, input_dtype: str) -> bool:
-    """Whether a raw sample's integers are what the model takes: of its own type, and no step gives them other values."""
+    """Whether a raw sample's integers are what the model takes: of its type, and no step gives them other values."""
     return raw_dtype == input_dtype != "float32" and all(step["step"] in GEOMETRY for step in steps)
 
 
