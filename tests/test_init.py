@@ -397,6 +397,30 @@ def test_paths_are_relative_to_the_config_where_the_data_lie_beneath_it(
     assert load(load_plan(home / "c.yaml").data).digest == load(load_plan(home / "configs/d.yaml").data).digest
 
 
+@pytest.mark.parametrize(("count", "little"), [(15, True), (600, False)])
+def test_a_budget_that_refuses_next_to_nothing_is_told(count: int, little: bool, tmp_path: Path) -> None:
+    done = edgekit("init", "mine", "--data", vectors(tmp_path / "d.npz", count, classes=2), "--out", tmp_path)
+    assert done.exit_code == 0, done.output
+    for text in (done.output, (tmp_path / "mine.yaml").read_text()):
+        plain = " ".join(text.replace("#", "").split())
+        found = re.findall(r"so the budget refuses next to nothing; (\d+) would show 5 pp: give more data", plain)
+        assert len(found) == little
+        assert all(paired.bounded(1, 0, int(enough), 0.95).bound_pp <= 5 for enough in found)
+
+
+def test_labels_of_minus_one_and_zero_are_two_classes(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).standard_normal((60, 5)).astype(np.float32)
+    data = arrays(tmp_path / "d.npz", x, np.arange(60) % 2 - 1)
+    done = edgekit("init", "mine", "--data", data, "--out", tmp_path)
+    assert (done.exit_code, "2 classes: -1, 0" in done.output) == (0, True), done.output
+    assert load(load_plan(tmp_path / "mine.yaml").data).classes == ("-1", "0")
+    home = recordings(tmp_path / "windows")
+    for name, number in (("walk", "-1"), ("run", "0")):
+        (home / "train" / name).rename(home / "train" / number)
+    done = edgekit("init", "moves", "--data", home, "--out", tmp_path)
+    assert (done.exit_code, "2 classes: -1, 0" in done.output) == (0, True), done.output
+
+
 @pytest.mark.parametrize("folder", ["", "configs"])
 def test_a_folder_may_be_moved_with_its_data(folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The plan is checked and the data are the same, from any folder; no path of the machine stands in the config."""

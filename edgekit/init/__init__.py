@@ -27,7 +27,7 @@ def start(name: str, task: str, data: str | None, out: Path, *, force: bool, say
 
     Raises ConfigError for a name, a task or a place that will not do, DataError for data that no source reads.
     """
-    from edgekit.init import fits, notebook, tried
+    from edgekit.init import fits, notebook, sizes, tried
     from edgekit.init.config import told
     from edgekit.init.look import look
 
@@ -47,6 +47,8 @@ def start(name: str, task: str, data: str | None, out: Path, *, force: bool, say
     say(f"       {told(draft.sizes)}; {_labels(draft.data)}")
     for note in draft.data.notes:
         say(f"       {note}")
+    if named(task).AT_MOST_ONE and (little := sizes.says_little(draft.sizes)):
+        say(f"       {little}")
     make_folder(out.absolute())
     if not force:
         _refuse_to_overwrite(config, pages)
