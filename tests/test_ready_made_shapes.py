@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from edgekit.errors import ModelError
 from edgekit.runner import load
+from edgekit.teachers.file import examined, open_file
 from tests.test_ready_made import edgekit, made, said
 
 LABELS = ("--labels", "a,b,c")
@@ -125,3 +129,54 @@ def test_what_is_cut_short_is_still_told(open_onnx: Path, pictures: Path, tmp_pa
     path.write_bytes(open_onnx.read_bytes()[:500])
     assert edgekit("bundle", path, "--golden", pictures, *LABELS, "--out", tmp_path / "out") == 4
     assert "cut short or damaged" in said()
+
+
+def flat(path: Path, values: int, end: str, dtype: str) -> Path:
+    """Four features, a dense layer, and one operator behind it."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    weights = np.random.default_rng(0).normal(0, 1, (4, values)).astype(np.float32)
+    options = {"axis": 1, "keepdims": 0} if end == "ArgMax" else {}
+    nodes = [
+        helper.make_node("MatMul", ["input", "dense"], ["linear"]),
+        helper.make_node(end, ["linear"], ["answer"], **options),
+    ]
+    source = helper.make_tensor_value_info("input", TensorProto.FLOAT, [1, 4])
+    shape = [1] if end == "ArgMax" else [1, values]
+    result = helper.make_tensor_value_info("answer", getattr(TensorProto, dtype), shape)
+    graph = helper.make_graph(nodes, "flat", [source], [result], [numpy_helper.from_array(weights, "dense")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
+    np.save(path.parent / "sample.npy", np.arange(4, dtype=np.float32))
+    return path
+
+
+def test_an_argmax_is_cut_off_by_the_line_that_is_told(tmp_path: Path) -> None:
+    model = flat(tmp_path / "net.onnx", 3, "ArgMax", "INT64")
+    words = ("--golden", tmp_path / "sample.npy", *LABELS, "--out", tmp_path / "out")
+    assert edgekit("bundle", model, *words) == 4
+    assert "ends in an argmax, which gives a class and no scores" in said()
+    code = said().partition('python -c "')[2].rpartition('"')[0]
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    assert edgekit("bundle", tmp_path / "scores.onnx", *words) == 0, said()
+
+
+def test_a_single_sigmoid_is_told_what_it_may_be(tmp_path: Path) -> None:
+    model = flat(tmp_path / "net.onnx", 1, "Sigmoid", "FLOAT")
+    words = ("--golden", tmp_path / "sample.npy", "--out", tmp_path / "out")
+    assert edgekit("bundle", model, *words, "--labels", "no,yes") == 2
+    assert "--task regression with its name in --labels" in said() and "torch.cat([1 - p, p], dim=1)" in said()
+    assert edgekit("bundle", model, *words, "--labels", "yes", "--task", "regression") == 0, said()
+
+
+@pytest.mark.parametrize(
+    ("end", "values", "dtype", "told"),
+    [("Sigmoid", 1, "FLOAT", r"torch\.cat\(\[1 - p, p\]"), ("ArgMax", 2, "INT64", "export it without its argmax")],
+)
+def test_and_so_it_is_where_such_a_file_is_the_source(
+    end: str, values: int, dtype: str, told: str, tmp_path: Path
+) -> None:
+    model = flat(tmp_path / "net.onnx", values, end, dtype)
+    samples = np.random.default_rng(1).normal(0, 1, (8, 4)).astype(np.float32)
+    with pytest.raises(ModelError, match=told):
+        examined(open_file(model), samples, classes=2, timeout_s=60)

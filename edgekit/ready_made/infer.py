@@ -12,6 +12,7 @@ from edgekit.runner.manifest import RawSpec, TensorSpec
 from edgekit.runner.rules import KINDS, TENSOR_DTYPES
 from edgekit.sources.held import Grid
 from edgekit.sources.onnx_batch import CHANNELS, spatial
+from edgekit.sources.scores import TWO_SCORES
 
 INTEGERS = ("int8", "uint8")
 ONNX_FIX = "python -m onnxruntime.tools.make_dynamic_shape_fixed --dim_param NAME --dim_value SIZE MODEL FIXED"
@@ -65,7 +66,11 @@ def output_spec(tensor: Tensor, options: Options) -> TensorSpec:
     if len(shape) != 2:
         raise ConfigError(f"--task {options.task}: wants [1, values], the model gives {list(shape)}; use --task raw")
     if options.task == "classification" and shape[1] < 2:
-        raise ConfigError("--task classification: the model gives one value; use --task regression, or raw")
+        raise ConfigError(
+            "--task classification: the model gives one value, not a score for each class; where that is the "
+            "probability of one of two, use --task regression with its name in --labels, or let the model end in both: "
+            f"{TWO_SCORES}"
+        )
     if not options.labels:
         raise ConfigError(f"--labels: name the {shape[1]} values that the model gives, or use --task raw")
     if len(options.labels) != shape[1]:
@@ -151,4 +156,5 @@ def _check(what: str, tensor: Tensor) -> None:
     if not tensor.shape or tensor.shape[0] != 1:
         raise ModelError(f"{what} {tensor.name}: its shape is {shown}; export the model with a batch of 1")
     if tensor.dtype not in TENSOR_DTYPES:
-        raise ModelError(f"{what} {tensor.name}: {tensor.dtype}; a bundle's models use {', '.join(TENSOR_DTYPES)}")
+        cut = "; where it is the number of a class, export the model without its argmax" if what == "output" else ""
+        raise ModelError(f"{what} {tensor.name}: {tensor.dtype}; a bundle's models use {', '.join(TENSOR_DTYPES)}{cut}")

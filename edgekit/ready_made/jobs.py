@@ -159,6 +159,12 @@ def _onnx(path: Path, name: str, size: Size) -> dict[str, Any]:
             f"{name}: keeps its weights in other files; make one file of it: "
             f"python -c \"import onnx; onnx.save(onnx.load('{name}'), 'one-file.onnx')\""
         )
+    if scores := onnx_batch.before_argmax(model):
+        ends = [[each["name"] for each in onnx_batch.ports(model)["inputs"]], [scores]]
+        raise ModelError(
+            f"{name}: ends in an argmax, which gives a class and no scores; cut that off: python -c "
+            f"\"import onnx.utils; onnx.utils.extract_model('{name}', 'scores.onnx', {ends[0]}, {ends[1]})\""
+        )
     changes = onnx_batch.fix(model) + (onnx_batch.close(model, (size[0], size[1])) if size else [])
     if changes:
         path.write_bytes(model.SerializeToString())

@@ -71,6 +71,15 @@ def spatial(shape: Sequence[int]) -> tuple[int, ...]:
     return (2, 3) if shape[1] in CHANNELS else (1, 2)
 
 
+def before_argmax(model: Any) -> str:
+    """The tensor that a graph's only output is the place of the largest value of; empty where it is no such place."""
+    makers = {name: node for node in model.graph.node for name in node.output}
+    node = makers.get(model.graph.output[0].name) if len(model.graph.output) == 1 else None
+    while node is not None and node.op_type in ("Cast", "Squeeze", "Identity", "Reshape", "Flatten"):
+        node = makers.get(node.input[0])
+    return str(node.input[0]) if node is not None and node.op_type == "ArgMax" else ""
+
+
 def ports(model: Any) -> dict[str, list[dict[str, Any]]]:
     """{"inputs", "outputs": [{name, shape, dtype}]}; open sides are -1."""
     return {"inputs": [_port(each) for each in _inputs(model)], "outputs": [_port(each) for each in model.graph.output]}
