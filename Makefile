@@ -16,10 +16,12 @@ BOX := $(if $(MINUTES),--minutes=$(MINUTES))
 help: ## list the targets
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
+# An environment of old knows this project as edgekit, which is a stranger's name.
 # torch first and by itself: where an index of CPU builds is configured, pip then keeps that build.
 $(VENV)/.workbook: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/pip uninstall --quiet --disable-pip-version-check --yes edgekit
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[workbook]'
 	touch $@
 

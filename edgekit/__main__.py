@@ -14,7 +14,7 @@ def main() -> None:
             raise
         print(
             f"edgekit: the workbook is not installed here (no module {error.name!r}).\n"
-            "For the workbook: pip install 'edgekit[workbook]' on Python 3.11 or newer. "
+            "For the workbook, in a clone of edgekit, on Python 3.11 or newer: pip install '.[workbook]'. "
             "For running a bundle: edgerun --help",
             file=sys.stderr,
         )

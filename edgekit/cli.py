@@ -186,7 +186,12 @@ def bundle(
         Literal["auto", "softmax", "none"], typer.Option(help="What makes probabilities; auto looks at the answers.")
     ] = "auto",
     kind: Annotated[Literal["image", "vector", "audio", "window"] | None, typer.Option(help="Raw, if unclear.")] = None,
-    dtype: Annotated[Literal["uint8", "float32"] | None, typer.Option(help="Of raw samples: images uint8.")] = None,
+    dtype: Annotated[
+        Literal["uint8", "int8", "float32"] | None,
+        typer.Option(
+            help="Of raw samples: images uint8, others float32, and integers that the model takes as they are."
+        ),
+    ] = None,
     size: Annotated[
         str | None, typer.Option(metavar="HxW[xC]", help="Raw pictures, height first, where a step changes it.")
     ] = None,

@@ -24,7 +24,7 @@ from edgekit.state import stage_folder
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-INSTALL = "pip install 'edgekit[mlflow]'"
+INSTALL = "in a clone of edgekit: pip install '.[mlflow]'"
 MARK = "edgekit.result_sha256"
 """Tag of a run that was logged whole; the same result is not logged to the same experiment twice."""
 AT_ONCE = 100

@@ -21,7 +21,7 @@ import yaml
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-from edgekit import init, paired
+from edgekit import init, origin, paired
 from edgekit.artifact import load as load_artifact
 from edgekit.cli import app
 from edgekit.data import load, sources
@@ -417,10 +417,65 @@ def test_paths_are_relative_to_the_config_where_the_data_lie_beneath_it(
     assert written("--data", "data/d.npz", out=Path("."), name="a")["data"]["path"] == "data/d.npz"
     assert written("--data", beneath, out=home, name="b")["data"]["path"] == "data/d.npz"
     assert written("--data", odd, out=home, name="c")["data"]["path"] == "./~odd: name/d.npz"
-    assert written("--data", beneath, out=home / "configs", name="d")["data"]["path"] == str(beneath)
+    assert written("--data", beneath, out=home / "configs", name="d")["data"]["path"] == "../data/d.npz"
+    (tmp_path / "link").symlink_to(home / "configs")
+    assert written("--data", beneath, out=tmp_path / "link", name="f")["data"]["path"] == "../data/d.npz"
+    far = written("--data", beneath, out=tmp_path / "far/off/configs", name="g")
+    assert far["data"]["path"] == str(beneath)
+    monkeypatch.setenv("HOME", str(home))  # what lies in somebody's home does not belong together
+    assert written("--data", beneath, out=home / "mine", name="h")["data"]["path"] == str(beneath)
     monkeypatch.setenv("HERE", str(home))
     assert written("--data", "${HERE}/data/d.npz", out=home, name="e")["data"]["path"] == "${HERE}/data/d.npz"
     assert load(load_plan(home / "c.yaml").data).digest == load(load_plan(home / "configs/d.yaml").data).digest
+
+
+@pytest.mark.parametrize(("count", "little"), [(15, True), (600, False)])
+def test_a_budget_that_refuses_next_to_nothing_is_told(count: int, little: bool, tmp_path: Path) -> None:
+    done = edgekit("init", "mine", "--data", vectors(tmp_path / "d.npz", count, classes=2), "--out", tmp_path)
+    assert done.exit_code == 0, done.output
+    for text in (done.output, (tmp_path / "mine.yaml").read_text()):
+        plain = " ".join(text.replace("#", "").split())
+        found = re.findall(r"so the budget refuses next to nothing; (\d+) would show 5 pp: give more data", plain)
+        assert len(found) == little
+        assert all(paired.bounded(1, 0, int(enough), 0.95).bound_pp <= 5 for enough in found)
+
+
+def test_labels_of_minus_one_and_zero_are_two_classes(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).standard_normal((60, 5)).astype(np.float32)
+    data = arrays(tmp_path / "d.npz", x, np.arange(60) % 2 - 1)
+    done = edgekit("init", "mine", "--data", data, "--out", tmp_path)
+    assert (done.exit_code, "2 classes: -1, 0" in done.output) == (0, True), done.output
+    assert load(load_plan(tmp_path / "mine.yaml").data).classes == ("-1", "0")
+    home = recordings(tmp_path / "windows")
+    for name, number in (("walk", "-1"), ("run", "0")):
+        (home / "train" / name).rename(home / "train" / number)
+    done = edgekit("init", "moves", "--data", home, "--out", tmp_path)
+    assert (done.exit_code, "2 classes: -1, 0" in done.output) == (0, True), done.output
+
+
+@pytest.mark.parametrize("folder", ["", "configs"])
+def test_a_folder_may_be_moved_with_its_data(folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan is checked and the data are the same, from any folder; no path of the machine stands in the config."""
+    home, moved = tmp_path / "home", tmp_path / "other" / "moved"
+    (home / "data").mkdir(parents=True)
+    data = vectors(home / "data/d.npz")
+    config = home / folder / "mine.yaml"
+    assert edgekit("init", "mine", "--data", data, "--out", config.parent).exit_code == 0
+    before = load(load_plan(config).data).digest
+    assert str(tmp_path) not in config.read_text()
+    moved.parent.mkdir()
+    home.rename(moved)
+    config = moved / folder / "mine.yaml"
+    for cwd in (tmp_path, config.parent, Path("/")):
+        monkeypatch.chdir(cwd)
+        named = os.path.relpath(config, cwd)
+        done = edgekit("run", named, "--dry-run", "--out", tmp_path / "runs")
+        assert done.exit_code == 0, done.output
+        plan = load_plan(Path(named))
+        assert load(plan.data).digest == before
+        sealed = origin.make(plan, before, tmp_path / "sealed")
+        assert not [path for path in sealed.path.rglob("*.json") if str(tmp_path) in path.read_text()]
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_path_that_no_config_can_hold_is_refused(tmp_path: Path) -> None:

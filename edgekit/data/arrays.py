@@ -4,13 +4,14 @@ Names: x_train, y_train; optional x_validation, y_validation, x_test, y_test, an
 x is uint8 (n, height, width[, 1 or 3]) for images, floating point (n, features) for vectors or (n, time, channels) for
 windows. y is integer (n,) for classes, (n, labels) of 0 and 1 for several labels at once, floating point (n,) or
 (n, values) for a regression, and 0 (normal) or 1 for an anomaly. Floats become float32; a missing channel axis is
-added; without `classes` the names are those that the task's file gives them: of classes "0", "1", …. `groups_train`,
-integer (n,), numbers what was recorded together: a recording is never divided.
+added; without `classes` the names are those that the task's file gives them: of classes "0", "1", …. Classes that are
+two integers of any kind, or some below 0, are named by their numbers: "-1", "0". `groups_train`, integer (n,), numbers
+what was recorded together: a recording is never divided.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,8 @@ from edgekit.runner import input_path
 
 _SPLITS = ("train", "validation", "test")
 NAMES = (*(f"{axis}_{split}" for split in _SPLITS for axis in "xy"), "groups_train", "classes")
+MOST_NUMBERED = 1000
+"""Classes that are named by their numbers: more, and they are measured values."""
 _UNGROUPED = (
     "which windows were cut from one recording is not known, so those of one may stand in train and in test, and every "
     "figure flatters; name their recordings in groups_train, or give all splits"
@@ -40,6 +43,9 @@ def pools(found: Mapping[str, Any], origin: str, task: str = "classification") -
     steps = _input_path(splits, kind)
     if kind == "image":
         splits = {name: replace(split, x=_with_channels(split.x)) for name, split in splits.items()}
+    if task == "classification" and found.get("classes") is None and (values := _values(splits.values())) is not None:
+        splits = {name: replace(split, y=np.searchsorted(values, split.y)) for name, split in splits.items()}
+        found = {**found, "classes": values.astype(str)}
     notes = (_UNGROUPED,) if kind == "window" and len(splits) < 3 and splits["train"].groups is None else ()
     given = (splits["train"], splits.get("validation"), splits.get("test"))
     return Pools(*given, _classes(found, splits["train"].y, origin, task), kind, notes, input_path=steps)
@@ -56,6 +62,22 @@ def _input_path(splits: dict[str, Split], kind: Kind) -> tuple[dict[str, Any], .
         return None
     pictures = input_path.pictures((*shape, 1)) if bare else []
     return ({"step": "read_array", "dtypes": dtypes, "shape": list(shape)}, *pictures)
+
+
+def _values(splits: Iterable[Split]) -> np.ndarray | None:
+    """The labels that there are, ascending, where they are two integers or some are below 0; None for 0, 1, … ."""
+    labels = [split.y for split in splits]
+    if any(y.ndim != 1 or y.dtype.kind not in "iu" for y in labels):
+        return None
+    values = np.unique(np.concatenate([y.astype(np.int64) for y in labels]))
+    if not len(values) or (values[0] >= 0 and (len(values) != 2 or values.tolist() == [0, 1])):
+        return None
+    if len(values) > MOST_NUMBERED:
+        raise DataError(
+            f"labels from {values[0]} to {values[-1]}, {len(values)} of them; number the classes 0, 1, …, or give "
+            "floating-point labels for a regression"
+        )
+    return values
 
 
 def _kind(x: np.ndarray) -> Kind:

@@ -27,7 +27,7 @@ def start(name: str, task: str, data: str | None, out: Path, *, force: bool, say
 
     Raises ConfigError for a name, a task or a place that will not do, DataError for data that no source reads.
     """
-    from edgekit.init import fits, notebook, tried
+    from edgekit.init import fits, notebook, sizes, tried
     from edgekit.init.config import told
     from edgekit.init.look import look
 
@@ -47,6 +47,8 @@ def start(name: str, task: str, data: str | None, out: Path, *, force: bool, say
     say(f"       {told(draft.sizes)}; {_labels(draft.data)}")
     for note in draft.data.notes:
         say(f"       {note}")
+    if named(task).AT_MOST_ONE and (little := sizes.says_little(draft.sizes)):
+        say(f"       {little}")
     make_folder(out.absolute())
     if not force:
         _refuse_to_overwrite(config, pages)
@@ -93,16 +95,24 @@ def _place(data: str | None, out: Path) -> Path | None:
 
 
 def _written(data: str | None, path: Path | None, out: Path) -> str | None:
-    """The path as the config has it: relative to the config where it lies beneath it, variables as they were given."""
+    """The path as the config has it, variables as they were given.
+
+    Relative to the config where the data lie beneath its folder, or beneath the folder around that: what is moved
+    together stays together. That folder may be somebody's home, which holds what does not belong together.
+    """
     if data is None or path is None:
         return None
     if "${" in data and path.is_absolute() and os.path.isabs(expand(data, "--data")):
         return data
     home = Path(os.path.abspath(out))
-    if not path.is_relative_to(home):
+    if path.is_relative_to(home):
+        beneath = path.relative_to(home).as_posix()
+        return f"./{beneath}" if beneath[0] in "~$" else beneath
+    home, real = home.resolve(), path.parent.resolve() / path.name  # behind a link, .. leads elsewhere
+    around = home.parent
+    if around in (Path(around.anchor), Path.home().resolve()) or not real.is_relative_to(around):
         return str(path)
-    beneath = path.relative_to(home).as_posix()
-    return f"./{beneath}" if beneath[0] in "~$" else beneath
+    return f"../{real.relative_to(around).as_posix()}"
 
 
 def _write_both(files: Mapping[Path, bytes]) -> None:

@@ -13,7 +13,7 @@ from edgekit import paired, tasks
 from edgekit.data import Data
 from edgekit.init import networks, steps
 from edgekit.init.found import Found
-from edgekit.init.sizes import CONFIDENCE, Sizes
+from edgekit.init.sizes import CONFIDENCE, Sizes, says_little
 
 WIDTH = 120
 FAST, SLOW, ANOMALY_RATE = 0.1, 0.05, 0.2
@@ -128,7 +128,9 @@ class Draft:
         )
         if self.task == "classification":
             shown += f"; {lost} lost leave{'s' if lost == 1 else ''} {min(some, 100):.3g} pp"
-        return ["budget:", *_comment(shown, "  "), f"  accuracy_drop_pp: {self.sizes.drop_pp}", *later]
+        little = says_little(self.sizes)
+        told = [*_comment(shown, "  "), *(_comment(little, "  ") if little else [])]
+        return ["budget:", *told, f"  accuracy_drop_pp: {self.sizes.drop_pp}", *later]
 
 
 def told(sizes: Sizes) -> str:

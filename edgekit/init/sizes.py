@@ -11,6 +11,8 @@ CONFIDENCE = 0.95
 """Of `budget.accuracy_confidence`, as it is by default."""
 STEPS = 600
 """Optimiser steps after which a small network has learned most of what it will."""
+LOOSE_PP, USUAL_PP = 15.0, 5.0
+"""A budget above the first is hardly one; the second is what a first run should be able to show."""
 LOST_SHARE = 0.01
 """Of the validation samples: how many a variant may lose in a first run."""
 
@@ -46,6 +48,18 @@ class Sizes:
         bound_pp = paired.bounded(self.lost, 0, self.validation, CONFIDENCE).bound_pp
         step = 10 if bound_pp < 2 else 2
         return min(100.0, math.ceil(step * bound_pp) / step)
+
+
+def says_little(sizes: Sizes) -> str:
+    """What to do where so few samples validate that nearly every variant is inside the budget; empty elsewhere."""
+    if sizes.drop_pp <= LOOSE_PP:
+        return ""
+    enough = next(n for n in range(10, 10_000, 10) if Sizes(1, 1, n, 1).drop_pp <= USUAL_PP)
+    some = "sample shows" if sizes.validation == 1 else "samples show"
+    return (
+        f"{sizes.validation} validation {some} no drop below {sizes.drop_pp:g} pp, so the budget refuses next to "
+        f"nothing; {enough} would show {USUAL_PP:g} pp: give more data, or a larger validation split"
+    )
 
 
 def calibration(left: int) -> int:

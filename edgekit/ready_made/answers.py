@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +36,24 @@ def candidates(options: Options, raw: RawSpec) -> list[str]:
     return [paths[position] for position in golden.candidates(len(paths), options.samples)]
 
 
+def dtype_seen(options: Options) -> str | None:
+    """Of the first array among the inputs, by its header; None where there is none, or none that can be read."""
+    for each in options.golden:
+        for path in sorted(each.rglob("*.npy")) if each.is_dir() else [each]:
+            try:
+                return str(np.load(path, mmap_mode="r", allow_pickle=False).dtype)
+            except (OSError, ValueError, EOFError, AttributeError):
+                break  # reading it as a sample says what is wrong
+    return None
+
+
 def record(
-    model: Path, draft: Manifest, files: dict[str, bytes], paths: list[str], home: Path
+    model: Path, draft: Manifest, found: Found, paths: list[str], home: Path
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """Outputs (n, *output) for the files in `paths`, and which interpreter gave them."""
-    bundles.write(home / jobs.DRAFT, draft, {**files, golden.INPUTS: b"", golden.OUTPUTS: b""})
-    answer = child.ask("record", model, home, paths=paths)
+    bundles.write(home / jobs.DRAFT, draft, {**found.files, golden.INPUTS: b"", golden.OUTPUTS: b""})
+    grid = found.input.grid
+    answer = child.ask("record", model, home, paths=paths, grid=None if grid is None else asdict(grid))
     return np.load(home / jobs.OUTPUTS, allow_pickle=False), answer
 
 

@@ -21,6 +21,10 @@ CODE = "import sys; sys.path[:] = sys.argv[2:]; from edgekit.ready_made.jobs imp
 ANSWER = "answer.json"
 
 
+class NoAnswer(ModelError):
+    """The process ended with an error of its own, and said nothing of the model."""
+
+
 def ask(job: str, model: Path, folder: Path, **what: Any) -> dict[str, Any]:
     """The answer of a function in `jobs.py`, working in `folder`; its error, or BackendError where it dies."""
     home = os.path.dirname(os.path.dirname(os.path.abspath(edgekit.__file__)))
@@ -37,7 +41,7 @@ def ask(job: str, model: Path, folder: Path, **what: Any) -> dict[str, Any]:
         raise BackendError(f"{model}: crashed its interpreter ({name}); the model is broken, export it again")
     if done.returncode:
         last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        raise ModelError(f"{model}: cannot be examined: {''.join(last)[:300]}")
+        raise NoAnswer(f"{model}: cannot be examined: {''.join(last)[:300]}")
     answer: dict[str, Any] = json.loads((folder / ANSWER).read_text(encoding="utf-8"))
     if "error" in answer:
         raise _error(answer["kind"])(answer["error"])

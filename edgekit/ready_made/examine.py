@@ -11,8 +11,6 @@ from edgekit.ready_made import child, jobs
 from edgekit.ready_made.infer import Tensor
 from edgekit.runner.sha import hexdigest
 
-TARGETS = {".tflite": "tflite", ".onnx": "onnx", ".xml": "openvino"}
-
 
 @dataclass(frozen=True)
 class Found:
@@ -30,15 +28,18 @@ class Found:
     integers: bool
 
 
-def examine(path: Path, home: Path) -> Found:
-    """The model at `path`, worked on in the folder `home`; ModelError, or BackendError where it crashes."""
+def examine(path: Path, home: Path, size: tuple[int, ...] | None = None) -> Found:
+    """The model at `path`, worked on in the folder `home`; ModelError, or BackendError where it crashes.
+
+    `size` is the height and width of the pictures that reach it.
+    """
     target, files = _read(path)
     data = files[path.suffix.lower()]
     for suffix, content in files.items():
         (home / f"{jobs.MODEL}{suffix}").write_bytes(content)
     try:
-        facts = child.ask("inspect", path, home, name=str(path))
-    except ModelError as error:
+        facts = child.ask("inspect", path, home, name=str(path), size=size)
+    except child.NoAnswer as error:
         raise ModelError(f"{error}; {looks.against(target, data)}") from None
     for what in ("inputs", "outputs"):
         if len(facts[what]) != 1:
@@ -67,7 +68,7 @@ def _read(path: Path) -> tuple[str, dict[str, bytes]]:
         what = "a folder" if path.is_dir() else "no such file"
         raise ModelError(f"{path}: {what}; name a .tflite, .onnx or .xml file")
     data, suffix = path.read_bytes(), path.suffix.lower()
-    if suffix not in TARGETS:
+    if suffix not in jobs.TARGETS:
         raise ModelError(f"{path}: {looks.like(data)}; a bundle is made of a .tflite, .onnx or OpenVINO .xml file")
     if (suffix == ".tflite" and data[4:8] != b"TFL3") or (suffix == ".xml" and b"<net" not in data[:65536]):
         raise ModelError(f"{path}: no {suffix} model; it looks like {looks.like(data)}")
@@ -77,4 +78,4 @@ def _read(path: Path) -> tuple[str, dict[str, bytes]]:
         if not weights.is_file():
             raise ModelError(f"{path}: its weights are missing; put {weights.name} beside it")
         files[".bin"] = weights.read_bytes()
-    return TARGETS[suffix], files
+    return jobs.TARGETS[suffix], files

@@ -10,19 +10,28 @@ from edgekit.runner import steps
 from edgekit.runner.errors import InputError
 from edgekit.runner.manifest import RawSpec, TensorSpec
 from edgekit.runner.rules import KINDS, TENSOR_DTYPES
+from edgekit.sources.held import Grid
+from edgekit.sources.onnx_batch import CHANNELS, spatial
+from edgekit.sources.scores import TWO_SCORES
 
-CHANNELS = (1, 3)
+INTEGERS = ("int8", "uint8")
 ONNX_FIX = "python -m onnxruntime.tools.make_dynamic_shape_fixed --dim_param NAME --dim_value SIZE MODEL FIXED"
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A model's input or output: an open side of its shape is -1; `scale` is that of its integers, 0 for floats."""
+    """A model's input or output: an open side of its shape is -1; integers have a scale, floats and plain ones 0."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     scale: float = 0.0
+    zero_point: int = 0
+
+    @property
+    def grid(self) -> Grid | None:
+        """What integers of 8 bits can hold; None for anything else."""
+        return Grid(self.dtype, self.scale or 1.0, self.zero_point) if self.dtype in INTEGERS else None
 
 
 def input_spec(tensor: Tensor, layout: str | None) -> TensorSpec:
@@ -57,7 +66,11 @@ def output_spec(tensor: Tensor, options: Options) -> TensorSpec:
     if len(shape) != 2:
         raise ConfigError(f"--task {options.task}: wants [1, values], the model gives {list(shape)}; use --task raw")
     if options.task == "classification" and shape[1] < 2:
-        raise ConfigError("--task classification: the model gives one value; use --task regression, or raw")
+        raise ConfigError(
+            "--task classification: the model gives one value, not a score for each class; where that is the "
+            "probability of one of two, use --task regression with its name in --labels, or let the model end in both: "
+            f"{TWO_SCORES}"
+        )
     if not options.labels:
         raise ConfigError(f"--labels: name the {shape[1]} values that the model gives, or use --task raw")
     if len(options.labels) != shape[1]:
@@ -68,8 +81,11 @@ def output_spec(tensor: Tensor, options: Options) -> TensorSpec:
     return TensorSpec(tensor.name, shape, tensor.dtype, "NC")
 
 
-def raw_spec(options: Options, source: TensorSpec) -> RawSpec:
-    """The raw sample; ConfigError unless the preprocess steps turn it into the model's input."""
+def raw_spec(options: Options, source: TensorSpec, seen: str | None = None) -> RawSpec:
+    """The raw sample; ConfigError unless the preprocess steps turn it into the model's input.
+
+    `seen` is the dtype of the first array among the inputs, which decides where the model takes the same integers.
+    """
     wanted = _hwc(source)
     clear = {3: "image", 2: "window"}.get(len(wanted))
     kind = options.kind or clear or ("audio" if options.sample_rate_hz else "vector")
@@ -84,9 +100,12 @@ def raw_spec(options: Options, source: TensorSpec) -> RawSpec:
     else:
         shape = wanted
     floats = kind != "image" or options.range is not None
-    dtype = options.dtype or ("float32" if floats else "uint8")
-    if dtype != "float32" and (options.range or kind in ("audio", "window")):
-        raise ConfigError(f"--dtype {dtype}: audio, windows and samples with a --range are float32")
+    own = kind != "audio" and not options.range and source.dtype in INTEGERS
+    usual = "float32" if floats else "uint8"
+    dtype = options.dtype or (source.dtype if own and seen == source.dtype else usual)
+    if dtype != "float32" and (options.range or kind == "audio" or (kind == "window" and dtype != source.dtype)):
+        also = f", and the model's are {source.dtype}" if kind == "window" else ""
+        raise ConfigError(f"--dtype {dtype}: audio, windows and samples with a --range are float32{also}; leave it out")
     try:
         made = steps.check(options.preprocess, shape, dtype)
     except InputError as error:
@@ -98,6 +117,15 @@ def raw_spec(options: Options, source: TensorSpec) -> RawSpec:
         )
     limits = (-1.0, 1.0) if kind == "audio" and options.range is None else options.range
     return RawSpec(kind, shape, dtype, limits, options.sample_rate_hz)
+
+
+def size_inside(options: Options) -> tuple[int, ...] | None:
+    """Height and width of the pictures that reach the model, where options say so."""
+    for step in reversed(options.preprocess):
+        if step["step"] == "resize":
+            sides = step["height"], step["width"]
+            return sides if all(isinstance(side, int) and 0 < side <= steps.LARGEST_SIDE for side in sides) else None
+    return options.size[:2] if options.size else None
 
 
 def _raw_image(options: Options, wanted: tuple[int, ...]) -> tuple[int, ...]:
@@ -120,11 +148,13 @@ def _hwc(source: TensorSpec) -> tuple[int, ...]:
 def _check(what: str, tensor: Tensor) -> None:
     shown = [side if side > 0 else "?" for side in tensor.shape]
     if any(side < 1 for side in tensor.shape):
+        say_so = "say their size with --size HEIGHTxWIDTH, or " if spatial(tensor.shape) else ""
         raise ModelError(
-            f"{what} {tensor.name}: its shape {shown} is open; export the model with a fixed one "
+            f"{what} {tensor.name}: its shape {shown} is open; {say_so}export the model with a fixed one "
             f"(ONNX: {ONNX_FIX}; OpenVINO: ovc MODEL --input [1,3,224,224])".replace("'", "")
         )
     if not tensor.shape or tensor.shape[0] != 1:
         raise ModelError(f"{what} {tensor.name}: its shape is {shown}; export the model with a batch of 1")
     if tensor.dtype not in TENSOR_DTYPES:
-        raise ModelError(f"{what} {tensor.name}: {tensor.dtype}; a bundle's models use {', '.join(TENSOR_DTYPES)}")
+        cut = "; where it is the number of a class, export the model without its argmax" if what == "output" else ""
+        raise ModelError(f"{what} {tensor.name}: {tensor.dtype}; a bundle's models use {', '.join(TENSOR_DTYPES)}{cut}")

@@ -18,6 +18,7 @@ from edgekit.ready_made.examine import Found, examine
 from edgekit.ready_made.options import Options
 from edgekit.runner import backends, inputs, pyz
 from edgekit.runner import bundle as bundles
+from edgekit.runner.encode import as_they_are
 from edgekit.runner.files import make_folder, write_atomically
 from edgekit.runner.manifest import Manifest
 from edgekit.stages.bundle import golden
@@ -36,11 +37,11 @@ def make(options: Options, out: Path, say: Say) -> Path:
         raise ConfigError(f"--out {out}: is a file; name a folder")
     with tempfile.TemporaryDirectory(prefix="edgekit-") as name:
         home = Path(name)
-        found = examine(options.model, home)
+        found = examine(options.model, home, infer.size_inside(options))
         draft = _draft(options, found)
         _tell(draft, found, say)
         paths = answers.candidates(options, draft.raw)
-        outputs, by = answers.record(options.model, draft, found.files, paths, home)
+        outputs, by = answers.record(options.model, draft, found, paths, home)
         kept = answers.keep(options.task, outputs, options.samples)
         say(f"golden      {len(kept)} of {len(outputs)} inputs that were run on {by['interpreter']} {by['version']}")
         share = options.tolerance or (TOLERANCE_INTEGER if found.integers else TOLERANCE_FLOAT)
@@ -77,7 +78,7 @@ def _draft(options: Options, found: Found) -> Manifest:
         version=options.version,
         target=found.target,
         variant=f"ready-made-{found.target}",
-        raw=infer.raw_spec(options, source),
+        raw=infer.raw_spec(options, source, answers.dtype_seen(options)),
         input=source,
         output=infer.output_spec(found.output, options),
         preprocess=[dict(step) for step in options.preprocess],
@@ -96,9 +97,12 @@ def _tell(draft: Manifest, found: Found, say: Say) -> None:
         say(f"changed     {change}")
     source, result, raw = draft.input, draft.output, draft.raw
     say(f"model       {source.dtype}{list(source.shape)} {source.layout}, gives {result.dtype}{list(result.shape)}")
+    as_is = as_they_are(draft.preprocess, raw.dtype, source.dtype)
     limits = f" from {raw.range[0]:g} to {raw.range[1]:g}" if raw.range else ""
     rate = f" at {raw.sample_rate_hz} samples a second" if raw.sample_rate_hz else ""
-    say(f"takes       {raw.kind} {raw.dtype}{list(raw.shape)}{limits}{rate}")
+    say(
+        f"takes       {raw.kind} {raw.dtype}{list(raw.shape)}{limits}{rate}{', as the model has them' if as_is else ''}"
+    )
     say(f"preprocess  {', '.join(step['step'] for step in draft.preprocess) or 'none'}")
 
 

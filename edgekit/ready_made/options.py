@@ -82,6 +82,9 @@ def labels(text: str | None) -> tuple[str, ...]:
     names = tuple(name.strip() for name in found)
     if not all(names):
         raise ConfigError(f"--labels: label {names.index('') + 1} of {len(names)} is empty; every class needs a name")
+    if twice := [name for name in names if names.count(name) > 1]:
+        places = " and ".join(str(place) for place, name in enumerate(names, 1) if name == twice[0])
+        raise ConfigError(f"--labels: {twice[0]!r} is label {places}; give each value a name of its own")
     return names
 
 

@@ -77,8 +77,6 @@ def _check_raw(raw: RawSpec) -> None:
         need(raw.dtype == "float32", "raw.dtype", raw.dtype, "audio is float32 from -1 to 1")
     else:
         need(rate is None, "raw.sample_rate_hz", rate, "only audio has one")
-    if raw.kind == "window":
-        need(raw.dtype == "float32", "raw.dtype", raw.dtype, "windows are float32")
     if raw.columns is not None:
         _check_columns(raw)
     try:
@@ -145,6 +143,9 @@ def _check_fit(manifest: Manifest) -> None:
     from edgekit.runner import steps
 
     need(isinstance(manifest.preprocess, list), "preprocess", manifest.preprocess, "must be a list of steps")
+    if manifest.raw.kind == "window":
+        dtypes = ("float32", manifest.input.dtype)
+        need(manifest.raw.dtype in dtypes, "raw.dtype", manifest.raw.dtype, "windows are float32, or as the model's")
     try:
         shape = steps.check(manifest.preprocess, manifest.raw.shape, manifest.raw.dtype)
     except InputError as error:

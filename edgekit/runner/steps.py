@@ -23,7 +23,9 @@ STEPS: dict[str, tuple[str, ...]] = {
     "normalize": ("mean", "std"),
     "log_mel": ("rate_hz", "window_samples", "hop_samples", "fft_samples", "mels", "low_hz", "high_hz", "floor"),
 }
-RAW_DTYPES = ("uint8", "float32")
+RAW_DTYPES = ("uint8", "int8", "float32")
+GEOMETRY = frozenset({"resize", "channels"})
+"""Steps after which a number still means what it meant: integers may stay what they are."""
 LARGEST_SIDE = 16384
 LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127
 
@@ -33,11 +35,9 @@ def check(steps: Sequence[Step], raw_shape: Sequence[int], raw_dtype: str) -> Sh
     shape = tuple(raw_shape)
     if str(raw_dtype) not in RAW_DTYPES:
         raise InputError(f"raw dtype: got {raw_dtype!r}; use one of {', '.join(RAW_DTYPES)}")
-    axes = (1, 2, 3) if str(raw_dtype) == "float32" else (1, 3)
-    if len(shape) not in axes or not all(_is_count(side) for side in shape):
+    if len(shape) not in (1, 2, 3) or not all(_is_count(side) for side in shape):
         raise InputError(
-            f"raw shape: got {list(shape)!r} of {raw_dtype}; use [height, width, channels], [features] or, of float32, "
-            "[time, channels]"
+            f"raw shape: got {list(shape)!r}; use [height, width, channels], [features] or [time, channels]"
         )
     if len(shape) == 3 and shape[2] not in (1, 3):
         raise InputError(f"raw shape: got {shape[2]} channels; images have 1 or 3")

@@ -1,11 +1,13 @@
-"""ONNX files: their inputs and outputs, and an open batch set to 1 where that is all that is open."""
+"""ONNX files: their inputs and outputs, and open sides set to what is known of them: a batch of 1, a picture's size."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+
+CHANNELS = (1, 3)
 
 
 def external(model: Any) -> bool:
@@ -43,6 +45,39 @@ def fix(model: Any) -> list[str]:
             result.CopyFrom(known)
             changes = changes or ["the shape of its output was filled in"]
     return changes
+
+
+def close(model: Any, size: tuple[int, int]) -> list[str]:
+    """Set a picture's open height and width, in place; what was done, in words."""
+    import onnx
+
+    inputs = _inputs(model)
+    sides = inputs[0].type.tensor_type.shape.dim if len(inputs) == 1 else []
+    places = spatial([side.dim_value or -1 for side in sides])
+    if not any(not sides[place].dim_value for place in places):
+        return []
+    for place, side in zip(places, size, strict=True):
+        sides[place].dim_value = sides[place].dim_value or side
+    for each in model.graph.output:
+        known = onnx.shape_inference.infer_shapes(model, data_prop=True).graph.output
+        each.type.CopyFrom(next(one.type for one in known if one.name == each.name))
+    return [f"its open height and width were set to {size[0]}×{size[1]}"]
+
+
+def spatial(shape: Sequence[int]) -> tuple[int, ...]:
+    """Where height and width stand in an input of pictures, by its channels; empty where that cannot be told."""
+    if len(shape) != 4 or (shape[1] in CHANNELS) == (shape[3] in CHANNELS):
+        return ()
+    return (2, 3) if shape[1] in CHANNELS else (1, 2)
+
+
+def before_argmax(model: Any) -> str:
+    """The tensor that a graph's only output is the place of the largest value of; empty where it is no such place."""
+    makers = {name: node for node in model.graph.node for name in node.output}
+    node = makers.get(model.graph.output[0].name) if len(model.graph.output) == 1 else None
+    while node is not None and node.op_type in ("Cast", "Squeeze", "Identity", "Reshape", "Flatten"):
+        node = makers.get(node.input[0])
+    return str(node.input[0]) if node is not None and node.op_type == "ArgMax" else ""
 
 
 def ports(model: Any) -> dict[str, list[dict[str, Any]]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgekit.errors import ModelError
+from edgekit.sources.held import Grid
 
 Run = Callable[[np.ndarray], np.ndarray]
 
@@ -20,11 +21,13 @@ class Opened:
     sized: gives the function from float32 inputs of exactly one shape to outputs, batch first; it raises whatever its
         library raises where the model cannot take that shape
     step: between two neighbouring values of a quantized output; 0 for floats
+    grid: what its input can hold, where that has a scale
     """
 
     shape: tuple[int, ...]
     sized: Callable[[tuple[int, ...]], Run]
     step: float = 0.0
+    grid: Grid | None = None
 
 
 def one_each(inputs: int, outputs: int) -> None:

@@ -101,6 +101,19 @@ def fastest(model: Opened, layout: Layout, first: np.ndarray, classes: int) -> t
     return (many, size) if same else (alone, least)
 
 
+TWO_SCORES = "torch.cat([1 - p, p], dim=1), or keras.layers.Concatenate()([1 - p, p])"
+"""What makes of a probability the scores of two classes."""
+
+
+def _instead(found: np.ndarray, classes: int) -> str:
+    """What to do about outputs (n, …) that are no scores of classes, where that is known."""
+    if found.dtype.kind in "iu" and found.size == len(found):
+        return "; these are numbers of classes: export it without its argmax"
+    if classes == 2 and found.size == len(found):
+        return f"; where that is the probability of the second, let it end in both: {TWO_SCORES}"
+    return ""
+
+
 def ask(run: Run, batch: np.ndarray, size: int, classes: int) -> np.ndarray:
     """Scores of up to `size` samples; where there are fewer, the last one is repeated."""
     count = len(batch)
@@ -111,7 +124,7 @@ def ask(run: Run, batch: np.ndarray, size: int, classes: int) -> np.ndarray:
     if found.shape[:1] != (size,) or sides != wanted:
         raise ModelError(
             f"gives {list(found.shape[1:])} for each sample; the data have {classes} classes, and a model file one "
-            "score for each"
+            f"score for each{_instead(found, classes)}"
         )
     if found.dtype.kind != "f":
         raise ModelError(f"gives {found.dtype}, which are no scores; export it with the output before that")

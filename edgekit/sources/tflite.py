@@ -12,6 +12,7 @@ from edgekit.runner.backends import litert
 from edgekit.runner.backends._tflite import TfliteBackend
 from edgekit.runner.manifest import TensorSpec
 from edgekit.sources import flat
+from edgekit.sources.held import Grid
 from edgekit.sources.opened import Opened, Run, cast, one_each
 from edgekit.sources.openvino import batch_of_one
 
@@ -36,7 +37,7 @@ def open(path: Path, threads: int) -> Opened:
         plain = not len(source["quantization_parameters"]["scales"])
         return (lambda x: run(cast(x, source["dtype"]).astype(np.float32))) if plain else run
 
-    return Opened(tuple(_signature(inputs[0])), sized, _step(outputs[0]))
+    return Opened(tuple(_signature(inputs[0])), sized, _step(outputs[0]), _grid(inputs[0]))
 
 
 def _signature(detail: Any) -> list[int]:
@@ -52,6 +53,12 @@ def _spec(detail: Any) -> TensorSpec:
 def _step(detail: Any) -> float:
     scales = detail["quantization_parameters"]["scales"]
     return float(scales[0]) if len(scales) == 1 and np.dtype(detail["dtype"]).kind in "iu" else 0.0
+
+
+def _grid(detail: Any) -> Grid | None:
+    scale, dtype = _step(detail), np.dtype(detail["dtype"])
+    points = detail["quantization_parameters"]["zero_points"]
+    return Grid(dtype.name, scale, int(points[0])) if scale and dtype.itemsize == 1 else None
 
 
 def quantized(path: Path) -> bool:

@@ -18,10 +18,12 @@ import numpy as np
 from edgekit.child import leave_with_parent
 from edgekit.errors import NO_RESOURCES, EdgekitError, ModelError, ResourceError
 from edgekit.runner.preprocess import pipeline
-from edgekit.sources import count, layout, module, scores
-from edgekit.sources.opened import Run
+from edgekit.sources import count, held, layout, module, scores
+from edgekit.sources.opened import Opened, Run
 from edgekit.teachers import launch
 
+LOOKED_AT = 64
+"""Samples that are held against what an input of integers can hold."""
 INSIDE = 1 / 255
 """Between two neighbouring probabilities that a softmax of 8 bits gives."""
 
@@ -61,6 +63,7 @@ def _work(
             raise _told("cannot be opened", error) from None
         sample, sized = steps(x[:1]).shape[1:], model.sized
         placed = layout.find(model.shape, sample)
+        _holds(model, x, preprocess, counted)
         if counted:
             _convertible(model.shape, placed, sample)
             model = replace(model, sized=lambda shape: _plain(sized(shape), classes))
@@ -84,6 +87,17 @@ def _work(
     costs = asdict(count.of_file(Path(path), kind)) if counted else {}
     probabilities = of_classes and scores.are_probabilities(found, step)
     return {"probabilities": probabilities, "integers": quantized, **costs}
+
+
+def _holds(model: Opened, x: np.ndarray, preprocess: list[dict[str, Any]], shipped: bool) -> None:
+    """ModelError for an input of integers that cannot hold what the samples become, or means other bytes by them."""
+    if model.grid is None:
+        return
+    some = pipeline(preprocess)(x[:: max(1, len(x) // LOOKED_AT)])
+    told = held.fault(model.grid, some, x.dtype.name, preprocess)
+    told = told or (held.unclear(model.grid, x.dtype.name, preprocess) if shipped else "")
+    if told:
+        raise ModelError(told)
 
 
 def _convertible(shape: tuple[int, ...], placed: layout.Layout, sample: tuple[int, ...]) -> None:

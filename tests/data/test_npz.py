@@ -25,6 +25,31 @@ def section(tmp_path, monkeypatch):
     return written(tmp_path, x_train=x, y_train=y, classes=["ant", "bee", "cat"])
 
 
+@pytest.mark.parametrize(
+    ("values", "kind"), [((-1, 0), np.int8), ((-1, 1), np.int64), ((3, 7), np.uint8), ((-2, 0, 5), np.int16)]
+)
+def test_classes_may_be_any_pair_of_integers_or_below_zero(tmp_path, values, kind):
+    """They are named by their numbers, in all splits alike; -1 and 0 are how some tools write two classes."""
+    x, y = vectors(classes=len(values))
+    labels = np.array(values, kind)[y]
+    path = tmp_path / "data.npz"
+    np.savez(path, x_train=x[:90], y_train=labels[:90], x_test=x[90:], y_test=labels[90:])
+    data = load(parse({"source": "npz", "path": str(path), "calibration_samples": 10}))
+    assert data.classes == tuple(map(str, values))
+    for split in (data.train, data.test):
+        for sample, label in zip(split.x, split.y, strict=True):
+            place = int(np.flatnonzero((x.astype(np.float32) == sample).all(axis=1))[0])
+            assert values[label] == values[y[place]]
+
+
+def test_many_labels_below_zero_are_no_classes(tmp_path):
+    x, _ = vectors(count=3000)
+    path = tmp_path / "data.npz"
+    np.savez(path, x_train=x, y_train=np.arange(3000) - 1500)
+    with pytest.raises(DataError, match=r"labels from -1500 to 1499, 3000 of them; .*floating-point labels"):
+        load(parse({"source": "npz", "path": str(path)}))
+
+
 def test_vectors_become_float32_and_classes_are_numbered(tmp_path):
     x, y = vectors()
     data = load(parse(written(tmp_path, x_train=x, y_train=y)))

@@ -26,7 +26,7 @@ from .environments import COMBINATIONS, Combination, Environment, NoWheels, made
 pytestmark = [pytest.mark.matrix, pytest.mark.slow]
 
 DISTRIBUTIONS = {"litert": "ai-edge-litert", "tflite_runtime": "tflite-runtime"}
-FOREIGN = {"edgekit", "torch", "pydantic", "scikit-learn", "onnx", *DISTRIBUTIONS.values()}
+FOREIGN = {"edgekit", "edgekit-workbook", "torch", "pydantic", "scikit-learn", "onnx", *DISTRIBUTIONS.values()}
 FOREIGN |= {"tensorflow", "openvino", "onnxruntime"}
 TFLITE_MISSING = ("openvino", "pip install openvino")
 MISSING = {

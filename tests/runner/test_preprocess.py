@@ -131,7 +131,7 @@ def test_a_wrong_step_is_named_with_value_and_fix(step: dict[str, object], words
 
 @pytest.mark.parametrize(
     ("shape", "dtype", "word"),
-    [((8, 8), "uint8", "[8, 8]"), ((8, 8, 4), "uint8", "4 channels"), ((8, 0, 1), "uint8", "[8, 0, 1]"),
+    [((1, 8, 8, 3), "uint8", "[1, 8, 8, 3]"), ((8, 8, 4), "uint8", "4 channels"), ((8, 0, 1), "uint8", "[8, 0, 1]"),
      ((8, 8, 1), "float64", "float64"), ((8, 0), "float32", "[8, 0]"), ((8, 8, 1, 1), "float32", "[8, 8, 1, 1]")],
 )  # fmt: skip
 def test_a_wrong_raw_spec_is_refused(shape: tuple[int, ...], dtype: str, word: str) -> None:

@@ -24,7 +24,7 @@ from edgekit.errors import StageError
 LOCK, SBOM = EVIDENCE_FILES
 SPEC = "1.6"
 LIMIT_S = 300
-FIX = "`pip install 'edgekit[workbook]'` installs what makes it"
+FIX = "`pip install '.[workbook]'` in a clone of edgekit installs what makes it"
 
 
 def write(out: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomllib
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -26,6 +27,7 @@ from edgekit.stages.bundle import materials
 from tests.conftest import FinishedRun
 
 ROOT = Path(__file__).parents[3]
+OWN = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"]
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +60,7 @@ def test_they_are_named_as_the_artifact_expects(beside: Path) -> None:
 def test_the_lock_lists_what_is_installed(beside: Path) -> None:
     found = metadata.distributions(path=site.getsitepackages())
     installed = {canonicalize_name(one.name): one.version for one in found}
-    assert {**pinned(beside), "edgekit": installed["edgekit"]} == installed
+    assert {**pinned(beside), OWN: installed[OWN]} == installed
     assert pinned(beside)["torch"] == metadata.version("torch")
 
 
@@ -72,7 +74,7 @@ def test_the_lock_is_sorted_and_begins_with_the_machine(beside: Path) -> None:
 
 def test_an_editable_install_is_a_comment(beside: Path) -> None:
     (told,) = [line for line in lines(beside)[1:] if line.startswith("#")]
-    assert re.fullmatch(r"# edgekit==[\d.]+ \(editable, from a local folder or file\)", told)
+    assert re.fullmatch(rf"# {OWN}==[\d.]+ \(editable, from a local folder or file\)", told)
 
 
 def test_pip_finds_every_line_satisfied(beside: Path) -> None:
@@ -88,7 +90,7 @@ def test_pip_finds_every_line_satisfied(beside: Path) -> None:
 def test_the_bill_names_what_the_lock_names(beside: Path, bill: dict[str, Any]) -> None:
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
     components = {canonicalize_name(one["name"]): one for one in bill["components"]}
-    own = components.pop("edgekit")
+    own = components.pop(OWN)
     assert "purl" not in own  # a working copy is not the package of that name
     assert {name: one["version"] for name, one in components.items()} == pinned(beside)
     for name, one in components.items():
@@ -102,7 +104,7 @@ def test_the_bill_says_what_needs_what(bill: dict[str, Any]) -> None:
     needs = {one["ref"]: one.get("dependsOn", []) for one in bill["dependencies"]}
     assert set(needs) == set(refs.values())
     assert refs["numpy"] in needs[refs["scikit-learn"]]
-    assert refs["numpy"] in needs[refs["edgekit"]]
+    assert refs["numpy"] in needs[refs[OWN]]
 
 
 def test_made_twice_they_are_the_same_bytes(beside: Path, tmp_path: Path) -> None:
@@ -169,7 +171,7 @@ def test_a_missing_tool_is_a_stage_error_that_says_what_to_install(
 ) -> None:
     venv.create(tmp_path / "bare", with_pip=False)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bare/bin/python"))
-    with pytest.raises(StageError, match=r"No module named cyclonedx_py; `pip install 'edgekit\[workbook\]'`"):
+    with pytest.raises(StageError, match=r"No module named cyclonedx_py; `pip install '\.\[workbook\]'` in a clone"):
         materials.write(tmp_path)
 
 
