@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -14,7 +14,6 @@ from typing import Any
 from edgekit import artifact as artifacts
 from edgekit import lock, origin, page, state
 from edgekit.artifact import Artifact
-from edgekit.config import STAGES
 from edgekit.data import fingerprint
 from edgekit.digests import write_json
 from edgekit.errors import NO_RESOURCES, BudgetMissed, ConfigError, ResourceError, StageError
@@ -109,7 +108,7 @@ def _walk(plan: Plan, out: Path, folder: Path, force: Collection[str], say: Say)
             if found.exit_code:
                 return
             continue
-        say(_why(found, number, step.stage in force, announced))
+        say(_why(found, plan.walk[number:], step.stage in force, announced))
         announced = announced or not found.sealed or step.stage in force
         try:
             execution.execute(step, folder, _sealer(plan, folder, step.stage, digest), forced=step.stage in force)
@@ -150,8 +149,8 @@ def _sealer(plan: Plan, folder: Path, stage: str, digest: str | None) -> Callabl
     return sealed
 
 
-def _why(found: StageState, number: int, forced: bool, announced: bool) -> str:
-    rest = _list_of(STAGES[number:])
+def _why(found: StageState, rest: Sequence[str], forced: bool, announced: bool) -> str:
+    """What is said of a stage that is not done; `rest`: it and the stages of this walk after it."""
     if forced:
         return f"{found.stage}: made again as told"
     if found.state == "unchecked":
@@ -161,7 +160,7 @@ def _why(found: StageState, number: int, forced: bool, announced: bool) -> str:
         return f"{found.stage}: runs" + (f" ({reasons})" if reasons else "")
     if announced:
         return f"{found.stage}: {reasons}"
-    return f"{found.stage}: {reasons}, so {rest} run{'s' if number == len(STAGES) - 1 else ''} again"
+    return f"{found.stage}: {reasons}, so {_list_of(rest)} run{'' if rest[1:] else 's'} again"
 
 
 def _key(found: StageState) -> str:
