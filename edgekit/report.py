@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from edgekit import __version__, checks, page
+from edgekit import __version__, aside, checks, page
 from edgekit import result as results
 from edgekit.artifact import EVIDENCE_FILES
 from edgekit.config import STAGES
@@ -84,8 +84,10 @@ def show(result: dict[str, Any], folder: Path, console: Console) -> None:
         path = folder / "notebooks" / notebook_name(stage)
         failed = path.with_suffix(".failed.ipynb")  # a copy of an earlier, successful run may stand beside it
         console.print(f"Notebook   {failed if failed.exists() else path}", soft_wrap=True, highlight=False)
-    if not result["bundles"] and stage_folder(folder, "bundle").exists():
-        console.print(f"The bundles in {stage_folder(folder, 'bundle')} are from an earlier run.", soft_wrap=True)
+    if (folder / aside.EARLIER).exists():
+        console.print(
+            f"The bundles of an earlier run lie in {folder / aside.EARLIER}.", soft_wrap=True, highlight=False
+        )
     console.print(f"Result     {folder / RESULT}", soft_wrap=True, highlight=False)
     if page.is_drawn(folder):
         console.print(f"Report     {folder / page.PAGE}", soft_wrap=True, highlight=False)
