@@ -63,7 +63,7 @@ def show(result: dict[str, Any], folder: Path, console: Console) -> None:
         console.print(f"Step by step: {_walk(result['waterfall'])}.", soft_wrap=True, highlight=False)
         for target, nearest in result["unmet"].items():
             console.print(f"[bold]No bundle for {target}:[/bold] {checks.missed_message(nearest)}.", soft_wrap=True)
-    for line in [*_rivals(result), *_ties(result), *_under_load(result)]:
+    for line in [*_rivals(result), *_ties(result), *_under_load(result), *_seen(result)]:
         console.print(line, soft_wrap=True, highlight=False)
     conditions = result["conditions"]
     console.print(
@@ -146,6 +146,12 @@ def _under_load(result: dict[str, Any]) -> list[str]:
     rates = ", ".join(f"{row['name']} {held(row)}" for row in loads["rates"])
     told = [f"Poisson arrivals held with a p99 within {loads['p99_bound_ms']:g} ms: {rates}"] if rates else []
     return told + [f"Not driven to the end: {row['name']}, {row['reason']}" for row in loads["failed"]]
+
+
+def _seen(result: dict[str, Any]) -> list[str]:
+    """A line where the baseline seems to know validation."""
+    found = result["seen_validation"]
+    return [f"Validation: {checks.seen_message(found)}."] if found and found["known"] else []
 
 
 def _against(verdict: dict[str, Any], key: str, what: str) -> str:
