@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from edgekit.data import Data
 
 SHAPED_BY = (
-    "answers.py", "augment.py", "batches.py", "looks.py", "teaching.py", "train.py", "models", "runner", "tasks",
-    "teachers",
+    "answers.py", "augment.py", "batches.py", "looks.py", "teaching.py", "train.py", "models", "runner",
+    "sources", "tasks", "teachers",
 )  # fmt: skip
 """Code on which the answers, or the batches they belong to, depend."""
 PACKAGES = ("edgekit", "torch")

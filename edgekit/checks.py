@@ -73,6 +73,13 @@ def budget_possible(budget: Budget, samples: int, task: str = "classification") 
         print(f"✗ budget of {budget.accuracy_drop_pp:g} pp: {paired.too_few(samples, budget.accuracy_confidence)}")
 
 
+def validation_unseen(benchmark: Artifact) -> None:
+    """Say whether a baseline that was trained elsewhere knows validation; no error, for only its owner can tell."""
+    found = benchmark.metrics["seen_validation"]
+    if found:
+        print(f"{'✗' if found['known'] else '✓'} {seen_message(found)}")
+
+
 def decisions_follow(benchmark: Artifact) -> None:
     """Every winner is what the rule makes of its own evidence, else StageError; a replayed one is only told."""
     for decision in benchmark.metrics["decisions"]:
@@ -95,6 +102,22 @@ def missed_message(nearest: dict[str, Any] | None) -> str:
         f"no variant inside the budget; the nearest miss is {nearest['name']} "
         f"(p50 {nearest['p50_ms']:.4g} ms, {nearest['bytes']:,} bytes): {'; '.join(nearest['reasons'])}. "
         "Widen the budget, prune less, or give the student more epochs"
+    )
+
+
+def seen_message(found: dict[str, Any]) -> str:
+    """What to tell of a baseline from elsewhere, by its row of `stages/benchmark/seen.py`."""
+    rates = (
+        f"{found['accuracy_validation']:.2%} right of {found['samples_validation']} validation samples and "
+        f"{found['accuracy_test']:.2%} of {found['samples_test']} of test"
+    )
+    test = f"Fisher's exact test, p = {found['p_value']:.2g}, level {100 * found['level']:g} %"
+    if not found["known"]:
+        return f"{found['name']}: {rates}; nothing says that it was trained on validation samples ({test})"
+    return (
+        f"{found['name']} seems to know validation: {rates}, more than chance explains ({test}). "
+        "Trained on validation samples, it makes every drop on validation look larger than it is: "
+        "set data.validation_from to test, or give validation samples that it has not seen"
     )
 
 

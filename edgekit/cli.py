@@ -86,13 +86,16 @@ def report(
     out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("artifacts"),
     mlflow: Annotated[str | None, typer.Option(metavar="URI", help="Log the run to this MLflow store.")] = None,
 ) -> None:
-    """Draw report.html of a finished run, if what is there is not current; exit code 4 where stages are missing."""
+    """Draw report.html of a finished run, if what is there is not current.
+
+    Exit code 4 where stages are missing, 8 where an artifact is not as it was sealed.
+    """
     with _errors_as_exit_codes():
         from edgekit import finished, lock, page
         from edgekit.workbook import RUN_LOCK
 
         folder = finished.find(run_, out)
-        finished.result_of(folder)
+        finished.check_whole(folder, finished.result_of(folder))
         if mlflow is not None:
             from edgekit import tracking
 
@@ -112,7 +115,7 @@ def compare(
     """Print what differs between two finished runs: config, versions, machine, and every variant's figures.
 
     Latencies are compared only where both were measured under the same conditions. Exit codes: 0 compared, whatever
-    differs; 2 no run; 4 a run without a verdict.
+    differs; 2 no run; 4 a run without a verdict; 8 an artifact whose record was edited.
     """
     with _errors_as_exit_codes():
         from rich.console import Console

@@ -29,7 +29,10 @@ def find(run: str, out: Path) -> Path:
 
 
 def result_of(folder: Path) -> Row:
-    """The result of the run in `folder` if it says what the artifacts say now; DataError tells what is missing."""
+    """The result of the run in `folder` if it says what the artifacts say now.
+
+    TrustError for a record of an artifact that was edited; DataError tells what is missing.
+    """
     try:
         result = json.loads((folder / RESULT).read_text())
     except (OSError, ValueError):
@@ -37,11 +40,20 @@ def result_of(folder: Path) -> Row:
     if is_current(result, folder):
         return dict(result)
     missing = [stage for stage in STAGES if not (stage_folder(folder, stage) / RECORD).is_file()]
+    for stage in (ORIGIN, *STAGES):
+        if (stage_folder(folder, stage) / RECORD).is_file():
+            artifacts.load(stage_folder(folder, stage))
     if missing:
         why = f"{', '.join(missing)} {'has' if len(missing) == 1 else 'have'} yet to run"
     else:
         why = f"{RESULT} {'is missing' if result is None else 'is not that of the artifacts beside it'}"
     raise DataError(f"{folder}: no verdict to tell, {why}; bring it to its end with `edgekit run` and its config")
+
+
+def check_whole(folder: Path, result: Row) -> None:
+    """TrustError for the first file of the artifacts behind a result that is not as it was sealed."""
+    for artifact in chain(folder, result).values():
+        artifacts.verify(artifact)
 
 
 def chain(folder: Path, result: Row) -> dict[str, Artifact]:

@@ -15,6 +15,7 @@ from pydantic import Field, field_validator
 from edgekit import config_file
 from edgekit.config import (
     SHARED_FIELDS,
+    TRAINING,
     Budget,
     ModelConfig,
     StageConfig,
@@ -183,6 +184,11 @@ def parse_stage(stage: str, section: dict[str, Any], shared: dict[str, Any]) -> 
     for key in section:
         if key in SHARED_FIELDS:
             raise ConfigError(f"{stage}.{key}: stands at the top level of the config, for all stages; move it there")
+        if stage in TRAINING[1:] and key in ("temperature", "alpha"):
+            raise ConfigError(
+                f"{stage}.{key}: is an option no more, for fine-tuning follows the loss that distill kept, with its "
+                f"options; leave it out, or set distill.{key}"
+            )
         if key not in config.model_fields:
             raise ConfigError(f"{stage}.{key}: unknown key, {suggest(key, own_fields(config))}")
     wanted = {name: value for name, value in shared.items() if name in config.model_fields}

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from edgekit import __version__, checks, page
+from edgekit import __version__, aside, checks, page
 from edgekit import result as results
 from edgekit.artifact import EVIDENCE_FILES
 from edgekit.config import STAGES
@@ -63,7 +63,7 @@ def show(result: dict[str, Any], folder: Path, console: Console) -> None:
         console.print(f"Step by step: {_walk(result['waterfall'])}.", soft_wrap=True, highlight=False)
         for target, nearest in result["unmet"].items():
             console.print(f"[bold]No bundle for {target}:[/bold] {checks.missed_message(nearest)}.", soft_wrap=True)
-    for line in [*_rivals(result), *_ties(result), *_under_load(result)]:
+    for line in [*_rivals(result), *_ties(result), *_under_load(result), *_seen(result)]:
         console.print(line, soft_wrap=True, highlight=False)
     conditions = result["conditions"]
     console.print(
@@ -84,8 +84,10 @@ def show(result: dict[str, Any], folder: Path, console: Console) -> None:
         path = folder / "notebooks" / notebook_name(stage)
         failed = path.with_suffix(".failed.ipynb")  # a copy of an earlier, successful run may stand beside it
         console.print(f"Notebook   {failed if failed.exists() else path}", soft_wrap=True, highlight=False)
-    if not result["bundles"] and stage_folder(folder, "bundle").exists():
-        console.print(f"The bundles in {stage_folder(folder, 'bundle')} are from an earlier run.", soft_wrap=True)
+    if (folder / aside.EARLIER).exists():
+        console.print(
+            f"The bundles of an earlier run lie in {folder / aside.EARLIER}.", soft_wrap=True, highlight=False
+        )
     console.print(f"Result     {folder / RESULT}", soft_wrap=True, highlight=False)
     if page.is_drawn(folder):
         console.print(f"Report     {folder / page.PAGE}", soft_wrap=True, highlight=False)
@@ -144,6 +146,12 @@ def _under_load(result: dict[str, Any]) -> list[str]:
     rates = ", ".join(f"{row['name']} {held(row)}" for row in loads["rates"])
     told = [f"Poisson arrivals held with a p99 within {loads['p99_bound_ms']:g} ms: {rates}"] if rates else []
     return told + [f"Not driven to the end: {row['name']}, {row['reason']}" for row in loads["failed"]]
+
+
+def _seen(result: dict[str, Any]) -> list[str]:
+    """A line where the baseline seems to know validation."""
+    found = result["seen_validation"]
+    return [f"Validation: {checks.seen_message(found)}."] if found and found["known"] else []
 
 
 def _against(verdict: dict[str, Any], key: str, what: str) -> str:

@@ -151,6 +151,19 @@ class Rival(Latency):
     winner_speedup_high: float | None = Field(gt=0, description="upper end of that ratio's interval")
 
 
+class SeenValidation(Strict):
+    """Whether a baseline that was trained elsewhere is more often right on validation than chance explains."""
+
+    name: str = Field(description="the file, or what builds the network of the weights that were given")
+    accuracy_validation: Share = Field(description="on the split that decisions are made on")
+    samples_validation: int = Field(gt=0, description="samples of that split")
+    accuracy_test: Share = Field(description="on the split that is read once, for this record")
+    samples_test: int = Field(gt=0, description="samples of that split")
+    p_value: float = Field(ge=0, le=1, description="of Fisher's exact test, one-sided: were both splits alike to it")
+    level: float = Field(gt=0, lt=1, description="of that test")
+    known: bool = Field(description="true where the p-value is within the level: it seems to know validation")
+
+
 class Rejected(Strict):
     """A step that was tried and not kept; its figures are null where nothing could be measured."""
 
@@ -206,6 +219,9 @@ class Result(Strict):
     waterfall: list[WaterfallStep] = Field(description="from the baseline to the winner; empty where there is none")
     rivals: list[Rival] = Field(description="files made by others that the config names, held against the winner")
     loads: Loads = Field(description="the winners and the baseline under load")
+    seen_validation: SeenValidation | None = Field(
+        description="whether the baseline knows validation; null where it was trained here, or not tested"
+    )
     rejected: list[Rejected] = Field(description="every step that was tried and not kept, in the order of the walk")
     conditions: Conditions = Field(description="where and how it was measured")
     stages: dict[StageName, Stage] = Field(description="the artifacts by stage, as far as the run came")

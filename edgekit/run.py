@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from edgekit import artifact as artifacts
-from edgekit import lock, origin, page, state
+from edgekit import aside, lock, origin, page, state
 from edgekit.artifact import Artifact
-from edgekit.config import STAGES
 from edgekit.data import fingerprint
 from edgekit.digests import write_json
 from edgekit.errors import NO_RESOURCES, BudgetMissed, ConfigError, ResourceError, StageError
@@ -56,7 +55,9 @@ def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print)
     ):
         _tidy(folder)
         write_json(folder / PLAN, {"config": str(plan.path), "settings": plan.settings})
-        _walk(plan, out, folder, force, say)
+        moved = aside.settle(folder, met=_walk(plan, out, folder, force, say))
+        if moved:
+            say(f"bundle: nothing ships, so the bundles of an earlier run went from bundles/ to {moved}")
         from edgekit import report
 
         result = report.write_result(plan, folder)
@@ -73,7 +74,7 @@ def finished(plan: Plan, folder: Path) -> dict[str, Any] | None:
     left_by_a_kill = [*folder.glob(".*.partial"), *folder.glob(".*.previous")]
     if not isinstance(result, dict) or left_by_a_kill or result.get("config") != json.loads(json.dumps(plan.given)):
         return None
-    if not is_current(result, folder):
+    if not is_current(result, folder) or not aside.in_order(folder, result["verdict"]["met"]):
         return None
     last = _last(plan, result)
     states = state.examine(plan, folder, state.data_digest(plan, folder))[:last]
@@ -91,7 +92,8 @@ def _redraw(folder: Path, say: Say) -> None:
         say(f"{page.PAGE} is not drawn: {error}")
 
 
-def _walk(plan: Plan, out: Path, folder: Path, force: Collection[str], say: Say) -> None:
+def _walk(plan: Plan, out: Path, folder: Path, force: Collection[str], say: Say) -> bool:
+    """Go through the stages; whether a variant met the budget, so that the last of them has its bundles."""
     from edgekit import execution
 
     sign, before = fingerprint(plan.data) if (folder / origin.STAGE).is_dir() else None, _bytes(plan.path)
@@ -107,15 +109,16 @@ def _walk(plan: Plan, out: Path, folder: Path, force: Collection[str], say: Say)
         if found.state == "done" and step.stage not in force:
             say(f"{step.stage}: {'unchanged after all, ' if announced else ''}reused (key {_key(found)})")
             if found.exit_code:
-                return
+                return False
             continue
-        say(_why(found, number, step.stage in force, announced))
+        say(_why(found, plan.walk[number:], step.stage in force, announced))
         announced = announced or not found.sealed or step.stage in force
         try:
             execution.execute(step, folder, _sealer(plan, folder, step.stage, digest), forced=step.stage in force)
         except BudgetMissed:
-            return
+            return False
         digest = digest or state.data_digest(plan, folder)
+    return True
 
 
 def _bytes(path: Path) -> bytes:
@@ -150,8 +153,8 @@ def _sealer(plan: Plan, folder: Path, stage: str, digest: str | None) -> Callabl
     return sealed
 
 
-def _why(found: StageState, number: int, forced: bool, announced: bool) -> str:
-    rest = _list_of(STAGES[number:])
+def _why(found: StageState, rest: Sequence[str], forced: bool, announced: bool) -> str:
+    """What is said of a stage that is not done; `rest`: it and the stages of this walk after it."""
     if forced:
         return f"{found.stage}: made again as told"
     if found.state == "unchecked":
@@ -161,7 +164,7 @@ def _why(found: StageState, number: int, forced: bool, announced: bool) -> str:
         return f"{found.stage}: runs" + (f" ({reasons})" if reasons else "")
     if announced:
         return f"{found.stage}: {reasons}"
-    return f"{found.stage}: {reasons}, so {rest} run{'s' if number == len(STAGES) - 1 else ''} again"
+    return f"{found.stage}: {reasons}, so {_list_of(rest)} run{'' if rest[1:] else 's'} again"
 
 
 def _key(found: StageState) -> str:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from edgekit.answers import Answers, teacher_digest
+from edgekit.answers import SHAPED_BY, Answers, teacher_digest
 from edgekit.losses import dkd, soft_targets
 from edgekit.teaching import Lesson
 from edgekit.train import fit
+from tests.test_floors import PACKAGE, imported
 from tests.test_train import SCALE, bars, convolutions, data_of, options, same
 
 
@@ -109,3 +111,47 @@ def test_a_teachers_digest_sees_the_users_source(tmp_path, monkeypatch) -> None:
     before = teacher_digest(Net())
     (tmp_path / "nets_of_a_user.py").write_text(source.replace("relu", "tanh"))
     assert teacher_digest(Net()) != before
+
+
+WITHOUT_INFLUENCE = {
+    "child.py": "how long a process may live",
+    "config.py": "its options stand in the digest by their values",
+    "data": "the digest of the samples stands in it",
+    "digests.py": "how the digest is written",
+    "errors.py": "what is said where there is no answer",
+    "keys.py": "how the digest is made",
+    "losses": "what is done with the answers",
+    "paired.py": "how two networks are held against each other",
+    "replay.py": "what a stage decides again",
+}
+
+
+def test_all_code_that_answers_rest_on_is_in_their_digest() -> None:
+    """Found by the imports of what draws batches, asks a teacher and runs a file; `train.py` calls it all."""
+    reached = parts_reached("train.py", "answers.py", "teaching.py", "teachers/child.py", stop="train.py")
+    assert reached - set(WITHOUT_INFLUENCE) == set(SHAPED_BY)
+    assert set(WITHOUT_INFLUENCE) <= reached
+
+
+def parts_reached(*roots: str, stop: str) -> set[str]:
+    """Files and folders of edgekit that these import, or what they import; of `stop` nothing but itself."""
+    waiting, seen = [PACKAGE / root for root in roots], set()
+    while waiting:
+        path = waiting.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        names = imported(path) if path != PACKAGE / stop else ()
+        waiting += [found for name in names if (found := module_of(name))]
+    return {path.relative_to(PACKAGE).parts[0] for path in seen}
+
+
+def module_of(name: str) -> Path | None:
+    """The file of `edgekit.a.b.c`, be `c` a module or something in one; None where it is not edgekit's."""
+    parts = name.split(".")
+    for end in range(len(parts), 1, -1):
+        path = PACKAGE.joinpath(*parts[1:end])
+        for found in (path.with_suffix(".py"), path / "__init__.py"):
+            if parts[0] == "edgekit" and found.is_file():
+                return found
+    return None

@@ -33,6 +33,7 @@ def test_a_file_walks_through_to_bundles(kind: str, student: bool, tiny_run: Fin
     done = run_edgekit("run", str(config), "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "given/result.json").read_text())
+    assert result["seen_validation"]["name"] == model.name and not result["seen_validation"]["known"]
     made = {(row["target"], row["precision"]) for row in result["variants"][1:]}
     assert set(result["stages"]) == {"origin", *STAGES} - (set() if student else set(TRAINING))
     [cells] = [row.cells for row in table.rows() if row.kind == kind]

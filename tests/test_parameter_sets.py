@@ -110,7 +110,7 @@ SETS = [
     ),
     ParameterSet(
         "quantize",
-        {"epochs": 2, "temperature": 1.0, "alpha": 0.0},
+        {"epochs": 2, "learning_rate": 0.005},
         lambda new, tiny: (new.metrics["method"], new.metrics["inside_budget"]) == ("ptq", True),
         settings="budget.accuracy_drop_pp=100",
     ),

@@ -290,7 +290,8 @@ def test_windows(tmp_path: Path, network: Write) -> None:
 def test_probabilities_are_told_from_logits(tmp_path: Path, network: Write) -> None:
     for number, sample in enumerate(np.random.default_rng(2).normal(0, 1, (9, 6)).astype(np.float32)):
         np.save(tmp_path / f"{number}.npy", sample)
-    cases = [("Softmax", "auto", "none"), ("Sigmoid", "auto", "softmax"), ("Softmax", "softmax", "softmax")]
+    cases = [("Softmax", "auto", "none"), ("Sigmoid", "auto", "none"), ("Softmax", "softmax", "softmax")]
+    cases += [("Identity", "auto", "softmax"), ("Identity", "none", "none")]
     for end, asked, activation in cases:
         model = network([1, 6], end=end)
         words = ("--golden", tmp_path, "--labels", "a,b,c", "--activation", asked, "--out", tmp_path / "out")

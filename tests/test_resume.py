@@ -10,9 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from edgekit import artifact as artifacts
-from edgekit.config import STAGES
+from edgekit.config import STAGES, TRAINING
 from edgekit.state import stage_folder
 from tests.conftest import ROOT, TINY, FinishedRun, run_edgekit
 
@@ -87,6 +88,19 @@ def test_from_makes_a_stage_and_all_after_it_again(copy: Path) -> None:
     assert done.returncode == 0, done.stderr
     again = [stage for stage in STAGES if artifacts.load(stage_folder(copy, stage)).took != made[stage]]
     assert again == ["benchmark", "bundle"]
+
+
+def test_what_runs_again_is_told_by_the_walks_own_stages(copy: Path, tmp_path: Path) -> None:
+    """Without a student nothing is pruned, so nothing is pruned again; the kernel's time is cut off."""
+    values = yaml.safe_load(TINY.read_text())
+    for stage in TRAINING:
+        del values[stage]
+    values["convert"]["models"] = ["baseline"]
+    config = tmp_path / "lone.yaml"
+    config.write_text(yaml.safe_dump({**values, "cell_limit_s": 1}))
+    done = run_edgekit("run", str(config), "--out", str(tmp_path))
+    assert "profile: reused" in done.stdout
+    assert re.search(r"^convert: .*, so convert, benchmark, bundle run again$", done.stdout, re.MULTILINE), done.stdout
 
 
 def test_a_notebook_that_did_not_finish_runs_again_for_its_checks_but_its_stage_does_not(copy: Path) -> None:

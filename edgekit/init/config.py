@@ -91,9 +91,7 @@ class Draft:
             *_entries({**fine, "learning_rate": rate / 10, **alike, "calibration_samples": calibrating}),
             "",
             "convert:",
-            *_entries({"calibration_samples": calibrating, "int8_min_top1_agreement": 0.8}, {
-                "int8_min_top1_agreement": "0.9 by default; a network that is trained briefly has many close calls",
-            }),
+            *_entries({"calibration_samples": calibrating}),
         ]  # fmt: skip
         return "\n".join(lines) + "\n"
 

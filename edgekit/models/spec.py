@@ -33,13 +33,15 @@ def _as_tuple(value: Any) -> Any:
 class Source(Strict):
     """A model that came as a file: its name in the saved folder, and what was found out when it was first opened.
 
-    `probabilities`: its outputs are after a softmax. `integers`: it is quantized already, inside or at its ends. What a
-    call costs is counted in the graph that OpenVINO reads; 0 where it cannot.
+    `probabilities`: its outputs are after a softmax; `sigmoids`: after a sigmoid for each class. `integers`: it is
+    quantized already, inside or at its ends. What a call costs is counted in the graph that OpenVINO reads; 0 where it
+    cannot.
     """
 
     kind: Literal["exported", "keras", "onnx", "openvino", "tflite"]
     file: str
     probabilities: bool = False
+    sigmoids: bool = False
     integers: bool = False
     parameters: int = 0
     macs: int = 0
@@ -83,8 +85,8 @@ class ModelSpec(Strict):
 
     @property
     def gives_probabilities(self) -> bool:
-        """Whether a softmax stands inside, so that none must follow."""
-        return self.source is not None and self.source.probabilities
+        """Whether a softmax stands inside, or a sigmoid for each class, so that none must follow."""
+        return self.source is not None and (self.source.probabilities or self.source.sigmoids)
 
     @property
     def is_torch(self) -> bool:

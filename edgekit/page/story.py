@@ -29,7 +29,7 @@ def told(folder: Path, result: Row, links: list[Link]) -> dict[str, Any]:
         "headline": headline(result),
         "facts": facts(result),
         "targets": targets(result),
-        "missed": missed(result),
+        "missed": [*missed(result), *seen(result)],
         "bundles": bundles(result),
         "waterfall": waterfall(result),
         "tail": variants.percentiles(result, charts.shown_in_ecdf(benchmark)),
@@ -186,6 +186,12 @@ def missed(result: Row) -> list[str]:
         f"{target}: {near['name']} comes nearest; {'; '.join(near['reasons'])}." if near else f"{target}: no variant."
         for target, near in _unmet(result).items()
     ]
+
+
+def seen(result: Row) -> list[str]:
+    """A line where the baseline came from elsewhere: does it know validation?"""
+    found = result["seen_validation"]
+    return [f"{checks.seen_message(found)}."] if found else []
 
 
 def _unmet(result: Row) -> dict[str, Any]:

@@ -65,15 +65,25 @@ def keep(task: str, outputs: np.ndarray, wanted: int) -> np.ndarray:
 
 
 def activation(options: Options, found: Found, outputs: np.ndarray, say: Say) -> str:
-    """What turns the outputs into probabilities: nothing where every recorded one is so already, else softmax."""
+    """What turns the outputs into probabilities: nothing where every recorded one is so already, else softmax.
+
+    Sigmoids are, each for its class; they need not sum to 1.
+    """
     if options.task != "classification":
         return "none"
-    probabilities = _are_probabilities(outputs, found)
+    whole = _are_probabilities(outputs, found)
+    probabilities = whole or _are_sigmoids(outputs)
     wanted = options.activation if options.activation != "auto" else "none" if probabilities else "softmax"
-    seen = "are probabilities already" if probabilities else "are no probabilities"
+    already = "probabilities already" if whole else "sigmoids, each class with a probability of its own"
+    seen = f"are {already}" if probabilities else "are no probabilities"
     odd = " (as asked; auto would choose otherwise)" if (wanted == "none") != probabilities else ""
     say(f"activation  {wanted}: the {len(outputs)} recorded outputs {seen}{odd}")
     return wanted
+
+
+def _are_sigmoids(outputs: np.ndarray) -> bool:
+    """All from 0 to 1: logits of several samples do not."""
+    return bool(outputs.min() >= 0 and outputs.max() <= 1)
 
 
 def _are_probabilities(outputs: np.ndarray, found: Found) -> bool:

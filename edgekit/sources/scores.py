@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,7 +19,10 @@ SAME = 1e-3
 SUM, SUM_MOST = 1e-3, 0.25
 """How far the sum of probabilities may be from 1: for floats, and however coarse the integers."""
 LEAST = 1e-7
-"""The least probability of floats that a logarithm is taken of."""
+"""The least probability of floats that a logarithm is taken of, and how far from 1 the largest is taken to be."""
+
+Ends = Literal["logits", "probabilities", "sigmoids"]
+"""What a model of classes ends with: probabilities that sum to 1, or for each class one of its own."""
 
 Prepare = Callable[[np.ndarray], np.ndarray]
 Done = Callable[[int], None]
@@ -46,18 +49,39 @@ def outputs(model: Opened, layout: Layout, x: np.ndarray, prepare: Prepare, clas
 
 
 def logits(found: np.ndarray, step: float) -> np.ndarray:
-    """Outputs (n, classes) as they are, or their logarithm where they are probabilities: a softmax stands inside.
+    """Logits (n, classes) of outputs (n, classes), be they logits or what a softmax or sigmoids made of them.
 
-    Those are the logits but for a constant in each row, which softmax, and so every loss of a distillation, takes away.
-    They are probabilities if none is negative and every row's sum is 1: within SUM, and integers, `step` apart, miss
-    each of them by up to a step more (kernels of integers do not round to the nearest). What was rounded to 0 counts as
-    half a step, or LEAST.
+    The logarithm of probabilities is the logits but for a constant in each row, which softmax, and so every loss of a
+    distillation, takes away. Of sigmoids p it is log(p / (1 - p)): softmax makes of those how likely each class is
+    where exactly one of them holds, which is what the labels of a classification say. What was rounded to 0 or 1
+    counts as half a step from there, or LEAST.
     """
-    return np.log(np.maximum(found, np.float32(step / 2 or LEAST))) if are_probabilities(found, step) else found
+    kind, least = ends(found, step), step / 2 or LEAST
+    if kind == "probabilities":
+        return np.log(np.maximum(found, np.float32(least)))
+    if kind == "sigmoids":
+        inside = np.clip(found.astype(np.float64), least, 1 - least)
+        return (np.log(inside) - np.log1p(-inside)).astype(np.float32)
+    return found
+
+
+def ends(found: np.ndarray, step: float) -> Ends:
+    """What outputs (n, classes) are; `step` is between two neighbouring values of integers, 0 for floats.
+
+    Logits of many samples do not all lie from 0 to 1, so what does and is no distribution is a sigmoid for each class.
+    """
+    if are_probabilities(found, step):
+        return "probabilities"
+    inside = (found >= 0).all() and (found <= 1).all() and ((found > 0) & (found < 1)).any()
+    return "sigmoids" if inside else "logits"
 
 
 def are_probabilities(found: np.ndarray, step: float) -> bool:
-    """Whether outputs (n, classes) are after a softmax; `step` as in `logits`."""
+    """Whether outputs (n, classes) are after a softmax: none is negative and every row's sum is 1.
+
+    Within SUM, and integers, `step` apart, miss each of them by up to a step more: their kernels do not round to the
+    nearest.
+    """
     slack = min(SUM + found.shape[1] * step, SUM_MOST)
     sums = found.sum(axis=1, dtype=np.float64)
     return bool((found >= 0).all() and (np.abs(sums - 1) <= slack).all())

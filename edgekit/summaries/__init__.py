@@ -105,7 +105,7 @@ def prune(artifact: Artifact) -> Table:
                 )
             )
     heads = ("removed", "step", "validation accuracy", "drop, pp", "at most", "MACs", "parameters", "zero weights", "")
-    return Table(heads, rows, _confidence(artifact))
+    return Table(heads, rows, f"{_confidence(artifact)}; {_tuned(artifact)}")
 
 
 def quantize(artifact: Artifact) -> Table:
@@ -123,7 +123,7 @@ def quantize(artifact: Artifact) -> Table:
         rows.append((name, *figures, *below_float, _kept(found["method"] == key, "chosen")))
     measured = ("validation accuracy", "drop, pp", "at most", "below float, pp", "at most")
     heads = ("network (int8: in simulation)", *measured, "")
-    return Table(heads, rows, _confidence(artifact))
+    return Table(heads, rows, f"{_confidence(artifact)}; QAT: {_tuned(artifact)}")
 
 
 def sensitivity_rows(artifact: Artifact) -> list[Row]:
@@ -262,6 +262,13 @@ def _confidence(artifact: Artifact) -> str:
     return (
         f"At most: the largest drop, in pp, that the validation samples leave open at {100 * confidence:g} % confidence"
     )
+
+
+def _tuned(artifact: Artifact) -> str:
+    """What fine-tuning minimised."""
+    row = artifact.metrics["tuning"]
+    by = f"{row['loss']} under {row['teacher']}" if row["loss"] else "labels alone"
+    return f"fine-tuned by {by}: {row['reason']}"
 
 
 def _kept(kept: bool, word: str = "kept") -> str:

@@ -85,8 +85,8 @@ def _work(
         step = INSIDE  # its softmax may be rounded, though what it gives are floats
     np.save(folder / launch.LOGITS, scores.logits(found, step) if of_classes else found)
     costs = asdict(count.of_file(Path(path), kind)) if counted else {}
-    probabilities = of_classes and scores.are_probabilities(found, step)
-    return {"probabilities": probabilities, "integers": quantized, **costs}
+    ends = scores.ends(found, step) if of_classes else None
+    return {"probabilities": ends == "probabilities", "sigmoids": ends == "sigmoids", "integers": quantized, **costs}
 
 
 def _holds(model: Opened, x: np.ndarray, preprocess: list[dict[str, Any]], shipped: bool) -> None:

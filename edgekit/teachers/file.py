@@ -76,7 +76,7 @@ def logits(
 ) -> np.ndarray:
     """Logits (n, classes) float32 of raw samples (n, *sample), uint8 or float32, maybe a memory map.
 
-    Outputs that are probabilities become their logarithm (see `scores.logits`); of a regression they are the values
+    Outputs that are probabilities or sigmoids are undone (see `scores.logits`); of a regression they are the values
     (n, values). 0 threads: all cores. `progress` is called with (done, n) now and then.
 
     Raises ModelError, naming the file and the cause in one line, for a model that cannot be opened or run, crashes,

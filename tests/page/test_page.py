@@ -214,6 +214,21 @@ def test_what_is_no_run_or_has_no_verdict_is_refused_with_what_is_missing(copy: 
         page.write(copy)
 
 
+@pytest.mark.parametrize(
+    "file", ["benchmark/decision.json", "distill/decision.json", "convert/artifact.json", "bundles/edgerun.pyz"]
+)
+def test_a_run_in_which_something_sealed_was_edited_gets_no_page(copy: Path, file: str) -> None:
+    """Though the page that is there says what result.json says."""
+    path = copy / file
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"2", b"3", 1))
+    assert path.read_bytes() != content
+    done = run_edgekit("report", str(copy))
+    assert done.returncode == 8, done.stdout + done.stderr
+    assert done.stdout == "" and len(done.stderr.splitlines()) == 1
+    assert f"edgekit: {path}: " in done.stderr and "run" in done.stderr and "again" in done.stderr
+
+
 def test_a_missed_budget_gets_its_page_with_the_nearest_miss(missed: Path) -> None:
     told = Read(missed / page.PAGE)
     result = json.loads((missed / RESULT).read_text())

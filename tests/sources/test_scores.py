@@ -34,14 +34,38 @@ def test_probabilities_in_steps_may_miss_the_sum() -> None:
     assert np.abs(coarse.sum(axis=1) - 1).max() > scores.SUM
     found = scores.logits(coarse, STEP)
     assert found.max() < 0 and found.min() == pytest.approx(np.log(STEP / 2))
-    assert scores.logits(coarse, 0.0) is coarse
+    assert scores.ends(coarse, STEP) == "probabilities" and scores.ends(coarse, 0.0) == "sigmoids"
 
 
-@pytest.mark.parametrize("odd", [[0.7, 0.2, 0.2], [1.1, -0.1, 0.0], [0.3, 0.3, 0.3]])
-def test_one_row_that_is_none_decides(odd: list[float]) -> None:
+@pytest.mark.parametrize(
+    ("odd", "ends"),
+    [([0.7, 0.2, 0.2], "sigmoids"), ([0.3, 0.3, 0.3], "sigmoids"), ([1.1, -0.1, 0.0], "logits"), ([2, 1, 0], "logits")],
+)
+def test_one_row_that_is_none_decides(odd: list[float], ends: str) -> None:
     found = np.full((4, 3), 1 / 3, np.float32)
+    assert scores.ends(found, 0.0) == "probabilities"
     found[2] = odd
-    assert scores.logits(found, 0.0) is found
+    assert scores.ends(found, 0.0) == ends
+    assert (scores.logits(found, 0.0) is found) == (ends == "logits")
+
+
+def test_outputs_that_say_nothing_are_no_sigmoids() -> None:
+    assert scores.ends(np.zeros((5, 3), np.float32), 0.0) == "logits"
+
+
+def test_sigmoids_become_the_logits_before_them_and_keep_the_order() -> None:
+    given = np.clip(LOGITS, -8, 8)
+    found = scores.logits((1 / (1 + np.exp(-given))).astype(np.float32), 0.0)
+    assert found.dtype == np.float32
+    assert np.abs(found - given).max() < 2e-3
+    assert np.array_equal(found.argmax(axis=1), LOGITS.argmax(axis=1))
+
+
+def test_sigmoids_that_are_0_or_1_are_finite() -> None:
+    sure = np.array([[0, 1, 1], [0, 0, 0.5]], np.float32)
+    floats, integers = scores.logits(sure, 0.0), scores.logits(sure, STEP)
+    assert np.allclose(floats[0], [-16.118, 16.118, 16.118], atol=1e-2) and floats[1, 2] == 0
+    assert np.allclose(integers[0], [np.log(1 / 511), np.log(511), np.log(511)], atol=1e-3)
 
 
 @pytest.mark.parametrize("sides", [(), (1,), (1, 1)])

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from edgekit.errors import ConfigError, EdgekitError, ModelError, ResourceError
-from edgekit.teachers.file import logits, open_file
+from edgekit.teachers.file import examined, logits, open_file
 from tests.runner import conftest as tiny
 from tests.runner.broken import tflite
 from tests.teachers.networks import CLASSES, dense, endless, ir, weights
@@ -73,10 +73,13 @@ def test_probabilities_become_logits_but_for_a_constant(tmp_path: Path) -> None:
     assert np.ptp(inside - VECTORS @ weights(4), axis=1).max() < 1e-4
 
 
-def test_what_only_looks_like_probabilities_is_left_alone(tmp_path: Path) -> None:
-    """Sigmoids are from 0 to 1 too, but their sum is anything."""
-    found = ask(dense(tmp_path / "s.onnx", ["n", 4], "Sigmoid"), VECTORS)
-    assert np.allclose(found, 1 / (1 + np.exp(-VECTORS @ weights(4))), atol=1e-5)
+def test_sigmoids_become_the_logits_before_them(tmp_path: Path) -> None:
+    """They are from 0 to 1 too, but their sum is anything: taken for logits they would teach next to nothing."""
+    found, facts = examined(
+        open_file(dense(tmp_path / "s.onnx", ["n", 4], "Sigmoid")), VECTORS, classes=CLASSES, timeout_s=LIMIT_S
+    )
+    assert np.allclose(found, VECTORS @ weights(4), atol=1e-3)
+    assert (facts["sigmoids"], facts["probabilities"]) == (True, False)
 
 
 @pytest.mark.parametrize("batch", ["n", 1, 8])
@@ -114,8 +117,6 @@ def test_grey_pictures_fit_a_flat_input(tmp_path: Path) -> None:
 )
 def test_a_baseline_must_be_one_that_can_be_converted(shape: list[Any], said: str, tmp_path: Path) -> None:
     """A teacher may take such samples; it is only asked."""
-    from edgekit.teachers.file import examined
-
     made = dense(tmp_path / "net.onnx", [shape[0], 64])
     if len(shape) > 2:
         import onnx
@@ -133,8 +134,6 @@ def test_a_baseline_gives_its_scores_and_nothing_round_them(sides: list[int], tm
     import onnx
     from onnx import helper, numpy_helper
 
-    from edgekit.teachers.file import examined
-
     made = dense(tmp_path / "net.onnx", [1, 4])
     model = onnx.load(made)
     result = model.graph.output[0]
@@ -150,8 +149,6 @@ def test_a_baseline_gives_its_scores_and_nothing_round_them(sides: list[int], tm
 def test_probabilities_that_were_rounded_inside_are_probabilities(tmp_path: Path) -> None:
     """A quantized file may take and give floats; the sums of a softmax in 8 bits miss 1 by more than floats do."""
     from onnxruntime.quantization import CalibrationDataReader, quantize_static
-
-    from edgekit.teachers.file import examined
 
     class Samples(CalibrationDataReader):
         def __init__(self) -> None:

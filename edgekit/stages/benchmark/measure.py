@@ -18,7 +18,7 @@ from edgekit import replay, tasks
 from edgekit.artifact import Artifact
 from edgekit.data import Data, Split
 from edgekit.eager import eager_call, eager_input
-from edgekit.judge import answered, evaluate, finite, marked
+from edgekit.judge import answered, finite, marked
 from edgekit.models import store
 from edgekit.models.handover import open_model
 from edgekit.runner import conditions
@@ -29,6 +29,7 @@ from edgekit.stages.benchmark import LIBRARIES, Config
 from edgekit.stages.benchmark.decide import Decision, decide, too_close, unresolved
 from edgekit.stages.benchmark.loads import driven
 from edgekit.stages.benchmark.rivals import held_against, open_rivals
+from edgekit.stages.benchmark.seen import held
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.tasks import Answered
 from edgekit.variants import Variant, members, open_variant, read, zipped_bytes
@@ -42,7 +43,7 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
     """See `edgekit.stages.benchmark`."""
     artifacts.begin(out)
     rivals = open_rivals(config.rivals, data, config.inference_threads)
-    rows, openers = _judge_all(source, data, config)
+    rows, openers, seen = _judge_all(source, data, config)
     threads_before = torch.get_num_threads()
     torch.set_num_threads(config.inference_threads)
     try:
@@ -71,6 +72,7 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
             **decision.metrics,
             "rivals": held_against(rivals, _row_of(won, rows), timings),
             "loads": loads,
+            "seen_validation": seen,
             **evidence,
         },
         libraries=LIBRARIES,
@@ -118,12 +120,16 @@ def _measured(
     return decision, timings
 
 
-def _judge_all(source: Artifact, data: Data, config: Config) -> tuple[list[Row], dict[str, Opener]]:
-    """A row of facts, and what opens it for calls, of the baseline in PyTorch eager and of every variant."""
+def _judge_all(source: Artifact, data: Data, config: Config) -> tuple[list[Row], dict[str, Opener], Row | None]:
+    """A row of facts, and what opens it for calls, of the baseline in PyTorch eager and of every variant.
+
+    And whether the baseline knows validation (`seen`), if it was trained elsewhere.
+    """
     profile = source.ancestor("profile")
     baseline, spec = open_model(profile)
     prepared = apply(spec.preprocess, data.validation.x[:1])
     reference = answered(baseline, data.validation, spec.preprocess, data.task)
+    test = answered(baseline, data.test, spec.preprocess, data.task)
     rows: list[Row] = [
         {
             "name": BASELINE,
@@ -134,7 +140,7 @@ def _judge_all(source: Artifact, data: Data, config: Config) -> tuple[list[Row],
             "interpreter": spec.interpreter,
             "bytes": store.weight_bytes(profile.path / "model"),
             "accuracy_validation": tasks.accuracy(reference),
-            "accuracy_test": evaluate(baseline, data.test, spec.preprocess, data.task),
+            "accuracy_test": tasks.accuracy(test),
         }
     ]
     eager_x = eager_input(data.validation.x[:1], spec.preprocess).numpy()
@@ -162,7 +168,8 @@ def _judge_all(source: Artifact, data: Data, config: Config) -> tuple[list[Row],
             }
         )
         openers[variant.name] = partial(_open, source, variant, config.inference_threads, x)
-    return rows, openers
+    elsewhere = spec.source is not None or source.ancestor("origin").config["weights"] is not None
+    return rows, openers, held(spec.called, reference, test) if elsewhere else None
 
 
 def _open(source: Artifact, variant: Variant, threads: int, x: np.ndarray) -> Callable[[], object]:

@@ -61,4 +61,6 @@ def _run_config(chain: Sequence[Artifact], last: str, config: dict[str, Any]) ->
         stage: {name: value for name, value in found.items() if name not in SHARED_FIELDS}
         for stage, found in configs.items()
     }
-    return {**shared, "model": origin["model"], "data": origin["data"], "preprocess": origin["preprocess"], **own}
+    data = dict(origin["data"])
+    shared["task"] = data.pop("task")  # on top in a config; without a student no stage tells it
+    return {**shared, "model": origin["model"], "data": data, "preprocess": origin["preprocess"], **own}

@@ -10,12 +10,10 @@ from edgekit import artifact as artifacts
 from edgekit import losses, replay, unfinished
 from edgekit.artifact import Artifact
 from edgekit.data import Data
-from edgekit.errors import ModelError
 from edgekit.judge import answered
-from edgekit.losses import LossOptions, hints
+from edgekit.losses import LossOptions
 from edgekit.models import store
 from edgekit.models.cost import cost
-from edgekit.models.features import Features
 from edgekit.models.handover import open_model, spec_for
 from edgekit.stages.distill import LIBRARIES, Config
 from edgekit.stages.distill.selection import evidence, select, shown
@@ -23,7 +21,7 @@ from edgekit.stages.distill.shortlist import shorten
 from edgekit.stages.distill.teacher import Candidate, best, candidates
 from edgekit.stages.distill.training import Student, Trainer
 from edgekit.teachers.chosen import RECORD
-from edgekit.teachers.file import TeacherFile
+from edgekit.teachers.kept import without_maps
 from edgekit.unfinished import Unfinished
 
 Row = dict[str, Any]
@@ -93,24 +91,11 @@ def _possible(
     wanted: list[LossOptions], teacher: Candidate, spec: store.ModelSpec
 ) -> tuple[list[LossOptions], dict[str, str]]:
     """The losses that this teacher and this student can serve, and why the others cannot be: told before hours pass."""
-    why = _no_features(teacher, spec) if any(losses.needs_features(options) for options in wanted) else ""
+    why = ""
+    if any(losses.needs_features(options) for options in wanted):
+        why = without_maps(teacher.model, teacher.name, store.build(spec), spec.input_shape)
     skipped = {options.loss: why for options in wanted if why and losses.needs_features(options)}
     return [options for options in wanted if options.loss not in skipped], skipped
-
-
-def _no_features(teacher: Candidate, spec: store.ModelSpec) -> str:
-    """Why the teacher's feature maps cannot be compared with the student's; empty where they can."""
-    if isinstance(teacher.model, TeacherFile):
-        return f"the best teacher, {teacher.name}, is a file: its feature maps cannot be read"
-    try:
-        with (
-            Features(store.build(spec), spec.input_shape) as learnt,
-            Features(teacher.model, spec.input_shape) as shown,
-        ):
-            hints.paired(learnt(), shown())
-    except ModelError as error:
-        return str(error)
-    return ""
 
 
 def _row(student: Student, alone: Student, teacher: Candidate, kept: Student) -> dict[str, Any]:

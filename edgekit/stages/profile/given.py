@@ -44,7 +44,8 @@ def told(spec: store.ModelSpec) -> str:
     """What was found, in words."""
     found = spec.source
     assert found is not None
-    ends = "values" if spec.task == "regression" else "probabilities" if found.probabilities else "logits"
+    known = {"probabilities": found.probabilities, "sigmoids": found.sigmoids}
+    ends = "values" if spec.task == "regression" else next((name for name, yes in known.items() if yes), "logits")
     cost = f", {found.parameters:,} parameters, {found.macs / 1e6:.1f} M multiply-adds" if found.parameters else ""
     of = f"{spec.num_classes} {ends}" if spec.task == "regression" else f"{ends} of {spec.num_classes} classes"
     return f"{CALLED[found.kind]}: gives {of}{cost}"

@@ -22,7 +22,10 @@ LIBRARIES = ("numpy", "torch", "torch-pruning", "safetensors", *teachers.LIBRARI
 
 
 class Config(StageConfig, TrainOptions):
-    """How far pruning goes and in how many steps; `epochs` are those of fine-tuning after each step."""
+    """How far pruning goes and in how many steps; `epochs` are those of fine-tuning after each step.
+
+    What is minimised there is what distill kept: a loss under its teacher, or the labels alone.
+    """
 
     budget: Budget = Field(default_factory=lambda: Budget.model_validate({}))
     targets: list[Target] = Field(default_factory=lambda: list(TARGETS))
@@ -37,8 +40,6 @@ class Config(StageConfig, TrainOptions):
     channel_multiple: int = Field(4, ge=1, le=64, description="channel counts are rounded down to a multiple of this")
     sparsity: float = Field(0.7, gt=0, lt=0.99, description="share of zero weights by the last sparse step")
     sparsity_steps: int = Field(3, ge=1, le=50, description="unstructured pruning steps")
-    temperature: float = Field(4.0, ge=0.1, le=100, description="softens teacher and student in fine-tuning")
-    alpha: float = Field(0.9, ge=0, le=1, description="weight of the teacher's soft targets in fine-tuning")
     measure: bool = Field(True, description="time every step on the targets")
     rounds: int = Field(15, ge=10, le=10_000, description="rounds; each times every step once, in rotating order")
     calls_per_round: int = Field(20, ge=5, le=100_000, description="timed calls of a network in a round")

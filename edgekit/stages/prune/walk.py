@@ -17,7 +17,6 @@ from edgekit.artifact import Artifact
 from edgekit.config import Budget
 from edgekit.data import Data
 from edgekit.judge import answered
-from edgekit.losses import soft_targets
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.handover import open_model
@@ -26,8 +25,7 @@ from edgekit.stages.prune import LIBRARIES, Config, structured, unstructured
 from edgekit.stages.prune.latency import told
 from edgekit.stages.prune.unstructured import measured_sparsity
 from edgekit.tasks import Answered
-from edgekit.teachers.chosen import chosen_teacher
-from edgekit.teachers.file import TeacherFile
+from edgekit.teachers.kept import tuning
 from edgekit.teaching import Lesson
 from edgekit.train import fit
 from edgekit.unfinished import Unfinished
@@ -41,7 +39,8 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     student, spec = open_model(source)
     baseline, _ = open_model(source.ancestor("profile"))
     place = unfinished.of(out, "prune", source, data.digest, config.model_dump(), LIBRARIES)
-    tuner = _Tuner(baseline, chosen_teacher(source), spec, data, config, place)
+    followed = tuning(source, student, spec.input_shape, place.answers)
+    tuner = _Tuner(baseline, followed.lesson, spec, data, config, place)
     baseline_accuracy = tasks.accuracy(tuner.baseline)
 
     channels, pruned = _walk(structured, student, config, tuner)
@@ -52,6 +51,7 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     decision = {
         "baseline_accuracy": baseline_accuracy,
         "accuracy_floor": baseline_accuracy - config.budget.accuracy_drop_pp / 100,
+        "tuning": followed.row,
         "structured": _verdict(channels, config.budget, "channels removed"),
         "unstructured": _verdict(weights, config.budget, "weights zeroed"),
     }
@@ -74,20 +74,18 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
 
 
 class _Tuner:
-    """Fine-tunes a copy's weights under the teacher's soft targets and measures what came of it."""
+    """Fine-tunes a copy's weights, as the student was trained that distill kept, and measures what came of it."""
 
     def __init__(
         self,
         baseline: nn.Module,
-        teacher: nn.Module | TeacherFile,
+        lesson: Lesson | None,
         spec: store.ModelSpec,
         data: Data,
         config: Config,
         place: Unfinished,
     ) -> None:
-        self.spec, self.data, self.config, self.place = spec, data, config, place
-        options = soft_targets.Options(temperature=config.temperature, alpha=config.alpha)
-        self.lesson = Lesson(teacher, options, place.answers)
+        self.lesson, self.spec, self.data, self.config, self.place = lesson, spec, data, config, place
         self.baseline = self._answered(baseline)
 
     def tune(self, module: nn.Module, name: str, after_step: Callable[[nn.Module], None] | None = None) -> None:

@@ -29,13 +29,14 @@ Recipe = Literal["minmax", "percentile", "minmax_bias", "percentile_bias"]
 
 
 class Config(StageConfig, TrainOptions):
-    """Options of the quantize stage; those of training are for quantization-aware fine-tuning."""
+    """Options of the quantize stage; those of training are for quantization-aware fine-tuning.
+
+    What is minimised there is what distill kept: a loss under its teacher, or the labels alone.
+    """
 
     epochs: int = Field(5, ge=1, le=10_000, description="passes over the train split")
     learning_rate: float = Field(0.01, gt=0, le=10, description="peak rate, well below that of training")
     weight_decay: float = Field(1e-4, ge=0, le=1, description="L2 penalty, weights only")
-    temperature: float = Field(2.0, ge=0.1, le=100, description="softens teacher and network alike")
-    alpha: float = Field(0.5, ge=0, le=1, description="share of the teacher's soft targets, the rest is hard labels")
     calibration_samples: int = Field(200, ge=1, le=100_000, description="samples that set the activation ranges")
     sensitivity_samples: int = Field(500, ge=1, le=100_000, description="validation samples per layer in the table")
     recipes: list[Recipe] = Field(

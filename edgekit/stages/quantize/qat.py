@@ -1,4 +1,4 @@
-"""Quantization-aware fine-tuning: the quantized network trained on, weights and ranges, by the student's teacher."""
+"""Quantization-aware fine-tuning: the quantized network trained on, weights and ranges, as the student was."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from edgekit import train
-from edgekit.losses import soft_targets
 from edgekit.models.quantized import float_state
 from edgekit.targets.files import Quantization
-from edgekit.teaching import Lesson
 
 if TYPE_CHECKING:
     from edgekit.data import Data
     from edgekit.stages.quantize import Config
-    from edgekit.teachers.file import TeacherFile
+    from edgekit.teaching import Lesson
     from edgekit.unfinished import Unfinished
 
 
 def tune(
     quantized: nn.Module,
-    teacher: nn.Module | TeacherFile,
+    lesson: Lesson | None,
     data: Data,
     preprocess: list[dict[str, Any]],
     config: Config,
     place: Unfinished | None = None,
 ) -> tuple[nn.Module, list[dict[str, Any]]]:
-    """A tuned copy of `quantized`, and its epochs as rows; with a `place` it can be stopped and gone on with."""
-    options = soft_targets.Options(temperature=config.temperature, alpha=config.alpha)
+    """A tuned copy of `quantized`, and its epochs as rows; no `lesson`: by labels alone.
+
+    With a `place` it can be stopped and gone on with.
+    """
     tuned = copy.deepcopy(quantized)
     history = train.fit(
         tuned,
@@ -40,7 +40,7 @@ def tune(
         seed=config.seed,
         device=config.device,
         threads=config.threads,
-        lesson=Lesson(teacher, options, place.answers if place else None),
+        lesson=lesson,
         resume=place.checkpoint("qat") if place else None,
     )
     return tuned, [asdict(epoch) for epoch in history.epochs]

@@ -26,7 +26,7 @@ from edgekit.stages.quantize.histograms import histograms
 from edgekit.stages.quantize.sensitivity import sensitivity
 from edgekit.targets.files import Quantization
 from edgekit.tasks import Answered
-from edgekit.teachers.chosen import chosen_teacher
+from edgekit.teachers.kept import tuning
 
 Row = dict[str, Any]
 
@@ -73,7 +73,7 @@ def quantize(source: Artifact, data: Data, config: Config, out: Path) -> Artifac
         given = _Float(module, spec, data, config, inputs)
         right = {"baseline": given.answered(baseline), "float": given.answered(module)}
         best, tried = recipes.compete(module, inputs, config.recipes, given.answered, right["baseline"], config.budget)
-        tuned, epochs = _tune(source, given, best.network, out)
+        tuned, epochs, followed = _tune(source, given, best.network, out)
         ways = {
             "ptq": _Way(best.network, module, best.quantization),
             "qat": _Way(tuned, qat.tuned_float(module, tuned), qat.afterwards(best.quantization)),
@@ -89,7 +89,7 @@ def quantize(source: Artifact, data: Data, config: Config, out: Path) -> Artifac
             "histograms.json": _histograms(given, best.network, table),
         }
     chosen = ways[decision.method]
-    made = _record(decision, best, tried, steps, chosen.quantization)
+    made = {**_record(decision, best, tried, steps, chosen.quantization), "tuning": followed}
     store.save(out / "model", chosen.plain, spec)
     quantized.save(out / "nncf", chosen.network)
     for name, content in {"decision.json": made, **files}.items():
@@ -106,10 +106,12 @@ def quantize(source: Artifact, data: Data, config: Config, out: Path) -> Artifac
     )
 
 
-def _tune(source: Artifact, given: _Float, network: nn.Module, out: Path) -> tuple[nn.Module, list[Row]]:
-    teacher = chosen_teacher(source.ancestor("distill"))
+def _tune(source: Artifact, given: _Float, network: nn.Module, out: Path) -> tuple[nn.Module, list[Row], Row]:
+    """A tuned copy, its epochs, and for the record what it was tuned by."""
     place = unfinished.of(out, "quantize", source, given.data.digest, given.config.model_dump(), LIBRARIES)
-    return qat.tune(network, teacher, given.data, given.spec.preprocess, given.config, place)
+    followed = tuning(source.ancestor("distill"), network, given.spec.input_shape, place.answers)
+    tuned, epochs = qat.tune(network, followed.lesson, given.data, given.spec.preprocess, given.config, place)
+    return tuned, epochs, followed.row
 
 
 def _sensitivity(given: _Float, network: nn.Module) -> Row:

@@ -30,6 +30,22 @@ TRAINING = (
         ("tests/test_train.py",),
     ),
     Seed(
+        "tuned-by-a-teacher-that-did-not-pay",
+        "stages/prune/walk.py",
+        "tuner = _Tuner(baseline, followed.lesson, spec",
+        "tuner = _Tuner(baseline, Lesson(baseline), spec",
+        "pruning fine-tunes towards a teacher that the student had outgrown",
+        ("tests/stages/test_tuning.py",),
+    ),
+    Seed(
+        "sigmoids-taken-for-logits",
+        "sources/scores.py",
+        'return "sigmoids" if inside else "logits"',
+        'return "logits"',
+        "a softmax follows sigmoids, and a file that ends in them teaches next to nothing",
+        ("tests/sources/test_scores.py",),
+    ),
+    Seed(
         "temperature-not-squared",
         "losses/soft_targets.py",
         "temperature**2 * functional.kl_div",

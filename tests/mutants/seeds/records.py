@@ -104,6 +104,22 @@ DECIDING = (
         ("tests/stages/benchmark/test_measure.py",),
     ),
     Seed(
+        "validation-tested-the-other-way-round",
+        "stages/benchmark/seen.py",
+        "for mine in range(right, most + 1)",
+        "for mine in range(max(0, both - other_samples), right + 1)",
+        "a baseline that learnt the validation split is called honest",
+        ("tests/stages/benchmark/test_seen.py",),
+    ),
+    Seed(
+        "old-bundles-ship-after-a-missed-budget",
+        "aside.py",
+        "    os.replace(bundles, aside)\n",
+        "    shutil.copytree(bundles, aside)\n",
+        "CI copies the bundles of an earlier run to devices after the budget was missed",
+        ("tests/test_aside.py",),
+    ),
+    Seed(
         "speed-up-upside-down",
         "stages/benchmark/decide.py",
         "timings.ratio(baseline, name)",

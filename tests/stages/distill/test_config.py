@@ -136,6 +136,7 @@ def test_a_title_does_not_depend_on_the_order_of_the_arguments() -> None:
     assert NetworkConfig(builder="a.b:small").title == "small"
 
 
-def test_the_least_temperature_is_the_same_everywhere(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"quantize\.temperature"):
-        load_plan(TINY, ["quantize.temperature=0.05"])
+@pytest.mark.parametrize("option", ["prune.temperature", "prune.alpha", "quantize.temperature", "quantize.alpha"])
+def test_the_stages_that_follow_have_no_loss_of_their_own(option: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{option}: .*leave it out, or set distill\.{option.partition('.')[2]}"):
+        load_plan(TINY, [f"{option}=0.5"])

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from edgekit import artifact as artifacts
+from edgekit import train
+from edgekit.data import load
 from edgekit.errors import ModelError
 from edgekit.forecast import AS_IT_CAME
 from edgekit.models.handover import open_model
+from edgekit.plan import load_plan
 from edgekit.sources import CALLED
+from edgekit.teachers import file as files
 from edgekit.workbook import open_stage
-from tests.conftest import FinishedRun
+from tests.conftest import TINY, FinishedRun
 from tests.sources import trained
 
 
@@ -41,6 +46,33 @@ def test_every_kind_of_file_is_profiled(
     assert bool(sealed["operators"]) == spec.is_torch
     assert not any(row["bound"] for row in sealed["layers"]), "nobody sees what takes the time inside"
     assert sealed["diagnosis"]["text"].startswith("A process needs")
+
+
+def test_a_file_that_ends_in_sigmoids_is_told_so_and_gets_no_softmax(
+    tiny_run: FinishedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither here nor in its bundle; it teaches by the logits before them."""
+    import onnx
+    from onnx import helper
+
+    path = trained.make("onnx", tiny_run.folder / "profile/model", tmp_path / "made")
+    model = onnx.load(path)
+    scores = model.graph.output[0].name
+    model.graph.node.append(helper.make_node("Sigmoid", [scores], ["each"]))
+    model.graph.output[0].name = "each"
+    onnx.save(model, path)
+    found = opened(trained.config(path, tmp_path), tmp_path).run()  # type: ignore[attr-defined]
+    assert f"{path.name} is an ONNX model: gives sigmoids of 10 classes" in capsys.readouterr().out
+    module, spec = open_model(found)
+    assert spec.gives_probabilities and spec.source is not None and not spec.source.probabilities
+    theirs = artifacts.load(tiny_run.folder / "profile").metrics
+    assert abs(found.metrics["validation_accuracy"] - theirs["validation_accuracy"]) <= 0.01
+    own, _ = open_model(artifacts.load(tiny_run.folder / "profile"))
+    x = load(load_plan(TINY).data).validation.x
+    before = train.logits(own, x, spec.preprocess)
+    assert np.allclose(train.logits(module, x, spec.preprocess), 1 / (1 + np.exp(-before)), atol=1e-4)
+    taught = files.logits(files.open_file(path, spec.preprocess), x, classes=10, timeout_s=100)
+    assert np.allclose(taught, before, atol=2e-2)
 
 
 def test_a_file_that_knows_nothing_is_refused(tiny_run: FinishedRun, tmp_path: Path) -> None:

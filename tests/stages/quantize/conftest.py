@@ -26,6 +26,16 @@ OPTIONS = {
 }
 
 
+SOFT = {"loss": "soft_targets", "temperature": 2.0, "alpha": 0.5}
+
+
+def decided(options: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What the distill stage leaves where the baseline taught; without a loss's options it kept the lone student."""
+    kept = [{"name": "alone", "options": None, "kept": options is None}]
+    kept += [{"name": options["loss"], "options": options, "kept": True}] if options else []
+    return {"teacher": {"kind": "baseline", "name": "baseline"}, "students": kept}
+
+
 @dataclass(frozen=True)
 class Walk:
     """The digits and the last artifact before quantize."""
@@ -56,7 +66,7 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
         module = store.build(spec)
         train.fit(module, data, steps, TrainOptions(epochs=15, augment="none"), seed=0, device="cpu", threads=1)
         store.save(out / "model", module, spec)
-        artifact.write_json(out / "decision.json", {"teacher": {"kind": "baseline"}})
+        artifact.write_json(out / "decision.json", decided(SOFT))
         return artifact.seal(out, stage=name, source=source, data_digest=data.digest, config={}, metrics={})
 
     return Walk(data, stage("prune", stage("distill", stage("profile", None, 32), 24), 24))

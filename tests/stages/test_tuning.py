@@ -1,0 +1,78 @@
+"""Fine-tuning in prune and in QAT is what distill kept, told by what it learns: from whom, and by which loss."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgekit import artifact as artifacts
+from edgekit import losses
+from edgekit.artifact import Artifact
+from edgekit.data import Data, load, parse
+from edgekit.models import store
+from edgekit.models.handover import spec_for
+from edgekit.stages import prune, quantize
+from tests.stages.quantize.conftest import decided
+
+STEPS = [{"step": "scale", "factor": 1 / 255}]
+SHORT: dict[str, dict[str, Any]] = {
+    "prune": {"steps": 1, "sparsity_steps": 1, "ratio": 0.25, "measure": False},
+    "quantize": {"recipes": ["minmax"], "max_float_layers": 0, "study_sizes": [], "calibration_samples": 8,
+                 "sensitivity_samples": 8},
+}  # fmt: skip
+BUDGET = {"accuracy_drop_pp": 100.0}  # the last step is kept, whatever the baseline is
+
+
+@functools.cache
+def data() -> Data:
+    return load(parse({"source": "digits", "size": 8, "limit": 200, "calibration_samples": 20})).withhold_test()
+
+
+def tuned(stage: str, root: Path, kept: str | None, teacher: int = 1) -> Artifact:
+    """The stage's artifact where distill kept the student of this loss; networks are untrained, `teacher` is a seed."""
+    found = None
+    options = losses.parse({"loss": kept}).model_dump() if kept else None
+    for name in ("profile", "distill", "prune")[: 2 if stage == "prune" else 3]:
+        width, seed = (16, teacher) if name == "profile" else (8, 0)
+        spec = spec_for(data(), "edgekit.models.ds_cnn:ds_cnn", {"width": width, "blocks": 1}, STEPS)
+        out = artifacts.begin(root / name)
+        store.save(out / "model", store.build(spec, seed), spec)
+        artifacts.write_json(out / "decision.json", decided(options))
+        found = artifacts.seal(out, stage=name, source=found, data_digest=data().digest, config={}, metrics={})
+    assert found is not None
+    module = {"prune": prune, "quantize": quantize}[stage]
+    given = {**SHORT[stage], "epochs": 1, "batch_size": 32, "threads": 1, "budget": BUDGET}
+    return module.run(found, data(), module.Config.model_validate(given), root / f".{stage}.partial")
+
+
+def learnt(found: Artifact) -> list[Any]:
+    """What came of the fine-tuning."""
+    if found.stage == "quantize":
+        return [json.loads(found.file("history.json").read_text())]
+    return [found.files[f"{folder}/weights.safetensors"] for folder in ("model", "sparse")]
+
+
+@pytest.mark.parametrize("stage", ["prune", "quantize"])
+def test_the_lone_student_is_tuned_by_labels_alone(stage: str, tmp_path: Path) -> None:
+    found = tuned(stage, tmp_path / "a", None)
+    assert found.metrics["tuning"]["loss"] is None
+    assert json.loads(found.file("decision.json").read_text())["tuning"] == found.metrics["tuning"]
+    assert learnt(found) == learnt(tuned(stage, tmp_path / "b", None, teacher=7))
+
+
+@pytest.mark.parametrize("stage", ["prune", "quantize"])
+def test_a_taught_student_is_tuned_by_its_loss_under_its_teacher(stage: str, tmp_path: Path) -> None:
+    """Of networks that pruning or nncf has changed too, be it logits or feature maps that are compared."""
+    made = {name: tuned(stage, tmp_path / str(name), name) for name in (None, *losses.NAMES)}
+    for name, found in made.items():
+        told = found.metrics["tuning"]
+        assert told["loss"] == name
+        assert told["options"] == (losses.parse({"loss": name}).model_dump() if name else None)
+    assert len({str(learnt(found)) for found in made.values()}) == len(made)
+    assert len({found.key for found in made.values()}) == len(made)
+    for name in ("soft_targets", "hints"):
+        assert learnt(made[name]) != learnt(tuned(stage, tmp_path / f"{name}-other", name, teacher=7))
