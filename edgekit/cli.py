@@ -14,7 +14,6 @@ from edgekit.errors import BudgetMissed, ConfigError, TrustError
 from edgekit.exits import errors_as_exit_codes as _errors_as_exit_codes
 from edgekit.init.command import init
 from edgekit.plan import load_plan
-from edgekit.result import RESULT
 
 app = typer.Typer(
     add_completion=False,
@@ -264,7 +263,7 @@ def _forced(force: list[str], from_: str | None) -> set[str]:
 
 
 def _show_result(result: dict[str, Any], folder: Path, *, whole: bool) -> None:
-    """The verdict with all its tables where something was made; one line where everything was there already."""
+    """The verdict with all its tables where something was made; in words, and the paths, where it was there already."""
     if whole:
         from rich.console import Console
 
@@ -272,6 +271,7 @@ def _show_result(result: dict[str, Any], folder: Path, *, whole: bool) -> None:
 
         report.show(result, folder, Console(width=None if sys.stdout.isatty() else 140))
         return
-    verdict = result["verdict"]
-    told = f"{verdict['winner']} wins" if verdict["met"] else "no variant inside the budget"
-    print(f"run {result['name']} is finished: {told}; {folder / RESULT}")
+    from edgekit import verdict
+
+    for line in verdict.again(result, folder):
+        print(line)

@@ -49,6 +49,7 @@ def told(folder: Path) -> dict[str, Any]:
         "waterfall": metrics["waterfall"],
         "rivals": metrics["rivals"],
         "loads": metrics["loads"],
+        "by_class": metrics["by_class"],
         "rejected": rejected.steps(benchmark),
         "conditions": metrics["conditions"],
         "stages": {found.stage: _stage(found) for found in _chain(bundle or benchmark)},
