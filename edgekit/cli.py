@@ -12,6 +12,7 @@ from edgekit import __version__
 from edgekit.config import STAGES, suggest
 from edgekit.errors import BudgetMissed, ConfigError, TrustError
 from edgekit.exits import errors_as_exit_codes as _errors_as_exit_codes
+from edgekit.help import bare_switches
 from edgekit.init.command import init
 from edgekit.plan import load_plan
 
@@ -235,7 +236,9 @@ def load(
     scenario: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="single_stream, server or offline; by default all.")
     ] = None,
-    rate: Annotated[float | None, typer.Option(help="Arrivals a second in server [half of a closed loop's].")] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="Arrivals a second in server; by default half of a closed loop's.")
+    ] = None,
     seconds: Annotated[float | None, typer.Option(help="Of each; by default as long as MLPerf asks for.")] = None,
     p99_ms: Annotated[float | None, typer.Option(help="What the p99 of server is held to [10].")] = None,
     max_rate: Annotated[bool, typer.Option("--max-rate", help="Find the highest rate within that bound.")] = False,
@@ -252,6 +255,9 @@ def load(
 
         wishes = command.Wishes(bundle, tuple(scenario or ()), rate, seconds, p99_ms, max_rate, threads)
         command.run(wishes, json_, print)
+
+
+bare_switches(app)
 
 
 def _forced(force: list[str], from_: str | None) -> set[str]:
