@@ -11,6 +11,7 @@ from typing import Any
 
 from edgekit import checks, page
 from edgekit.artifact import EVIDENCE_FILES
+from edgekit.attempts import failed_notebook
 from edgekit.config import STAGES
 from edgekit.forecast import way_of
 from edgekit.result import RESULT
@@ -51,9 +52,8 @@ def paths(result: Row, folder: Path) -> Iterator[str]:
         for label, file in (("Runner", "edgerun.pyz"), *(("Materials", name) for name in EVIDENCE_FILES)):
             yield f"{label:<10} {bundles / file}"
     for stage in (stage for stage in STAGES if stage in result["stages"]):
-        path = folder / "notebooks" / notebook_name(stage)
-        failed = path.with_suffix(".failed.ipynb")  # a copy of an earlier, successful run may stand beside it
-        yield f"Notebook   {failed if failed.exists() else path}"
+        failed = failed_notebook(folder, stage)  # a copy of an earlier, successful run may stand beside it
+        yield f"Notebook   {failed if failed.exists() else folder / 'notebooks' / notebook_name(stage)}"
     if not result["bundles"] and bundles.exists():
         yield f"The bundles in {bundles} are from an earlier run."
     yield f"Result     {folder / RESULT}"

@@ -92,6 +92,11 @@ def test_missing_data_is_exit_code_4_and_names_notebook_and_cell(tmp_path: Path)
     assert "01_profile.ipynb, cell" in done.stderr
     assert "cifar10.zip" in done.stderr
     assert "Traceback" not in done.stderr
+    assert "go on with: edgekit run configs/cifar10.yaml --set " in done.stderr
+    assert done.stderr.rstrip().endswith(f"--out {tmp_path / 'runs'} --from profile")
+    said = edgekit("status", str(tmp_path / "runs/cifar10"), EDGEKIT_SHARED=str(tmp_path / "nowhere")).stdout
+    assert re.search(r"profile +│ failed ", said), said
+    assert "cell 5: DataError" in " ".join(said.split()), said
     assert (tmp_path / "runs/cifar10/notebooks/01_profile.failed.ipynb").is_file()
     assert not (tmp_path / "runs/cifar10/notebooks/01_profile.ipynb").exists()
 
