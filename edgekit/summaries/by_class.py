@@ -29,7 +29,7 @@ def scores(row: Row, found: Row) -> list[str]:
     for one in row["answers"]:
         score = _score(one["score"], found)
         change = 0 if one["found"] is None or one is before else one["found"] - before["found"]
-        cells.append(f"{score} ({change:+d})" if change else score)
+        cells.append(f"{score}\u00a0({change:+d})" if change else score)
     return cells
 
 
