@@ -19,8 +19,10 @@ LETTERS = 13
 RIGHT = "#e8e8e8"
 LEAST_SHARE = 0.05
 """Of a class: what the darkest colour stands for at least, so that one mistake does not look like many."""
+LARGEST, SMALLEST, ROOM = 7.0, 5.0, 240.0
+"""Points of a number in a cell; ROOM: of all its bold letters side by side, over all columns."""
 COLUMNS = 6
-TITLE, LINES = 16, 2
+TITLE, LINES = 14, 2
 """Letters of a line above a sample, and lines of a name."""
 
 
@@ -63,7 +65,7 @@ def lost(found: Row, x: np.ndarray) -> Figure | None:
             axes.set_axis_off()
         for axes, sample, lines in zip(grid.flat, x, titles, strict=False):
             draw(axes, sample, found["kind"])
-            axes.set_title("\n".join(lines), fontsize=7.5, weight="normal")
+            axes.set_title("\n".join(lines), fontsize=7, weight="normal")
         if found["kind"] != "image":
             figure.supxlabel("feature →" if found["kind"] == "vector" else "time →", fontsize=8)
     return done(figure)
@@ -95,19 +97,20 @@ def _cells(axes: Axes, counts: np.ndarray, wrong: np.ndarray, top: float) -> Non
         if count:
             colour = "white" if wrong[row, column] > 0.7 * top else "#1b1f24"  # NaN is not above
             weight = "bold" if row == column else "normal"
-            axes.text(
-                column,
-                row,
-                f"{count:,}",
-                ha="center",
-                va="center",
-                fontsize=7 if count < 1000 else 6,
-                color=colour,
-                weight=weight,
-            )
+            text, size = _fitting(int(count), len(counts))
+            axes.text(column, row, text, ha="center", va="center", fontsize=size, color=colour, weight=weight)
     for side in axes.spines.values():
         side.set_visible(True)
         side.set_color("#bbbbbb")
+
+
+def _fitting(count: int, columns: int) -> tuple[str, float]:
+    """The number and the size of its letters, in points; in thousands where whole it would leave its cell."""
+    for text in (f"{count:,}", f"{count / 1000:.0f}k"):
+        size = min(LARGEST, ROOM / (columns * len(text)))
+        if size >= SMALLEST:
+            break
+    return text, size
 
 
 def _short(name: str, letters: int) -> str:
@@ -119,7 +122,7 @@ def _short(name: str, letters: int) -> str:
 def _lines(word: str, name: str) -> list[str]:
     """`is` and the name, over two lines at most; a long name is shortened in its middle until it fits."""
     for letters in range(min(len(name), LINES * TITLE), 2, -1):
-        lines = textwrap.wrap(f"{word} {_short(name, letters)}", TITLE, break_long_words=True)
+        lines = textwrap.wrap(f"{word} {_short(name, letters)}", TITLE, break_on_hyphens=False)
         if len(lines) <= LINES:
             return lines
     return [f"{word} {name}"]
