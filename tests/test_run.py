@@ -184,7 +184,7 @@ def test_a_budget_that_nothing_meets_is_exit_code_3_with_the_nearest_miss(
     nearest = result["nearest_miss"]
     assert nearest["bytes"] == min(row["bytes"] for row in result["variants"][1:])
     missed = f"the nearest miss is {nearest['name']} "
-    by = f"over by {nearest['bytes'] - 100:,} bytes"
+    by = f" {nearest['bytes'] - 100:,} bytes ("
     assert missed in done.stdout and by in done.stdout
     assert "06_benchmark.failed.ipynb" in done.stdout
     assert "07_bundle.ipynb" not in done.stdout

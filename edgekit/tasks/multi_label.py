@@ -106,7 +106,7 @@ def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Gro
 
 def said(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
     """The labels' names."""
-    return [", ".join(names[place] for place in np.flatnonzero(answer)) or "none" for answer in answers]
+    return [", ".join(names[int(place)] for place in np.flatnonzero(answer)) or "none" for answer in answers]
 
 
 def meant(y: np.ndarray, names: Sequence[str]) -> list[str]:
