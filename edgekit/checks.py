@@ -50,13 +50,13 @@ def budget_met(benchmark: Artifact) -> None:
     metrics = benchmark.metrics
     verdict = metrics["verdict"]
     if not verdict["met"]:
-        raise BudgetMissed(missed_message(metrics["nearest_miss"]))
+        raise BudgetMissed(missed_message(metrics["nearest_miss"], metrics["budget"]))
     print(
         f"✓ budget met by {verdict['winner']}: {verdict['drop_validation_pp']:+.2f} pp drop on validation, "
         f"at most {verdict['bound_validation_pp']:+.2f} pp at {100 * verdict['confidence']:g} % confidence"
     )
     for target, nearest in metrics["unmet"].items():
-        print(f"✗ {target}: {missed_message(nearest)}")
+        print(f"✗ {target}: {missed_message(nearest, metrics['budget'])}")
 
 
 def budget_possible(budget: Budget, samples: int, task: str = "classification") -> None:
@@ -94,15 +94,30 @@ def decisions_follow(benchmark: Artifact) -> None:
             holds(told, chosen == min(tie)[1], "the code that decides is at fault, please report it")
 
 
-def missed_message(nearest: dict[str, Any] | None) -> str:
-    """What to tell somebody whose budget no variant meets."""
+def missed_message(nearest: dict[str, Any] | None, budget: dict[str, Any]) -> str:
+    """What to tell somebody whose budget no variant meets: what came nearest, and by how much it missed."""
     if nearest is None:
         return "no variant inside the budget: there was none to measure; check convert.models and targets"
+    over = _over(nearest, budget)
     return (
         f"no variant inside the budget; the nearest miss is {nearest['name']} "
-        f"(p50 {nearest['p50_ms']:.4g} ms, {nearest['bytes']:,} bytes): {'; '.join(nearest['reasons'])}. "
+        f"(p50 {nearest['p50_ms']:.4g} ms, {nearest['bytes']:,} bytes)"
+        f"{', over by ' + ' and '.join(over) if over else ''}: {'; '.join(nearest['reasons'])}. "
         "Widen the budget, prune less, or give the student more epochs"
     )
+
+
+def _over(nearest: dict[str, Any], budget: dict[str, Any]) -> list[str]:
+    """By how much it exceeds each limit that it exceeds."""
+    limit_ms, limit_bytes = budget["latency_p50_ms"], budget["size_bytes"]
+    over = []
+    if (points := nearest["bound_pp"] - budget["accuracy_drop_pp"]) > 0:
+        over.append(f"{points:.2g} pp of accuracy")
+    if limit_ms and nearest["p50_ms"] > limit_ms:
+        over.append(f"{nearest['p50_ms'] - limit_ms:.3g} ms ({nearest['p50_ms'] / limit_ms - 1:.0%}) of p50")
+    if limit_bytes and nearest["bytes"] > limit_bytes:
+        over.append(f"{nearest['bytes'] - limit_bytes:,} bytes ({nearest['bytes'] / limit_bytes - 1:.0%})")
+    return over
 
 
 def seen_message(found: dict[str, Any]) -> str:

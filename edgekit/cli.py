@@ -12,9 +12,9 @@ from edgekit import __version__
 from edgekit.config import STAGES, suggest
 from edgekit.errors import BudgetMissed, ConfigError, TrustError
 from edgekit.exits import errors_as_exit_codes as _errors_as_exit_codes
+from edgekit.help import bare_switches
 from edgekit.init.command import init
 from edgekit.plan import load_plan
-from edgekit.result import RESULT
 
 app = typer.Typer(
     add_completion=False,
@@ -244,7 +244,9 @@ def load(
     scenario: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="single_stream, server or offline; by default all.")
     ] = None,
-    rate: Annotated[float | None, typer.Option(help="Arrivals a second in server [half of a closed loop's].")] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="Arrivals a second in server; by default half of a closed loop's.")
+    ] = None,
     seconds: Annotated[float | None, typer.Option(help="Of each; by default as long as MLPerf asks for.")] = None,
     p99_ms: Annotated[float | None, typer.Option(help="What the p99 of server is held to [10].")] = None,
     max_rate: Annotated[bool, typer.Option("--max-rate", help="Find the highest rate within that bound.")] = False,
@@ -263,6 +265,9 @@ def load(
         command.run(wishes, json_, print)
 
 
+bare_switches(app)
+
+
 def _forced(force: list[str], from_: str | None) -> set[str]:
     for stage in [*force, *([from_] if from_ else [])]:
         if stage not in STAGES:
@@ -272,7 +277,7 @@ def _forced(force: list[str], from_: str | None) -> set[str]:
 
 
 def _show_result(result: dict[str, Any], folder: Path, *, whole: bool) -> None:
-    """The verdict with all its tables where something was made; one line where everything was there already."""
+    """The verdict with all its tables where something was made; in words, and the paths, where it was there already."""
     if whole:
         from rich.console import Console
 
@@ -280,6 +285,7 @@ def _show_result(result: dict[str, Any], folder: Path, *, whole: bool) -> None:
 
         report.show(result, folder, Console(width=None if sys.stdout.isatty() else 140))
         return
-    verdict = result["verdict"]
-    told = f"{verdict['winner']} wins" if verdict["met"] else "no variant inside the budget"
-    print(f"run {result['name']} is finished: {told}; {folder / RESULT}")
+    from edgekit import verdict
+
+    for line in verdict.again(result, folder):
+        print(line)

@@ -18,6 +18,7 @@ from typing import Any, TextIO
 
 from edgekit import receipts
 from edgekit.artifact import Artifact
+from edgekit.attempts import failed_notebook, working_notebook
 from edgekit.config import STAGES
 from edgekit.errors import NO_RESOURCES, BudgetMissed, EdgekitError, ResourceError, StageError, by_name
 from edgekit.plan import Plan, workbook_folder
@@ -72,8 +73,7 @@ def execute(
     """
     notebooks = folder / "notebooks"
     target = notebooks / step.notebook
-    failed = target.with_suffix(".failed.ipynb")
-    working = notebooks / f".{step.stage}.partial.ipynb"
+    failed, working = failed_notebook(folder, step.stage), working_notebook(folder, step.stage)
     started = time.monotonic()
     try:
         make_folder(notebooks)

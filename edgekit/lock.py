@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from edgekit.digests import write_json
 from edgekit.errors import ResourceError
@@ -41,6 +42,25 @@ def hold(path: Path, who: str, wait_s: float = 0.0) -> Iterator[None]:
     finally:
         holder.unlink(missing_ok=True)
         lock.release()
+
+
+def holder(path: Path) -> dict[str, Any] | None:
+    """Who holds the lock file `path` now: process, host, who, since; None where nobody does.
+
+    What a killed holder left is told from the lock itself, which its process took along.
+    """
+    from filelock import FileLock, Timeout
+
+    try:
+        found: dict[str, Any] = json.loads(path.with_name(f"{path.name}.holder").read_text())
+        if not {"process", "host", "who", "since"} <= set(found):
+            return None
+        with FileLock(path).acquire(timeout=0):
+            return None
+    except Timeout:
+        return found
+    except (OSError, ValueError, TypeError, NotImplementedError):
+        return None
 
 
 def _about(who: str) -> dict[str, object]:

@@ -7,18 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from edgekit import __version__, aside, checks, page
+from edgekit import __version__, checks, verdict
 from edgekit import result as results
-from edgekit.artifact import EVIDENCE_FILES
 from edgekit.config import STAGES
 from edgekit.digests import write_json
-from edgekit.forecast import way_of
 from edgekit.plan import Plan
 from edgekit.result import RESULT
 from edgekit.stages.benchmark.decide import FEWEST_BYTES
-from edgekit.state import notebook_name, stage_folder
 from edgekit.summaries.loads import held
 from edgekit.tables import count, faster, milliseconds, percent, points, span, speedup, times
 
@@ -46,23 +44,16 @@ def write_result(plan: Plan, folder: Path) -> dict[str, Any]:
 def show(result: dict[str, Any], folder: Path, console: Console) -> None:
     """Print the verdict table, the wall times and where everything lies."""
     console.print(_table(result))
-    verdict = result["verdict"]
     console.print()
-    if verdict["met"]:
-        console.print(
-            f"[bold]{verdict['winner']}[/bold] wins: p50 {milliseconds(verdict['p50_ms'])} ms; "
-            f"{_against(verdict, 'speedup_vs_eager', way_of(result['variants'][0]['interpreter']))}; "
-            f"{_against(verdict, 'speedup_vs_post_training_baseline', 'the best post-training-quantized baseline')}; "
-            f"drop {points(verdict['drop_validation_pp'])} pp on validation, at most "
-            f"{points(verdict['bound_validation_pp'])} pp at {100 * verdict['confidence']:g} % confidence, "
-            f"{points(verdict['drop_test_pp'])} pp on test."
-        )
+    if result["verdict"]["met"]:
+        winner, _, figures = escape(verdict.told(result)).partition(" ")
+        console.print(f"[bold]{winner}[/bold] {figures}")
     else:
-        console.print(f"[bold]{checks.missed_message(result['nearest_miss'])}[/bold]", soft_wrap=True)
+        console.print(f"[bold]{escape(verdict.told(result))}[/bold]", soft_wrap=True)
     if result["waterfall"]:
         console.print(f"Step by step: {_walk(result['waterfall'])}.", soft_wrap=True, highlight=False)
-        for target, nearest in result["unmet"].items():
-            console.print(f"[bold]No bundle for {target}:[/bold] {checks.missed_message(nearest)}.", soft_wrap=True)
+    for target, why in verdict.unmet(result):
+        console.print(f"[bold]No bundle for {target}:[/bold] {escape(why)}", soft_wrap=True)
     for line in [*_rivals(result), *_ties(result), *_under_load(result), *_seen(result)]:
         console.print(line, soft_wrap=True, highlight=False)
     conditions = result["conditions"]
@@ -75,22 +66,8 @@ def show(result: dict[str, Any], folder: Path, console: Console) -> None:
     done = [stage for stage in STAGES if stage in result["stages"]]
     took = " · ".join(f"{stage} {result['stages'][stage]['seconds']:.0f} s" for stage in done)
     console.print(f"\nStages     {took}", soft_wrap=True, highlight=False)
-    for entry in result["bundles"].values():
-        console.print(f"Bundle     {stage_folder(folder, 'bundle') / entry['file']}", soft_wrap=True, highlight=False)
-    if result["bundles"]:
-        for label, file in (("Runner", "edgerun.pyz"), *(("Materials", name) for name in EVIDENCE_FILES)):
-            console.print(f"{label:<10} {stage_folder(folder, 'bundle') / file}", soft_wrap=True, highlight=False)
-    for stage in done:
-        path = folder / "notebooks" / notebook_name(stage)
-        failed = path.with_suffix(".failed.ipynb")  # a copy of an earlier, successful run may stand beside it
-        console.print(f"Notebook   {failed if failed.exists() else path}", soft_wrap=True, highlight=False)
-    if (folder / aside.EARLIER).exists():
-        console.print(
-            f"The bundles of an earlier run lie in {folder / aside.EARLIER}.", soft_wrap=True, highlight=False
-        )
-    console.print(f"Result     {folder / RESULT}", soft_wrap=True, highlight=False)
-    if page.is_drawn(folder):
-        console.print(f"Report     {folder / page.PAGE}", soft_wrap=True, highlight=False)
+    for line in verdict.paths(result, folder):
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
 def _table(result: dict[str, Any]) -> Table:
@@ -152,12 +129,6 @@ def _seen(result: dict[str, Any]) -> list[str]:
     """A line where the baseline seems to know validation."""
     found = result["seen_validation"]
     return [f"Validation: {checks.seen_message(found)}."] if found and found["known"] else []
-
-
-def _against(verdict: dict[str, Any], key: str, what: str) -> str:
-    if verdict[key] is None:
-        return f"{what} is not among the variants"
-    return f"against {what} {faster(*_ends(verdict, key))}"
 
 
 def _ends(row: dict[str, Any], key: str) -> tuple[float, float, float]:

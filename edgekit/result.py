@@ -50,6 +50,7 @@ def told(folder: Path) -> dict[str, Any]:
         "rivals": metrics["rivals"],
         "loads": metrics["loads"],
         "seen_validation": metrics["seen_validation"],
+        "by_class": metrics["by_class"],
         "rejected": rejected.steps(benchmark),
         "conditions": metrics["conditions"],
         "stages": {found.stage: _stage(found) for found in _chain(bundle or benchmark)},

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, Field, model_validator
 
 from edgekit.config import STAGES, TRAINING, Strict, Target
+from edgekit.result_by_class import ByClass
 from edgekit.result_conditions import Conditions
 from edgekit.result_decisions import Choice, Limit, Zeros
 from edgekit.result_loads import Loads
@@ -222,6 +223,7 @@ class Result(Strict):
     seen_validation: SeenValidation | None = Field(
         description="whether the baseline knows validation; null where it was trained here, or not tested"
     )
+    by_class: ByClass = Field(description="accuracy class by class, of the baseline and of what ships")
     rejected: list[Rejected] = Field(description="every step that was tried and not kept, in the order of the walk")
     conditions: Conditions = Field(description="where and how it was measured")
     stages: dict[StageName, Stage] = Field(description="the artifacts by stage, as far as the run came")
@@ -241,6 +243,7 @@ class Result(Strict):
             "budget": all(row.bound_pp <= self.budget.accuracy_drop_pp for row in variants if row.inside_budget),
             "rejected": {row.name for row in variants if not row.inside_budget} <= {row.what for row in self.rejected},
             "loads": {run.name for run in self.loads.runs} <= {row.name for row in self.variants},
+            "by_class": set(self.by_class.variants) <= {row.name for row in self.variants},
             "unmet": not set(self.unmet) & set(self.winners),
             "decisions": {(f"winner of {target}", name) for target, name in won} <= told,
             "verdict": winner in self.winners.values() if self.winners else winner is None,

@@ -14,9 +14,10 @@ from typing import Any
 from edgekit import artifact as artifacts
 from edgekit import aside, lock, origin, page, state
 from edgekit.artifact import Artifact
+from edgekit.attempts import next_command
 from edgekit.data import fingerprint
 from edgekit.digests import write_json
-from edgekit.errors import NO_RESOURCES, BudgetMissed, ConfigError, ResourceError, StageError
+from edgekit.errors import NO_RESOURCES, BudgetMissed, ConfigError, EdgekitError, ResourceError, StageError
 from edgekit.plan import Plan, agree, make_importable
 from edgekit.result import RESULT, is_current
 from edgekit.runner.files import make_folder
@@ -117,8 +118,18 @@ def _walk(plan: Plan, out: Path, folder: Path, force: Collection[str], say: Say)
             execution.execute(step, folder, _sealer(plan, folder, step.stage, digest), forced=step.stage in force)
         except BudgetMissed:
             return False
+        except EdgekitError as error:
+            error.args = (f"{error}{_what_next(plan, out, folder, step.stage)}",)
+            raise
         digest = digest or state.data_digest(plan, folder)
     return True
+
+
+def _what_next(plan: Plan, out: Path, folder: Path, stage: str) -> str:
+    """Lines to follow an error: where the kernel's own words lie, if it had any, and the command to go on with."""
+    log = folder / "notebooks" / f"{stage}.log"
+    said = f"\nwhat native libraries said: {log}" if log.is_file() and log.stat().st_size else ""
+    return f"{said}\nwhen that is mended, go on with: {next_command(plan, out, stage)}"
 
 
 def _bytes(path: Path) -> bytes:

@@ -11,14 +11,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from edgekit import state
+from edgekit import attempts, state
 from edgekit.errors import ConfigError
 from edgekit.plan import Plan, load_plan, make_importable
 from edgekit.result import RESULT, is_current
 from edgekit.run import PLAN
 from edgekit.state import StageState
 
-STYLE = {"done": "green", "stale": "yellow", "waits": "dim", "damaged": "red", "unchecked": "yellow", "not run": "dim"}
+STYLE = {
+    "done": "green", "stale": "yellow", "waits": "dim", "damaged": "red", "unchecked": "yellow", "not run": "dim",
+    "running": "cyan", "failed": "red",
+}  # fmt: skip
 
 
 def show(folder: Path) -> None:
@@ -29,8 +32,9 @@ def show(folder: Path) -> None:
     table = Table(title=f"Run {plan.run.name} in {folder}", title_justify="left", title_style="bold")
     for heading in ("stage", "state", "key", "finished", "seconds", "why"):
         table.add_column(heading, no_wrap=heading != "why", justify="right" if heading == "seconds" else "left")
+    at_work = attempts.running(folder)
     for found in state.examine(plan, folder, state.data_digest(plan, folder)):
-        table.add_row(*_row(found))
+        table.add_row(*_row(found, *_seen(found, folder, at_work)))
     console.print(table)
     console.print(_result(folder), highlight=False, soft_wrap=True)
 
@@ -46,16 +50,26 @@ def _plan(folder: Path) -> Plan:
         ) from None
 
 
-def _row(found: StageState) -> tuple[str, ...]:
+def _seen(found: StageState, folder: Path, at_work: tuple[str, str] | None) -> tuple[str, str]:
+    """The state and why: also of a stage that is being made now, or whose last attempt failed."""
+    if at_work and found.stage == at_work[0]:
+        return "running", at_work[1]
+    failed = attempts.failure(folder, found.stage) if found.state != "done" and not at_work else None
+    if failed:
+        return "failed", "; ".join([failed, *(found.reasons if found.state != "not run" else ())])
+    return found.state, "; ".join(found.reasons)
+
+
+def _row(found: StageState, seen: str, why: str) -> tuple[str, ...]:
     made = found.artifact
-    colour = STYLE[found.state]
+    colour = STYLE[seen]
     return (
         found.stage,
-        f"[{colour}]{found.state}[/{colour}]",
+        f"[{colour}]{seen}[/{colour}]",
         made.key[:12] if made else "",
         f"{datetime.fromisoformat(made.took['finished']).astimezone():%Y-%m-%d %H:%M:%S}" if made else "",
         f"{made.took['seconds']:.1f}" if made else "",
-        escape("; ".join(found.reasons)),
+        escape(why),
     )
 
 

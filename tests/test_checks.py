@@ -49,21 +49,27 @@ def test_whole_names_the_file_that_changed(tmp_path: Path) -> None:
         checks.whole(sealed)
 
 
+BUDGET = {"accuracy_drop_pp": 1.0, "latency_p50_ms": 0.4, "size_bytes": 800}
+
+
 def test_a_missed_budget_raises_with_the_nearest_miss(tmp_path: Path) -> None:
-    nearest = {"name": "a-int8-onnx", "p50_ms": 0.5, "bytes": 1000, "reasons": ["too large"]}
-    sealed = seal(tmp_path, {"verdict": {"met": False}, "nearest_miss": nearest, "winners": {}})
-    with pytest.raises(BudgetMissed, match=r"nearest miss is a-int8-onnx \(p50 0.5 ms, 1,000 bytes\): too large"):
+    nearest = {"name": "a-int8-onnx", "p50_ms": 0.5, "bytes": 1000, "bound_pp": 1.5, "reasons": ["too large"]}
+    sealed = seal(tmp_path, {"verdict": {"met": False}, "nearest_miss": nearest, "winners": {}, "budget": BUDGET})
+    by = r"over by 0.5 pp of accuracy and 0.1 ms \(25%\) of p50 and 200 bytes \(25%\): too large"
+    with pytest.raises(BudgetMissed, match=rf"nearest miss is a-int8-onnx \(p50 0.5 ms, 1,000 bytes\), {by}"):
         checks.budget_met(sealed)
 
 
 def test_a_met_budget_says_which_target_has_no_winner(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     verdict = {"met": True, "winner": "a-int8-onnx", "drop_validation_pp": 0.5}
     verdict |= {"bound_validation_pp": 1.25, "confidence": 0.95}
-    nearest = {"name": "a-int8-tflite", "p50_ms": 0.5, "bytes": 1000, "reasons": ["too slow"]}
-    checks.budget_met(seal(tmp_path, {"verdict": verdict, "nearest_miss": None, "unmet": {"tflite": nearest}}))
+    nearest = {"name": "a-int8-tflite", "p50_ms": 0.5, "bytes": 80, "bound_pp": 0.5, "reasons": ["too slow"]}
+    metrics = {"verdict": verdict, "nearest_miss": None, "unmet": {"tflite": nearest}, "budget": BUDGET}
+    checks.budget_met(seal(tmp_path, metrics))
     said = capsys.readouterr().out
     assert "✓ budget met by a-int8-onnx: +0.50 pp drop on validation, at most +1.25 pp at 95 % confidence" in said
     assert "✗ tflite: no variant inside the budget; the nearest miss is a-int8-tflite" in said
+    assert "over by 0.1 ms (25%) of p50" in said
 
 
 @pytest.mark.parametrize(

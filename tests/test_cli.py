@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
+
+from edgekit.cli import app
 
 ROOT = Path(__file__).parent.parent
 
@@ -87,6 +92,11 @@ def test_missing_data_is_exit_code_4_and_names_notebook_and_cell(tmp_path: Path)
     assert "01_profile.ipynb, cell" in done.stderr
     assert "cifar10.zip" in done.stderr
     assert "Traceback" not in done.stderr
+    assert "go on with: edgekit run configs/cifar10.yaml --set " in done.stderr
+    assert done.stderr.rstrip().endswith(f"--out {tmp_path / 'runs'} --from profile")
+    said = edgekit("status", str(tmp_path / "runs/cifar10"), EDGEKIT_SHARED=str(tmp_path / "nowhere")).stdout
+    assert re.search(r"profile +│ failed ", said), said
+    assert "cell 5: DataError" in " ".join(said.split()), said
     assert (tmp_path / "runs/cifar10/notebooks/01_profile.failed.ipynb").is_file()
     assert not (tmp_path / "runs/cifar10/notebooks/01_profile.ipynb").exists()
 
@@ -132,3 +142,15 @@ def test_version() -> None:
     from edgekit import __version__
 
     assert edgekit("--version").stdout.strip() == f"edgekit {__version__}"
+
+
+@pytest.mark.parametrize("command", ["", "init", "run", "report", "compare", "status", "reproduce", "bundle", "load"])
+def test_help_shows_every_word_of_every_option_and_no_type_for_a_switch(command: str) -> None:
+    """Of which rich would take what stands in square brackets for its own."""
+    arguments = [command, "--help"] if command else ["--help"]
+    said = CliRunner().invoke(app, arguments, env={**os.environ, "COLUMNS": "200", "TERM": "dumb"}).output
+    assert "<bool>" not in said and "--help" in said
+    plain = " ".join(re.sub(r"[│╭╮╰╯─]", " ", said).split())
+    group = typer.main.get_command(app)
+    for option in (group.commands[command] if command else group).params:
+        assert option.help and option.help in plain, option.name

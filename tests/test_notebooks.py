@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import papermill
 import pytest
 
 from edgekit.config import STAGES
@@ -70,6 +71,17 @@ class TestForm:
         (cell,) = (cell for cell in cells(path, "code") if "parameters" in cell["metadata"].get("tags", []))
         for line in source(cell).splitlines():
             assert re.fullmatch(r"[a-z0-9_]+: (bool|int|float|str) = \S.*  # .+", line), line
+
+    def test_papermill_knows_every_parameter_with_type_default_and_help(
+        self, path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        known = papermill.inspect_notebook(path)
+        assert not caplog.records, "papermill says which line it cannot read"
+        assert list(known) == list(parameters(path))
+        for name, node in parameters(path).items():
+            assert known[name]["inferred_type_name"] == ast.unparse(node.annotation)
+            assert ast.literal_eval(known[name]["default"]) == ast.literal_eval(node.value)  # type: ignore[arg-type]
+            assert len(known[name]["help"]) > 5, name
 
     def test_the_parameters_are_the_stages_options_with_the_digits_values(self, path: Path) -> None:
         stage = path.stem[3:]

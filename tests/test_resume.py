@@ -42,13 +42,23 @@ def digests(folder: Path) -> dict[str, str]:
     return {stage: artifacts.load(stage_folder(folder, stage)).digest for stage in STAGES}
 
 
-def test_a_finished_run_is_left_alone_without_kernel_or_framework(copy: Path) -> None:
+def _end(said: str) -> list[str]:
+    """The verdict's words, and what follows each label of a path: the folder itself is another's."""
+    words = re.search(r"\S+ wins:.*?on test\.", said, re.DOTALL)
+    assert words, said
+    paths = re.findall(r"^(Bundle|Runner|Materials|Notebook|Result|Report) +.*?/tiny/(\S+)$", said, re.MULTILINE)
+    assert len(paths) >= len(STAGES) + 5
+    return [" ".join(words[0].split()), *map(" ".join, paths)]
+
+
+def test_a_finished_run_is_left_alone_without_kernel_or_framework(copy: Path, tiny_run: FinishedRun) -> None:
     before = snapshot(copy)
     command = [sys.executable, "-c", WATCHED, "run", str(TINY), "--out", str(copy.parent)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert f"reused: {', '.join(STAGES)}; every key is unchanged" in done.stdout
     assert "run tiny is finished" in done.stdout
+    assert _end(done.stdout) == _end(tiny_run.stdout)
     assert re.search(r"^IMPORTED$", done.stdout, re.MULTILINE), done.stdout
     assert snapshot(copy) == before
 

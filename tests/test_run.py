@@ -180,12 +180,21 @@ def test_a_budget_that_nothing_meets_is_exit_code_3_with_the_nearest_miss(
     shutil.copytree(tiny_run.folder, tmp_path / "tiny")
     done = run_edgekit("run", str(TINY), "--out", str(tmp_path), "--set", "budget.size_bytes=100")
     assert done.returncode == 3, done.stderr
-    assert "the nearest miss is" in done.stdout
+    result = json.loads((tmp_path / "tiny/result.json").read_text())
+    nearest = result["nearest_miss"]
+    assert nearest["bytes"] == min(row["bytes"] for row in result["variants"][1:])
+    missed = f"the nearest miss is {nearest['name']} "
+    by = f" {nearest['bytes'] - 100:,} bytes ("
+    assert missed in done.stdout and by in done.stdout
     assert "06_benchmark.failed.ipynb" in done.stdout
     assert "07_bundle.ipynb" not in done.stdout
     assert "nothing ships, so the bundles of an earlier run went from bundles/ to" in done.stdout
     assert "over 100" in " ".join(done.stdout.split())
-    result = json.loads((tmp_path / "tiny/result.json").read_text())
     assert result["verdict"] == {"met": False}
     assert result["bundles"] == {}
-    assert result["nearest_miss"]["reasons"]
+    assert nearest["reasons"]
+    again = run_edgekit("run", str(TINY), "--out", str(tmp_path), "--set", "budget.size_bytes=100")
+    assert again.returncode == 3, again.stderr
+    assert "run tiny is finished" in again.stdout
+    assert missed in again.stdout and by in again.stdout
+    assert "06_benchmark.failed.ipynb" in again.stdout

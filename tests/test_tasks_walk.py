@@ -39,6 +39,10 @@ def test_a_task_walks_through_to_bundles_that_answer(tmp_path: Path, task: str) 
         assert row["drop_pp"] == pytest.approx(
             100 * (baseline["accuracy_validation"] - row["accuracy_validation"]), abs=1e-4
         )
+    kind, by_class = tasks.named(task), result["by_class"]
+    assert (by_class["group"], by_class["score"]) == (kind.GROUP, kind.SCORE)
+    assert set(by_class["variants"]) == {"baseline-eager", *result["winners"].values()}
+    assert sum(len(row["answers"]) for row in by_class["groups"]) == len(by_class["groups"]) * len(by_class["variants"])
     said = tasks.named(task).SAID
     assert said.split(":")[0] in (folder / "report.html").read_text()
     for entry in result["bundles"].values():

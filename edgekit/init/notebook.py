@@ -20,7 +20,7 @@ config: a baseline, trained here, and where its time goes.
 config, and run the notebook again from the top."""
 PARAMETERS = """config: str = {config}  # the run: data, model, preprocess, budget
 out: str = "artifacts"  # folder that holds the runs
-settings: str = ""  # more options, as after --set: "profile.epochs=5 data.limit=500\""""
+settings: str = ""  # more options, each as after --set, a space between two"""
 OPEN_TEXT = """Opening the stage checks the config and reads the data, which is split into four disjoint parts. The \
 test part stays closed: it is looked at once, at the end of a run, so that nothing is decided by it."""
 OPEN = """from pathlib import Path

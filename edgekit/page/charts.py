@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgekit import plots
+from edgekit import plots, summaries
 from edgekit.artifact import EVIDENCE, Artifact
 from edgekit.page.figures import Picture, picture
 from edgekit.page.rows import Row, in_words
@@ -27,6 +27,7 @@ def drawn(result: Row, profile: Artifact, benchmark: Artifact, foretold: Sequenc
         found["ways"] = _ways(metrics)
     if foretold:
         found["foretold"] = _foretold(foretold)
+    found |= _by_class(benchmark)
     if result["loads"]["runs"]:
         found["loads"] = _loads(result["loads"])
     return found
@@ -109,6 +110,26 @@ def _loads(found: Row) -> Picture:
     return picture(
         plots.loads(found), f"p99 against the rate of arrivals; highest rates held a second: {held}", caption
     )
+
+
+def _by_class(benchmark: Artifact) -> dict[str, Picture]:
+    """Which class is taken for which, and samples that were lost, as far as there are any."""
+    metrics = benchmark.metrics
+    confusion, lost, names = metrics["confusion"], metrics["lost"], metrics["by_class"]["variants"][:2]
+    found = {}
+    if confusion:
+        caption = (
+            "Validation samples. Grey: answered rightly. The darker another cell, the larger the share of its class "
+            "that is taken for the other one."
+        )
+        alt = f"Confusion matrix of {' and '.join(names)}, {len(confusion['classes'])} classes"
+        found["confusion"] = picture(plots.confusion(confusion, names), alt, caption)
+    figure = plots.lost(lost, summaries.lost_samples(benchmark))
+    if figure is not None:
+        told = "; ".join(f"{row['label']} answered as {row['variant']}" for row in lost["samples"])
+        caption = f"Right by the baseline, wrong by {lost['variant']}: {len(lost['samples'])} of {lost['in_all']:,}."
+        found["lost"] = picture(figure, f"Lost validation samples: {told}", caption)
+    return found
 
 
 def _roofline(profile: Row) -> Picture:

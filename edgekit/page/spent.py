@@ -91,7 +91,7 @@ def causes(profile: Row) -> Grid | None:
 
 
 def steps(profile: Row) -> Grid | None:
-    """What the diagnosis advised, ranked by what it predicted."""
+    """What the diagnosis advised: against the bound first, then by what it predicted."""
     advised: list[Row] = profile.get("diagnosis", {}).get("steps", [])
     rows = [(step["title"], step["where"], times(step["speedup"]), step["why"]) for step in advised]
     columns = ("next step", "where", "predicted", "why")

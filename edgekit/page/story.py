@@ -12,7 +12,7 @@ from edgekit.artifact import Artifact
 from edgekit.config import STAGES
 from edgekit.digests import sha256_file
 from edgekit.forecast import way_of
-from edgekit.page import charts, converted, loads, machine, spent, variants
+from edgekit.page import by_class, charts, converted, loads, machine, spent, variants
 from edgekit.page.notebooks import Link
 from edgekit.page.rows import Grid, Line, Row, ends, grid, in_words, ratio
 from edgekit.result import RESULT
@@ -35,6 +35,7 @@ def told(folder: Path, result: Row, links: list[Link]) -> dict[str, Any]:
         "tail": variants.percentiles(result, charts.shown_in_ecdf(benchmark)),
         "loads": loads.told(result, benchmark.config["confidence"]),
         "spent": spent.told(profile.metrics, result, foretold),
+        "by_class": by_class.told(result, benchmark),
         "variants": variants.table(result),
         "rejected": variants.rejected(result),
         "rivals": variants.rivals(result),
@@ -63,7 +64,7 @@ def headline(result: Row) -> tuple[str, str]:
     """The verdict in a line, and what it rests on in another."""
     verdict, budget = result["verdict"], result["budget"]
     if not verdict["met"]:
-        message = checks.missed_message(result["nearest_miss"])
+        message = checks.missed_message(result["nearest_miss"], budget)
         return "Budget missed: nothing ships", f"{message[0].upper()}{message[1:]}."
     ships, wanted = len(result["winners"]), len(result["winners"]) + len(result["unmet"])
     found = (

@@ -4,6 +4,7 @@ Colours are told apart in greyscale too (Okabe & Ito, 2008, ordered by lightness
 a marker, a hatch or a label says the same.
 """
 
+from edgekit.plots.by_class import confusion, lost
 from edgekit.plots.candidates import candidates
 from edgekit.plots.compression import learning_curves, pruning, sensitivity
 from edgekit.plots.delivery import boundaries, bundle_members
@@ -21,12 +22,14 @@ __all__ = [
     "bundle_members",
     "calibration",
     "candidates",
+    "confusion",
     "ecdf",
     "foretold",
     "histograms",
     "latency_parts",
     "learning_curves",
     "loads",
+    "lost",
     "operators",
     "pareto",
     "predicted_and_measured",

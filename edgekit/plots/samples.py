@@ -32,7 +32,7 @@ def samples(data: Data) -> Figure:
         for axes in grid.flat[len(places) :]:
             axes.set_axis_off()
         for axes, place in zip(grid.flat, places, strict=False):
-            _draw(axes, data.train.x[place], data)
+            draw(axes, data.train.x[place], data.kind)
             axes.set_title(textwrap.shorten(named(data, data.train.y[place]), LETTERS, placeholder="…"), fontsize=8)
         if data.kind != "image":
             figure.supxlabel("time →", fontsize=8)
@@ -60,8 +60,9 @@ def named(data: Data, label: Any) -> str:
     return data.classes[int(label)]
 
 
-def _draw(axes: Axes, sample: np.ndarray, data: Data) -> None:
-    if data.kind == "image":
+def draw(axes: Axes, sample: np.ndarray, kind: str) -> None:
+    """One raw sample: a picture, or curves."""
+    if kind == "image":
         axes.imshow(sample.squeeze(-1) if sample.shape[-1] == 1 else sample, cmap="gray", vmin=0, vmax=255)
         axes.set_axis_off()
         return

@@ -37,7 +37,7 @@ class RawSpec:
     """A sample as the device sees it: "image" (height, width, channels), "vector" (features,), "audio" (samples,) or
     "window" (time, channels).
 
-`dtype` is uint8, int8 or float32. Integers are numbers to the steps; where the model takes the same integers and no
+    `dtype` is uint8, int8 or float32. Integers are numbers to the steps; where the model takes the same integers and no
     step but those of geometry stands before it, they are its own quantized values and reach it unchanged (`encode`).
     `range` is [lowest, highest], which float samples must lie in; audio is mono in [-1, 1] at `sample_rate_hz`; the
     channels of a window may have names, `columns`. Without any, the key is not written. `input_path` lists the steps

@@ -7,6 +7,9 @@ from typing import Any
 
 from edgekit import rejected as rejections
 from edgekit.artifact import Artifact
+from edgekit.summaries.by_class import by_class as by_class
+from edgekit.summaries.by_class import lost_in_words as lost_in_words
+from edgekit.summaries.by_class import lost_samples as lost_samples
 from edgekit.summaries.converted import boundary_rows as boundary_rows
 from edgekit.summaries.converted import convert as convert
 from edgekit.summaries.converted import cosine as cosine

@@ -42,7 +42,7 @@ def ways(artifact: Artifact) -> Table:
 
 
 def steps(artifact: Artifact) -> Table:
-    """What to do next, the largest predicted gain first."""
+    """What to do next: against the bound first, then the largest predicted gain."""
     rows = [
         (place, row["title"], times(row["speedup"]), row["where"], row["why"])
         for place, row in enumerate(artifact.metrics["diagnosis"]["steps"], start=1)

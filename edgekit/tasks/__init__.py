@@ -16,6 +16,16 @@ A file offers
     same(reference, outputs, inputs)        (n,) bool: which samples two networks answer alike
     always(y)                   the accuracy of what always says the same, a fraction, and what that says
 
+and, for what a mean over all samples hides,
+
+    GROUP, SCORE, SCORE_RISES   what the answers are broken down by, what each group's score is, and if more is better
+    RIGHT                       when a sample counts as answered rightly, as the end of a sentence
+    answers(outputs, inputs)    what the network says of each sample, in few bytes: (n,) or (n, k)
+    right(answers, y)           (n,) bool
+    groups(answers, y, names)   the groups (`Group`), in the order of their names
+    said(answers, y, names)     the answers in words
+    meant(y, names)             the labels in words
+
 `inputs` are what the network was given, in its own order of axes; only where RECONSTRUCTS, else None.
 """
 
@@ -45,6 +55,20 @@ class Marks:
 
     def __len__(self) -> int:
         return len(self.values)
+
+
+@dataclass(frozen=True)
+class Group:
+    """One class, label or range of values: the network's score there, None where nothing can be said.
+
+    `found` of its `samples` are answered as it, and `false` samples of others; None where answers are no names.
+    """
+
+    name: str
+    samples: int
+    score: float | None
+    found: int | None = None
+    false: int | None = None
 
 
 Answered = Union["np.ndarray", Marks]

@@ -6,17 +6,23 @@ characteristic: how often an anomaly scores higher than a normal sample, a tie c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from edgekit.errors import DataError
 from edgekit.paired import Drop, resampled
-from edgekit.tasks import Marks
+from edgekit.tasks import Group, Marks
 
 METRIC = "AUC"
 SAID = "accuracy is the AUC: how often an anomaly is reconstructed worse than a normal sample (50 %: by chance)"
 OUTPUTS = "kinds of samples"
 AT_MOST_ONE = True
 RECONSTRUCTS = True
+GROUP, SCORE, SCORE_RISES = "kind of sample", "share told rightly", True
+RIGHT = "an anomaly scores above the threshold that 1 % of the normal samples exceed, a normal sample does not"
+FALSE_ALARMS = 0.01
+"""Share of the normal samples above the threshold by which rates are told."""
 NAMES = ("normal", "anomaly")
 NORMAL = ("normal", "good")
 """What the class of normal samples may be called; all others are anomalies."""
@@ -114,6 +120,42 @@ def same(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) 
 def always(y: np.ndarray) -> tuple[float, str]:
     """Of the same score."""
     return CHANCE, "always giving the same score"
+
+
+def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
+    """(n,) float64: the scores."""
+    assert inputs is not None
+    return errors(outputs, inputs)
+
+
+def right(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Where it is called what it is."""
+    return np.asarray(_called(answers, y) == (y > 0))
+
+
+def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Group]:
+    """Normal samples, whose rest are false alarms, and anomalies, whose rest are missed."""
+    called, found = _called(answers, y), []
+    for kind, name in enumerate(NAMES):
+        own = y == kind
+        hit = int((called[own] == kind).sum())
+        found.append(Group(name, int(own.sum()), hit / int(own.sum()), hit, int((called[~own] == kind).sum())))
+    return found
+
+
+def said(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
+    """What it is called."""
+    return [NAMES[int(called)] for called in _called(answers, y)]
+
+
+def meant(y: np.ndarray, names: Sequence[str]) -> list[str]:
+    """What it is."""
+    return [NAMES[int(label)] for label in y]
+
+
+def _called(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Which samples a network calls anomalies, by its own scores of the normal ones."""
+    return np.asarray(scores > np.quantile(scores[y == 0], 1 - FALSE_ALARMS))
 
 
 def _auc(values: np.ndarray, weights: np.ndarray) -> np.ndarray:

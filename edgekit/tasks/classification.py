@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from edgekit.errors import DataError
 from edgekit.paired import Drop, compare
+from edgekit.tasks import Group
 from edgekit.tasks.labels import some
 
 METRIC = "top-1 accuracy"
@@ -13,6 +16,8 @@ SAID = "accuracy is the share of samples whose highest score is that of their cl
 OUTPUTS = "classes"
 AT_MOST_ONE = True
 RECONSTRUCTS = False
+GROUP, SCORE, SCORE_RISES = "class", "recall", True
+RIGHT = "the highest score is that of their class"
 
 
 def names(y: np.ndarray) -> tuple[str, ...]:
@@ -85,3 +90,34 @@ def same(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) 
 def always(y: np.ndarray) -> tuple[float, str]:
     """Of the most frequent class."""
     return float(np.bincount(y).max() / len(y)), "always naming one class"
+
+
+def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
+    """(n,) int32: the class with the highest score."""
+    return outputs.argmax(axis=1).astype(np.int32)
+
+
+def right(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Where that is the label."""
+    return np.asarray(answers == y)
+
+
+def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Group]:
+    """The classes, each with its recall."""
+    count = len(names)
+    samples, said = (np.bincount(of, minlength=count)[:count] for of in (y, answers))
+    found = np.bincount(y[answers == y], minlength=count)[:count]
+    return [
+        Group(name, int(n), int(hit) / int(n) if n else None, int(hit), int(all_said - hit))
+        for name, n, hit, all_said in zip(names, samples, found, said, strict=True)
+    ]
+
+
+def said(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
+    """The class's name."""
+    return [names[int(answer)] for answer in answers]
+
+
+def meant(y: np.ndarray, names: Sequence[str]) -> list[str]:
+    """The class's name."""
+    return [names[int(label)] for label in y]

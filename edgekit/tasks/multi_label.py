@@ -6,11 +6,13 @@ F1 = 2 TP / (2 TP + FP + FN).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from edgekit.errors import DataError
 from edgekit.paired import Drop, resampled
-from edgekit.tasks import Marks
+from edgekit.tasks import Group, Marks
 from edgekit.tasks.labels import columns, some
 
 METRIC = "F1"
@@ -18,6 +20,8 @@ SAID = "accuracy is F1 over all labels: their precision and recall where a proba
 OUTPUTS = "labels"
 AT_MOST_ONE = True
 RECONSTRUCTS = False
+GROUP, SCORE, SCORE_RISES = "label", "F1", True
+RIGHT = "each of their labels is said, and no other"
 
 
 def names(y: np.ndarray) -> tuple[str, ...]:
@@ -78,6 +82,36 @@ def same(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) 
 def always(y: np.ndarray) -> tuple[float, str]:
     """Of all labels."""
     return accuracy(marked(np.ones(y.shape), None, y)), "always saying every label"
+
+
+def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
+    """(n, labels) bool: which are said."""
+    return np.asarray(outputs >= 0)
+
+
+def right(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Where all labels are as they should be."""
+    return np.asarray((answers == (y > 0)).all(axis=1))
+
+
+def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Group]:
+    """The labels, each with its F1."""
+    there = y > 0
+    counts = zip(names, there.sum(axis=0), (answers & there).sum(axis=0), (answers & ~there).sum(axis=0), strict=True)
+    return [
+        Group(name, int(n), 2 * int(hit) / int(n + hit + wrong) if n + hit + wrong else None, int(hit), int(wrong))
+        for name, n, hit, wrong in counts
+    ]
+
+
+def said(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
+    """The labels' names."""
+    return [", ".join(names[int(place)] for place in np.flatnonzero(answer)) or "none" for answer in answers]
+
+
+def meant(y: np.ndarray, names: Sequence[str]) -> list[str]:
+    """The labels' names."""
+    return said(y > 0, y, names)
 
 
 def _f1(values: np.ndarray, weights: np.ndarray) -> np.ndarray:

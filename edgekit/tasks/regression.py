@@ -6,12 +6,13 @@ R² = 1 − Σ (y − ŷ)² / Σ (y − mean y)²: 1 where all is right, 0 where
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from edgekit.errors import DataError
 from edgekit.paired import Drop, resampled
-from edgekit.tasks import Marks
+from edgekit.tasks import Group, Marks
 from edgekit.tasks.labels import columns, some
 
 METRIC = "R²"
@@ -19,6 +20,10 @@ SAID = "accuracy is R²: 100 % where every value is right, 0 % where their mean 
 OUTPUTS = "values"
 AT_MOST_ONE = False
 RECONSTRUCTS = False
+GROUP, SCORE, SCORE_RISES = "range of values", "mean absolute error", False
+RIGHT = "every value is within a tenth of its standard deviation"
+RANGES = 5
+"""Of a value, with as many samples each."""
 STRATA = 10
 LEAST_SPREAD, MOST_SPREAD, MOST_OFFSET = 0.1, 10.0, 10.0
 """Of a value: its standard deviation, and how many of them its mean may be from 0, for training to begin at all."""
@@ -104,6 +109,40 @@ def same(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) 
 def always(y: np.ndarray) -> tuple[float, str]:
     """Of the mean."""
     return 0.0, "always saying the mean"
+
+
+def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
+    """(n, values) float32."""
+    return outputs.astype(np.float32)
+
+
+def right(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Where every value is within `NEAR` standard deviations of the label."""
+    return np.asarray((np.abs(answers - y) <= NEAR * y.std(axis=0) + 1e-6).all(axis=1))
+
+
+def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Group]:
+    """Each value's fifths, from the lowest labels to the highest, with the mean absolute error in them."""
+    found = []
+    for column, title in enumerate(names):
+        labels, off = y[:, column], np.abs(answers[:, column].astype(np.float64) - y[:, column])
+        edges = np.unique(np.quantile(labels, np.linspace(0, 1, RANGES + 1)))
+        places = np.clip(np.searchsorted(edges, labels, "right") - 1, 0, max(0, len(edges) - 2))
+        for place in np.unique(places):
+            own, high = places == place, edges[min(place + 1, len(edges) - 1)]
+            name = f"{title}: {edges[place]:.3g} to {high:.3g}"
+            found.append(Group(name, int(own.sum()), round(float(off[own].mean()), 6)))
+    return found
+
+
+def said(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
+    """The values."""
+    return [", ".join(f"{value:.3g}" for value in answer) for answer in answers]
+
+
+def meant(y: np.ndarray, names: Sequence[str]) -> list[str]:
+    """The values."""
+    return said(y, y, names)
 
 
 def _r2(values: np.ndarray, weights: np.ndarray) -> np.ndarray:

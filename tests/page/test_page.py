@@ -120,6 +120,18 @@ def test_where_the_time_goes_stands_before_and_after(read: Read, result: dict[st
     assert read.row("p99, ms", milliseconds(before["p99_ms"]))[2] == milliseconds(after["p99_ms"])
 
 
+def test_accuracy_stands_class_by_class_with_what_was_lost(read: Read, result: dict[str, Any]) -> None:
+    found = result["by_class"]
+    for row in found["groups"]:
+        cells = read.row(row["name"], str(row["samples"]))
+        assert [cell.split()[0] for cell in cells[2:]] == [f"{100 * one['score']:.2f}" for one in row["answers"]]
+    winner = result["verdict"]["winner"]
+    assert f"{winner} loses {found['lost'][winner]:,} and gains {found['gained'][winner]:,}" in read.text
+    alts = [image["alt"] for image in read.named("img")]
+    assert any(alt.startswith("Confusion matrix of baseline-eager and ") for alt in alts)
+    assert bool(found["lost"][winner]) == any(alt.startswith("Lost validation samples") for alt in alts)
+
+
 def test_nothing_comes_from_elsewhere_and_every_link_leads_somewhere(read: Read, tiny_run: FinishedRun) -> None:
     assert not {name for name, _ in read.tags} & {"script", "iframe", "object", "embed", "base"}
     assert {"http-equiv": "Content-Security-Policy", "content": POLICY} in read.named("meta")

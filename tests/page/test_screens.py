@@ -126,6 +126,24 @@ def test_nothing_in_any_notebook_reaches_beyond_a_narrow_window(browser: Browser
     assert not browser.ask(FITS)
 
 
+WIDER = """[...document.querySelectorAll('table')].filter((one) => {
+  let room = one.parentElement;
+  while (!['auto', 'scroll'].includes(getComputedStyle(room).overflowX) && room !== document.body)
+    room = room.parentElement;
+  return room.scrollWidth > room.clientWidth + 1;
+}).map((one) => one.rows[0].textContent.trim().replace(/\\s+/g, ' '))"""
+"""Tables of which one sees a part only, until one scrolls."""
+
+
+def test_no_table_runs_off_a_laptops_window(browser: Browser, tiny_run: FinishedRun) -> None:
+    page.write(tiny_run.folder)
+    for path in [tiny_run.folder / page.PAGE, *sorted((tiny_run.folder / page.BESIDE).glob("*.html"))]:
+        browser.open(path, width=1200, dark=False)
+        assert browser.ask(WIDER) == [], path.name
+    browser.open(tiny_run.folder / page.BESIDE / "06_benchmark.html", width=400, dark=False)
+    assert browser.ask(f"{WIDER}.length") > 0  # or the looks above would see nothing; here one scrolls
+
+
 def test_all_of_a_report_is_on_paper(browser: Browser, tiny_run: FinishedRun) -> None:
     browser.open(page.write(tiny_run.folder), width=1280, dark=True, media="print")
     assert browser.ask("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.metrics import f1_score, r2_score, roc_auc_score
+from sklearn.metrics import f1_score, mean_absolute_error, r2_score, recall_score, roc_auc_score
 
 from edgekit import tasks
 from edgekit.errors import DataError
@@ -17,7 +17,8 @@ from edgekit.tasks import TASKS, anomaly, classification, multi_label, regressio
 SAMPLES = 300
 OFFERED = {
     "METRIC", "SAID", "OUTPUTS", "AT_MOST_ONE", "RECONSTRUCTS", "names", "checked", "whole", "strata", "marked",
-    "accuracy", "drop", "same", "always",
+    "accuracy", "drop", "same", "always", "GROUP", "SCORE", "SCORE_RISES", "RIGHT", "answers", "right", "groups",
+    "said", "meant",
 }  # fmt: skip
 
 
@@ -248,3 +249,72 @@ def test_draws_of_one_value_alone_leave_the_bound_finite(values: list[float]) ->
 def test_samples_of_one_kind_cannot_be_told_apart() -> None:
     x = np.random.default_rng(0).standard_normal((5, 3))
     assert tasks.accuracy(anomaly.marked(x, x + 1, np.zeros(5, int))) == 0.5
+
+
+OF_EACH = {
+    "classification": ("a", "b", "c", "d"),
+    "regression": ("f", "root"),
+    "multi_label": ("v", "w", "x", "y", "z"),
+    "anomaly": ("normal", "anomaly"),
+}
+
+
+def said_of(task: str, noise: float) -> tuple[np.ndarray, np.ndarray]:
+    given = drawn(task, noise)
+    assert given["y"] is not None
+    return tasks.named(task).answers(given["outputs"], given["inputs"]), given["y"]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_groups_hold_every_sample_and_a_worse_network_scores_worse(task: str) -> None:
+    kind, names = tasks.named(task), OF_EACH[task]
+    (good, y), (bad, _) = said_of(task, 0.2), said_of(task, 0.9)
+    before, after = kind.groups(good, y, names), kind.groups(bad, y, names)
+    assert [group.name for group in before] == [group.name for group in after]
+    wanted = {"multi_label": int(y.sum()), "regression": 2 * SAMPLES}.get(task, SAMPLES)
+    assert sum(group.samples for group in before) == wanted
+    worse = [(a.score < b.score) == kind.SCORE_RISES for b, a in zip(before, after, strict=True) if a.score != b.score]
+    assert worse and sum(worse) > len(worse) / 2
+    assert kind.right(good, y).sum() > kind.right(bad, y).sum()
+    assert kind.right(good, y).dtype == bool
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_answers_and_labels_are_told_in_words(task: str) -> None:
+    kind = tasks.named(task)
+    answers, y = said_of(task, 0.2)
+    said, meant = kind.said(answers, y, OF_EACH[task]), kind.meant(y, OF_EACH[task])
+    assert len(said) == len(meant) == SAMPLES
+    if task != "regression":  # whose right answers need not be the very same number
+        assert [a == b for a, b in zip(said, meant, strict=True)] == kind.right(answers, y).tolist()
+
+
+def test_scores_of_groups_are_scikit_learns() -> None:
+    answers, y = said_of("classification", 0.5)
+    groups = classification.groups(answers, y, OF_EACH["classification"])
+    assert [group.score for group in groups] == pytest.approx(recall_score(y, answers, average=None))
+    assert sum(group.false for group in groups) == (answers != y).sum()
+    answers, y = said_of("multi_label", 0.5)
+    labels = multi_label.groups(answers, y, OF_EACH["multi_label"])
+    assert [group.score for group in labels] == pytest.approx(f1_score(y, answers, average=None))
+    answers, y = said_of("regression", 0.5)
+    ranges = [group for group in regression.groups(answers, y, OF_EACH["regression"]) if group.name.startswith("f:")]
+    assert len(ranges) == regression.RANGES and {group.samples for group in ranges} == {SAMPLES // regression.RANGES}
+    assert np.mean([group.score for group in ranges]) == pytest.approx(
+        mean_absolute_error(y[:, 0], answers[:, 0]), 1e-5
+    )
+
+
+def test_normal_samples_raise_one_false_alarm_in_a_hundred() -> None:
+    answers, y = said_of("anomaly", 0.5)
+    normal, anomalies = anomaly.groups(answers, y, OF_EACH["anomaly"])
+    alarms = normal.samples - normal.found
+    assert alarms == anomalies.false == pytest.approx(anomaly.FALSE_ALARMS * normal.samples, abs=1)
+    assert normal.false == anomalies.samples - anomalies.found
+
+
+def test_a_value_that_most_samples_share_is_one_range() -> None:
+    y = np.r_[np.zeros(90), np.linspace(1, 2, 10)][:, None].astype(np.float32)
+    groups = regression.groups(y + 0.5, y, ("value",))
+    assert sum(group.samples for group in groups) == 100
+    assert all(group.score == pytest.approx(0.5) for group in groups)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,18 +14,18 @@ import numpy as np
 import torch
 
 from edgekit import artifact as artifacts
-from edgekit import replay, tasks
+from edgekit import replay, tasks, train
 from edgekit.artifact import Artifact
 from edgekit.data import Data, Split
 from edgekit.eager import eager_call, eager_input
-from edgekit.judge import answered, finite, marked
+from edgekit.judge import finite
 from edgekit.models import store
 from edgekit.models.handover import open_model
 from edgekit.runner import conditions
 from edgekit.runner.backends import Backend
 from edgekit.runner.bench import growing, machine
 from edgekit.runner.preprocess import apply, to_layout
-from edgekit.stages.benchmark import LIBRARIES, Config
+from edgekit.stages.benchmark import LIBRARIES, Config, by_class
 from edgekit.stages.benchmark.decide import Decision, decide, too_close, unresolved
 from edgekit.stages.benchmark.loads import driven
 from edgekit.stages.benchmark.rivals import held_against, open_rivals
@@ -43,7 +43,8 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
     """See `edgekit.stages.benchmark`."""
     artifacts.begin(out)
     rivals = open_rivals(config.rivals, data, config.inference_threads)
-    rows, openers, seen = _judge_all(source, data, config)
+    judged = _judge_all(source, data, config)
+    rows, openers, answers = judged.rows, judged.openers, judged.answers
     threads_before = torch.get_num_threads()
     torch.set_num_threads(config.inference_threads)
     try:
@@ -54,6 +55,7 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
     finally:
         torch.set_num_threads(threads_before)
     won = decision.metrics["winner"]
+    broken = by_class.broken_down(data.task, data.validation.y, data.classes, answers, by_class.shown(decision.metrics))
     loads = driven(source, data, config, BASELINE, decision.metrics["winners"].values(), won)
 
     artifacts.write_json(out / "decision.json", decision.content)
@@ -62,6 +64,7 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
     artifacts.write_json(out / artifacts.EVIDENCE / "latency.json", evidence)
     artifacts.write_json(out / artifacts.EVIDENCE / "loads.json", loads)
     np.savez(out / artifacts.EVIDENCE / "samples_ms.npz", allow_pickle=False, **timings.samples_ms)
+    by_class.keep(out, data, answers, broken.places)
     return artifacts.seal(
         out,
         stage="benchmark",
@@ -72,7 +75,10 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
             **decision.metrics,
             "rivals": held_against(rivals, _row_of(won, rows), timings),
             "loads": loads,
-            "seen_validation": seen,
+            "seen_validation": judged.seen,
+            "by_class": broken.by_class,
+            "confusion": broken.confusion,
+            "lost": {**broken.lost, "kind": data.kind},
             **evidence,
         },
         libraries=LIBRARIES,
@@ -120,16 +126,27 @@ def _measured(
     return decision, timings
 
 
-def _judge_all(source: Artifact, data: Data, config: Config) -> tuple[list[Row], dict[str, Opener], Row | None]:
-    """A row of facts, and what opens it for calls, of the baseline in PyTorch eager and of every variant.
+@dataclass(frozen=True)
+class Judged:
+    """What is known before anything is timed, of the baseline first and then of every variant.
 
-    And whether the baseline knows validation (`seen`), if it was trained elsewhere.
+    A row of facts each, what opens each for calls, and what each says of validation. `seen` tells whether the baseline
+    knows validation (`seen.py`), if it was trained elsewhere.
     """
+
+    rows: list[Row]
+    openers: dict[str, Opener]
+    answers: dict[str, np.ndarray]
+    seen: Row | None
+
+
+def _judge_all(source: Artifact, data: Data, config: Config) -> Judged:
     profile = source.ancestor("profile")
     baseline, spec = open_model(profile)
     prepared = apply(spec.preprocess, data.validation.x[:1])
-    reference = answered(baseline, data.validation, spec.preprocess, data.task)
-    test = answered(baseline, data.test, spec.preprocess, data.task)
+    said, reference = _judged(train.logits(baseline, data.validation.x, spec.preprocess), data.validation, spec)
+    test = _judged(train.logits(baseline, data.test.x, spec.preprocess), data.test, spec)[1]
+    answers = {BASELINE: said}
     rows: list[Row] = [
         {
             "name": BASELINE,
@@ -148,7 +165,7 @@ def _judge_all(source: Artifact, data: Data, config: Config) -> tuple[list[Row],
     for variant in read(source):
         backend = open_variant(source, variant, config.inference_threads)
         x = to_layout(prepared, variant.input.layout)
-        found = _answered(backend, variant, data.validation, spec)
+        answers[variant.name], found = _answered(backend, variant, data.validation, spec)
         drop = tasks.drop(reference, found, config.budget.accuracy_confidence)
         rows.append(
             {
@@ -163,13 +180,13 @@ def _judge_all(source: Artifact, data: Data, config: Config) -> tuple[list[Row],
                 "debris": Counter(one["kind"] for one in variant.debris),
                 "zipped_bytes": zipped_bytes(members(source, variant).values()),
                 "accuracy_validation": tasks.accuracy(found),
-                "accuracy_test": tasks.accuracy(_answered(backend, variant, data.test, spec)),
+                "accuracy_test": tasks.accuracy(_answered(backend, variant, data.test, spec)[1]),
                 **asdict(drop),
             }
         )
         openers[variant.name] = partial(_open, source, variant, config.inference_threads, x)
     elsewhere = spec.source is not None or source.ancestor("origin").config["weights"] is not None
-    return rows, openers, held(spec.called, reference, test) if elsewhere else None
+    return Judged(rows, openers, answers, held(spec.called, reference, test) if elsewhere else None)
 
 
 def _open(source: Artifact, variant: Variant, threads: int, x: np.ndarray) -> Callable[[], object]:
@@ -177,10 +194,16 @@ def _open(source: Artifact, variant: Variant, threads: int, x: np.ndarray) -> Ca
     return lambda: backend.run(x)
 
 
-def _answered(backend: Backend, variant: Variant, split: Split, spec: store.ModelSpec) -> Answered:
-    """One by one at batch 1, as on the device."""
+def _answered(backend: Backend, variant: Variant, split: Split, spec: store.ModelSpec) -> tuple[np.ndarray, Answered]:
+    """What it says of each sample, and how right that is; one by one at batch 1, as on the device."""
     layout = variant.input.layout
     outputs = [backend.run(to_layout(apply(spec.preprocess, sample[None]), layout)) for sample in split.x]
     what = f"benchmark: {variant.name}"
     fix = f"leave {variant.precision} out of convert.precisions, or normalise the input by a preprocess step"
-    return marked(finite(np.concatenate(outputs), what, fix), split, spec.preprocess, spec.task)
+    return _judged(finite(np.concatenate(outputs), what, fix), split, spec)
+
+
+def _judged(outputs: np.ndarray, split: Split, spec: store.ModelSpec) -> tuple[np.ndarray, Answered]:
+    kind = tasks.named(spec.task)
+    inputs = train.inputs(split.x, spec.preprocess) if kind.RECONSTRUCTS else None
+    return kind.answers(outputs, inputs), kind.marked(outputs, inputs, split.y)

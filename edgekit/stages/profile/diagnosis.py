@@ -49,19 +49,26 @@ class Measured:
 
 @dataclass(frozen=True)
 class Step:
-    """Something to do next: where, what it is predicted to buy of a whole call, and what that rests on."""
+    """Something to do next: where, what it is predicted to buy of a whole call, and what that rests on.
+
+    `against` are the bounds that it lifts: what takes away arithmetic does nothing about calls of operators.
+    """
 
     title: str
     where: str
     speedup: float
     why: str
+    against: tuple[str, ...]
 
 
 def diagnose(found: Measured) -> Row:
-    """`bound` and its `shares` of the time of a call, cold start included; `steps` ranked; `text`; `forecast`."""
+    """`bound` and its `shares` of the time of a call, cold start included; `steps` ranked; `text`; `forecast`.
+
+    Steps against the bound come first; among those, and among the others, the largest predicted gain does.
+    """
     shares = _shares(found)
     bound = "thread" if _bound_by_threads(found, shares) else max(shares, key=lambda name: shares[name])
-    steps = sorted(_steps(found, shares), key=lambda step: -step.speedup)
+    steps = sorted(_steps(found, shares), key=lambda step: (bound not in step.against, -step.speedup))
     worth = [step for step in steps if step.speedup >= WORTH_IT][:MOST_STEPS]
     return {
         "bound": f"{bound}-bound",
@@ -135,24 +142,33 @@ def _steps(found: Measured, shares: dict[str, float]) -> list[Step]:
             of_whole(shares["cold start"], 1e9),
             f"a process costs {cold_ms(found.session):,.0f} ms before its first answer, and gives "
             f"{found.calls_per_start:,} of them; this is what none of that would buy",
+            ("cold start",),
         ),
         Step(
             "make the preprocess cheaper: resize less, decode once, keep samples as uint8",
             "preprocess in the config",
             of_whole(shares["preprocess"], 1e9),
             f"it is {shares['preprocess']:.0%} of a call; this is what none of it would buy",
+            ("preprocess",),
         ),
         Step(
             "answer with the class alone, in one process, without text",
             "the program that calls the model",
             of_whole(shares["serialisation"], 1e9),
             f"queue, postprocess and serialise are {shares['serialisation']:.0%} of a call",
+            ("serialisation",),
         ),
     ]
     if found.threads["speedup_low"] > 1:
         count, gain = found.threads["threads"], found.threads["speedup"]
         steps.append(
-            Step(f"use {count} threads", "the runner's --threads", of_whole(inside, gain), f"measured: {gain:.2f}×")
+            Step(
+                f"use {count} threads",
+                "the runner's --threads",
+                of_whole(inside, gain),
+                f"measured: {gain:.2f}×",
+                ("thread", "compute"),
+            )
         )
     as_it_came = found.ways[0]
     runtimes = {name: row for name, row in ways.items() if name not in (as_it_came["way"], COMPILED, SCRIPTED)}
@@ -166,6 +182,7 @@ def _steps(found: Measured, shares: dict[str, float]) -> list[Step]:
             "notebook 05",
             of_whole(inside, best["ratio"]),
             f"measured: {best['p50_ms']:.3g} ms in place of {as_it_came['p50_ms']:.3g} ms",
+            INSIDE,
         )
     )
     both = best["ratio"] * runs.speedup(int8=True)
@@ -177,6 +194,7 @@ def _steps(found: Measured, shares: dict[str, float]) -> list[Step]:
             f"int8 multiply-adds have {found.machine['int8_gmacs_per_s'] / found.machine['gmacs_per_s']:.1f} times the "
             f"ceiling of float ones here, and {runs.fixed_ms / best['p50_ms']:.0%} of a call is neither arithmetic nor "
             "bytes and stays",
+            ("compute", "memory"),
         )
     )
     steps.append(
@@ -185,6 +203,7 @@ def _steps(found: Measured, shares: dict[str, float]) -> list[Step]:
             "notebooks 02 and 03",
             of_whole(inside, best["ratio"] * runs.speedup(macs=0.5, moved=0.5)),
             "a smaller student or pruned channels, at half the arithmetic and half the bytes",
+            ("compute", "memory"),
         )
     )
     return steps

@@ -98,8 +98,8 @@ DECIDING = (
     Seed(
         "accuracy-on-test-judged",
         "stages/benchmark/measure.py",
-        "found = _answered(backend, variant, data.validation,",
-        "found = _answered(backend, variant, data.test,",
+        "answers[variant.name], found = _answered(backend, variant, data.validation,",
+        "answers[variant.name], found = _answered(backend, variant, data.test,",
         "winners are chosen on the test split, so its accuracy is no longer honest",
         ("tests/stages/benchmark/test_measure.py",),
     ),

@@ -45,3 +45,28 @@ def test_every_accuracy_is_that_of_its_split(tiny_run: FinishedRun) -> None:
         assert {key: row[key] for key in vars(judged)} == vars(judged), variant.name
     for name in ("validation", "test"):
         assert rows["baseline-eager"][f"accuracy_{name}"] == evaluate(baseline, getattr(data, name), spec.preprocess)
+
+
+def test_answers_by_class_add_up_to_the_accuracy_and_are_of_validation(tiny_run: FinishedRun) -> None:
+    benchmark = artifacts.load(tiny_run.folder / "benchmark")
+    data, rows = load_data(PLAN.data), {row["name"]: row for row in benchmark.metrics["rows"]}
+    found = benchmark.metrics["by_class"]
+    assert found["split"] == "validation" and found["samples"] == len(data.validation.y)
+    assert found["variants"][0] == "baseline-eager"
+    assert found["variants"][1] == benchmark.metrics["winner"]
+    assert set(found["variants"][1:]) == set(benchmark.metrics["winners"].values())
+    for place, name in enumerate(found["variants"]):
+        right = sum(group["answers"][place]["found"] for group in found["groups"])
+        assert right / found["samples"] == pytest.approx(rows[name]["accuracy_validation"])
+        if place:
+            assert (found["lost"][name], found["gained"][name]) == (rows[name]["lost"], rows[name]["gained"])
+    with np.load(benchmark.file("evidence/answers.npz"), allow_pickle=False) as kept:
+        assert set(kept) == {"labels", *rows}
+        for name, row in rows.items():
+            assert np.mean(kept[name] == data.validation.y) == pytest.approx(row["accuracy_validation"]), name
+            lost = (kept["baseline-eager"] == kept["labels"]) & (kept[name] != kept["labels"])
+            assert lost.sum() == row.get("lost", 0)
+    with np.load(benchmark.file("evidence/lost.npz"), allow_pickle=False) as kept:
+        assert np.array_equal(kept["x"], data.validation.x[kept["places"]])
+        assert len(kept["places"]) == len(benchmark.metrics["lost"]["samples"])
+    assert not [name for name in benchmark.files if "answers" in name and not name.startswith(artifacts.EVIDENCE)]

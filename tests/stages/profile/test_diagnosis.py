@@ -19,6 +19,7 @@ from edgekit.stages.profile.operators import operator_table
 MACHINE = {"gmacs_per_s": 50.0, "int8_gmacs_per_s": 200.0, "gbytes_per_s": 10.0, "overhead_us_per_operator": 1.0}
 PARTS = {"queue": 0.02, "preprocess": 0.1, "execute": 5.0, "postprocess": 0.02, "serialise": 0.05}
 SMALL = Cost(1, 1000, 500, 500, 1, 1)
+LARGE = replace(SMALL, macs=40_000_000)
 CALLED = [{"calls": 30, "dispatched": 10}]
 SAMPLE = Split(np.zeros((1, 8, 8, 1), np.uint8), np.zeros(1, np.int64))
 ONE_CORE = {"threads": 1, "speedup": 1.0, "speedup_low": 1.0, "speedup_high": 1.0}
@@ -126,12 +127,31 @@ def test_threads_that_bring_little_are_no_bound() -> None:
 
 
 def test_steps_are_ranked_and_few_and_worth_taking() -> None:
-    steps = diagnose(measured(cost=replace(SMALL, macs=40_000_000)))["steps"]
+    found = diagnose(measured(cost=LARGE, layers=layers(conv=4.0)))
+    steps = found["steps"]
+    assert found["bound"] == "compute-bound"
     gains = [step["speedup"] for step in steps]
     assert gains == sorted(gains, reverse=True)
     assert 1 < len(steps) <= MOST_STEPS
     assert min(gains) >= WORTH_IT
     assert "int8 on LiteRT" in steps[0]["title"], "arithmetic that int8 does four times as fast gains most"
+
+
+@pytest.mark.parametrize(
+    ("bound", "first", "other"),
+    [
+        ("call overhead", "run it as it is on LiteRT", {"layers": layers(relu=3.0), "cost": LARGE}),
+        ("thread", "use 4 threads", {"threads": {**ONE_CORE, "threads": 4, "speedup": 1.5, "speedup_low": 1.4}}),
+        ("cold start", "keep one process running", {"calls_per_start": 320}),
+    ],
+)
+def test_the_first_step_is_against_the_bound(bound: str, first: str, other: dict[str, object]) -> None:
+    """Although another one is predicted to buy more: int8 gains nothing from calls of operators."""
+    found = diagnose(measured(**other))
+    assert found["bound"] == f"{bound}-bound"
+    assert found["steps"][0]["title"].startswith(first)
+    assert bound in found["steps"][0]["against"]
+    assert found["steps"][0]["speedup"] < max(step["speedup"] for step in found["steps"])
 
 
 def test_an_expensive_preprocess_comes_first() -> None:

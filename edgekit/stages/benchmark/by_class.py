@@ -1,0 +1,156 @@
+"""By class: what the accuracy of what ships hides, on validation, class by class and sample by sample.
+
+What is shown is bounded, however many classes there are; `evidence/answers.npz` has every answer of every variant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit import artifact as artifacts
+from edgekit import tasks
+from edgekit.data import Data
+from edgekit.tasks import Group, Task
+
+ANSWERS, LOST = f"{artifacts.EVIDENCE}/answers.npz", f"{artifacts.EVIDENCE}/lost.npz"
+MOST_GROUPS = 30
+"""In tables and in result.json; of more, those where what ships is worst beside the baseline."""
+MOST_CLASSES = 12
+"""Of a confusion matrix; the others are one row and one column."""
+MOST_LOST = 12
+"""Samples that are shown."""
+
+Row = dict[str, Any]
+Answers = Mapping[str, np.ndarray]
+"""What each network says of the validation samples, by the variant's name, the baseline first."""
+
+
+@dataclass(frozen=True)
+class Broken:
+    """`by_class` stands in result.json; `confusion` is None where answers are no classes; `lost` are the samples
+    that the baseline answers rightly and the first of the shown variants wrongly, `places` where they stand."""
+
+    by_class: Row
+    confusion: Row | None
+    lost: Row
+    places: list[int]
+
+
+def shown(metrics: Row) -> list[str]:
+    """The variants that ship, the fastest of all first; where none does, the one that comes nearest."""
+    if metrics["winner"]:
+        return list(dict.fromkeys([metrics["winner"], *metrics["winners"].values()]))
+    nearest = metrics["nearest_miss"]
+    return [nearest["name"]] if nearest else []
+
+
+def broken_down(task: Task, y: np.ndarray, names: Sequence[str], answers: Answers, ship: Sequence[str]) -> Broken:
+    """The answers of the baseline and of the variants in `ship` to the samples with the labels `y`."""
+    kind, baseline = tasks.named(task), next(iter(answers))
+    told = {name: kind.groups(answers[name], y, names) for name in (baseline, *ship)}
+    right = {name: kind.right(answers[name], y) for name in told}
+    order = _worst_first(told[baseline], told[ship[0]], kind.SCORE_RISES) if ship else list(range(len(told[baseline])))
+    kept = sorted(order[:MOST_GROUPS]) if len(order) <= MOST_GROUPS else order[:MOST_GROUPS]
+    by_class = {
+        "split": "validation",
+        "group": kind.GROUP,
+        "score": kind.SCORE,
+        "samples": len(y),
+        "variants": list(told),
+        "groups_in_all": len(order),
+        "groups": [_row(place, told) for place in kept],
+        "lost": {name: int((right[baseline] & ~right[name]).sum()) for name in ship},
+        "gained": {name: int((right[name] & ~right[baseline]).sum()) for name in ship},
+    }
+    places = _in_turn(np.flatnonzero(right[baseline] & ~right[ship[0]]), kind.strata(y)) if ship else []
+    lost = {
+        "variant": ship[0] if ship else None,
+        "right_means": kind.RIGHT,
+        "in_all": by_class["lost"][ship[0]] if ship else 0,
+        "samples": _in_words(kind, y, names, answers[baseline], answers[ship[0]], places) if ship else [],
+    }
+    confused = _confusion({name: answers[name] for name in told}, y, names) if task == "classification" else None
+    return Broken(by_class, confused, lost, places)
+
+
+def keep(out: Path, data: Data, answers: Answers, places: Sequence[int]) -> None:
+    """Every answer, and the raw samples that are shown, as evidence."""
+    np.savez_compressed(out / ANSWERS, allow_pickle=False, **{"labels": data.validation.y, **answers})
+    np.savez_compressed(out / LOST, allow_pickle=False, x=data.validation.x[list(places)], places=np.array(places, int))
+
+
+def _row(place: int, told: Mapping[str, list[Group]]) -> Row:
+    first = next(iter(told.values()))[place]
+    figures = [{**asdict(groups[place]), "variant": name} for name, groups in told.items()]
+    kept = ("variant", "score", "found", "false")
+    return {
+        "name": first.name,
+        "samples": first.samples,
+        "answers": [{key: row[key] for key in kept} for row in figures],
+    }
+
+
+def _worst_first(before: list[Group], after: list[Group], rises: bool) -> list[int]:
+    """Places of the groups: those that lost most first, of equals the worst; those without a score at the end."""
+    sign = 1.0 if rises else -1.0
+
+    def rank(place: int) -> tuple[bool, float, float, int]:
+        old, new = before[place].score, after[place].score
+        if old is None or new is None:
+            return True, 0.0, 0.0, place
+        return False, round(sign * (new - old), 9), sign * new, place
+
+    return sorted(range(len(before)), key=rank)
+
+
+def _confusion(answers: Answers, y: np.ndarray, names: Sequence[str]) -> Row:
+    """How many samples of each class (rows) each network answers as which (columns).
+
+    Of many classes those that the second network, which ships, mistakes most often; all `rest` of them are one more.
+    There the diagonal has what is right, and `among_the_rest` what is mistaken for another of the rest.
+    """
+    ships = list(answers.values())[:2][-1]
+    wrong = ships != y
+    mistakes = sum(np.bincount(of[wrong], minlength=len(names)) for of in (y, ships))
+    kept = np.sort(np.argsort(-np.asarray(mistakes), kind="stable")[:MOST_CLASSES])
+    place = np.full(len(names), len(kept))
+    place[kept] = np.arange(len(kept))
+    side = len(kept) + (len(names) > len(kept))
+    counts, among = {}, {}
+    for name, said in answers.items():
+        cells = np.zeros((side, side), int)
+        np.add.at(cells, (place[y], place[said]), 1)
+        among[name] = int(((place[y] == len(kept)) & (place[said] == len(kept)) & (said != y)).sum())
+        cells[-1, -1] -= among[name]
+        counts[name] = cells.tolist()
+    return {
+        "classes": [names[index] for index in kept],
+        "rest": len(names) - len(kept),
+        "counts": counts,
+        "among_the_rest": among,
+    }
+
+
+def _in_turn(places: np.ndarray, strata: np.ndarray) -> list[int]:
+    """At most `MOST_LOST` of the places, one of each stratum and then a second, in the order of the strata."""
+    of = [places[strata[places] == stratum] for stratum in np.unique(strata[places])]
+    turns = (int(own[turn]) for turn in range(MOST_LOST) for own in of if turn < len(own))
+    chosen = [place for place, _ in zip(turns, range(MOST_LOST), strict=False)]
+    return sorted(chosen, key=lambda place: (int(strata[place]), place))
+
+
+def _in_words(
+    kind: Any, y: np.ndarray, names: Sequence[str], before: np.ndarray, after: np.ndarray, places: Sequence[int]
+) -> list[Row]:
+    """The places with their labels and what both networks said; all answers go in, for thresholds rest on all."""
+    meant = kind.meant(y[list(places)], names)
+    said = [[kind.said(answers, y, names)[place] for place in places] for answers in (before, after)]
+    return [
+        {"place": place, "label": label, "baseline": old, "variant": new}
+        for place, label, old, new in zip(places, meant, *said, strict=True)
+    ]
