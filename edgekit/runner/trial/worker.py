@@ -16,6 +16,7 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Any
 
+from edgekit.runner import processes
 from edgekit.runner.errors import RunnerError
 
 
@@ -96,7 +97,7 @@ def _leave_with_parent(parent: int) -> None:
     """End even where a model hangs, once nobody is there to ask."""
     while os.getppid() == parent:
         time.sleep(1)
-    os._exit(1)
+    processes.leave()
 
 
 _COMMANDS: dict[str, Callable[..., dict[str, Any]]] = {
