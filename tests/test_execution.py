@@ -74,11 +74,9 @@ def test_a_failing_cell_gives_its_own_error(
 def test_nothing_that_a_kernel_started_outlives_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a library's forked sender would, which shares nothing with the kernel but its group."""
     note = tmp_path / "pid"
-    code = (
-        f"import os, time\npid = os.fork()\nif not pid:\n    time.sleep(600)\nopen({str(note)!r}, 'w').write(str(pid))"
-    )
+    forks = "import os, time\npid = os.fork()\nif not pid:\n    time.sleep(600)"
     with pytest.raises(StageError):
-        execute(tmp_path, monkeypatch, f"{code}\nos._exit(0)")
+        execute(tmp_path, monkeypatch, f"{forks}\nopen({str(note)!r}, 'w').write(str(pid))\nos._exit(0)")
     assert gone([int(note.read_text())], 5) == []
 
 

@@ -60,9 +60,7 @@ def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: i
                 stderr=log,
             )
             deadline = time.monotonic() + timeout_s
-            watch = threading.Timer(
-                timeout_s, processes.kill, [process]
-            )  # one that hangs answers nothing, and never ends by itself
+            watch = threading.Timer(timeout_s, processes.kill, [process])  # one that hangs never ends by itself
             watch.start()
             try:
                 ready, stamps = _asked(process, len(samples), warmup_calls + calls)
