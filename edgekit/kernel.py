@@ -19,4 +19,4 @@ class Kernel(AsyncKernelManager):
             with suppress(ProcessLookupError, PermissionError):  # nothing was left
                 os.killpg(group, signal.SIGKILL)
 
-    cleanup_resources = _async_cleanup_resources  # type: ignore[assignment]
+    cleanup_resources = _async_cleanup_resources

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 ENVIRONMENT = {"ORT_DISABLE_TELEMETRY": "1"}
 """ONNX Runtime's switch (1.31.1: `1` or `true`; its own `disable_telemetry_events` comes after the files are made)."""
@@ -18,5 +19,6 @@ SENDERS = ("openvino_telemetry",)
 def off() -> None:
     """Before an interpreter is imported: it and all processes started from here report nothing."""
     os.environ.update(ENVIRONMENT)
+    modules: dict[str, Any] = sys.modules
     for name in SENDERS:
-        sys.modules.setdefault(name, None)  # type: ignore[arg-type]  (Python's word for "cannot be imported")
+        modules.setdefault(name, None)  # Python's word for "cannot be imported"

@@ -53,6 +53,7 @@ def _backend(path: Path, kind: str, threads: int) -> Backend | None:
     if on_device is None:
         return None
     try:
-        return open_backend(kind, *on_device(path), threads, module(kind).INTERPRETER)
+        files, source, result = on_device(path)
+        return open_backend(kind, files, source, result, threads, module(kind).INTERPRETER)
     except BackendError:
         return None
