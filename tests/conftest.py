@@ -74,7 +74,7 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
                 text=True,
                 cwd=ROOT,
                 env=watched.environment(user),
-                timeout=600,
+                timeout=900,
                 check=False,
             )
             assert done.returncode == 0, done.stderr

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Any
 
-from edgekit.runner import processes
 from edgekit.runner.errors import RunnerError
 
 
@@ -97,6 +96,8 @@ def _leave_with_parent(parent: int) -> None:
     """End even where a model hangs, once nobody is there to ask."""
     while os.getppid() == parent:
         time.sleep(1)
+    from edgekit.runner import processes  # it would load `subprocess` at every start
+
     processes.leave()
 
 
