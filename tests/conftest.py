@@ -15,6 +15,7 @@ import pytest
 from filelock import FileLock
 
 from edgekit import telemetry
+from edgekit.runner import processes
 from tests import watched
 
 telemetry.off()  # tests import libraries themselves
@@ -68,15 +69,18 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     with FileLock(home / "tiny.lock"):
         if not said.is_file():
             user.mkdir()
-            done = subprocess.run(
+            process = subprocess.Popen(
                 [*watched.command(trace), sys.executable, "-m", "edgekit", "run", str(TINY), "--out", str(out)],
-                capture_output=True,
-                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 cwd=ROOT,
                 env=watched.environment(user),
-                timeout=900,
-                check=False,
+                start_new_session=True,
             )
-            assert done.returncode == 0, done.stderr
-            said.write_text(json.dumps({"stdout": done.stdout, "stderr": done.stderr}))
+            try:
+                stdout, stderr = (stream.decode() for stream in process.communicate(timeout=900))
+            finally:
+                processes.kill(process)  # the run behind strace, where it takes too long
+            assert process.returncode == 0, stderr
+            said.write_text(json.dumps({"stdout": stdout, "stderr": stderr}))
     return FinishedRun(out / "tiny", out, user, trace if trace.is_file() else None, **json.loads(said.read_text()))
