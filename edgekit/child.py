@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from edgekit.runner import processes
+
 POLL_S = 0.05
 ROUTINE = re.compile(
     r"^\s|^Traceback|^File |^(INFO|DEBUG|WARNING|I\d{4}|W\d{4})\b|Warning:|^\s*$|it/s\]|^\(\d+:\d+\) \["
@@ -43,11 +45,14 @@ class Ended:
 
 
 def leave_with_parent() -> None:
-    """In the child: watch standard input, a pipe that nobody writes to; it closes when the parent ends, however."""
+    """In the child: watch standard input, a pipe that nobody writes to; it closes when the parent ends, however.
+
+    Then the child ends, and with it all that it started.
+    """
 
     def watch() -> None:
         sys.stdin.buffer.read()
-        os._exit(3)
+        processes.leave()
 
     threading.Thread(target=watch, daemon=True).start()
 
@@ -92,11 +97,8 @@ def start(
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """In the parent: kill what still runs of a child that leads a session of its own."""
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    """In the parent: kill what still runs of a child and of all that it started, also where itself has gone."""
+    processes.end(process)
     if process.stdin:
         with contextlib.suppress(BrokenPipeError):  # what it was still to be told
             process.stdin.close()
@@ -121,10 +123,9 @@ def last_useful_line(text: str) -> str:
 def _wait(process: subprocess.Popen[bytes], deadline: float, look: Callable[[], object] | None) -> bool:
     """False when the time ran out."""
     while True:
-        ended, late = process.poll() is not None, time.monotonic() > deadline
+        ended, late = processes.ended(process), time.monotonic() > deadline
         if (look is not None and look()) or ended:
             return True
         if late:
             return False
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(POLL_S)
+        processes.ended(process, POLL_S)

@@ -8,13 +8,15 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from edgekit import __version__
+from edgekit import __version__, telemetry
 from edgekit.config import STAGES, suggest
 from edgekit.errors import BudgetMissed, ConfigError, TrustError
 from edgekit.exits import errors_as_exit_codes as _errors_as_exit_codes
 from edgekit.help import bare_switches
 from edgekit.init.command import init
 from edgekit.plan import load_plan
+
+telemetry.off()  # here, and in whatever is started from here
 
 app = typer.Typer(
     add_completion=False,

@@ -179,7 +179,7 @@ def _notes(found: Comparison) -> list[str]:
 
 
 def _drift(found: Comparison) -> float | None:
-    """How much longer PyTorch eager took in B for the very same baseline, where that is beyond the margin."""
+    """How much longer the baseline took in B for the very same baseline, where that is beyond the margin."""
     if found.a["stages"]["profile"]["digest"] != found.b["stages"]["profile"]["digest"]:
         return None
     a, b = (result["variants"][0]["p50_ms"] for result in (found.a, found.b))

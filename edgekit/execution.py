@@ -107,6 +107,8 @@ def _papermill(step: Step, working: Path, failed: Path, log: Path, forced: bool,
     import papermill
     from papermill.exceptions import PapermillExecutionError
 
+    from edgekit.kernel import Kernel
+
     logging.getLogger("papermill").setLevel(logging.ERROR)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # a task that Ctrl-C or SIGTERM left behind
     label = f"{step.number}/{step.of} {step.notebook:<19} {step.stage:<9}"
@@ -117,6 +119,7 @@ def _papermill(step: Step, working: Path, failed: Path, log: Path, forced: bool,
                 working,
                 parameters=step.parameters,
                 kernel_name="python3",
+                kernel_manager_class=Kernel,
                 cwd=Path.cwd(),
                 execution_timeout=step.cell_limit_s,
                 progress_bar={"desc": label, "disable": not progress, "dynamic_ncols": True, "file": terminal},

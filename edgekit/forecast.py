@@ -65,7 +65,8 @@ def against(profile: Mapping[str, Any], variants: Iterable[Row], costs: Mapping[
     """What `profile`'s forecast says of each measured variant on its runtime, beside what was measured.
 
     `profile` are the metrics of the profile stage, `variants` the rows of benchmark with their `speedup` against
-    PyTorch eager, `costs` macs and bytes moved of each model. Only fp32 and int8, and runtimes that profile measured.
+    the baseline as it came, `costs` macs and bytes moved of each model. Only fp32 and int8, and runtimes that profile
+    measured.
     """
     forecast = profile.get("forecast") or {}
     rows = []
@@ -92,7 +93,7 @@ def _ratio(part: float, whole: float) -> float:
 
 
 def executions(ways: Iterable[Row], costs: Mapping[str, float], machine: Mapping[str, float]) -> dict[str, Row]:
-    """By runtime: how many times faster than PyTorch eager it was as it came, and its `Execution`, as plain fields."""
+    """By runtime: how many times faster than the baseline it was as it came, and its `Execution`, as plain fields."""
     return {
         row["way"]: {"ratio": row["ratio"], "execution": asdict(execution(row["p50_ms"], costs, machine))}
         for row in ways

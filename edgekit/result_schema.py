@@ -31,7 +31,7 @@ class Limits(Strict):
 class Facts(Strict):
     """What is known of a model without measuring time."""
 
-    name: str = Field(description="the variant: model-precision-target, or baseline-eager")
+    name: str = Field(description="the variant: model-precision-target, or baseline-eager, baseline-as-it-came")
     model: Literal["baseline", "student", "pruned", "sparse"] = Field(description="the network")
     precision: Literal["fp32", "fp16", "int8", "w8", "dynamic"] = Field(
         description="its numbers; w8: int8 weights and float arithmetic, dynamic: int8 by the range of each call"
@@ -79,7 +79,7 @@ class Judged(Facts):
 
 
 class BaselineRow(Facts, Latency):
-    """The float model that the user came with, run by PyTorch eager."""
+    """The float model that the user came with, as it came: by PyTorch eager, a file by its own interpreter."""
 
     target: Literal["pytorch"] = Field(description="PyTorch, which it is not converted from")
 
@@ -105,7 +105,7 @@ class Missed(Strict):
 
 
 class Met(Strict):
-    """The verdict of a run: its winner, against PyTorch eager and against post-training quantization."""
+    """The verdict of a run: its winner, against the baseline as it came and against post-training quantization."""
 
     met: Literal[True] = Field(description="at least one variant is inside the budget")
     winner: str = Field(description="name of the variant that wins over all targets")
@@ -212,7 +212,7 @@ class Result(Strict):
     winners: dict[Target, str] = Field(description="name of the winning variant by target")
     unmet: dict[Target, NearestMiss | None] = Field(description="what came nearest by target that has no winner")
     variants: list[Annotated[BaselineRow | VariantRow, Field(discriminator="target")]] = Field(
-        min_length=1, description="the baseline in PyTorch eager first, then every variant"
+        min_length=1, description="the baseline as it came first, then every variant"
     )
     decisions: list[Choice | Limit | Zeros] = Field(
         description="every decision that rests on a latency, with its evidence"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from edgekit import finished, page
+from edgekit import finished, page, telemetry
 from edgekit.digests import sha256_file
 from edgekit.errors import ConfigError, ResourceError
 from edgekit.result import RESULT
@@ -31,7 +31,6 @@ AT_ONCE = 100
 LONGEST_VALUE = 500
 """Letters of a parameter that every server of MLflow takes."""
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
-QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
 
 Row = dict[str, Any]
 
@@ -130,7 +129,7 @@ def _tags(result: Row) -> dict[str, str]:
 
 def _client(uri: str) -> MlflowClient:
     """A client of that store alone, whatever the environment says; ConfigError without MLflow."""
-    os.environ |= QUIET
+    telemetry.off()
     for name, value in PATIENCE.items():
         os.environ.setdefault(name, value)
     try:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit import artifact as artifacts
-from edgekit import keys, lock, origin, state, unfinished
+from edgekit import keys, lock, origin, state, telemetry, unfinished
 from edgekit.artifact import Artifact
 from edgekit.config import STAGES, StageConfig, refuse_secrets, suggest
 from edgekit.data import Data, fingerprint
@@ -35,6 +35,8 @@ from edgekit.plan import (
     shared_options,
     stage_config,
 )
+
+telemetry.off()  # in a kernel this is the first of edgekit that is imported
 
 COMMON_PARAMETERS = ("config", "out", "settings")
 RUN_LOCK = ".lock"

@@ -14,6 +14,11 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from edgekit import telemetry
+from edgekit.runner import processes
+from tests import watched
+
+telemetry.off()  # tests import libraries themselves
 if "XDG_CACHE_HOME" not in os.environ:  # what the runner remembers here must not follow a user home
     os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="edgekit-tests-")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a shell's background job; no Ctrl-C would reach a child either
@@ -31,10 +36,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run's folder and what the command said while making it."""
+    """A run's folder, what the command said while making it, the home it had, and a trace where that could be taken."""
 
     folder: Path
     out: Path
+    home: Path
+    trace: Path | None
     stdout: str
     stderr: str
 
@@ -58,10 +65,22 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     home = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         home = home.parent
-    out, said = home / "runs", home / "said.json"
+    out, said, user, trace = home / "runs", home / "said.json", home / "user", home / "trace"
     with FileLock(home / "tiny.lock"):
         if not said.is_file():
-            done = run_edgekit("run", str(TINY), "--out", str(out))
-            assert done.returncode == 0, done.stderr
-            said.write_text(json.dumps({"stdout": done.stdout, "stderr": done.stderr}))
-    return FinishedRun(out / "tiny", out, **json.loads(said.read_text()))
+            user.mkdir()
+            process = subprocess.Popen(
+                [*watched.command(trace), sys.executable, "-m", "edgekit", "run", str(TINY), "--out", str(out)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=ROOT,
+                env=watched.environment(user),
+                start_new_session=True,
+            )
+            try:
+                stdout, stderr = (stream.decode() for stream in process.communicate(timeout=900))
+            finally:
+                processes.kill(process)  # the run behind strace, where it takes too long
+            assert process.returncode == 0, stderr
+            said.write_text(json.dumps({"stdout": stdout, "stderr": stderr}))
+    return FinishedRun(out / "tiny", out, user, trace if trace.is_file() else None, **json.loads(said.read_text()))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -50,6 +53,36 @@ def test_one_that_takes_too_long_is_ended_with_what_it_started(module: str, tmp_
     looks: list[bool] = []
     ended = child.run(module, [does], tmp_path / "log", 3, look=lambda: looks.append(note.is_file()))
     assert ended.late and any(looks)
+    assert not _runs(int(note.read_text()))
+
+
+@pytest.mark.parametrize("goes", ["sys.exit(0)", "os._exit(7)", "os.kill(os.getpid(), signal.SIGSEGV)"])
+def test_what_it_started_goes_though_it_has_gone_itself(module: str, tmp_path: Path, goes: str) -> None:
+    note = tmp_path / "pid"
+    forked = f"pid = os.fork()\nif not pid: time.sleep(600)\nopen({str(note)!r}, 'w').write(str(pid))\n{goes}"
+    ended = child.run(module, [forked], tmp_path / "log", 60)
+    assert ended.code in (0, 7, -signal.SIGSEGV) and not ended.late
+    assert not _runs(int(note.read_text()))
+
+
+def test_what_it_started_goes_when_the_parent_is_killed(module: str, tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    forked = f"pid = os.fork()\nif not pid: time.sleep(600)\nopen({str(note)!r}, 'w').write(str(pid))\n"
+    does = f"from edgekit.child import leave_with_parent; leave_with_parent()\n{forked}time.sleep(600)"
+    parent = f"import pathlib; from edgekit import child; child.run({module!r}, [{does!r}], pathlib.Path('log'), 600)"
+    process = subprocess.Popen(
+        [sys.executable, "-c", parent],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not (note.is_file() and note.read_text()):
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        process.kill()
+        process.wait()
     assert not _runs(int(note.read_text()))
 
 

@@ -12,6 +12,7 @@ from edgekit.artifact import Artifact
 from edgekit.errors import ConversionError, EdgekitError, ResourceError, StageError
 from edgekit.plan import load_plan
 from tests.conftest import TINY
+from tests.faults.tree import gone
 
 
 def notebook(folder: Path, code: str) -> None:
@@ -68,6 +69,15 @@ def test_a_failing_cell_gives_its_own_error(
     assert said in str(caught.value)
     assert "01_profile.ipynb" in str(caught.value)
     assert not list((tmp_path / "run/notebooks").glob(".*partial*"))
+
+
+def test_nothing_that_a_kernel_started_outlives_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a library's forked sender would, which shares nothing with the kernel but its group."""
+    note = tmp_path / "pid"
+    forks = "import os, time\npid = os.fork()\nif not pid:\n    time.sleep(600)"
+    with pytest.raises(StageError):
+        execute(tmp_path, monkeypatch, f"{forks}\nopen({str(note)!r}, 'w').write(str(pid))\nos._exit(0)")
+    assert gone([int(note.read_text())], 5) == []
 
 
 def test_steps_name_every_option_of_every_stage(tmp_path: Path) -> None:

@@ -15,6 +15,9 @@ from edgekit.load.scenarios import MINIMUM, P99_BOUND_MS, SCENARIOS, Load, Resul
 from edgekit.load.subjects import Words
 from edgekit.runner import bench
 from edgekit.runner import bundle as bundles
+from edgekit.runner.backends import installed
+from edgekit.runner.errors import SelftestError
+from edgekit.runner.trial import prove
 from edgekit.tables import count, milliseconds, percent
 
 TRIAL_S = 10.0
@@ -66,9 +69,10 @@ class Wishes:
 
 
 def run(wishes: Wishes, as_json: bool, say: Callable[[str], object]) -> None:
-    """Drive and tell; StageError where the process that is driven died."""
+    """Drive and tell; SelftestError for a bundle that answers wrong, StageError where the driven process died."""
     job = wishes.job()
     bundle = bundles.read(wishes.bundle)  # a wrong one is told as such, not as a process that died
+    _prove(wishes, bundle)
     outcome = drive(job)
     if as_json:
         say(json.dumps(_record(wishes, bundle.sha256, outcome), indent=2))
@@ -77,6 +81,17 @@ def run(wishes: Wishes, as_json: bool, say: Callable[[str], object]) -> None:
             say(line)
     if outcome.failed:
         raise StageError(f"{wishes.bundle.name}: {outcome.failed}")
+
+
+def _prove(wishes: Wishes, bundle: bundles.Bundle) -> None:
+    """How fast wrong answers come is of no use, so the golden vectors come first, on the interpreter that is driven."""
+    interpreter = installed(bundle.manifest.target)[0]
+    report = prove(wishes.bundle, wishes.threads, interpreter)
+    if not report.ok:
+        raise SelftestError(
+            f"{wishes.bundle}: the golden vectors did not come out as recorded on {report.interpreter} "
+            f"{report.version}, so it is not driven; `edgerun selftest` says by how much"
+        )
 
 
 def _record(wishes: Wishes, sha256: str, outcome: Outcome) -> dict[str, Any]:

@@ -55,18 +55,28 @@ def variant(convert: str, name: str, preprocess: list[dict[str, Any]], samples: 
     return Subject(predict, list(np.load(samples, allow_pickle=False)))
 
 
-def eager(profile: str, samples: str, threads: int = 1) -> Subject:
-    """The baseline in PyTorch eager, from the profile artifact in a folder; preprocessed by the same numpy code."""
+def as_it_came(profile: str, samples: str, threads: int = 1) -> Subject:
+    """The baseline as it came, from the profile artifact in a folder; preprocessed by the same numpy code."""
     import torch
 
     from edgekit import artifact as artifacts
     from edgekit.eager import eager_input
     from edgekit.load.drive import Subject
     from edgekit.models.handover import open_model
+    from edgekit.runner.preprocess import pipeline
+    from edgekit.sources import alone, layout
 
     torch.set_num_threads(threads)
-    module, spec = open_model(artifacts.load(Path(profile)))
+    source = artifacts.load(Path(profile))
+    module, spec = open_model(source)
     module = module.cpu().eval()
+    if not spec.is_torch and spec.source is not None:
+        sample, prepare = layout.channels_last(spec.input_shape), pipeline(spec.preprocess)
+        file = alone.open(source.path / "model" / spec.source.file, spec.source.kind, sample, threads)
+        run, arrange = file.run, file.layout.arrange
+        return Subject(
+            lambda raw: int(run(arrange(prepare(raw[None]))).argmax()), list(np.load(samples, allow_pickle=False))
+        )
 
     def predict(raw: np.ndarray) -> int:
         with torch.inference_mode():

@@ -4,3 +4,9 @@ A reference network is a public function `name(input_shape, num_classes, ...)` i
 plain `nn.Module` of Conv, BatchNorm, ReLU in that order whose output is logits, so that fusing, pruning, quantizing
 and every exporter take it as it is.
 """
+
+from __future__ import annotations
+
+from edgekit import telemetry
+
+telemetry.off()

@@ -7,11 +7,8 @@ weights, statistics, ranges). It is restored into the float network that `edgeki
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
-
-os.environ.setdefault("NNCF_CI", "1")  # before nncf is imported: it would report its use to a server
 
 import nncf.torch
 from nncf.torch.extensions import ExtensionNamespace

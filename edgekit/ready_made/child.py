@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-import edgekit
-from edgekit import errors
+from edgekit import child, errors
 from edgekit.errors import EdgekitError, ModelError
 from edgekit.runner import errors as runner_errors
 from edgekit.runner.errors import BackendError, RunnerError
 
 LIMIT_S = 600
-CODE = "import sys; sys.path[:] = sys.argv[2:]; from edgekit.ready_made.jobs import main; main(sys.argv[1])"
-ANSWER = "answer.json"
+JOB, ANSWER, LOG = "job.json", "answer.json", "log"
 
 
 class NoAnswer(ModelError):
@@ -27,20 +22,16 @@ class NoAnswer(ModelError):
 
 def ask(job: str, model: Path, folder: Path, **what: Any) -> dict[str, Any]:
     """The answer of a function in `jobs.py`, working in `folder`; its error, or BackendError where it dies."""
-    home = os.path.dirname(os.path.dirname(os.path.abspath(edgekit.__file__)))
-    command = [sys.executable, "-c", CODE, str(folder), home, *map(os.path.abspath, sys.path)]
     (folder / ANSWER).unlink(missing_ok=True)
-    try:
-        done = subprocess.run(
-            command, input=json.dumps({"job": job, **what}).encode(), capture_output=True, timeout=LIMIT_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise BackendError(f"{model}: no answer within {LIMIT_S} s; the model may be broken") from None
-    if done.returncode < 0:
-        name = signal.Signals(-done.returncode).name
+    (folder / JOB).write_text(json.dumps({"job": job, **what}), encoding="utf-8")
+    ended = child.run("edgekit.ready_made.jobs", [str(folder)], folder / LOG, LIMIT_S)
+    if ended.late:
+        raise BackendError(f"{model}: no answer within {LIMIT_S} s; the model may be broken")
+    if ended.code < 0:
+        name = signal.Signals(-ended.code).name
         raise BackendError(f"{model}: crashed its interpreter ({name}); the model is broken, export it again")
-    if done.returncode:
-        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+    if ended.code:
+        last = ended.log.read_text(errors="replace").strip().splitlines()[-1:]
         raise NoAnswer(f"{model}: cannot be examined: {''.join(last)[:300]}")
     answer: dict[str, Any] = json.loads((folder / ANSWER).read_text(encoding="utf-8"))
     if "error" in answer:

@@ -6,6 +6,7 @@ The working folder holds the model's files as MODEL.tflite, MODEL.onnx, or MODEL
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,9 @@ from typing import Any, Optional
 import numpy as np
 
 from edgekit import looks
+from edgekit.child import leave_with_parent
 from edgekit.errors import ConfigError, EdgekitError, ModelError
+from edgekit.ready_made.child import ANSWER, JOB
 from edgekit.runner import steps
 from edgekit.runner.encode import as_they_are
 from edgekit.runner.errors import InputError, RunnerError
@@ -30,10 +33,10 @@ OUTPUTS = "outputs.npy"
 
 
 def main(folder: str) -> None:
-    """Do the job that standard input names, and leave the answer in the folder."""
-    from edgekit.ready_made.child import ANSWER
-
-    home, what = Path(folder), json.load(sys.stdin)
+    """Do the job that lies in the folder, and leave the answer there."""
+    leave_with_parent()
+    home = Path(folder)
+    what = json.loads((home / JOB).read_text(encoding="utf-8"))
     try:
         answer = _JOBS[what.pop("job")](home, **what)
     except (EdgekitError, RunnerError) as error:
@@ -215,3 +218,9 @@ def _sides(partial: Any) -> list[int]:
 
 _READERS = {".tflite": _tflite, ".onnx": _onnx, ".xml": _openvino}
 _JOBS: dict[str, Any] = {"inspect": inspect, "record": record}
+
+if __name__ == "__main__":
+    main(sys.argv[1])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # an exit would wait for the thread that watches standard input

@@ -14,6 +14,10 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from edgekit import telemetry
+
+telemetry.off()
+
 CALLED = {
     "exported": "an exported PyTorch program",
     "keras": "a Keras model",

@@ -16,11 +16,13 @@ import numpy as np
 from edgekit.errors import ModelError
 from edgekit.runner.backends import onnxruntime as runner
 from edgekit.runner.backends.onnxruntime import DTYPES, QUIET
+from edgekit.runner.manifest import TensorSpec
 from edgekit.sources import layout, onnx_batch
 from edgekit.sources.kinds import ONNX_WEIGHTS, members
 from edgekit.sources.opened import Opened, Run, cast, one_each
 from edgekit.sources.openvino import batch_of_one
 
+INTERPRETER = "onnxruntime"
 NOT: dict[str, str] = {}
 ONNX2TF = "pip install --no-deps onnx2tf==1.29.24 onnx-graphsurgeon==0.6.1 sng4onnx==2.0.1 tf-keras==2.21.0"
 """As onnx2tf.txt in the repository; it pins other versions of what is here, so its own requirements stay unread."""
@@ -61,6 +63,23 @@ def open(path: Path, threads: int) -> Opened:
         return run  # it refuses what it cannot take when it is called
 
     return Opened(tuple(side if isinstance(side, int) else -1 for side in inputs[0].shape), sized)
+
+
+def on_device(path: Path) -> tuple[dict[str, bytes], TensorSpec, TensorSpec]:
+    """The file as the runner opens it, its input and its output; made one piece, and its open batch one."""
+    content = path.read_bytes()
+    model = _parsed(content)
+    sides = [side for ports in onnx_batch.ports(model).values() for port in ports for side in port["shape"]]
+    if onnx_batch.external(model) or min(sides, default=0) < 0:
+        content = onnx(path)
+        model = _parsed(content)
+    ends = onnx_batch.ports(model)
+    one_each(len(ends["inputs"]), len(ends["outputs"]))
+    source, result = (
+        TensorSpec(port["name"], tuple(port["shape"]), port["dtype"], "ANY")
+        for port in (ends["inputs"][0], ends["outputs"][0])
+    )
+    return {path.name: content}, source, result
 
 
 def quantized(path: Path) -> bool:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from edgekit.errors import ModelError
+from edgekit.runner.manifest import TensorSpec
 from edgekit.sources.opened import Opened, Run, cast, one_each
 
+INTERPRETER = "openvino"
 NOT = {
     "tflite": "nothing makes TFLite of an OpenVINO model; give the model that it was converted from",
     "onnx": "nothing makes ONNX of an OpenVINO model; give the model that it was converted from",
@@ -24,7 +27,7 @@ def open(path: Path, threads: int) -> Opened:
     files = path.read_bytes(), path.with_suffix(".bin").read_bytes()
     model = core.read_model(*files)
     one_each(len(model.inputs), len(model.outputs))
-    dtype = np.dtype(model.input(0).get_element_type().to_dtype()).name
+    dtype = _dtype(model.input(0))
     partial = model.input(0).get_partial_shape()
     if partial.rank.is_dynamic:
         raise ModelError("its input may have any number of sides; convert it with --input and a shape")
@@ -42,6 +45,31 @@ def open(path: Path, threads: int) -> Opened:
         return run
 
     return Opened(tuple(side.get_length() if side.is_static else -1 for side in partial), sized)
+
+
+def on_device(path: Path) -> tuple[dict[str, bytes], TensorSpec, TensorSpec]:
+    """The files as the runner opens them, their input and output; for a batch of one where it is open."""
+    import openvino as library
+
+    files = {path.name: path.read_bytes(), path.with_suffix(".bin").name: path.with_suffix(".bin").read_bytes()}
+    model = library.Core().read_model(*files.values())
+    one_each(len(model.inputs), len(model.outputs))
+    if model.is_dynamic():
+        model = batch_of_one(model)
+        with tempfile.TemporaryDirectory() as folder:
+            library.save_model(model, Path(folder) / "model.xml", compress_to_fp16=False)
+            files = {each.name: each.read_bytes() for each in sorted(Path(folder).iterdir())}
+    return files, _spec(model.input(0)), _spec(model.output(0))
+
+
+def _spec(port: Any) -> TensorSpec:
+    partial = port.get_partial_shape()
+    shape = tuple(side.get_length() if side.is_static else -1 for side in partial) if partial.rank.is_static else ()
+    return TensorSpec(port.get_node().get_friendly_name(), shape, _dtype(port), "ANY")
+
+
+def _dtype(port: Any) -> str:
+    return np.dtype(port.get_element_type().to_dtype()).name
 
 
 def quantized(path: Path) -> bool:

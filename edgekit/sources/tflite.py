@@ -16,6 +16,7 @@ from edgekit.sources.held import Grid
 from edgekit.sources.opened import Opened, Run, cast, one_each
 from edgekit.sources.openvino import batch_of_one
 
+INTERPRETER = "litert"
 NOT = {"onnx": "no well-kept converter makes ONNX of a TFLite model; give the model that it was converted from"}
 
 
@@ -40,6 +41,17 @@ def open(path: Path, threads: int) -> Opened:
     return Opened(tuple(_signature(inputs[0])), sized, _step(outputs[0]), _grid(inputs[0]))
 
 
+def on_device(path: Path) -> tuple[dict[str, bytes], TensorSpec, TensorSpec]:
+    """The file as the runner opens it, its input and its output; an open batch is one there by itself."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    data = path.read_bytes()
+    first = Interpreter(model_content=data, num_threads=1)
+    inputs, outputs = first.get_input_details(), first.get_output_details()
+    one_each(len(inputs), len(outputs))
+    return {path.name: data}, _spec(inputs[0]), _spec(outputs[0])
+
+
 def _signature(detail: Any) -> list[int]:
     """`shape` has 1 for every open side; `shape_signature` tells them, where the file has one."""
     shape, signature = ([int(side) for side in detail[key]] for key in ("shape", "shape_signature"))
@@ -47,7 +59,9 @@ def _signature(detail: Any) -> list[int]:
 
 
 def _spec(detail: Any) -> TensorSpec:
-    return TensorSpec(detail["name"], tuple(detail["shape"]), np.dtype(detail["dtype"]).name, "ANY")
+    return TensorSpec(
+        detail["name"], tuple(int(side) for side in detail["shape"]), np.dtype(detail["dtype"]).name, "ANY"
+    )
 
 
 def _step(detail: Any) -> float:

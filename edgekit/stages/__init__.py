@@ -1,1 +1,7 @@
 """The stages of the walk, one module or folder each; they never import one another."""
+
+from __future__ import annotations
+
+from edgekit import telemetry
+
+telemetry.off()

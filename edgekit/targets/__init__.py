@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import importlib
 
+from edgekit import telemetry
+
+telemetry.off()
+
 FURTHER = ("w8", "dynamic")
 """Further candidates: one that a target cannot make, or that leaves its tolerance, is left out and stops nothing."""
 

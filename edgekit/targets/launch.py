@@ -19,9 +19,7 @@ from edgekit.targets.files import Files, Job
 PARALLEL = 2
 CONVERTER = "the converter"
 QUIET = {
-    "CI": "true",  # openvino's converter, too, would report its use
     "CUDA_VISIBLE_DEVICES": "",  # a conversion must not depend on a graphics card being there
-    "NNCF_CI": "1",  # and nncf
     "OMP_NUM_THREADS": "1",
     "PYTHONHASHSEED": "0",
     "TF_CPP_MIN_LOG_LEVEL": "3",

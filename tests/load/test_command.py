@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from edgekit.errors import ConfigError
@@ -105,3 +106,13 @@ def test_what_is_no_bundle_is_told_as_such(tmp_path: Path) -> None:
     done = run_edgekit("load", str(tmp_path / "x.edge.zip"), "--seconds", "0.1")
     assert done.returncode == 4 and done.stderr.startswith("edgekit: ") and "not a bundle" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_bundle_that_answers_wrong_is_not_driven(tmp_path: Path) -> None:
+    model = Made("onnx", {"model.onnx": onnx_model(bias=np.array([9.0, 0.0, 0.0], np.float32))}, NCHW, SCORES, 1e-4)
+    images = samples()
+    bundle.write(tmp_path / "x.edge.zip", manifest_for(model), members_for(model, images, reference(images)))
+    done = run_edgekit("load", str(tmp_path / "x.edge.zip"), "--seconds", "0.1")
+    assert done.returncode == 5, done.stderr
+    assert done.stdout == "" and done.stderr.count("\n") == 1
+    assert "the golden vectors did not come out as recorded on onnxruntime" in done.stderr

@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgekit.runner import bundle
+from edgekit.runner import bundle, telemetry
 from edgekit.runner.manifest import Manifest, RawSpec, TensorSpec
+
+telemetry.off()  # tests import interpreters themselves
 
 LABELS = ["circle", "square", "star"]
 SIDE = 8

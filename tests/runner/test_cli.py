@@ -219,3 +219,36 @@ def test_a_reader_that_leaves_early_gets_no_traceback(bundles: dict[str, Path]) 
     command = f"{sys.executable} -m edgekit.runner info {bundles['onnx']} --json | true"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("command", ["predict", "bench", "selftest"])
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--interpreter", "foo", "got foo; use one of litert, onnxruntime, openvino, tensorflow, tflite_runtime"),
+        ("--threads", "4096", "got 4096; use a whole number from 1 to 1024"),
+        ("--threads", "0", "got 0; use a whole number from 1"),
+    ],
+)
+def test_a_misspelt_option_is_exit_code_2_and_says_what_there_is(
+    command: str, option: str, value: str, said: str, bundles: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([command, str(bundles["onnx"]), *(["x.npy"] if command == "predict" else []), option, value])
+    assert caught.value.code == 2
+    assert f"argument {option}: {said}" in capsys.readouterr().err
+
+
+def test_the_doctor_knows_no_misspelt_interpreter_either(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["doctor", "--interpreter", "liter"])
+    assert caught.value.code == 2
+    assert "argument --interpreter: got liter; use one of litert, onnxruntime" in capsys.readouterr().err
+
+
+def test_an_interpreter_of_another_target_is_no_misspelling(
+    bundles: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "tflite models run on litert" in refusal(
+        capsys, 5, "selftest", bundles["tflite"], "--interpreter", "openvino"
+    )

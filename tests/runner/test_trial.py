@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -183,6 +184,33 @@ def test_a_model_that_hangs_is_given_up(
     monkeypatch.syspath_prepend(tmp_path / "bad")
     with Child(bundles["onnx"], limit_s=3.0) as child, pytest.raises(BackendError, match="no answer within 3 s"):
         child.ask("open", interpreter="onnxruntime", threads=1)
+
+
+def gone(number: int, within_s: float = 5.0) -> bool:
+    """Whether the process ends in so many seconds; one that nobody has buried yet has ended too."""
+    until = time.monotonic() + within_s
+    while time.monotonic() < until:
+        try:
+            if Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_what_an_interpreter_started_goes_with_it(
+    bundles: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A forked helper keeps the pipe open that the answers come through, and its parent dies."""
+    note = tmp_path / "pid"
+    code = f"p = os.fork(); p or time.sleep(600); open({str(note)!r}, 'w').write(str(p)); os._exit(3)"
+    environment = crashing(tmp_path / "bad", code)
+    monkeypatch.setenv("PYTHONPATH", environment["PYTHONPATH"])
+    monkeypatch.syspath_prepend(tmp_path / "bad")
+    with Child(bundles["onnx"], limit_s=60.0) as child, pytest.raises(BackendError, match="exit code 3"):
+        child.ask("open", interpreter="onnxruntime", threads=1)
+    assert gone(int(note.read_text()))
 
 
 def test_a_really_broken_model_that_was_recorded_correctly(write_bundle: WriteBundle, made: dict[str, Made]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from edgekit.runner import telemetry
 from edgekit.runner.backends._common import Opened, agree, cannot_open, cast, installed, on_cpu, one_each, only
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def open(
     """Open the one .onnx file, from memory; external weight files are not read."""
     on_cpu("onnxruntime", device)
     model = only(files, ".onnx")
+    telemetry.off()
     try:
         import onnxruntime
     except ImportError as error:
@@ -72,6 +74,7 @@ def session(model: bytes | str, options: Any) -> Any:
 
     That is of some with weights that several operators share (ONNX Runtime 1.27: "AddInitializerWithOrtValue").
     """
+    telemetry.off()
     import onnxruntime
 
     try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from edgekit.runner import telemetry
 from edgekit.runner.backends._common import Opened, agree, cannot_open, cast, installed, one_each, only
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def open(
     files: Mapping[str, bytes], input: TensorSpec, output: TensorSpec, threads: int, device: str = "CPU"
 ) -> OpenvinoBackend:
     """Compile for a device, as OpenVINO calls it."""
+    telemetry.off()
     try:
         import openvino
 
@@ -44,6 +46,7 @@ def compiled(files: Mapping[str, bytes], threads: int, device: str = "CPU") -> b
     """The compiled model as this OpenVINO on this CPU can load it again, for `restore`."""
     import io
 
+    telemetry.off()
     import openvino
 
     core = openvino.Core()
@@ -54,6 +57,7 @@ def compiled(files: Mapping[str, bytes], threads: int, device: str = "CPU") -> b
 
 def restore(blob: bytes, input: TensorSpec, output: TensorSpec, threads: int, device: str = "CPU") -> OpenvinoBackend:
     """Open what `compiled` gave; BackendError where it is of another version or another machine."""
+    telemetry.off()
     try:
         import io
 

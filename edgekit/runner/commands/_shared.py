@@ -27,8 +27,10 @@ def as_json(parser: argparse.ArgumentParser) -> None:
 
 def interpreter(parser: argparse.ArgumentParser) -> None:
     """Where the model runs; what is left open is chosen by measuring, once, and remembered."""
-    parser.add_argument("--interpreter", metavar="NAME", help="one of those installed (default: the fastest)")
-    parser.add_argument("--threads", metavar="N", type=positive, help="threads of the interpreter (default: measured)")
+    parser.add_argument(
+        "--interpreter", metavar="NAME", type=known, help="one of those installed (default: the fastest)"
+    )
+    parser.add_argument("--threads", metavar="N", type=threads, help="threads of the interpreter (default: measured)")
     parser.add_argument("--device", metavar="NAME", help="OpenVINO's device: CPU, GPU or NPU (default: CPU)")
     parser.add_argument(
         "--no-trial", action="store_true", help="measure nothing first: the usual interpreter, 1 thread"
@@ -93,6 +95,25 @@ def positive(text: str) -> int:
     if value == 0:
         raise argparse.ArgumentTypeError(f"got {text}; use a whole number from 1")
     return value
+
+
+def threads(text: str) -> int:
+    """An argument that is a number of threads that an interpreter may be given."""
+    from edgekit.runner.backends import MOST_THREADS
+
+    value = positive(text)
+    if value > MOST_THREADS:
+        raise argparse.ArgumentTypeError(f"got {text}; use a whole number from 1 to {MOST_THREADS}")
+    return value
+
+
+def known(text: str) -> str:
+    """An argument that is an interpreter's name, whether or not it is installed and runs this bundle."""
+    from edgekit.runner import backends
+
+    if not any(text in names for names in backends.PREFERENCE.values()) and text not in backends.names():
+        raise argparse.ArgumentTypeError(f"got {text}; use one of {', '.join(backends.names())}")
+    return text
 
 
 def print_json(value: Any) -> None:

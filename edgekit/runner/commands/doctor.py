@@ -13,7 +13,9 @@ HELP = "say what would keep a bundle from running here, and the line that repair
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument("bundle", metavar="BUNDLE", nargs="?", help="a file that ends in .edge.zip (default: none)")
-    parser.add_argument("--interpreter", metavar="NAME", help="the one that must work (default: any that can)")
+    parser.add_argument(
+        "--interpreter", metavar="NAME", type=_shared.known, help="the one that must work (default: any that can)"
+    )
     parser.add_argument("--device", metavar="NAME", help="OpenVINO's device that must work: CPU, GPU or NPU")
     parser.add_argument(
         "--input", metavar="FILE", help="a kind of file that must be readable as a sample; only its name is looked at"

@@ -9,15 +9,18 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import suppress
 from typing import Any
 
 import edgekit
-from edgekit.runner import errors
+from edgekit.runner import errors, processes
 from edgekit.runner.errors import BackendError
 
 LIMIT_S = 120.0
 """For one answer; opening a large model on a slow board takes a while."""
+LOOK_MS = 200
+"""How often it is looked whether the process is still there."""
 REASONS = {
     "SIGKILL": "it was killed, most likely for want of memory",
     "SIGILL": "it was built for a processor with other instructions",
@@ -37,7 +40,13 @@ class Child:
         command = [sys.executable, "-c", CODE, os.fspath(path), home, *paths]
         try:
             self._said = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the process)
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said)
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._said,
+                start_new_session=True,
+            )
         except OSError as error:
             raise BackendError(f"cannot be tried in a process of its own ({error.strerror}); use --no-trial") from None
 
@@ -62,21 +71,26 @@ class Child:
         return answer
 
     def close(self) -> None:
-        """End the process, whatever it is doing."""
-        self._process.kill()
+        """End the process, whatever it is doing, with all that it started."""
+        processes.end(self._process)
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 with suppress(BrokenPipeError):
                     stream.close()
-        self._process.wait()
         self._said.close()
 
     def _line(self, handle: int) -> bytes:
+        deadline = time.monotonic() + self._limit_s
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
         while b"\n" not in self._rest:
-            poll = select.poll()
-            poll.register(handle, select.POLLIN)
-            if not poll.poll(self._limit_s * 1000):
-                self._process.kill()
+            gone = processes.ended(self._process)  # what it started may keep the pipe open: no end is to be read then
+            if not poll.poll(0 if gone else LOOK_MS):
+                if gone:
+                    raise self._died()
+                if time.monotonic() < deadline:
+                    continue
+                processes.kill(self._process)
                 raise BackendError(
                     f"gave no answer within {self._limit_s:.0f} s and was ended; the model may be broken"
                 )
@@ -88,7 +102,8 @@ class Child:
         return line
 
     def _died(self) -> BackendError:
-        code = self._process.wait()
+        processes.ended(self._process, self._limit_s)
+        code = processes.end(self._process)
         if code < 0:
             name = signal.Signals(-code).name
             return BackendError(f"crashed ({name}); {REASONS.get(name, 'the model is broken, or for another version')}")

@@ -96,7 +96,9 @@ def _leave_with_parent(parent: int) -> None:
     """End even where a model hangs, once nobody is there to ask."""
     while os.getppid() == parent:
         time.sleep(1)
-    os._exit(1)
+    from edgekit.runner import processes  # it would load `subprocess` at every start
+
+    processes.leave()
 
 
 _COMMANDS: dict[str, Callable[..., dict[str, Any]]] = {

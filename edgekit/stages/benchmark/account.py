@@ -58,7 +58,7 @@ def told_with_ends(name: str, ratio: Ratio | None) -> Row:
 
 
 def verdict(overall: Row | None, post_training: str | None, baseline: Row, timings: Timings) -> Row:
-    """What the overall winner is worth, against PyTorch eager and against what an afternoon would have given."""
+    """What the overall winner is worth, against the baseline as it came and what an afternoon would have given."""
     if overall is None:
         return {"met": False}
     name = overall["name"]

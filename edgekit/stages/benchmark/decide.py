@@ -64,7 +64,7 @@ def decide(
     targets: Sequence[str],
     recorded: dict[str, Any] | None = None,
 ) -> Decision:
-    """The first row is the baseline in PyTorch eager; the others have their drop on validation (`paired.Drop`), or of a
+    """The first row is the baseline as it came; the others have their drop on validation (`paired.Drop`), or of a
     classification what it is made of, `lost` and `gained` of `samples`.
 
     `recorded` decisions are followed, and today's are told beside them; StageError where they cannot be.

@@ -70,7 +70,7 @@ def _words(name: str, is_baseline: bool, source: Artifact, samples: Path, config
     shared = {"samples": str(samples), "threads": config.inference_threads}
     profile = source.ancestor("profile")
     if is_baseline:
-        return Words("edgekit.load.subjects:eager", {"profile": str(profile.path.resolve()), **shared})
+        return Words("edgekit.load.subjects:as_it_came", {"profile": str(profile.path.resolve()), **shared})
     spec = json.loads(profile.file("model/model.json").read_text())
     told = {"convert": str(source.path.resolve()), "name": name, "preprocess": spec["preprocess"]}
     return Words("edgekit.load.subjects:variant", {**told, **shared})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -17,8 +16,9 @@ from edgekit import artifact as artifacts
 from edgekit import replay, tasks, train
 from edgekit.artifact import Artifact
 from edgekit.data import Data, Split
-from edgekit.eager import eager_call, eager_input
+from edgekit.eager import eager_input
 from edgekit.judge import finite
+from edgekit.models import baseline as baselines
 from edgekit.models import store
 from edgekit.models.handover import open_model
 from edgekit.runner import conditions
@@ -34,7 +34,8 @@ from edgekit.stages.benchmark.timings import Timings
 from edgekit.tasks import Answered
 from edgekit.variants import Variant, members, open_variant, read, zipped_bytes
 
-BASELINE = "baseline-eager"
+EAGER, AS_IT_CAME = "baseline-eager", "baseline-as-it-came"
+"""Names of the baseline: a network of PyTorch's, and a file on its own interpreter."""
 Row = dict[str, Any]
 Opener = Callable[[], Callable[[], object]]
 
@@ -56,7 +57,7 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
         torch.set_num_threads(threads_before)
     won = decision.metrics["winner"]
     broken = by_class.broken_down(data.task, data.validation.y, data.classes, answers, by_class.shown(decision.metrics))
-    loads = driven(source, data, config, BASELINE, decision.metrics["winners"].values(), won)
+    loads = driven(source, data, config, rows[0]["name"], decision.metrics["winners"].values(), won)
 
     artifacts.write_json(out / "decision.json", decision.content)
     artifacts.write_json(out / artifacts.EVIDENCE / "decisions.json", decision.decisions)
@@ -87,7 +88,7 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
 
 def _conditions(watch: conditions.Watch, rows: list[Row], timings: Timings, config: Config) -> Row:
     """Where, how and beside what else it was measured; as noisy as half of the variants are at most."""
-    rounds = len(timings.samples_ms[BASELINE]) // config.calls_per_round
+    rounds = len(timings.samples_ms[rows[0]["name"]]) // config.calls_per_round
     spread = float(np.median([conditions.noise(each, timings.rounds) for each in timings.samples_ms.values()]))
     return {
         **machine(),
@@ -146,10 +147,11 @@ def _judge_all(source: Artifact, data: Data, config: Config) -> Judged:
     prepared = apply(spec.preprocess, data.validation.x[:1])
     said, reference = _judged(train.logits(baseline, data.validation.x, spec.preprocess), data.validation, spec)
     test = _judged(train.logits(baseline, data.test.x, spec.preprocess), data.test, spec)[1]
-    answers = {BASELINE: said}
+    name = EAGER if spec.is_torch else AS_IT_CAME
+    answers = {name: said}
     rows: list[Row] = [
         {
-            "name": BASELINE,
+            "name": name,
             "model": "baseline",
             "precision": "fp32",
             "method": "float",
@@ -160,8 +162,9 @@ def _judge_all(source: Artifact, data: Data, config: Config) -> Judged:
             "accuracy_test": tasks.accuracy(test),
         }
     ]
-    eager_x = eager_input(data.validation.x[:1], spec.preprocess).numpy()
-    openers: dict[str, Opener] = {BASELINE: lambda: eager_call(copy.deepcopy(baseline), eager_x)}
+    x = eager_input(data.validation.x[:1], spec.preprocess).numpy()
+    opener = baselines.opener(profile.path / "model", baseline, spec, x, config.inference_threads)
+    openers: dict[str, Opener] = {name: opener}
     for variant in read(source):
         backend = open_variant(source, variant, config.inference_threads)
         x = to_layout(prepared, variant.input.layout)

@@ -17,9 +17,8 @@ import numpy as np
 from edgekit import tasks
 from edgekit.data.paths import expand
 from edgekit.judge import marked
-from edgekit.quiet import quiet_native
 from edgekit.runner.preprocess import pipeline
-from edgekit.sources import kinds, layout, module
+from edgekit.sources import alone, kinds
 from edgekit.stages.benchmark.account import told_with_ends
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.teachers import file as files
@@ -88,10 +87,5 @@ def _call(
     path: Path, kind: str, preprocess: list[dict[str, Any]], sample: np.ndarray, threads: int
 ) -> Callable[[], object]:
     """One inference at batch 1, numpy in and numpy out, as the variants are called."""
-    with quiet_native():
-        opened = module(kind).open(path, threads)
     prepared = pipeline(preprocess)(sample)
-    placed = layout.find(opened.shape, prepared.shape[1:])
-    run = opened.sized((1, *placed.sides))
-    x = placed.arrange(prepared)
-    return lambda: run(x)
+    return alone.open(path, kind, prepared.shape[1:], threads).call(prepared)

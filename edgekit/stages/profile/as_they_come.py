@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import tempfile
 import time
 import warnings
@@ -19,8 +18,8 @@ from torch import nn
 from edgekit.config import TARGETS, Target
 from edgekit.eager import eager_call, single_thread
 from edgekit.errors import ConversionError, ResourceError
-from edgekit.forecast import EAGER, RUNTIMES, way_of
-from edgekit.models import store
+from edgekit.forecast import RUNTIMES, way_of
+from edgekit.models import baseline, store
 from edgekit.quiet import quiet_native
 from edgekit.runner import conditions, intervals
 from edgekit.runner.bench import growing
@@ -49,12 +48,14 @@ def measure(
     """A row for each way to run the saved network in float32 on one thread, each runtime's operators, what disturbed.
 
     `x` (1, C, H, W) or (1, F) float32. A way that fails has a `reason` in place of figures. `ratio` is the time of
-    PyTorch eager over that of the row, round by round, with its interval. Each round opens every way anew, for where
-    the weights come to lie in memory changes the time; not what torch compiled or traced, which would take minutes.
+    the baseline as it came over that of the row, round by round, with its interval. Each round opens every way anew,
+    for where the weights come to lie in memory changes the time; not what torch compiled or traced, which would take
+    minutes.
     """
     with tempfile.TemporaryDirectory(prefix="edgekit-runtimes-") as scratch:
-        as_it_came = way_of(store.read_spec(folder).interpreter)
-        ways, failed, made = _ways(as_it_came, module, folder, x, Path(scratch), compiling, runtimes, timeout_s)
+        spec = store.read_spec(folder)
+        as_it_came = way_of(spec.interpreter)
+        ways, failed, made = _ways(spec, module, folder, x, Path(scratch), compiling, runtimes, timeout_s)
         with single_thread(), conditions.Watch() as watch:
             numbers = (ROUNDS, ROUNDS, max(2, calls // ROUNDS), WARM_UP_CALLS)
             samples_ms, rounds = next(growing(ways, *numbers, on_round=watch.look))
@@ -74,7 +75,7 @@ def measure(
 
 
 def _ways(
-    as_it_came: str,
+    spec: store.ModelSpec,
     module: nn.Module,
     folder: Path,
     x: np.ndarray,
@@ -84,11 +85,11 @@ def _ways(
     timeout_s: float,
 ) -> tuple[dict[str, Opener], dict[str, str], dict[str, timed.Converted]]:
     """What opens each way, why the others cannot be, and the converted files by target."""
-    ways: dict[str, Opener] = {as_it_came: lambda: eager_call(copy.deepcopy(module), x)}
+    ways: dict[str, Opener] = {way_of(spec.interpreter): baseline.opener(folder, module, spec, x)}
     failed: dict[str, str] = {}
     made: dict[str, timed.Converted] = {}
     for name, make in ((COMPILED, _compiled), (SCRIPTED, _scripted)):
-        if as_it_came != EAGER:
+        if not spec.is_torch:
             failed[name] = "left out: the baseline is no network of PyTorch's"
             continue
         if name == COMPILED and not compiling:

@@ -45,7 +45,8 @@ def measure(
         timeout_s=config.timeout_s,
     )
     more = threads.measure(module, x.numpy(), config.latency_calls) if spec.is_torch else threads.ONE
-    layers = roofline(module, x, ceilings, config.operator_calls)
+    whole_ms = None if spec.is_torch else ways[0]["p50_ms"]
+    layers = roofline(module, x, ceilings, config.operator_calls, whole_ms)
     found = Measured(
         latency=ends["latency"],
         session=ends["session"],

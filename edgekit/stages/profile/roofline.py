@@ -21,16 +21,23 @@ WARM_UP = 3
 Row = dict[str, Any]
 
 
-def roofline(module: nn.Module, x: torch.Tensor, machine: dict[str, float], calls: int) -> list[Row]:
+def roofline(
+    module: nn.Module, x: torch.Tensor, machine: dict[str, float], calls: int, whole_ms: float | None = None
+) -> list[Row]:
     """One row for each leaf layer, in the order of execution, and a last one of what is outside layers.
 
     `ms` is the median of what a layer takes of a call by PyTorch eager, `least_ms` what the machine needs for its
     multiply-adds or its bytes at best, whichever is more, `roof_share` the part of the roof that it reached, `bound`
     which side of the roof it stands under: `compute` or `memory`. `intensity` is in multiply-adds per byte; it and
-    `bound` are None outside layers, where nobody counts bytes, and of a model of another framework.
+    `bound` are None outside layers, where nobody counts bytes, and of a model of another framework. That is one layer,
+    and `whole_ms` what a call of it takes on its own interpreter, where hooks of PyTorch's see nothing.
     """
-    times_ms = layer_times(module, x, calls)
-    return [_row(cost, times_ms[cost.layer], machine) for cost in layer_costs(module, tuple(x.shape[1:]))]
+    costs = layer_costs(module, tuple(x.shape[1:]))
+    if whole_ms is None:
+        times_ms = layer_times(module, x, calls)
+    else:
+        times_ms = {cost.layer: 0.0 if cost.layer == OUTSIDE else whole_ms for cost in costs}
+    return [_row(cost, times_ms[cost.layer], machine) for cost in costs]
 
 
 def layer_times(module: nn.Module, x: torch.Tensor, calls: int) -> dict[str, float]:

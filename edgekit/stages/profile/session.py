@@ -13,7 +13,6 @@ import subprocess
 import tempfile
 import threading
 import time
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ import numpy as np
 from edgekit import child
 from edgekit.eager_session import BARE
 from edgekit.errors import StageError
-from edgekit.runner import intervals
+from edgekit.runner import intervals, processes
 from edgekit.runner.bench import summary
 
 COLD = ("start Python", "import", "load", "warm-up")
@@ -61,15 +60,14 @@ def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: i
                 stderr=log,
             )
             deadline = time.monotonic() + timeout_s
-            watch = threading.Timer(timeout_s, process.kill)  # one that hangs answers nothing, and never ends by itself
+            watch = threading.Timer(timeout_s, processes.kill, [process])  # one that hangs never ends by itself
             watch.start()
             try:
                 ready, stamps = _asked(process, len(samples), warmup_calls + calls)
                 stamped = _stamped(process, len(samples), max(1, calls // ROUNDS))
             except (ValueError, OSError):  # it said nothing, or closed its ears
                 late = time.monotonic() > deadline
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(DYING_S)  # or its exit code would be that of being killed here
+                processes.ended(process, DYING_S)  # or its exit code would be that of being killed here
                 child.end(process)
                 ended = child.Ended(process.returncode, late, Path(log.name))
                 raise StageError(f"profile: {_why(ended, timeout_s)}") from None

@@ -8,7 +8,6 @@ changes) and `histograms.json` (values of two layers before and after).
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
@@ -20,8 +19,6 @@ from edgekit.teachers import file as teachers
 if TYPE_CHECKING:
     from edgekit.artifact import Artifact
     from edgekit.data import Data
-
-os.environ.setdefault("NNCF_CI", "1")  # before nncf is imported: it would report its use to a server
 
 LIBRARIES: tuple[str, ...] = ("torch", "nncf", *teachers.LIBRARIES)
 

@@ -1,0 +1,22 @@
+"""A kernel that goes with all that it started: what its libraries leave running does not outlive its notebook."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+
+from jupyter_client.manager import AsyncKernelManager
+
+
+class Kernel(AsyncKernelManager):
+    """Jupyter's own manager, which asks its kernel to end and looks after nothing else in the kernel's group."""
+
+    async def _async_cleanup_resources(self, restart: bool = False) -> None:
+        group = getattr(self.provisioner, "pgid", None)
+        await super()._async_cleanup_resources(restart)
+        if group and group != os.getpgrp() and not restart:
+            with suppress(ProcessLookupError, PermissionError):  # nothing was left
+                os.killpg(group, signal.SIGKILL)
+
+    cleanup_resources = _async_cleanup_resources

@@ -1,0 +1,29 @@
+"""The baseline for calls: a network by PyTorch eager, a file by its own interpreter, whatever else looks at it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from torch import nn
+
+from edgekit.eager import eager_call
+from edgekit.models.spec import ModelSpec
+from edgekit.sources import alone, layout
+
+
+def opener(
+    folder: Path, module: nn.Module, spec: ModelSpec, x: np.ndarray, threads: int = 1
+) -> Callable[[], Callable[[], object]]:
+    """What opens it anew for inferences of `x` (1, C, H, W), (1, F) or (1, time, channels), numpy in and numpy out.
+
+    `folder` holds the saved network, `module` is that network.
+    """
+    if spec.is_torch:
+        return lambda: eager_call(copy.deepcopy(module), x)
+    assert spec.source is not None
+    path, kind = folder / spec.source.file, spec.source.kind
+    sample = x.transpose(0, 2, 3, 1) if x.ndim == 4 else x
+    return lambda: alone.open(path, kind, layout.channels_last(spec.input_shape), threads).call(sample)
