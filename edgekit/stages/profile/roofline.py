@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from edgekit.eager import single_thread
+from edgekit.errors import ModelError
 from edgekit.models.cost import OUTSIDE, LayerCost, layer_costs
 from edgekit.sources.as_module import FileModule
 
@@ -29,8 +30,13 @@ def roofline(module: nn.Module, x: torch.Tensor, machine: dict[str, float], call
     which side of the roof it stands under: `compute` or `memory`. `intensity` is in multiply-adds per byte; it and
     `bound` are None outside layers, where nobody counts bytes, and of a model of another framework.
     """
-    times_ms = layer_times(module, x, calls)
-    return [_row(cost, times_ms[cost.layer], machine) for cost in layer_costs(module, tuple(x.shape[1:]))]
+    times_ms, costs = layer_times(module, x, calls), layer_costs(module, tuple(x.shape[1:]))
+    if missed := [cost.layer for cost in costs if cost.layer not in times_ms]:
+        raise ModelError(
+            f"the network runs layer {missed[0]} for zeros and not for a sample of the data, so what it computes "
+            "depends on the values that come in; compute both sides, and choose with torch.where"
+        )
+    return [_row(cost, times_ms[cost.layer], machine) for cost in costs]
 
 
 def layer_times(module: nn.Module, x: torch.Tensor, calls: int) -> dict[str, float]:
