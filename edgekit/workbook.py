@@ -9,6 +9,7 @@ import ast
 import importlib
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,7 @@ from edgekit.artifact import Artifact
 from edgekit.config import STAGES, StageConfig, refuse_secrets, suggest
 from edgekit.data import Data, fingerprint
 from edgekit.data import load as load_data
-from edgekit.errors import ConfigError, StageError
+from edgekit.errors import ConfigError, EdgekitError, StageError
 from edgekit.plan import (
     DEFAULT_CONFIG,
     Plan,
@@ -92,8 +93,10 @@ class OpenStage:
             if changes:
                 changed = "; ".join(dict.fromkeys(changes))
                 raise StageError(f"{self.name}: changed while it ran: {changed}; run it again")
-        except BaseException:
+        except BaseException as error:
             shutil.rmtree(working, ignore_errors=True)
+            if isinstance(error, EdgekitError):
+                error.args = (_as_given(str(error), self.plan, self.folder),)
             raise
         result = artifacts.publish(working, self.out)
         unfinished.forget(self.folder, self.name)
@@ -184,6 +187,16 @@ def run_folder(plan: Plan, out: Path, config_path: Path) -> Path:
         elsewhere = os.environ.get("EDGEKIT_ARTIFACTS")
         out = Path(elsewhere) if elsewhere else (home.parent if home.name == "configs" else home) / out
     return out / plan.run.name
+
+
+def _as_given(said: str, plan: Plan, folder: Path) -> str:
+    """A message that names the user's own file, where it named the copy that the run keeps of it."""
+    copies = [(plan.source, plan.source.name)] if plan.source else []
+    copies += [(plan.weights, origin.WEIGHTS)] if plan.weights else []
+    for given, name in copies:
+        inside = rf"(?:{re.escape(str(folder))}|{re.escape(str(folder.resolve()))})/{origin.STAGE}/{re.escape(name)}"
+        said = re.sub(inside, lambda _, given=given: str(given), said)
+    return said
 
 
 _digests: dict[str, str | None] = {}

@@ -24,7 +24,7 @@ FLOORS = {
     "run": 4, "result": 4, "result_schema": 4, "result_decisions": 4, "result_loads": 4,
     "result_conditions": 4,
     "report": 4, "page": 4, "finished": 4, "compare": 4, "tracking": 4, "preview": 4, "reproduce": 4, "ready_made": 4,
-    "cli": 4, "exits": 4, "init": 4, "__main__": 4,
+    "cli": 4, "exits": 4, "early": 4, "early_child": 4, "init": 4, "__main__": 4,
 }  # fmt: skip
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 RUNNER_MAY_USE = {"numpy", "PIL", "edgekit", "_sha2", "_sha256"}  # the last two are Python's own, each of some versions

@@ -23,7 +23,10 @@ FOREIGN = tuple(f"{path}{os.sep}" for path in (*sorted(LIBRARIES), Path(__file__
 """Where Python, the libraries and edgekit itself lie; code anywhere else is the user's."""
 NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
 ADVICE = (
-    ("required positional argument", "a bundle's model has one input: stack several in one, and take them apart inside"),
+    (
+        "required positional argument",
+        "a bundle's model has one input: stack several in one, take them apart inside",
+    ),
     ("!= struct c10::", "its weights are of another type than its input, float32; let the builder return net.float()"),
     ("must have the same dtype", "its weights are of another type than its input, float32; return net.float()"),
     ("should be the same", "its weights are of another type than its input, float32; return net.float()"),

@@ -239,7 +239,9 @@ def _arguments(builder: Callable[..., Any], spec: ModelSpec) -> dict[str, Any]:
     unknown = [] if takes_any else [name for name in spec.kwargs if name not in parameters]
     if unknown:
         known = [name for name in parameters if name not in given]
-        raise ModelError(f"{spec.builder}: takes no {unknown[0]!r}; look at its arguments: {suggest(unknown[0], known)}")
+        raise ModelError(
+            f"{spec.builder}: takes no {unknown[0]!r}; look at its arguments: {suggest(unknown[0], known)}"
+        )
     missing = [
         name
         for name, parameter in parameters.items()
