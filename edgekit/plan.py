@@ -167,7 +167,7 @@ def load_plan(path: Path, settings: str | Iterable[str] = (), *, known: bool = F
         kinds.check_weights(plan.weights)
     if plan.source:
         faults.of(lambda: check_task("model.source", run.task))
-        faults.of(lambda: kinds.check(plan.source, run.model.sha256, "model.source"))
+        faults.of(partial(kinds.check, plan.source, run.model.sha256, "model.source"))
     if not known and not (plan.source and faults.found):  # what a missing file can become, nobody knows
         faults.of(lambda: agree(plan))
     faults.tell(MOST)

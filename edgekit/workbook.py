@@ -9,7 +9,6 @@ import ast
 import importlib
 import json
 import os
-import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -191,11 +190,11 @@ def run_folder(plan: Plan, out: Path, config_path: Path) -> Path:
 
 def _as_given(said: str, plan: Plan, folder: Path) -> str:
     """A message that names the user's own file, where it named the copy that the run keeps of it."""
-    copies = [(plan.source, plan.source.name)] if plan.source else []
-    copies += [(plan.weights, origin.WEIGHTS)] if plan.weights else []
-    for given, name in copies:
-        inside = rf"(?:{re.escape(str(folder))}|{re.escape(str(folder.resolve()))})/{origin.STAGE}/{re.escape(name)}"
-        said = re.sub(inside, lambda _, given=given: str(given), said)
+    copies = {plan.source.name: plan.source} if plan.source else {}
+    copies |= {origin.WEIGHTS: plan.weights} if plan.weights else {}
+    for name, given in copies.items():
+        for home in (folder, folder.resolve()):
+            said = said.replace(str(home / origin.STAGE / name), str(given))
     return said
 
 

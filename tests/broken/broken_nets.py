@@ -246,15 +246,109 @@ class OwnGradient(Sound):
         return Uncounted.apply(super().forward(x))
 
 
+class RaisesOnLarge(Sound):
+    """Not on the few samples that a trial takes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.max() > 1e6:
+            raise KeyError("large")
+        return super().forward(x)
+
+
+# odd, and sound
+
+
+class Shared(Sound):
+    """One layer twice, one never, weights tied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.again, self.dead = nn.Linear(8, 8), nn.Linear(4, 4)
+        self.tied = nn.Linear(8, 8)
+        self.tied.weight = self.again.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.tied(self.again(self.again(self.first(x)))))
+
+
+class Usual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(inplace=True), nn.Dropout(0.5))
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(F.dropout(self.body(x), training=self.training))
+
+
+class Talks(Sound):
+    def forward(self, x: Tensor) -> Tensor:
+        print("here I am\n" * 1000)
+        return super().forward(x)
+
+
+class Remembers(Sound):
+    """A table that it makes when it is first called."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.register_buffer("table", torch.arange(3.0), persistent=False)
+        return super().forward(x) + self.table
+
+
+class Spectral(Sound):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(torch.fft.fft(x).abs())
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient * 2
+
+
+class GradientOfItsOwn(Sound):
+    def forward(self, x: Tensor) -> Tensor:
+        return Doubled.apply(super().forward(x))
+
+
+class HalfFrozen(Sound):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first.requires_grad_(False)
+        self.head.register_forward_hook(lambda *_: None)
+
+
+class Mixer(Sound):
+    """A choice of values, by torch.where."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        return torch.where(x[:, :1] > 0, y, -y)
+
+
+SOUND = (Shared, Usual, Talks, Remembers, Spectral, GradientOfItsOwn, HalfFrozen, Mixer, RaisesOnLarge)
+
 CLASSES = {
     found.__name__: found
     for found in list(globals().values())
-    if isinstance(found, type) and issubclass(found, nn.Module) and found.__module__ == __name__
+    if isinstance(found, type)
+    and issubclass(found, nn.Module)
+    and found.__module__ == __name__
+    and found not in (Sound, _Changed, *SOUND)
 }
+"""Broken ones, by name."""
 
 
 def on_the_way(name: str) -> nn.Module:
     return CLASSES[name]()
+
+
+def large() -> nn.Module:
+    return RaisesOnLarge()
 
 
 def hooked() -> nn.Module:

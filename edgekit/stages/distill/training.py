@@ -13,6 +13,7 @@ from edgekit.errors import ModelError
 from edgekit.judge import answered
 from edgekit.losses import LossOptions
 from edgekit.models import store, tried
+from edgekit.models.raised import running
 from edgekit.stages.distill import Config
 from edgekit.stages.distill.teacher import Candidate
 from edgekit.tasks import Answered
@@ -70,17 +71,18 @@ class Trainer:
         lesson = Lesson(teacher.model, options, self.place.answers) if teacher and options else None
         length = "" if epochs == self.config.epochs else f"-{epochs}"
         try:
-            history = fit(
-                module,
-                self.data,
-                self.spec.preprocess,
-                self.config.model_copy(update={"epochs": epochs}),
-                seed=self.config.seed,
-                device=self.config.device,
-                threads=self.config.threads,
-                lesson=lesson,
-                resume=self.place.checkpoint(f"{self.name}-{name}{length}"),
-            )
+            with running(self.spec.called, "in training", module):
+                history = fit(
+                    module,
+                    self.data,
+                    self.spec.preprocess,
+                    self.config.model_copy(update={"epochs": epochs}),
+                    seed=self.config.seed,
+                    device=self.config.device,
+                    threads=self.config.threads,
+                    lesson=lesson,
+                    resume=self.place.checkpoint(f"{self.name}-{name}{length}"),
+                )
         except ModelError as error:
             raise ModelError(f"{self.title}, {name}: {error}") from error
         found = answered(module, self.data.validation, self.spec.preprocess, self.data.task)
