@@ -95,7 +95,7 @@ class OpenStage:
         except BaseException as error:
             shutil.rmtree(working, ignore_errors=True)
             if isinstance(error, EdgekitError):
-                error.args = (_as_given(str(error), self.plan, self.folder),)
+                error.args = (origin.as_given(str(error), self.plan, self.folder),)
             raise
         result = artifacts.publish(working, self.out)
         unfinished.forget(self.folder, self.name)
@@ -186,16 +186,6 @@ def run_folder(plan: Plan, out: Path, config_path: Path) -> Path:
         elsewhere = os.environ.get("EDGEKIT_ARTIFACTS")
         out = Path(elsewhere) if elsewhere else (home.parent if home.name == "configs" else home) / out
     return out / plan.run.name
-
-
-def _as_given(said: str, plan: Plan, folder: Path) -> str:
-    """A message that names the user's own file, where it named the copy that the run keeps of it."""
-    copies = {plan.source.name: plan.source} if plan.source else {}
-    copies |= {origin.WEIGHTS: plan.weights} if plan.weights else {}
-    for name, given in copies.items():
-        for home in (folder, folder.resolve()):
-            said = said.replace(str(home / origin.STAGE / name), str(given))
-    return said
 
 
 _digests: dict[str, str | None] = {}
