@@ -49,7 +49,7 @@ def run(
     out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("artifacts"),
     force: Annotated[list[str] | None, typer.Option(metavar="STAGE", help="Make it again though unchanged.")] = None,
     from_: Annotated[str | None, typer.Option("--from", metavar="STAGE", help="The same, and all after it.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check data and networks, print the plan, stop.")] = False,
     mlflow: Annotated[
         str | None, typer.Option(metavar="URI", help="Log the finished run to this MLflow store.")
     ] = None,
@@ -61,15 +61,15 @@ def run(
     with _errors_as_exit_codes():
         forced = _forced(force or [], from_)
         plan = load_plan(config, set_ or [], known=not dry_run)  # `run_plan` checks the rest if anything runs
+        if mlflow is not None:
+            from edgekit import tracking
+
+            tracking.check(mlflow, ask=not dry_run)
         if dry_run:
             from edgekit.preview import show
 
             show(plan, out)
             return
-        if mlflow is not None:
-            from edgekit import tracking
-
-            tracking.check(mlflow)
         from edgekit.run import run as run_plan
 
         result, anything_done = run_plan(plan, out, force=forced)

@@ -143,4 +143,11 @@ def _named(spec: ModelSpec, top: int, scores: list[float]) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    try:
+        main(Path(sys.argv[1]), Path(sys.argv[2]))
+    except (Exception, SystemExit) as error:
+        from edgekit.errors import ModelError
+        from edgekit.models.raised import told
+
+        print(error if isinstance(error, ModelError) else told(error), file=sys.stderr)
+        raise SystemExit(ModelError.exit_code) from None

@@ -74,3 +74,8 @@ def by_name(name: str) -> type[EdgekitError] | None:
     """The error class of that name, for mapping a failed notebook's exception to its exit code."""
     found = globals().get(name)
     return found if isinstance(found, type) and issubclass(found, EdgekitError) else None
+
+
+def a(noun: str) -> str:
+    """The noun with its article: `an int`, `a dict`."""
+    return f"an {noun}" if noun[:1].lower() in "aeiou" else f"a {noun}"

@@ -41,6 +41,16 @@ def make(plan: Plan, data_digest: str, folder: Path) -> Artifact:
     return artifacts.publish(working, final)
 
 
+def as_given(said: str, plan: Plan, folder: Path) -> str:
+    """A message that names the user's own file, where it named the copy that the run keeps of it."""
+    copies = {plan.source.name: plan.source} if plan.source else {}
+    copies |= {WEIGHTS: plan.weights} if plan.weights else {}
+    for name, given in copies.items():
+        for home in (folder, folder.resolve()):
+            said = said.replace(str(home / STAGE / name), str(given))
+    return said
+
+
 def _describe(plan: Plan) -> dict[str, Any]:
     run = plan.run
     return {

@@ -5,17 +5,20 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationError, field_validator
 
 from edgekit import config_file
 from edgekit.config import (
+    NAME,
     SHARED_FIELDS,
     TRAINING,
+    VERSION,
     Budget,
     ModelConfig,
     StageConfig,
@@ -32,6 +35,7 @@ from edgekit.data import SourceConfig
 from edgekit.data import parse as parse_data
 from edgekit.data.paths import expand
 from edgekit.errors import ConfigError
+from edgekit.faults import MOST, Faults
 from edgekit.runner.errors import RunnerError
 from edgekit.sources import kinds, reach
 from edgekit.tasks import Task
@@ -43,8 +47,8 @@ Device = Literal["auto", "cpu", "cuda", "mps"]
 class RunConfig(Strict):
     """The top level of a config file; the sections of the stages are checked by the stages themselves."""
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="name of the run and of its bundles")
-    version: str = Field("1.0.0", pattern=r"^\d+\.\d+\.\d+$", description="version of the bundles")
+    name: str = Field(pattern=NAME, description="name of the run and of its bundles")
+    version: str = Field("1.0.0", pattern=VERSION, description="version of the bundles")
     seed: int = Field(0, ge=0, lt=2**31, description="seed of every random choice")
     device: Device = Field("auto", description="where training runs: auto takes CUDA, then MPS, then the CPU")
     threads: int = Field(0, ge=0, le=256, description="threads for training; 0: all cores")
@@ -155,21 +159,47 @@ def load_plan(path: Path, settings: str | Iterable[str] = (), *, known: bool = F
     for override in overrides:
         config_file.override(given, override)
     refuse_secrets(given)
-    run: RunConfig = check(RunConfig, given, "")
-    shared = shared_options(run)
-    stages = {stage: parse_stage(stage, _beside(path, getattr(run, stage)), shared) for stage in walk_of(run)}
-    data = parse_data(_beside(path, run.data), run.task)
+    run, stages, data = _sections(path, given)
     plan = Plan(path.resolve(), given, run, data, stages, join_settings(overrides))
+    faults = Faults()
     if plan.weights and not plan.weights.is_file():
-        raise ConfigError(f"model.weights: no file {os.fspath(run.model.weights or '')!r} beside {path.name}")
-    if plan.weights:
+        faults.add(f"model.weights: no file {os.fspath(run.model.weights or '')!r} beside {path.name}")
+    elif plan.weights:
         kinds.check_weights(plan.weights)
     if plan.source:
-        check_task("model.source", run.task)
-        kinds.check(plan.source, run.model.sha256, "model.source")
-    if not known:
-        agree(plan)
+        faults.of(lambda: check_task("model.source", run.task))
+        faults.of(partial(kinds.check, plan.source, run.model.sha256, "model.source"))
+    if not known and not (plan.source and faults.found):  # what a missing file can become, nobody knows
+        faults.of(lambda: agree(plan))
+    faults.tell(MOST)
     return plan
+
+
+def _sections(path: Path, given: dict[str, Any]) -> tuple[RunConfig, dict[str, StageConfig], SourceConfig]:
+    """Every section of a config, checked; ConfigError tells the faults of all of them."""
+    faults = Faults()
+    run: RunConfig = faults.of(lambda: check(RunConfig, given, "")) or _rest(given)
+    shared = shared_options(run)
+    stages: dict[str, Any] = {}
+    for stage in faults.of(lambda: walk_of(run)) or ():
+        section = _beside(path, getattr(run, stage))
+        stages[stage] = faults.of(partial(parse_stage, stage, section, shared))
+    data = faults.of(lambda: parse_data(_beside(path, run.data), run.task)) if "data" in given else None
+    faults.tell(MOST)
+    assert data is not None  # or its fault would have been told
+    return run, stages, data
+
+
+def _rest(given: dict[str, Any]) -> RunConfig:
+    """What is right of a faulty config's top level, so that its sections can be checked too."""
+    needed = {"name": "run", "data": {"source": "digits"}, "model": {"builder": "any:any"}}
+    try:
+        RunConfig.model_validate(given)
+        wrong = set[Any]()
+    except ValidationError as error:
+        wrong = {fault["loc"][0] for fault in error.errors()}
+    right: RunConfig = check(RunConfig, needed | {key: given[key] for key in given if key not in wrong}, "")
+    return right
 
 
 def shared_options(run: RunConfig) -> dict[str, Any]:
@@ -179,20 +209,23 @@ def shared_options(run: RunConfig) -> dict[str, Any]:
 
 
 def parse_stage(stage: str, section: dict[str, Any], shared: dict[str, Any]) -> StageConfig:
-    """Check one stage's section, with the shared options it asks for filled in."""
-    config = stage_config(stage)
+    """Check one stage's section, with the shared options it asks for filled in; ConfigError tells all faults."""
+    config, faults = stage_config(stage), Faults()
     for key in section:
         if key in SHARED_FIELDS:
-            raise ConfigError(f"{stage}.{key}: stands at the top level of the config, for all stages; move it there")
-        if stage in TRAINING[1:] and key in ("temperature", "alpha"):
-            raise ConfigError(
+            faults.add(f"{stage}.{key}: stands at the top level of the config, for all stages; move it there")
+        elif stage in TRAINING[1:] and key in ("temperature", "alpha"):
+            faults.add(
                 f"{stage}.{key}: is an option no more, for fine-tuning follows the loss that distill kept, with its "
                 f"options; leave it out, or set distill.{key}"
             )
-        if key not in config.model_fields:
-            raise ConfigError(f"{stage}.{key}: unknown key, {suggest(key, own_fields(config))}")
+        elif key not in config.model_fields:
+            faults.add(f"{stage}.{key}: unknown key, {suggest(str(key), own_fields(config))}")
+    own = {name: value for name, value in section.items() if name in own_fields(config)}
     wanted = {name: value for name, value in shared.items() if name in config.model_fields}
-    checked: StageConfig = check(config, {**section, **wanted}, stage)
+    checked: StageConfig | None = faults.of(lambda: check(config, {**own, **wanted}, stage))
+    faults.tell()
+    assert checked is not None
     return checked
 
 
@@ -214,12 +247,12 @@ def agree(plan: Plan) -> None:
     from edgekit.runner.steps import check as check_steps
     from edgekit.runner.steps import check_keys
 
-    faults = []
+    faults = Faults()
     available = plan.data.calibration_samples
     for stage in ("quantize", "convert"):
         wanted = getattr(plan.stages.get(stage), "calibration_samples", 0)
         if wanted > available:
-            faults.append(
+            faults.add(
                 f"{stage}.calibration_samples ({wanted}) and data.calibration_samples ({available}) disagree: "
                 f"the calibration split has fewer samples than {stage} asks for; raise the one or lower the other"
             )
@@ -228,16 +261,11 @@ def agree(plan: Plan) -> None:
         if shape := plan.data.raw_shape:
             check_steps(plan.run.preprocess, shape, "uint8" if len(shape) == 3 else "float32")
     except RunnerError as error:
-        faults.append(f"preprocess: {error}")
-    checks: list[Callable[[], None]] = [lambda: _reached(plan)]
-    checks += [config.agree for config in plan.stages.values()]
-    for agreed in checks:
-        try:
-            agreed()
-        except ConfigError as error:
-            faults.append(str(error))
-    if faults:
-        raise ConfigError("\n".join(faults))
+        faults.add(f"preprocess: {error}")
+    faults.of(lambda: _reached(plan))
+    for config in plan.stages.values():
+        faults.of(config.agree)
+    faults.tell()
 
 
 def _reached(plan: Plan) -> None:

@@ -9,14 +9,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from edgekit import tasks
+from edgekit import early, tasks
 from edgekit.config import STAGES, ModelConfig, NetworkConfig
 from edgekit.plan import Plan, own_fields
 from edgekit.sources import CALLED, kinds
 
 
 def show(plan: Plan, out: Path) -> None:
-    """Print every option of every stage, and what the run rests on."""
+    """Print every option of every stage, and what the run rests on; raises what is wrong with data or networks."""
     console = Console(width=None if sys.stdout.isatty() else 120)
     run_ = plan.run
     table = Table(title=f"Plan of run {run_.name} {run_.version}", title_justify="left", title_style="bold")
@@ -29,7 +29,6 @@ def show(plan: Plan, out: Path) -> None:
         config = plan.stages[stage]
         options = "  ".join(f"{name}={_brief(getattr(config, name))}" for name in own_fields(type(config)))
         table.add_row(f"{number:02d}_{stage}", escape(options))
-    console.print(table)
     sure = f"{100 * run_.budget.accuracy_confidence:g} % confidence"
     limits = [f"accuracy drop ≤ {run_.budget.accuracy_drop_pp:g} pp at {sure}"]
     limits += [f"p50 ≤ {run_.budget.latency_p50_ms:g} ms"] if run_.budget.latency_p50_ms else []
@@ -43,6 +42,8 @@ def show(plan: Plan, out: Path) -> None:
         "Seed": str(run_.seed),
         "Writes": str(out / run_.name),
     }
+    lines |= early.look(plan)
+    console.print(table)
     for name, value in lines.items():
         console.print(f"{name:<8} {value}", highlight=False, soft_wrap=True)
 

@@ -27,6 +27,9 @@ from edgekit.workbook import RUN_LOCK
 PLAN = ".plan.json"
 """Config and settings that a run's folder was last walked with, for `edgekit status`."""
 
+LOOKED_AT = ("profile", "distill")
+"""Stages that open the data and the networks of the config; the others open what these left."""
+
 Say = Callable[[str], None]
 
 
@@ -102,6 +105,7 @@ def _walk(plan: Plan, out: Path, folder: Path, force: Collection[str], say: Say)
     if digest:
         state.remember_data(plan, folder, digest, sign)
     _settle_origin(plan, folder, digest)
+    _look_ahead(plan, folder, digest, force, say)
     announced = False
     for number, step in enumerate(execution.steps(plan, out)):
         if _bytes(plan.path) != before:
@@ -130,6 +134,16 @@ def _what_next(plan: Plan, out: Path, folder: Path, stage: str) -> str:
     log = folder / "notebooks" / f"{stage}.log"
     said = f"\nwhat native libraries said: {log}" if log.is_file() and log.stat().st_size else ""
     return f"{said}\nwhen that is mended, go on with: {next_command(plan, out, stage)}"
+
+
+def _look_ahead(plan: Plan, folder: Path, digest: str | None, force: Collection[str], say: Say) -> None:
+    """What is wrong with data and networks, before a kernel starts; where they are used for the first time."""
+    states = [each for each in state.examine(plan, folder, digest) if each.stage in LOOKED_AT]
+    if any(not each.sealed or each.stage in force for each in states):
+        from edgekit import early
+
+        if why := early.look(plan).get("Not looked at"):
+            say(f"not looked at ahead: {why}")
 
 
 def _bytes(path: Path) -> bytes:

@@ -35,11 +35,16 @@ PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT
 Row = dict[str, Any]
 
 
-def check(uri: str) -> None:
-    """Before anything runs: is MLflow installed, and does the store answer? ConfigError where not."""
+def check(uri: str, *, ask: bool = True) -> None:
+    """Before anything runs: is MLflow installed, and does the store answer? ConfigError where not.
+
+    Without `ask` the store is left alone: one that is a file is made where it is asked.
+    """
     if not uri.strip():
         raise ConfigError(f"--mlflow: got {uri!r}; give the address of a store, such as sqlite:///mlflow.db")
     client = _client(uri)
+    if not ask:
+        return
     try:
         client.search_experiments(max_results=1)
     except Exception as error:

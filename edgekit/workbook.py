@@ -23,7 +23,7 @@ from edgekit.artifact import Artifact
 from edgekit.config import STAGES, StageConfig, refuse_secrets, suggest
 from edgekit.data import Data, fingerprint
 from edgekit.data import load as load_data
-from edgekit.errors import ConfigError, StageError
+from edgekit.errors import ConfigError, EdgekitError, StageError
 from edgekit.plan import (
     DEFAULT_CONFIG,
     Plan,
@@ -94,8 +94,10 @@ class OpenStage:
             if changes:
                 changed = "; ".join(dict.fromkeys(changes))
                 raise StageError(f"{self.name}: changed while it ran: {changed}; run it again")
-        except BaseException:
+        except BaseException as error:
             shutil.rmtree(working, ignore_errors=True)
+            if isinstance(error, EdgekitError):
+                error.args = (origin.as_given(str(error), self.plan, self.folder),)
             raise
         result = artifacts.publish(working, self.out)
         unfinished.forget(self.folder, self.name)

@@ -76,29 +76,31 @@ def test_an_unset_variable_in_a_path_is_a_config_fault() -> None:
     assert "EDGEKIT_SHARED" in done.stderr
 
 
-def test_missing_data_is_exit_code_4_and_names_notebook_and_cell(tmp_path: Path) -> None:
-    done = edgekit(
-        "run",
-        "configs/cifar10.yaml",
-        "--out",
-        str(tmp_path / "runs"),
-        "--set",
-        "distill.teachers=[{baseline: true}]",
-        "--set",
-        "benchmark.rivals=[]",
-        EDGEKIT_SHARED=str(tmp_path / "nowhere"),
-    )
+@pytest.mark.parametrize("dry", [["--dry-run"], []], ids=["dry run", "run"])
+def test_missing_data_is_exit_code_4_and_starts_no_kernel(dry: list[str], tmp_path: Path) -> None:
+    settings = ("--set", "distill.teachers=[{baseline: true}]", "--set", "benchmark.rivals=[]")
+    out, nowhere = tmp_path / "runs", str(tmp_path / "nowhere")
+    done = edgekit("run", "configs/cifar10.yaml", "--out", str(out), *settings, *dry, EDGEKIT_SHARED=nowhere)
     assert done.returncode == 4, done.stderr
-    assert "01_profile.ipynb, cell" in done.stderr
     assert "cifar10.zip" in done.stderr
     assert "Traceback" not in done.stderr
-    assert "go on with: edgekit run configs/cifar10.yaml --set " in done.stderr
-    assert done.stderr.rstrip().endswith(f"--out {tmp_path / 'runs'} --from profile")
-    said = edgekit("status", str(tmp_path / "runs/cifar10"), EDGEKIT_SHARED=str(tmp_path / "nowhere")).stdout
+    assert not list(tmp_path.rglob("*.ipynb"))
+
+
+def test_a_stage_that_fails_is_told_with_its_cell_and_the_command_to_go_on_with(tmp_path: Path) -> None:
+    """Nothing can be wrong with half a second, but no session starts Python and imports torch in it."""
+    out = tmp_path / "runs"
+    done = edgekit("run", "tests/configs/tiny.yaml", "--out", str(out), "--set", "profile.timeout_s=0.5")
+    assert done.returncode == 6, done.stderr
+    assert "01_profile.ipynb, cell" in done.stderr and "Traceback" not in done.stderr
+    assert "go on with: edgekit run tests/configs/tiny.yaml --set profile.timeout_s=0.5 " in done.stderr
+    assert done.stderr.rstrip().endswith(f"--out {out} --from profile")
+    (folder,) = (path for path in out.iterdir() if path.is_dir())
+    said = edgekit("status", str(folder)).stdout
     assert re.search(r"profile +│ failed ", said), said
-    assert "cell 5: DataError" in " ".join(said.split()), said
-    assert (tmp_path / "runs/cifar10/notebooks/01_profile.failed.ipynb").is_file()
-    assert not (tmp_path / "runs/cifar10/notebooks/01_profile.ipynb").exists()
+    assert re.search(r"cell \d+: StageError", " ".join(said.split())), said
+    assert (folder / "notebooks/01_profile.failed.ipynb").is_file()
+    assert not (folder / "notebooks/01_profile.ipynb").exists()
 
 
 def test_a_folder_that_cannot_be_made_is_exit_code_7(tmp_path: Path) -> None:

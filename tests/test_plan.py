@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 import yaml
 
-from edgekit.config import STAGES, TRAINING, cores
+from edgekit.config import IN_WORDS, STAGES, TRAINING, NetworkConfig, cores
 from edgekit.config_file import split_settings
 from edgekit.errors import ConfigError, ModelError
-from edgekit.plan import load_plan
+from edgekit.plan import RunConfig, load_plan, stage_config
 from edgekit.workbook import open_stage
 from tests.conftest import TINY
 
@@ -80,8 +81,10 @@ def test_settings_as_one_text_mean_the_same() -> None:
         ("prune.importance=l3", "prune.importance: got 'l3'; input should be 'l1', 'l2', 'taylor' or 'lamp'"),
         ("targets=[tflite, coreml]", "targets.1: got 'coreml'; input should be 'tflite', 'openvino' or 'onnx'"),
         ("targets=[onnx, onnx]", "names a target twice"),
-        ("name=Digits run", "name: got 'Digits run'"),
-        ("model.builder=resnet", "model.builder: got 'resnet'"),
+        ("name=Digits run", "name: got 'Digits run'; write 1 to 64 small letters"),
+        ("version=1.0", "version: got 1.0; input should be a valid string"),
+        ("version='1.0'", "version: got '1.0'; write three numbers with dots between them, for example 1.0.0"),
+        ("model.builder=resnet", "model.builder: got 'resnet'; write package.module:function, for example nets:make"),
         ("preprocess=[{step: normalise, mean: [0], std: [1]}]", 'did you mean "normalize"?'),
         ("preprocess=[{step: scale}]", "missing option 'factor'"),
         ("preprocess=[{step: scale, factor: abc}]", "factor: got 'abc'"),
@@ -115,6 +118,42 @@ def test_every_fault_is_told_at_once() -> None:
     said = fault("budget.accuracy_drop_pp=-1", "model.wights=x")
     assert "budget.accuracy_drop_pp" in said
     assert 'did you mean "weights"?' in said
+
+
+def test_the_faults_of_all_sections_are_told_at_once() -> None:
+    said = fault(
+        "name=My run", "targets=[coreml]", "bogus=1", "data.source=digit", "profile.epochs=x", "profile.epoch=1",
+        "prune.ratio=7", "convert.seed=3", "convert.reference_preprocess=a b",
+    ).splitlines()  # fmt: skip
+    keys = [line.partition(":")[0] for line in said]
+    assert keys == [
+        "name", "targets.0", "bogus", "profile.epoch", "profile.epochs", "prune.ratio", "convert.seed",
+        "convert.reference_preprocess", "data.source",
+    ]  # fmt: skip
+
+
+def test_a_fault_of_the_top_level_makes_none_of_its_own_below() -> None:
+    assert fault("task=regresion").splitlines() == [
+        "task: got 'regresion'; input should be 'classification', 'regression', 'multi_label' or 'anomaly'"
+    ]
+
+
+def test_many_faults_and_long_values_stay_short() -> None:
+    said = fault(*(f"nothing_{number}=1" for number in range(50)))
+    assert len(said.splitlines()) == 21 and said.endswith("\nand 30 more")
+    said = fault(f"prune.ratio={'x' * 100_000}")
+    assert len(said) < 400 and "(100,002 characters)" in said
+
+
+def test_no_regular_expression_is_shown() -> None:
+    patterns = {
+        metadata.pattern
+        for model in [RunConfig, NetworkConfig, *map(stage_config, STAGES)]
+        for field in model.model_fields.values()
+        for metadata in field.metadata
+        if getattr(metadata, "pattern", None)
+    }
+    assert patterns and patterns <= set(IN_WORDS)
 
 
 def test_relative_paths_start_at_the_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,11 +192,20 @@ def test_yaml_anchors_may_be_merged(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: [", "not a YAML config"),
-        ("name: 2020-13-45", "not a YAML config"),
-        ("name: x\nmodel: {kwargs: {since: 2020-01-01}}", "quote dates"),
-        ("- 1", "holds list, not a mapping"),
-        ("", "holds NoneType, not a mapping"),
+        ("a: [", "not a YAML config: line 1, column 5: expected the node content, but found '<stream end>'"),
+        ("a:\n\tb: 1", "line 2, column 1: .*indent with spaces, not with tabs"),
+        ("a: 'x", "line 1, column 6: found unexpected end of stream, while scanning a quoted scalar"),
+        ("a: " + "[" * 3000, "nested too deeply"),
+        ("a: &x [1, *x]", "line 1: an alias stands inside what it stands for"),
+        ("{[1]: 2}", "line 1, column 2: found unhashable key"),
+        ("a: !!python/object:os.system {}", "could not determine a constructor"),
+        ("name: 2020-13-45", 'line 1: 2020-13-45 is read as a date; quote it: "2020-13-45"'),
+        (
+            "name: x\nmodel: {kwargs: {since: 2020-01-01}}",
+            'line 2: 2020-01-01 is read as a date; quote it: "2020-01-01"',
+        ),
+        ("- 1", "holds a list, not a mapping"),
+        ("", "holds a NoneType, not a mapping"),
         ("seed: 1\nseed: 2", "line 1: key given twice: seed"),
         ("data: {source: digits}\nmodel: {builder: 'a:b'}", "name: missing"),
     ],
@@ -165,8 +213,33 @@ def test_yaml_anchors_may_be_merged(tmp_path: Path) -> None:
 def test_a_file_that_is_no_config_is_refused(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text(text)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=said) as caught:
         load_plan(path)
+    assert str(caught.value).count("quote") == said.count("quote")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["name", "model", "preprocess", "<<"])
+def test_a_bomb_of_aliases_is_refused_at_once(tmp_path: Path, key: str) -> None:
+    """Nine lines that stand for 3.5 billion values."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]" if key != "<<" else "a0: &a0 {k: 1}"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9)]
+    path = tmp_path / "bomb.yaml"
+    path.write_text("\n".join([*lines, f"{key}: *a8"]))
+    began = time.monotonic()
+    with pytest.raises(ConfigError, match="more than 20,000 values, its aliases written out") as caught:
+        load_plan(path)
+    assert time.monotonic() - began < 1
+    assert len(str(caught.value)) < 300
+
+
+def test_what_is_no_text_or_far_too_long_is_refused_unread(tmp_path: Path) -> None:
+    (tmp_path / "latin.yaml").write_bytes("name: größe".encode("latin-1"))
+    with pytest.raises(ConfigError, match="is no text in UTF-8 .byte 8.; save it as UTF-8"):
+        load_plan(tmp_path / "latin.yaml")
+    (tmp_path / "data.yaml").write_text("a: 1\n" * 300_000)
+    with pytest.raises(ConfigError, match="1,500,000 bytes, and a config has at most 1,000,000"):
+        load_plan(tmp_path / "data.yaml")
 
 
 def test_a_missing_config_suggests_its_neighbour() -> None:

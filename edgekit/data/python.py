@@ -34,7 +34,7 @@ def read(config: Config, progress: Progress | None = None) -> Pools:
     function = _find(config.function)
     try:
         found = function(**config.kwargs)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         told = f"{type(error).__name__}: {error}"
         raise DataError(f"data.function: {config.function} failed with {config.kwargs!r} ({told})") from error
     if not isinstance(found, Mapping):
@@ -56,7 +56,7 @@ def _find(spec: str) -> Callable[..., Any]:
                 f"(looked in {', '.join(path or '.' for path in sys.path[:3])}, …)"
             ) from None
         raise DataError(f"data.function: {module_name} needs module {error.name!r}, which is not there") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise DataError(f"data.function: importing {module_name} failed ({type(error).__name__}: {error})") from error
     function = getattr(module, name, None)
     if not callable(function):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,8 @@ from torch import Tensor, nn
 
 from edgekit.config import suggest
 from edgekit.digests import write_json
-from edgekit.errors import ModelError
+from edgekit.errors import ModelError, a
+from edgekit.models.raised import FAULTS, told
 from edgekit.models.resize import resize
 from edgekit.models.spec import FORMAT, SPEC
 from edgekit.models.spec import ModelSpec as ModelSpec
@@ -116,28 +117,53 @@ def load_weights(module: nn.Module, path: Path) -> None:
 
 def dry_forward(module: nn.Module, spec: ModelSpec) -> None:
     """One sample of zeros through the network in eval mode; ModelError unless the spec's outputs come out."""
-    module.eval()
-    device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
-    wanted = (1, *spec.outputs)
-    said = {"regression": "values", "anomaly": "its input again, reconstructed,"}.get(spec.task, "logits")
     try:
+        module.eval()
+        device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
         with torch.inference_mode():
             out = module(torch.zeros(1, *spec.input_shape, device=device))
-    except Exception as error:
-        several = "; a bundle's model has one input: stack them in one, and take them apart inside"
-        advice = several if isinstance(error, TypeError) and "required positional argument" in str(error) else ""
+    except FAULTS as error:
         raise ModelError(
-            f"{spec.called}: fails on an input of shape {(1, *spec.input_shape)}: "
-            f"{type(error).__name__}: {' '.join(str(error).split())}{advice}"
+            f"{spec.called}: fails on an input of shape {(1, *spec.input_shape)}: {told(error, module)}"
         ) from error
+    check_output(out, spec)
+
+
+def check_output(out: Any, spec: ModelSpec, samples: int = 1, when: str = "") -> None:
+    """ModelError unless that is what the spec's network gives for so many samples."""
+    wanted = (samples, *spec.outputs)
+    said = {"regression": "values", "anomaly": "its input again, reconstructed,"}.get(spec.task, "logits")
+    must = f"{spec.called}: must return {said} of shape {wanted}"
     if isinstance(out, tuple | list) and len(out) > 1:
         raise ModelError(
-            f"{spec.called}: must return {said} of shape {wanted}, returned a {type(out).__name__} of {len(out)}; a "
-            "bundle's model has one output: join them, torch.cat(heads, dim=1)"
+            f"{must}, returned {when}{a(type(out).__name__)} of {len(out)}; a bundle's model has one output: join "
+            "them, torch.cat(heads, dim=1), or return the one that counts"
         )
-    if not isinstance(out, Tensor) or tuple(out.shape) != wanted:
-        came = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else f"a {type(out).__name__}"
-        raise ModelError(f"{spec.called}: must return {said} of shape {wanted}, returned {came}")
+    if not isinstance(out, Tensor):
+        raise ModelError(f"{must}, returned {when}{a(type(out).__name__)}; {_instead(out)}")
+    if tuple(out.shape) != wanted:
+        raise ModelError(
+            f"{must}, returned {when}shape {tuple(out.shape)}; its last layer must give {spec.num_classes} of them, "
+            "one row for each sample"
+        )
+    if out.layout is not torch.strided:
+        raise ModelError(f"{must}, returned {when}a sparse tensor; return out.to_dense()")
+    if out.dtype is not torch.float32:
+        raise ModelError(
+            f"{must} as float32, returned {when}{str(out.dtype).removeprefix('torch.')}; return what stands before an "
+            "argmax or a cast, and let the builder return net.float()"
+        )
+
+
+def _instead(out: Any) -> str:
+    """What to return in place of something that is no tensor."""
+    if hasattr(out, "logits") or (isinstance(out, Mapping) and "logits" in out):
+        return "it has .logits, as models of transformers do: wrap the network, and return self.net(x).logits"
+    if isinstance(out, Mapping):
+        return f"it holds {', '.join(map(str, list(out)[:5]))}: return the one tensor that counts"
+    if out is None:
+        return "let forward end with a return"
+    return "return the tensor itself" if isinstance(out, tuple | list) else "return a tensor"
 
 
 def _opened(path: Path, spec: ModelSpec) -> nn.Module:
@@ -163,41 +189,59 @@ def _construct(spec: ModelSpec, seed: int) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             module = builder(**kwargs)
-    except Exception as error:
-        raise ModelError(f"{spec.builder}({_spelt(kwargs)}): {type(error).__name__}: {error}") from error
+    except FAULTS as error:
+        raise ModelError(f"{spec.builder}({_spelt(kwargs)}): {told(error)}") from error
     if not isinstance(module, nn.Module):
-        raise ModelError(f"{spec.builder}: must return a torch.nn.Module, returned a {type(module).__name__}")
-    return module.eval()
+        made = f"the class {module.__name__}" if isinstance(module, type) else a(type(module).__name__)
+        advice = "call it: return Net()" if isinstance(module, type) else "let it end with `return net`"
+        raise ModelError(f"{spec.builder}: must return a torch.nn.Module, returned {made}; {advice}")
+    try:
+        return module.eval()
+    except FAULTS as error:
+        raise ModelError(f"{spec.builder}: cannot be put in eval mode: {told(error, module)}") from error
 
 
 def _find_builder(name: str) -> Callable[..., Any]:
     module_name, _, function = name.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise ModelError(
-            f"builder {name!r}: cannot import {module_name} ({error}); install it or put its folder on PYTHONPATH"
-        ) from None
-    except Exception as error:
-        raise ModelError(f"builder {name!r}: importing {module_name} raised {type(error).__name__}: {error}") from error
+    except FAULTS as error:
+        missing = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
+        if missing and (module_name == missing or module_name.startswith(f"{missing}.")):
+            raise ModelError(
+                f"builder {name!r}: cannot import {module_name}, there is no module {missing!r} beside the config, in "
+                "this folder or installed; put its file there, or its folder on PYTHONPATH"
+            ) from None
+        raise ModelError(f"builder {name!r}: cannot import {module_name}: {told(error)}") from error
     found = getattr(module, function, None)
     if found is None:
         public = [word for word, value in vars(module).items() if callable(value) and not word.startswith("_")]
-        raise ModelError(f"builder {name!r}: no {function!r} in {module_name}, {suggest(function, public)}")
+        advice = suggest(function, public) if public else "it has no function at all"
+        raise ModelError(f"builder {name!r}: no {function!r} in {module_name}; name one of its functions: {advice}")
     if not callable(found):
-        raise ModelError(f"builder {name!r}: {function!r} is a {type(found).__name__}, not a function")
+        raise ModelError(
+            f"builder {name!r}: {function!r} is {a(type(found).__name__)}, not a function; name a function that "
+            "returns the network"
+        )
     return found
 
 
 def _arguments(builder: Callable[..., Any], spec: ModelSpec) -> dict[str, Any]:
-    parameters = inspect.signature(builder).parameters
+    try:
+        parameters = inspect.signature(builder).parameters
+    except (ValueError, TypeError):
+        raise ModelError(
+            f"{spec.builder}: says not what arguments it takes; name a function of your own that returns the network"
+        ) from None
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     given = {"input_shape": spec.input_shape, "num_classes": spec.num_classes}
     kwargs = {name: value for name, value in given.items() if takes_any or name in parameters} | spec.kwargs
     unknown = [] if takes_any else [name for name in spec.kwargs if name not in parameters]
     if unknown:
         known = [name for name in parameters if name not in given]
-        raise ModelError(f"{spec.builder}: takes no {unknown[0]!r}, {suggest(unknown[0], known)}")
+        raise ModelError(
+            f"{spec.builder}: takes no {unknown[0]!r}; look at its arguments: {suggest(unknown[0], known)}"
+        )
     missing = [
         name
         for name, parameter in parameters.items()

@@ -142,7 +142,7 @@ def _object(data: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise BundleError(f"manifest.json: not a manifest ({error})") from None
     if not isinstance(values, dict):
-        raise BundleError(f"manifest.json: got a {type(values).__name__}; a manifest is an object")
+        raise BundleError(f"manifest.json: holds {type(values).__name__}; a manifest is an object")
     return values
 
 

@@ -40,12 +40,16 @@ def find(path: Path) -> str:
 def unpickled(path: Path) -> str:
     """What to do with a checkpoint that would have to be unpickled: the one line, and what comes then."""
     safe = path.with_suffix(".safetensors").name
+    rest = (
+        "c = c.get('state_dict', c.get('model_state_dict', c)) if isinstance(c, dict) else c.state_dict(); "
+        f"save_file({{k: v.clone().contiguous() for k, v in c.items()}}, '{safe}')"
+    )
     return (
-        "unpickling runs whatever code the file holds, so it is not opened; where you trust it, convert it: "
+        "unpickling runs whatever code the file holds, so it is not opened; convert it once: "
         'python -c "import torch; from safetensors.torch import save_file; '
-        f"c = torch.load('{path.name}', map_location='cpu', weights_only=True); "
-        "save_file({k: v.clone().contiguous() for k, v in c.get('state_dict', c).items()}, "
-        f"'{safe}')\" and give model.builder and model.weights: {safe}"
+        f"c = torch.load('{path.name}', map_location='cpu', weights_only=True); {rest}\" and give model.builder and "
+        f"model.weights: {safe}. Where that line refuses because the file holds the whole network, and you trust "
+        "whoever made it, write weights_only=False there, in the folder of the code that defines its classes"
     )
 
 

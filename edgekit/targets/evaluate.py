@@ -41,12 +41,13 @@ def torch_outputs(model_folder: Path, inputs: np.ndarray) -> np.ndarray:
     import torch
 
     from edgekit.models import store
+    from edgekit.models.raised import running
 
-    module, _ = store.load(model_folder)
+    module, spec = store.load(model_folder)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with torch.inference_mode():
+        with running(spec.called, "on a sample of validation", module), torch.inference_mode():
             # one by one, as the converted models see them
             rows = [module(torch.from_numpy(inputs[place : place + 1])).numpy() for place in range(len(inputs))]
     finally:

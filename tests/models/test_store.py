@@ -54,7 +54,7 @@ def test_a_users_builder_gets_what_its_signature_takes():
         (image_spec("NOT_CALLABLE"), "int, not a function"),
         (image_spec("odd", chanels=4), 'did you mean "channels"'),
         (image_spec("needs_more"), "needs flavour"),
-        (image_spec("no_module"), "returned a int"),
+        (image_spec("no_module"), "returned an int"),
         (image_spec("wrong_outputs"), r"\(1, 10\), returned shape \(1, 11\)"),
         (image_spec("two_outputs"), "returned a tuple"),
         (vector_spec("odd"), r"fails on an input of shape \(1, 12\)"),

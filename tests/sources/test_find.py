@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -55,6 +56,30 @@ def test_a_checkpoint_is_refused_with_a_line_that_converts_it(new: bool, tmp_pat
     subprocess.run([sys.executable, "-c", line], cwd=tmp_path, check=True, capture_output=True)
     found = load_file(tmp_path / "net.safetensors")
     assert all(torch.equal(found[name], value) for name, value in tensors.items())
+
+
+class Whole(torch.nn.Module):
+    """What `torch.save(model)` pickles by the name of its class."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = torch.nn.Linear(3, 2)
+
+
+@pytest.mark.parametrize("new", [True, False], ids=["zip", "pickle"])
+def test_a_pickled_network_is_converted_by_the_line_with_the_word_that_it_names(new: bool, tmp_path: Path) -> None:
+    path, made = tmp_path / "net.pt", Whole()
+    torch.save(made, path, _use_new_zipfile_serialization=new)
+    said = refused(path)
+    line = said[said.index('python -c "') + len('python -c "') : said.index('" and give')]
+    strict = subprocess.run([sys.executable, "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert strict.returncode and "weights_only" in strict.stderr
+    assert "you trust whoever made it, write weights_only=False there" in said
+    trusted = line.replace("weights_only=True", "weights_only=False")
+    path_of_tests = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    subprocess.run([sys.executable, "-c", trusted], cwd=tmp_path, check=True, capture_output=True, env=path_of_tests)
+    found = load_file(tmp_path / "net.safetensors")
+    assert all(torch.equal(found[name], value) for name, value in made.state_dict().items())
 
 
 def test_torchscript_is_no_checkpoint(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from pydantic import Field, field_validator
 
-from edgekit.config import TARGETS, StageConfig, Target
+from edgekit.config import CALLED, TARGETS, StageConfig, Target
 from edgekit.errors import ConfigError
 from edgekit.keys import OPTIONAL, top_module
 from edgekit.targets import FURTHER
@@ -68,7 +68,7 @@ class Config(StageConfig):
     check_samples: int = Field(200, ge=1, le=100_000, description="validation samples compared at each boundary")
     reference_preprocess: str = Field(
         "",
-        pattern=r"^([A-Za-z_][\w.]*:[A-Za-z_]\w*)?$",
+        pattern=f"^$|{CALLED}",
         description="package.module:function that prepared samples for training elsewhere; empty: trained here",
     )
     input_min_snr_db: float = Field(35.0, ge=0, le=200, description="least SNR, training's input to the runner's, dB")

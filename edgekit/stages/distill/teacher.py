@@ -13,7 +13,7 @@ from edgekit.artifact import Artifact
 from edgekit.data import Data
 from edgekit.data.paths import expand
 from edgekit.judge import evaluate, marked
-from edgekit.models import store
+from edgekit.models import store, tried
 from edgekit.models.cost import cost
 from edgekit.models.handover import open_model, spec_for
 from edgekit.sources import scores
@@ -100,7 +100,7 @@ def _trained(
 ) -> Candidate:
     assert wanted.builder is not None
     spec = spec_for(data, wanted.builder, wanted.kwargs, preprocess)
-    module = store.build(spec, seed=config.seed)
+    module = tried.built(spec, config.seed, data)
     history = fit(
         module,
         data,

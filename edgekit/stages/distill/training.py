@@ -12,7 +12,8 @@ from edgekit.data import Data
 from edgekit.errors import ModelError
 from edgekit.judge import answered
 from edgekit.losses import LossOptions
-from edgekit.models import store
+from edgekit.models import store, tried
+from edgekit.models.raised import running
 from edgekit.stages.distill import Config
 from edgekit.stages.distill.teacher import Candidate
 from edgekit.tasks import Answered
@@ -66,21 +67,22 @@ class Trainer:
         return self._train(options.loss, self.config.epochs, options, teacher)
 
     def _train(self, name: str, epochs: int, options: LossOptions | None, teacher: Candidate | None) -> Student:
-        module = store.build(self.spec, seed=self.config.seed)
+        module = tried.built(self.spec, self.config.seed, self.data)
         lesson = Lesson(teacher.model, options, self.place.answers) if teacher and options else None
         length = "" if epochs == self.config.epochs else f"-{epochs}"
         try:
-            history = fit(
-                module,
-                self.data,
-                self.spec.preprocess,
-                self.config.model_copy(update={"epochs": epochs}),
-                seed=self.config.seed,
-                device=self.config.device,
-                threads=self.config.threads,
-                lesson=lesson,
-                resume=self.place.checkpoint(f"{self.name}-{name}{length}"),
-            )
+            with running(self.spec.called, "in training", module):
+                history = fit(
+                    module,
+                    self.data,
+                    self.spec.preprocess,
+                    self.config.model_copy(update={"epochs": epochs}),
+                    seed=self.config.seed,
+                    device=self.config.device,
+                    threads=self.config.threads,
+                    lesson=lesson,
+                    resume=self.place.checkpoint(f"{self.name}-{name}{length}"),
+                )
         except ModelError as error:
             raise ModelError(f"{self.title}, {name}: {error}") from error
         found = answered(module, self.data.validation, self.spec.preprocess, self.data.task)

@@ -13,10 +13,12 @@ from edgekit import artifact as artifacts
 from edgekit import unfinished
 from edgekit.artifact import Artifact
 from edgekit.data import Data
+from edgekit.eager import eager_input
 from edgekit.judge import evaluate
-from edgekit.models import store
+from edgekit.models import store, tried
 from edgekit.models.cost import cost
 from edgekit.models.handover import spec_for
+from edgekit.models.raised import running
 from edgekit.stages.profile import LIBRARIES, Config
 from edgekit.stages.profile.given import as_it_came
 from edgekit.stages.profile.measure import measure
@@ -38,14 +40,17 @@ def profile(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
         store.save(out / "model", module, spec)
     module = module.cpu().eval()
 
-    spent = cost(module, spec.input_shape)
+    with running(spec.called, "on the validation split", module):
+        spent = cost(module, spec.input_shape)
+        accuracy = evaluate(module, data.validation, spec.preprocess, data.task)
     quality = {
-        "validation_accuracy": evaluate(module, data.validation, spec.preprocess, data.task),
+        "validation_accuracy": accuracy,
         **dataclasses.asdict(spent),
         "file_bytes": store.weight_bytes(out / "model"),
         "trained_here": history is not None,
     }
-    evidence = {**measure(module, out / "model", spec, spent, data, config), "history": history or []}
+    with running(spec.called, "while it is measured", module):
+        evidence = {**measure(module, out / "model", spec, spent, data, config), "history": history or []}
 
     artifacts.write_json(out / "profile.json", quality)
     artifacts.write_json(out / artifacts.EVIDENCE / "latency.json", evidence)
@@ -66,15 +71,18 @@ def _train_or_load(
     module = store.build(spec, seed=config.seed)
     if has_weights:
         store.load_weights(module, source.file("weights.safetensors"))
+    tried.check(module, spec, eager_input(data.validation.x[: tried.SAMPLES], spec.preprocess), trains=not has_weights)
+    if has_weights:
         return module, None
-    history = fit(
-        module,
-        data,
-        spec.preprocess,
-        config,
-        seed=config.seed,
-        device=config.device,
-        threads=config.threads,
-        resume=place.checkpoint("baseline"),
-    )
+    with running(spec.called, "in training", module):
+        history = fit(
+            module,
+            data,
+            spec.preprocess,
+            config,
+            seed=config.seed,
+            device=config.device,
+            threads=config.threads,
+            resume=place.checkpoint("baseline"),
+        )
     return module, [dataclasses.asdict(epoch) for epoch in history.epochs]

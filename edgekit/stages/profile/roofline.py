@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from edgekit.eager import single_thread
+from edgekit.errors import ModelError
 from edgekit.models.cost import OUTSIDE, LayerCost, layer_costs
 from edgekit.sources.as_module import FileModule
 
@@ -37,6 +38,11 @@ def roofline(
         times_ms = layer_times(module, x, calls)
     else:
         times_ms = {cost.layer: 0.0 if cost.layer == OUTSIDE else whole_ms for cost in costs}
+    if missed := [cost.layer for cost in costs if cost.layer not in times_ms]:
+        raise ModelError(
+            f"the network runs layer {missed[0]} for zeros and not for a sample of the data, so what it computes "
+            "depends on the values that come in; compute both sides, and choose with torch.where"
+        )
     return [_row(cost, times_ms[cost.layer], machine) for cost in costs]
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from edgekit import child
 from edgekit.eager_session import BARE
-from edgekit.errors import StageError
+from edgekit.errors import ModelError, StageError
 from edgekit.runner import intervals, processes
 from edgekit.runner.bench import summary
 
@@ -45,7 +45,7 @@ def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: i
     `samples` (n, ...) raw, asked for in turn. The first `warmup_calls` answers are in the session and in no percentile.
     After the session as many calls again go without stamps, in rounds with ones that have them: `stamped` is what a
     call with stamps takes of one without, at p50, with its interval. StageError where the process dies or has not ended
-    after `timeout_s`.
+    after `timeout_s`, ModelError where the network cannot answer.
     """
     with tempfile.TemporaryDirectory(prefix="edgekit-session-") as home:
         path = Path(home) / "samples.npy"
@@ -70,7 +70,8 @@ def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: i
                 processes.ended(process, DYING_S)  # or its exit code would be that of being killed here
                 child.end(process)
                 ended = child.Ended(process.returncode, late, Path(log.name))
-                raise StageError(f"profile: {_why(ended, timeout_s)}") from None
+                kind = ModelError if ended.code == ModelError.exit_code else StageError
+                raise kind(f"profile: {_why(ended, timeout_s)}") from None
             finally:
                 watch.cancel()
                 child.end(process)
@@ -81,6 +82,8 @@ def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: i
 
 
 def _why(ended: child.Ended, timeout_s: float) -> str:
+    if ended.code == ModelError.exit_code:
+        return child.last_useful_line(ended.log.read_text(errors="replace"))
     if not ended.late:
         return ended.cause(NAME)
     return f"{NAME} had not ended after {timeout_s:g} s; raise profile.timeout_s, or lower profile.latency_calls"

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgekit.errors import StageError
+from edgekit.errors import ModelError, StageError
 from edgekit.models import store
 from edgekit.stages.profile import session
 
@@ -52,7 +52,7 @@ def test_a_network_that_cannot_be_opened_is_told_in_a_line(network: Path, tmp_pa
     broken = tmp_path / "model"
     broken.mkdir()
     (broken / store.SPEC).write_bytes((network / store.SPEC).read_bytes())
-    with pytest.raises(StageError, match=rf"exit code 1; it last said: .*{store.WEIGHTS}") as caught:
+    with pytest.raises(ModelError, match=rf"profile: .*{store.WEIGHTS}: cannot be read") as caught:
         session.measure(broken, SAMPLES, 5, 1, 300)
     assert "\n" not in str(caught.value)
 

@@ -1,0 +1,1 @@
+"""Networks that are broken in the ways in which users' networks are."""

@@ -1,0 +1,423 @@
+"""Builders of networks for vectors of 6 and 3 classes, each with a fault; what is right with them is the same."""
+
+from __future__ import annotations
+
+import sys
+from collections import namedtuple
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+NOT_CALLABLE = 3
+
+
+class Sound(nn.Module):
+    """Nothing is wrong with it; the others change one thing each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(6, 8)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.head(torch.relu(self.first(x)))
+
+
+def sound() -> nn.Module:
+    return Sound()
+
+
+# what comes out
+
+
+class _Changed(Sound):
+    change = staticmethod(lambda x: x)
+
+    def forward(self, x: Tensor) -> Any:
+        return type(self).change(super().forward(x))
+
+
+def _changed(change: Any) -> nn.Module:
+    return type("Changed", (_Changed,), {"change": staticmethod(change)})()
+
+
+@dataclass
+class Output:
+    logits: Tensor
+
+
+Pair = namedtuple("Pair", "logits other")
+
+OUTPUTS: dict[str, Any] = {
+    "one_too_many": lambda x: torch.cat([x, x[:, :1]], 1),
+    "flat": lambda x: x.flatten(),
+    "no_batch": lambda x: x[0],
+    "several": lambda x: (x, x),
+    "one_in_a_list": lambda x: [x],
+    "named": lambda x: Pair(x, x),
+    "a_dict": lambda x: {"scores": x},
+    "a_dict_of_logits": lambda x: {"logits": x, "loss": 0},
+    "a_dataclass": Output,
+    "none": lambda x: None,
+    "a_number": lambda x: 3,
+    "an_array": lambda x: x.detach().numpy(),
+    "nan": lambda x: x / (x - x),
+    "infinite": lambda x: x.masked_fill(x > x.min(), -torch.inf),
+    "integers": lambda x: (100 * x).long(),
+    "booleans": lambda x: x > 0,
+    "complex": lambda x: x.to(torch.complex64),
+    "double": lambda x: x.double(),
+    "half": lambda x: x.half(),
+    "of_the_class": lambda x: x.argmax(1),
+    "sparse": lambda x: x.to_sparse(),
+    "over_the_batch": lambda x: x - x.mean(0),
+}
+
+
+def outputs(name: str) -> nn.Module:
+    return _changed(OUTPUTS[name])
+
+
+# what happens on the way
+
+
+class KeyMissing(Sound):
+    def forward(self, x: Tensor) -> Tensor:
+        return {"a": x}["k"]
+
+
+class Raises(Sound):
+    def forward(self, x: Tensor) -> Tensor:
+        raise ValueError
+
+
+class Unreached(Sound):
+    def __init__(self) -> None:
+        super().__init__()
+        self.l, self.k = nn.Linear(6, 3), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.l(x) if x.mean() > 0 else self.k(x)
+
+
+class RaisesOnValues(Sound):
+    def forward(self, x: Tensor) -> Tensor:
+        if x.abs().sum() > 0:
+            raise RuntimeError("these values\nare not for me")
+        return super().forward(x)
+
+
+class RaisesAlone(Sound):
+    def forward(self, x: Tensor) -> Tensor:
+        assert len(x) > 1, "give me a batch"
+        return super().forward(x)
+
+
+class RaisesInABatch(Sound):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.view(1, 6))
+
+
+class MixesABatch(Sound):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).flatten()[None, :3]
+
+
+class RaisesInEval(Sound):
+    def train(self, mode: bool = True) -> Any:
+        if not mode:
+            raise NotImplementedError("no eval")
+        return super().train(mode)
+
+
+class RaisesInTraining(Sound):
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            raise IndexError("list index out of range")
+        return super().forward(x)
+
+
+class AuxiliaryInTraining(Sound):
+    def forward(self, x: Tensor) -> Any:
+        y = super().forward(x)
+        return (y, y) if self.training else y
+
+
+class ChangesItsInput(Sound):
+    def forward(self, x: Tensor) -> Tensor:
+        x *= 2
+        return super().forward(x)
+
+
+class CountsItsCalls(Sound):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return super().forward(x) + self.calls
+
+
+class AlwaysDrops(Sound):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.dropout(super().forward(x) + 1)
+
+
+class Endless(Sound):
+    def forward(self, x: Tensor) -> Tensor:
+        return self(x)
+
+
+class Exits(Sound):
+    def forward(self, x: Tensor) -> Tensor:
+        sys.exit("enough")
+
+
+class ExitsOnValues(Sound):
+    def forward(self, x: Tensor) -> Tensor:
+        if x.any():
+            raise SystemExit(0)
+        return super().forward(x)
+
+
+class TakesTwo(Sound):
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        return super().forward(x)
+
+
+class TakesNone(Sound):
+    def forward(self) -> Tensor:
+        return self.head.bias
+
+
+class NoForward(nn.Module):
+    pass
+
+
+class ForgotSuper(nn.Module):
+    def __init__(self) -> None:
+        self.head = nn.Linear(6, 3)
+
+
+class MisspeltLayer(Sound):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.heads(x)
+
+
+class Enormous(Sound):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + torch.zeros(10**16).sum()
+
+
+class Nothing(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, :3] * 2
+
+
+class OfWords(Sound):
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.embedding(x, self.head.weight)
+
+
+class Held(Sound):
+    """Holds what cannot be copied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines = (line for line in "abc")
+
+
+class Uncounted(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        raise KeyError("saved")
+
+
+class OwnGradient(Sound):
+    def forward(self, x: Tensor) -> Tensor:
+        return Uncounted.apply(super().forward(x))
+
+
+class RaisesOnLarge(Sound):
+    """Not on the few samples that a trial takes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.max() > 1e6:
+            raise KeyError("large")
+        return super().forward(x)
+
+
+# odd, and sound
+
+
+class Shared(Sound):
+    """One layer twice, one never, weights tied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.again, self.dead = nn.Linear(8, 8), nn.Linear(4, 4)
+        self.tied = nn.Linear(8, 8)
+        self.tied.weight = self.again.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.tied(self.again(self.again(self.first(x)))))
+
+
+class Usual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(inplace=True), nn.Dropout(0.5))
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(F.dropout(self.body(x), training=self.training))
+
+
+class Talks(Sound):
+    def forward(self, x: Tensor) -> Tensor:
+        print("here I am\n" * 1000)
+        return super().forward(x)
+
+
+class Remembers(Sound):
+    """A table that it makes when it is first called."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.register_buffer("table", torch.arange(3.0), persistent=False)
+        return super().forward(x) + self.table
+
+
+class Spectral(Sound):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(torch.fft.fft(x).abs())
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient * 2
+
+
+class GradientOfItsOwn(Sound):
+    def forward(self, x: Tensor) -> Tensor:
+        return Doubled.apply(super().forward(x))
+
+
+class HalfFrozen(Sound):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first.requires_grad_(False)
+        self.head.register_forward_hook(lambda *_: None)
+
+
+class Mixer(Sound):
+    """A choice of values, by torch.where."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        return torch.where(x[:, :1] > 0, y, -y)
+
+
+SOUND = (Shared, Usual, Talks, Remembers, Spectral, GradientOfItsOwn, HalfFrozen, Mixer, RaisesOnLarge)
+
+CLASSES = {
+    found.__name__: found
+    for found in list(globals().values())
+    if isinstance(found, type)
+    and issubclass(found, nn.Module)
+    and found.__module__ == __name__
+    and found not in (Sound, _Changed, *SOUND)
+}
+"""Broken ones, by name."""
+
+
+def on_the_way(name: str) -> nn.Module:
+    return CLASSES[name]()
+
+
+def large() -> nn.Module:
+    return RaisesOnLarge()
+
+
+def hooked() -> nn.Module:
+    def hook(*_: Any) -> None:
+        raise LookupError("in a hook")
+
+    made = Sound()
+    made.head.register_forward_hook(hook)
+    return made
+
+
+def double_weights() -> nn.Module:
+    return Sound().double()
+
+
+def half_weights() -> nn.Module:
+    return Sound().half()
+
+
+def frozen() -> nn.Module:
+    return Sound().requires_grad_(False)
+
+
+def too_narrow() -> nn.Module:
+    return nn.Sequential(nn.Linear(5, 8), nn.Linear(8, 3))
+
+
+def for_pictures() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(1, 3, 3), nn.Flatten())
+
+
+# builders
+
+
+def returns_the_class() -> Any:
+    return Sound
+
+
+def returns_none() -> None:
+    Sound()
+
+
+def returns_a_number() -> int:
+    return 3
+
+
+async def is_awaited() -> nn.Module:
+    return Sound()
+
+
+def raises() -> nn.Module:
+    raise KeyError("width")
+
+
+def exits() -> nn.Module:
+    sys.exit(3)
+
+
+def endless() -> nn.Module:
+    return endless()
+
+
+def wants_more(width: int) -> nn.Module:
+    return Sound()
+
+
+def wants_words(*names: str) -> nn.Module:
+    return nn.Linear(len(names[0]), 3)
+
+
+def enormous() -> nn.Module:
+    return nn.Linear(10**9, 10**9)

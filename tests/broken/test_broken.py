@@ -1,0 +1,206 @@
+"""Whatever is wrong with a network of the user's, notebook 01 says it in a sentence: what, where, what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import broken_nets as nets
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from edgekit import artifact as artifacts
+from edgekit.artifact import Artifact
+from edgekit.data import Data, Split
+from edgekit.digests import write_json
+from edgekit.errors import EdgekitError, ModelError
+from edgekit.models import store, tried
+from edgekit.stages import profile
+from edgekit.stages.profile import session
+from edgekit.targets import evaluate
+
+NETS = "broken_nets"
+BARE = re.compile(r"(Error|Exception|Exit): '?[\w.]*'?$|Traceback|\n|object at 0x|'NoneType' object")
+DOES = re.compile(
+    r"; (?:.*\b)?(?:add|call|change|choose|compute|draw|export|give|install|join|keep|let|look|make|mend|move|name|put|"
+    r"raise|return|say|stack|take|wrap|write|did you mean)\b"
+)
+FILES = {
+    "syntax": ("def make(:\n    pass\n", r"SyntaxError: .* \(syntax\.py, line 1\); mend that line"),
+    "raises_at_import": ("x = 1\nraise KeyError('k')\n", r"there is no 'k' \(raises_at_import\.py, line 2\)"),
+    "exits_at_import": ("import sys\nsys.exit(1)\n", r"it calls sys\.exit\(1\)"),
+    "wants_a_module": ("import not_there_at_all\n", r"wants_a_module\.py, line 1\); install not_there_at_all"),
+    "one": ("from two import make\n", r"two files import each other"),
+    "two": ("from one import make\n", r"two files import each other"),
+    "misspelt": ("def make_net():\n    pass\n", r'no \'make\' in misspelt; .* did you mean "make_net"'),
+    "empty": ("", r"no 'make' in empty"),
+    "a_value": ("make = 3\n", r"'make' is an int, not a function"),
+    "nul": ("a = '\0'", r"SyntaxError|ValueError"),
+    "latin": ("word = 'gr\udcfc\udcdfe'\ndef make(): pass\n", r"SyntaxError"),
+    "endless": ("exec(open(__file__).read())\n", r"RecursionError"),
+}
+
+
+@pytest.fixture(scope="module")
+def data() -> Data:
+    generator = np.random.default_rng(0)
+
+    def split(count: int) -> Split:
+        return Split(generator.normal(size=(count, 6)).astype(np.float32), np.arange(count) % 3)
+
+    return Data(split(24), split(6), split(12), ("a", "b", "c"), "vector", "0" * 64)
+
+
+def origin(folder: Path, data: Data, builder: str, **kwargs: object) -> Artifact:
+    artifacts.begin(folder)
+    model = {"builder": builder, "kwargs": kwargs}
+    described = {"model": model, "source_sha256": None, "data": {}, "preprocess": [], "weights": None}
+    write_json(folder / "origin.json", described)
+    return artifacts.seal(folder, stage="origin", source=None, data_digest=data.digest, config=described, metrics={})
+
+
+def refused(tmp_path: Path, data: Data, builder: str, **kwargs: object) -> str:
+    """What the profile stage says; that it is a sentence with what to do, whatever it is about."""
+    config = profile.Config(epochs=1, batch_size=8, latency_calls=20, threads=1, compiling=False, runtimes=False)
+    with pytest.raises(ModelError) as caught, contextlib.redirect_stdout(io.StringIO()):
+        profile.run(origin(tmp_path / "origin", data, builder, **kwargs), data, config, tmp_path / "profile")
+    said = str(caught.value)
+    assert caught.value.exit_code == 4
+    assert not BARE.search(said), said
+    assert builder.partition(":")[0] in said and len(said) < 700, said
+    assert DOES.search(said), f"says not what to do: {said}"
+    assert not (tmp_path / "profile" / artifacts.RECORD).exists()
+    return said
+
+
+@pytest.mark.parametrize("name", nets.OUTPUTS)
+def test_what_comes_out(name: str, tmp_path: Path, data: Data) -> None:
+    said = refused(tmp_path, data, f"{NETS}:outputs", name=name)
+    if name in ("named", "a_dict_of_logits", "a_dataclass"):
+        assert ".logits" in said or "return the one that counts" in said
+    if name in ("integers", "booleans", "complex", "double", "half"):
+        assert "must return logits of shape (1, 3) as float32" in said
+
+
+EXPECTED = {
+    "KeyMissing": "there is no 'k' (broken_nets.py, line ",
+    "Raises": "ValueError, without a word why (broken_nets.py, line ",
+    "Unreached": "depends on the values that come in",
+    "RaisesOnValues": "fails on a sample of the data: RuntimeError: these values are not for me (broken_nets.py, line ",
+    "RaisesAlone": "give me a batch (broken_nets.py",
+    "RaisesInEval": "no eval",
+    "RaisesInTraining": "fails in training mode: IndexError: list index out of range (broken_nets.py",
+    "AuxiliaryInTraining": "returned in training mode a tuple of 2",
+    "ChangesItsInput": "changes its input in place",
+    "CountsItsCalls": "changes calls while it answers",
+    "AlwaysDrops": "answers the same sample differently each time",
+    "Endless": "it calls itself without end",
+    "Exits": "it calls sys.exit(enough)",
+    "ExitsOnValues": "it calls sys.exit(0)",
+    "TakesTwo": "a bundle's model has one input",
+    "Enormous": "it asks for more memory than there is",
+    "Nothing": "has no parameters, so there is nothing to train",
+    "Held": "cannot pickle",
+    "OwnGradient": "there is no 'saved' (broken_nets.py",
+}
+
+
+@pytest.mark.parametrize("name", nets.CLASSES)
+def test_what_happens_on_the_way(name: str, tmp_path: Path, data: Data) -> None:
+    assert EXPECTED.get(name, "") in refused(tmp_path, data, f"{NETS}:on_the_way", name=name)
+
+
+@pytest.mark.parametrize(
+    ("builder", "expected"),
+    [
+        ("hooked", "LookupError: in a hook (broken_nets.py"),
+        ("double_weights", "return net.float()"),
+        ("half_weights", "return net.float()"),
+        ("frozen", "has no parameter with requires_grad"),
+        ("too_narrow", "in layer 0, a Linear"),
+        ("for_pictures", "in layer 0, a Conv2d"),
+        ("returns_the_class", "returned the class Sound; call it"),
+        ("returns_none", "returned a NoneType; let it end with `return net`"),
+        ("returns_a_number", "returned an int"),
+        ("is_awaited", "returned a coroutine"),
+        ("raises", "there is no 'width' (broken_nets.py"),
+        ("exits", "it calls sys.exit(3)"),
+        ("endless", "it calls itself without end"),
+        ("wants_more", "needs width; give it under model.kwargs"),
+        ("wants_words", "IndexError"),
+        ("enormous", "it asks for more memory than there is"),
+        ("NOT_CALLABLE", "is an int, not a function"),
+        ("soundd", 'did you mean "sound"?'),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:coroutine")
+def test_builders(builder: str, expected: str, tmp_path: Path, data: Data) -> None:
+    assert expected in refused(tmp_path, data, f"{NETS}:{builder}")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files(name: str, tmp_path: Path, data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    for each, (text, _) in FILES.items():
+        (tmp_path / f"{each}.py").write_bytes(text.encode(errors="surrogateescape"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    said = refused(tmp_path / "run", data, f"{name}:make")
+    for each in FILES:
+        sys.modules.pop(each, None)
+    assert re.search(FILES[name][1], said), said
+
+
+def test_an_unknown_keyword_and_no_such_file(tmp_path: Path, data: Data) -> None:
+    assert "takes no 'widht'" in refused(tmp_path / "one", data, f"{NETS}:wants_more", widht=3)
+    assert "there is no module 'not_there'" in refused(tmp_path / "two", data, "not_there.nets:make")
+
+
+def spec(builder: str) -> store.ModelSpec:
+    raw = {"kind": "vector", "shape": [6], "dtype": "float32"}
+    return store.ModelSpec(builder=builder, input_shape=(6,), num_classes=3, classes=("a", "b", "c"), raw=raw)
+
+
+@pytest.mark.parametrize("made", nets.SOUND)
+def test_what_is_odd_and_sound_passes(made: type[nn.Module], data: Data) -> None:
+    """And is the same afterwards."""
+    module = made().eval()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    with contextlib.redirect_stdout(io.StringIO()):
+        store.dry_forward(module, spec(f"{NETS}:sound"))
+        tried.check(module, spec(f"{NETS}:sound"), torch.from_numpy(data.validation.x), trains=True)
+    assert all(torch.equal(value, module.state_dict()[name]) for name, value in before.items())
+    assert not module.training and all(parameter.grad is None for parameter in module.parameters())
+
+
+def test_a_fault_that_few_samples_show_is_a_sentence_wherever_it_comes(tmp_path: Path, data: Data) -> None:
+    """In the session's process of profile, in its evaluation, and where convert asks the network."""
+    folder, odd = tmp_path / "model", np.full((8, 6), 2e6, np.float32)
+    store.save(folder, nets.large(), spec(f"{NETS}:large"))
+    said = []
+    with pytest.raises(ModelError) as caught:
+        evaluate.torch_outputs(folder, odd)
+    said.append(str(caught.value))
+    with pytest.raises(ModelError) as caught:
+        session.measure(folder, odd, 20, 1, 120)
+    said.append(str(caught.value))
+    few = replace(data, validation=Split(np.concatenate([data.validation.x, odd]), np.arange(20) % 3))
+    said.append(refused(tmp_path, few, f"{NETS}:large"))
+    for each in said:
+        assert "KeyError: there is no 'large' (broken_nets.py, line " in each and not BARE.search(each)
+
+
+def test_there_are_many() -> None:
+    assert len(nets.OUTPUTS) + len(nets.CLASSES) + len(FILES) >= 60
+
+
+def test_the_sound_one_is_profiled(tmp_path: Path, data: Data) -> None:
+    """Or all of these would prove little."""
+    config = profile.Config(epochs=1, batch_size=8, latency_calls=20, threads=1, compiling=False, runtimes=False)
+    made = profile.run(origin(tmp_path / "origin", data, f"{NETS}:sound"), data, config, tmp_path / "profile")
+    assert made.metrics["parameters"] == sum(each.numel() for each in nets.sound().parameters())
+    assert isinstance(nets.sound(), nn.Module) and issubclass(ModelError, EdgekitError)
