@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,9 @@ OPERATOR = re.compile(
     r"|(\w+) (?:node|op)?[^\n]{0,40}validation failed"
 )
 KINDS = ("operator", "control flow", "shape", "other")
+"""Of what a converter raises."""
+PROCESS, TIME, NUMERICS, RESTS = "process", "time", "numerics", "rests"
+"""The converter died; took too long; the file says something else; the float model it is made from was left out."""
 CAUSES = (
     (r"data-dependent|dynamic control flow", "control flow",
      "what is computed depends on the values that come in: choose with torch.where, which computes both sides"),
@@ -33,7 +36,11 @@ OTHERWISE = "leave this target out, or report it with the network"
 
 @dataclass(frozen=True)
 class Failure:
-    """One of KINDS. `operator`, `layer` (a module's name) and `place` (FILE:LINE) are empty where nobody knows them."""
+    """One of KINDS, or of the four words below them.
+
+    `operator`, `layer` (a module's name) and `place` (FILE:LINE) are empty where nobody knows them, `alternative` where
+    the cause says what to do.
+    """
 
     kind: str
     operator: str
@@ -42,12 +49,23 @@ class Failure:
     cause: str
     alternative: str
 
+    @classmethod
+    def of(cls, kind: str, cause: str, alternative: str = "", layer: str = "") -> Failure:
+        """One that says itself what is wrong."""
+        return cls(kind, "", layer, "", cause, alternative)
+
     def told(self) -> str:
         """In one line."""
         what = f"{self.operator}: " if self.operator else ""
-        where = " in layer " + self.layer if self.layer else ""
+        where = " in layer " + self.layer if self.operator and self.layer else ""
         place = f" (at {self.place})" if self.place else ""
-        return f"{what}{self.cause}{where}{place}; {self.alternative}"
+        instead = f"; {self.alternative}" if self.alternative else ""
+        return f"{what}{self.cause}{where}{place}{instead}"
+
+    def row(self) -> dict[str, str | None]:
+        """Its fields for a record, null for what nobody knows, and the line."""
+        known = {name: value or None for name, value in asdict(self).items() if name != "alternative"}
+        return {**known, "advice": self.alternative or None, "reason": self.told()}
 
 
 def classify(error: BaseException, model_folder: Path | None = None) -> Failure:
