@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from edgekit import __version__, checks, page
@@ -19,6 +20,7 @@ from edgekit.plan import Plan
 from edgekit.result import RESULT
 from edgekit.stages.benchmark.decide import FEWEST_BYTES
 from edgekit.state import notebook_name, stage_folder
+from edgekit.summaries.converted import left_out_lines
 from edgekit.summaries.loads import held
 from edgekit.tables import count, faster, milliseconds, percent, points, span, speedup, times
 
@@ -63,6 +65,8 @@ def show(result: dict[str, Any], folder: Path, console: Console) -> None:
         console.print(f"Step by step: {_walk(result['waterfall'])}.", soft_wrap=True, highlight=False)
         for target, nearest in result["unmet"].items():
             console.print(f"[bold]No bundle for {target}:[/bold] {checks.missed_message(nearest)}.", soft_wrap=True)
+    for line in left_out_lines(result["left_out"]):
+        console.print(f"[bold]Left out:[/bold] {escape(line)}.", soft_wrap=True, highlight=False)
     for line in [*_rivals(result), *_ties(result), *_under_load(result)]:
         console.print(line, soft_wrap=True, highlight=False)
     conditions = result["conditions"]

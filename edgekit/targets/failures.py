@@ -27,6 +27,16 @@ CAUSES = (
      "take the Fourier transform before the network, where the samples are made, or leave this target out"),
     (r"cmp::le\(kernel|kernel size can't be greater|Kernel after dilation", "shape",
      "a window is larger than what it slides over: pool with AdaptiveAvgPool2d(1), or give larger samples"),
+    (r"found invalid output rank", "shape",
+     "a dense layer meets a map of one pixel: flatten the map before it, or give larger samples"),
+    (r"Cannot view a tensor with shape", "shape",
+     "write .reshape in the place of .view, or .contiguous() before it"),
+    (r"No module named 'onnx2tf\.ops\.|Failed to find proper ai\.onnx domain", "operator",
+     "onnx2tf and ONNX Runtime's quantizer know operators of ai.onnx alone, no trees: leave this out, or train a network"),
+    (r"Output tensors of a Functional model|Eager execution of tf\.constant", "operator",
+     "onnx2tf cannot put this graph together: give the PyTorch or Keras model itself, or leave tflite out of targets"),
+    (r"shared mode is not supported", "operator",
+     "ONNX Runtime's quantizer cannot take this graph: leave int8 out of convert.precisions, or onnx out of targets"),
     (r"no conversion rule|not supported|unsupported|Lowering not found|No ONNX function|NotImplemented", "operator",
      "replace it by operators that the target has, or leave this target out"),
 )  # fmt: skip
@@ -72,17 +82,22 @@ def classify(error: BaseException, model_folder: Path | None = None) -> Failure:
     """Of what a converter raised for the network saved in `model_folder`, in which the operator's layer is sought."""
     words = str(error)
     place = next((f"{Path(file).name}:{line}" for file, line in PLACE.findall(words)), "")
-    innermost = error
-    while innermost.__cause__:
-        innermost = innermost.__cause__
-    all_words = f"{words}\n{innermost}\n{type(innermost).__name__}"
+    first = innermost(error)
+    all_words = f"{words}\n{first}\n{type(first).__name__}"
     pattern, kind, alternative = next(
         (cause for cause in CAUSES if re.search(cause[0], all_words, re.IGNORECASE)), (TELLING, "other", OTHERWISE)
     )
     found = OPERATOR.search(all_words)
     operator = next(filter(None, found.groups()), "") if found else ""
     layer = _layer(model_folder, operator) if model_folder and operator else ""
-    return Failure(kind, operator, layer, place, _telling(innermost, pattern), alternative)
+    return Failure(kind, operator, layer, place, _telling(first, pattern), alternative)
+
+
+def innermost(error: BaseException) -> BaseException:
+    """What it came from in the end."""
+    while error.__cause__:
+        error = error.__cause__
+    return error
 
 
 def _telling(error: BaseException, pattern: str) -> str:

@@ -228,9 +228,9 @@ def test_a_further_candidate_outside_its_tolerance_is_left_out(trained: Any, dat
     assert summaries.missing(artifact) == []
     assert not list(artifact.path.glob("baseline-dynamic-onnx*"))
     assert "baseline-dynamic-onnx left out: " in told[-1]
-    table = summaries.convert(artifact)
-    assert [row[0] for row in table.rows] == ["baseline-fp32-onnx", "baseline-dynamic-onnx"]
-    assert "outside its tolerance" in table.rows[1][-1]
+    assert [row[0] for row in summaries.convert(artifact).rows] == ["baseline-fp32-onnx"]
+    [row] = summaries.left_out(artifact).rows
+    assert row[:2] == ("baseline-dynamic-onnx", "numerics") and "outside its tolerance" in row[4]
 
 
 NOT_ONNX = "pruned-fp32-onnx left out: GuardOnDataDependentSymNode: "
@@ -266,8 +266,11 @@ def test_what_a_converter_cannot_take_costs_its_own_rows(guarded_run: Artifact, 
     ]
     assert [line for line in told if NOT_ONNX in line and "pruned → onnx: nothing; " in line]
     assert summaries.missing(artifact) == []
-    rows = {row[0]: row for row in summaries.convert(artifact).rows}
-    assert rows["pruned-fp32-onnx"][1] == "left out" and rows["pruned-fp32-onnx"][-1] == first["reason"]
+    rows = {row[0]: row for row in summaries.left_out(artifact).rows}
+    assert rows["pruned-fp32-onnx"][1:] == ("control flow", "", "", first["cause"], first["advice"])
+    assert rows["pruned-int8-onnx"][1:] == ("rests", "", "", second["reason"], "")
+    [line] = summaries.left_out_lines(artifact.metrics["left_out"])
+    assert line == f"pruned-fp32-onnx (and with it pruned-int8-onnx): {first['reason']}"
     artifacts.verify(artifacts.load(artifact.path))
 
 
@@ -316,10 +319,10 @@ def test_what_a_target_does_not_offer_is_told_and_what_is_missing_without_a_reas
     assert [row["name"] for row in json.loads(artifact.file("left_out.json").read_text())] == absent
     assert [row["name"] for row in artifact.metrics["not_offered"]] == absent
     assert artifact.metrics["left_out"] == []  # nothing was tried in vain
-    table = summaries.convert(artifact)
-    assert [(row[0], row[-1]) for row in table.rows[16:]] == [
-        ("…-dynamic-openvino", "not offered by openvino"),
-        ("…-w8-onnx", "not offered by onnx"),
+    assert len(summaries.convert(artifact).rows) == 16
+    assert [(row[0], row[1], row[4]) for row in summaries.left_out(artifact).rows] == [
+        ("…-dynamic-openvino", "not offered", "not offered by openvino"),
+        ("…-w8-onnx", "not offered", "not offered by onnx"),
     ]
     assert summaries.missing(artifact) == []
     untold = replace(artifact, metrics={**artifact.metrics, "not_offered": artifact.metrics["not_offered"][1:]})
