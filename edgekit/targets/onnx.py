@@ -72,6 +72,7 @@ def convert(
 @lru_cache(maxsize=2)  # all precisions of one model share it
 def _float_model(model_folder: Path) -> bytes:
     import torch
+    from torch._subclasses import FakeTensorMode
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     from edgekit.models import store
@@ -84,6 +85,7 @@ def _float_model(model_folder: Path) -> bytes:
         if NO_VIEW not in str(failures.innermost(error)):
             raise
         # torch's fused attention gives other strides than its parts do, and the view behind it fails: Swin's windows
+        FakeTensorMode.cache_clear()  # or it would remember them
         with sdpa_kernel(SDPBackend.MATH):
             model = _exported(module, sample)
     _strip(model)
