@@ -24,6 +24,7 @@ def out(tiny_run: FinishedRun, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_the_run_goes_on_and_tells_what_was_left_out(out: Path) -> None:
     done = run_edgekit("run", str(TINY), "--out", str(out), *SETTINGS, *ASKED_TOO_MUCH)
     assert done.returncode == 0, done.stderr

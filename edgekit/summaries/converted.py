@@ -52,7 +52,7 @@ def convert(artifact: Artifact) -> Table:
 
 def left_out(artifact: Artifact) -> Table:
     """What is not among the variants: what failed, with operator, layer, cause and what to do; what is not offered."""
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (row["name"], row["kind"], row["operator"] or "", row["layer"] or "", row["cause"], row["advice"] or "")
         for row in artifact.metrics["left_out"]
     ]

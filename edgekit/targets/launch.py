@@ -97,8 +97,9 @@ def convert(job: Job, scratch: Path, timeout_s: float, stop: threading.Event) ->
             raise ConversionError(f"{job.model}, {job.target}: stopped")
         ended_steps = _outcomes(notes)
         found |= ended_steps
-        if not ended_steps or not (_begun(notes) in ended_steps or ended.kind == TIME):
-            lost = [_begun(notes)] if _begun(notes) else [step.precision for step in rest.steps]
+        began = _begun(notes)
+        if not ended_steps or not (began in ended_steps or ended.kind == TIME):
+            lost = [began] if began else [step.precision for step in rest.steps]
             found |= {precision: LeftOut(precision, ended) for precision in lost if precision not in found}
         found |= _resting(job, found)
     raise AssertionError("not reached")
