@@ -50,10 +50,13 @@ def _candidates(found: Row, bounds: Callable[[Row], Row]) -> Iterator[Row]:
     """Networks that might have been the student; one that was not trained has no accuracy."""
     for each in found["candidates"]:
         if not each["kept"]:
-            best = each["best"]
-            took = f"untrained {milliseconds(best['p50_ms'])} ms at best ({best['target']} {best['precision']})"
+            best, lost = each["best"], each["lost"]
+            if best:
+                told = f"untrained {milliseconds(best['p50_ms'])} ms at best ({best['target']} {best['precision']})"
+            else:
+                told = f"{lost[0]['target']} {lost[0]['precision']}: {lost[0]['reason']}"
             what = f"candidate {each['name']}"
-            yield _row("distill", what, each["validation_accuracy"], bounds(each), f"{each['reason']}; {took}")
+            yield _row("distill", what, each["validation_accuracy"], bounds(each), f"{each['reason']}; {told}")
 
 
 def _students(found: Row, bounds: Callable[[Row], Row]) -> Iterator[Row]:

@@ -52,6 +52,7 @@ def told(folder: Path) -> dict[str, Any]:
         "seen_validation": metrics["seen_validation"],
         "by_class": metrics["by_class"],
         "rejected": rejected.steps(benchmark),
+        "left_out": benchmark.ancestor("convert").metrics["left_out"],
         "conditions": metrics["conditions"],
         "stages": {found.stage: _stage(found) for found in _chain(bundle or benchmark)},
         "bundles": bundle.metrics["bundles"] if bundle else {},

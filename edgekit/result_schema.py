@@ -176,6 +176,25 @@ class Rejected(Strict):
     reason: str = Field(min_length=1, description="why it was not kept, in words")
 
 
+class LeftOut(Strict):
+    """A variant that could not be made, or whose file said something else than the step before."""
+
+    name: str = Field(description="the variant: model-precision-target")
+    model: Literal["baseline", "student", "pruned", "sparse"] = Field(description="the network")
+    precision: Literal["fp32", "fp16", "int8", "w8", "dynamic"] = Field(description="as of a variant")
+    target: Target = Field(description="what it was to be converted for")
+    kind: Literal["operator", "control flow", "shape", "process", "time", "numerics", "rests", "other"] = Field(
+        description="process: the converter died; time: it took too long; numerics: the file left its tolerance; "
+        "rests: it is made from a float model that was left out"
+    )
+    operator: str | None = Field(description="the operator that it failed at; null: not known")
+    layer: str | None = Field(description="the layer, by its module's name; null: not known")
+    place: str | None = Field(description="where that stands in the network's code, FILE:LINE; null: not known")
+    cause: str = Field(min_length=1, description="what was found, in the converter's words or edgekit's")
+    advice: str | None = Field(description="what to do instead; null where the cause says it")
+    reason: str = Field(min_length=1, description="all of it in one line")
+
+
 class Stage(Strict):
     """The sealed artifact of one stage."""
 
@@ -225,6 +244,7 @@ class Result(Strict):
     )
     by_class: ByClass = Field(description="accuracy class by class, of the baseline and of what ships")
     rejected: list[Rejected] = Field(description="every step that was tried and not kept, in the order of the walk")
+    left_out: list[LeftOut] = Field(description="variants that could not be made or were wrong, in the order of making")
     conditions: Conditions = Field(description="where and how it was measured")
     stages: dict[StageName, Stage] = Field(description="the artifacts by stage, as far as the run came")
     bundles: dict[Target, Bundle] = Field(description="the bundles by target; empty where the budget was missed")
@@ -242,6 +262,8 @@ class Result(Strict):
             "winners": won <= {(row.target, row.name) for row in variants if row.inside_budget},
             "budget": all(row.bound_pp <= self.budget.accuracy_drop_pp for row in variants if row.inside_budget),
             "rejected": {row.name for row in variants if not row.inside_budget} <= {row.what for row in self.rejected},
+            "left_out": not {row.name for row in self.left_out} & {row.name for row in self.variants}
+            and {row.name for row in self.left_out} <= {row.what for row in self.rejected},
             "loads": {run.name for run in self.loads.runs} <= {row.name for row in self.variants},
             "by_class": set(self.by_class.variants) <= {row.name for row in self.variants},
             "unmet": not set(self.unmet) & set(self.winners),

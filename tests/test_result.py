@@ -179,6 +179,12 @@ def test_each_stage_says_when_it_was_sealed_and_how_long_it_took(tiny_run: Finis
     assert result["stages"]["profile"]["seconds"] > 0
 
 
+LOST = {
+    "name": "baseline-int8-tflite", "model": "baseline", "precision": "int8", "target": "tflite", "kind": "operator",
+    "operator": "stft", "layer": None, "place": None, "cause": "no such operator", "advice": "take it out",
+    "reason": "stft: no such operator; take it out",
+}  # fmt: skip
+
 FAULTS: dict[str, Callable[[Result], Any]] = {
     "no verdict": lambda result: result.pop("verdict"),
     "no schema": lambda result: result.pop("schema"),
@@ -191,6 +197,9 @@ FAULTS: dict[str, Callable[[Result], Any]] = {
     "half a sample lost": lambda result: result["variants"][1].update(lost=0.5),
     "a list for an answer count": lambda result: result["variants"][1].update(gained=[True]),
     "a rejection without a reason": lambda result: result["rejected"][0].update(reason=""),
+    "a variant left out without a cause": lambda result: result["left_out"].append({**LOST, "cause": ""}),
+    "a variant left out for no kind": lambda result: result["left_out"].append({**LOST, "kind": "the weather"}),
+    "no list of what was left out": lambda result: result.pop("left_out"),
     "no digest": lambda result: result["stages"]["prune"].pop("digest"),
     "no sha256": lambda result: result["bundles"]["tflite"].pop("sha256"),
     "a key more": lambda result: result.update(note="fine"),
@@ -243,6 +252,11 @@ CONTRADICTIONS: dict[str, tuple[Callable[[Result], Any], str]] = {
     "met, and no bundle": (lambda result: result.update(bundles={}), "bundles"),
     "a bundle of another variant": (lambda result: result["bundles"]["tflite"].update(variant="mine"), "bundles"),
     "a load of another variant": (lambda result: result["loads"]["runs"].append(LOAD), "loads"),
+    "left out and measured": (
+        lambda result: result["left_out"].append({**LOST, "name": result["variants"][1]["name"]}),
+        "left_out",
+    ),
+    "left out and not among the rejected": (lambda result: result["left_out"].append(LOST), "left_out"),
     "a stage left out": (lambda result: result["stages"].pop("prune"), "stages"),
     "no baseline": (lambda result: result["variants"].pop(0), "variants"),
 }
@@ -254,6 +268,14 @@ def test_a_result_that_contradicts_itself_is_refused(fault: str, result: Result)
     change(result)
     with pytest.raises(ValidationError, match=f"contradicts the rest: .*{part}"):
         results.check(result)
+
+
+def test_what_was_left_out_belongs_to_a_result(schema: dict[str, Any], result: Result) -> None:
+    what = {"stage": "convert", "what": LOST["name"], "reason": LOST["reason"]}
+    result["rejected"].append({**what, "accuracy_validation": None, "drop_pp": None, "bound_pp": None})
+    result["left_out"].append(LOST)
+    assert accepted(schema, result)
+    results.check(result)
 
 
 def test_a_wrong_result_is_never_written(run: Path) -> None:

@@ -14,7 +14,8 @@ MOST_PLACES = 4
 
 def told(convert: Artifact, result: Row) -> list[Grid]:
     """The tables, in the order of the walk."""
-    return [around(convert), boundaries(convert), left_behind(convert, result)]
+    lost = left_out(result)
+    return [around(convert), boundaries(convert), *([lost] if lost else []), left_behind(convert, result)]
 
 
 def around(convert: Artifact) -> Grid:
@@ -55,6 +56,17 @@ def boundaries(convert: Artifact) -> Grid:
     samples = convert.metrics["check_samples"]
     caption = f"From network to file: the worst of all files, on {count(samples)} validation samples each"
     return Grid(caption, columns, lines, frozenset(columns[2:7]))
+
+
+def left_out(result: Row) -> Grid | None:
+    """What could not be made or was wrong, each with its layer and what to do; None where nothing was left out."""
+    rows = [
+        (row["name"], row["kind"], row["layer"] or row["operator"] or "", row["cause"], row["advice"] or "")
+        for row in result["left_out"]
+    ]
+    columns = ("variant", "because of", "layer", "cause", "what to do")
+    caption = "Left out: what could not be made, or said something else; the run went on without it"
+    return grid(caption, columns, rows, words="layer|cause|what to do") if rows else None
 
 
 def left_behind(convert: Artifact, result: Row) -> Grid:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from edgekit.artifact import Artifact
@@ -12,6 +13,8 @@ from edgekit.tables import Table, count, percent
 Row = dict[str, Any]
 
 MOST_NAMES = 4
+RESTS, FLOAT = "rests", "fp32"
+"""The kind of what is not tried since the float model is not there; as `edgekit.targets` has them, which lies above."""
 
 
 def boundary_rows(artifact: Artifact) -> list[Row]:
@@ -25,8 +28,6 @@ def boundary_rows(artifact: Artifact) -> list[Row]:
 def convert(artifact: Artifact) -> Table:
     """Every variant: its size, how far its outputs are from the step before, what the converter left behind in the
     file (in brackets: when this machine compiles it), what in it still computes in float.
-
-    Below them what was left out, with the reason: candidates that failed, precisions that a target does not offer.
     """
     rows = [
         (
@@ -44,12 +45,39 @@ def convert(artifact: Artifact) -> Table:
         )
         for variant, row in zip(_variants(artifact), boundary_rows(artifact), strict=True)
     ]
-    told = [(row["name"], row["reason"]) for row in artifact.metrics["left_out"]]
-    told += dict.fromkeys((f"…-{row['precision']}-{row['target']}", row["reason"]) for row in _not_offered(artifact))
-    rows += [(name, "left out", *[""] * 8, reason) for name, reason in told]
     heads = ("variant", "int8 by", "bytes", "compared with", "max |Δ|", "SNR, dB", "cosine", "of the worst sample",
              "top-1 agreement", "left behind", "still in float")  # fmt: skip
     return Table(heads, rows)
+
+
+def left_out(artifact: Artifact) -> Table:
+    """What is not among the variants: what failed, with operator, layer, cause and what to do; what is not offered."""
+    rows: list[tuple[str, ...]] = [
+        (row["name"], row["kind"], row["operator"] or "", row["layer"] or "", row["cause"], row["advice"] or "")
+        for row in artifact.metrics["left_out"]
+    ]
+    rows += dict.fromkeys(
+        (f"…-{row['precision']}-{row['target']}", "not offered", "", "", row["reason"], "")
+        for row in _not_offered(artifact)
+    )
+    heads = ("left out", "because of", "operator", "layer", "cause", "what to do")
+    return Table(heads, rows or [("nothing", *[""] * 5)])
+
+
+def left_out_lines(rows: Sequence[Row]) -> list[str]:
+    """Each failure of `rows` in one line, with the names of what is made from it and so was not tried."""
+    lines = []
+    for row in rows:
+        if row["kind"] == RESTS:
+            continue
+        of_it = [each["name"] for each in rows if each["kind"] == RESTS and _same_job(each, row)]
+        more = f" (and with it {', '.join(of_it)})" if of_it and row["precision"] == FLOAT else ""
+        lines.append(f"{row['name']}{more}: {row['reason']}")
+    return lines
+
+
+def _same_job(one: Row, other: Row) -> bool:
+    return (one["model"], one["target"]) == (other["model"], other["target"])
 
 
 def transposes(artifact: Artifact) -> Table:

@@ -11,26 +11,39 @@ Row = dict[str, Any]
 
 
 def candidates(artifact: Artifact) -> Table:
-    """Every candidate for the student: its costs, its p50 on every target untrained, and what became of it."""
+    """Every candidate for the student: its costs, its p50 on every target untrained, and what became of it.
+
+    What could not be converted, and so was not timed, stands behind that.
+    """
     rows = artifact.metrics["candidates"]
     if not rows:
         return Table(("candidates",), [("one student was named: nothing to choose",)])
-    files = [(file["target"], file["precision"]) for file in rows[0]["timed"]]
+    files = list(dict.fromkeys((file["target"], file["precision"]) for row in rows for file in row["timed"]))
     heads = ("candidate", "parameters", "MACs", "bytes", *map(" ".join, files), "best", "validation", "")
     told = [
         (
             row["name"],
             count(row["parameters"]),
             count(row["macs"]),
-            count(min(row["bytes"].values())),
-            *(milliseconds(file["p50_ms"]) for file in row["timed"]),
-            milliseconds(row["best"]["p50_ms"]),
+            count(min(row["bytes"].values(), default=None)),
+            *_times(row, files),
+            milliseconds(row["best"]["p50_ms"] if row["best"] else None),
             percent(row["validation_accuracy"]),
-            "the student" if row["kept"] else row["reason"],
+            "; ".join(["the student" if row["kept"] else row["reason"], *_lost(row)]),
         )
         for row in rows
     ]
     return Table(heads, told, _title(artifact.metrics["shortlist"]))
+
+
+def _times(row: Row, files: list[tuple[str, str]]) -> list[str]:
+    """The p50 of each file, a dash for one that could not be made."""
+    found = {(file["target"], file["precision"]): file["p50_ms"] for file in row["timed"]}
+    return [milliseconds(found.get(file)) for file in files]
+
+
+def _lost(row: Row) -> list[str]:
+    return [f"{one['target']} {one['precision']} left out: {one['reason']}" for one in row["lost"]]
 
 
 def candidate_points(artifact: Artifact) -> list[Row]:

@@ -10,6 +10,8 @@ from edgekit.artifact import Artifact
 from edgekit.tables import Table, count, faster, milliseconds, percent, span, speedup, times
 
 Row = dict[str, Any]
+NOTHING = "–"
+"""In the place of what was not timed."""
 MOST_OUTPUTS, MOST_INPUTS = 64, 144
 """Of a layer's weights so many rows and columns are shown, for each to be a pixel."""
 
@@ -20,20 +22,23 @@ def latencies(artifact: Artifact) -> Row:
 
 
 def speed(artifact: Artifact) -> Table:
-    """Every structured step: the speed-up that its MACs predict, the measured ones, and the share of the former."""
+    """Every structured step: the speed-up that its MACs predict, the measured ones, and the share of the former.
+
+    What could not be converted, and so was not timed, stands in the title.
+    """
     rows = latencies(artifact)["steps"]
     places = list(dict.fromkeys((row["target"], row["precision"]) for row in rows))
     lines = []
     for step in sorted({row["step"] for row in rows} - {0}):
         own = {(row["target"], row["precision"]): row for row in rows if row["step"] == step}
         best = max(own.values(), key=lambda row: row["measured"])
-        first = own[places[0]]
+        first = next(iter(own.values()))
         lines.append(
             (
                 str(step),
                 count(first["macs"]),
                 times(first["predicted"]),
-                *(_measured(own[place]) for place in places),
+                *(_measured(own[place]) if place in own else NOTHING for place in places),
                 f"{_measured(best)} {best['target']} {best['precision']}",
             )
         )
@@ -123,4 +128,9 @@ def _title(artifact: Artifact, told: str) -> str:
     latency = artifact.metrics["latency"]
     if latency is None:
         return "Not measured: prune.measure is false"
-    return f"Not measured: {latency['failed']}" if "failed" in latency else told
+    if "failed" in latency:
+        return f"Not measured: {latency['failed']}"
+    lost = [
+        f"{row['model']} {row['target']} {row['precision']}: {row['reason']}" for row in latency.get("left_out", [])
+    ]
+    return "; not timed: ".join([told, *lost])

@@ -1,8 +1,8 @@
 """The fresh process that converts: `python -m edgekit.targets.child JOB.json`.
 
 It notes each step it begins and finishes in JOB.journal, one JSON object a line, so that its parent can say what it
-was at when it died. A further candidate that fails is noted, and the next step is begun; any other failure is the end.
-It ends by itself when its parent does.
+was at when it died. A step that fails is noted, and the next is begun, unless that was the float model or the disk is
+full. It ends by itself when its parent does.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import shutil
 import sys
 import time
 import traceback
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,16 @@ import numpy as np
 
 from edgekit.child import leave_with_parent
 from edgekit.errors import EdgekitError
-from edgekit.targets import FURTHER, evaluate, failures
-from edgekit.targets.files import Job
+from edgekit.targets import evaluate, failures
+from edgekit.targets.failures import Failure
+from edgekit.targets.files import FLOAT, Job
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 FULL_BYTES = 64 * 1024
 
 
 def main(path: Path) -> int:
-    """Run the job in `path`; 0 if every step was made, but for further candidates."""
+    """Run the job in `path`; 1 where it ended before its last step."""
     leave_with_parent()
     job = Job.from_json(json.loads(path.read_text()))
     target = importlib.import_module(f"edgekit.targets.{job.target}")
@@ -43,13 +45,14 @@ def main(path: Path) -> int:
                 files = target.convert(
                     step.model_folder, step.precision, calibration, step.out, step.nncf_folder, step.quantization
                 )
-                if step.precision in FURTHER:  # an interpreter that dies of it is to die here
-                    evaluate.file_outputs(step.precision, job.target, step.out, files, calibration[:1])
+                # an interpreter that dies of it is to die here
+                evaluate.file_outputs(step.precision, job.target, step.out, files, calibration[:1])
             except Exception as error:
                 traceback.print_exc()
                 space = _out_of_space(error, step.out)
-                _note(journal, failed=step.precision, cause=_cause(error, step.model_folder), resource=space)
-                if space or step.precision not in FURTHER:
+                failure = _failure(error, step.model_folder)
+                _note(journal, failed=step.precision, failure=asdict(failure), resource=space)
+                if space or step.precision == FLOAT:
                     return 1
                 continue
             seconds = time.perf_counter() - started
@@ -69,9 +72,11 @@ def _note(journal: Any, **fields: Any) -> None:
     journal.write(json.dumps(fields) + "\n")
 
 
-def _cause(error: Exception, model_folder: Path) -> str:
+def _failure(error: Exception, model_folder: Path) -> Failure:
     """What is told of it; the project's own errors say it themselves."""
-    return str(error) if isinstance(error, EdgekitError) else failures.classify(error, model_folder).told()
+    if isinstance(error, EdgekitError):
+        return Failure.of("other", str(error))
+    return failures.classify(error, model_folder)
 
 
 if __name__ == "__main__":

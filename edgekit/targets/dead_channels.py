@@ -33,7 +33,10 @@ def keep_biases(content: bytes, ranges: Mapping[str, Mapping[str, Any]]) -> byte
             continue
         step = max(float(np.max(source["max"]) - np.min(source["min"])), SMALLEST_RANGE) / 255
         channels = np.moveaxis(weight, axis, 0)
-        for channel, value in zip(channels, bias, strict=True):
+        if bias.size != len(channels):
+            continue
+        # a scale of four axes behind a dense layer (ConvNeXt) is folded into a bias of four: (1, 1, 1, channels)
+        for channel, value in zip(channels, bias.ravel(), strict=True):
             floor = LEVELS * abs(float(value)) / (step * LARGEST_BIAS_STEPS)
             if np.abs(channel).max() < floor:
                 channel[(0,) * channel.ndim] = floor  # a view: writes into `edited`

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,9 @@ OPERATOR = re.compile(
     r"|(\w+) (?:node|op)?[^\n]{0,40}validation failed"
 )
 KINDS = ("operator", "control flow", "shape", "other")
+"""Of what a converter raises."""
+PROCESS, TIME, NUMERICS, RESTS = "process", "time", "numerics", "rests"
+"""The converter died; took too long; the file says something else; the float model it is made from was left out."""
 CAUSES = (
     (r"data-dependent|dynamic control flow", "control flow",
      "what is computed depends on the values that come in: choose with torch.where, which computes both sides"),
@@ -24,6 +27,16 @@ CAUSES = (
      "take the Fourier transform before the network, where the samples are made, or leave this target out"),
     (r"cmp::le\(kernel|kernel size can't be greater|Kernel after dilation", "shape",
      "a window is larger than what it slides over: pool with AdaptiveAvgPool2d(1), or give larger samples"),
+    (r"found invalid output rank", "shape",
+     "a dense layer meets a map of one pixel: flatten the map before it, or give larger samples"),
+    (r"Cannot view a tensor with shape", "shape",
+     "write .reshape in the place of .view, or .contiguous() before it"),
+    (r"No module named 'onnx2tf\.ops\.|Failed to find proper ai\.onnx domain", "operator",
+     "onnx2tf and ONNX Runtime's quantizer know ai.onnx alone, no trees: leave this target out, or train a network"),
+    (r"Output tensors of a Functional model|Eager execution of tf\.constant", "operator",
+     "onnx2tf cannot put this graph together: give the PyTorch or Keras model itself, or leave tflite out of targets"),
+    (r"shared mode is not supported", "operator",
+     "ONNX Runtime's quantizer cannot take this graph: leave int8 out of convert.precisions, or onnx out of targets"),
     (r"no conversion rule|not supported|unsupported|Lowering not found|No ONNX function|NotImplemented", "operator",
      "replace it by operators that the target has, or leave this target out"),
 )  # fmt: skip
@@ -33,7 +46,11 @@ OTHERWISE = "leave this target out, or report it with the network"
 
 @dataclass(frozen=True)
 class Failure:
-    """One of KINDS. `operator`, `layer` (a module's name) and `place` (FILE:LINE) are empty where nobody knows them."""
+    """One of KINDS, or of the four words below them.
+
+    `operator`, `layer` (a module's name) and `place` (FILE:LINE) are empty where nobody knows them, `alternative` where
+    the cause says what to do.
+    """
 
     kind: str
     operator: str
@@ -42,29 +59,45 @@ class Failure:
     cause: str
     alternative: str
 
+    @classmethod
+    def of(cls, kind: str, cause: str, alternative: str = "", layer: str = "") -> Failure:
+        """One that says itself what is wrong."""
+        return cls(kind, "", layer, "", cause, alternative)
+
     def told(self) -> str:
         """In one line."""
         what = f"{self.operator}: " if self.operator else ""
-        where = " in layer " + self.layer if self.layer else ""
+        where = " in layer " + self.layer if self.operator and self.layer else ""
         place = f" (at {self.place})" if self.place else ""
-        return f"{what}{self.cause}{where}{place}; {self.alternative}"
+        instead = f"; {self.alternative}" if self.alternative else ""
+        return f"{what}{self.cause}{where}{place}{instead}"
+
+    def row(self) -> dict[str, str | None]:
+        """Its fields for a record, null for what nobody knows, and the line."""
+        known = {name: value or None for name, value in asdict(self).items() if name != "alternative"}
+        return {**known, "advice": self.alternative or None, "reason": self.told()}
 
 
 def classify(error: BaseException, model_folder: Path | None = None) -> Failure:
     """Of what a converter raised for the network saved in `model_folder`, in which the operator's layer is sought."""
     words = str(error)
     place = next((f"{Path(file).name}:{line}" for file, line in PLACE.findall(words)), "")
-    innermost = error
-    while innermost.__cause__:
-        innermost = innermost.__cause__
-    all_words = f"{words}\n{innermost}\n{type(innermost).__name__}"
+    first = innermost(error)
+    all_words = f"{words}\n{first}\n{type(first).__name__}"
     pattern, kind, alternative = next(
         (cause for cause in CAUSES if re.search(cause[0], all_words, re.IGNORECASE)), (TELLING, "other", OTHERWISE)
     )
     found = OPERATOR.search(all_words)
     operator = next(filter(None, found.groups()), "") if found else ""
     layer = _layer(model_folder, operator) if model_folder and operator else ""
-    return Failure(kind, operator, layer, place, _telling(innermost, pattern), alternative)
+    return Failure(kind, operator, layer, place, _telling(first, pattern), alternative)
+
+
+def innermost(error: BaseException) -> BaseException:
+    """What it came from in the end."""
+    while error.__cause__:
+        error = error.__cause__
+    return error
 
 
 def _telling(error: BaseException, pattern: str) -> str:

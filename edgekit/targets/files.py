@@ -11,6 +11,8 @@ from edgekit.runner.manifest import TensorSpec
 from edgekit.targets.debris import Finding
 
 Method = Literal["float", "ptq", "qat", "mixed"]
+FLOAT = "fp32"
+"""The precision that the others of a network are made from."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,11 @@ class Step:
     out: Path
     nncf_folder: Path | None = None
     quantization: Quantization = MINMAX
+
+    def rests_on(self, other: Step) -> bool:
+        """Whether it is made from the same float model that `other`, an fp32 step, is; learnt ranges come without."""
+        same = self.model_folder == other.model_folder and self.nncf_folder is None
+        return other.precision == FLOAT and self.precision != FLOAT and same
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,11 +15,12 @@ from typing import Any
 
 from edgekit import child
 from edgekit.errors import ConversionError, ResourceError
-from edgekit.targets import FURTHER
-from edgekit.targets.files import Files, Job
+from edgekit.targets.failures import OTHERWISE, PROCESS, RESTS, TIME, Failure
+from edgekit.targets.files import FLOAT, Files, Job
 
 PARALLEL = 2
 CONVERTER = "the converter"
+KILLED = "free some memory, or leave this target out, and run this stage again with --force"
 QUIET = {
     "CUDA_VISIBLE_DEVICES": "",  # a conversion must not depend on a graphics card being there
     "OMP_NUM_THREADS": "1",
@@ -38,10 +41,15 @@ class Made:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A further candidate that came to nothing, and why."""
+    """One step that came to nothing, and why."""
 
     precision: str
-    reason: str
+    failure: Failure
+
+    @property
+    def reason(self) -> str:
+        """In one line."""
+        return self.failure.told()
 
 
 Outcome = Made | LeftOut
@@ -52,7 +60,7 @@ def convert_all(
 ) -> None:
     """Run every job in a process of its own, two at a time; `finished` hears of each in this thread, as it ends.
 
-    The first failure, of a job or of `finished`, stops the others and is raised.
+    What a job or `finished` raises stops the others and is raised.
     """
     stop = threading.Event()
     with ThreadPoolExecutor(min(PARALLEL, os.cpu_count() or 1)) as pool:
@@ -69,37 +77,56 @@ def convert_all(
 
 
 def convert(job: Job, scratch: Path, timeout_s: float, stop: threading.Event) -> list[Outcome]:
-    """Run the job in a fresh process, one outcome a step; ConversionError names model, target, precision and cause.
+    """Run the job in a fresh process, one outcome a step; ResourceError where there is no room for the files.
 
-    Where a further candidate takes the process with it, the steps behind go on in another; one that the steps before it
-    left too little time begins again in another, with all of `timeout_s`. The process and what it started are killed on
-    a timeout, on `stop`, and on an exception in this thread.
+    Where a step takes the process with it, those behind go on in another, but what is made from a float model that came
+    to nothing is not tried. A step that those before it left too little time begins again in another process, with all
+    of `timeout_s`. The process and what it started are killed on a timeout, on `stop` (ConversionError), and on an
+    exception in this thread.
     """
-    outcomes: list[Outcome] = []
-    while len(outcomes) < len(job.steps):
-        rest = replace(job, steps=job.steps[len(outcomes) :])
-        notes, ended, late = _run(rest, scratch / f"{job.model}-{job.target}-{len(outcomes)}.json", timeout_s, stop)
-        before = len(outcomes)
-        outcomes += _outcomes(notes)
-        if len(outcomes) == len(job.steps):
-            break
-        if late and len(outcomes) > before and job.steps[len(outcomes)].precision in FURTHER:
-            continue
+    found: dict[str, Outcome] = {}
+    for number in itertools.count():
+        rest = replace(job, steps=tuple(step for step in job.steps if step.precision not in found))
+        if not rest.steps:
+            return [found[step.precision] for step in job.steps]
+        notes, ended = _run(rest, scratch / f"{job.model}-{job.target}-{number}.json", timeout_s, stop)
+        _refuse_no_room(job, notes)
+        if stop.is_set():
+            raise ConversionError(f"{job.model}, {job.target}: stopped")
+        ended_steps = _outcomes(notes)
+        found |= ended_steps
         began = _begun(notes)
-        ended_well = bool(outcomes) and outcomes[-1].precision == began
-        no_room = any(note.get("resource") for note in notes)
-        if began not in FURTHER or ended_well or no_room or stop.is_set():
-            raise _failure(rest, notes, ended)
-        outcomes.append(LeftOut(began, ended))
-    return outcomes
+        if not ended_steps or not (began in ended_steps or ended.kind == TIME):
+            lost = [began] if began else [step.precision for step in rest.steps]
+            found |= {precision: LeftOut(precision, ended) for precision in lost if precision not in found}
+        found |= _resting(job, found)
+    raise AssertionError("not reached")
 
 
-def _run(job: Job, path: Path, timeout_s: float, stop: threading.Event) -> tuple[list[dict[str, Any]], str, bool]:
-    """What a child noted of its steps, how it ended, and whether its time ran out."""
+def resting(model: str, target: str) -> Failure:
+    """Why nothing is made of a float model that was left out."""
+    return Failure.of(RESTS, f"it is made from {model}-{FLOAT}-{target}, which was left out")
+
+
+def _resting(job: Job, found: Mapping[str, Outcome]) -> dict[str, Outcome]:
+    lost = [step for step in job.steps if isinstance(found.get(step.precision), LeftOut)]
+    return {
+        step.precision: LeftOut(step.precision, resting(job.model, job.target))
+        for step in job.steps
+        if step.precision not in found and any(step.rests_on(other) for other in lost)
+    }
+
+
+def _run(job: Job, path: Path, timeout_s: float, stop: threading.Event) -> tuple[list[dict[str, Any]], Failure]:
+    """What a child noted of its steps, and how it ended, told of the step that it did not end."""
     path.write_text(json.dumps(job.to_json()))
     ended = start("edgekit.targets.child", path, timeout_s, stop)
-    told = f"not finished after {timeout_s:g} s; raise this stage's timeout_s" if ended.late else ended.cause(CONVERTER)
-    return child.notes(path.with_suffix(".journal")), told, ended.late
+    if ended.late:
+        told = Failure.of(TIME, f"not finished after {timeout_s:g} s", "raise this stage's timeout_s")
+    else:
+        killed = ended.code == -signal.SIGKILL
+        told = Failure.of(PROCESS, ended.cause(CONVERTER), KILLED if killed else OTHERWISE)
+    return child.notes(path.with_suffix(".journal")), told
 
 
 def at_home(folder: Path) -> dict[str, str]:
@@ -113,14 +140,14 @@ def start(module: str, path: Path, timeout_s: float, stop: threading.Event | Non
     return child.run(module, [str(path)], path.with_suffix(".log"), timeout_s, at_home(path.parent), look=look)
 
 
-def _outcomes(notes: list[dict[str, Any]]) -> list[Outcome]:
-    """Of the steps that came to an end, in their order."""
-    found: list[Outcome] = []
+def _outcomes(notes: list[dict[str, Any]]) -> dict[str, Outcome]:
+    """Of the steps that came to an end, by precision."""
+    found: dict[str, Outcome] = {}
     for note in notes:
         if "made" in note:
-            found.append(Made(note["made"], Files.from_json(note["files"]), note["seconds"]))
-        elif note.get("failed") in FURTHER and not note["resource"]:
-            found.append(LeftOut(note["failed"], note["cause"]))
+            found[note["made"]] = Made(note["made"], Files.from_json(note["files"]), note["seconds"])
+        elif "failed" in note:
+            found[note["failed"]] = LeftOut(note["failed"], Failure(**note["failure"]))
     return found
 
 
@@ -129,9 +156,9 @@ def _begun(notes: list[dict[str, Any]]) -> str | None:
     return next((note["begins"] for note in reversed(notes) if "begins" in note), None)
 
 
-def _failure(job: Job, notes: list[dict[str, Any]], cause: str) -> ConversionError | ResourceError:
-    what = f"{job.model}, {job.target}, {_begun(notes) or 'before its first step'}"
-    failed = [note for note in notes if "failed" in note and (note["resource"] or note["failed"] not in FURTHER)]
-    if failed and failed[-1]["resource"]:
-        return ResourceError(f"{what}: {failed[-1]['cause']}; make room or choose another folder")
-    return ConversionError(f"{what}: {failed[-1]['cause'] if failed else cause}")
+def _refuse_no_room(job: Job, notes: list[dict[str, Any]]) -> None:
+    for note in notes:
+        if note.get("resource"):
+            what = f"{job.model}, {job.target}, {note['failed']}"
+            told = Failure(**note["failure"]).told()
+            raise ResourceError(f"{what}: {told}; make room or choose another folder")

@@ -19,13 +19,14 @@ import numpy as np
 from edgekit.errors import ConversionError
 from edgekit.runner.manifest import TensorSpec
 from edgekit.sources import onnx_batch
-from edgekit.targets import given, in_float, layers
+from edgekit.targets import failures, given, in_float, layers, own_biases
 from edgekit.targets.debris import onnx as debris
 from edgekit.targets.files import MINMAX, Files, Quantization, input_layout, output_layout
 from edgekit.targets.percentiles import OUTSIDE
 
 PRECISIONS = ("fp32", "fp16", "int8", "dynamic")
 FILE = "model.onnx"
+NO_VIEW = "Cannot view a tensor with shape"
 
 
 def convert(
@@ -71,19 +72,35 @@ def convert(
 @lru_cache(maxsize=2)  # all precisions of one model share it
 def _float_model(model_folder: Path) -> bytes:
     import torch
+    from torch._subclasses import FakeTensorMode
+    from torch.nn.attention import SDPBackend, sdpa_kernel
 
     from edgekit.models import store
 
     module, spec = store.load(model_folder)
     sample = torch.zeros(1, *spec.input_shape)
+    try:
+        model = _exported(module, sample)
+    except torch.onnx.errors.OnnxExporterError as error:
+        if NO_VIEW not in str(failures.innermost(error)):
+            raise
+        # torch's fused attention gives other strides than its parts do, and the view behind it fails: Swin's windows
+        FakeTensorMode.cache_clear()  # or it would remember them
+        with sdpa_kernel(SDPBackend.MATH):
+            model = _exported(module, sample)
+    _strip(model)
+    return bytes(model.SerializeToString(deterministic=True))
+
+
+def _exported(module: Any, sample: Any) -> Any:
+    import torch
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program: Any = torch.onnx.export(
             module, (sample,), dynamo=True, input_names=["input"], output_names=["output"], verbose=False
         )
-    model = program.model_proto
-    _strip(model)
-    return bytes(model.SerializeToString(deterministic=True))
+    return program.model_proto
 
 
 def _ends(content: bytes) -> tuple[TensorSpec, TensorSpec]:
@@ -164,11 +181,14 @@ def _quantize(
         plain.write_bytes(content)
         # symbolic shapes are for dynamic axes; every axis here is fixed
         quant_pre_process(plain, prepared, skip_symbolic_shape=True)
+        model = onnx.load(prepared)
+        own_biases.give_each_its_own(model)
+        onnx.save(model, prepared)
         quantize_static(
             prepared,
             made,
             Samples(),
-            nodes_to_exclude=layers.operators(kept, _constants(onnx.load(prepared)), "onnx"),
+            nodes_to_exclude=layers.operators(kept, _constants(model), "onnx"),
             calibrate_method=CalibrationMethod.Percentile if by_percentile else CalibrationMethod.MinMax,
             extra_options=percentile if by_percentile else {},
             quant_format=QuantFormat.QDQ,

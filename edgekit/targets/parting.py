@@ -10,7 +10,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -32,13 +32,20 @@ NOWHERE = (
 )
 
 
-def find(model_folder: Path, target: str, folder: Path, files: Files, inputs: np.ndarray, precision: str) -> str:
-    """The sentence that names the layer, in this process; `inputs` (n, C, H, W) or (n, F), of which a few are taken."""
+class Parted(NamedTuple):
+    """The sentence for a person, and the layer that it names; empty where none was found."""
+
+    told: str
+    layer: str = ""
+
+
+def find(model_folder: Path, target: str, folder: Path, files: Files, inputs: np.ndarray, precision: str) -> Parted:
+    """The layer, looked for in this process; `inputs` (n, C, H, W) or (n, F), of which a few are taken."""
     try:
         found = departure(model_folder, target, folder, files, inputs, precision)
     except ConversionError as error:
-        return f"at which layer was not found: {error}"
-    return found.told() if found else NOWHERE
+        return Parted(f"at which layer was not found: {error}")
+    return Parted(found.told(), found.layer) if found else Parted(NOWHERE)
 
 
 def departure(
@@ -63,7 +70,9 @@ def departure(
     return bisect.departure(store.load(model_folder)[0], few, operators, precision, least)
 
 
-def find_apart(model_folder: Path, target: str, folder: Path, files: Files, inputs: np.ndarray, precision: str) -> str:
+def find_apart(
+    model_folder: Path, target: str, folder: Path, files: Files, inputs: np.ndarray, precision: str
+) -> Parted:
     """The same in a fresh process; a sentence, too, where that one comes to nothing: another error is being told."""
     with tempfile.TemporaryDirectory(prefix="edgekit-parting-") as scratch:
         path = Path(scratch) / "job.json"
@@ -72,20 +81,19 @@ def find_apart(model_folder: Path, target: str, folder: Path, files: Files, inpu
         write_json(path, {**job, "files": files.to_json()})
         ended = launch.start("edgekit.targets.parting", path, TIMEOUT_S)
         if (path.with_name(FOUND)).is_file():
-            told: str = json.loads(path.with_name(FOUND).read_text())
-            return told
+            return Parted(*json.loads(path.with_name(FOUND).read_text()))
         cause = f"not finished after {TIMEOUT_S:g} s" if ended.late else ended.cause("the interpreter")
-        return f"at which layer was not found: {cause}"
+        return Parted(f"at which layer was not found: {cause}")
 
 
 def main(path: Path) -> int:
-    """Leave the sentence in `found.json` beside the job."""
+    """Leave what was found in `found.json` beside the job."""
     leave_with_parent()
     job = json.loads(path.read_text())
     inputs = np.load(path.with_name("inputs.npy"), allow_pickle=False)
     files = Files.from_json(job["files"])
-    told = find(Path(job["model_folder"]), job["target"], Path(job["folder"]), files, inputs, job["precision"])
-    write_json(path.with_name(FOUND), told)
+    found = find(Path(job["model_folder"]), job["target"], Path(job["folder"]), files, inputs, job["precision"])
+    write_json(path.with_name(FOUND), list(found))
     return 0
 
 

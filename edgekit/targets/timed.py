@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,6 +46,27 @@ class Timed:
         return {name: value for name, value in asdict(self).items() if name != "round_p50s_ms"}
 
 
+@dataclass(frozen=True)
+class Lost:
+    """A file that was to be timed and came to nothing."""
+
+    model: str
+    target: str
+    precision: str
+    reason: str
+
+    def told(self) -> str:
+        """In one line."""
+        return f"{self.model}, {self.target}, {self.precision}: {self.reason}"
+
+
+class Times(NamedTuple):
+    """What was timed, and what could not be."""
+
+    files: list[Timed]
+    lost: list[Lost]
+
+
 def measure(
     models: Mapping[str, Path],
     calibration: np.ndarray,
@@ -58,19 +79,20 @@ def measure(
     warmup_per_round: int = 5,
     threads: int = 1,
     watch: conditions.Watch | None = None,
-) -> list[Timed]:
+) -> Times:
     """Convert every saved network (`models` by name), time all of them interleaved; in the order of the arguments.
 
     `calibration` is (n, C, H, W) or (n, F) float32, and its first sample is what is timed, at batch 1. At least 10
-    `rounds`. `watch` sees what goes on beside the timing. ConversionError as `launch.convert` raises it; a further
-    candidate that comes to nothing has no row.
+    `rounds`. `watch` sees what goes on beside the timing. One that comes to nothing is lost, and the others are timed.
     """
     with tempfile.TemporaryDirectory(prefix="edgekit-timed-") as folder:
-        made = convert_plainly(models, calibration, targets, precisions, Path(folder), timeout_s)
+        made, lost = convert_plainly(models, calibration, targets, precisions, Path(folder), timeout_s)
+        if not made:
+            return Times([], lost)
         calls = {key: one.call(calibration[:1], threads) for key, one in made.items()}
         with watch or conditions.Watch() as seeing:
             samples_ms = interleaved(calls, rounds, calls_per_round, warmup_per_round, on_round=seeing.look)
-        return [_timed(key, one, samples_ms[key], rounds) for key, one in made.items()]
+        return Times([_timed(key, one, samples_ms[key], rounds) for key, one in made.items()], lost)
 
 
 @dataclass(frozen=True)
@@ -111,8 +133,8 @@ def convert_plainly(
     precisions: Sequence[str],
     scratch: Path,
     timeout_s: float,
-) -> dict[str, Converted]:
-    """Every saved network on every target that offers the precision, as it comes; ConversionError as `launch` has it.
+) -> tuple[dict[str, Converted], list[Lost]]:
+    """Every saved network on every target that offers the precision, as it comes, and what could not be made.
 
     Files lie in `scratch`, in the folder that is the result's key: NAME-PRECISION-TARGET.
     """
@@ -121,12 +143,15 @@ def convert_plainly(
     jobs = [job for job in jobs if job.steps]
     found: dict[Job, list[launch.Outcome]] = {}
     launch.convert_all(jobs, scratch, timeout_s, found.__setitem__)
-    return {
-        step.out.name: Converted(step, job, made.files)
-        for job in jobs
-        for step, made in zip(job.steps, found[job], strict=True)
-        if isinstance(made, launch.Made)
-    }
+    made: dict[str, Converted] = {}
+    lost: list[Lost] = []
+    for job in jobs:
+        for step, outcome in zip(job.steps, found[job], strict=True):
+            if isinstance(outcome, launch.Made):
+                made[step.out.name] = Converted(step, job, outcome.files)
+            else:
+                lost.append(Lost(job.model, job.target, step.precision, outcome.reason))
+    return made, lost
 
 
 def _job(name: str, folder: Path, target: str, precisions: Sequence[str], scratch: Path) -> Job:

@@ -20,10 +20,12 @@ from made import CLASSES, STEPS, Clean, leaked_folder, leaked_npz
 from torch import nn
 
 from edgekit.data import Split
+from edgekit.errors import ConversionError
 from edgekit.models import store
 from edgekit.stages.convert import Config
+from edgekit.stages.convert.checker import Checker
 from edgekit.stages.convert.plan import Network
-from edgekit.stages.convert.walk import Checker, around
+from edgekit.stages.convert.walk import around
 from edgekit.targets import evaluate, launch, openvino, parting
 from edgekit.targets.files import Job, Step
 
@@ -43,7 +45,10 @@ def ends(clean: Clean, model: Path | None = None, data: Any = None, **options: A
 
 
 def files(clean: Clean, target: str, precision: str, folder: Path | None, model: Path | None = None) -> None:
-    """What the convert stage checks of its files: the float one and, if asked, the one in `precision`."""
+    """What the convert stage checks of its files: the float one and, if asked, the one in `precision`.
+
+    What it leaves out is raised here with the reason.
+    """
     network = model or clean.model
     steps, made = [], []
     for each in dict.fromkeys(("fp32", precision)):
@@ -51,7 +56,9 @@ def files(clean: Clean, target: str, precision: str, folder: Path | None, model:
         steps.append(Step(each, "float", network, folder if folder and each == precision else place))
         made.append(launch.Made(each, described, 0.0))
     checker = _checker(clean, network, Config())
-    list(checker.records(Job("varied", target, Path("unused"), tuple(steps)), list(made)))
+    for record in checker.records(Job("varied", target, Path("unused"), tuple(steps)), list(made)):
+        if "reason" in record:
+            raise ConversionError(record["reason"])
 
 
 def _checker(clean: Clean, model: Path, config: Config) -> Checker:

@@ -80,6 +80,17 @@ class Decomposing(nn.Module):
         return self.head(x) * torch.linalg.svdvals(x.reshape(1, 2, -1)).sum()
 
 
+class Guarded(Tiny):
+    """Asks a tensor for its value: exporters cannot follow, and a trace takes the way that every sample takes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x if x.sum() > -1e9 else -x)
+
+
+def guarded(input_shape: tuple[int, ...], num_classes: int, width: int = 8) -> nn.Module:
+    return Guarded(input_shape[0], width, num_classes)
+
+
 def tiny(input_shape: tuple[int, ...], num_classes: int, width: int = 8) -> nn.Module:
     return Tiny(input_shape[0], width, num_classes)
 

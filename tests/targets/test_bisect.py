@@ -69,7 +69,7 @@ def test_a_tensor_that_does_not_begin_with_the_samples_is_no_counterpart() -> No
 
 def test_a_sound_file_parts_nowhere(converted: Any) -> None:
     home, files = converted
-    assert parting.find(home / "model", "openvino", home / "file", files, INPUTS, "fp32") == parting.NOWHERE
+    assert parting.find(home / "model", "openvino", home / "file", files, INPUTS, "fp32").told == parting.NOWHERE
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, timed.Converted]
         raw={"kind": "image", "shape": [16, 16, 3], "dtype": "uint8"},
     )
     store.save(home / "model", store.build(spec), spec)
-    found = timed.convert_plainly({"net": home / "model"}, X, TARGETS, ["fp32", "int8"], home, 600)
+    found, _ = timed.convert_plainly({"net": home / "model"}, X, TARGETS, ["fp32", "int8"], home, 600)
     return {f"{one.job.target}-{one.step.precision}": one for one in found.values()}
 
 

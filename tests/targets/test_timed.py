@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 from convert_runs import spec_of
 
-from edgekit.errors import ConversionError
 from edgekit.models import store
 from edgekit.targets import timed
 
@@ -23,7 +21,8 @@ def save(folder: Path, builder: str, built_by: str = "") -> Path:
 
 def test_a_row_for_each_model_target_and_precision(tmp_path: Path) -> None:
     models = {"large": save(tmp_path / "large", "dense"), "small": save(tmp_path / "small", "dense")}
-    rows = timed.measure(models, CALIBRATION, ["openvino", "onnx"], ["int8", "w8", "fp32"], **EFFORT)
+    rows, lost = timed.measure(models, CALIBRATION, ["openvino", "onnx"], ["int8", "w8", "fp32"], **EFFORT)
+    assert lost == []
     found = [(row.model, row.target, row.precision) for row in rows]
     of_each = [("openvino", "fp32"), ("openvino", "int8"), ("openvino", "w8"), ("onnx", "fp32"), ("onnx", "int8")]
     assert found == [(model, *rest) for model in models for rest in of_each]
@@ -33,13 +32,16 @@ def test_a_row_for_each_model_target_and_precision(tmp_path: Path) -> None:
         assert "round_p50s_ms" not in row.row() and row.row()["p50_ms"] == row.p50_ms
 
 
-def test_a_network_that_cannot_be_converted_is_named(tmp_path: Path) -> None:
+def test_a_network_that_cannot_be_converted_is_lost_and_the_others_are_timed(tmp_path: Path) -> None:
     models = {"fine": save(tmp_path / "fine", "dense"), "odd one": save(tmp_path / "odd", "decomposing")}
-    with pytest.raises(ConversionError, match=r"odd one, onnx, fp32: .*svd"):
-        timed.measure(models, CALIBRATION, ["onnx"], ["fp32"], **EFFORT)
+    rows, lost = timed.measure(models, CALIBRATION, ["onnx"], ["fp32", "int8"], **EFFORT)
+    assert [(row.model, row.precision) for row in rows] == [("fine", "fp32"), ("fine", "int8")]
+    first, rests = lost
+    assert first.told().startswith("odd one, onnx, fp32: ") and "svd" in first.reason
+    assert rests.told() == "odd one, onnx, int8: it is made from odd one-fp32-onnx, which was left out"
 
 
-def test_a_candidate_that_comes_to_nothing_has_no_row(tmp_path: Path) -> None:
-    models = {"odd": save(tmp_path / "odd", "decomposing"), "fine": save(tmp_path / "fine", "dense")}
-    rows = timed.measure(models, CALIBRATION, ["onnx"], ["dynamic"], **EFFORT)
-    assert [(row.model, row.precision) for row in rows] == [("fine", "dynamic")]
+def test_where_nothing_can_be_converted_nothing_is_timed(tmp_path: Path) -> None:
+    rows, lost = timed.measure({"odd": save(tmp_path / "odd", "decomposing")}, CALIBRATION, ["onnx"],
+                               ["fp32"], **EFFORT)  # fmt: skip
+    assert rows == [] and [one.model for one in lost] == ["odd"]

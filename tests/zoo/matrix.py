@@ -18,8 +18,8 @@ import numpy as np
 from edgekit.config import TARGETS
 from edgekit.errors import ModelError
 from edgekit.keys import library_versions
+from edgekit.stages.convert.checker import ADVICE
 from edgekit.stages.convert.numerics import compare
-from edgekit.stages.convert.walk import ADVICE
 from edgekit.targets import evaluate, failures, parting
 from tests.conftest import ROOT
 from tests.zoo.entries import ENTRIES, Entry
@@ -70,7 +70,7 @@ def cell(entry: Entry, target: str, home: Path) -> Cell:
 
 def _parted(model: Path, target: str, out: Path, files: object, x: np.ndarray, precision: str) -> str:
     try:
-        return parting.find(model, target, out, files, x, precision)  # type: ignore[arg-type]
+        return parting.find(model, target, out, files, x, precision).told  # type: ignore[arg-type]
     except Exception as error:  # as `parting.find_apart` has it: another fault is being told
         return f"at which layer was not found ({type(error).__name__})"
 

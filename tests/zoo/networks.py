@@ -69,6 +69,30 @@ def hf_convnext(input_shape: Shape, num_classes: int) -> nn.Module:
     return _Logits(ConvNextForImageClassification(config))
 
 
+class _ScaledBlock(nn.Module):
+    """ConvNeXt's block, channels last, with its layer scale along four axes."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.depthwise = nn.Conv2d(width, width, 7, padding=3, groups=width)
+        self.norm = nn.LayerNorm(width, eps=1e-6)
+        self.wide, self.back = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.scale = nn.Parameter(torch.full((1, 1, 1, width), 0.5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norm(self.depthwise(x).permute(0, 2, 3, 1))
+        y = self.scale * self.back(nn.functional.gelu(self.wide(y)))
+        return x + y.permute(0, 3, 1, 2)
+
+
+def convnext_scaled(input_shape: Shape, num_classes: int) -> nn.Module:
+    """As users write it: converters fold the scale into the dense layer before it, bias and all."""
+    return nn.Sequential(
+        nn.Conv2d(input_shape[0], 16, 4, 4), _ScaledBlock(16), nn.Conv2d(16, 32, 2, 2), _ScaledBlock(32),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(32), nn.Linear(32, num_classes),
+    )  # fmt: skip
+
+
 def hf_efficientnet(input_shape: Shape, num_classes: int) -> nn.Module:
     from transformers import EfficientNetConfig, EfficientNetForImageClassification
 
@@ -122,6 +146,96 @@ def hf_segformer_classifier(input_shape: Shape, num_classes: int) -> nn.Module:
         num_labels=num_classes,
     )
     return _Logits(SegformerForImageClassification(config))
+
+
+def hf_poolformer(input_shape: Shape, num_classes: int) -> nn.Module:
+    from transformers import PoolFormerConfig, PoolFormerForImageClassification
+
+    config = PoolFormerConfig(
+        num_channels=input_shape[0],
+        depths=[1, 1, 1, 1],
+        hidden_sizes=[16, 24, 32, 48],
+        patch_sizes=[3, 3, 3, 3],
+        strides=[2, 2, 2, 2],
+        padding=[1, 1, 1, 1],
+        mlp_ratio=2.0,
+        drop_path_rate=0.0,
+        num_labels=num_classes,
+    )
+    return _lively(_Logits(PoolFormerForImageClassification(config)))
+
+
+def hf_swin(input_shape: Shape, num_classes: int) -> nn.Module:
+    from transformers import SwinConfig, SwinForImageClassification
+
+    config = SwinConfig(
+        num_channels=input_shape[0],
+        image_size=input_shape[1],
+        patch_size=2,
+        embed_dim=16,
+        depths=[2, 2],
+        num_heads=[2, 4],
+        window_size=4,
+        drop_path_rate=0.0,
+        num_labels=num_classes,
+    )
+    return _Logits(SwinForImageClassification(config))
+
+
+def hf_mobilevit(input_shape: Shape, num_classes: int) -> nn.Module:
+    from transformers import MobileViTConfig, MobileViTForImageClassification
+
+    config = MobileViTConfig(
+        num_channels=input_shape[0],
+        image_size=input_shape[1],
+        hidden_sizes=[24, 32, 40],
+        neck_hidden_sizes=[8, 16, 24, 32, 40, 48, 64],
+        num_attention_heads=4,
+        num_labels=num_classes,
+    )
+    return _lively(_Logits(MobileViTForImageClassification(config)))
+
+
+def hf_regnet(input_shape: Shape, num_classes: int) -> nn.Module:
+    from transformers import RegNetConfig, RegNetForImageClassification
+
+    config = RegNetConfig(
+        num_channels=input_shape[0],
+        embedding_size=16,
+        hidden_sizes=[16, 32, 48, 64],
+        depths=[1, 1, 2, 1],
+        groups_width=8,
+        num_labels=num_classes,
+    )
+    return _Logits(RegNetForImageClassification(config))
+
+
+class _Pooled(nn.Module):
+    """A backbone of `transformers`, its last map pooled, and a head."""
+
+    def __init__(self, backbone: Any, features: int, num_classes: int) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.head = nn.Linear(features, num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.flatten(self.pool(self.backbone(x).feature_maps[-1]), 1))
+
+
+def hf_resnet_d(input_shape: Shape, num_classes: int) -> nn.Module:
+    """ResNet-D, as RT-DETR's backbone: three convolutions at the stem, shortcuts that pool before they project."""
+    from transformers import RTDetrResNetConfig
+    from transformers.models.rt_detr.modeling_rt_detr_resnet import RTDetrResNetBackbone
+
+    config = RTDetrResNetConfig(
+        num_channels=input_shape[0],
+        embedding_size=16,
+        hidden_sizes=[16, 32, 48],
+        depths=[1, 1, 1],
+        layer_type="basic",
+    )
+    return _Pooled(RTDetrResNetBackbone(config), 48, num_classes)
 
 
 class _Recurrent(nn.Module):

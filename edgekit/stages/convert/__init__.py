@@ -3,9 +3,9 @@
 One fresh child process makes all precisions of one model on one target, for they share the float conversion and the
 seconds that the frameworks take to import; at most two run at a time. Each file is then run through the runner's own
 backend on validation samples and compared with the step before: torch fp32 → TARGET fp32 → TARGET fp16, int8 and so on.
-A further candidate (weight-only int8, dynamic range) that cannot be made or leaves its tolerance is left out, as is a
-precision that a target does not offer. Leaves one folder for each variant, `variants.json`, and `left_out.json`; the
-reasons stand in the metrics and under `evidence/`.
+A variant that cannot be made or leaves its tolerance is left out, with what is made from it, as is a precision that a
+target does not offer; a target that ends with no variant at all is an error. Leaves one folder for each variant,
+`variants.json`, and `left_out.json`; the reasons stand in the metrics and under `evidence/`.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ class Config(StageConfig):
         0.1, ge=0, le=1, description="least share of a layer's calibrated range that validation uses"
     )
     timeout_s: float = Field(300.0, gt=0, le=86_400, description="longest time for one model on one target, seconds")
+    strict: bool = Field(False, description="a variant that would be left out ends the run, as CI may want it")
     fp32_max_abs: float = Field(0.01, gt=0, description="largest difference of a logit, torch fp32 to fp32")
     fp32_min_snr_db: float = Field(60.0, ge=0, le=200, description="least SNR, torch fp32 to fp32, dB")
     fp32_min_top1_agreement: float = Field(0.99, ge=0, le=1, description="least share of equal answers, to fp32")
@@ -134,7 +135,10 @@ class Config(StageConfig):
 def run(
     source: Artifact, data: Data, config: Config, out: Path, progress: Callable[[str], None] | None = None
 ) -> Artifact:
-    """Seal every variant in `out`; ConversionError names model, target, precision or boundary, and nothing is sealed.
+    """Seal every variant in `out`; ConversionError, and nothing is sealed, where a target ends with none.
+
+    So it is where samples, ranges or answers around the files are wrong, and, if the config is strict, where any
+    variant would be left out; the message names model, target, precision or boundary.
 
     `progress` is told of every finished model and target.
     """

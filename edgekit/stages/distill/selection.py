@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,14 @@ def evidence(shortlist: Shortlist, config: Config, out: Path) -> None:
     ]
     protocol = f"{config.rounds} rounds of {config.calls_per_round} calls, batch 1, one thread, weights untrained"
     conditions = {**machine(), "protocol": protocol}
-    told = {"timed": rows, "today": shortlist.today, "replayed": shortlist.replayed, "conditions": conditions}
+    lost = [{**asdict(one), "model": title} for title, some in shortlist.lost.items() for one in some]
+    told = {
+        "timed": rows,
+        "lost": lost,
+        "today": shortlist.today,
+        "replayed": shortlist.replayed,
+        "conditions": conditions,
+    }
     artifacts.write_json(out / artifacts.EVIDENCE / EVIDENCE_FILE, told)
 
 
@@ -81,8 +88,9 @@ def shown(shortlist: Shortlist | None, rows: list[Row], config: Config) -> Row:
         "candidates": [
             {
                 **row,
-                "best": best(timed[row["name"]], config.budget).row(),
+                "best": best(timed[row["name"]], config.budget).row() if timed[row["name"]] else None,
                 "timed": [t.row() for t in timed[row["name"]]],
+                "lost": [asdict(one) for one in shortlist.lost[row["name"]]],
             }
             for row in rows
         ],

@@ -23,12 +23,13 @@ from edgekit.models.cost import cost
 from edgekit.models.handover import spec_for
 from edgekit.stages.distill import Config
 from edgekit.targets import evaluate
-from edgekit.targets.timed import Timed, measure
+from edgekit.targets.timed import Lost, Timed, Times, measure
 from edgekit.unfinished import Unfinished
 
 CALIBRATION_SAMPLES = 32
 PRECISIONS = ("fp32", "int8")
 REMEMBERED = "candidates.json"
+UNTAKEN = "no target takes it"
 FIX = "an earlier stage or the config is another than when it was recorded; run without the record"
 
 Row = dict[str, Any]
@@ -48,10 +49,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Shortlist:
-    """Every candidate with its times, by title; `measured` is followed, `today` is what this clock says."""
+    """Every candidate with its times, by title; `measured` is followed, `today` is what this clock says.
+
+    `lost` is what could not be converted, by title; one of which nothing could has no times.
+    """
 
     entries: list[Entry]
     timed: dict[str, list[Timed]]
+    lost: dict[str, list[Lost]]
     measured: Measured
     today: Measured
     replayed: bool
@@ -67,14 +72,18 @@ def shorten(
     """
     entries = [_entry(network, data, preprocess, config.seed) for network in config.candidates]
     path = place.folder / REMEMBERED
-    timed = _remembered(path, place.key) or _timed(entries, data, config)
+    found = _remembered(path, place.key) or _timed(entries, data, config)
+    timed = {title: times.files for title, times in found.items()}
+    lost = {title: times.lost for title, times in found.items()}
+    if not any(timed.values()):
+        raise ConversionError(f"distill.candidates: no target takes any of them; {next(iter(lost.values()))[0].told()}")
     today = choose(timed, config.budget, config.most_trained)
     if recorded is not None:
         check(recorded, timed, config.budget)
     elif not today["trained"]:
         raise BudgetUnreachable(_unreachable(timed, config.budget))
-    _remember(path, place.key, timed)
-    return Shortlist(entries, timed, recorded or today, today, recorded is not None)
+    _remember(path, place.key, found)
+    return Shortlist(entries, timed, lost, recorded or today, today, recorded is not None)
 
 
 def choose(timed: Mapping[str, Sequence[Timed]], budget: Budget, most: int) -> Measured:
@@ -91,6 +100,8 @@ def best(files: Sequence[Timed], budget: Budget) -> Timed:
 
 def refusal(title: str, files: Sequence[Timed], measured: Measured, budget: Budget, most: int) -> str:
     """Why a candidate is not trained, empty where it is; without any figure of a clock."""
+    if not files:
+        return UNTAKEN
     if not _fitting(files, budget):
         smallest = min(file.bytes for file in files)
         return f"its smallest file, {smallest:,} bytes, is over {budget.size_bytes:,}"
@@ -105,6 +116,8 @@ def check(recorded: Measured, timed: Mapping[str, Sequence[Timed]], budget: Budg
     for title in [*recorded["in_time"], *recorded["trained"]]:
         if title not in list(timed):
             raise StageError(f"the record names candidate {title!r}, which is not among {', '.join(timed)}; {FIX}")
+        if not timed[title]:
+            raise StageError(f"the recorded candidate {title} could not be converted here: {UNTAKEN}; {FIX}")
         if not _fitting(timed[title], budget):
             raise StageError(
                 f"the recorded candidate {title} has no file of {budget.size_bytes:,} bytes or less; {FIX}"
@@ -125,7 +138,7 @@ def _in_time(files: Sequence[Timed], budget: Budget) -> bool:
 
 
 def _unreachable(timed: Mapping[str, Sequence[Timed]], budget: Budget) -> str:
-    title = min(timed, key=lambda title: best(timed[title], budget).p50_ms)
+    title = min((title for title, files in timed.items() if files), key=lambda each: best(timed[each], budget).p50_ms)
     fastest = best(timed[title], budget)
     limits = [f"p50 at most {budget.latency_p50_ms:g} ms"] if budget.latency_p50_ms else []
     limits += [f"at most {budget.size_bytes:,} bytes"] if budget.size_bytes else []
@@ -145,26 +158,27 @@ def _entry(network: NetworkConfig, data: Data, preprocess: list[Row], seed: int)
     return Entry(network.title, spec, spent.parameters, spent.macs)
 
 
-def _timed(entries: Sequence[Entry], data: Data, config: Config) -> dict[str, list[Timed]]:
+def _timed(entries: Sequence[Entry], data: Data, config: Config) -> dict[str, Times]:
+    """By title; what a target does not take is lost, and the rest of the candidate is timed."""
     steps = entries[0].spec.preprocess
     samples = evaluate.network_inputs(evaluate.spread(data.calibration, CALIBRATION_SAMPLES), steps)
     names = {_file_name(entry.title, number): entry for number, entry in enumerate(entries, 1)}
     with tempfile.TemporaryDirectory(prefix="edgekit-candidates-") as folder:
         for name, entry in names.items():
             store.save(Path(folder) / name, store.build(entry.spec, seed=config.seed), entry.spec)
-        try:
-            found = measure(
-                {name: Path(folder) / name for name in names},
-                samples,
-                config.targets,
-                PRECISIONS,
-                rounds=config.rounds,
-                calls_per_round=config.calls_per_round,
-                timeout_s=config.timeout_s,
-            )
-        except ConversionError as error:
-            raise ConversionError(f"candidate {error}") from None
-    return {entry.title: [file for file in found if file.model == name] for name, entry in names.items()}
+        found, lost = measure(
+            {name: Path(folder) / name for name in names},
+            samples,
+            config.targets,
+            PRECISIONS,
+            rounds=config.rounds,
+            calls_per_round=config.calls_per_round,
+            timeout_s=config.timeout_s,
+        )
+    return {
+        entry.title: Times([one for one in found if one.model == name], [one for one in lost if one.model == name])
+        for name, entry in names.items()
+    }
 
 
 def _file_name(title: str, number: int) -> str:
@@ -172,18 +186,25 @@ def _file_name(title: str, number: int) -> str:
     return f"{re.sub(r'[^A-Za-z0-9_().,= -]', '_', title)[:80]} (no. {number})"
 
 
-def _remember(path: Path, key: str, timed: Mapping[str, Sequence[Timed]]) -> None:
+def _remember(path: Path, key: str, found: Mapping[str, Times]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, {"key": key, "timed": {title: [asdict(file) for file in files] for title, files in timed.items()}})
+    timed, lost = (
+        {title: [asdict(each) for each in getattr(times, part)] for title, times in found.items()}
+        for part in Times._fields
+    )
+    write_json(path, {"key": key, "timed": timed, "lost": lost})
 
 
-def _remembered(path: Path, key: str) -> dict[str, list[Timed]] | None:
+def _remembered(path: Path, key: str) -> dict[str, Times] | None:
     try:
         note = json.loads(path.read_text())
         if note["key"] != key:
             return None
         return {
-            title: [Timed(**{**row, "round_p50s_ms": tuple(row["round_p50s_ms"])}) for row in rows]
+            title: Times(
+                [Timed(**{**row, "round_p50s_ms": tuple(row["round_p50s_ms"])}) for row in rows],
+                [Lost(**row) for row in note["lost"][title]],
+            )
             for title, rows in note["timed"].items()
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -106,8 +106,8 @@ def _ways(
         try:
             mine = scratch / target
             mine.mkdir()
-            one = timed.convert_plainly({"baseline": folder}, x, [target], ["fp32"], mine, timeout_s)
-            return next(iter(one.values()))
+            made, lost = timed.convert_plainly({"baseline": folder}, x, [target], ["fp32"], mine, timeout_s)
+            return lost[0].reason if lost else next(iter(made.values()))
         except (ConversionError, ResourceError) as error:
             return _first_line(error)
 

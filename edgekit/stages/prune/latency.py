@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from edgekit.runner.bench import machine
 from edgekit.runner.errors import RunnerError
 from edgekit.stages.prune import Config
 from edgekit.targets import evaluate, timed
-from edgekit.targets.timed import CONFIDENCE, Timed
+from edgekit.targets.timed import CONFIDENCE, Timed, Times
 
 PRECISIONS = ("fp32", "int8")
 CALIBRATION_SAMPLES = 64
@@ -40,7 +41,7 @@ def measure(
     data: Data,
     config: Config,
     watch: conditions.Watch | None = None,
-) -> list[Timed]:
+) -> Times:
     """Convert and time all of them together, interleaved: `steps` (0 is the student) and the sparse network."""
     raw = evaluate.spread(data.calibration, CALIBRATION_SAMPLES)
     with tempfile.TemporaryDirectory(prefix="edgekit-prune-") as folder:
@@ -69,32 +70,41 @@ def told(
 ) -> tuple[Row, list[Row]]:
     """What the metrics say of the latencies, and every network's own figures, with its rounds.
 
-    A network that no target takes stops no pruning: why is told in `failed`, and `convert` will say it again.
+    What a target does not take stops no pruning: it is told in `left_out`, or in `failed` where nothing was timed, and
+    `convert` will say it again.
     """
     watch = conditions.Watch()
     try:
-        found = measure(steps, sparse, spec, data, config, watch)
+        found, lost = measure(steps, sparse, spec, data, config, watch)
+        if not found:
+            raise ConversionError(lost[0].told())
     except (ConversionError, ResourceError, RunnerError) as error:
         print(f"prune: no latencies: {error}")
         return {"failed": str(error)}, []
+    for one in lost:
+        print(f"prune: not timed: {one.told()}")
     protocol = (
         f"{config.rounds} rounds, {config.calls_per_round} timed calls of each network in a round, batch 1, 1 thread, "
         "order rotated, execute only (numpy in, numpy out)"
     )
     noise = float(np.median([conditions.spread(one.round_p50s_ms) for one in found]))
     seen = {**machine(), "protocol": protocol, "confidence": CONFIDENCE, **conditions.told(watch.seen(noise))}
-    figures = {"steps": gains(found, macs), "sparse": zeros(found), "conditions": seen}
+    left_out = [asdict(one) for one in lost]
+    figures = {"steps": gains(found, macs), "sparse": zeros(found), "left_out": left_out, "conditions": seen}
     return figures, [{**one.row(), "round_p50s_ms": one.round_p50s_ms} for one in found]
 
 
 def gains(found: Sequence[Timed], macs: Sequence[int]) -> list[Row]:
-    """One row for each step, target and precision; `macs` by step."""
+    """One row for each step, target and precision that step 0 was timed in; `macs` by step."""
     by_key = {(one.model, one.target, one.precision): one for one in found}
     rows = []
     for step, count in enumerate(macs):
         for one in (one for one in found if one.model == _name(step)):
+            before = by_key.get((_name(0), one.target, one.precision))
+            if before is None:
+                continue
             predicted = macs[0] / count
-            measured = _ratio(by_key[_name(0), one.target, one.precision], one)
+            measured = _ratio(before, one)
             told = {"step": step, **one.row(), "macs": count, "predicted": predicted, **measured}
             rows.append({**told, "gain_share": measured["measured"] / predicted})
     return [{name: value for name, value in row.items() if name != "model"} for row in rows]
@@ -104,7 +114,7 @@ def zeros(found: Sequence[Timed]) -> list[Row]:
     """One row for each target and precision: the sparse network beside the student it was made from."""
     dense = {(one.target, one.precision): one for one in found if one.model == _name(0)}
     rows = []
-    for one in (one for one in found if one.model == SPARSE):
+    for one in (one for one in found if one.model == SPARSE and (one.target, one.precision) in dense):
         before = dense[one.target, one.precision]
         sizes = {f"{kind}_{what}": getattr(each, what) for kind, each in (("dense", before), (SPARSE, one)) for what in
                  ("bytes", "zipped_bytes", "p50_ms")}  # fmt: skip

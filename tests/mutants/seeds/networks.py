@@ -72,8 +72,8 @@ TRAINING = (
     Seed(
         "recorded-candidates-not-followed",
         "stages/distill/shortlist.py",
-        "return Shortlist(entries, timed, recorded or today, today,",
-        "return Shortlist(entries, timed, today, today,",
+        "return Shortlist(entries, timed, lost, recorded or today, today,",
+        "return Shortlist(entries, timed, lost, today, today,",
         "a bundle cannot be rebuilt where today's clock picks another student",
         ("tests/stages/distill/test_selection.py",),
     ),
@@ -268,7 +268,7 @@ CONVERTING = (
     ),
     Seed(
         "every-boundary-held-to-int8",
-        "stages/convert/walk.py",
+        "stages/convert/checker.py",
         "self.config.tolerance(step.precision)",
         'self.config.tolerance("int8")',
         "float models may be as far off as int8 ones",

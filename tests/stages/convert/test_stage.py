@@ -223,13 +223,94 @@ def test_a_further_candidate_outside_its_tolerance_is_left_out(trained: Any, dat
     }  # fmt: skip
     [told_why] = artifact.metrics["left_out"]
     assert told_why["reason"].startswith("baseline: onnx-fp32 → onnx-dynamic is outside its tolerance")
-    assert told_why == {**left_out, "reason": told_why["reason"]}
+    assert (told_why["kind"], told_why["operator"], told_why["layer"]) == ("numerics", None, None)
+    assert {name: told_why[name] for name in left_out} == left_out
     assert summaries.missing(artifact) == []
     assert not list(artifact.path.glob("baseline-dynamic-onnx*"))
     assert "baseline-dynamic-onnx left out: " in told[-1]
-    table = summaries.convert(artifact)
-    assert [row[0] for row in table.rows] == ["baseline-fp32-onnx", "baseline-dynamic-onnx"]
-    assert "outside its tolerance" in table.rows[1][-1]
+    assert [row[0] for row in summaries.convert(artifact).rows] == ["baseline-fp32-onnx"]
+    [row] = summaries.left_out(artifact).rows
+    assert row[:2] == ("baseline-dynamic-onnx", "numerics") and "outside its tolerance" in row[4]
+
+
+NOT_ONNX = "pruned-fp32-onnx left out: GuardOnDataDependentSymNode: "
+
+
+@pytest.fixture(scope="module")
+def guarded_run(trained: Any, data: Data, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    """A baseline that every target takes, and a pruned network that the exporter to ONNX cannot follow."""
+    module, _ = trained("tiny", width=12)
+    models = {"baseline": trained("tiny"), "pruned": (module, spec_of("guarded", width=12))}
+    return seal_run(tmp_path_factory.mktemp("guarded"), data, models)
+
+
+def test_what_a_converter_cannot_take_costs_its_own_rows(guarded_run: Artifact, data: Data, tmp_path: Path) -> None:
+    told: list[str] = []
+    config = Config(targets=["onnx", "openvino"], precisions=["fp32", "int8"], check_samples=40)
+    artifact = convert.run(guarded_run, data, config, tmp_path / "convert", told.append)
+    both = [f"{precision}-{target}" for target in ("onnx", "openvino") for precision in ("fp32", "int8")]
+    assert list(_variants(artifact)) == [
+        *(f"baseline-{each}" for each in both),
+        *(f"pruned-{each}" for each in both[2:]),
+    ]
+    first, second = artifact.metrics["left_out"]
+    assert (first["name"], first["kind"]) == ("pruned-fp32-onnx", "control flow")
+    assert "Could not guard on data-dependent expression" in first["cause"] and "torch.where" in first["advice"]
+    assert first["place"].startswith("convert_nets.py:") and first["cause"] in first["reason"]
+    assert (second["name"], second["kind"]) == ("pruned-int8-onnx", "rests")
+    assert second["reason"] == "it is made from pruned-fp32-onnx, which was left out"
+    names = {"model": "pruned", "target": "onnx"}
+    assert json.loads(artifact.file("left_out.json").read_text()) == [
+        {"name": "pruned-fp32-onnx", "precision": "fp32", **names},
+        {"name": "pruned-int8-onnx", "precision": "int8", **names},
+    ]
+    assert [line for line in told if NOT_ONNX in line and "pruned → onnx: nothing; " in line]
+    assert summaries.missing(artifact) == []
+    rows = {row[0]: row for row in summaries.left_out(artifact).rows}
+    assert rows["pruned-fp32-onnx"][1:] == ("control flow", "", "", first["cause"], first["advice"])
+    assert rows["pruned-int8-onnx"][1:] == ("rests", "", "", second["reason"], "")
+    [line] = summaries.left_out_lines(artifact.metrics["left_out"])
+    assert line == f"pruned-fp32-onnx (and with it pruned-int8-onnx): {first['reason']}"
+    artifacts.verify(artifacts.load(artifact.path))
+
+
+def test_a_strict_config_goes_on_without_nothing(guarded_run: Artifact, data: Data, tmp_path: Path) -> None:
+    config = Config(targets=["onnx", "openvino"], precisions=["fp32"], strict=True)
+    with pytest.raises(ConversionError, match=NOT_ONNX) as caught:
+        convert.run(guarded_run, data, config, tmp_path / "convert")
+    assert caught.value.exit_code == 5
+    assert str(caught.value).endswith("convert.strict is true: set it to false, and the run goes on without it")
+    assert not (tmp_path / "convert" / artifacts.RECORD).exists()
+
+
+def test_a_target_without_any_variant_is_an_error_that_names_what_can_be_made(
+    guarded_run: Artifact, data: Data, tmp_path: Path
+) -> None:
+    config = Config(targets=["onnx", "openvino"], models=["pruned"], precisions=["fp32", "int8"])
+    with pytest.raises(ConversionError) as caught:
+        convert.run(guarded_run, data, config, tmp_path / "convert")
+    said = str(caught.value)
+    assert caught.value.exit_code == 5 and "\n" not in said
+    assert said.startswith(f"convert: no variant for onnx: {NOT_ONNX}")
+    assert said.endswith("(and 1 more of onnx); openvino can be made: take onnx out of targets")
+    assert not (tmp_path / "convert" / artifacts.RECORD).exists()
+
+
+def test_a_wrong_file_is_left_out_with_its_layer_and_what_is_made_from_it(
+    trained: Any, data: Data, tmp_path: Path
+) -> None:
+    module, _ = trained("tiny", width=12)
+    models = {"baseline": trained("tiny"), "pruned": (module, spec_of("swapped", width=12))}
+    config = Config(targets=["openvino"], precisions=["fp32", "fp16"])
+    artifact = convert.run(seal_run(tmp_path, data, models), data, config, tmp_path / "convert")
+    assert list(_variants(artifact)) == ["baseline-fp32-openvino", "baseline-fp16-openvino"]
+    wrong, rests = artifact.metrics["left_out"]
+    assert (wrong["name"], wrong["kind"]) == ("pruned-fp32-openvino", "numerics")
+    assert "torch-fp32 → openvino-fp32 is outside its tolerance" in wrong["cause"]
+    assert wrong["layer"] and f"part at {wrong['layer']} " in wrong["cause"]
+    assert wrong["advice"].startswith("the converter changed what the network computes")
+    assert (rests["name"], rests["kind"]) == ("pruned-fp16-openvino", "rests")
+    assert not list(artifact.path.glob("pruned-*"))
 
 
 def test_what_a_target_does_not_offer_is_told_and_what_is_missing_without_a_reason_is_named(finished: Any) -> None:
@@ -238,10 +319,10 @@ def test_what_a_target_does_not_offer_is_told_and_what_is_missing_without_a_reas
     assert [row["name"] for row in json.loads(artifact.file("left_out.json").read_text())] == absent
     assert [row["name"] for row in artifact.metrics["not_offered"]] == absent
     assert artifact.metrics["left_out"] == []  # nothing was tried in vain
-    table = summaries.convert(artifact)
-    assert [(row[0], row[-1]) for row in table.rows[16:]] == [
-        ("…-dynamic-openvino", "not offered by openvino"),
-        ("…-w8-onnx", "not offered by onnx"),
+    assert len(summaries.convert(artifact).rows) == 16
+    assert [(row[0], row[1], row[4]) for row in summaries.left_out(artifact).rows] == [
+        ("…-dynamic-openvino", "not offered", "not offered by openvino"),
+        ("…-w8-onnx", "not offered", "not offered by onnx"),
     ]
     assert summaries.missing(artifact) == []
     untold = replace(artifact, metrics={**artifact.metrics, "not_offered": artifact.metrics["not_offered"][1:]})
@@ -253,7 +334,7 @@ def test_what_a_target_does_not_offer_is_told_and_what_is_missing_without_a_reas
 def test_a_run_of_candidates_alone_needs_one(trained: Any, data: Data, tmp_path: Path) -> None:
     source = seal_run(tmp_path, data, {"baseline": trained("tiny")})
     config = Config(targets=["onnx"], models=["baseline"], precisions=["dynamic"], further_min_snr_db=199.0)
-    with pytest.raises(ConversionError, match=r"every variant was left out; baseline-dynamic-onnx left out: "):
+    with pytest.raises(ConversionError, match=r"no variant for onnx: baseline-dynamic-onnx left out: "):
         convert.run(source, data, config, tmp_path / "convert")
 
 

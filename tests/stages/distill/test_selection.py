@@ -22,7 +22,7 @@ from edgekit.plan import Plan, load_plan
 from edgekit.stages import distill, profile
 from edgekit.stages.bundle.provenance import measured
 from edgekit.stages.distill import shortlist
-from edgekit.targets.timed import Timed
+from edgekit.targets.timed import Timed, Times
 from tests.conftest import ROOT
 
 RESNET, DEPTHWISE = "resnet8(width=4)", "ds_cnn(blocks=1, width=8)"
@@ -105,13 +105,14 @@ def clock(free: Artifact, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], 
     evidence = json.loads(free.file("evidence/candidates.json").read_text())["timed"]
 
     def set_to(factor: float) -> None:
-        def measure(models: dict[str, Path], *_: Any, **__: Any) -> list[Timed]:
-            return [
+        def measure(models: dict[str, Path], *_: Any, **__: Any) -> Times:
+            rows = [
                 Timed(**{**row, "model": name, **{key: factor * row[key] for key in ("p50_ms", "low_ms", "high_ms")}})
                 for name in models
                 for row in evidence
                 if name.startswith(row["model"] + " ")
             ]
+            return Times(rows, [])
 
         monkeypatch.setattr(shortlist, "measure", measure)
 

@@ -12,7 +12,7 @@ from edgekit.errors import StageError
 from edgekit.models.store import ModelSpec
 from edgekit.stages.distill.selection import most_accurate
 from edgekit.stages.distill.shortlist import Entry, best, check, choose, refusal
-from edgekit.targets.timed import Timed
+from edgekit.targets.timed import Lost, Timed, Times
 
 
 def budget(**limits: Any) -> Budget:
@@ -46,6 +46,16 @@ def test_without_a_limit_all_are_within_and_the_fastest_are_trained_in_the_confi
 def test_the_best_target_decides() -> None:
     assert chosen(latency_p50_ms=2.5)[0] == ["quick", "middling"]
     assert chosen(latency_p50_ms=1.5)[0] == ["quick"]
+
+
+def test_what_no_target_takes_is_never_trained_and_a_record_that_names_it_is_refused() -> None:
+    files: dict[str, list[Timed]] = {**FILES, "odd": []}
+    limits = budget(latency_p50_ms=3.5)
+    measured = choose(files, limits, 3)
+    assert "odd" not in measured["in_time"] and measured["in_time"] == choose(FILES, limits, 3)["in_time"]
+    assert refusal("odd", [], measured, limits, 3) == "no target takes it"
+    with pytest.raises(StageError, match="odd could not be converted here"):
+        check({"in_time": ["odd"], "trained": ["odd"]}, files, limits)
 
 
 def test_only_a_latency_that_is_surely_over_the_limit_is_refused() -> None:
@@ -127,8 +137,9 @@ def test_nobody_trained_is_nobody_kept() -> None:
 def test_the_times_of_a_stopped_attempt_are_used_again_and_only_under_their_key(tmp_path: Path) -> None:
     from edgekit.stages.distill.shortlist import _remember, _remembered
 
-    _remember(tmp_path / "a/b.json", "key", FILES)
-    assert _remembered(tmp_path / "a/b.json", "key") == FILES
+    found = {title: Times(files, [Lost(title, "onnx", "int8", "no")]) for title, files in FILES.items()}
+    _remember(tmp_path / "a/b.json", "key", found)
+    assert _remembered(tmp_path / "a/b.json", "key") == found
     assert _remembered(tmp_path / "a/b.json", "other") is None
     (tmp_path / "a/b.json").write_text("torn")
     assert _remembered(tmp_path / "a/b.json", "key") is None

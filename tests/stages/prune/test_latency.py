@@ -22,7 +22,7 @@ from edgekit.stages.prune import Config, latency, structured
 from edgekit.stages.prune.unstructured import measured_sparsity
 from edgekit.stages.prune.unstructured import steps as zeroing
 from edgekit.summaries import pruned as summaries
-from edgekit.targets.timed import Timed
+from edgekit.targets.timed import Lost, Timed, Times
 from tests.stages.prune.test_structured import NO_SAMPLES, spec
 from tests.targets.convert_runs import colours
 
@@ -99,6 +99,29 @@ def test_zeros_compress_though_the_files_stay_as_long(measured: tuple[Row, list[
     row = next(row for row in measured[0]["sparse"] if row["precision"] == "fp32")
     assert row["sparse_bytes"] == row["dense_bytes"]
     assert row["sparse_zipped_bytes"] < row["dense_zipped_bytes"]
+
+
+def test_what_one_target_cannot_take_is_told_and_the_rest_is_held_against_its_own_first_step(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lost = [Lost("step0", "tflite", "fp32", "no such operator"), Lost("step1", "onnx", "int8", "wrong")]
+    found = [timed(name, 1.0) for name in ("step0", "step1", "sparse")]
+    found += [timed(name, 1.0, target="tflite") for name in ("step1", "sparse")]
+
+    def measure(*others: Any) -> Times:
+        with others[-1]:
+            return Times(found, lost)
+
+    monkeypatch.setattr(latency, "measure", measure)
+    described = spec("ds_cnn:ds_cnn", width=8, blocks=1)
+    module = store.build(described)
+    data = Data(NO_SAMPLES, NO_SAMPLES, NO_SAMPLES, described.classes, "image", digest="synthetic")
+    told, networks = latency.told([module, module], module, [2, 1], described, data, Config())
+    assert [(row["step"], row["target"]) for row in told["steps"]] == [(0, "onnx"), (1, "onnx")]
+    assert [row["target"] for row in told["sparse"]] == ["onnx"]
+    assert [row["reason"] for row in told["left_out"]] == ["no such operator", "wrong"]
+    assert len(networks) == 5
+    assert "prune: not timed: step0, tflite, fp32: no such operator" in capsys.readouterr().out
 
 
 def test_a_network_that_no_target_takes_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from edgekit.plan import load_plan
 from edgekit.stages.prune import Config, latency
 from edgekit.stages.prune.unstructured import measured_sparsity
 from edgekit.stages.prune.walk import mark_kept, prune
-from edgekit.targets.timed import Timed
+from edgekit.targets.timed import Timed, Times
 from tests.conftest import TINY, FinishedRun
 
 
@@ -64,12 +64,12 @@ def test_latencies_are_evidence_and_no_content(
     found = []
     for clock in (1.0, 3.0):
 
-        def measure(steps: list[nn.Module], *others: Any, clock: float = clock) -> list[Timed]:
+        def measure(steps: list[nn.Module], *others: Any, clock: float = clock) -> Times:
             with others[-1]:  # the watch that the stage asks afterwards
                 pass
             rounds = tuple(clock + 0.01 * number for number in range(10))
             names = [*(f"step{number}" for number in range(len(steps))), "sparse"]
-            return [Timed(name, "onnx", "fp32", 100, 50, clock, clock, clock, rounds) for name in names]
+            return Times([Timed(name, "onnx", "fp32", 100, 50, clock, clock, clock, rounds) for name in names], [])
 
         monkeypatch.setattr(latency, "measure", measure)
         found.append(prune(source, data.withhold_test(), config, folder / f".prune.{clock:g}"))

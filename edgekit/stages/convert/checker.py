@@ -1,0 +1,172 @@
+"""Each file of a network held against the step before it; what leaves its tolerance is left out with the reason."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit.errors import ConversionError
+from edgekit.stages.convert import Config, left_out, numerics
+from edgekit.stages.convert.plan import Network
+from edgekit.targets import CARRY_RANGES, FURTHER, evaluate, launch, parting
+from edgekit.targets.failures import NUMERICS, OTHERWISE, Failure
+from edgekit.targets.files import FLOAT, Files, Job, Step
+
+Row = dict[str, Any]
+
+ADVICE = {
+    "fp32": "the converter changed what the network computes: replace the layer it got wrong, or drop this target",
+    "fp16": "values leave the range of float16: leave fp16 out of convert.precisions, or normalise the input",
+    "int8": "raise convert.calibration_samples, let quantize tune the network (QAT), or loosen convert.int8_min_…",
+}
+STEEP = (
+    "raise convert.calibration_samples, let quantize tune the network (QAT), or, where that loss is meant, raise "
+    "convert.int8_max_layer_loss_db"
+)
+
+
+class _Wrong(Exception):
+    """A file that may not ship."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.told())
+        self.failure = failure
+
+
+@dataclass(frozen=True)
+class Checker:
+    """One network's outputs on the check samples, and what each boundary must keep.
+
+    `locate` says at which layer a file that left its tolerance parts from the network.
+    """
+
+    network: Network
+    inputs: np.ndarray
+    config: Config
+    locate: Callable[[Path, str, Path, Files, np.ndarray, str], parting.Parted] = parting.find_apart
+    task: str = "classification"
+
+    @cached_property
+    def reference(self) -> np.ndarray:
+        """By PyTorch in float32, (n, …)."""
+        return evaluate.torch_outputs(self.network.folder, self.inputs)
+
+    @cached_property
+    def tuned_reference(self) -> np.ndarray:
+        """The same of the weights that QAT left."""
+        return evaluate.torch_outputs(self.network.tuned or self.network.folder, self.inputs)
+
+    def records(self, job: Job, outcomes: list[launch.Outcome]) -> Iterator[Row]:
+        """Of one job's files, each boundary held against its tolerance; what is left out has a `reason` instead.
+
+        What is made from a wrong float model is left out with it: the looser tolerances behind would hide the fault.
+        """
+        float_model: tuple[str, np.ndarray] | None = None
+        before: list[Row] = []
+        lost: Step | None = None
+        for step, outcome in zip(job.steps, outcomes, strict=True):
+            try:
+                if isinstance(outcome, launch.LeftOut):
+                    raise _Wrong(outcome.failure)
+                if lost and step.rests_on(lost):
+                    raise _Wrong(launch.resting(job.model, job.target))
+                outputs = self._outputs(job, step, outcome.files)
+                last = self._boundary(job, step, outcome.files, outputs, float_model)
+            except _Wrong as wrong:
+                shutil.rmtree(step.out, ignore_errors=True)
+                lost = step if step.precision == FLOAT else lost
+                yield left_out.row(job.model, job.target, step.precision, wrong.failure)
+                continue
+            boundaries = [*before, last] if float_model and step.method != "qat" else [last]
+            if step.precision == FLOAT:
+                float_model, before = (last["to"], outputs), boundaries
+            yield _record(job, step, outcome.files, boundaries)
+
+    def _outputs(self, job: Job, step: Step, files: Files) -> np.ndarray:
+        what = f"{job.model}, {job.target}, {step.precision}"
+        try:
+            return evaluate.file_outputs(what, job.target, step.out, files, self.inputs)
+        except ConversionError as error:
+            raise _Wrong(Failure.of("other", str(error), OTHERWISE)) from None
+
+    def _boundary(
+        self, job: Job, step: Step, files: Files, outputs: np.ndarray, float_model: tuple[str, np.ndarray] | None
+    ) -> Row:
+        if step.method == "qat":
+            source, reference = "torch-fp32 (tuned)", self.tuned_reference
+        else:
+            source, reference = float_model or (self.network.came_as, self.reference)
+        result = f"{job.target}-{step.precision}"
+        if outputs.shape != reference.shape:
+            said = f"{self.network.name}: {result} gives outputs of shape {outputs.shape}, {source} {reference.shape}"
+            raise _Wrong(Failure.of(NUMERICS, said, ADVICE[FLOAT]))
+        agreement = numerics.compare(reference, outputs, self.task, self.inputs)
+        faults = numerics.faults(agreement, self.config.tolerance(step.precision), self.task)
+        if faults:
+            parted = self._located(job, step, files)
+            said = (
+                f"{self.network.name}: {source} → {result} is outside its tolerance on {len(outputs)} validation "
+                f"samples: {'; '.join(faults)} (max |Δ| {agreement.max_abs:.3g}, cosine {agreement.cosine:.4g}); "
+                f"{parted.told}"
+            )
+            raise _Wrong(Failure.of(NUMERICS, said, ADVICE.get(step.precision, ""), parted.layer))
+        row = {"from": source, "to": result, **asdict(agreement), "ok": True}
+        if step.precision == "int8" and step.method != "qat" and step.quantization.ranges == "minmax":
+            row["layers_unseen"] = self._no_steep_layer(job, step, files, f"{self.network.name}: {source} → {result}")
+        return row
+
+    def _no_steep_layer(self, job: Job, step: Step, files: Files, what: str) -> str:
+        """Ranges that hold all that the samples show cost every layer little; one that loses much was made wrongly.
+
+        Returns why the layers could not be looked at, or nothing: the outputs, which ship, agree in any case.
+        """
+        limit_db = self.config.int8_max_layer_loss_db
+        try:
+            found = parting.departure(
+                step.model_folder, job.target, step.out, files, self.inputs, step.precision, limit_db
+            )
+        except Exception as error:  # interpreters' errors share no class, and a comparison must not end what is sound
+            return f"{type(error).__name__}: {error}"
+        if found:
+            said = (
+                f"{what} is inside its tolerance, but one layer loses {found.loss_db:.0f} dB, at most {limit_db:g} dB "
+                f"asked: {found.told()}"
+            )
+            raise _Wrong(Failure.of(NUMERICS, said, STEEP, found.layer))
+        return ""
+
+    def _located(self, job: Job, step: Step, files: Files) -> parting.Parted:
+        if step.precision in FURTHER:
+            return parting.Parted("a candidate, whose layers were not looked at")
+        return self.locate(step.model_folder, job.target, step.out, files, self.inputs, step.precision)
+
+
+def _record(job: Job, step: Step, files: Files, boundaries: list[Row]) -> Row:
+    paths = [step.out / name for name in files.names]
+    return {
+        "name": step.out.name,
+        "model": job.model,
+        "precision": step.precision,
+        "method": step.method,
+        "quantization": step.quantization.to_json() if _set_by_target(job, step) else None,
+        "target": job.target,
+        "files": [f"{step.out.name}/{name}" for name in files.names],
+        "bytes": sum(path.stat().st_size for path in paths),
+        "input": asdict(files.input),
+        "output": asdict(files.output),
+        "float_ops": list(files.float_ops),
+        "not_offered": list(files.not_offered),
+        "debris": [one.to_json() for one in files.debris],
+        "boundaries": boundaries,
+    }
+
+
+def _set_by_target(job: Job, step: Step) -> bool:
+    """Whether the target itself sets the ranges of int8 by the step's quantization."""
+    return step.precision == "int8" and not (step.method == "qat" and job.target in CARRY_RANGES)
