@@ -50,7 +50,7 @@ def _candidates(found: Row, bounds: Callable[[Row], Row]) -> Iterator[Row]:
     """Networks that might have been the student; one that was not trained has no accuracy."""
     for each in found["candidates"]:
         if not each["kept"]:
-            best, lost = each["best"], each["lost"]
+            best, lost = each["best"], each["left_out"]
             if best:
                 told = f"untrained {milliseconds(best['p50_ms'])} ms at best ({best['target']} {best['precision']})"
             else:

@@ -43,7 +43,7 @@ def _times(row: Row, files: list[tuple[str, str]]) -> list[str]:
 
 
 def _lost(row: Row) -> list[str]:
-    return [f"{one['target']} {one['precision']} left out: {one['reason']}" for one in row["lost"]]
+    return [f"{one['target']} {one['precision']} left out: {one['reason']}" for one in row["left_out"]]
 
 
 def candidate_points(artifact: Artifact) -> list[Row]:

@@ -90,7 +90,7 @@ def shown(shortlist: Shortlist | None, rows: list[Row], config: Config) -> Row:
                 **row,
                 "best": best(timed[row["name"]], config.budget).row() if timed[row["name"]] else None,
                 "timed": [t.row() for t in timed[row["name"]]],
-                "lost": [asdict(one) for one in shortlist.lost[row["name"]]],
+                "left_out": [asdict(one) for one in shortlist.lost[row["name"]]],
             }
             for row in rows
         ],
