@@ -63,12 +63,12 @@ def failure(folder: Path, stage: str) -> str | None:
     return f"cell {begun}: its kernel ended there ({kept})" if begun else str(kept)
 
 
-def next_command(plan: Plan, out: Path, stage: str) -> str:
-    """What to type to go on from `stage`, when its fault is mended; what is finished before it is reused."""
+def next_command(plan: Plan, out: Path) -> str:
+    """What to type to go on: finished stages are reused, and the one that failed goes on where it stopped."""
     words = ["edgekit", "run", _short(plan.path)]
     words += [word for setting in split_settings(plan.settings) for word in ("--set", setting)]
     words += ["--out", str(out)] if out != Path("artifacts") else []
-    return shlex.join([*words, "--from", stage])
+    return shlex.join(words)
 
 
 def _short(path: Path) -> str:

@@ -17,7 +17,15 @@ from edgekit.artifact import Artifact
 from edgekit.attempts import next_command
 from edgekit.data import fingerprint
 from edgekit.digests import write_json
-from edgekit.errors import NO_RESOURCES, BudgetMissed, ConfigError, EdgekitError, ResourceError, StageError
+from edgekit.errors import (
+    NO_RESOURCES,
+    BudgetMissed,
+    BudgetUnreachable,
+    ConfigError,
+    EdgekitError,
+    ResourceError,
+    StageError,
+)
 from edgekit.plan import Plan, agree, make_importable
 from edgekit.result import RESULT, is_current
 from edgekit.runner.files import make_folder
@@ -59,7 +67,11 @@ def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print)
     ):
         _tidy(folder)
         write_json(folder / PLAN, {"config": str(plan.path), "settings": plan.settings})
-        moved = aside.settle(folder, met=_walk(plan, out, folder, force, say))
+        try:
+            moved = aside.settle(folder, met=_walk(plan, out, folder, force, say))
+        except BudgetUnreachable:  # exit code 3 too: nothing may lie where things ship from
+            aside.settle(folder, met=False)
+            raise
         if moved:
             say(f"bundle: nothing ships, so the bundles of an earlier run went from bundles/ to {moved}")
         from edgekit import report
@@ -133,7 +145,7 @@ def _what_next(plan: Plan, out: Path, folder: Path, stage: str) -> str:
     """Lines to follow an error: where the kernel's own words lie, if it had any, and the command to go on with."""
     log = folder / "notebooks" / f"{stage}.log"
     said = f"\nwhat native libraries said: {log}" if log.is_file() and log.stat().st_size else ""
-    return f"{said}\nwhen that is mended, go on with: {next_command(plan, out, stage)}"
+    return f"{said}\nwhen that is mended, go on with: {next_command(plan, out)}"
 
 
 def _look_ahead(plan: Plan, folder: Path, digest: str | None, force: Collection[str], say: Say) -> None:

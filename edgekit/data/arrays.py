@@ -54,9 +54,10 @@ def pools(found: Mapping[str, Any], origin: str, task: str = "classification") -
 def _input_path(splits: dict[str, Split], kind: Kind) -> tuple[dict[str, Any], ...] | None:
     """The form that the arrays have, where a sample of theirs has another: the device takes a file of that form too."""
     shape = splits["train"].x.shape[1:]
-    dtypes = sorted({str(split.x.dtype) for split in splits.values()})
+    dtypes = sorted({split.x.dtype.name for split in splits.values()})
     bare = kind == "image" and len(shape) == 2
-    if not bare and (kind == "image" or dtypes == ["float32"]):
+    native = all(split.x.dtype.isnative for split in splits.values())
+    if not bare and (kind == "image" or (dtypes == ["float32"] and native)):
         return None
     if not all(dtype in input_path.ARRAY_DTYPES for dtype in dtypes):
         return None

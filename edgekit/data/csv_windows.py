@@ -172,7 +172,10 @@ class _Cutter:
         from edgekit.runner.inputs import table
 
         try:
-            return table.parse(name, self._source.read(name))
+            content = self._source.read(name)
+            if len(content) > table.LARGEST_BYTES:
+                raise DataError(f"{name}: more than {table.LARGEST_BYTES:,} bytes; part the recording")
+            return table.parse(name, content)
         except InputError as error:
             raise DataError(str(error)) from None
         except (OSError, ValueError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error) as error:

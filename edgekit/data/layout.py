@@ -70,7 +70,9 @@ def parse(listing: Listing, origin: str, wanted: Wanted = PICTURES) -> Layout:
     splits = _splits({parts[0] for parts in [*samples, *folders] if len(parts) > 1}, origin, wanted)
     stray = [parts for parts in samples if len(parts) != 3]
     if len(stray) > _STRAY * len(samples):
-        raise DataError(f"{origin}: {'/'.join(stray[0])!r} stands at the wrong depth; {wanted.expected}")
+        raise DataError(
+            f"{origin}: {'/'.join(stray[0][1 if bare else 0 :])!r} stands at the wrong depth; {wanted.expected}"
+        )
     samples = [parts for parts in samples if len(parts) == 3]
     folders = [parts for parts in folders if len(parts) <= 2]
     # An empty class folder is a class too: it is reported as empty, not forgotten.
@@ -83,7 +85,7 @@ def parse(listing: Listing, origin: str, wanted: Wanted = PICTURES) -> Layout:
         split, name, _ = samples[place]
         names[splits[split]].append(wrapper + "/".join(samples[place][1 if bare else 0 :]))
         labels[splits[split]].append(index[name])
-    deep = ["/".join(parts) for parts in stray]
+    deep = ["/".join(parts[1 if bare else 0 :]) for parts in stray]
     notes = [
         *_noted(f"{wanted.one}s that stand at the wrong depth", deep),
         *_noted(f"files that are no {wanted.endings}", passed),

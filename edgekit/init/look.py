@@ -24,7 +24,7 @@ HEAD_BYTES = 2**16
 """A table's first line names every channel, which may be many."""
 Source = members.Folder | members.Zip
 PICTURES = (b"\x89PNG\r\n", b"\xff\xd8\xff")
-WANTED = {"picture": layout.PICTURES, "sound": layout.SOUNDS, "recording": peek.RECORDINGS}
+WANTED = {"picture": layout.PICTURES, "sound": layout.SOUNDS, "recording": layout.RECORDINGS}
 PEEKS = {"picture": peek.pictures, "sound": peek.sounds, "recording": peek.recordings}
 
 
@@ -69,7 +69,7 @@ def _kind(path: Path, source: Source, names: tuple[str, ...]) -> tuple[str, list
     other: Counter[str] = Counter()
     for name in shown[:: max(1, len(shown) // LOOKED_AT)]:
         start = _start(path / name) if path.is_dir() else _inside(source, name)
-        kind = kind_of(start, columns=1 if name.lower().endswith(peek.RECORDINGS.suffixes) else 2)
+        kind = kind_of(start, columns=1 if name.lower().endswith(layout.RECORDINGS.suffixes) else 2)
         if kind:
             found.setdefault(kind, []).append(name)
         else:

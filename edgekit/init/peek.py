@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from edgekit.data import members
-from edgekit.data.layout import Layout, Wanted
+from edgekit.data.layout import Layout
 from edgekit.errors import DataError
 from edgekit.init.found import Found
 from edgekit.runner.errors import InputError
@@ -24,7 +24,6 @@ from edgekit.runner.inputs import wav
 from edgekit.runner.inputs.picture import FORMATS
 
 Source = members.Folder | members.Zip
-RECORDINGS = Wanted((".csv",), "recording", ".csv", "walking/0001.csv")
 OPENED = 200
 """Files of a folder that are looked into; the source reads all of them, and refuses what is not like these."""
 LARGEST_SIDE = 64

@@ -79,7 +79,7 @@ def check(raw: RawSpec) -> None:
         name = _check_step(step, where)
         if name not in order or order.index(name) <= place:
             raise InputError(
-                f"{where} {name}: not here; the steps of a {raw.kind} are {', '.join(order)}, in this order"
+                f"{where} {name}: not here; in this order, the steps for {raw.kind} are {', '.join(order)}"
             )
         place = order.index(name)
         problem = _ENDS[name](step, raw) if name in _ENDS else None
@@ -92,9 +92,9 @@ def check(raw: RawSpec) -> None:
 
 
 def _check_step(step: Any, where: str) -> str:
-    if not isinstance(step, Mapping) or step.get("step") not in STEPS:
+    name = step.get("step") if isinstance(step, Mapping) else None
+    if not isinstance(name, str) or name not in STEPS:
         raise InputError(f"{where}: got {str(step)[:200]!r}; known steps: {', '.join(STEPS)}")
-    name: str = step["step"]
     if set(step) != {"step", *STEPS[name]}:
         raise InputError(f"{where} {name}: has {sorted(set(step) - {'step'})}, needed {sorted(STEPS[name])}")
     for option, wanted in STEPS[name].items():
@@ -104,7 +104,7 @@ def _check_step(step: Any, where: str) -> str:
         elif wanted is list:
             fits = isinstance(value, (list, tuple)) and len(value) > 0
         else:
-            fits = not isinstance(value, bool) and value in wanted
+            fits = type(value) in (int, str) and value in wanted
         if not fits:
             told = "a whole number above 0" if wanted is int else "a list" if wanted is list else f"one of {wanted}"
             raise InputError(f"{where}.{option}: got {str(value)[:200]!r}; use {told}")
@@ -115,7 +115,10 @@ def _array(step: Step, raw: RawSpec) -> str | None:
     if any(dtype not in ARRAY_DTYPES for dtype in step["dtypes"]):
         return f"got dtypes {step['dtypes']}; known: {', '.join(ARRAY_DTYPES)}"
     shapes = ([*raw.shape], [*raw.shape[:-1]] if raw.kind == "image" and raw.shape[-1] == 1 else [*raw.shape])
-    return None if list(step["shape"]) in shapes else f"got shape {step['shape']}; the sample has {[*raw.shape]}"
+    whole = all(type(side) is int for side in step["shape"])
+    return (
+        None if whole and list(step["shape"]) in shapes else f"got shape {step['shape']}; the sample has {[*raw.shape]}"
+    )
 
 
 def _picture(step: Step, raw: RawSpec) -> str | None:
@@ -134,6 +137,8 @@ def _resample(step: Step, raw: RawSpec) -> str | None:
 
 
 def _table(step: Step, raw: RawSpec) -> str | None:
+    if raw.dtype != "float32":
+        return f"tables are float32, the sample is {raw.dtype}"
     return None if raw.columns else "needs raw.columns, the names of the channels"
 
 

@@ -130,7 +130,11 @@ class Model:
         from edgekit.runner import inputs
 
         for sample in inputs.samples(os.fspath(path), self.manifest.raw, strict):
-            yield FileAnswer(self.predict(sample.raw, top_k), sample.span)
+            try:
+                prediction = self.predict(sample.raw, top_k)
+            except InputError as error:
+                raise InputError(f"{path}{f', {sample.span}' if sample.span else ''}: {error}") from None
+            yield FileAnswer(prediction, sample.span)
 
     def golden(self) -> tuple[np.ndarray, np.ndarray]:
         """Golden vectors: raw samples (n, *raw) and what was recorded for them (n, *output)."""

@@ -149,9 +149,9 @@ def unreadable_input(case: Case) -> Iterator[Finding]:
     suffix = PurePath(case.input).suffix.lower()
     if suffix not in known:
         cause = f"{case.input}: {suffix or 'a file without an ending'} is not read; {', '.join(known)} are"
-        fix = f"ffmpeg -i {shlex.quote(case.input)} {'OUT.wav' if '.wav' in known else 'OUT.png'}"
-        kind = case.subject.kind if case.subject else "image"
-        yield Finding("input-unreadable", ERROR, cause, fix if kind in ("image", "audio") else "save it as .npy")
+        made = [f"OUT{ending}" for ending in (".png", ".wav") if ending in known]
+        fix = f"ffmpeg -i {shlex.quote(case.input)} {' (or '.join(made)}{')' * (len(made) - 1)}"
+        yield Finding("input-unreadable", ERROR, cause, fix if made else "save it as .npy")
 
 
 def _wanted(case: Case) -> str:

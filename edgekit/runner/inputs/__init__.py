@@ -11,6 +11,7 @@ import importlib
 import os
 from typing import TYPE_CHECKING
 
+from edgekit.runner import input_path
 from edgekit.runner.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 READERS = {".npy": "array", ".png": "picture", ".jpg": "picture", ".jpeg": "picture", ".webp": "picture",
            ".wav": "wav", ".csv": "table"}  # fmt: skip
 """Which file here reads a suffix: it has `samples(path, raw, strict)`."""
-KINDS = {"image": ("array", "picture"), "audio": ("array", "wav"), "vector": ("array",), "window": ("array", "table")}
-"""What can hold a sample of each kind: these are looked for in a folder."""
+DECODED_BY = {"picture": "decode_picture", "wav": "decode_wav", "table": "decode_csv"}
+"""The step of an input path that lets a reader's files in; arrays need none."""
 
 
 def files(name: str, raw: RawSpec) -> list[str]:
@@ -65,5 +66,5 @@ def unreadable(suffix: str, raw: RawSpec) -> str:
 
 def suffixes(raw: RawSpec) -> list[str]:
     """The endings of files that can hold a sample."""
-    readers = [reader for reader in KINDS[raw.kind] if reader != "table" or raw.columns]
-    return [suffix for suffix, reader in READERS.items() if reader in readers]
+    declared = {"array", *(reader for reader, step in DECODED_BY.items() if input_path.find(raw.steps, step))}
+    return [suffix for suffix, reader in READERS.items() if reader in declared]

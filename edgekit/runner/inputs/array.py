@@ -26,7 +26,7 @@ def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
     """
     value = read(path, raw)
     step = None if strict else input_path.find(raw.steps, "read_array")
-    if step and value.shape == tuple(step["shape"]) and str(value.dtype) in step["dtypes"]:
+    if step and value.shape == tuple(step["shape"]) and value.dtype.name in step["dtypes"]:
         with np.errstate(over="ignore"):  # a double too large becomes infinite, which the model refuses
             value = np.asarray(value).astype(raw.dtype, copy=False).reshape(raw.shape)
     return iter((Sample(value),))

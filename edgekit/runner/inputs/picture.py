@@ -75,6 +75,7 @@ def fit(picture: Any, channels: int, resize: Step | None) -> np.ndarray:
 
 def orientation(picture: Any) -> int:
     """EXIF's: 1 where the picture stands upright, or says nothing that can be read."""
+    picture.load()  # a PNG loads itself to find its tag: that it is broken must not be swallowed below
     try:
         found = picture.getexif().get(ORIENTATION, 1)
     except Exception:  # a mangled tag turns nothing

@@ -19,9 +19,11 @@ TRANSITION = (ATTENUATION_DB - 7.95) / (2.285 * 2 * CROSSINGS * math.pi)
 """Of the lower rate's half: what lies between flat and shut."""
 CUTOFF = 1.0 - TRANSITION / 2
 BLOCK = 1 << 16
-"""Outputs that are made at a time, so that an hour of sound needs no more memory than a second."""
-MOST_KEPT = 4096
-"""Phases whose coefficients are kept as one table; of more, as many outputs are made at a time."""
+"""Outputs that are made at a time: what a block needs beside the sound itself is bounded."""
+MOST_KEPT = 1 << 20
+"""Coefficients that are kept as one table, 8 MB of them; of more, as many are made at a time."""
+MOST_RATIO = 64
+"""Between two rates; beyond, the filter is longer than what it is for."""
 
 
 def length(samples: int, from_hz: int, to_hz: int) -> int:
@@ -39,28 +41,33 @@ def resample(x: np.ndarray, from_hz: int, to_hz: int) -> np.ndarray:
     reach = _reach(up, down)
     padded = np.zeros(len(x) + 2 * reach + 1)
     padded[reach : reach + len(x)] = x
-    block = BLOCK if up <= MOST_KEPT else MOST_KEPT
+    kept = _taps(up, down) * up <= MOST_KEPT
+    block = BLOCK if kept else max(1, MOST_KEPT // _taps(up, down))
     for start in range(0, len(made), block):
         places = np.arange(start, min(start + block, len(made)), dtype=np.int64) * down
-        made[start : start + len(places)] = _block(padded, places // up, places % up, up, down)
+        made[start : start + len(places)] = _block(padded, places // up, places % up, (up, down), kept)
     if len(x) and np.abs(x).max() <= 1:
         np.clip(made, -1, 1, out=made)
     return made
 
 
-def _block(padded: np.ndarray, first: np.ndarray, phases: np.ndarray, up: int, down: int) -> np.ndarray:
+def _block(padded: np.ndarray, first: np.ndarray, phases: np.ndarray, ratio: tuple[int, int], kept: bool) -> np.ndarray:
     """Outputs whose tap number `reach` meets sample `first`; `padded` begins `reach` samples before the sound."""
-    kept = up <= MOST_KEPT
-    taps = _kept(up, down) if kept else _coefficients(phases, up, down)
+    taps = _kept(*ratio) if kept else _coefficients(phases, *ratio)
     total = np.zeros(len(first))
-    for place, weights in enumerate(taps):
-        total += padded[place:].take(first) * (weights.take(phases) if kept else weights)
+    with np.errstate(invalid="ignore"):  # what is not finite stays so, and the model refuses it
+        for place, weights in enumerate(taps):
+            total += padded[place:].take(first) * (weights.take(phases) if kept else weights)
     return total.astype(np.float32)
 
 
 def _reach(up: int, down: int) -> int:
     """Samples of the sound on each side of an output."""
     return math.ceil(CROSSINGS * max(1.0, down / up))
+
+
+def _taps(up: int, down: int) -> int:
+    return 2 * _reach(up, down) + 1
 
 
 @lru_cache(maxsize=4)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 DELIMITERS = ",;\t"
 LARGEST_BYTES = 64 << 20
+PIECE_ROWS = 8192
 SHOWN = 12
 
 
@@ -43,7 +44,7 @@ class Table:
 
 def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
     """Raw samples (time, channels) float32: the bundle's columns, each window of the rows, or exactly its number."""
-    if raw.kind != "window" or not raw.columns:
+    if raw.kind != "window" or not raw.columns or not input_path.find(raw.steps, "decode_csv"):
         what = "names no columns" if raw.kind == "window" else f"takes {raw.dtype}{list(raw.shape)}, not a window"
         raise InputError(f"{path}: the bundle {what}; give it a .npy file")
     try:
@@ -53,13 +54,16 @@ def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     step = None if strict else input_path.find(raw.steps, "windows")
     wanted = raw.shape[0]
+    if len(content) > LARGEST_BYTES and step:
+        raise InputError(
+            f"{path}: more than {LARGEST_BYTES:,} bytes; part it: split -l 100000 --additional-suffix=.csv"
+        )
     if len(content) > LARGEST_BYTES:
         raise InputError(
             f"{path}: more than {LARGEST_BYTES:,} bytes, for windows of {wanted} rows; {_cut(path, wanted)}"
         )
-    table = parse(path, content, -1 if step else wanted)
-    found = floats(table, raw.columns)
-    rows = len(table.rows)
+    found = np.concatenate([floats(piece, raw.columns) for piece in pieces(path, content, -1 if step else wanted)])
+    rows = len(found)
     if step and windows.count(rows, step):
         return windows.samples(found, step)
     if step or rows != wanted:
@@ -75,12 +79,21 @@ def _cut(path: str, rows: int) -> str:
 
 def parse(name: str, content: bytes, most_rows: int = -1) -> Table:
     """The cells of a CSV file, all rows as wide as its header; reading ends behind `most_rows` and one, if given."""
+    first, *others = pieces(name, content, most_rows)
+    for each in others:
+        first.rows.extend(each.rows)
+        first.lines.extend(each.lines)
+    return first
+
+
+def pieces(name: str, content: bytes, most_rows: int = -1) -> Iterator[Table]:
+    """The same in parts of some thousand rows, one at least: the cells of a long recording fill the memory."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{name}: no text in UTF-8 (byte {error.start}); save it as CSV in UTF-8") from None
     try:
-        return _parsed(name, text, most_rows)
+        yield from _parsed(name, text, most_rows)
     except csv.Error as error:
         raise InputError(
             f"{name}: cannot be read as CSV ({error}); save it anew, without line breaks in cells"
@@ -111,7 +124,7 @@ def is_number(cell: str) -> bool:
         return "_" not in cell and bool(np.isfinite(np.float32(value)))
 
 
-def _parsed(name: str, text: str, most_rows: int) -> Table:
+def _parsed(name: str, text: str, most_rows: int) -> Iterator[Table]:
     line = text[: text.find("\n")] if "\n" in text else text
     delimiter = max(DELIMITERS, key=lambda each: len(next(csv.reader([line], delimiter=each), [])))
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
@@ -120,7 +133,9 @@ def _parsed(name: str, text: str, most_rows: int) -> Table:
         raise InputError(f"{name}: its first line is empty; a row with the columns' names must stand there")
     if all(map(is_number, header)) and header != tuple(map(str, range(len(header)))):
         raise InputError(f"{name}: its first line holds numbers ({_some(header)}); put the columns' names above them")
-    rows, lines, empty = [], [], 0
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    done = empty = 0
     for row in reader:
         if not row:
             empty = empty or reader.line_num
@@ -134,9 +149,13 @@ def _parsed(name: str, text: str, most_rows: int) -> Table:
             )
         rows.append(row)
         lines.append(reader.line_num)
-        if len(rows) == most_rows + 1:
+        if done + len(rows) == most_rows + 1:
             break
-    return Table(name, header, rows, lines)
+        if len(rows) == PIECE_ROWS:
+            yield Table(name, header, rows, lines)
+            done, rows, lines = done + len(rows), [], []
+    if rows or not done:
+        yield Table(name, header, rows, lines)
 
 
 def _place(table: Table, column: str) -> int:

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 DTYPES = {(PCM, 8): "u1", (PCM, 16): "<i2", (PCM, 24): "u1", (PCM, 32): "<i4", (FLOAT, 32): "<f4", (FLOAT, 64): "<f8"}
-LOWEST_HZ, HIGHEST_HZ = 1000, 768_000
 LARGEST_BYTES = 64 << 20
-UNKNOWN_SIZE = 0xFFFFFFFF  # what ffmpeg writes into a pipe, where it cannot come back to put in the size
+UNKNOWN_SIZE = 0x7FFFF000  # from here on: what ffmpeg, sox and arecord write into a pipe, which they cannot go back in
+LONGEST_FORM = 64
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Wanted:
 
 def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
     """The raw samples (samples,) float32 of a file: each window of a recording, or the one that it is exactly."""
-    if raw.kind != "audio" or raw.sample_rate_hz is None:
+    if raw.sample_rate_hz is None or not input_path.find(raw.steps, "decode_wav"):
         raise InputError(f"{path}: the bundle takes {raw.dtype}{list(raw.shape)}, not a sound; give it a .npy file")
     wanted = Wanted(raw.shape[0], raw.sample_rate_hz, () if strict else raw.steps)
     try:
@@ -118,14 +118,15 @@ def headers(path: str, stream: IO[bytes], size: int) -> Sound:
         name, length = head[:4], struct.unpack("<I", head[4:])[0]
         left = size - stream.tell()
         if name == b"data" and form is not None:
-            if length == UNKNOWN_SIZE:
+            if length >= UNKNOWN_SIZE and length > left:
                 length = left
             if length > left:
                 raise InputError(f"{path}: cut short: {left} bytes of sound, its header says {length}; copy it again")
             return Sound(*form, stream.tell(), length)
         if name == b"fmt ":
-            form = _form(path, stream.read(min(length, left)))
-            length -= min(length, left)
+            read = stream.read(min(length, left, LONGEST_FORM))
+            form = _form(path, read)
+            length -= len(read)
         stream.seek(length + (length & 1), os.SEEK_CUR)  # chunks begin at even places
     raise InputError(f"{path}: cut short, or no WAV file: it has no sound in it; copy it again")
 
@@ -148,21 +149,32 @@ def _check(path: str, sound: Sound, wanted: Wanted) -> None:
         wrong = f"coding {sound.code} with {sound.bits} bits; PCM of 8 to 32 bits and floats are read"
     elif sound.rate_hz != rate_hz and not wanted.has("resample"):
         wrong = f"{sound.rate_hz} samples a second, {wanted.by} {rate_hz}"
-    elif not LOWEST_HZ <= sound.rate_hz <= HIGHEST_HZ:
-        wrong = f"{sound.rate_hz} samples a second; {LOWEST_HZ} to {HIGHEST_HZ:,} can be resampled"
+    elif sound.rate_hz != rate_hz and not _can_be_resampled(sound.rate_hz, rate_hz):
+        wrong = f"{sound.rate_hz} samples a second, which cannot be resampled to {rate_hz}"
     elif sound.channels != 1 and not (sound.channels and wanted.has("mix_channels")):
         wrong = f"{sound.channels} channels, {wanted.by} one"
     elif sound.data_bytes % frame_bytes:
         wrong = f"{sound.data_bytes} bytes of sound are no whole number of samples"
     elif sound.samples == 0:
         raise InputError(f"{path}: it holds no sound; record it again, or take it out")
-    elif sound.data_bytes > max(LARGEST_BYTES, 2 * frame_bytes * wanted.samples * sound.rate_hz // rate_hz):
+    elif _bytes(sound, rate_hz) > max(LARGEST_BYTES, 2 * frame_bytes * wanted.samples * sound.rate_hz // rate_hz):
         cut = f"ffmpeg -i {shlex.quote(path)} -f segment -segment_time 600 -c copy part%03d.wav"
         raise InputError(f"{path}: {sound.data_bytes:,} bytes of sound are too many to read at once; run: {cut}")
     else:
         wrong = _length(sound, wanted)
     if wrong:
         raise InputError(f"{path}: {wrong}; run: {conversion(path, wanted.samples, rate_hz)}")
+
+
+def _can_be_resampled(from_hz: int, to_hz: int) -> bool:
+    from edgekit.runner.inputs.resample import MOST_RATIO
+
+    return 0 < from_hz <= MOST_RATIO * to_hz and to_hz <= MOST_RATIO * from_hz
+
+
+def _bytes(sound: Sound, rate_hz: int) -> int:
+    """What it takes as a file, or as samples at the wanted rate, whichever is more."""
+    return max(sound.data_bytes, 4 * sound.samples * rate_hz // sound.rate_hz)
 
 
 def _length(sound: Sound, wanted: Wanted) -> str:
