@@ -183,8 +183,8 @@ class LeftOut(Strict):
     model: Literal["baseline", "student", "pruned", "sparse"] = Field(description="the network")
     precision: Literal["fp32", "fp16", "int8", "w8", "dynamic"] = Field(description="as of a variant")
     target: Target = Field(description="what it was to be converted for")
-    kind: Literal["operator", "control flow", "shape", "process", "time", "numerics", "rests", "other"] = Field(
-        description="process: the converter died; time: it took too long; numerics: the file left its tolerance; "
+    kind: Literal["operator", "control flow", "shape", "process", "numerics", "rests", "other"] = Field(
+        description="process: the converter died; numerics: the file left its tolerance; "
         "rests: it is made from a float model that was left out"
     )
     operator: str | None = Field(description="the operator that it failed at; null: not known")

@@ -1,8 +1,8 @@
 """The fresh process that converts: `python -m edgekit.targets.child JOB.json`.
 
 It notes each step it begins and finishes in JOB.journal, one JSON object a line, so that its parent can say what it
-was at when it died. A step that fails is noted, and the next is begun, unless that was the float model or the disk is
-full. It ends by itself when its parent does.
+was at when it died. A step that fails is noted, and the next is begun, unless that was the float model, or disk or
+memory is full. It ends by itself when its parent does.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from typing import Any
 import numpy as np
 
 from edgekit.child import leave_with_parent
-from edgekit.errors import EdgekitError
+from edgekit.errors import EdgekitError, ResourceError
 from edgekit.targets import evaluate, failures
 from edgekit.targets.failures import Failure
 from edgekit.targets.files import FLOAT, Job
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 FULL_BYTES = 64 * 1024
+NO_MEMORY = "can't allocate memory"  # PyTorch's words
 
 
 def main(path: Path) -> int:
@@ -49,15 +50,23 @@ def main(path: Path) -> int:
                 evaluate.file_outputs(step.precision, job.target, step.out, files, calibration[:1])
             except Exception as error:
                 traceback.print_exc()
-                space = _out_of_space(error, step.out)
+                lacking = _lacking(error, step.out)
                 failure = _failure(error, step.model_folder)
-                _note(journal, failed=step.precision, failure=asdict(failure), resource=space)
-                if space or step.precision == FLOAT:
+                _note(journal, failed=step.precision, failure=asdict(failure), resource=lacking)
+                if lacking or step.precision == FLOAT:
                     return 1
                 continue
             seconds = time.perf_counter() - started
             _note(journal, made=step.precision, seconds=seconds, files=files.to_json())
     return 0
+
+
+def _lacking(error: Exception, out: Path) -> str:
+    """What the machine has too little of: `memory`, `room` for files; empty where the failure is another's."""
+    first = failures.innermost(error)
+    if isinstance(error, ResourceError) or isinstance(first, MemoryError) or NO_MEMORY in str(first):
+        return "memory"
+    return "room" if _out_of_space(error, out) else ""
 
 
 def _out_of_space(error: Exception, out: Path) -> bool:

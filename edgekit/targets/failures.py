@@ -18,8 +18,8 @@ OPERATOR = re.compile(
 )
 KINDS = ("operator", "control flow", "shape", "other")
 """Of what a converter raises."""
-PROCESS, TIME, NUMERICS, RESTS = "process", "time", "numerics", "rests"
-"""The converter died; took too long; the file says something else; the float model it is made from was left out."""
+PROCESS, NUMERICS, RESTS = "process", "numerics", "rests"
+"""The converter died; the file says something else; the float model it is made from was left out."""
 CAUSES = (
     (r"data-dependent|dynamic control flow", "control flow",
      "what is computed depends on the values that come in: choose with torch.where, which computes both sides"),
@@ -46,7 +46,7 @@ OTHERWISE = "leave this target out, or report it with the network"
 
 @dataclass(frozen=True)
 class Failure:
-    """One of KINDS, or of the four words below them.
+    """One of KINDS, or of the three words below them.
 
     `operator`, `layer` (a module's name) and `place` (FILE:LINE) are empty where nobody knows them, `alternative` where
     the cause says what to do.

@@ -15,12 +15,12 @@ from typing import Any
 
 from edgekit import child
 from edgekit.errors import ConversionError, ResourceError
-from edgekit.targets.failures import OTHERWISE, PROCESS, RESTS, TIME, Failure
+from edgekit.targets.failures import OTHERWISE, PROCESS, RESTS, Failure
 from edgekit.targets.files import FLOAT, Files, Job
 
 PARALLEL = 2
 CONVERTER = "the converter"
-KILLED = "free some memory, or leave this target out, and run this stage again with --force"
+LACKING = {"memory": "free some memory, or leave this target out", "room": "make room or choose another folder"}
 QUIET = {
     "CUDA_VISIBLE_DEVICES": "",  # a conversion must not depend on a graphics card being there
     "OMP_NUM_THREADS": "1",
@@ -77,8 +77,10 @@ def convert_all(
 
 
 def convert(job: Job, scratch: Path, timeout_s: float, stop: threading.Event) -> list[Outcome]:
-    """Run the job in a fresh process, one outcome a step; ResourceError where there is no room for the files.
+    """Run the job in a fresh process, one outcome a step.
 
+    ResourceError where there is no room for the files or too little memory, for which the system kills the process.
+    ConversionError where a step does not end in time. Neither says anything of the network, so neither costs a row.
     Where a step takes the process with it, those behind go on in another, but what is made from a float model that came
     to nothing is not tried. A step that those before it left too little time begins again in another process, with all
     of `timeout_s`. The process and what it started are killed on a timeout, on `stop` (ConversionError), and on an
@@ -90,15 +92,17 @@ def convert(job: Job, scratch: Path, timeout_s: float, stop: threading.Event) ->
         if not rest.steps:
             return [found[step.precision] for step in job.steps]
         notes, ended = _run(rest, scratch / f"{job.model}-{job.target}-{number}.json", timeout_s, stop)
-        _refuse_no_room(job, notes)
+        _refuse_lacking(job, notes)
         if stop.is_set():
             raise ConversionError(f"{job.model}, {job.target}: stopped")
         ended_steps = _outcomes(notes)
         found |= ended_steps
         began = _begun(notes)
-        if not ended_steps or not (began in ended_steps or ended.kind == TIME):
+        if not ended_steps or not (began in ended_steps or ended.late):
+            _refuse_shortage(f"{job.model}, {job.target}, {began or 'before its first step'}", ended, timeout_s)
             lost = [began] if began else [step.precision for step in rest.steps]
-            found |= {precision: LeftOut(precision, ended) for precision in lost if precision not in found}
+            died = Failure.of(PROCESS, ended.cause(CONVERTER), OTHERWISE)
+            found |= {precision: LeftOut(precision, died) for precision in lost if precision not in found}
         found |= _resting(job, found)
     raise AssertionError("not reached")
 
@@ -117,16 +121,11 @@ def _resting(job: Job, found: Mapping[str, Outcome]) -> dict[str, Outcome]:
     }
 
 
-def _run(job: Job, path: Path, timeout_s: float, stop: threading.Event) -> tuple[list[dict[str, Any]], Failure]:
-    """What a child noted of its steps, and how it ended, told of the step that it did not end."""
+def _run(job: Job, path: Path, timeout_s: float, stop: threading.Event) -> tuple[list[dict[str, Any]], child.Ended]:
+    """What a child noted of its steps, and how it ended."""
     path.write_text(json.dumps(job.to_json()))
     ended = start("edgekit.targets.child", path, timeout_s, stop)
-    if ended.late:
-        told = Failure.of(TIME, f"not finished after {timeout_s:g} s", "raise this stage's timeout_s")
-    else:
-        killed = ended.code == -signal.SIGKILL
-        told = Failure.of(PROCESS, ended.cause(CONVERTER), KILLED if killed else OTHERWISE)
-    return child.notes(path.with_suffix(".journal")), told
+    return child.notes(path.with_suffix(".journal")), ended
 
 
 def at_home(folder: Path) -> dict[str, str]:
@@ -156,9 +155,16 @@ def _begun(notes: list[dict[str, Any]]) -> str | None:
     return next((note["begins"] for note in reversed(notes) if "begins" in note), None)
 
 
-def _refuse_no_room(job: Job, notes: list[dict[str, Any]]) -> None:
+def _refuse_shortage(what: str, ended: child.Ended, timeout_s: float) -> None:
+    """Time and memory are the machine's: a row that they decide would be sealed, and differ where it is made again."""
+    if ended.late:
+        raise ConversionError(f"{what}: not finished after {timeout_s:g} s; raise this stage's timeout_s")
+    if ended.code == -signal.SIGKILL:
+        raise ResourceError(f"{what}: {ended.cause(CONVERTER)}; {LACKING['memory']}")
+
+
+def _refuse_lacking(job: Job, notes: list[dict[str, Any]]) -> None:
     for note in notes:
-        if note.get("resource"):
-            what = f"{job.model}, {job.target}, {note['failed']}"
-            told = Failure(**note["failure"]).told()
-            raise ResourceError(f"{what}: {told}; make room or choose another folder")
+        if lacking := note.get("resource"):
+            cause = Failure(**note["failure"]).cause
+            raise ResourceError(f"{job.model}, {job.target}, {note['failed']}: {cause}; {LACKING[lacking]}")

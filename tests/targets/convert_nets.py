@@ -136,6 +136,15 @@ def crashing() -> nn.Module:
     raise AssertionError("not reached")
 
 
+def killed() -> nn.Module:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("not reached")
+
+
+def greedy() -> nn.Module:
+    return nn.Linear(1 << 30, 1 << 30)
+
+
 def leaving() -> nn.Module:
     print("Check failed: the converter ran into itself", flush=True)
     os._exit(17)

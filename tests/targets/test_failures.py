@@ -75,7 +75,7 @@ def test_a_row_for_a_record_holds_what_is_known() -> None:
     row = found.row()
     assert (row["kind"], row["operator"], row["layer"], row["place"]) == ("operator", "linalg_svd", None, None)
     assert row["cause"] in row["reason"] and row["reason"].endswith(row["advice"] or "?")
-    assert Failure.of("time", "too late").row()["advice"] is None
+    assert Failure.of("process", "it died").row()["advice"] is None
 
 
 def forest(path: Path) -> None:

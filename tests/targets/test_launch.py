@@ -16,7 +16,7 @@ import pytest
 from convert_runs import spec_of
 
 from edgekit.digests import write_json
-from edgekit.errors import ConversionError
+from edgekit.errors import ConversionError, ResourceError
 from edgekit.models import store
 from edgekit.runner.manifest import TensorSpec
 from edgekit.targets import failures, launch
@@ -79,9 +79,25 @@ def test_code_that_cannot_be_followed_is_named_by_its_line(tmp_path: Path) -> No
 
 def test_a_hang_ends_at_the_limit(tmp_path: Path) -> None:
     started = time.monotonic()
-    found = _left_out(_job("hanging", "onnx", tmp_path), tmp_path, 6)
-    assert (found.failure.kind, found.reason) == ("time", "not finished after 6 s; raise this stage's timeout_s")
+    with pytest.raises(
+        ConversionError, match="^student, onnx, fp32: not finished after 6 s; raise this stage's timeout"
+    ):
+        launch.convert(_job("hanging", "onnx", tmp_path), tmp_path, 6, threading.Event())
     assert time.monotonic() - started < 30
+
+
+@pytest.mark.parametrize("first", [0, 1], ids=["behind one that was made", "at once"])
+def test_a_kill_ends_the_run_and_costs_no_row(first: int, tmp_path: Path) -> None:
+    """What the system kills for want of memory says nothing of the network; the row would be sealed for ever."""
+    job = _one_among_others("killed", tmp_path)
+    job = replace(job, steps=job.steps[first:])
+    with pytest.raises(ResourceError, match=r"^student, onnx, int8: .* killed \(SIGKILL\).*; free some memory"):
+        launch.convert(job, tmp_path, 120, threading.Event())
+
+
+def test_memory_that_is_not_there_ends_the_run(tmp_path: Path) -> None:
+    with pytest.raises(ResourceError, match="^student, onnx, fp32: .*can't allocate memory.*; free some memory"):
+        launch.convert(_job("greedy", "onnx", tmp_path), tmp_path, 120, threading.Event())
 
 
 def test_a_stop_kills_the_child(tmp_path: Path) -> None:
@@ -151,24 +167,29 @@ esac
 ONCE_MORE = """printf '%s\\n' 'MADE-w8' '{"begins": "dynamic"}' 'MADE-dynamic' >> "$journal\""""
 
 
-@pytest.mark.parametrize(("second", "made"), [(ONCE_MORE, True), ("exec sleep 60", False)])
-def test_one_that_others_left_too_little_time_has_its_own(
-    second: str, made: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def _of_a_script(second: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    """Converted by CHILD, whose second process does `second`."""
     tensor = TensorSpec("x", (1, 4), "float32", "NC")
     files = Files(("model.onnx",), tensor, tensor)
     script = CHILD.replace("SECOND", second)
     for precision in ("fp32", "w8", "dynamic"):
         note = json.dumps({"made": precision, "files": files.to_json(), "seconds": 1.0})
         script = script.replace(f"MADE-{precision}", note)
-    child = tmp_path / "child.sh"
+    child = home / "child.sh"
     child.write_text(script)
     child.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(child))
-    steps = tuple(Step(each, "float", tmp_path, tmp_path / each) for each in ("fp32", "w8", "dynamic"))
-    first, candidate, last = launch.convert(
-        Job("student", "onnx", tmp_path / "x.npy", steps), tmp_path, 2, threading.Event()
-    )
-    assert isinstance(first, launch.Made) and isinstance(last, launch.Made)
-    assert isinstance(candidate, launch.Made) is made
-    assert made or "not finished after 2 s" in candidate.reason  # type: ignore[union-attr]
+    steps = tuple(Step(each, "float", home, home / each) for each in ("fp32", "w8", "dynamic"))
+    return Job("student", "onnx", home / "x.npy", steps)
+
+
+def test_one_that_others_left_too_little_time_has_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = _of_a_script(ONCE_MORE, tmp_path, monkeypatch)
+    outcomes = launch.convert(job, tmp_path, 2, threading.Event())
+    assert [type(one) for one in outcomes] == [launch.Made] * 3
+
+
+def test_one_whose_own_time_runs_out_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = _of_a_script("exec sleep 60", tmp_path, monkeypatch)
+    with pytest.raises(ConversionError, match="^student, onnx, w8: not finished after 2 s"):
+        launch.convert(job, tmp_path, 2, threading.Event())
