@@ -40,7 +40,7 @@ def main(path: Path) -> int:
     calibration = np.load(job.calibration, allow_pickle=False)
     with open(path.with_suffix(".journal"), "a", buffering=1) as journal:
         for step in job.steps:
-            _note(journal, begins=step.precision)
+            _note(journal, begins=step.key)
             started = time.perf_counter()
             try:
                 files = target.convert(
@@ -52,12 +52,12 @@ def main(path: Path) -> int:
                 traceback.print_exc()
                 lacking = _lacking(error, step.out)
                 failure = _failure(error, step.model_folder)
-                _note(journal, failed=step.precision, failure=asdict(failure), resource=lacking)
+                _note(journal, failed=step.key, failure=asdict(failure), resource=lacking)
                 if lacking or step.precision == FLOAT:
                     return 1
                 continue
             seconds = time.perf_counter() - started
-            _note(journal, made=step.precision, seconds=seconds, files=files.to_json())
+            _note(journal, made=step.key, seconds=seconds, files=files.to_json())
     return 0
 
 

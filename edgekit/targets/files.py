@@ -79,6 +79,11 @@ class Step:
     nncf_folder: Path | None = None
     quantization: Quantization = MINMAX
 
+    @property
+    def key(self) -> str:
+        """What its job calls it: a precision may be made by several recipes."""
+        return self.out.name
+
     def rests_on(self, other: Step) -> bool:
         """Whether it is made from the same float model that `other`, an fp32 step, is; learnt ranges come without."""
         same = self.model_folder == other.model_folder and self.nncf_folder is None

@@ -88,21 +88,21 @@ def convert(job: Job, scratch: Path, timeout_s: float, stop: threading.Event) ->
     """
     found: dict[str, Outcome] = {}
     for number in itertools.count():
-        rest = replace(job, steps=tuple(step for step in job.steps if step.precision not in found))
+        rest = replace(job, steps=tuple(step for step in job.steps if step.key not in found))
         if not rest.steps:
-            return [found[step.precision] for step in job.steps]
+            return [found[step.key] for step in job.steps]
         notes, ended = _run(rest, scratch / f"{job.model}-{job.target}-{number}.json", timeout_s, stop)
         _refuse_lacking(job, notes)
         if stop.is_set():
             raise ConversionError(f"{job.model}, {job.target}: stopped")
-        ended_steps = _outcomes(notes)
+        ended_steps = _outcomes(job, notes)
         found |= ended_steps
         began = _begun(notes)
         if not ended_steps or not (began in ended_steps or ended.late):
             _refuse_shortage(f"{job.model}, {job.target}, {began or 'before its first step'}", ended, timeout_s)
-            lost = [began] if began else [step.precision for step in rest.steps]
+            lost = [step for step in rest.steps if began in (None, step.key)]
             died = Failure.of(PROCESS, ended.cause(CONVERTER), OTHERWISE)
-            found |= {precision: LeftOut(precision, died) for precision in lost if precision not in found}
+            found |= {step.key: LeftOut(step.precision, died) for step in lost if step.key not in found}
         found |= _resting(job, found)
     raise AssertionError("not reached")
 
@@ -113,11 +113,11 @@ def resting(model: str, target: str) -> Failure:
 
 
 def _resting(job: Job, found: Mapping[str, Outcome]) -> dict[str, Outcome]:
-    lost = [step for step in job.steps if isinstance(found.get(step.precision), LeftOut)]
+    lost = [step for step in job.steps if isinstance(found.get(step.key), LeftOut)]
     return {
-        step.precision: LeftOut(step.precision, resting(job.model, job.target))
+        step.key: LeftOut(step.precision, resting(job.model, job.target))
         for step in job.steps
-        if step.precision not in found and any(step.rests_on(other) for other in lost)
+        if step.key not in found and any(step.rests_on(other) for other in lost)
     }
 
 
@@ -139,14 +139,15 @@ def start(module: str, path: Path, timeout_s: float, stop: threading.Event | Non
     return child.run(module, [str(path)], path.with_suffix(".log"), timeout_s, at_home(path.parent), look=look)
 
 
-def _outcomes(notes: list[dict[str, Any]]) -> dict[str, Outcome]:
-    """Of the steps that came to an end, by precision."""
+def _outcomes(job: Job, notes: list[dict[str, Any]]) -> dict[str, Outcome]:
+    """Of the steps that came to an end, by their keys."""
+    precisions = {step.key: step.precision for step in job.steps}
     found: dict[str, Outcome] = {}
     for note in notes:
         if "made" in note:
-            found[note["made"]] = Made(note["made"], Files.from_json(note["files"]), note["seconds"])
+            found[note["made"]] = Made(precisions[note["made"]], Files.from_json(note["files"]), note["seconds"])
         elif "failed" in note:
-            found[note["failed"]] = LeftOut(note["failed"], Failure(**note["failure"]))
+            found[note["failed"]] = LeftOut(precisions[note["failed"]], Failure(**note["failure"]))
     return found
 
 
