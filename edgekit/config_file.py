@@ -14,6 +14,7 @@ from edgekit.errors import ConfigError, a
 
 MOST_BYTES = 1_000_000
 MOST_VALUES = 20_000
+MOST_LEVELS = 50
 """Of a config, its aliases written out: a few lines of them can stand for more values than memory holds."""
 
 
@@ -22,6 +23,16 @@ class UniqueKeys(yaml.SafeLoader):
 
     A date is refused too: a config has none, so a text was meant.
     """
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self._depth += 1
+        if self._depth > MOST_LEVELS:  # long before Python's own limit, which others in the process may have raised
+            raise ConfigError("not a YAML config: nested too deeply; a config has a few levels")
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
     def get_single_node(self) -> yaml.Node | None:
         node = super().get_single_node()
@@ -91,8 +102,6 @@ def parse(text: str) -> Any:
         json.dumps(values)
     except yaml.MarkedYAMLError as error:
         raise ConfigError(f"not a YAML config: {_placed(error)}") from None
-    except RecursionError:
-        raise ConfigError("not a YAML config: nested too deeply; a config has a few levels") from None
     except (yaml.YAMLError, ValueError, TypeError) as error:
         raise ConfigError(f"not a YAML config: {' '.join(str(error).split())[:300]}") from None
     return values

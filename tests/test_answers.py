@@ -123,6 +123,7 @@ WITHOUT_INFLUENCE = {
     "losses": "what is done with the answers",
     "paired.py": "how two networks are held against each other",
     "replay.py": "what a stage decides again",
+    "telemetry.py": "what libraries report of their use, which is nothing",
 }
 
 

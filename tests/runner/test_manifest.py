@@ -18,7 +18,7 @@ FACTS = {"bytes": 5, "sha256": "0" * 64}
 MEMBERS = {name: FACTS for name in ("model.onnx", "golden/inputs.npy", "golden/outputs.npy")}
 
 
-RAW = {"kind": "image", "shape": [8, 8, 1], "dtype": "uint8", "range": None, "sample_rate_hz": None}
+RAW = {"kind": "image", "shape": [8, 8, 1], "dtype": "uint8", "range": None, "sample_rate_hz": None, "input_path": []}
 WINDOW = {**RAW, "kind": "window", "shape": [8, 3], "dtype": "float32"}
 
 
@@ -59,9 +59,10 @@ def test_shapes_may_come_from_numpy() -> None:
 
 def test_a_newer_format_asks_for_a_newer_runner() -> None:
     with pytest.raises(BundleError, match="update the runner"):
-        parse({"format": 3, "novelty": True})
-    with pytest.raises(BundleError, match="make the bundle again"):
-        parse({"format": 1})
+        parse({"format": manifest.FORMAT + 1, "novelty": True})
+    for older in range(1, manifest.FORMAT):
+        with pytest.raises(BundleError, match="make the bundle again"):
+            parse({"format": older})
 
 
 @pytest.mark.parametrize(
