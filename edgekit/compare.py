@@ -127,7 +127,7 @@ def _variants(found: Comparison) -> Table:
         cells = [*_pair(a, b, "accuracy_validation", percent), _accuracy(found, a, b)]
         cells += [*_pair(a, b, "bytes", count), _bytes(a, b)]
         cells += _pair(a, b, "p50_ms", milliseconds) if timed else []
-        table.add_row(name, *cells, _told(found, a, b))
+        table.add_row(name, *cells, escape(_told(found, name, a, b)))
     return table
 
 
@@ -147,10 +147,12 @@ def _bytes(a: Row | None, b: Row | None) -> str:
     return "same" if a["bytes"] == b["bytes"] else times(b["bytes"] / a["bytes"])
 
 
-def _told(found: Comparison, a: Row | None, b: Row | None) -> str:
+def _told(found: Comparison, name: str, a: Row | None, b: Row | None) -> str:
     """The latency in words; a difference within the margin is none, for two processes differ by as much."""
     if a is None or b is None:
-        return "only in A" if a else "only in B"
+        letter, other, without = ("A", "B", found.b) if a else ("B", "A", found.a)
+        why = next((row["reason"] for row in without["left_out"] if row["name"] == name), "")
+        return f"only in {letter}; left out of {other}: {why}" if why else f"only in {letter}"
     if found.no_latencies:
         return ""
     if a["interpreter"] != b["interpreter"]:

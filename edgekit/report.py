@@ -10,14 +10,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from edgekit import __version__, checks, verdict
+from edgekit import __version__, checks, left_out, verdict
 from edgekit import result as results
 from edgekit.config import STAGES
 from edgekit.digests import write_json
 from edgekit.plan import Plan
 from edgekit.result import RESULT
 from edgekit.stages.benchmark.decide import FEWEST_BYTES
-from edgekit.summaries.converted import left_out_lines
 from edgekit.summaries.loads import held
 from edgekit.tables import count, faster, milliseconds, percent, points, span, speedup, times
 
@@ -55,7 +54,7 @@ def show(result: dict[str, Any], folder: Path, console: Console) -> None:
         console.print(f"Step by step: {_walk(result['waterfall'])}.", soft_wrap=True, highlight=False)
     for target, why in verdict.unmet(result):
         console.print(f"[bold]No bundle for {target}:[/bold] {escape(why)}", soft_wrap=True)
-    for line in left_out_lines(result["left_out"]):
+    for line in left_out.lines(result["left_out"]):
         console.print(f"[bold]Left out:[/bold] {escape(line)}.", soft_wrap=True, highlight=False)
     for line in [*_rivals(result), *_ties(result), *_under_load(result), *_seen(result)]:
         console.print(line, soft_wrap=True, highlight=False)

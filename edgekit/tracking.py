@@ -128,6 +128,7 @@ def _tags(result: Row) -> dict[str, str]:
         "edgekit.data_digest": result["data_digest"],
         "edgekit.budget": "met" if result["verdict"]["met"] else "missed",
         "edgekit.winner": result["verdict"].get("winner", ""),
+        "edgekit.left_out": _text(", ".join(row["name"] for row in result["left_out"])),
         **{f"edgekit.winner.{target}": name for target, name in result["winners"].items()},
     }
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from edgekit import aside, checks, page
+from edgekit import aside, checks, left_out, page
 from edgekit.artifact import EVIDENCE_FILES
 from edgekit.attempts import failed_notebook
 from edgekit.config import STAGES
@@ -66,6 +66,7 @@ def again(result: Row, folder: Path) -> Iterator[str]:
     yield f"run {result['name']} is finished"
     yield told(result)
     yield from (f"No bundle for {target}: {why}" for target, why in unmet(result))
+    yield from (f"Left out: {line}." for line in left_out.lines(result["left_out"]))
     yield from paths(result, folder)
 
 

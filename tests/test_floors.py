@@ -15,7 +15,7 @@ FLOORS = {
     "runner": 0,
     "config": 1, "errors": 1, "artifact": 1, "data": 1, "checks": 1, "plots": 1, "tables": 1, "summaries": 1,
     "variants": 1, "paired": 1, "rejected": 1, "quiet": 1, "digests": 1, "keys": 1, "replay": 1, "lock": 1,
-    "looks": 1, "child": 1, "telemetry": 1, "faults": 1, "forecast": 1, "tasks": 1,
+    "looks": 1, "left_out": 1, "child": 1, "telemetry": 1, "faults": 1, "forecast": 1, "tasks": 1,
     "models": 2, "sources": 2, "losses": 2, "train": 2, "augment": 2, "eager": 2, "eager_session": 2, "teachers": 2,
     "targets": 2, "batches": 2, "teaching": 2, "judge": 2, "answers": 2, "checkpoint": 2, "unfinished": 2,
     "load": 2,

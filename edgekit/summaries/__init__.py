@@ -15,7 +15,6 @@ from edgekit.summaries.converted import convert as convert
 from edgekit.summaries.converted import cosine as cosine
 from edgekit.summaries.converted import ends as ends
 from edgekit.summaries.converted import left_out as left_out
-from edgekit.summaries.converted import left_out_lines as left_out_lines
 from edgekit.summaries.converted import missing as missing
 from edgekit.summaries.converted import transposes as transposes
 from edgekit.summaries.distilled import candidate_points as candidate_points

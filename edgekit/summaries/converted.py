@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 from edgekit.artifact import Artifact
@@ -13,8 +12,6 @@ from edgekit.tables import Table, count, percent
 Row = dict[str, Any]
 
 MOST_NAMES = 4
-RESTS, FLOAT = "rests", "fp32"
-"""The kind of what is not tried since the float model is not there; as `edgekit.targets` has them, which lies above."""
 
 
 def boundary_rows(artifact: Artifact) -> list[Row]:
@@ -62,22 +59,6 @@ def left_out(artifact: Artifact) -> Table:
     )
     heads = ("left out", "because of", "operator", "layer", "cause", "what to do")
     return Table(heads, rows or [("nothing", *[""] * 5)])
-
-
-def left_out_lines(rows: Sequence[Row]) -> list[str]:
-    """Each failure of `rows` in one line, with the names of what is made from it and so was not tried."""
-    lines = []
-    for row in rows:
-        if row["kind"] == RESTS:
-            continue
-        of_it = [each["name"] for each in rows if each["kind"] == RESTS and _same_job(each, row)]
-        more = f" (and with it {', '.join(of_it)})" if of_it and row["precision"] == FLOAT else ""
-        lines.append(f"{row['name']}{more}: {row['reason']}")
-    return lines
-
-
-def _same_job(one: Row, other: Row) -> bool:
-    return (one["model"], one["target"]) == (other["model"], other["target"])
 
 
 def transposes(artifact: Artifact) -> Table:

@@ -66,6 +66,8 @@ def _title(shortlist: Row) -> str:
     limits += [f"{shortlist['size_bytes']:,} bytes"] if shortlist["size_bytes"] else []
     told = "p50 of one call untrained, ms, by target; bytes of the smallest file; budget: "
     told += ", ".join(limits) or "none on latency or size"
+    if shortlist["no_student_for"]:
+        told += f"; no student for {', '.join(shortlist['no_student_for'])}: the one that is kept has no file for it"
     if shortlist["replayed"] and shortlist["measured"] != shortlist["today"]:
         told += (
             f"; a recorded choice is followed, today's would train {', '.join(shortlist['today']['trained']) or 'none'}"

@@ -11,7 +11,7 @@ from edgekit import artifact as artifacts
 from edgekit.data import Data
 from edgekit.runner.bench import machine
 from edgekit.stages.distill import Config
-from edgekit.stages.distill.shortlist import Entry, Shortlist, best, refusal
+from edgekit.stages.distill.shortlist import Entry, Shortlist, best, not_taken, refusal
 from edgekit.stages.distill.training import Student, Trainer
 from edgekit.tasks import Answered
 from edgekit.unfinished import Unfinished
@@ -84,6 +84,7 @@ def shown(shortlist: Shortlist | None, rows: list[Row], config: Config) -> Row:
     if shortlist is None:
         return {"candidates": [], "shortlist": None}
     timed = shortlist.timed
+    kept = next(row["name"] for row in rows if row["kept"])
     return {
         "candidates": [
             {
@@ -98,6 +99,7 @@ def shown(shortlist: Shortlist | None, rows: list[Row], config: Config) -> Row:
             "measured": shortlist.measured,
             "today": shortlist.today,
             "replayed": shortlist.replayed,
+            "no_student_for": not_taken(timed[kept], config.targets),
             "latency_p50_ms": config.budget.latency_p50_ms,
             "size_bytes": config.budget.size_bytes,
         },
@@ -110,7 +112,7 @@ def _row(
     files = shortlist.timed[entry.title]
     student = tried.get(entry.title)
     figures = {"validation_accuracy": student.accuracy, **student.against(baseline)} if student else UNTRAINED
-    reason = refusal(entry.title, files, shortlist.measured, config.budget, config.most_trained)
+    reason = refusal(entry.title, shortlist.timed, shortlist.measured, config.budget, config.most_trained)
     if student and entry is not kept:
         reason = _beaten(entry, kept, student.accuracy, tried[kept.title].accuracy)
     return {

@@ -34,7 +34,8 @@ FIX = "an earlier stage or the config is another than when it was recorded; run 
 
 Row = dict[str, Any]
 Measured = dict[str, list[str]]
-"""`in_time`: titles within the budget; `trained`: the fastest of them. Both in the config's order."""
+"""`in_time`: titles within the budget; `trained`: the fastest of them that the most targets take. Both in the config's
+order."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,14 @@ def shorten(
 
 
 def choose(timed: Mapping[str, Sequence[Timed]], budget: Budget, most: int) -> Measured:
-    """Which candidates are within the budget, and the `most` fastest of them; 0: all."""
+    """Which candidates are within the budget, and of those that the most targets take the `most` fastest; 0: all.
+
+    One that a target cannot take would leave that target without a student.
+    """
     in_time = [title for title, files in timed.items() if _in_time(files, budget)]
-    fastest = sorted(in_time, key=lambda title: best(timed[title], budget).p50_ms)[: most or None]
+    widest = max((len(_targets(timed[title])) for title in in_time), default=0)
+    taken = [title for title in in_time if len(_targets(timed[title])) == widest]
+    fastest = sorted(taken, key=lambda title: best(timed[title], budget).p50_ms)[: most or None]
     return {"in_time": in_time, "trained": [title for title in in_time if title in fastest]}
 
 
@@ -98,8 +104,14 @@ def best(files: Sequence[Timed], budget: Budget) -> Timed:
     return min(_fitting(files, budget) or files, key=lambda file: file.p50_ms)
 
 
-def refusal(title: str, files: Sequence[Timed], measured: Measured, budget: Budget, most: int) -> str:
+def not_taken(files: Sequence[Timed], targets: Sequence[str]) -> list[str]:
+    """The targets that a candidate has no file for."""
+    return [target for target in targets if target not in _targets(files)]
+
+
+def refusal(title: str, timed: Mapping[str, Sequence[Timed]], measured: Measured, budget: Budget, most: int) -> str:
     """Why a candidate is not trained, empty where it is; without any figure of a clock."""
+    files = timed[title]
     if not files:
         return UNTAKEN
     if not _fitting(files, budget):
@@ -108,7 +120,12 @@ def refusal(title: str, files: Sequence[Timed], measured: Measured, budget: Budg
     if title not in measured["in_time"]:
         small = "" if budget.size_bytes is None else f" of every file of {budget.size_bytes:,} bytes or less"
         return f"p50{small} is over {budget.latency_p50_ms:g} ms on every target"
-    return "" if title in measured["trained"] else f"within the budget, but not among the {most} fastest"
+    if title in measured["trained"]:
+        return ""
+    theirs = [_targets(timed[other]) for other in measured["trained"]]
+    if all(len(others) > len(_targets(files)) for others in theirs):
+        return f"no file for {', '.join(not_taken(files, sorted(set().union(*theirs))))}, for which others have one"
+    return f"within the budget, but not among the {most} fastest"
 
 
 def check(recorded: Measured, timed: Mapping[str, Sequence[Timed]], budget: Budget) -> None:
@@ -125,6 +142,10 @@ def check(recorded: Measured, timed: Mapping[str, Sequence[Timed]], budget: Budg
     extra = [title for title in recorded["trained"] if title not in recorded["in_time"]]
     if extra or not recorded["trained"]:
         raise StageError(f"the record contradicts itself: it trains {', '.join(extra) or 'nobody'}; {FIX}")
+
+
+def _targets(files: Sequence[Timed]) -> set[str]:
+    return {file.target for file in files}
 
 
 def _fitting(files: Sequence[Timed], budget: Budget) -> list[Timed]:

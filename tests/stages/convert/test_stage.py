@@ -13,6 +13,7 @@ import torch
 from convert_runs import seal_run, spec_of
 
 from edgekit import artifact as artifacts
+from edgekit import left_out as reasons
 from edgekit import summaries
 from edgekit.artifact import Artifact
 from edgekit.config import check
@@ -269,7 +270,7 @@ def test_what_a_converter_cannot_take_costs_its_own_rows(guarded_run: Artifact, 
     rows = {row[0]: row for row in summaries.left_out(artifact).rows}
     assert rows["pruned-fp32-onnx"][1:] == ("control flow", "", "", first["cause"], first["advice"])
     assert rows["pruned-int8-onnx"][1:] == ("rests", "", "", second["reason"], "")
-    [line] = summaries.left_out_lines(artifact.metrics["left_out"])
+    [line] = reasons.lines(artifact.metrics["left_out"])
     assert line == f"pruned-fp32-onnx (and with it pruned-int8-onnx): {first['reason']}"
     artifacts.verify(artifacts.load(artifact.path))
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from edgekit import summaries
+from edgekit.artifact import Artifact
 from edgekit.config import Budget
 from edgekit.errors import StageError
 from edgekit.models.store import ModelSpec
-from edgekit.stages.distill.selection import most_accurate
-from edgekit.stages.distill.shortlist import Entry, best, check, choose, refusal
+from edgekit.stages.distill import Config
+from edgekit.stages.distill.selection import most_accurate, shown
+from edgekit.stages.distill.shortlist import Entry, Shortlist, best, check, choose, not_taken, refusal
 from edgekit.targets.timed import Lost, Timed, Times
 
 
@@ -53,9 +57,52 @@ def test_what_no_target_takes_is_never_trained_and_a_record_that_names_it_is_ref
     limits = budget(latency_p50_ms=3.5)
     measured = choose(files, limits, 3)
     assert "odd" not in measured["in_time"] and measured["in_time"] == choose(FILES, limits, 3)["in_time"]
-    assert refusal("odd", [], measured, limits, 3) == "no target takes it"
+    assert refusal("odd", files, measured, limits, 3) == "no target takes it"
     with pytest.raises(StageError, match="odd could not be converted here"):
         check({"in_time": ["odd"], "trained": ["odd"]}, files, limits)
+
+
+NARROW = {
+    "narrow": [file("onnx", 0.5)],
+    "broad": [file("onnx", 3.0), file("tflite", 4.0)],
+    "broader": [file("onnx", 5.0), file("tflite", 2.0, precision="int8")],
+}
+
+
+def test_one_that_a_target_cannot_take_is_not_trained_where_others_have_a_file_for_each() -> None:
+    limits = budget(latency_p50_ms=9.0)
+    for most, trained in ((3, ["broad", "broader"]), (1, ["broader"]), (0, ["broad", "broader"])):
+        measured = choose(NARROW, limits, most)
+        assert measured == {"in_time": list(NARROW), "trained": trained}
+        assert refusal("narrow", NARROW, measured, limits, most) == "no file for tflite, for which others have one"
+    assert not_taken(NARROW["broad"], ["onnx", "tflite"]) == []
+
+
+def test_where_all_that_are_within_the_budget_lack_a_target_the_least_lacking_are_trained() -> None:
+    limits = budget(latency_p50_ms=1.0)
+    assert choose(NARROW, limits, 3) == {"in_time": ["narrow"], "trained": ["narrow"]}
+    assert refusal("narrow", NARROW, choose(NARROW, limits, 3), limits, 3) == ""
+    assert not_taken(NARROW["narrow"], ["tflite", "onnx"]) == ["tflite"]
+    two_of_three = {**NARROW, "two": [file("onnx", 0.9), file("openvino", 0.9)]}
+    assert choose(two_of_three, limits, 3)["trained"] == ["two"]
+
+
+def test_a_target_without_a_student_is_told() -> None:
+    measured = {"in_time": ["narrow"], "trained": ["narrow"]}
+    found = Shortlist([], NARROW, {title: [] for title in NARROW}, measured, measured, replayed=False)
+    config = Config.model_construct(budget=budget(), targets=["onnx", "tflite"])
+    for kept, missing in (("narrow", ["tflite"]), ("broad", [])):
+        row = {"name": kept, "kept": True, "parameters": 1, "macs": 1, "bytes": {}, "validation_accuracy": None}
+        metrics: dict[str, Any] = shown(found, [row], config)
+        assert metrics["shortlist"]["no_student_for"] == missing
+        title = summaries.candidates(cast("Artifact", SimpleNamespace(metrics=metrics))).title
+        assert ("no student for tflite: the one that is kept has no file for it" in str(title)) == bool(missing)
+
+
+def test_a_recorded_choice_of_one_that_a_target_cannot_take_is_followed() -> None:
+    limits, recorded = budget(), {"in_time": list(NARROW), "trained": ["narrow"]}
+    check(recorded, NARROW, limits)
+    assert refusal("broad", NARROW, recorded, limits, 1) == "within the budget, but not among the 1 fastest"
 
 
 def test_only_a_latency_that_is_surely_over_the_limit_is_refused() -> None:
@@ -76,13 +123,13 @@ def test_what_is_too_large_everywhere_is_out_with_its_smallest_file() -> None:
     limits = budget(size_bytes=600)
     measured = choose(FILES, limits, 3)
     assert measured["in_time"] == ["quick"]
-    assert refusal("slow", FILES["slow"], measured, limits, 3) == "its smallest file, 1,000 bytes, is over 600"
+    assert refusal("slow", FILES, measured, limits, 3) == "its smallest file, 1,000 bytes, is over 600"
 
 
 def test_each_refusal_has_its_reason_and_no_figure_of_the_clock() -> None:
     limits = budget(latency_p50_ms=3.5)
     measured = {"in_time": ["quick", "middling"], "trained": ["quick"]}
-    told = {title: refusal(title, files, measured, limits, 1) for title, files in FILES.items()}
+    told = {title: refusal(title, FILES, measured, limits, 1) for title in FILES}
     assert told == {
         "slow": "p50 is over 3.5 ms on every target",
         "quick": "",

@@ -1,0 +1,27 @@
+"""What a conversion left out, in lines: for whatever tells a run that ended. It imports nothing that is slow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+Row = dict[str, Any]
+
+RESTS, FLOAT = "rests", "fp32"
+"""The kind of what is not tried since the float model is not there; as `edgekit.targets` has them, which lies above."""
+
+
+def lines(rows: Sequence[Row]) -> list[str]:
+    """Each failure of `rows` in one line, with the names of what is made from it and so was not tried."""
+    told = []
+    for row in rows:
+        if row["kind"] == RESTS:
+            continue
+        of_it = [each["name"] for each in rows if each["kind"] == RESTS and _same_job(each, row)]
+        more = f" (and with it {', '.join(of_it)})" if of_it and row["precision"] == FLOAT else ""
+        told.append(f"{row['name']}{more}: {row['reason']}")
+    return told
+
+
+def _same_job(one: Row, other: Row) -> bool:
+    return (one["model"], one["target"]) == (other["model"], other["target"])
