@@ -13,8 +13,8 @@ from edgekit.config import shortened, suggest
 from edgekit.errors import ConfigError, a
 
 MOST_BYTES = 1_000_000
-MOST_VALUES = 20_000
 MOST_LEVELS = 50
+MOST_VALUES = 20_000
 """Of a config, its aliases written out: a few lines of them can stand for more values than memory holds."""
 
 
