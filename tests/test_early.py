@@ -190,3 +190,25 @@ def test_a_look_that_dies_or_takes_long_harms_nobody(
         assert said in str(caught.value)
     else:
         assert said in str(early.look(plan, limit_s=4))
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("raise KeyboardInterrupt('ours')", "ended with exit code 1; it last said: KeyboardInterrupt: ours"),
+        (
+            "raise type('Odd', (BaseException,), {})('ours')",
+            "ended with exit code 1; it last said: nets_of_mine.Odd: ours",
+        ),
+        ("import os; os._exit(0)", ModelError),
+    ],
+    ids=["interrupt", "no Exception", "_exit"],
+)
+def test_what_no_look_can_tell_is_told_as_such(body: str, said: Any, config: Path) -> None:
+    (config.parent / "nets_of_mine.py").write_text(f"def make():\n    {body}\n")
+    plan = load_plan(config, ["model.builder=nets_of_mine:make"])
+    if isinstance(said, str):
+        assert early.look(plan)["Not looked at"].endswith(said)
+        return
+    with pytest.raises(said, match=r"nets_of_mine:make: ends Python with exit code 0.*os\._exit"):
+        early.look(plan)
