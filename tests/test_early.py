@@ -198,7 +198,7 @@ def test_a_look_that_dies_or_takes_long_harms_nobody(
         ("raise KeyboardInterrupt('ours')", "ended with exit code 1; it last said: KeyboardInterrupt: ours"),
         (
             "raise type('Odd', (BaseException,), {})('ours')",
-            "ended with exit code 1; it last said: nets_of_mine.Odd: ours",
+            "exit code 1; it last said: nets_of_mine.Odd: ours",
         ),
         ("import os; os._exit(0)", ModelError),
     ],

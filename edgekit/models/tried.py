@@ -41,9 +41,9 @@ def check(module: nn.Module, spec: ModelSpec, x: Tensor, *, trains: bool) -> Non
     called, x = spec.called, x[:SAMPLES].clone()
     _python(module, called)
     _one_route(called, list(_routes(module, spec, x)))
-    alone = torch.cat([_answer(module, spec, x[place : place + 1]) for place in range(len(x))])
+    alone = torch.cat([_answer(module, spec, one) for one in x.split(1)])
     _plain(called, alone)
-    if not torch.equal(alone[:1], _answer(module, spec, x[:1])):
+    if not torch.equal(alone, torch.cat([_answer(module, spec, one) for one in x.split(1)])):
         raise ModelError(
             f"{called}: answers the same sample differently each time, in eval mode; draw nothing at random there: "
             "F.dropout(x) drops always, F.dropout(x, training=self.training) does not"

@@ -212,9 +212,9 @@ def test_what_the_machine_lacks_is_no_fault_of_the_network(raised: Exception) ->
     """Found only after hours, so not by a trial; the network's own code was at work."""
     network = nets.outputs("of_the_class")
     type(network).change = staticmethod(lambda _: (_ for _ in ()).throw(raised))
-    with pytest.raises(ResourceError, match=r"nets:mine: fails in training: .*; (it asks for more memory|make room)"):
-        with running("nets:mine", "in training", network):
-            network(torch.zeros(1, 6))
+    said = r"nets:mine: fails in training: .*; (it asks for more memory|make room)"
+    with pytest.raises(ResourceError, match=said), running("nets:mine", "in training", network):
+        network(torch.zeros(1, 6))
     with pytest.raises(ResourceError):
         store.dry_forward(network, spec(f"{NETS}:sound"))
 
@@ -222,6 +222,15 @@ def test_what_the_machine_lacks_is_no_fault_of_the_network(raised: Exception) ->
 def test_memory_that_a_step_lacks_outside_of_the_network() -> None:
     with pytest.raises(ResourceError), running("nets:mine", "in training"):
         torch.zeros(10**16)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_a_network_that_draws_is_known_by_that(seed: int) -> None:
+    """Its answers to one sample may well be the same twice; to four of them they hardly are."""
+    network = nets.AlwaysDrops().eval()
+    torch.manual_seed(seed)
+    with pytest.raises(ModelError, match="answers the same sample differently each time"):
+        tried.check(network, spec(f"{NETS}:sound"), torch.ones(4, 6), trains=False)
 
 
 def test_a_hook_that_cannot_be_set_leaves_none_behind() -> None:
