@@ -20,6 +20,9 @@ ERROR_CELL = "papermill-error-cell-tag"
 LETTERS = 200
 """Of an error's message in a table."""
 
+ENDED = "edgekit_ended"
+"""In the metadata of a failed copy: how the run ended it, where the run did that and no cell."""
+
 
 def working_notebook(folder: Path, stage: str) -> Path:
     """The executed copy while it is being executed."""
@@ -41,7 +44,13 @@ def running(folder: Path) -> tuple[str, str] | None:
     if begun[0] not in STAGES:
         return None
     where = _place(working_notebook(folder, begun[0]))
-    return begun[0], f"{where}process {run['process']} on {run['host']}, since {run['since'].replace('T', ' ')}"
+    return begun[0], f"{where}{_named(run)}"
+
+
+def holder(folder: Path) -> str | None:
+    """Who works on the run in `folder`, at a stage or before the first; None where nobody does."""
+    run = lock.holder(folder / RUN_LOCK)
+    return _named(run) if run else None
 
 
 def failure(folder: Path, stage: str) -> str | None:
@@ -54,12 +63,14 @@ def failure(folder: Path, stage: str) -> str | None:
     kept = failed_notebook(folder, stage)
     if not kept.is_file():
         return None
+    begun = _begun(kept)
+    if words := _ended(kept):
+        return f"cell {begun}: {words} ({kept})"
     for number, cell in _code(kept):
         for output in cell.get("outputs", []):
             if output.get("output_type") == "error":
                 said = f"{output.get('ename')}: {output.get('evalue')}"
                 return f"cell {number}: {said if len(said) <= LETTERS else said[: LETTERS - 1] + '…'} ({kept})"
-    begun = _begun(kept)
     return f"cell {begun}: its kernel ended there ({kept})" if begun else str(kept)
 
 
@@ -69,6 +80,10 @@ def next_command(plan: Plan, out: Path) -> str:
     words += [word for setting in split_settings(plan.settings) for word in ("--set", setting)]
     words += ["--out", str(out)] if out != Path("artifacts") else []
     return shlex.join(words)
+
+
+def _named(holder: dict[str, Any]) -> str:
+    return f"process {holder['process']} on {holder['host']}, since {holder['since'].replace('T', ' ')}"
 
 
 def _short(path: Path) -> str:
@@ -86,6 +101,13 @@ def _begun(path: Path) -> int:
     """The number of the last cell that was begun; 0 where that cannot be read."""
     begun = [number for number, cell in _code(path) if cell.get("metadata", {}).get("papermill", {}).get("start_time")]
     return begun[-1] if begun else 0
+
+
+def _ended(path: Path) -> str:
+    try:
+        return str(json.loads(path.read_text())["metadata"][ENDED])
+    except (OSError, ValueError, KeyError):
+        return ""
 
 
 def _code(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

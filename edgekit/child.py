@@ -51,7 +51,8 @@ def leave_with_parent() -> None:
     """
 
     def watch() -> None:
-        sys.stdin.buffer.read()
+        while os.read(0, 4096):  # sys.stdin's own lock, held by a thread, aborts Python when the child ends by itself
+            pass
         processes.leave()
 
     threading.Thread(target=watch, daemon=True).start()

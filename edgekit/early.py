@@ -33,7 +33,9 @@ def look(plan: Plan, limit_s: float = LIMIT_S) -> dict[str, str]:
             return {"Not looked at": f"{at or 'data and network'}, within {limit_s:g} s; notebook 01 will tell"}
         if ended.code < 0:
             raise _crashed(ended.code, at)
-        if ended.code or not (home / ANSWER).is_file():
+        if not ended.code and not (home / ANSWER).is_file():
+            raise _kind(at)(f"{at}: ends Python with exit code 0, as os._exit does; take that call out")
+        if ended.code:
             return {"Not looked at": ended.cause("the process that looks ahead")}
         answer = json.loads((home / ANSWER).read_text())
     if "error" in answer:
@@ -51,5 +53,10 @@ def _raised(answer: dict[str, str | int]) -> EdgekitError:
 def _crashed(code: int, at: str) -> EdgekitError:
     if code == -signal.SIGKILL:
         return ResourceError(f"{at}: the process that looks at it was killed (SIGKILL), as when memory runs out")
-    kind = DataError if at.startswith("data") else ModelError
-    return kind(f"{at}: crashes Python ({signal.Signals(-code).name}); try it by itself, with python -X faulthandler")
+    return _kind(at)(
+        f"{at}: crashes Python ({signal.Signals(-code).name}); try it by itself, with python -X faulthandler"
+    )
+
+
+def _kind(at: str) -> type[EdgekitError]:
+    return DataError if at == "data" else ModelError

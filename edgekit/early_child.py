@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ from edgekit.config import NetworkConfig
 from edgekit.data import Data
 from edgekit.data import load as load_data
 from edgekit.early import ANSWER, AT
-from edgekit.errors import ConfigError, EdgekitError
+from edgekit.errors import NO_RESOURCES, ConfigError, EdgekitError, ResourceError
 from edgekit.plan import Plan, load_plan, make_importable
 from edgekit.runner.errors import RunnerError
+from edgekit.runner.steps import check as check_steps
 
 SAMPLES = 4
 FILE_LIMIT_S = 60.0
@@ -36,6 +38,11 @@ def answer(plan: Plan, folder: Path) -> dict[str, Any]:
         return {"found": dict(_found(plan, folder / AT))}
     except (EdgekitError, RunnerError) as error:
         return {"error": str(error), "kind": type(error).__name__, "exit_code": error.exit_code}
+    except OSError as error:
+        if error.errno not in NO_RESOURCES:
+            raise
+        said = f"{(folder / AT).read_text()}: {error.filename or 'a file'}: {error.strerror}; make room, or allow more"
+        return {"error": said, "kind": ResourceError.__name__, "exit_code": ResourceError.exit_code}
 
 
 def _found(plan: Plan, at: Path) -> Iterator[tuple[str, str]]:
@@ -44,14 +51,15 @@ def _found(plan: Plan, at: Path) -> Iterator[tuple[str, str]]:
     sizes = ", ".join(f"{len(getattr(data, name)):,} {name}" for name in ("train", "calibration", "validation"))
     shape = "×".join(map(str, data.raw_shape))
     yield "Samples", f"{data.kind} {shape} {data.raw_dtype}: {sizes}; {len(data.classes)} {_outputs(data)}"
-    at.write_text(plan.source.name if plan.source else str(plan.run.model.builder))
     try:
-        yield "Network", _file(plan, data) if plan.source else _baseline(plan, data)
-        for place, network in _students(plan):
-            at.write_text(f"{place}: {network.builder}")
-            _built(plan, data, place, network)
+        check_steps(plan.run.preprocess, data.raw_shape, data.raw_dtype)
     except RunnerError as error:
         raise ConfigError(f"preprocess: {error}") from None
+    at.write_text(plan.source.name if plan.source else str(plan.run.model.builder))
+    yield "Network", _file(plan, data) if plan.source else _baseline(plan, data)
+    for place, network in _students(plan):
+        at.write_text(f"{place}: {network.builder}")
+        _built(plan, data, place, network)
 
 
 def _outputs(data: Data) -> str:
@@ -110,7 +118,11 @@ def _built(plan: Plan, data: Data, place: str, network: NetworkConfig) -> None:
 
 
 if __name__ == "__main__":
-    code = main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))
+    try:
+        code = main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))
+    except BaseException:  # also Ctrl-C's class, which would end Python by a signal and look like a crash
+        traceback.print_exc()
+        code = 1
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # the frameworks' own shutdown takes seconds and has nothing left to save

@@ -11,19 +11,19 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
 from edgekit import receipts
 from edgekit.artifact import Artifact
-from edgekit.attempts import failed_notebook, working_notebook
+from edgekit.attempts import ENDED, failed_notebook, working_notebook
 from edgekit.config import STAGES
 from edgekit.errors import NO_RESOURCES, BudgetMissed, EdgekitError, ResourceError, StageError, by_name
 from edgekit.plan import Plan, workbook_folder
 from edgekit.runner import errors as runner_errors
-from edgekit.runner.files import make_folder, move
+from edgekit.runner.files import make_folder, move, write_atomically
 from edgekit.state import notebook_name
 from edgekit.workbook import COMMAND, FORCE
 
@@ -128,12 +128,9 @@ def _papermill(step: Step, working: Path, failed: Path, log: Path, forced: bool,
         _keep(working, failed)
         raise _as_raised(step, error, failed) from None
     except nbclient.exceptions.CellTimeoutError:
-        where = _where(step, working)
-        _keep(working, failed)
-        raise StageError(
-            f"{where}: not finished after {step.cell_limit_s} s, so its kernel was stopped; "
-            f"raise cell_limit_s if it needs longer. Executed copy: {failed}"
-        ) from None
+        where, why = _where(step, working), f"not finished after {step.cell_limit_s} s, so its kernel was stopped"
+        _keep(working, failed, why)
+        raise StageError(f"{where}: {why}; raise cell_limit_s if it needs longer. Executed copy: {failed}") from None
     except (nbclient.exceptions.DeadKernelError, RuntimeError) as error:  # the latter where it never answered
         silent = "didn't respond" in str(error)
         how = "did not answer in time" if silent else "died (killed, out of memory, or a crash in native code)"
@@ -192,9 +189,16 @@ def _as_raised(step: Step, error: Any, failed: Path) -> EdgekitError:
     return kind(f"{where}: {error.evalue}\nexecuted copy: {failed}")
 
 
-def _keep(working: Path, kept: Path) -> None:
-    if working.is_file():
-        move(working, kept)
+def _keep(working: Path, kept: Path, ended: str = "") -> None:
+    """As `kept`; with how the run ended it, for the cell says only that it was interrupted."""
+    if not working.is_file():
+        return
+    if ended:
+        with suppress(ValueError, KeyError):  # half written
+            notebook = json.loads(working.read_text())
+            notebook["metadata"][ENDED] = ended
+            write_atomically(working, json.dumps(notebook, indent=1).encode())
+    move(working, kept)
 
 
 @contextmanager

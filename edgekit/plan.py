@@ -164,14 +164,14 @@ def load_plan(path: Path, settings: str | Iterable[str] = (), *, known: bool = F
     faults = Faults()
     if plan.weights and not plan.weights.is_file():
         faults.add(f"model.weights: no file {os.fspath(run.model.weights or '')!r} beside {path.name}")
-    elif plan.weights:
-        kinds.check_weights(plan.weights)
     if plan.source:
         faults.of(lambda: check_task("model.source", run.task))
         faults.of(partial(kinds.check, plan.source, run.model.sha256, "model.source"))
     if not known and not (plan.source and faults.found):  # what a missing file can become, nobody knows
         faults.of(lambda: agree(plan))
     faults.tell(MOST)
+    if plan.weights:
+        kinds.check_weights(plan.weights)  # a ModelError, which must not hide what is wrong with the config
     return plan
 
 

@@ -45,7 +45,7 @@ def show(plan: Plan, out: Path) -> None:
     lines |= early.look(plan)
     console.print(table)
     for name, value in lines.items():
-        console.print(f"{name:<8} {value}", highlight=False, soft_wrap=True)
+        console.print(f"{name + ':':<9} {value}", highlight=False, soft_wrap=True)
 
 
 def _brief(value: object) -> str:

@@ -36,6 +36,8 @@ def show(folder: Path) -> None:
     for found in state.examine(plan, folder, state.data_digest(plan, folder)):
         table.add_row(*_row(found, *_seen(found, folder, at_work)))
     console.print(table)
+    if not at_work and (who := attempts.holder(folder)):
+        console.print(f"At work: {who}; looking ahead, or between two stages.", highlight=False, soft_wrap=True)
     console.print(_result(folder), highlight=False, soft_wrap=True)
 
 

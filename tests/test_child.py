@@ -47,6 +47,12 @@ def test_one_that_ends_well(module: str, tmp_path: Path) -> None:
     assert (ended.code, ended.late) == (0, False)
 
 
+def test_one_that_watches_its_parent_says_itself_what_it_raised(module: str, tmp_path: Path) -> None:
+    does = "from edgekit.child import leave_with_parent; leave_with_parent(); time.sleep(0.3); raise KeyError('ours')"
+    ended = child.run(module, [does], tmp_path / "log", 60)
+    assert (ended.code, child.last_useful_line(ended.log.read_text())) == (1, "KeyError: 'ours'")
+
+
 def test_one_that_takes_too_long_is_ended_with_what_it_started(module: str, tmp_path: Path) -> None:
     sleeper, note = "subprocess.Popen(['sleep', '600'])", tmp_path / "pid"
     does = f"open({str(note)!r}, 'w').write(str({sleeper}.pid)); time.sleep(600)"

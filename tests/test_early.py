@@ -18,7 +18,9 @@ from typer.testing import CliRunner
 from edgekit import early, early_child
 from edgekit.cli import app
 from edgekit.errors import DataError, ModelError
+from edgekit.models import tried
 from edgekit.plan import load_plan
+from edgekit.runner.errors import BackendError
 from edgekit.workbook import open_stage
 from tests.broken import broken_nets
 
@@ -81,6 +83,15 @@ def test_what_is_sound_is_told(config: Path) -> None:
 def test_what_is_wrong_with_data_or_networks(settings: list[str], code: int, said: str, config: Path) -> None:
     found = answer(config, *settings)
     assert said in found["error"] and found["exit_code"] == code
+
+
+def test_only_what_is_wrong_with_the_steps_is_told_as_theirs(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise BackendError("no interpreter for that")
+
+    monkeypatch.setattr(tried, "check", refuse)
+    found = answer(config)
+    assert (found["error"], found["exit_code"]) == ("no interpreter for that", 5)
 
 
 def test_weights_are_held_against_the_network_by_the_name_that_the_user_gave(config: Path) -> None:
@@ -190,3 +201,28 @@ def test_a_look_that_dies_or_takes_long_harms_nobody(
         assert said in str(caught.value)
     else:
         assert said in str(early.look(plan, limit_s=4))
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("raise KeyboardInterrupt('ours')", "ended with exit code 1; it last said: KeyboardInterrupt: ours"),
+        (
+            "raise type('Odd', (BaseException,), {})('ours')",
+            "exit code 1; it last said: nets_of_mine.Odd: ours",
+        ),
+        ("import os; os._exit(0)", ModelError),
+    ],
+    ids=["interrupt", "no Exception", "_exit"],
+)
+def test_what_no_look_can_tell_is_told_as_such(body: str, said: Any, config: Path) -> None:
+    (config.parent / "nets_of_mine.py").write_text(f"def make():\n    {body}\n")
+    plan = load_plan(config, ["model.builder=nets_of_mine:make"])
+    if isinstance(said, str):
+        dry = CliRunner().invoke(app, ["run", str(config), "--dry-run", "--set", "model.builder=nets_of_mine:make"])
+        assert "\nNot looked at: the process that looks ahead " in dry.stdout and dry.stdout.rstrip().endswith(said)
+        return
+    dry = CliRunner().invoke(app, ["run", str(config), "--dry-run", "--set", "model.builder=nets_of_mine:make"])
+    assert dry.exit_code == 4
+    with pytest.raises(said, match=r"nets_of_mine:make: ends Python with exit code 0.*os\._exit"):
+        early.look(plan)

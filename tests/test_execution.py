@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edgekit import execution
+from edgekit import attempts, execution
 from edgekit.artifact import Artifact
 from edgekit.errors import ConversionError, EdgekitError, ResourceError, StageError
 from edgekit.plan import load_plan
@@ -78,6 +78,15 @@ def test_nothing_that_a_kernel_started_outlives_it(tmp_path: Path, monkeypatch: 
     with pytest.raises(StageError):
         execute(tmp_path, monkeypatch, f"{forks}\nopen({str(note)!r}, 'w').write(str(pid))\nos._exit(0)")
     assert gone([int(note.read_text())], 5) == []
+
+
+def test_status_says_of_a_cell_that_took_too_long_what_the_run_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(StageError):
+        execute(tmp_path, monkeypatch, "import time\ntime.sleep(60)")
+    said = attempts.failure(tmp_path / "run", "profile") or ""
+    assert said.startswith("cell 2: not finished after 4 s, so its kernel was stopped (")
 
 
 def test_steps_name_every_option_of_every_stage(tmp_path: Path) -> None:

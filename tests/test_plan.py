@@ -114,6 +114,12 @@ def test_an_impossible_combination_names_both_fields() -> None:
     assert "quantize.calibration_samples (60) and data.calibration_samples (50) disagree" in said
 
 
+def test_weights_that_are_none_hide_no_fault_of_the_config(tmp_path: Path) -> None:
+    (tmp_path / "theirs.safetensors").write_text("404: not found")
+    weights = f"model.weights={tmp_path / 'theirs.safetensors'}"
+    assert "disagree" in fault(weights, "data.calibration_samples=50", "quantize.calibration_samples=60")
+
+
 def test_every_fault_is_told_at_once() -> None:
     said = fault("budget.accuracy_drop_pp=-1", "model.wights=x")
     assert "budget.accuracy_drop_pp" in said

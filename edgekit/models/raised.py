@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import nn
 
-from edgekit.errors import EdgekitError, ModelError
+from edgekit.errors import NO_RESOURCES, EdgekitError, ModelError, ResourceError
 
 FAULTS = (Exception, SystemExit)
 """What code of the user's may raise; Ctrl-C is not among it."""
@@ -21,6 +21,8 @@ LONGEST = 300
 LIBRARIES = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 FOREIGN = tuple(f"{path}{os.sep}" for path in (*sorted(LIBRARIES), Path(__file__).parents[1]))
 """Where Python, the libraries and edgekit itself lie; code anywhere else is the user's."""
+PACKAGES = frozenset(("site-packages", "dist-packages"))
+"""Folders of libraries wherever they lie: of the system's Python, of the user's own installs."""
 NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
 ADVICE = (
     (
@@ -40,17 +42,23 @@ def told(error: BaseException, root: nn.Module | None = None) -> str:
     return f"{_what(error)}{f' ({where})' if where else ''}; {_advice(error)}"
 
 
+def failure(what: str, error: BaseException, root: nn.Module | None = None) -> Exception:
+    """What to raise for it: ModelError, but ResourceError where the machine lacks memory, room or leave."""
+    kind = ResourceError if _lacks_memory(error) or _lacks_room(error) else ModelError
+    return kind(f"{what}: {told(error, root)}")
+
+
 @contextmanager
 def running(called: str, doing: str, root: nn.Module | None = None) -> Iterator[None]:
-    """ModelError for what the network called so raises meanwhile; what else is raised stays what it is."""
+    """The `failure` of what the network called so raises meanwhile; what else is raised stays what it is."""
     try:
         yield
     except EdgekitError:
         raise
     except FAULTS as error:
-        if not _is_of_a_network(error):
+        if not (_is_of_a_network(error) or _lacks_memory(error)):  # a step of the optimizer can lack it too
             raise
-        raise ModelError(f"{called}: fails {doing}: {told(error, root)}") from error
+        raise failure(f"{called}: fails {doing}", error, root) from error
 
 
 def _what(error: BaseException) -> str:
@@ -70,13 +78,24 @@ def _advice(error: BaseException) -> str:
         return "take that call out, or raise an error that says what is wrong"
     if isinstance(error, RecursionError):
         return "it calls itself without end; let it call its layers"
-    if isinstance(error, MemoryError) or any(words in said for words in NO_MEMORY):
-        return "it asks for more memory than there is; make the network smaller"
+    if _lacks_memory(error):
+        return "it asks for more memory than there is; free some, or make the network smaller"
+    if _lacks_room(error):
+        return "make room, or allow more"
     if isinstance(error, ModuleNotFoundError):
         return f"install {error.name}, or put its folder on PYTHONPATH"
     if isinstance(error, SyntaxError):
         return "mend that line"
     return next((advice for words, advice in ADVICE if words in said), "mend it there, and try the network by itself")
+
+
+def _lacks_memory(error: BaseException) -> bool:
+    """Of Python's own and of torch's errors; nobody knows yet whose fault it is, the machine's or the network's."""
+    return isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY)
+
+
+def _lacks_room(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno in NO_RESOURCES
 
 
 def _place(error: BaseException) -> str:
@@ -98,7 +117,7 @@ def _place(error: BaseException) -> str:
 
 def _is_users(frame: FrameType) -> bool:
     file = frame.f_code.co_filename
-    return not file.startswith(("<", *FOREIGN))
+    return not file.startswith(("<", *FOREIGN)) and PACKAGES.isdisjoint(Path(file).parts)
 
 
 def _calls(error: BaseException) -> list[nn.Module]:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from edgekit.config import suggest
 from edgekit.digests import write_json
 from edgekit.errors import ModelError, a
-from edgekit.models.raised import FAULTS, told
+from edgekit.models.raised import FAULTS, failure, told
 from edgekit.models.resize import resize
 from edgekit.models.spec import FORMAT, SPEC
 from edgekit.models.spec import ModelSpec as ModelSpec
@@ -123,9 +123,7 @@ def dry_forward(module: nn.Module, spec: ModelSpec) -> None:
         with torch.inference_mode():
             out = module(torch.zeros(1, *spec.input_shape, device=device))
     except FAULTS as error:
-        raise ModelError(
-            f"{spec.called}: fails on an input of shape {(1, *spec.input_shape)}: {told(error, module)}"
-        ) from error
+        raise failure(f"{spec.called}: fails on an input of shape {(1, *spec.input_shape)}", error, module) from error
     check_output(out, spec)
 
 
@@ -190,7 +188,7 @@ def _construct(spec: ModelSpec, seed: int) -> nn.Module:
             torch.manual_seed(seed)
             module = builder(**kwargs)
     except FAULTS as error:
-        raise ModelError(f"{spec.builder}({_spelt(kwargs)}): {told(error)}") from error
+        raise failure(f"{spec.builder}({_spelt(kwargs)})", error) from error
     if not isinstance(module, nn.Module):
         made = f"the class {module.__name__}" if isinstance(module, type) else a(type(module).__name__)
         advice = "call it: return Net()" if isinstance(module, type) else "let it end with `return net`"
@@ -198,7 +196,7 @@ def _construct(spec: ModelSpec, seed: int) -> nn.Module:
     try:
         return module.eval()
     except FAULTS as error:
-        raise ModelError(f"{spec.builder}: cannot be put in eval mode: {told(error, module)}") from error
+        raise failure(f"{spec.builder}: cannot be put in eval mode", error, module) from error
 
 
 def _find_builder(name: str) -> Callable[..., Any]:

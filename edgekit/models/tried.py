@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from edgekit.eager import eager_input
 from edgekit.errors import ModelError
 from edgekit.models import store
-from edgekit.models.raised import FAULTS, told
+from edgekit.models.raised import FAULTS, failure
 from edgekit.models.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -38,17 +39,11 @@ def check(module: nn.Module, spec: ModelSpec, x: Tensor, *, trains: bool) -> Non
     `trains`: it will be trained, so a step of training is tried on a copy. The network itself is left as it was.
     """
     called, x = spec.called, x[:SAMPLES].clone()
-    routes = {tuple(route): place for place, route in reversed(list(enumerate(_routes(module, spec, x))))}
-    if len(routes) > 1:
-        first, other, *_ = sorted(routes, key=lambda route: routes[route])
-        differing = [name for name in (*other, *first) if (name in first) != (name in other)]
-        raise ModelError(
-            f"{called}: which layers it runs depends on the values that come in ({', '.join(differing[:3])}: not for "
-            "every sample), and a converted file runs the same for all; compute both sides, and choose with torch.where"
-        )
-    alone = torch.cat([_answer(module, spec, x[place : place + 1]) for place in range(len(x))])
+    _python(module, called)
+    _one_route(called, list(_routes(module, spec, x)))
+    alone = torch.cat([_answer(module, spec, one) for one in x.split(1)])
     _plain(called, alone)
-    if not torch.equal(alone[:1], _answer(module, spec, x[:1])):
+    if not torch.equal(alone, torch.cat([_answer(module, spec, one) for one in x.split(1)])):
         raise ModelError(
             f"{called}: answers the same sample differently each time, in eval mode; draw nothing at random there: "
             "F.dropout(x) drops always, F.dropout(x, training=self.training) does not"
@@ -68,6 +63,34 @@ def check(module: nn.Module, spec: ModelSpec, x: Tensor, *, trains: bool) -> Non
         _trained(module, spec, x)
 
 
+def _python(module: nn.Module, called: str) -> None:
+    """ModelError where a layer is TorchScript: torch follows none, and exports none."""
+    scripted = [name for name, layer in module.named_modules() if isinstance(layer, torch.jit.ScriptModule)]
+    if scripted:
+        raise ModelError(
+            f"{called}: {f'layer {scripted[0]}' if scripted[0] else 'it'} is TorchScript, which can be neither "
+            "followed nor exported; give the module that it was made of"
+        )
+
+
+def _one_route(called: str, routes: list[list[str]]) -> None:
+    """ModelError unless all samples, and the zeros that come last, reach the same layers."""
+    first, *others, zeros = routes
+    other = next((route for route in (*others, zeros) if route != first), first)
+    if other == first:
+        return
+    differing = [name for name in (*other, *first) if (name in first) != (name in other)]
+    whom = "not for every sample"
+    if all(route == first for route in others):
+        skipped = [name for name in first if name not in zeros]
+        differing, whom = skipped or differing, f"{'not' if skipped else 'only'} for zeros, which converters trace"
+    layers = ", ".join(dict.fromkeys(differing[:3])) or "not as often for each, or in another order"
+    raise ModelError(
+        f"{called}: which layers it runs depends on the values that come in ({layers}{f': {whom}' if differing else ''}"
+        "), and a converted file runs the same for all; compute both sides, and choose with torch.where"
+    )
+
+
 def _answer(module: nn.Module, spec: ModelSpec, x: Tensor) -> Tensor:
     """In eval mode; ModelError where it raises, or changes its input or itself."""
     given = x.clone()
@@ -76,7 +99,7 @@ def _answer(module: nn.Module, spec: ModelSpec, x: Tensor) -> Tensor:
         with torch.no_grad():
             out: Tensor = module(given)
     except FAULTS as error:
-        raise ModelError(f"{spec.called}: fails on a sample of the data: {told(error, module)}") from error
+        raise failure(f"{spec.called}: fails on a sample of the data", error, module) from error
     if not torch.equal(given, x):
         raise ModelError(
             f"{spec.called}: changes its input in place, and the sample would be another afterwards; let the first "
@@ -120,8 +143,10 @@ def _followed(module: nn.Module) -> Iterator[list[str]]:
         route.append(name)
 
     leaves = [(name, layer) for name, layer in module.named_modules() if not list(layer.children())]
-    hooks = [layer.register_forward_pre_hook(partial(reached, name)) for name, layer in leaves]
+    hooks: list[RemovableHandle] = []
     try:
+        for name, layer in leaves:
+            hooks.append(layer.register_forward_pre_hook(partial(reached, name)))
         yield route
     finally:
         for hook in hooks:
@@ -144,5 +169,5 @@ def _trained(module: nn.Module, spec: ModelSpec, x: Tensor) -> None:
             if isinstance(out, Tensor):
                 out.float().square().mean().backward()
     except FAULTS as error:
-        raise ModelError(f"{called}: fails in training mode: {told(error, module)}") from error
+        raise failure(f"{called}: fails in training mode", error, module) from error
     store.check_output(out, spec, len(x), "in training mode ")

@@ -218,6 +218,24 @@ class Nothing(nn.Module):
         return x[:, :3] * 2
 
 
+class Scripted(Sound):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.jit.script(self.first)
+
+
+class SkipsForZeros(Sound):
+    """Not for a sample of the data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.extra = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.relu(self.first(x))
+        return self.head(self.extra(y) if x.any() else y)
+
+
 class OfWords(Sound):
     def forward(self, x: Tensor) -> Tensor:
         return nn.functional.embedding(x, self.head.weight)
