@@ -137,6 +137,23 @@ def test_pictures_of_other_proportions_are_told_and_can_be_cropped(tmp_path):
     assert wide[:, 10:20].tobytes() in contents(cropped) and wide[:, 10:20].tobytes() not in contents(stretched)
 
 
+def test_a_picture_with_a_flipped_bit_is_refused_and_not_half_read(tmp_path):
+    """A PNG loads itself to find its EXIF tag: what goes wrong there must be told."""
+    from edgekit.runner import inputs
+    from edgekit.runner.errors import InputError
+    from edgekit.runner.manifest import RawSpec
+
+    stream = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3)).astype(np.uint8)).save(stream, "PNG")
+    data = bytearray(stream.getvalue())
+    data[len(data) // 2] ^= 0x10
+    path = zipped(tmp_path, samples() | {"train/bee/flipped.png": bytes(data)})
+    assert "train/bee/flipped.png" in read(path, max_corrupt_fraction=0.05).notes[0]
+    (tmp_path / "flipped.png").write_bytes(data)
+    with pytest.raises(InputError, match="cannot be decoded"):
+        inputs.read(str(tmp_path / "flipped.png"), RawSpec("image", (8, 8, 3), "uint8"))
+
+
 def test_a_misspelt_split_is_not_passed_over(tmp_path):
     with pytest.raises(DataError, match="'tset' is not the name of a split, did you mean \"test\""):
         read(zipped(tmp_path, samples(tset=3)))

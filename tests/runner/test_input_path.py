@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +135,51 @@ def test_strictly_a_picture_must_be_the_sample_already(tmp_path: Path) -> None:
     assert inputs.read(str(tmp_path / "fits.png"), PICTURE, strict=True).shape == PICTURE.shape
 
 
+def test_a_sound_of_the_wanted_rate_is_read_whatever_the_rate(tmp_path: Path) -> None:
+    raw = RawSpec("audio", (50,), "float32", (-1.0, 1.0), 500)
+    (tmp_path / "a.wav").write_bytes(ramp(50, rate_hz=500))
+    assert inputs.read(str(tmp_path / "a.wav"), raw).shape == (50,)
+
+
+def test_an_odd_rate_takes_no_more_memory_than_another(tmp_path: Path) -> None:
+    """Ten samples of 511,999 Hz: the filter of such a ratio has a million coefficients, and more."""
+    code = (
+        "import resource, numpy; from edgekit.runner.inputs.resample import resample; "
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; "
+        "resample(numpy.ones(10, numpy.float32), 511_999, 8000); "
+        "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 200
+
+
+def test_tables_are_read_in_parts_and_are_the_same(tmp_path: Path) -> None:
+    rows = 20_000
+    (tmp_path / "a.csv").write_text(table(rows))
+    found = list(inputs.samples(str(tmp_path / "a.csv"), ROWS))
+    assert len(found) == 1 + (rows - 4) // 2
+    assert found[-1].raw[:, 0].tolist() == [19996.0, 19997.0, 19998.0, 19999.0]
+    assert found[4095].raw[:, 0].tolist() == [8190.0, 8191.0, 8192.0, 8193.0]  # over the border of two parts
+
+
+def test_a_window_that_is_no_number_is_told_with_its_place(tmp_path: Path) -> None:
+    values = np.zeros(1000, "<f4")
+    values[700] = np.nan
+    (tmp_path / "a.wav").write_bytes(riff(form(3, 32), values.tobytes()))
+    model = load(flat.write(tmp_path / "x.edge.zip", SOUND), trial=False)
+    answers = model.predict_file(tmp_path / "a.wav")
+    assert str(next(answers).span) == "0.00–0.05 s"
+    with pytest.raises(InputError, match="a.wav, 0.05–0.10 s: sample: holds NaN"):
+        next(answers)
+
+
+def test_what_no_step_decodes_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "a.wav").write_bytes(ramp(400))
+    bare = RawSpec("audio", (400,), "float32", (-1.0, 1.0), 8000, input_path=())
+    assert inputs.suffixes(bare) == [".npy"] and ".wav" in inputs.suffixes(SOUND)
+    assert "not a sound; give it a .npy file" in flat.refusal(tmp_path / "a.wav", bare)
+
+
 def test_channels_are_mixed_evenly(tmp_path: Path) -> None:
     (tmp_path / "a.wav").write_bytes(riff(form(1, 16, 3), coded([9000, 0, -3000] * 400, 16)))
     assert inputs.read(str(tmp_path / "a.wav"), SOUND).tolist() == [float(np.float32(2000 / 32768))] * 400
@@ -163,6 +210,7 @@ def test_an_hour_of_sound_is_refused_with_the_line_that_parts_it(tmp_path: Path)
     ("steps", "words"),
     [
         ([{"step": "decode_mp3"}], "known steps"),
+        ([{"step": ["decode_wav"]}], "known steps"),
         (["decode_wav"], "known steps"),
         ([{"step": "decode_wav", "rate_hz": 3}], "needed \\[\\]"),
         ([{"step": "resample"}], "needed \\['rate_hz'\\]"),
