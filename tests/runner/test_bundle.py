@@ -15,7 +15,7 @@ from .conftest import NCHW, SCORES, Made, manifest_for
 
 MODEL = Made("onnx", {"model.onnx": bytes(range(64))}, NCHW, SCORES, 1e-4)
 MEMBERS = {**MODEL.files, "golden/inputs.npy": b"in", "golden/outputs.npy": b"out", "README.md": b"read me\n"}
-SHA256 = "8afc3e5ce9c40af3a1b4e1dafe2234639eefb06f3ecbb99e9d462c8f951911b4"
+SHA256 = "c5e9753915027f42ab0253a40e31c29546bd99c3de1e969c4b39d477249d1f7e"
 
 
 @pytest.fixture
