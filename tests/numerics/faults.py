@@ -7,6 +7,8 @@ and its batch norm in one operator, the layer is the convolution and the norm st
 from __future__ import annotations
 
 import copy
+import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -51,14 +53,16 @@ def files(clean: Clean, target: str, precision: str, folder: Path | None, model:
     """
     network = model or clean.model
     steps, made = [], []
-    for each in dict.fromkeys(("fp32", precision)):
-        place, described = clean.files[target, each]
-        steps.append(Step(each, "float", network, folder if folder and each == precision else place))
-        made.append(launch.Made(each, described, 0.0))
-    checker = _checker(clean, network, Config())
-    for record in checker.records(Job("varied", target, Path("unused"), tuple(steps)), list(made)):
-        if "reason" in record:
-            raise ConversionError(record["reason"])
+    with tempfile.TemporaryDirectory() as home:  # of copies: the folder of a file that is left out goes
+        for each in dict.fromkeys(("fp32", precision)):
+            place, described = clean.files[target, each]
+            source = folder if folder and each == precision else place
+            steps.append(Step(each, "float", network, Path(shutil.copytree(source, Path(home) / each))))
+            made.append(launch.Made(each, described, 0.0))
+        checker = _checker(clean, network, Config())
+        for record in checker.records(Job("varied", target, Path("unused"), tuple(steps)), list(made)):
+            if "reason" in record:
+                raise ConversionError(record["reason"])
 
 
 def _checker(clean: Clean, model: Path, config: Config) -> Checker:
