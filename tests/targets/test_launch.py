@@ -149,7 +149,9 @@ def test_what_comes_from_other_weights_is_made_though_the_float_model_is_not(tmp
     """After QAT int8 has weights of its own, and on OpenVINO a conversion of its own."""
     fine, odd = _job("dense", "onnx", tmp_path / "fine"), _job("decomposing", "onnx", tmp_path / "odd")
     tuned = replace(fine.steps[1], out=tmp_path / "int8", method="qat")
-    job = replace(odd, steps=(odd.steps[0], tuned, replace(odd.steps[1], precision="dynamic")))
+    job = replace(
+        odd, steps=(odd.steps[0], tuned, replace(odd.steps[1], precision="dynamic", out=tmp_path / "dynamic"))
+    )
     first, own, last = launch.convert(job, tmp_path, 120, threading.Event())
     assert isinstance(own, launch.Made) and isinstance(first, launch.LeftOut) and isinstance(last, launch.LeftOut)
     assert (first.failure.kind, last.failure.kind) == ("operator", "rests")
