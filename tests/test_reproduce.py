@@ -9,7 +9,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from edgekit.runner import bundle as bundles
 from edgekit.runner.bundle import Bundle
@@ -121,14 +123,16 @@ def test_other_data_stops_before_anything_is_trained(original: Path, tmp_path: P
         (["--set", "prune.ratio=0.4"], 2, "reproducing keeps every recorded option"),
         (["--set", "data.path=somewhere"], 2, "data.path"),
         (["--set", "model.weights"], 2, "write it as key=value"),
-        (["--set", "model.weights=pyproject.toml"], 2, "is not the file that was recorded"),
+        (["--set", "model.weights=OTHER"], 2, "is not the file that was recorded"),
     ],
 )
 def test_the_record_cannot_be_overridden(
     original: Path, tmp_path: Path, arguments: list[str], code: int, said: str
 ) -> None:
-    done = run_edgekit("reproduce", str(original), "--out", str(tmp_path), *arguments)
-    assert done.returncode == code
+    save_file({"weight": np.zeros(1, np.float32)}, tmp_path / "other.safetensors")
+    arguments = [each.replace("OTHER", str(tmp_path / "other.safetensors")) for each in arguments]
+    done = run_edgekit("reproduce", str(original), "--out", str(tmp_path / "out"), *arguments)
+    assert done.returncode == code, done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -28,9 +28,9 @@ OPEN = """from pathlib import Path
 from edgekit import checks, plots, summaries, tasks
 from edgekit.workbook import find_config, open_stage
 
-beside = Path(config).name  # moved or copied since? the config beside this notebook counts
-if Path(beside).is_file() or not Path(config).is_file():
-    config = str(find_config(beside))
+# moved or copied since? the config beside this notebook counts
+if Path(Path(config).name).is_file() or not Path(config).is_file():
+    config = str(find_config(Path(config).name))
 stage = open_stage("profile", globals())
 stage"""
 SAMPLES_TEXT = """## The data
