@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONFIG ?= configs/digits.yaml
 # Two tests at a time, a file's tests in one process, in the order of tests/durations.py; where two share the cores, a
-# waiting thread must not spin.
-WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
+# waiting thread must not spin. The plugin nbval costs each process a second; what uses it starts a process of its own.
+WORKERS := -n 2 --dist loadfile --no-loadscope-reorder -p no:nbval
 BESIDE := GOMP_SPINCOUNT=0
 # Tests with a target of their own; `make test` runs all others.
 APART := not long and not zoo and not numerics and not matrix and not aarch64 and not docs
@@ -58,7 +58,7 @@ defaults: $(VENV)/.dev ## run all seven notebooks as they come under nbval
 	EDGEKIT_ARTIFACTS=$(CURDIR)/build/nbval $(BIN)/pytest -q --nbval-lax --nbval-cell-timeout=1500 -p no:cacheprovider notebooks
 
 quick: $(VENV)/.dev ## some four thousand tests of every room, none of them slow; about a minute
-	$(BESIDE) $(BIN)/pytest -q -p no:nbval $(WORKERS) --quick -m '$(APART)'
+	$(BESIDE) $(BIN)/pytest -q $(WORKERS) --quick -m '$(APART)'
 
 test: lint ## ruff, mypy, and every test that has no target of its own, the reference notebooks under nbval among them
 	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m '$(APART)'
