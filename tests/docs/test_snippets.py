@@ -1,0 +1,107 @@
+"""Every Python example of the pages is run, and every piece of a config is checked as `edgekit run` would."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from edgekit.plan import load_plan
+from tests.conftest import ROOT, FinishedRun
+from tests.docs.pages import Block, all_pages, blocks, name
+
+LANGUAGES = {"python", "yaml", "bash", "text", "json"}
+DIGITS = ROOT / "configs" / "digits.yaml"
+RUN = """
+import json, sys, traceback, types
+pages = json.load(sys.stdin)
+failed = {}
+for page, pieces in pages.items():
+    module = sys.modules[page] = types.ModuleType(page)
+    for line, text in pieces:
+        try:
+            exec(compile("\\n" * (line - 1) + text, page, "exec"), vars(module))
+        except BaseException:
+            failed.setdefault(page, []).append(traceback.format_exc())
+json.dump(failed, open("failed.json", "w"))
+"""
+
+
+def examples(page: Path) -> list[Block]:
+    """What is run: the Python that is no file."""
+    return [block for block in blocks(page) if block.language == "python" and not block.title]
+
+
+def files(page: Path) -> list[Block]:
+    """What is written into the package first."""
+    return [block for block in blocks(page) if block.title.startswith("edgekit/")]
+
+
+def pieces(page: Path) -> list[Block]:
+    return [block for block in blocks(page) if block.language == "yaml" and not block.title]
+
+
+@pytest.fixture(scope="module")
+def failed(tmp_path_factory: pytest.TempPathFactory, tiny_run: FinishedRun) -> dict[str, list[str]]:
+    """All pages' examples in one process, over a copy of the package with the pages' own files in it."""
+    home = tmp_path_factory.mktemp("snippets")
+    shutil.copytree(ROOT / "edgekit", home / "edgekit", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(tiny_run.folder / "bundles" / "tiny-tflite-1.0.0.edge.zip", home / "digits-tflite-1.0.0.edge.zip")
+    for page in all_pages():
+        for block in files(page):
+            path = home / block.title
+            assert not path.exists(), f"{name(page)} would replace {block.title}"
+            path.write_text(block.text, encoding="utf-8")
+    told = {name(page): [(block.line, block.text) for block in examples(page)] for page in all_pages()}
+    done = subprocess.run(
+        [sys.executable, "-c", RUN],
+        input=json.dumps(told),
+        cwd=home,
+        env={**os.environ, "PYTHONPATH": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, list[str]] = json.loads((home / "failed.json").read_text())
+    return found
+
+
+@pytest.mark.parametrize("page", [page for page in all_pages() if examples(page)], ids=name)
+def test_the_python_of_a_page_runs(page: Path, failed: dict[str, list[str]]) -> None:
+    assert not failed.get(name(page), []), "\n".join(failed[name(page)])
+
+
+def test_a_file_that_is_shown_is_used() -> None:
+    """Or nothing would have read it."""
+    idle = [name(page) for page in all_pages() if files(page) and not examples(page)]
+    assert not idle
+
+
+@pytest.mark.parametrize("page", [page for page in all_pages() if pieces(page)], ids=name)
+def test_the_pieces_of_a_config_are_accepted(page: Path, tmp_path: Path) -> None:
+    """Each in the place of the same sections of the digits' config."""
+    for file in ("theirs.tflite", "expert.tflite", "colleague.keras"):
+        (tmp_path / file).write_bytes(b"TFL3")
+    for block in pieces(page):
+        values = yaml.safe_load(DIGITS.read_text()) | _whole(yaml.safe_load(block.text))
+        config = tmp_path / "config.yaml"
+        config.write_text(yaml.safe_dump(values))
+        load_plan(config, [], known=False)
+
+
+def _whole(shown: dict[str, object]) -> dict[str, object]:
+    """With the source of the data, which a piece may leave out."""
+    data = shown.get("data")
+    return {**shown, "data": {"source": "digits", **data}} if isinstance(data, dict) else shown
+
+
+@pytest.mark.parametrize("page", all_pages(), ids=name)
+def test_no_block_is_in_a_language_that_nothing_reads(page: Path) -> None:
+    assert {block.language for block in blocks(page)} <= LANGUAGES
