@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from edgekit.config import Strict
-from edgekit.digests import canonical
-from edgekit.errors import DataError
-from edgekit.tasks import Task
+from edgekit.core.config import Strict
+from edgekit.core.errors import DataError
+from edgekit.core.hashing import canonical
+from edgekit.core.tasks import Task
 
 if TYPE_CHECKING:
     import numpy as np
