@@ -83,7 +83,7 @@ ELSEWHERE = {
     "make zoo": MAKES,
     "make reference": "executes the reference notebooks, which are committed",
     "python -m tests.zoo.matrix": "writes docs/zoo.md, in some minutes; `make zoo` compares every cell of it",
-    "python -m benchmarks.keras_parity": "measures for minutes; tests/test_keras_parity.py runs its parts",
+    "python -m benchmarks.keras_parity": "measures for minutes; tests/benchmarks/test_keras_parity.py runs its parts",
     "pip install .": INSTALLS,
     "pip install '.[tflite]'": INSTALLS,
     "pip install '.[mlflow]'": INSTALLS,
@@ -96,14 +96,14 @@ ELSEWHERE = {
     "python3 -m venv edge && edge/bin/pip install 'numpy>=1.22' 'ai-edge-litert>=2.0'": INSTALLS,
     f"scp artifacts/digits/bundles/edgerun.pyz {INFO} pi@raspberrypi.local:": "needs a device",
     "rpicam-vid --codec yuv420 -o - | "
-    f"{DEVICE} predict {CAMERA} --stream yuv420p --size 640x480": "needs a camera; tests/runner/test_stream.py pipes frames in",
-    f"{DEVICE} bench {BUNDLE} --minutes 30 --rate 10": f"{HALF_AN_HOUR}tests/runner/test_bench_minutes.py",
-    f"edgekit load {INFO}": f"{HALF_AN_HOUR}tests/load/test_command.py",
-    f"edgekit load {INFO} --scenario server --rate 100 --p99-ms 5": f"{HALF_AN_HOUR}tests/load/test_command.py",
+    f"{DEVICE} predict {CAMERA} --stream yuv420p --size 640x480": "needs a camera; tests/runner/inputs/test_stream.py pipes frames in",
+    f"{DEVICE} bench {BUNDLE} --minutes 30 --rate 10": f"{HALF_AN_HOUR}tests/runner/measure/test_bench_minutes.py",
+    f"edgekit load {INFO}": f"{HALF_AN_HOUR}tests/measure/load/test_command.py",
+    f"edgekit load {INFO} --scenario server --rate 100 --p99-ms 5": f"{HALF_AN_HOUR}tests/measure/load/test_command.py",
     "edgekit run configs/cifar10.yaml --set budget.latency_p50_ms=0.1": "trains for an hour and a half",
     "edgekit reproduce cifar10-tflite-1.0.0.edge.zip --set data.path=cifar10.zip": "trains for an hour and a half",
     "edgekit reproduce mine-tflite-1.0.0.edge.zip --allow nets:make_net --set data.path=pictures.zip": (
-        "needs a bundle of one's own; tests/test_reproduce.py allows and refuses such functions"
+        "needs a bundle of one's own; tests/workbook/test_reproduce.py allows and refuses such functions"
     ),
 }
 

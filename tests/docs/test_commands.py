@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from edgekit.cli import app
+from edgekit.cli.app import app
 from tests.conftest import FinishedRun
 from tests.docs import scene
 from tests.docs.commands import ELSEWHERE, LONG, NEEDS_FFMPEG, NEEDS_SHARED, QUICK, as_run

@@ -7,12 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 import yaml
 
-from edgekit.plan import load_plan
+from edgekit.workbook.plan import load_plan
 from tests.conftest import ROOT, FinishedRun
 from tests.docs.pages import Block, all_pages, blocks, name
 
@@ -87,8 +88,11 @@ def test_a_file_that_is_shown_is_used() -> None:
 @pytest.mark.parametrize("page", [page for page in all_pages() if pieces(page)], ids=name)
 def test_the_pieces_of_a_config_are_accepted(page: Path, tmp_path: Path) -> None:
     """Each in the place of the same sections of the digits' config."""
-    for file in ("theirs.tflite", "expert.tflite", "colleague.keras"):
-        (tmp_path / file).write_bytes(b"TFL3")
+    (tmp_path / "theirs.tflite").write_bytes(b"\x1c\0\0\0TFL3" + bytes(64))
+    with zipfile.ZipFile(tmp_path / "colleague.keras", "w") as archive:
+        for member in ("metadata.json", "config.json"):
+            archive.writestr(member, "{}")
+        archive.writestr("model.weights.h5", b"")
     for block in pieces(page):
         values = yaml.safe_load(DIGITS.read_text()) | _whole(yaml.safe_load(block.text))
         config = tmp_path / "config.yaml"
