@@ -1,7 +1,7 @@
 """Every command that the pages show, and what its test does with it: a new one must be listed here.
 
-QUICK commands are run for real by `make test`, LONG ones by `make long`; both in a folder that `scene.py` lays out, page by
-page, in the order of the page. ELSEWHERE are those that cannot run here, with the reason; of these the words are parsed.
+QUICK commands are run for real by `make test`, LONG ones by `make long`, page by page, in a folder that `scene.py` lays
+out. ELSEWHERE are those that cannot run here, with the reason; of these the words are parsed.
 """
 
 from __future__ import annotations
@@ -92,11 +92,12 @@ ELSEWHERE = {
     "pip install './edgekit_workbook-0.1.0-py3-none-any.whl[tflite]'": INSTALLS,
     "pip wheel --no-deps .": INSTALLS,
     "python3.11 -m venv .venv": "makes an environment of gigabytes",
-    ".venv/bin/pip install torch==2.13.0 --index-url \"$CPU_INDEX\"": INSTALLS,
+    '.venv/bin/pip install torch==2.13.0 --index-url "$CPU_INDEX"': INSTALLS,
     "python3 -m venv edge && edge/bin/pip install 'numpy>=1.22' 'ai-edge-litert>=2.0'": INSTALLS,
     f"scp artifacts/digits/bundles/edgerun.pyz {INFO} pi@raspberrypi.local:": "needs a device",
-    "rpicam-vid --codec yuv420 -o - | "
-    f"{DEVICE} predict {CAMERA} --stream yuv420p --size 640x480": "needs a camera; tests/runner/inputs/test_stream.py pipes frames in",
+    f"rpicam-vid --codec yuv420 -o - | {DEVICE} predict {CAMERA} --stream yuv420p --size 640x480": (
+        "needs a camera; tests/runner/inputs/test_stream.py pipes frames in"
+    ),
     f"{DEVICE} bench {BUNDLE} --minutes 30 --rate 10": f"{HALF_AN_HOUR}tests/runner/measure/test_bench_minutes.py",
     f"edgekit load {INFO}": f"{HALF_AN_HOUR}tests/measure/load/test_command.py",
     f"edgekit load {INFO} --scenario server --rate 100 --p99-ms 5": f"{HALF_AN_HOUR}tests/measure/load/test_command.py",

@@ -76,4 +76,4 @@ def without_blocks(page: Path) -> list[str]:
         for number in range(block.line - 2, block.line + block.text.count("\n")):
             lines[number] = ""
     text = re.sub(r"<!--.*?-->", lambda found: "\n" * found[0].count("\n"), "\n".join(lines), flags=re.DOTALL)
-    return text.splitlines()
+    return text.split("\n")

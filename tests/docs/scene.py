@@ -1,4 +1,4 @@
-"""A folder in which the commands of a page can run: the shared run, small data, a device's two files, the page's own."""
+"""A folder in which a page's commands can run: the shared run, small data, a device's files, what the page shows."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _zip(folder: Path, path: Path) -> None:
 
 def _cifar10(home: Path, rng: np.random.Generator) -> None:
     """A zip of a thousand pictures in the place of sixty thousand, and MLPerf Tiny's own file."""
-    classes = tuple("airplane automobile bird cat deer dog frog horse ship truck".split())
+    classes = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
     _pictures(home / "pictures", rng, classes, {"train": 120, "test": 20}, 32)
     for name in ("data", "models"):
         (home / name).mkdir()

@@ -35,7 +35,7 @@ def supplies(tmp_path_factory: pytest.TempPathFactory, tiny_run: FinishedRun) ->
 
 
 def run_page(page: Path, wanted: set[str], supplies: Path, tmp_path: Path) -> list[str]:
-    """Run the wanted commands of a page in its order; the first that fails ends it. Returns those that were left out."""
+    """Run the wanted commands of a page in its order, up to one that fails; those that were left out."""
     home, left_out = tmp_path / "scene", []
     scene.copied(supplies, home)
     scene.written(page, home)
@@ -124,14 +124,20 @@ def parse(words: list[str]) -> None:
     elif program == "make":
         subprocess.run(["make", "--dry-run", *rest], cwd=ROOT, check=True, capture_output=True)
     elif program == "pip":
-        offered = subprocess.run([sys.executable, "-m", "pip", rest[0], "--help"], capture_output=True, text=True, check=True)
-        assert not [word for word in rest if word.startswith("-") and f" {word}" not in offered.stdout]
+        offered = told(rest[0])
+        assert not [word for word in rest if word.startswith("-") and f" {word}" not in offered]
     elif program == "edgekit":
         of_edgekit(rest)
     elif program == "edgerun" or rest[:1] == ["edgerun.pyz"]:
         of_edgerun(rest[rest[:1] == ["edgerun.pyz"] :])
     else:
         assert program in ("scp", "rpicam-vid"), f"{program}: say how its words are checked"
+
+
+def told(command: str) -> str:
+    """What pip says of one of its commands."""
+    words = [sys.executable, "-m", "pip", command, "--help"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
 
 def of_edgekit(words: list[str]) -> None:

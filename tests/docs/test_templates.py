@@ -20,7 +20,8 @@ HOME = ROOT / "docs" / "how-to" / "templates"
 GITHUB, GITLAB = HOME / "github-actions.yml", HOME / "gitlab-ci.yml"
 STEP_KEYS = {"name", "uses", "with", "run", "if", "env", "id"}
 JOB_KEYS = {
-    *("image", "stage", "timeout", "variables", "cache", "before_script", "script", "after_script", "artifacts", "rules")
+    *("image", "stage", "timeout", "variables", "cache"),
+    *("before_script", "script", "after_script", "artifacts", "rules"),
 }
 INSTALLS = re.compile(r"^pip install ", re.MULTILINE)
 CI_VARIABLE = re.compile(r"\$\{\{.*?\}\}")
