@@ -93,6 +93,7 @@ def test_the_pieces_of_a_config_are_accepted(page: Path, tmp_path: Path) -> None
         for member in ("metadata.json", "config.json"):
             archive.writestr(member, "{}")
         archive.writestr("model.weights.h5", b"")
+    (tmp_path / "prepare.py").write_text("def samples(raw):\n    return raw\n")
     for block in pieces(page):
         values = yaml.safe_load(DIGITS.read_text()) | _whole(yaml.safe_load(block.text))
         config = tmp_path / "config.yaml"
