@@ -86,7 +86,7 @@ def test_a_file_that_is_shown_is_used() -> None:
 
 
 @pytest.mark.parametrize("page", [page for page in all_pages() if pieces(page)], ids=name)
-def test_the_pieces_of_a_config_are_accepted(page: Path, tmp_path: Path) -> None:
+def test_the_pieces_of_a_config_are_accepted(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each in the place of the same sections of the digits' config."""
     (tmp_path / "theirs.tflite").write_bytes(b"\x1c\0\0\0TFL3" + bytes(64))
     with zipfile.ZipFile(tmp_path / "colleague.keras", "w") as archive:
@@ -94,6 +94,7 @@ def test_the_pieces_of_a_config_are_accepted(page: Path, tmp_path: Path) -> None
             archive.writestr(member, "{}")
         archive.writestr("model.weights.h5", b"")
     (tmp_path / "prepare.py").write_text("def samples(raw):\n    return raw\n")
+    monkeypatch.syspath_prepend(tmp_path)
     for block in pieces(page):
         values = yaml.safe_load(DIGITS.read_text()) | _whole(yaml.safe_load(block.text))
         config = tmp_path / "config.yaml"
