@@ -31,7 +31,7 @@ $(VENV)/.onnx2tf: onnx2tf.txt $(VENV)/.workbook
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.workbook
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[workbook,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[workbook,dev,docs]'
 	$(MAKE) $(VENV)/.onnx2tf
 	touch $@
 
@@ -64,7 +64,7 @@ test: lint ## ruff, mypy, pytest, nbval
 numerics: $(VENV)/.dev ## 48 pipelines broken on purpose, and sound ones: what the checks say of each
 	$(BIN)/pytest -q -m numerics tests/numerics
 
-zoo: $(VENV)/.dev ## 29 architectures on every target in float and int8, against docs/zoo.md
+zoo: $(VENV)/.dev ## 29 architectures on every target in float and int8, against docs/reference/zoo.md
 	$(BESIDE) $(BIN)/pytest -q -n 2 --dist load -m zoo tests/zoo
 
 long: $(VENV)/.dev ## every road and parameter set, and bundles made again; 15 to 23 minutes

@@ -58,14 +58,16 @@ class RunConfig(Strict):
     model: ModelConfig = Field(description="the baseline")
     preprocess: list[dict[str, Any]] = Field(default_factory=list, description="steps from a raw sample to the input")
     budget: Budget = Field(default_factory=lambda: Budget.model_validate({}), description="limits of a variant")
-    targets: list[Target] = Field(default_factory=lambda: list(get_args(Target)), min_length=1)
-    profile: dict[str, Any] = Field(default_factory=dict)
-    distill: dict[str, Any] = Field(default_factory=dict)
-    prune: dict[str, Any] = Field(default_factory=dict)
-    quantize: dict[str, Any] = Field(default_factory=dict)
-    convert: dict[str, Any] = Field(default_factory=dict)
-    benchmark: dict[str, Any] = Field(default_factory=dict)
-    bundle: dict[str, Any] = Field(default_factory=dict)
+    targets: list[Target] = Field(
+        default_factory=lambda: list(get_args(Target)), min_length=1, description="formats to convert to, each once"
+    )
+    profile: dict[str, Any] = Field(default_factory=dict, description="options of the stage profile")
+    distill: dict[str, Any] = Field(default_factory=dict, description="options of the stage distill")
+    prune: dict[str, Any] = Field(default_factory=dict, description="options of the stage prune")
+    quantize: dict[str, Any] = Field(default_factory=dict, description="options of the stage quantize")
+    convert: dict[str, Any] = Field(default_factory=dict, description="options of the stage convert")
+    benchmark: dict[str, Any] = Field(default_factory=dict, description="options of the stage benchmark")
+    bundle: dict[str, Any] = Field(default_factory=dict, description="options of the stage bundle")
 
     @field_validator("targets")
     @classmethod

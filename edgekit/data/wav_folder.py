@@ -33,7 +33,7 @@ class Config(SourceConfig):
 
     source: Literal["wav_folder"] = "wav_folder"
     path: PathText = Field(description="folder or .zip with split/class/sounds; ${VARIABLE} and ~ are filled in")
-    rate_hz: int = Field(16_000, ge=1000, le=192_000, description="samples a second of a sample")
+    rate_hz: int = Field(16_000, ge=1000, le=192_000, description="samples per second that a sound has after reading")
     seconds: float = Field(1.0, gt=0, le=600, description="length of a sample, seconds")
     lengths: Literal["fit", "exact"] = Field("fit", description="of other lengths: fill up with silence or cut; refuse")
     rates: Literal["resample", "exact"] = Field("resample", description="of other rates: resample; refuse")

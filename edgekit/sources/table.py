@@ -1,4 +1,4 @@
-"""What can be done with a model, by what it came as: `python -m edgekit.sources.table` prints the README's table."""
+"""What can be done with a model, by what it came as: the table of docs/reference/model-files.md."""
 
 from __future__ import annotations
 
@@ -61,7 +61,3 @@ def _cell(word: str, notes: list[str]) -> str:
     if reason not in notes:
         notes.append(reason)
     return f"{short} ({notes.index(reason) + 1})"
-
-
-if __name__ == "__main__":
-    print(as_markdown())

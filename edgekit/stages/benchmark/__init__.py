@@ -43,10 +43,13 @@ class Config(StageConfig):
         default_factory=list, description="files made by others, held against the winner in the same rounds"
     )
     load_s: float = Field(
-        1.0, ge=0, le=3600, description="seconds of each load that LoadGen drives the winners with; 0: none"
+        1.0, ge=0, le=3600, description="duration of each LoadGen run of a winner, in seconds; 0: no load test"
     )
     p99_bound_ms: float = Field(
-        0.0, ge=0, le=600_000, description="what a p99 under load is held to; 0: ten times the budget's p50, or 10 ms"
+        0.0,
+        ge=0,
+        le=600_000,
+        description="limit of the p99 under load, milliseconds; 0: ten times the p50 of the budget, or 10",
     )
     inference_threads: int = Field(1, ge=1, le=256, description="threads of every interpreter and of PyTorch")
 

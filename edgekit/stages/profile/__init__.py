@@ -27,7 +27,7 @@ class Config(StageConfig, TrainOptions):
     calls_per_start: int = Field(100_000, ge=1, description="answers between two starts: 100,000 is an hour of video")
     compiling: bool = Field(True, description="torch.compile too, which takes a minute")
     runtimes: bool = Field(True, description="the converters' runtimes too, as the network comes")
-    timeout_s: float = Field(600.0, gt=0, le=86_400, description="limit for the session, and for each conversion")
+    timeout_s: float = Field(600.0, gt=0, le=86_400, description="longest time of session and conversion, in seconds")
 
 
 def run(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
