@@ -54,8 +54,8 @@ def edgerun_help(arguments: Sequence[str]) -> str:
 
 
 def _sections(program: str, commands: Sequence[str], helped: Callable[[Sequence[str]], str]) -> str:
-    parts = [(program, []), *((f"{program} {command}", [command]) for command in commands)]
-    return "\n\n".join(f"### {name}\n\n```text\n{helped(arguments)}\n```" for name, arguments in parts)
+    shown = {name: f"```text\n{helped(name.split())}\n```" for name in ["", *commands]}
+    return "\n\n".join(f"### {program} {name}\n\n{text}" if name else text for name, text in shown.items())
 
 
 def _trimmed(text: str) -> str:

@@ -21,8 +21,7 @@ from edgekit.stages.distill import TeacherConfig
 from edgekit.teachers.named import ModelFile
 
 Model = type[BaseModel]
-HEADER = ("option", "type", "range", "default", "meaning")
-NOTHING = "–"
+HEADER = ("option", "type and range", "default", "meaning")
 PARTS: dict[str, Model] = {
     "budget": Budget,
     "model": ModelConfig,
@@ -46,7 +45,8 @@ class Option:
 
     def row(self) -> tuple[str, ...]:
         """A row of the table."""
-        return (code(self.name), self.kind, self.span or NOTHING, self.default, self.meaning)
+        span = f"{': ' if self.kind.startswith('text') else ', '}{self.span}" if self.span else ""
+        return (code(self.name), f"{self.kind}{span}", self.default, self.meaning)
 
 
 def options_of(model: Model, *, leave_out: tuple[str, ...] = ()) -> list[Option]:

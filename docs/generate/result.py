@@ -10,7 +10,7 @@ from docs.generate.tables import code, sentence, table
 from docs.generate.types import kind, span
 
 PUBLISHED = Path(__file__).parents[1] / "result.schema.json"
-HEADER = ("field", "type", "range", "meaning")
+HEADER = ("field", "type and range", "meaning")
 
 
 def fields() -> str:
@@ -64,8 +64,7 @@ def _table(schema: dict[str, Any]) -> str:
         [
             (
                 code(name),
-                kind(field) + ("" if name in needed else ", may be absent"),
-                span(field) or "–",
+                ", ".join(filter(None, [kind(field), span(field), "" if name in needed else "may be absent"])),
                 sentence(_description(field)),
             )
             for name, field in schema["properties"].items()

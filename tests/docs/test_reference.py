@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import re
 import shutil
@@ -19,8 +20,9 @@ from pydantic import BaseModel, ValidationError
 from docs.generate import blocks, commands, exit_codes, options, result
 from edgekit import data, losses
 from edgekit.config import SHARED_FIELDS, STAGES
-from edgekit.plan import RunConfig, stage_config
+from edgekit.plan import RunConfig, load_plan, stage_config
 from tests.conftest import ROOT
+from tests.runner.conftest import LABELS, samples
 
 SECTIONS = dict(options.every_section())
 EVERY = [(name, option) for name, found in SECTIONS.items() for option in found]
@@ -160,8 +162,8 @@ HELPS = [
 def test_the_page_shows_what_help_prints(program: str, name: str) -> None:
     done = command(program, *name.split(), "--help")
     assert done.returncode == 0, done.stderr
-    shown = re.search(rf"^### {program}{' ' if name else ''}{name}\n\n```text\n(.*?)\n```$", page("command-line.md"),
-                      re.MULTILINE | re.DOTALL)  # fmt: skip
+    heading = f"### {program} {name}" if name else f"## {program}"
+    shown = re.search(rf"^{heading}\n[^#]*?```text\n(.*?)\n```$", page("command-line.md"), re.MULTILINE | re.DOTALL)
     assert shown, f"{program} {name} is missing"
     assert [line.rstrip() for line in done.stdout.strip("\n").splitlines() if line.strip()] == [
         line for line in shown[1].splitlines() if line
@@ -233,3 +235,43 @@ def test_every_field_of_the_schema_has_its_row() -> None:
         fields = (schema["$defs"][name] if name else schema)["properties"]
         assert re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE) == list(fields)
         assert "||" not in part.replace(" ", ""), f"{name}: a cell is empty"
+
+
+# Examples
+
+
+def examples(name: str, language: str) -> list[str]:
+    """The examples of a page in a language."""
+    text = (blocks.PAGES / name).read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def test_the_example_config_is_one(tmp_path: Path) -> None:
+    (example,) = examples("config.md", "yaml")
+    path = tmp_path / "configs" / "mine.yaml"
+    path.parent.mkdir()
+    path.write_text(example)
+    plan = load_plan(path)
+    assert plan.run.name == "mine" and plan.walk == STAGES
+
+
+def test_the_example_reads_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    (example,) = examples("result.md", "python")
+    verdict = {name: name for name in result.schema()["$defs"]["Met"]["required"]}
+    folder = tmp_path / "artifacts" / "digits"
+    folder.mkdir(parents=True)
+    (folder / "result.json").write_text(json.dumps({"verdict": verdict}))
+    monkeypatch.chdir(tmp_path)
+    exec(example, {})
+    assert capsys.readouterr().out == "met winner p50_ms\n"
+
+
+def test_the_example_answers_a_picture(
+    bundles: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    example, _ = examples("python.md", "python")
+    shutil.copy(bundles["tflite"], tmp_path / "digits-tflite-1.0.0.edge.zip")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    exec(example, {"image": samples(1)[0]})
+    assert capsys.readouterr().out.split()[0] in LABELS
