@@ -19,13 +19,14 @@ from statistics import NormalDist, median
 import numpy as np
 
 from benchmarks.networks import make
-from edgekit.quiet import quiet_native
-from edgekit.runner import bundle, conditions, intervals
+from edgekit.core.native_stderr import quiet_native
+from edgekit.report.formatting import faster
+from edgekit.runner import bundle
 from edgekit.runner.backends import open_backend
-from edgekit.runner.bench import growing, interleaved, machine
-from edgekit.runner.intervals import Ratio
+from edgekit.runner.measure import conditions, intervals
+from edgekit.runner.measure.bench import growing, interleaved, machine
+from edgekit.runner.measure.intervals import Ratio
 from edgekit.stages.benchmark import Config
-from edgekit.tables import faster
 
 NO_DIFFERENCE = "no difference"
 ALLOWED = 0.05

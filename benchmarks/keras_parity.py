@@ -65,7 +65,7 @@ def main() -> None:
 def make(network: str, folder: Path) -> Path:
     """Both sides' files of a network in `folder`."""
     from edgekit.models import store
-    from edgekit.targets import tflite
+    from edgekit.targets.tflite import convert
 
     builder, kwargs = NETWORKS[network]
     raw = {"kind": "image", "shape": [32, 32, 3], "dtype": "uint8"}
@@ -78,8 +78,8 @@ def make(network: str, folder: Path) -> Path:
     for precision in PRECISIONS:
         images = np.ascontiguousarray(calibration.transpose(0, 3, 1, 2))
         with contextlib.redirect_stdout(sys.stderr):  # the converter tells its progress
-            tflite.convert(folder / "model", precision, images, folder / "out")
-        (folder / "out" / tflite.FILE).replace(folder / f"edgekit-{precision}.tflite")
+            convert.convert(folder / "model", precision, images, folder / "out")
+        (folder / "out" / convert.FILE).replace(folder / f"edgekit-{precision}.tflite")
     # a process of its own: TensorFlow and litert-torch do not always share one in peace
     command = [sys.executable, "-m", "benchmarks.keras_networks", network, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -124,7 +124,7 @@ def opened(path: Path) -> Any:
     from ai_edge_litert.interpreter import Interpreter
 
     from edgekit.runner.backends import open_backend
-    from edgekit.runner.manifest import TensorSpec
+    from edgekit.runner.bundle.manifest import TensorSpec
 
     interpreter = Interpreter(model_path=str(path))
     specs = [
@@ -136,8 +136,8 @@ def opened(path: Path) -> Any:
 
 def timed(folder: Path, rounds: int, keras_first: bool) -> Timed:
     """By precision and side the p50 of each round, milliseconds."""
-    from edgekit.runner.bench import interleaved
-    from edgekit.runner.intervals import round_p50s
+    from edgekit.runner.measure.bench import interleaved
+    from edgekit.runner.measure.intervals import round_p50s
 
     sample = np.load(folder / "calibration.npy")[:1]
     found = {}
@@ -156,14 +156,14 @@ def timed(folder: Path, rounds: int, keras_first: bool) -> Timed:
 
 def operators(path: Path) -> Counter[str]:
     """How many of each kind a `.tflite` file has."""
-    from edgekit.targets.in_float import tflite_operators
+    from edgekit.targets.float_ops import tflite_operators
 
     return Counter(kind for *_, kind in tflite_operators(path.read_bytes()))
 
 
 def macs(path: Path) -> int:
     """Multiply-adds of a `.tflite` file's convolutions and dense layers."""
-    from edgekit.targets.in_float import tflite_operators
+    from edgekit.targets.float_ops import tflite_operators
 
     total = 0
     for _, graph, op, kind in tflite_operators(path.read_bytes()):
@@ -176,7 +176,7 @@ def macs(path: Path) -> int:
 
 def report(network: str, folder: Path, rounds: int, processes: int) -> list[str]:
     """Print a network's rows, and return their verdicts; what is not the same network is said to be so."""
-    from edgekit.runner.intervals import ratio
+    from edgekit.runner.measure.intervals import ratio
 
     off = farthest(folder)
     runs = [_child(folder, rounds, number) for number in range(1, processes + 1)]

@@ -16,8 +16,8 @@ import numpy as np
 
 from edgekit.runner import bundle
 from edgekit.runner.backends import open_backend
+from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.encode import encoder
-from edgekit.runner.manifest import Manifest, RawSpec
 
 HOME = Path(__file__).parent.parent / "build" / "bench"
 NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -50,7 +50,7 @@ def make(network: str, precision: str, target: str) -> Path:
     store.save(work / "model", store.build(spec), spec)
     samples = np.random.default_rng(0).integers(0, 256, (64, *SHAPE)).astype(np.uint8)
     calibration = np.ascontiguousarray((samples / np.float32(255)).transpose(0, 3, 1, 2), dtype=np.float32)
-    made = importlib.import_module(f"edgekit.targets.{target}").convert(
+    made = importlib.import_module(f"edgekit.targets.{target}.convert").convert(
         work / "model", precision, calibration, work / "out"
     )
     files = {name: (work / "out" / name).read_bytes() for name in made.names}

@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from edgekit.config import STAGES
-from edgekit.state import stage_folder
+from edgekit.core.config import STAGES
+from edgekit.core.run_folder import stage_folder
 
 ROOT = Path(__file__).parent.parent
 CONFIG = ROOT / "tests" / "configs" / "tiny.yaml"

@@ -18,9 +18,9 @@ import numpy as np
 
 from benchmarks.networks import NETWORKS, make
 from edgekit.runner import load
-from edgekit.runner.intervals import ratio
-from edgekit.runner.trial import compare
-from edgekit.runner.trial.child import Child
+from edgekit.runner.autotune import compare
+from edgekit.runner.autotune.launch import Child
+from edgekit.runner.measure.intervals import ratio
 
 
 def main() -> None:

@@ -24,8 +24,8 @@ import numpy as np
 
 from benchmarks.networks import make
 from edgekit.runner import bundle, pyz
-from edgekit.runner.bench import interleaved
-from edgekit.runner.intervals import ratio
+from edgekit.runner.measure.bench import interleaved
+from edgekit.runner.measure.intervals import ratio
 from edgekit.runner.model import open_model
 
 BARE = """

@@ -8,7 +8,7 @@ import sys
 def main() -> None:
     """Run the command line of the workbook."""
     try:
-        from edgekit.cli import app
+        from edgekit.cli.app import app
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("edgekit"):
             raise

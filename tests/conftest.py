@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from edgekit import telemetry
+from edgekit.core import telemetry
 from edgekit.runner import processes
 from tests import watched
 

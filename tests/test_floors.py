@@ -5,28 +5,15 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from edgekit.core import floors
+from edgekit.core.floors import FLOORS
+
 PACKAGE = Path(__file__).parent.parent / "edgekit"
-FLOORS = {
-    "runner": 0,
-    "config": 1, "errors": 1, "artifact": 1, "data": 1, "checks": 1, "plots": 1, "tables": 1, "summaries": 1,
-    "variants": 1, "paired": 1, "rejected": 1, "quiet": 1, "digests": 1, "keys": 1, "replay": 1, "lock": 1,
-    "looks": 1, "left_out": 1, "child": 1, "telemetry": 1, "faults": 1, "forecast": 1, "tasks": 1,
-    "models": 2, "sources": 2, "losses": 2, "train": 2, "augment": 2, "eager": 2, "eager_session": 2, "teachers": 2,
-    "targets": 2, "batches": 2, "teaching": 2, "judge": 2, "answers": 2, "checkpoint": 2, "unfinished": 2,
-    "load": 2,
-    "stages": 3,
-    "config_file": 4, "plan": 4, "origin": 4, "receipts": 4, "state": 4, "status": 4, "workbook": 4, "execution": 4,
-    "kernel": 4, "run": 4, "result": 4, "result_schema": 4, "result_decisions": 4, "result_loads": 4,
-    "result_by_class": 4, "verdict": 4, "aside": 4,
-    "result_conditions": 4,
-    "report": 4, "page": 4, "finished": 4, "compare": 4, "tracking": 4, "preview": 4, "reproduce": 4, "ready_made": 4,
-    "cli": 4, "exits": 4, "help": 4, "attempts": 4, "early": 4, "early_child": 4, "init": 4, "__main__": 4,
-}  # fmt: skip
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 RUNNER_MAY_USE = {"numpy", "PIL", "edgekit", "_sha2", "_sha256"}  # the last two are Python's own, each of some versions
 INTERPRETERS = {
@@ -48,19 +35,84 @@ def imported(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def floor(dotted: str) -> int | None:
+def module_of(dotted: str) -> Path | None:
+    """The file of `edgekit.a.b`, be `b` a module or something in one; None where it is not edgekit's."""
     parts = dotted.split(".")
-    if parts[0] != "edgekit" or len(parts) < 2 or parts[1] == "__version__":
+    if parts[0] != "edgekit":
         return None
-    return FLOORS[parts[1]]
+    for end in range(len(parts), 0, -1):
+        path = PACKAGE.joinpath(*parts[1:end])
+        for file in (path.with_suffix(".py"), path / "__init__.py"):
+            if file.is_file():
+                return file
+    return None
+
+
+def graph() -> dict[Path, set[Path]]:
+    """Which file of edgekit imports which, lazily and for typing too; packages stand for their `__init__.py`."""
+    files = sorted(PACKAGE.rglob("*.py"))
+    return {path: {found for name in imported(path) if (found := module_of(name))} - {path} for path in files}
+
+
+def circles(arrows: Mapping[Path, set[Path]]) -> list[list[Path]]:
+    """Every circle of files that import one another; nothing where one can be sorted behind what it imports."""
+    waiting = {path: set(below) for path, below in arrows.items()}
+    while free := [path for path, below in waiting.items() if not below & waiting.keys()]:
+        for path in free:
+            del waiting[path]
+    return [sorted(waiting)] if waiting else []
+
+
+def test_the_floors_are_the_folders() -> None:
+    named = [package for floor in FLOORS for package in floor]
+    there = sorted(path.name for path in PACKAGE.iterdir() if path.is_dir() and (path / "__init__.py").is_file())
+    assert sorted(named) == there
+
+
+def test_the_root_is_easy_to_survey() -> None:
+    """Folders of bytecode apart: what somebody sees who opens `edgekit/`."""
+    entries = [path.name for path in PACKAGE.iterdir() if path.name not in ("__pycache__", "_workbook")]
+    assert len(entries) <= 14, sorted(entries)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
 def test_imports_point_down(path: Path) -> None:
-    own = FLOORS[path.relative_to(PACKAGE).parts[0].removesuffix(".py")]
+    package = path.relative_to(PACKAGE).parts[0]
+    if package == "__main__.py":
+        return
+    allowed = {*floors.below(package), package, "__init__.py"}
     for name in imported(path):
-        below = floor(name)
-        assert below is None or below <= own, f"{path.name} on floor {own} imports {name} on floor {below}"
+        found = module_of(name)
+        above = found.relative_to(PACKAGE).parts[0] if found else None
+        assert above is None or above in allowed, f"{path} of {package} imports {name}"
+
+
+def test_no_file_imports_itself_by_a_detour() -> None:
+    assert circles(graph()) == []
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [PACKAGE, *sorted(path for path in PACKAGE.rglob("*") if (path / "__init__.py").is_file())],
+    ids=lambda path: path.relative_to(PACKAGE.parent).as_posix(),
+)
+def test_no_circle_between_what_a_folder_holds(folder: Path) -> None:
+    """Its files, and its folders as one each."""
+
+    def entry(path: Path) -> Path | None:
+        return folder / path.relative_to(folder).parts[0] if path.is_relative_to(folder) else None
+
+    arrows: dict[Path, set[Path]] = {}
+    for path, below in graph().items():
+        if own := entry(path):
+            arrows.setdefault(own, set()).update({other for each in below if (other := entry(each))} - {own})
+    assert circles(arrows) == []
+
+
+def test_a_circle_is_found() -> None:
+    a, b, c = (Path(name) for name in "abc")
+    assert circles({a: {b}, b: {c}, c: {a}}) == [[a, b, c]]
+    assert circles({a: {b, c}, b: {c}, c: set()}) == []
 
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "stages").rglob("*.py")), ids=lambda path: "/".join(path.parts[-2:]))
@@ -89,7 +141,7 @@ def test_no_module_is_a_pickle_user() -> None:
     ("imports", "never"),
     [
         (
-            "edgekit.cli",
+            "edgekit.cli.app",
             {
                 "torch",
                 "tensorflow",

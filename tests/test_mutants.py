@@ -12,10 +12,10 @@ from tests.conftest import ROOT
 from tests.mutants import check
 from tests.mutants.seeds import SEEDS, Seed
 
-PREPROCESS = "tests/runner/test_preprocess.py"
+PREPROCESS = "tests/runner/preprocess/test_preprocess.py"
 HARMLESS = Seed(
     "harmless",
-    "runner/preprocess.py",
+    "runner/preprocess/__init__.py",
     '"""Preprocess steps, executed',
     '"""Preprocess steps: executed',
     "nothing",
@@ -64,7 +64,9 @@ def test_what_changes_nothing_survives() -> None:
 
 def test_a_seed_that_no_longer_fits_is_an_error() -> None:
     gone = Seed("gone", HARMLESS.file, "no such text", "", "nothing", (PREPROCESS,))
-    with pytest.raises(check.CheckError, match="gone: its text stands 0 times in edgekit/runner/preprocess.py"):
+    with pytest.raises(
+        check.CheckError, match="gone: its text stands 0 times in edgekit/runner/preprocess/__init__.py"
+    ):
         check.check([gone], steps=[check.OWN])
 
 
@@ -72,7 +74,9 @@ def test_nothing_counts_where_the_tests_fail_without_a_fault(tmp_path: Path, mon
     broken = check.Copy(ROOT, tmp_path).tree
     (broken / PREPROCESS).write_text("def test_that_fails(): assert False\n")
     monkeypatch.setattr(check, "ROOT", broken)
-    with pytest.raises(check.CheckError, match=r"nothing counts:\n  tests/runner/test_preprocess.py::test_that_fails"):
+    with pytest.raises(
+        check.CheckError, match=r"nothing counts:\n  tests/runner/preprocess/test_preprocess.py::test_that_fails"
+    ):
         check.check([HARMLESS], steps=[check.OWN])
 
 

@@ -18,9 +18,9 @@ import nbformat
 import pytest
 from nbval.plugin import get_sanitize_patterns
 
-from edgekit.config import STAGES
-from edgekit.plan import load_plan
-from edgekit.state import notebook_name
+from edgekit.core.config import STAGES
+from edgekit.core.run_folder import notebook_name
+from edgekit.workbook.plan import load_plan
 from tests.conftest import ROOT, TINY, FinishedRun
 from tests.reference.make import IGNORE, prepare, sanitize, tags
 

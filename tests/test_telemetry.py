@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.telemetry import ENVIRONMENT
+from edgekit.core.telemetry import ENVIRONMENT
 from tests import watched
 from tests.conftest import ROOT, FinishedRun
 from tests.test_floors import MODULES, PACKAGE, imported
@@ -21,7 +21,7 @@ OURS = (".cache/edgerun/",)
 NOT_OURS = (".cache/matplotlib/", ".ipython/profile_default/")
 """What Matplotlib and IPython keep for every program that uses them: fonts, a profile. Neither names a device."""
 LIBRARIES = """
-import edgekit.workbook  # as the first cell of a notebook does
+import edgekit.workbook.stage  # as the first cell of a notebook does
 import numpy as np
 import mlflow, huggingface_hub.utils, nncf, openvino, onnxruntime, torch
 from edgekit.models.quantized import Quantizable

@@ -11,7 +11,7 @@ from unittest import mock
 
 from typer.testing import CliRunner
 
-from edgekit.cli import app
+from edgekit.cli.app import app
 from edgekit.runner import cli as runner
 from edgekit.runner import commands as runner_commands
 

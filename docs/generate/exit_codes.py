@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from types import ModuleType
 
 from docs.generate.tables import code, table
-from edgekit import errors, exits
+from edgekit.cli import exit_codes
+from edgekit.core import errors
 from edgekit.runner import cli as runner
 from edgekit.runner import errors as runner_errors
 
@@ -17,9 +18,9 @@ INTERRUPTED = "Ctrl-C stopped the command."
 BROKEN_PIPE = "The program that read the output has ended, as `head` does."
 SIGNALS = {
     "edgekit": {
-        exits.INTERRUPTED: f"{INTERRUPTED} Finished stages are kept.",
-        exits.BROKEN_PIPE: BROKEN_PIPE,
-        exits.TERMINATED: "SIGTERM stopped the command. Finished stages are kept.",
+        exit_codes.INTERRUPTED: f"{INTERRUPTED} Finished stages are kept.",
+        exit_codes.BROKEN_PIPE: BROKEN_PIPE,
+        exit_codes.TERMINATED: "SIGTERM stopped the command. Finished stages are kept.",
     },
     "edgerun": {runner.INTERRUPTED: INTERRUPTED, runner.BROKEN_PIPE: BROKEN_PIPE},
 }

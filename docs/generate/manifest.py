@@ -12,8 +12,10 @@ from dataclasses import fields
 from typing import Any
 
 from docs.generate.tables import code, table
-from edgekit.runner import input_path, rules, steps
-from edgekit.runner.manifest import FORMAT, Manifest, RawSpec, TensorSpec
+from edgekit.runner import input_path
+from edgekit.runner.bundle import manifest_rules as rules
+from edgekit.runner.bundle.manifest import FORMAT, Manifest, RawSpec, TensorSpec
+from edgekit.runner.preprocess import steps
 
 Words = Mapping[str, tuple[str, str]]
 HEADER = ("key", "type", "meaning")

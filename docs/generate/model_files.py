@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from edgekit.sources import table
+from edgekit.models.files import support_table
 
 
 def support() -> str:
     """The table, its reasons as notes under it."""
-    return table.as_markdown()
+    return support_table.as_markdown()

@@ -13,12 +13,12 @@ from pydantic.fields import FieldInfo
 
 from docs.generate.tables import code, sentence, table
 from docs.generate.types import kind, span
-from edgekit import data, losses
-from edgekit.config import IN_WORDS, SHARED_FIELDS, STAGES, Budget, ModelConfig, NetworkConfig, TrainOptions
-from edgekit.data import SourceConfig
-from edgekit.plan import RunConfig, stage_config
-from edgekit.stages.distill import TeacherConfig
-from edgekit.teachers.named import ModelFile
+from edgekit.core.config import IN_WORDS, SHARED_FIELDS, STAGES, Budget, ModelConfig, NetworkConfig, TrainOptions
+from edgekit.data import SourceConfig, source_names, sources
+from edgekit.stages.distill.config import TeacherConfig
+from edgekit.training import losses
+from edgekit.training.teachers.config import ModelFile
+from edgekit.workbook.plan import RunConfig, stage_config
 
 Model = type[BaseModel]
 HEADER = ("option", "type and range", "default", "meaning")
@@ -64,7 +64,7 @@ def every_section() -> Iterator[tuple[str, list[Option]]]:
     yield "top level", options_of(RunConfig)
     yield from ((name, options_of(model)) for name, model in PARTS.items())
     yield "data", options_of(SourceConfig, leave_out=("task",))
-    yield from ((f"data, source: {name}", source_options(name)) for name in data.sources())
+    yield from ((f"data, source: {name}", source_options(name)) for name in source_names())
     yield from ((name, stage_options(name)) for name in STAGES)
     yield from ((f"distill.losses, loss: {name}", loss_options(name)) for name in losses.NAMES)
 
@@ -84,17 +84,17 @@ def source() -> str:
     return _table(options_of(SourceConfig, leave_out=("task",)))
 
 
-def sources() -> str:
+def data_sources() -> str:
     """A heading and a table for each data source."""
     return "\n\n".join(
         f"### `source: {name}`\n\n{_summary(module_of_source(name))}\n\n{_table(source_options(name))}"
-        for name in data.sources()
+        for name in source_names()
     )
 
 
 def module_of_source(name: str) -> str:
     """The module that reads a data source."""
-    return f"edgekit.data.{name}"
+    return f"{sources.__name__}.{name}"
 
 
 def module_of_loss(name: str) -> str:

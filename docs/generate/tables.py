@@ -19,7 +19,10 @@ def code(value: object) -> str:
 def sentence(text: str) -> str:
     """With a capital and a full stop: descriptions in the code are written without."""
     text = text.strip()
-    return f"{text[0].upper()}{text[1:]}" + ("" if text.endswith(".") else ".") if text else ""
+    if not text:
+        return ""
+    is_word = text.split()[0].rstrip(",;:").isalpha()
+    return (text[0].upper() if is_word else text[0]) + text[1:] + ("" if text.endswith(".") else ".")
 
 
 def _cell(text: str) -> str:

@@ -1,6 +1,6 @@
 """Data: raw samples as the device will see them, in four disjoint splits.
 
-A source is one file in this folder with `class Config(SourceConfig)`, `read(config, progress) -> Pools` and
+A source is one file in `sources/` with `class Config(SourceConfig)`, `read(config, progress) -> Pools` and
 `identity(config)`: a cheap sign that changes whenever the samples can have changed, or None where there is no such
 sign. The file's name is what `source:` says in a config. `TASKS` are those that its labels serve; without it, all.
 Splitting, limiting and checking are done here, once for all.
@@ -12,23 +12,20 @@ import importlib
 import pkgutil
 from typing import Any
 
-from edgekit.config import check, suggest
+from edgekit.core.cache_key import code_digest, library_versions
+from edgekit.core.config import check, suggest
+from edgekit.core.errors import ConfigError
+from edgekit.core.hashing import digest
+from edgekit.core.tasks import TASKS, Task
+from edgekit.data import sources
 from edgekit.data.types import Data, Pools, Progress, SourceConfig, Split
-from edgekit.digests import digest
-from edgekit.errors import ConfigError
-from edgekit.keys import code_digest, library_versions
-from edgekit.tasks import TASKS, Task
 
-__all__ = ["Data", "Pools", "SourceConfig", "Split", "fingerprint", "load", "parse", "sources"]
+__all__ = ["Data", "Pools", "SourceConfig", "Split", "fingerprint", "load", "parse", "source_names"]
 
 
-def sources() -> tuple[str, ...]:
-    """Names of the sources this folder holds."""
-    return tuple(sorted(name for name in _members() if _is_source(name)))
-
-
-def _members() -> list[str]:
-    return [module.name for module in pkgutil.iter_modules(__path__)]
+def source_names() -> tuple[str, ...]:
+    """What `data.source` may be: the files of `sources/`."""
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(sources.__path__)))
 
 
 def parse(section: dict[str, Any], task: Task | None = None) -> SourceConfig:
@@ -37,12 +34,12 @@ def parse(section: dict[str, Any], task: Task | None = None) -> SourceConfig:
     ConfigError names what was meant.
     """
     if not isinstance(section, dict) or "source" not in section:
-        raise ConfigError(f"data: got {section!r}; it needs `source:`, one of {', '.join(sources())}")
+        raise ConfigError(f"data: got {section!r}; it needs `source:`, one of {', '.join(source_names())}")
     name = section["source"]
     if not isinstance(name, str):
-        raise ConfigError(f"data.source: got {name!r}; it must be one of {', '.join(sources())}")
-    if name not in _members() or not _is_source(name):
-        raise ConfigError(f"data.source: got {name!r}; {suggest(name, sources())}")
+        raise ConfigError(f"data.source: got {name!r}; it must be one of {', '.join(source_names())}")
+    if name not in source_names():
+        raise ConfigError(f"data.source: got {name!r}; {suggest(name, source_names())}")
     if task and "task" in section:
         raise ConfigError("data.task: stands at the top level of the config, for all stages; move it there")
     told = {**section, "task": task} if task else section
@@ -81,9 +78,4 @@ def fingerprint(config: SourceConfig) -> str | None:
 
 
 def _module(name: str) -> Any:
-    return importlib.import_module(f"{__name__}.{name}")
-
-
-def _is_source(name: str) -> bool:
-    found = getattr(_module(name), "Config", None)
-    return isinstance(found, type) and issubclass(found, SourceConfig)
+    return importlib.import_module(f"{sources.__name__}.{name}")

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from edgekit import tasks
-from edgekit.config import suggest
+from edgekit.core import tasks
+from edgekit.core.config import suggest
+from edgekit.core.errors import DataError
 from edgekit.data.types import Kind, Pools, Split
-from edgekit.errors import DataError
 from edgekit.runner import input_path
 
 _SPLITS = ("train", "validation", "test")

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgekit import tasks
+from edgekit.core import tasks
+from edgekit.core.errors import DataError
+from edgekit.core.tasks import Task
+from edgekit.core.tasks.labels import some
 from edgekit.data.types import Kind, Pools, Split
-from edgekit.errors import DataError
-from edgekit.tasks import Task
-from edgekit.tasks.labels import some
 
 _CHUNK_SAMPLES = 4096
 _VECTORS = ("(n, features)", ("feature",), "convert with x.reshape(len(x), -1).astype('float32')")

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from edgekit.core.errors import ResourceError
+from edgekit.core.hashing import sha256_file, write_json
 from edgekit.data.types import Split
-from edgekit.digests import sha256_file, write_json
-from edgekit.errors import ResourceError
 
 FORMAT = 2
 _RECORD = "record.json"

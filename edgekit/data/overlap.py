@@ -7,9 +7,9 @@ from typing import Literal
 
 import numpy as np
 
+from edgekit.core.errors import DataError
 from edgekit.data import recordings
 from edgekit.data.types import Pools
-from edgekit.errors import DataError
 
 Prints = dict[str, list[bytes]]
 

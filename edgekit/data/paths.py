@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from edgekit.errors import ConfigError, DataError
+from edgekit.core.errors import ConfigError, DataError
 
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 

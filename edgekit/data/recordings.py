@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from edgekit.core.errors import DataError
 from edgekit.data.types import Split
-from edgekit.errors import DataError
 
 
 def united(*equivalences: np.ndarray) -> np.ndarray:

@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from edgekit import tasks
+from edgekit.core import tasks
+from edgekit.core.errors import DataError
+from edgekit.core.tasks import Task
 from edgekit.data import anomalies, overlap, recordings
 from edgekit.data.types import Data, Pools, SourceConfig, Split, digest_of
-from edgekit.errors import DataError
-from edgekit.tasks import Task
 
 Draw = Callable[[np.ndarray, np.ndarray, np.random.Generator, int], np.ndarray]
 """Ascending indices of whole groups out of some, near a size for each stratum; so many groups must be left of each."""

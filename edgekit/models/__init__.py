@@ -7,6 +7,6 @@ and every exporter take it as it is.
 
 from __future__ import annotations
 
-from edgekit import telemetry
+from edgekit.core import telemetry
 
 telemetry.off()

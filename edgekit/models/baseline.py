@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from torch import nn
 
-from edgekit.eager import eager_call
+from edgekit.models.eager import eager_call
+from edgekit.models.files import input_layout, standalone
 from edgekit.models.spec import ModelSpec
-from edgekit.sources import alone, layout
 
 
 def opener(
@@ -26,4 +26,4 @@ def opener(
     assert spec.source is not None
     path, kind = folder / spec.source.file, spec.source.kind
     sample = x.transpose(0, 2, 3, 1) if x.ndim == 4 else x
-    return lambda: alone.open(path, kind, layout.channels_last(spec.input_shape), threads).call(sample)
+    return lambda: standalone.open(path, kind, input_layout.channels_last(spec.input_shape), threads).call(sample)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from edgekit.sources.as_module import NOTHING, FileModule
+from edgekit.models.files.as_module import NOTHING, FileModule
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from edgekit.errors import ModelError
+from edgekit.core.errors import ModelError
 
 
 class Features:

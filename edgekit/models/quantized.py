@@ -19,8 +19,8 @@ from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as serialise_tensors
 from torch import Tensor, nn
 
-from edgekit.digests import write_json
-from edgekit.errors import ModelError
+from edgekit.core.errors import ModelError
+from edgekit.core.hashing import write_json
 from edgekit.models import store
 from edgekit.runner.files import write_atomically
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import nn
 
-from edgekit.errors import NO_RESOURCES, EdgekitError, ModelError, ResourceError
+from edgekit.core.errors import NO_RESOURCES, EdgekitError, ModelError, ResourceError
 
 FAULTS = (Exception, SystemExit)
 """What code of the user's may raise; Ctrl-C is not among it."""

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from edgekit.config import Builder, Strict
-from edgekit.errors import ModelError
-from edgekit.tasks import Task
+from edgekit.core.config import Builder, Strict
+from edgekit.core.errors import ModelError
+from edgekit.core.tasks import Task
 
 FORMAT = 1
 SPEC = "model.json"

@@ -20,9 +20,11 @@ from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as serialise_tensors
 from torch import Tensor, nn
 
-from edgekit.config import suggest
-from edgekit.digests import write_json
-from edgekit.errors import ModelError, a
+from edgekit.core.config import suggest
+from edgekit.core.errors import ModelError, a
+from edgekit.core.hashing import write_json
+from edgekit.models.files import as_module, detect, exported
+from edgekit.models.files.op_count import Counted
 from edgekit.models.raised import FAULTS, failure, told
 from edgekit.models.resize import resize
 from edgekit.models.spec import FORMAT, SPEC
@@ -30,8 +32,6 @@ from edgekit.models.spec import ModelSpec as ModelSpec
 from edgekit.models.spec import Source as Source
 from edgekit.models.spec import read_spec as read_spec
 from edgekit.runner.files import write_atomically
-from edgekit.sources import as_module, exported, kinds
-from edgekit.sources.count import Counted
 
 WEIGHTS = "weights.safetensors"
 
@@ -63,7 +63,7 @@ def save_source(folder: Path, path: Path, spec: ModelSpec) -> None:
     """Write `model.json`, and copy the file of `spec.source` from `path` with what belongs to it."""
     assert spec.source is not None
     folder.mkdir(parents=True, exist_ok=True)
-    for member in kinds.members(path, spec.source.kind):
+    for member in detect.members(path, spec.source.kind):
         shutil.copyfile(member, folder / member.name)
     write_json(folder / SPEC, {"format": FORMAT, **spec.model_dump(mode="json")})
 
@@ -73,7 +73,7 @@ def members(folder: Path) -> list[str]:
     spec = read_spec(folder)
     if spec.source is None:
         return [SPEC, WEIGHTS]
-    return [SPEC, *(path.name for path in kinds.members(folder / spec.source.file, spec.source.kind))]
+    return [SPEC, *(path.name for path in detect.members(folder / spec.source.file, spec.source.kind))]
 
 
 def weight_bytes(folder: Path) -> int:

@@ -12,7 +12,7 @@ __all__ = ["load"]
 
 def __getattr__(name: str) -> Any:
     if name == "load":  # imported late: this package alone must not need numpy
-        from edgekit.runner.model import load
+        from edgekit.runner.loader import load
 
         return load
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

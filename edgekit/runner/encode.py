@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from edgekit.runner import preprocess
-from edgekit.runner.steps import GEOMETRY
+from edgekit.runner.preprocess.steps import GEOMETRY
 
 if TYPE_CHECKING:
     from edgekit.runner.backends import Backend
-    from edgekit.runner.manifest import Manifest
-    from edgekit.runner.steps import Step
+    from edgekit.runner.bundle.manifest import Manifest
+    from edgekit.runner.preprocess.steps import Step
 
 ELEMENTWISE = ("scale", "normalize")
 Encode = Callable[[np.ndarray], np.ndarray]

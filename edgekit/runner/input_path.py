@@ -7,12 +7,7 @@ declared does not happen: a file that would need it is refused. Needs no numpy; 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-from edgekit.runner.errors import InputError
-
-if TYPE_CHECKING:
-    from edgekit.runner.manifest import RawSpec
+from typing import Any
 
 Step = Mapping[str, Any]
 
@@ -69,87 +64,3 @@ def names(steps: Sequence[Step]) -> list[str]:
 def find(steps: Sequence[Step], name: str) -> Step | None:
     """The step of this name, if it is declared."""
     return next((step for step in steps if step["step"] == name), None)
-
-
-def check(raw: RawSpec) -> None:
-    """InputError for steps that are none, stand in another order, or do not end in the raw sample."""
-    order, place = ORDER[raw.kind], -1
-    for position, step in enumerate(raw.steps):
-        where = f"raw.input_path[{position}]"
-        name = _check_step(step, where)
-        if name not in order or order.index(name) <= place:
-            raise InputError(
-                f"{where} {name}: not here; in this order, the steps for {raw.kind} are {', '.join(order)}"
-            )
-        place = order.index(name)
-        problem = _ENDS[name](step, raw) if name in _ENDS else None
-        if problem:
-            raise InputError(f"{where} {name}: {problem}")
-    found = names(raw.steps)
-    decoder = DECODERS.get(raw.kind)
-    if set(found) - {"read_array", decoder} and decoder not in found:
-        raise InputError(f"raw.input_path: {', '.join(found)} without {decoder}; begin with it")
-
-
-def _check_step(step: Any, where: str) -> str:
-    name = step.get("step") if isinstance(step, Mapping) else None
-    if not isinstance(name, str) or name not in STEPS:
-        raise InputError(f"{where}: got {str(step)[:200]!r}; known steps: {', '.join(STEPS)}")
-    if set(step) != {"step", *STEPS[name]}:
-        raise InputError(f"{where} {name}: has {sorted(set(step) - {'step'})}, needed {sorted(STEPS[name])}")
-    for option, wanted in STEPS[name].items():
-        value = step[option]
-        if wanted is int:
-            fits = isinstance(value, int) and not isinstance(value, bool) and value > 0
-        elif wanted is list:
-            fits = isinstance(value, (list, tuple)) and len(value) > 0
-        else:
-            fits = type(value) in (int, str) and value in wanted
-        if not fits:
-            told = "a whole number above 0" if wanted is int else "a list" if wanted is list else f"one of {wanted}"
-            raise InputError(f"{where}.{option}: got {str(value)[:200]!r}; use {told}")
-    return name
-
-
-def _array(step: Step, raw: RawSpec) -> str | None:
-    if any(dtype not in ARRAY_DTYPES for dtype in step["dtypes"]):
-        return f"got dtypes {step['dtypes']}; known: {', '.join(ARRAY_DTYPES)}"
-    shapes = ([*raw.shape], [*raw.shape[:-1]] if raw.kind == "image" and raw.shape[-1] == 1 else [*raw.shape])
-    whole = all(type(side) is int for side in step["shape"])
-    return (
-        None if whole and list(step["shape"]) in shapes else f"got shape {step['shape']}; the sample has {[*raw.shape]}"
-    )
-
-
-def _picture(step: Step, raw: RawSpec) -> str | None:
-    if raw.dtype != "uint8":
-        return f"pictures are uint8, the sample is {raw.dtype}"
-    return None if step["channels"] == raw.shape[2] else f"got {step['channels']} channels; needed {raw.shape[2]}"
-
-
-def _resize(step: Step, raw: RawSpec) -> str | None:
-    sides = (step["height"], step["width"])
-    return None if sides == raw.shape[:2] else f"makes {sides}; the sample has {raw.shape[:2]}"
-
-
-def _resample(step: Step, raw: RawSpec) -> str | None:
-    return None if step["rate_hz"] == raw.sample_rate_hz else f"the sample has {raw.sample_rate_hz} Hz"
-
-
-def _table(step: Step, raw: RawSpec) -> str | None:
-    if raw.dtype != "float32":
-        return f"tables are float32, the sample is {raw.dtype}"
-    return None if raw.columns else "needs raw.columns, the names of the channels"
-
-
-def _windows(step: Step, raw: RawSpec) -> str | None:
-    if step["fill"] == "silence" and raw.kind != "audio":
-        return "only a sound is filled up with silence"
-    return None if step["length"] == raw.shape[0] else f"got length {step['length']}; the sample has {raw.shape[0]}"
-
-
-_ENDS = {
-    "read_array": _array, "decode_picture": _picture, "resize_picture": _resize, "resample": _resample,
-    "decode_csv": _table, "windows": _windows,
-}  # fmt: skip
-"""Whether a step's options agree with the raw sample."""

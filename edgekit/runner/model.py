@@ -14,43 +14,19 @@ import numpy as np
 from edgekit.runner import bundle as bundles
 from edgekit.runner import postprocess
 from edgekit.runner.backends import Backend, open_backend
+from edgekit.runner.bundle.manifest import Manifest
 from edgekit.runner.encode import encoder
 from edgekit.runner.errors import BackendError, BundleError, InputError, RunnerError
-from edgekit.runner.manifest import Manifest
 from edgekit.runner.preprocess import pipeline
 
 if TYPE_CHECKING:
     from edgekit.runner.inputs.windows import Span
     from edgekit.runner.postprocess import Prediction
     from edgekit.runner.selftest import SelftestReport
-    from edgekit.runner.trial import Told
 
 
 ARRAYS = (np.ndarray, np.memmap)
 """Not their other kinds: what a masked array hides would be answered."""
-
-
-def load(
-    path: str | os.PathLike[str],
-    threads: int | None = None,
-    interpreter: str | None = None,
-    device: str | None = None,
-    trial: bool = True,
-    told: Told | None = None,
-) -> Model:
-    """Verify a bundle and open its model.
-
-    What is left open is chosen by measuring: the first load tries the installed interpreters and numbers of threads in
-    child processes, proves each with the golden vectors and remembers the fastest; `told` hears of it. Without
-    `trial`: the usual interpreter, one thread, in this process.
-    """
-    bundle = bundles.read(path)
-    check_architecture(bundle.manifest)
-    if trial:
-        from edgekit.runner import trial as trials
-
-        return trials.open_best(path, bundle, threads, interpreter, device or "CPU", told)
-    return open_model(bundle, 1 if threads is None else threads, interpreter, device or "CPU")
 
 
 def open_model(bundle: bundles.Bundle, threads: int = 1, interpreter: str | None = None, device: str = "CPU") -> Model:

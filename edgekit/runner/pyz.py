@@ -8,7 +8,7 @@ import os
 import zipfile
 from pathlib import Path
 
-from edgekit.runner.archive import REGULAR_FILE
+from edgekit.runner.bundle.archive import REGULAR_FILE
 from edgekit.runner.files import write_atomically
 
 EPOCH = (1980, 1, 1, 0, 0, 0)

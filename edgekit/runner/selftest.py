@@ -9,7 +9,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from edgekit.runner.model import Model
+    from typing import Protocol
+
+    from edgekit.runner.backends import Backend
+    from edgekit.runner.bundle.manifest import Manifest
+
+    class Model(Protocol):
+        """What a selftest asks of an opened bundle."""
+
+        manifest: Manifest
+        backend: Backend
+
+        def golden(self) -> tuple[np.ndarray, np.ndarray]: ...
+
+        def prepare(self, raw: np.ndarray) -> np.ndarray: ...
+
+        def execute(self, x: np.ndarray) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)

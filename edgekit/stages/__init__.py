@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from edgekit import telemetry
+from edgekit.core import telemetry
 
 telemetry.off()

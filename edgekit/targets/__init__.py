@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-from edgekit import telemetry
+from edgekit.core import telemetry
 
 telemetry.off()
 
@@ -17,5 +17,5 @@ CARRY_RANGES = ("openvino",)
 
 def precisions(target: str) -> tuple[str, ...]:
     """What a target offers, fp32 first."""
-    offered: tuple[str, ...] = importlib.import_module(f"edgekit.targets.{target}").PRECISIONS
+    offered: tuple[str, ...] = importlib.import_module(f"edgekit.targets.{target}.convert").PRECISIONS
     return offered

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgekit.errors import ConversionError
-from edgekit.quiet import quiet_native
+from edgekit.core.errors import ConversionError
+from edgekit.core.native_stderr import quiet_native
 from edgekit.runner.backends import open_backend
 from edgekit.runner.errors import RunnerError
 from edgekit.runner.preprocess import apply, to_layout
-from edgekit.targets.files import Files
+from edgekit.targets.jobs import Files
 
 if TYPE_CHECKING:
     from edgekit.data import Split

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edgekit import child
-from edgekit.errors import ConversionError, ResourceError
-from edgekit.targets.failures import OTHERWISE, PROCESS, RESTS, Failure
-from edgekit.targets.files import FLOAT, Files, Job
+from edgekit.core import subprocesses
+from edgekit.core.errors import ConversionError, ResourceError
+from edgekit.targets.error_causes import OTHERWISE, PROCESS, RESTS, Failure
+from edgekit.targets.jobs import FLOAT, Files, Job
 
 PARALLEL = 2
 CONVERTER = "the converter"
@@ -121,11 +121,13 @@ def _resting(job: Job, found: Mapping[str, Outcome]) -> dict[str, Outcome]:
     }
 
 
-def _run(job: Job, path: Path, timeout_s: float, stop: threading.Event) -> tuple[list[dict[str, Any]], child.Ended]:
+def _run(
+    job: Job, path: Path, timeout_s: float, stop: threading.Event
+) -> tuple[list[dict[str, Any]], subprocesses.Ended]:
     """What a child noted of its steps, and how it ended."""
     path.write_text(json.dumps(job.to_json()))
-    ended = start("edgekit.targets.child", path, timeout_s, stop)
-    return child.notes(path.with_suffix(".journal")), ended
+    ended = start("edgekit.targets.worker", path, timeout_s, stop)
+    return subprocesses.notes(path.with_suffix(".journal")), ended
 
 
 def at_home(folder: Path) -> dict[str, str]:
@@ -133,10 +135,10 @@ def at_home(folder: Path) -> dict[str, str]:
     return {**QUIET, "TMPDIR": str(folder.absolute())}
 
 
-def start(module: str, path: Path, timeout_s: float, stop: threading.Event | None = None) -> child.Ended:
+def start(module: str, path: Path, timeout_s: float, stop: threading.Event | None = None) -> subprocesses.Ended:
     """`python -m MODULE PATH` in a fresh, quiet process, all it says in PATH.log."""
     look = stop.is_set if stop else None
-    return child.run(module, [str(path)], path.with_suffix(".log"), timeout_s, at_home(path.parent), look=look)
+    return subprocesses.run(module, [str(path)], path.with_suffix(".log"), timeout_s, at_home(path.parent), look=look)
 
 
 def _outcomes(job: Job, notes: list[dict[str, Any]]) -> dict[str, Outcome]:
@@ -156,7 +158,7 @@ def _begun(notes: list[dict[str, Any]]) -> str | None:
     return next((note["begins"] for note in reversed(notes) if "begins" in note), None)
 
 
-def _refuse_shortage(what: str, ended: child.Ended, timeout_s: float) -> None:
+def _refuse_shortage(what: str, ended: subprocesses.Ended, timeout_s: float) -> None:
     """Time and memory are the machine's: a row that they decide would be sealed, and differ where it is made again."""
     if ended.late:
         raise ConversionError(f"{what}: not finished after {timeout_s:g} s; raise this stage's timeout_s")

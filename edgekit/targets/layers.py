@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from edgekit.errors import ConversionError
+from edgekit.core.errors import ConversionError
 
 EQUAL = 1e-5
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edgekit.data import load, parse
-from edgekit.models.handover import spec_for
+from edgekit.models.from_artifact import spec_for
 from tests.data.test_input_path import ODD, all_of
 
 from .device import Device
@@ -24,7 +24,7 @@ import hashlib, json, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from edgekit.runner import inputs
-from edgekit.runner.manifest import RawSpec
+from edgekit.runner.bundle.manifest import RawSpec
 raw = RawSpec(**json.loads(Path(sys.argv[2]).read_text()))
 found = []
 for path in inputs.files(sys.argv[3], raw):

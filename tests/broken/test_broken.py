@@ -17,12 +17,12 @@ import pytest
 import torch
 from torch import nn
 
-from edgekit import artifact as artifacts
-from edgekit.artifact import Artifact
+from edgekit.core import artifact as artifacts
+from edgekit.core.artifact import Artifact
+from edgekit.core.errors import EdgekitError, ModelError, ResourceError
+from edgekit.core.hashing import write_json
 from edgekit.data import Data, Split
-from edgekit.digests import write_json
-from edgekit.errors import EdgekitError, ModelError, ResourceError
-from edgekit.models import store, tried
+from edgekit.models import dry_run, store
 from edgekit.models.raised import running, told
 from edgekit.stages import profile
 from edgekit.stages.profile import session
@@ -177,7 +177,7 @@ def test_what_is_odd_and_sound_passes(made: type[nn.Module], data: Data) -> None
     before = {name: value.clone() for name, value in module.state_dict().items()}
     with contextlib.redirect_stdout(io.StringIO()):
         store.dry_forward(module, spec(f"{NETS}:sound"))
-        tried.check(module, spec(f"{NETS}:sound"), torch.from_numpy(data.validation.x), trains=True)
+        dry_run.check(module, spec(f"{NETS}:sound"), torch.from_numpy(data.validation.x), trains=True)
     assert all(torch.equal(value, module.state_dict()[name]) for name, value in before.items())
     assert not module.training and all(parameter.grad is None for parameter in module.parameters())
 
@@ -230,14 +230,14 @@ def test_a_network_that_draws_is_known_by_that(seed: int) -> None:
     network = nets.AlwaysDrops().eval()
     torch.manual_seed(seed)
     with pytest.raises(ModelError, match="answers the same sample differently each time"):
-        tried.check(network, spec(f"{NETS}:sound"), torch.ones(4, 6), trains=False)
+        dry_run.check(network, spec(f"{NETS}:sound"), torch.ones(4, 6), trains=False)
 
 
 def test_a_hook_that_cannot_be_set_leaves_none_behind() -> None:
     network = nets.Scripted()
     network.first = nn.Sequential(nn.Linear(6, 8), network.first)
     with pytest.raises(ModelError, match="give the module that it was made of"):
-        tried.check(network, spec(f"{NETS}:sound"), torch.ones(2, 6), trains=True)
+        dry_run.check(network, spec(f"{NETS}:sound"), torch.ones(2, 6), trains=True)
     assert not any(layer._forward_pre_hooks for layer in network.modules())
 
 

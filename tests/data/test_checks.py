@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from edgekit.core.errors import DataError
 from edgekit.data import Pools, Split, checks, splits
-from edgekit.data.digits import Config
-from edgekit.errors import DataError
+from edgekit.data.sources.digits import Config
 
 
 def pools(count=60, classes=3, kind="vector"):

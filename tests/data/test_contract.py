@@ -14,15 +14,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgekit.data import Data, load, parse, sources
-from edgekit.errors import ConfigError, DataError
+from edgekit.core.errors import ConfigError, DataError
+from edgekit.data import Data, load, parse, source_names
 
 HEAVY = ("torch", "tensorflow", "openvino", "sklearn", "matplotlib")
 
 
-@pytest.fixture(params=sources())
+@pytest.fixture(params=source_names())
 def section(request, tmp_path, monkeypatch):
-    module = importlib.import_module(f".test_{request.param}", __package__)
+    module = importlib.import_module(f".sources.test_{request.param}", __package__)
     return {"source": request.param, **module.section(tmp_path, monkeypatch)}
 
 
@@ -36,7 +36,7 @@ def every(data: Data) -> dict[str, object]:
 
 
 def test_the_folder_holds_the_sources_of_the_design():
-    assert {"csv_windows", "digits", "image_folder", "npz", "python", "wav_folder"} <= set(sources())
+    assert {"csv_windows", "digits", "image_folder", "npz", "python", "wav_folder"} <= set(source_names())
 
 
 def test_samples_are_raw(data):
@@ -147,7 +147,7 @@ def test_a_wrong_source_is_told_what_there_is(wrong, told):
 def test_checking_a_config_imports_nothing_heavy():
     code = (
         "import sys, edgekit.data as data\n"
-        "data.sources(), data.parse({'source': 'digits'})\n"
+        "data.source_names(), data.parse({'source': 'digits'})\n"
         f"print([name for name in {HEAVY} if name in sys.modules])"
     )
     root = Path(__file__).parents[2]

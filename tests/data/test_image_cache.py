@@ -5,8 +5,8 @@ import time
 
 import pytest
 
+from edgekit.core.errors import ResourceError
 from edgekit.data import image_cache
-from edgekit.errors import ResourceError
 
 from .pictures import contents, picture, read, samples, unpacked, zipped
 

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgekit.data import Data, load, parse, sources
-from edgekit.models.handover import spec_for
+from edgekit.data import Data, load, parse, source_names
+from edgekit.models.from_artifact import spec_for
 from edgekit.runner import bundle, input_path, inputs, preprocess, pyz
 from edgekit.runner.backends import open_backend
-from edgekit.runner.manifest import Manifest, RawSpec, TensorSpec
+from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 
 from . import odd_files
 
@@ -111,12 +111,12 @@ def test_every_source_that_reads_files_is_held_to_the_contract() -> None:
     decoders = set(input_path.DECODERS.values())
     reading = {
         name
-        for name in sources()
+        for name in source_names()
         if any(
-            decoder in Path(importlib.import_module(f"edgekit.data.{name}").__file__ or "").read_text()
+            decoder in Path(importlib.import_module(f"edgekit.data.sources.{name}").__file__ or "").read_text()
             for decoder in decoders
         )
-        or hasattr(importlib.import_module(f"edgekit.data.{name}").Config, "input_path")
+        or hasattr(importlib.import_module(f"edgekit.data.sources.{name}").Config, "input_path")
     }
     assert reading == set(ODD)
 
@@ -180,10 +180,10 @@ def test_every_way_to_read_a_picture_is_the_devices(fit: str, orientation: str, 
     assert found == Counter(sample.tobytes() for sample in all_of(data)[0])
 
 
-@pytest.mark.parametrize("source", sorted(set(sources()) - set(ODD)))
+@pytest.mark.parametrize("source", sorted(set(source_names()) - set(ODD)))
 def test_arrays_are_taken_as_they_lie_in_the_data(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a source of arrays was given, saved sample by sample; not what became of it."""
-    module = importlib.import_module(f".test_{source}", __package__)
+    module = importlib.import_module(f".sources.test_{source}", __package__)
     data = load(parse({"source": source, **module.section(tmp_path, monkeypatch)}))
     raw = RawSpec(**spec_for(data, "edgekit.models.mlp:mlp", {}, []).raw)
     for sample in all_of(data)[0][:20]:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgekit.core.errors import DataError
 from edgekit.data import Data, Pools, Split, checks, recordings, splits
-from edgekit.data.digits import Config
-from edgekit.errors import DataError
+from edgekit.data.sources.digits import Config
 
 
 def config(**options: object) -> Config:

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from edgekit.core.errors import ConfigError, DataError
 from edgekit.data import Data, load, parse
-from edgekit.errors import ConfigError, DataError
-from tests.tasks.made import LABELS, MADE
+from tests.core.tasks.made import LABELS, MADE
 
 RANDOM = np.random.default_rng(0)
 

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from tests.conftest import ROOT
-from tests.page.browser import Browser
+from tests.report.html.browser import Browser
 
 pytestmark = pytest.mark.docs
 SITE = Path(os.environ.get("EDGEKIT_SITE", ROOT / "build" / "site"))

@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 
 from docs.generate import manifest as words
-from edgekit.runner import bundle, input_path, load, preprocess, rules, steps
+from edgekit.runner import bundle, input_path, load, preprocess
+from edgekit.runner.bundle import manifest_rules as rules
+from edgekit.runner.bundle.manifest import RawSpec, TensorSpec
 from edgekit.runner.errors import InputError
-from edgekit.runner.manifest import RawSpec, TensorSpec
+from edgekit.runner.preprocess import steps
 from tests.docs import bundle_reader
 from tests.docs.bundle_reader import Bundle, Refused
+from tests.runner.bundle.test_bundle import repack
 from tests.runner.conftest import NCHW, NHWC, SCORES, Made, WriteBundle
-from tests.runner.test_bundle import repack
 
 NOTHING = Made("onnx", {"model.onnx": b"never opened"}, NCHW, SCORES, 1e-4)
 

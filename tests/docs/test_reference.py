@@ -18,9 +18,10 @@ import tomllib
 from pydantic import BaseModel, ValidationError
 
 from docs.generate import blocks, commands, exit_codes, options, result
-from edgekit import data, losses
-from edgekit.config import SHARED_FIELDS, STAGES
-from edgekit.plan import RunConfig, load_plan, stage_config
+from edgekit.core.config import SHARED_FIELDS, STAGES
+from edgekit.data import source_names
+from edgekit.training import losses
+from edgekit.workbook.plan import RunConfig, load_plan, stage_config
 from tests.conftest import ROOT
 from tests.runner.conftest import LABELS, samples
 
@@ -55,7 +56,7 @@ def test_an_option_is_described_in_one_sentence(section: str, option: options.Op
 
 
 UNITS = {
-    "_s": "second", "_ms": "millisecond", "_pp": "percentage point", "_db": "dB", "_bytes": "bytes",
+    "_s": "second", "_ms": "millisecond", "_pp": "percentage point", "_db": "db", "_bytes": "bytes",
     "_hz": "per second",
 }  # fmt: skip
 
@@ -67,7 +68,7 @@ UNITS = {
 )
 def test_an_options_unit_is_stated(section: str, option: options.Option) -> None:
     unit = next(word for suffix, word in UNITS.items() if option.name.endswith(suffix))
-    assert unit in option.meaning, f"{section}.{option.name}: {option.meaning}"
+    assert unit in option.meaning.lower(), f"{section}.{option.name}: {option.meaning}"
 
 
 def test_every_section_of_a_config_has_its_options() -> None:
@@ -77,7 +78,7 @@ def test_every_section_of_a_config_has_its_options() -> None:
             assert f"\n| `{name}` |" in text, f"{model.__module__}.{model.__name__}.{name}"
     for stage in STAGES:
         assert f"\n## `{stage}`\n" in text
-    for name in data.sources():
+    for name in source_names():
         assert f"\n### `source: {name}`\n" in text
     for name in losses.NAMES:
         assert f"\n#### `loss: {name}`\n" in text
@@ -86,7 +87,7 @@ def test_every_section_of_a_config_has_its_options() -> None:
 def models() -> Iterator[type[BaseModel]]:
     """Every model that a config is checked with, those inside others too."""
     waiting: list[Any] = [RunConfig, *map(stage_config, STAGES)]
-    waiting += [importlib.import_module(options.module_of_source(name)).Config for name in data.sources()]
+    waiting += [importlib.import_module(options.module_of_source(name)).Config for name in source_names()]
     waiting += [importlib.import_module(options.module_of_loss(name)).Options for name in losses.NAMES]
     seen: set[type[BaseModel]] = set()
     while waiting:

@@ -16,13 +16,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from edgekit import artifact as artifacts
-from edgekit import state
-from edgekit.config import STAGES
-from edgekit.errors import EdgekitError
-from edgekit.execution import NO_RESOURCES
-from edgekit.plan import load_plan
-from edgekit.workbook import open_stage
+from edgekit.core import artifact as artifacts
+from edgekit.core import run_folder
+from edgekit.core.config import STAGES
+from edgekit.core.errors import EdgekitError
+from edgekit.workbook.notebook import NO_RESOURCES
+from edgekit.workbook.plan import load_plan
+from edgekit.workbook.stage import open_stage
 from tests.faults.worker import FRAMEWORKS, in_a_child
 
 PAGE = 4096
@@ -81,7 +81,7 @@ def main() -> None:
     for stage in STAGES:
         shutil.copytree(small, large, dirs_exist_ok=True)
         in_a_child(scratch, lambda name=stage: run(config, large, name, note))  # type: ignore[misc]
-        sizes = pages(state.stage_folder(large / folder.name, stage))
+        sizes = pages(run_folder.stage_folder(large / folder.name, stage))
         ends = sorted({sum(sizes[:number]) for number in range(len(sizes))})
         chosen = sorted(chance.sample(ends, min(len(ends), TRIES.get(stage, 6))))
         for room in chosen:
@@ -92,16 +92,16 @@ def main() -> None:
             what = f"{stage}: full after {room} pages"
             if told["exit_code"] not in (0, 7):
                 report["faults"].append(f"{what}: {told}")
-            final = state.stage_folder(folder, stage)
+            final = run_folder.stage_folder(folder, stage)
             if final.exists() and not artifacts.is_whole(final):
                 report["faults"].append(f"{what}: {final.name}/ is there and not whole")
             for earlier, record in sealed.items():
-                path = state.stage_folder(folder, earlier)
+                path = run_folder.stage_folder(folder, earlier)
                 if not artifacts.is_whole(path) or (path / artifacts.RECORD).read_bytes() != record:
                     report["faults"].append(f"{what}: the sealed {earlier} is damaged")
         mount(small, LARGE, again=True)
         in_a_child(scratch, lambda name=stage: run(config, small, name, note))  # type: ignore[misc]
-        final = state.stage_folder(folder, stage)
+        final = run_folder.stage_folder(folder, stage)
         if not artifacts.is_whole(final):
             report["faults"].append(f"{stage}: did not finish with room: {note.read_text()}")
             break

@@ -19,12 +19,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from edgekit import artifact as artifacts
-from edgekit import state
-from edgekit.errors import EdgekitError
-from edgekit.execution import NO_RESOURCES
-from edgekit.plan import load_plan
-from edgekit.workbook import FORCE, open_stage
+from edgekit.core import artifact as artifacts
+from edgekit.core import run_folder
+from edgekit.core.errors import EdgekitError
+from edgekit.workbook.notebook import NO_RESOURCES
+from edgekit.workbook.plan import load_plan
+from edgekit.workbook.stage import FORCE, open_stage
 from tests.faults import spoil
 from tests.faults.disk import Disk
 
@@ -101,13 +101,13 @@ class Stage:
 
     def folders(self, folder: Path) -> tuple[Path, Path, Path]:
         """Final, working and previous."""
-        final = state.stage_folder(folder, self.name)
-        return final, state.working_folder(folder, self.name), final.with_name(f".{final.name}.previous")
+        final = run_folder.stage_folder(folder, self.name)
+        return final, run_folder.working_folder(folder, self.name), final.with_name(f".{final.name}.previous")
 
 
 def sealed_record(folder: Path, name: str) -> bytes | None:
     """The record of a stage's artifact if it is whole and in place."""
-    path = state.stage_folder(folder, name)
+    path = run_folder.stage_folder(folder, name)
     return (path / artifacts.RECORD).read_bytes() if artifacts.is_whole(path) else None
 
 

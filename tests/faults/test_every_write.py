@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from edgekit.config import STAGES
+from edgekit.core.config import STAGES
 from tests.faults.conftest import Undisturbed
 from tests.faults.tree import SMALLEST, Tree
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.config import STAGES
+from edgekit.core.config import STAGES
 from tests.faults import tree as trees
 from tests.faults.conftest import Undisturbed
 from tests.faults.tree import NAME, SMALLEST, Tree

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.digests import sha256_file
+from edgekit.core.hashing import sha256_file
 from tests.faults import tree as trees
 from tests.faults.conftest import Undisturbed
 from tests.faults.tree import NAME, SMALLEST, Tree

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from edgekit import artifact as artifacts
-from edgekit.digests import write_json
+from edgekit.core import artifact as artifacts
+from edgekit.core.hashing import write_json
 from edgekit.runner.files import make_folder
 from tests.faults import spoil
 from tests.faults.disk import Disk

@@ -10,10 +10,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgekit import artifact as artifacts
-from edgekit.config import STAGES
-from edgekit.digests import sha256_file
-from edgekit.state import stage_folder
+from edgekit.core import artifact as artifacts
+from edgekit.core.config import STAGES
+from edgekit.core.hashing import sha256_file
+from edgekit.core.run_folder import stage_folder
 from tests.conftest import ROOT
 
 SMALLEST = "tests/configs/smallest.yaml"

@@ -21,14 +21,19 @@ from typing import Any
 
 from filelock import BaseFileLock
 
-from edgekit import artifact as artifacts
-from edgekit.config import STAGES
-from edgekit.digests import sha256_file
-from edgekit.workbook import open_stage
+from edgekit.core import artifact as artifacts
+from edgekit.core.config import STAGES
+from edgekit.core.hashing import sha256_file
+from edgekit.workbook.stage import open_stage
 from tests.faults.leader import LOST, Leader, Place, Report, Stage, sealed_record
 
 FRAMEWORKS = ("torch", "sklearn.datasets", "PIL.Image", "nncf.torch", "torch_pruning", "onnxruntime", "filelock")
-FRAMEWORKS += ("edgekit.train", "edgekit.stages.bundle.pack", "edgekit.stages.convert.walk", "safetensors.torch")
+FRAMEWORKS += (
+    "edgekit.training.fit",
+    "edgekit.stages.bundle.stage",
+    "edgekit.stages.convert.stage",
+    "safetensors.torch",
+)
 
 
 def in_a_child(scratch: Path, act: Callable[[], None]) -> int:

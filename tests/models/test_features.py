@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from edgekit.errors import ModelError
+from edgekit.core.errors import ModelError
 from edgekit.models.conv1d import conv1d
 from edgekit.models.ds_cnn import ds_cnn
 from edgekit.models.features import Features

@@ -12,11 +12,11 @@ from edgekit.models.onednn import strided_pointwise_as_slices
 from edgekit.models.resnet import resnet
 
 TRAIN = """
-from edgekit.config import TrainOptions
+from edgekit.core.config import TrainOptions
 from edgekit.data import load, parse
 from edgekit.models import store
-from edgekit.models.handover import spec_for
-from edgekit.train import fit
+from edgekit.models.from_artifact import spec_for
+from edgekit.training.fit import fit
 
 data = load(parse({"source": "digits"}))
 steps = [{"step": "scale", "factor": 1 / 255}]

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from edgekit.errors import ModelError
+from edgekit.core.errors import ModelError
 from edgekit.models import quantized, store
 from edgekit.stages.quantize import ptq
 

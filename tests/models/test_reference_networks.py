@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import edgekit.models
-from edgekit.errors import ModelError
+from edgekit.core.errors import ModelError
 from edgekit.models.cost import OUTSIDE, cost, layer_costs
 from edgekit.models.store import ModelSpec, build, load, save
 

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from edgekit.errors import ModelError
+from edgekit.core.errors import ModelError
 from edgekit.models.store import ModelSpec, build, load, load_weights, save
 
 HERE = "networks"

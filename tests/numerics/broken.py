@@ -11,8 +11,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from edgekit.targets import tflite
-from edgekit.targets.in_float import tflite_operators
+from edgekit.targets.float_ops import tflite_operators
+from edgekit.targets.tflite import convert
 
 CONVOLUTIONS = ("stem", "down", "first", "second", "depthwise", "mix")
 DENSE = ("dense", "head")
@@ -75,7 +75,7 @@ def edit_tflite(folder: Path, out: Path, kind: str, place: int, edit: Callable[[
     from ai_edge_litert import schema_py_generated as schema
 
     made = copy(folder, out)
-    path = made / tflite.FILE
+    path = made / convert.FILE
     content = path.read_bytes()
     wanted = [number for number, (_, _, _, own) in enumerate(tflite_operators(content)) if own == kind][place]
     edited = bytearray(content)

@@ -21,15 +21,17 @@ from broken import copy as copied
 from made import CLASSES, STEPS, Clean, leaked_folder, leaked_npz
 from torch import nn
 
+from edgekit.core.errors import ConversionError
 from edgekit.data import Split
-from edgekit.errors import ConversionError
 from edgekit.models import store
 from edgekit.stages.convert import Config
 from edgekit.stages.convert.checker import Checker
 from edgekit.stages.convert.plan import Network
-from edgekit.stages.convert.walk import around
-from edgekit.targets import evaluate, launch, openvino, parting
-from edgekit.targets.files import Job, Step
+from edgekit.stages.convert.stage import around
+from edgekit.targets import evaluate, launch
+from edgekit.targets.jobs import Job, Step
+from edgekit.targets.locate import first_divergence
+from edgekit.targets.openvino import convert
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def _checker(clean: Clean, model: Path, config: Config) -> Checker:
     compared = evaluate.network_inputs(
         evaluate.spread(clean.data.validation, config.check_samples), clean.spec.preprocess
     )
-    return Checker(Network("varied", model), compared, config, parting.find)
+    return Checker(Network("varied", model), compared, config, first_divergence.find)
 
 
 def _trained_by(function: str) -> Callable[[Clean], None]:
@@ -112,7 +114,7 @@ def _network(change: Callable[[nn.Module], Any], target: str = "openvino") -> Ca
         store.save(clean.scratch / "other", other, clean.spec)
         if target != "openvino":
             return files(clean, target, "fp32", None, clean.scratch / "other")
-        openvino.convert(clean.scratch / "other", "fp32", None, clean.scratch / "openvino")
+        convert.convert(clean.scratch / "other", "fp32", None, clean.scratch / "openvino")
         files(clean, "openvino", "fp32", clean.scratch / "openvino")
 
     return check
@@ -145,13 +147,13 @@ def _double_softmax(clean: Clean) -> None:
 
 def _clipped_ranges(clean: Clean) -> None:
     """The int8 file itself was calibrated on a tenth of the range."""
-    from edgekit.targets import onnx
+    from edgekit.targets.onnx import convert
 
     out = copied(clean.files["onnx", "int8"][0], clean.scratch / "clipped")
     content = (clean.files["onnx", "fp32"][0] / "model.onnx").read_bytes()
     samples = evaluate.network_inputs(clean.data.calibration.x[:20], STEPS)
-    name = onnx._ends(content)[0].name
-    (out / "model.onnx").write_bytes(onnx._quantize(content, name, 0.1 * samples, onnx.MINMAX, []))
+    name = convert._ends(content)[0].name
+    (out / "model.onnx").write_bytes(convert._quantize(content, name, 0.1 * samples, convert.MINMAX, []))
     files(clean, "onnx", "int8", out)
 
 

@@ -11,13 +11,13 @@ import numpy as np
 from PIL import Image
 from torch import nn
 
-from edgekit.config import TrainOptions
+from edgekit.core.config import TrainOptions
 from edgekit.data import Data, Split, load, parse
 from edgekit.models import store
 from edgekit.models.store import ModelSpec
 from edgekit.targets import evaluate, launch
-from edgekit.targets.files import Files, Job, Step, plain_method
-from edgekit.train import fit
+from edgekit.targets.jobs import Files, Job, Step, plain_method
+from edgekit.training.fit import fit
 
 CLASSES = ("red", "green", "blue", "striped")
 SIDE, RAW_SIDE = 16, 24

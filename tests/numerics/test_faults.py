@@ -13,7 +13,7 @@ import pytest
 from faults import FAULTS, LEAKS, Fault, ends, files
 from made import Clean, converted, data, trained
 
-from edgekit.errors import EdgekitError
+from edgekit.core.errors import EdgekitError
 from edgekit.models import store
 
 pytestmark = pytest.mark.numerics

@@ -23,9 +23,9 @@ import nbclient
 import nbformat
 from nbval.plugin import get_sanitize_patterns
 
-from edgekit.config import STAGES
-from edgekit.plan import Plan, load_plan, workbook_folder
-from edgekit.state import notebook_name
+from edgekit.core.config import STAGES
+from edgekit.core.run_folder import notebook_name
+from edgekit.workbook.plan import Plan, load_plan, workbook_folder
 
 HERE = Path(__file__).parent
 CONFIG = "tests/configs/tiny.yaml"

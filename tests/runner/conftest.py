@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from edgekit.runner import bundle, telemetry
-from edgekit.runner.manifest import Manifest, RawSpec, TensorSpec
+from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 
 telemetry.off()  # tests import interpreters themselves
 

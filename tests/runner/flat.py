@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgekit.runner import bundle, inputs, preprocess, steps
+from edgekit.runner import bundle, inputs, preprocess
+from edgekit.runner.bundle.manifest import RawSpec, TensorSpec
 from edgekit.runner.cli import main
 from edgekit.runner.errors import InputError
-from edgekit.runner.manifest import RawSpec, TensorSpec
+from edgekit.runner.preprocess import steps
 
 from .conftest import LABELS, SCORES, Made, manifest_for, members_for
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from edgekit.runner import backends
+from edgekit.runner.bundle.manifest import TensorSpec
+from edgekit.runner.bundle.manifest_rules import TARGETS
 from edgekit.runner.errors import BackendError, InputError
-from edgekit.runner.manifest import TensorSpec
-from edgekit.runner.rules import TARGETS
 
 from .conftest import LABELS, NHWC, SCORES, Made, onnx_model, reference, samples
 

@@ -13,7 +13,8 @@ from PIL import Image
 
 from edgekit.runner import inputs, preprocess
 from edgekit.runner.errors import InputError
-from edgekit.runner.model import Model, load
+from edgekit.runner.loader import load
+from edgekit.runner.model import Model
 
 from . import flat
 from .flat import PICTURE, SOUND, coded, form, predict, riff

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from edgekit.runner import bundle, load
+from edgekit.runner.autotune import prove
 from edgekit.runner.backends import tensorflow
+from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.runner.cli import main
 from edgekit.runner.errors import BackendError
-from edgekit.runner.manifest import TensorSpec
-from edgekit.runner.trial import prove
 
 from . import broken
 from .conftest import SIDE, Made, manifest_for, members_for, samples

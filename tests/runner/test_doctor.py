@@ -13,14 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.runner import archive, bundle, doctor, facts
+from edgekit.runner import bundle, doctor
 from edgekit.runner.backends import PREFERENCE, module, names
+from edgekit.runner.bundle import archive
+from edgekit.runner.device import facts
+from edgekit.runner.device.facts import Facts, Installed
+from edgekit.runner.device.health import Reading
 from edgekit.runner.doctor import Case, advice, report, wheels
 from edgekit.runner.doctor.subject import Subject
 from edgekit.runner.doctor.subject import read as read_subject
 from edgekit.runner.errors import BundleError
-from edgekit.runner.facts import Facts, Installed
-from edgekit.runner.health import Reading
 from edgekit.runner.operators.tables.tflite import NAMES
 
 from . import handmade

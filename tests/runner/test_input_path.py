@@ -14,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from edgekit.runner import input_path, inputs, manifest
+from edgekit.runner import input_path, inputs
+from edgekit.runner.bundle import manifest_json
+from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.runner.cli import main
 from edgekit.runner.errors import BundleError, InputError
 from edgekit.runner.inputs import windows
-from edgekit.runner.manifest import RawSpec
-from edgekit.runner.model import load
+from edgekit.runner.loader import load
 
 from . import flat
 from .conftest import manifest_for
@@ -229,12 +230,12 @@ def test_an_hour_of_sound_is_refused_with_the_line_that_parts_it(tmp_path: Path)
     ],
 )
 def test_a_manifest_with_an_impossible_path_is_refused(steps: Any, words: str, made: Any, tmp_path: Path) -> None:
-    fields = json.loads(manifest.to_json(manifest_for(made["onnx"])))
+    fields = json.loads(manifest_json.to_json(manifest_for(made["onnx"])))
     fields["raw"] = {
         "kind": "audio", "shape": [400], "dtype": "float32", "range": None, "sample_rate_hz": 8000, "input_path": steps,
     }  # fmt: skip
     with pytest.raises(BundleError, match=f"input_path.*{words}"):
-        manifest.parse(json.dumps(fields).encode())
+        manifest_json.parse(json.dumps(fields).encode())
 
 
 def test_a_path_comes_back_as_it_was_written(made: Any) -> None:
@@ -245,6 +246,6 @@ def test_a_path_comes_back_as_it_was_written(made: Any) -> None:
         written = manifest_for(made["onnx"], raw=RawSpec("image", (8, 8, 1), "uint8", input_path=raw.input_path))
         if raw is PICTURE:
             with pytest.raises(BundleError, match="channels; needed 1"):
-                manifest.parse(manifest.to_json(written))
+                manifest_json.parse(manifest_json.to_json(written))
         else:
-            assert manifest.parse(manifest.to_json(written)).raw == raw
+            assert manifest_json.parse(manifest_json.to_json(written)).raw == raw

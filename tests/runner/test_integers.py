@@ -9,8 +9,8 @@ import pytest
 
 from edgekit.runner import bundle as bundles
 from edgekit.runner import load
+from edgekit.runner.bundle.manifest import RawSpec, TensorSpec
 from edgekit.runner.errors import InputError
-from edgekit.runner.manifest import RawSpec, TensorSpec
 from edgekit.runner.preprocess import apply
 from tests.runner import integers
 from tests.runner.conftest import Made, manifest_for, members_for

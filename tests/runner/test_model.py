@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from edgekit.runner import load
+from edgekit.runner.bundle.manifest import RawSpec, TensorSpec
 from edgekit.runner.errors import BackendError, BundleError, InputError, SelftestError
-from edgekit.runner.manifest import RawSpec, TensorSpec
 from edgekit.runner.postprocess.classification import softmax
 
 from .conftest import LABELS, NCHW, SCORES, Made, WriteBundle, npy, onnx_model, reference, samples

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgekit.runner import bundle, load, manifest, postprocess
+from edgekit.runner import bundle, load, postprocess
+from edgekit.runner.bundle import manifest_json
+from edgekit.runner.bundle.manifest import RawSpec, TensorSpec
+from edgekit.runner.bundle.manifest_rules import TASKS
 from edgekit.runner.cli import main
 from edgekit.runner.errors import BundleError
-from edgekit.runner.manifest import RawSpec, TensorSpec
 from edgekit.runner.postprocess import multi_label
-from edgekit.runner.rules import TASKS
 
 from .conftest import Made, WriteBundle
 
@@ -145,7 +146,7 @@ def test_a_manifest_whose_task_does_not_fit(write_bundle: WriteBundle, changes: 
 def test_only_an_anomaly_has_a_threshold_in_its_manifest(write_bundle: WriteBundle) -> None:
     path, model = opened(write_bundle)
     assert model.manifest.threshold is None
-    assert b"threshold" not in manifest.to_json(bundle.read(path).manifest)
+    assert b"threshold" not in manifest_json.to_json(bundle.read(path).manifest)
 
 
 def test_a_raw_output_keeps_its_shape(

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from edgekit.runner import load, pyz
+from edgekit.runner.autotune import choices
 from edgekit.runner.errors import BundleError, InputError
-from edgekit.runner.trial import choices
 
 from .conftest import SIDE, Made, WriteBundle, samples
 

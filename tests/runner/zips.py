@@ -1,6 +1,6 @@
 """Zip archives, field by field, so that any of them can lie; and mutations of a good archive, seeded.
 
-Written from APPNOTE.TXT, sections 4.3.7 to 4.3.16, independently of `edgekit.runner.archive`.
+Written from APPNOTE.TXT, sections 4.3.7 to 4.3.16, independently of `edgekit.runner.bundle.archive`.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ from importlib import metadata
 import pytest
 
 import edgekit.stages
-from edgekit import artifact as artifacts
-from edgekit.config import SHARED_FIELDS, STAGES, StageConfig
-from edgekit.plan import load_plan, own_fields
-from edgekit.state import stage_folder
+from edgekit.core import artifact as artifacts
+from edgekit.core.config import SHARED_FIELDS, STAGES, StageConfig
+from edgekit.core.run_folder import stage_folder
+from edgekit.workbook.plan import load_plan, own_fields
 from tests.conftest import TINY, FinishedRun
 
 FOUND = sorted(module.name for module in pkgutil.iter_modules(edgekit.stages.__path__))

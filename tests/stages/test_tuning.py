@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from edgekit import artifact as artifacts
-from edgekit import losses
-from edgekit.artifact import Artifact
+from edgekit.core import artifact as artifacts
+from edgekit.core.artifact import Artifact
 from edgekit.data import Data, load, parse
 from edgekit.models import store
-from edgekit.models.handover import spec_for
+from edgekit.models.from_artifact import spec_for
 from edgekit.stages import prune, quantize
+from edgekit.training import losses
 from tests.stages.quantize.conftest import decided
 
 STEPS = [{"step": "scale", "factor": 1 / 255}]

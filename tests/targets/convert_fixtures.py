@@ -11,11 +11,11 @@ import torch
 from convert_runs import CLASSES, STEPS, colours, spec_of
 from torch import nn
 
-from edgekit.config import TrainOptions
+from edgekit.core.config import TrainOptions
 from edgekit.data import Data
 from edgekit.models import store
 from edgekit.models.store import ModelSpec
-from edgekit.train import fit
+from edgekit.training.fit import fit
 
 
 @pytest.fixture(autouse=True)

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from edgekit import artifact as artifacts
-from edgekit.artifact import Artifact
+from edgekit.core import artifact as artifacts
+from edgekit.core.artifact import Artifact
 from edgekit.data import Data, Split
 from edgekit.models import store
 from edgekit.models.store import ModelSpec
-from edgekit.targets.files import MINMAX, Quantization
+from edgekit.targets.jobs import MINMAX, Quantization
 
 CLASSES = ("red", "green", "blue", "grey")
 STEPS = [{"step": "scale", "factor": 1 / 255}, {"step": "normalize", "mean": [0.5, 0.4, 0.3], "std": [0.25, 0.2, 0.3]}]

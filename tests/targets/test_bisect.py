@@ -10,11 +10,13 @@ import pytest
 import torch
 from convert_runs import spec_of
 
-from edgekit.errors import ConversionError
+from edgekit.core.errors import ConversionError
 from edgekit.models import store
-from edgekit.targets import alike, bisect, openvino, parting, tensors
-from edgekit.targets.files import Files
-from edgekit.targets.recorded import record
+from edgekit.targets import similarity, tensors
+from edgekit.targets.activations import record
+from edgekit.targets.jobs import Files
+from edgekit.targets.locate import bisect, first_divergence
+from edgekit.targets.openvino import convert
 
 INPUTS = np.random.default_rng(0).normal(size=(6, 3, 8, 8)).astype(np.float32)
 
@@ -36,7 +38,7 @@ def network(change: Any = None) -> torch.nn.Module:
 def converted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Files]:
     home = tmp_path_factory.mktemp("bisect")
     store.save(home / "model", network(), spec_of("tiny"))
-    return home, openvino.convert(home / "model", "fp32", None, home / "file")
+    return home, convert.convert(home / "model", "fp32", None, home / "file")
 
 
 def test_the_network_is_recorded_in_the_order_of_execution() -> None:
@@ -64,12 +66,15 @@ def test_a_tensor_that_does_not_begin_with_the_samples_is_no_counterpart() -> No
     """As in attention, whose matrices stand one behind the other."""
     nodes = record(torch.nn.Flatten(0, 1), np.ones((2, 3, 4), np.float32))
     operator = tensors.Operator("x", "Reshape", (0,), np.ones((2, 4), np.float32))
-    assert alike.matches(nodes[1:], [operator])[0].likeness == alike.NOTHING
+    assert similarity.matches(nodes[1:], [operator])[0].likeness == similarity.NOTHING
 
 
 def test_a_sound_file_parts_nowhere(converted: Any) -> None:
     home, files = converted
-    assert parting.find(home / "model", "openvino", home / "file", files, INPUTS, "fp32").told == parting.NOWHERE
+    assert (
+        first_divergence.find(home / "model", "openvino", home / "file", files, INPUTS, "fp32").told
+        == first_divergence.NOWHERE
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,6 +112,6 @@ def test_a_file_that_cannot_be_read_is_an_error(converted: Any, tmp_path: Path) 
 
 def test_cosines_of_silence() -> None:
     one, silent = np.ones((2, 3)), np.zeros((2, 3))
-    assert alike.cosines(one, -one).tolist() == [-1, -1]
-    assert alike.cosines(silent, silent).tolist() == [1, 1]
-    assert alike.cosines(one, silent).tolist() == [0, 0]
+    assert similarity.cosines(one, -one).tolist() == [-1, -1]
+    assert similarity.cosines(silent, silent).tolist() == [1, 1]
+    assert similarity.cosines(one, silent).tolist() == [0, 0]

@@ -10,7 +10,8 @@ import torch
 
 from edgekit.models import store
 from edgekit.stages.convert import numerics
-from edgekit.targets import evaluate, tflite
+from edgekit.targets import evaluate
+from edgekit.targets.tflite import convert
 
 
 def network_with_dead_channels(folder: Path, sign: int) -> np.ndarray:
@@ -45,6 +46,6 @@ def test_int8_stays_close_to_float(sign: int, tmp_path: Path) -> None:
     inputs = network_with_dead_channels(tmp_path / "model", sign)
     reference = evaluate.torch_outputs(tmp_path / "model", inputs)
     (tmp_path / "int8").mkdir()
-    files = tflite.convert(tmp_path / "model", "int8", inputs, tmp_path / "int8")
+    files = convert.convert(tmp_path / "model", "int8", inputs, tmp_path / "int8")
     outputs = evaluate.file_outputs("test", "tflite", tmp_path / "int8", files, inputs)
     assert numerics.compare(reference, outputs).snr_db > 25

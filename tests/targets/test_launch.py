@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from convert_runs import spec_of
 
-from edgekit.digests import write_json
-from edgekit.errors import ConversionError, ResourceError
+from edgekit.core.errors import ConversionError, ResourceError
+from edgekit.core.hashing import write_json
 from edgekit.models import store
-from edgekit.runner.manifest import TensorSpec
-from edgekit.targets import failures, launch
-from edgekit.targets.files import Files, Job, Step
+from edgekit.runner.bundle.manifest import TensorSpec
+from edgekit.targets import error_causes, launch
+from edgekit.targets.jobs import Files, Job, Step
 
 
 def _job(builder: str, target: str, home: Path, shape: tuple[int, ...] = (6,)) -> Job:
@@ -44,7 +44,7 @@ def _left_out(job: Job, home: Path, timeout_s: float = 120) -> launch.LeftOut:
     first, second = launch.convert(job, home, timeout_s, threading.Event())
     assert isinstance(first, launch.LeftOut) and isinstance(second, launch.LeftOut)
     assert (first.precision, second.precision) == ("fp32", "int8")
-    assert second.failure.kind == failures.RESTS
+    assert second.failure.kind == error_causes.RESTS
     assert second.reason == f"it is made from student-fp32-{job.target}, which was left out"
     assert "\n" not in first.reason and "Traceback" not in first.reason
     return first
@@ -114,7 +114,7 @@ def test_a_child_leaves_with_its_parent(tmp_path: Path) -> None:
     path.write_text(json.dumps(_job("hanging", "onnx", tmp_path).to_json()))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     child = subprocess.Popen(
-        [sys.executable, "-m", "edgekit.targets.child", str(path)], stdin=subprocess.PIPE, env=environment
+        [sys.executable, "-m", "edgekit.targets.worker", str(path)], stdin=subprocess.PIPE, env=environment
     )
     assert child.stdin
     child.stdin.close()  # what happens to the pipe when the parent is killed
@@ -158,7 +158,7 @@ def test_what_comes_from_other_weights_is_made_though_the_float_model_is_not(tmp
 
 
 CHILD = """#!/bin/sh
-# as edgekit.targets.child: begins and ends are noted in the journal
+# as edgekit.targets.worker: begins and ends are noted in the journal
 journal="${4%.json}.journal"
 case "$4" in
 *-0.json) printf '%s\\n' '{"begins": "fp32"}' 'MADE-fp32' '{"begins": "w8"}' > "$journal"; exec sleep 60 ;;

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from convert_runs import spec_of
 
-from edgekit.errors import ConversionError
+from edgekit.core.errors import ConversionError
 from edgekit.models import store
 from edgekit.targets import layers
 from edgekit.targets.percentiles import OUTSIDE, Tails

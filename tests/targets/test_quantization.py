@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from convert_runs import spec_of
 
-from edgekit.config import TARGETS
+from edgekit.core.config import TARGETS
 from edgekit.models import store
 from edgekit.stages.convert import numerics
 from edgekit.targets import evaluate, launch
-from edgekit.targets.files import Files, Job, Quantization, Step
+from edgekit.targets.jobs import Files, Job, Quantization, Step
 from tests.targets.processor import sums_in_16_bits
 
 SHAPE = (3, 24, 24)

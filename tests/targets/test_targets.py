@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from convert_runs import SHAPE, spec_of
 
-from edgekit.config import TARGETS
+from edgekit.core.config import TARGETS
 from edgekit.data import Data
 from edgekit.models import store
 from edgekit.stages.convert import Config, numerics
 from edgekit.targets import evaluate, launch
-from edgekit.targets.files import Files, Job, Step, plain_method
+from edgekit.targets.jobs import Files, Job, Step, plain_method
 from tests.targets.processor import sums_in_16_bits
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ class Converted:
 
 
 def precisions(target: str) -> tuple[str, ...]:
-    return tuple(importlib.import_module(f"edgekit.targets.{target}").PRECISIONS)
+    return tuple(importlib.import_module(f"edgekit.targets.{target}.convert").PRECISIONS)
 
 
 @pytest.fixture(scope="module")

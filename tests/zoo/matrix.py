@@ -15,12 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from edgekit.config import TARGETS
-from edgekit.errors import ModelError
-from edgekit.keys import library_versions
+from edgekit.core.cache_key import library_versions
+from edgekit.core.config import TARGETS
+from edgekit.core.errors import ModelError
 from edgekit.stages.convert.checker import ADVICE
 from edgekit.stages.convert.numerics import compare
-from edgekit.targets import evaluate, failures, parting
+from edgekit.targets import error_causes, evaluate
+from edgekit.targets.locate import first_divergence
 from tests.conftest import ROOT
 from tests.zoo.entries import ENTRIES, Entry
 
@@ -49,14 +50,14 @@ def cell(entry: Entry, target: str, home: Path) -> Cell:
     x = entry.samples()
     before = _flat(evaluate.torch_outputs(home / "model", x))
     found: dict[str, float] = {}
-    convert = importlib.import_module(f"edgekit.targets.{target}").convert
+    convert = importlib.import_module(f"edgekit.targets.{target}.convert").convert
     for precision in LEAST_DB:
         out = home / f"{target}-{precision}"
         try:
             files = convert(home / "model", precision, x, out)
             outputs = _flat(evaluate.file_outputs(entry.name, target, out, files, x))
         except Exception as error:  # whatever a converter raises, it must be told by kind
-            failure = failures.classify(error, home / "model")
+            failure = error_causes.classify(error, home / "model")
             return Cell(failure.kind, f"{precision}: {failure.told()}", found)
         found[precision] = round(compare(before, outputs).snr_db, 1)
         if found[precision] < LEAST_DB[precision]:
@@ -70,7 +71,7 @@ def cell(entry: Entry, target: str, home: Path) -> Cell:
 
 def _parted(model: Path, target: str, out: Path, files: object, x: np.ndarray, precision: str) -> str:
     try:
-        return parting.find(model, target, out, files, x, precision).told  # type: ignore[arg-type]
+        return first_divergence.find(model, target, out, files, x, precision).told  # type: ignore[arg-type]
     except Exception as error:  # as `parting.find_apart` has it: another fault is being told
         return f"at which layer was not found ({type(error).__name__})"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.config import TARGETS
-from edgekit.keys import library_versions
-from edgekit.targets.failures import KINDS
+from edgekit.core.cache_key import library_versions
+from edgekit.core.config import TARGETS
+from edgekit.targets.error_causes import KINDS
 from tests.zoo import matrix
 from tests.zoo.entries import ENTRIES, Entry
 

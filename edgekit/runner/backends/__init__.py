@@ -19,7 +19,7 @@ from edgekit.runner.errors import BackendError, InputError
 if TYPE_CHECKING:
     import numpy as np
 
-    from edgekit.runner.manifest import TensorSpec
+    from edgekit.runner.bundle.manifest import TensorSpec
 
 MOST_THREADS = 1024
 PREFERENCE: dict[str, tuple[str, ...]] = {

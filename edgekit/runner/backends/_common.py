@@ -11,7 +11,7 @@ import numpy as np
 from edgekit.runner.errors import BackendError, InputError
 
 if TYPE_CHECKING:
-    from edgekit.runner.manifest import TensorSpec
+    from edgekit.runner.bundle.manifest import TensorSpec
 
 Convert = Optional[Callable[[np.ndarray], np.ndarray]]
 

@@ -11,7 +11,7 @@ from edgekit.runner.backends._common import Convert, Opened, agree, cannot_open,
 from edgekit.runner.errors import BackendError
 
 if TYPE_CHECKING:
-    from edgekit.runner.manifest import TensorSpec
+    from edgekit.runner.bundle.manifest import TensorSpec
 
 
 def open_tflite(

@@ -13,7 +13,7 @@ from edgekit.runner import telemetry
 from edgekit.runner.backends._common import Opened, agree, cannot_open, cast, installed, on_cpu, one_each, only
 
 if TYPE_CHECKING:
-    from edgekit.runner.manifest import TensorSpec
+    from edgekit.runner.bundle.manifest import TensorSpec
 
 TARGETS = ("onnx",)
 DISTRIBUTION = "onnxruntime"

@@ -11,7 +11,7 @@ from edgekit.runner.backends._common import installed
 from edgekit.runner.backends._tflite import TfliteBackend, open_tflite
 
 if TYPE_CHECKING:
-    from edgekit.runner.manifest import TensorSpec
+    from edgekit.runner.bundle.manifest import TensorSpec
 
 TARGETS = ("tflite",)
 DISTRIBUTION = "tensorflow"

@@ -12,7 +12,7 @@ from edgekit.runner.backends._tflite import TfliteBackend, open_tflite
 from edgekit.runner.errors import BackendError
 
 if TYPE_CHECKING:
-    from edgekit.runner.manifest import TensorSpec
+    from edgekit.runner.bundle.manifest import TensorSpec
 
 TARGETS = ("tflite",)
 DISTRIBUTION = "tflite-runtime"

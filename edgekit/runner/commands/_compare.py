@@ -6,8 +6,8 @@ import argparse
 import sys
 
 from edgekit.runner import bundle as bundles
-from edgekit.runner.commands import _shared, bench
-from edgekit.runner.trial import choices, compare
+from edgekit.runner.autotune import choices, compare
+from edgekit.runner.commands import _shared
 
 
 def run(options: argparse.Namespace) -> None:
@@ -17,7 +17,7 @@ def run(options: argparse.Namespace) -> None:
     ways = compare.ways(found.manifest.target, options.threads, options.interpreter, device, all_of_them=True)
     if not options.json:
         print(f"trying {len(ways)} ways to run {options.bundle}", file=sys.stderr)
-    from edgekit.runner import conditions, intervals
+    from edgekit.runner.measure import conditions, intervals
 
     with conditions.Watch(children=True) as watch:
         tried = compare.compare(options.bundle, ways, device)
@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> None:
     name = choices.key(found.identity, (options.interpreter, options.threads, device))
     kept = compare.keep(options.bundle, name, winner, found.manifest.target, device, _shared.warn)
     if options.json:
-        from edgekit.runner.bench import machine
+        from edgekit.runner.measure.bench import machine
 
         rows = [{**vars(way), "chosen": way is winner} for way in tried]
         told = {"bundle": options.bundle, "ways": rows, "machine": machine(), "compiled": bool(kept.blob), **seen}
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> None:
         return
     for line in table(tried, winner):
         print(line)
-    bench.print_disturbed(seen["disturbed"])
+    _shared.print_disturbed(seen["disturbed"])
 
 
 def table(tried: list[compare.Way], winner: compare.Way) -> list[str]:

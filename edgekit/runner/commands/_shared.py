@@ -39,7 +39,7 @@ def interpreter(parser: argparse.ArgumentParser) -> None:
 
 def load(options: argparse.Namespace) -> Model:
     """The model that the arguments of `interpreter` ask for."""
-    from edgekit.runner.model import load
+    from edgekit.runner.loader import load
 
     with hushed() as spoken:
 
@@ -53,7 +53,7 @@ def load(options: argparse.Namespace) -> Model:
             interpreter=options.interpreter,
             device=options.device,
             trial=not options.no_trial,
-            told=told,
+            on_progress=told,
         )
 
 
@@ -119,3 +119,40 @@ def known(text: str) -> str:
 def print_json(value: Any) -> None:
     """One line of JSON."""
     print(json.dumps(value, sort_keys=True, allow_nan=False))
+
+
+def facts(options: argparse.Namespace, model: Model) -> dict[str, Any]:
+    """What every figure carries with it: of what, by what, where; and whether it may be held against others."""
+    from edgekit.runner.device import emulation
+    from edgekit.runner.measure import bench
+
+    emulator, machine = emulation.emulator(), bench.machine()
+    return {
+        "bundle": options.bundle,
+        "sha256": model.bundle.sha256,
+        "interpreter": model.backend.name,
+        "version": model.backend.version,
+        "threads": model.threads,
+        "device": options.device or "CPU",
+        "architecture": machine["machine"],
+        "emulated": bool(emulator),
+        "machine": machine,
+        "comparable": not emulator,
+        "why": [f"emulated by {emulator}: these times say nothing about a device"] if emulator else [],
+    }
+
+
+def print_facts(known: dict[str, Any]) -> None:
+    """The same, for people."""
+    machine = known["machine"]
+    print(f"{known['interpreter']} {known['version']}, threads: {known['threads']}, device: {known['device']}")
+    print(f"on {machine['host']} ({machine['cpu']}), {known['architecture']}, Python {machine['python']}")
+    for reason in known["why"]:
+        if reason not in known.get("disturbed", ()):  # those are told after the figures
+            print(f"NOT COMPARABLE: {reason}")
+
+
+def print_disturbed(reasons: list[str]) -> None:
+    """One line where something else went on, none of a quiet machine."""
+    if reasons:
+        print(f"disturbed: {'; '.join(reasons)}. Times taken so are not to be compared; measure again when it is quiet")

@@ -7,11 +7,11 @@ import textwrap
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
-from edgekit.runner.commands import _shared, bench
+from edgekit.runner.commands import _shared
 
 if TYPE_CHECKING:
-    from edgekit.runner.drift import Finding
-    from edgekit.runner.soak import Soak, Window
+    from edgekit.runner.measure.drift import Finding
+    from edgekit.runner.measure.soak import Soak, Window
 
 HIGHEST_RATE_PER_S = 1000.0
 """Of what is chosen here: faster, this process would do little but watch the clock."""
@@ -23,7 +23,7 @@ FALSIFIERS = ("saturated", "throttled")
 
 def run(options: argparse.Namespace) -> None:
     """Windows, findings, and whether they may be held against others; KeyboardInterrupt once that is told."""
-    from edgekit.runner import drift, soak
+    from edgekit.runner.measure import drift, soak
 
     model = _shared.load(options)
     samples = cycle(model.golden()[0])
@@ -31,11 +31,11 @@ def run(options: argparse.Namespace) -> None:
     capacity = soak.capacity(call)
     rate = options.rate or min(HIGHEST_RATE_PER_S, _rounded(capacity / 2))
     planned = soak.plan(rate, options.minutes * 60, options.window)
-    known = bench.facts(options, model)
+    known = _shared.facts(options, model)
     if options.json:
         soak.run(call, planned)
     else:
-        bench.print_facts(known)
+        _shared.print_facts(known)
         _print_head(planned, capacity, options.rate is None)
         soak.run(call, planned, on_window=_print_row)
     found = drift.findings(planned.windows, rate) if planned.windows else {}

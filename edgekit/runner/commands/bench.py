@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
 
 from edgekit.runner.commands import _shared
-
-if TYPE_CHECKING:
-    from edgekit.runner.model import Model
 
 HELP = "time the model on this device"
 ROUNDS = 10
@@ -54,38 +50,8 @@ def run(options: argparse.Namespace) -> None:
         _calls(options)
 
 
-def facts(options: argparse.Namespace, model: Model) -> dict[str, Any]:
-    """What every figure carries with it: of what, by what, where; and whether it may be held against others."""
-    from edgekit.runner import bench, emulation
-
-    emulator, machine = emulation.emulator(), bench.machine()
-    return {
-        "bundle": options.bundle,
-        "sha256": model.bundle.sha256,
-        "interpreter": model.backend.name,
-        "version": model.backend.version,
-        "threads": model.threads,
-        "device": options.device or "CPU",
-        "architecture": machine["machine"],
-        "emulated": bool(emulator),
-        "machine": machine,
-        "comparable": not emulator,
-        "why": [f"emulated by {emulator}: these times say nothing about a device"] if emulator else [],
-    }
-
-
-def print_facts(known: dict[str, Any]) -> None:
-    """The same, for people."""
-    machine = known["machine"]
-    print(f"{known['interpreter']} {known['version']}, threads: {known['threads']}, device: {known['device']}")
-    print(f"on {machine['host']} ({machine['cpu']}), {known['architecture']}, Python {machine['python']}")
-    for reason in known["why"]:
-        if reason not in known.get("disturbed", ()):  # those are told after the figures
-            print(f"NOT COMPARABLE: {reason}")
-
-
 def _calls(options: argparse.Namespace) -> None:
-    from edgekit.runner import bench, conditions
+    from edgekit.runner.measure import bench, conditions
 
     model = _shared.load(options)
     raw = model.golden()[0][0]
@@ -96,25 +62,19 @@ def _calls(options: argparse.Namespace) -> None:
     with conditions.Watch() as watch:
         samples = bench.interleaved(calls, rounds, -(-wanted // rounds), warmup, on_round=watch.look)
     figures = {name: bench.summary(taken) for name, taken in samples.items()}
-    known = facts(options, model)
+    known = _shared.facts(options, model)
     seen = conditions.told(watch.seen(conditions.noise(samples["execute"], rounds)))
     reasons = known["why"] + seen["disturbed"]
     known.update(seen, comparable=not reasons, why=reasons)
     if options.json:
         _shared.print_json({**known, **figures})
         return
-    print_facts(known)
+    _shared.print_facts(known)
     columns = ("p50_ms", "p90_ms", "p95_ms", "p99_ms", "throughput_per_s")
     print(f"{'':<8}" + "".join(f"{name:>18}" for name in columns))
     for name, row in figures.items():
         print(f"{name:<8}" + "".join(f"{row[column]:>18,.{4 if column.endswith('_ms') else 1}f}" for column in columns))
-    print_disturbed(seen["disturbed"])
-
-
-def print_disturbed(reasons: list[str]) -> None:
-    """One line where something else went on, none of a quiet machine."""
-    if reasons:
-        print(f"disturbed: {'; '.join(reasons)}. Times taken so are not to be compared; measure again when it is quiet")
+    _shared.print_disturbed(seen["disturbed"])
 
 
 def _above_zero(text: str) -> float:

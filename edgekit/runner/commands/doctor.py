@@ -25,7 +25,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print facts and findings; DoctorError when one of them blocks."""
-    from edgekit.runner import doctor, facts
+    from edgekit.runner import doctor
+    from edgekit.runner.device import facts
     from edgekit.runner.doctor import report, subject
 
     wanted = subject.read(options.bundle) if options.bundle else None

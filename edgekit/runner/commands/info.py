@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from edgekit.runner.bundle import manifest_json
 from edgekit.runner.commands import _shared
 
 HELP = "say what a bundle holds and what it needs"
@@ -17,12 +18,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """A few lines, or the whole manifest as JSON."""
-    from edgekit.runner import bundle, manifest
+    from edgekit.runner import bundle
 
     found = bundle.read(options.bundle)
     facts = found.manifest
     if options.json:
-        sys.stdout.write(manifest.to_json(facts).decode())
+        sys.stdout.write(manifest_json.to_json(facts).decode())
         return
     size = sum(len(data) for data in found.model_files().values())
     rows = {

@@ -21,7 +21,7 @@ def run(options: argparse.Namespace) -> None:
     if options.no_trial:
         report = _shared.load(options).selftest()
     else:
-        from edgekit.runner.trial import prove
+        from edgekit.runner.autotune import prove
 
         report = prove(options.bundle, options.threads, options.interpreter, options.device or "CPU")
     if options.json:

@@ -15,8 +15,8 @@ from edgekit.runner.doctor import wheels
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from edgekit.runner.device.facts import Facts
     from edgekit.runner.doctor.subject import Subject
-    from edgekit.runner.facts import Facts
 
 FAMILIES = ("packages", "platforms", "model", "accelerators", "state")
 ERROR, WARNING = "error", "warning"

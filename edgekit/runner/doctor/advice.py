@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from edgekit.runner.doctor import wheels
 
 if TYPE_CHECKING:
-    from edgekit.runner.facts import Facts
+    from edgekit.runner.device.facts import Facts
 
 SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=+:@%")
 
@@ -50,7 +50,7 @@ def other_python(facts: Facts, name: str, minor: int) -> str:
 
 def numpy_for(name: str, wheel: wheels.Wheel | None = None) -> str:
     """The requirement on numpy that goes with an interpreter."""
-    from edgekit.runner.facts import release
+    from edgekit.runner.device.facts import release
 
     since = wheels.NUMPY_2_FROM.get(wheels.of(name), ())
     return "numpy<2" if since and (since[0] == wheels.NEVER or (wheel and release(wheel.version) < since)) else "numpy"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from edgekit.runner import manifest
+from edgekit.runner.bundle import manifest
 from edgekit.runner.doctor import ERROR, Case, Finding, advice, wheels
 from edgekit.runner.operators import Needs, Operator
 from edgekit.runner.operators.tables import onnx as onnx_table
@@ -138,7 +138,7 @@ def _onnx_limits(case: Case, name: str) -> tuple[tuple[int, int] | None, str]:
 
 def _upgrade(case: Case, name: str, better: str) -> str | None:
     """The line that installs `better`, where it is another interpreter or a newer release than the installed one."""
-    from edgekit.runner.facts import release
+    from edgekit.runner.device.facts import release
 
     facts, found = case.facts, case.facts.has(wheels.of(name))
     wheel = wheels.newest(wheels.of(better), facts.python, facts.architecture, facts.glibc)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgekit.runner import bundle, inputs, manifest, operators
+from edgekit.runner import bundle, inputs, operators
+from edgekit.runner.bundle import manifest
 from edgekit.runner.errors import BundleError
 
 HEADER = struct.Struct("<4s5H3I2H")

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from edgekit.runner.bundle.manifest import RawSpec
     from edgekit.runner.inputs.windows import Sample
-    from edgekit.runner.manifest import RawSpec
 
 READERS = {".npy": "array", ".png": "picture", ".jpg": "picture", ".jpeg": "picture", ".webp": "picture",
            ".wav": "wav", ".csv": "table"}  # fmt: skip

@@ -14,7 +14,7 @@ from edgekit.runner.errors import InputError
 from edgekit.runner.inputs.windows import Sample
 
 if TYPE_CHECKING:
-    from edgekit.runner.manifest import RawSpec
+    from edgekit.runner.bundle.manifest import RawSpec
 
 LARGEST_HEADER_BYTES = 2**16
 

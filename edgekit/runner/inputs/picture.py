@@ -2,7 +2,7 @@
 
 A picture is turned upright by its EXIF tag, becomes Pillow's "L" or "RGB", then is brought to the bundle's height and
 width by Pillow's bilinear filter: as the input path declares it, and by the same code in training
-(`edgekit/data/pictures.py`). A transparent layer is dropped.
+(`edgekit/data/image_decoding.py`). A transparent layer is dropped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from edgekit.runner.input_path import Step
 from edgekit.runner.inputs.windows import Sample
 
 if TYPE_CHECKING:
-    from edgekit.runner.manifest import RawSpec
+    from edgekit.runner.bundle.manifest import RawSpec
 
 FORMATS = ("JPEG", "PNG", "WEBP")
 MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")

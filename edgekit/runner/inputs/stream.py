@@ -20,7 +20,7 @@ from edgekit.runner.errors import InputError
 from edgekit.runner.inputs import picture
 
 if TYPE_CHECKING:
-    from edgekit.runner.manifest import RawSpec
+    from edgekit.runner.bundle.manifest import RawSpec
 
 Decode = Callable[[np.ndarray, int, int], np.ndarray]
 

@@ -1,9 +1,9 @@
 """Windows from CSV files: a header row with the columns' names, then a row of numbers for each moment.
 
 Commas, semicolons or tabs part the cells, whichever makes the most of the header; decimals have a point. Training reads
-its recordings by the same code (`edgekit/data/csv_windows.py`), so a cell is the same float32 in both: Python's own
-float, which is correctly rounded everywhere, rounded once more. Columns are found by name, so their order in a file is
-free. A recording is cut into windows where the input path declares it; nothing is filled up or guessed.
+its recordings by the same code (`edgekit/data/sources/csv_windows.py`), so a cell is the same float32 in both: Python's
+own float, which is correctly rounded everywhere, rounded once more. Columns are found by name, so their order in a file
+is free. A recording is cut into windows where the input path declares it; nothing is filled up or guessed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from edgekit.runner.inputs import windows
 from edgekit.runner.inputs.windows import Sample
 
 if TYPE_CHECKING:
-    from edgekit.runner.manifest import RawSpec
+    from edgekit.runner.bundle.manifest import RawSpec
 
 DELIMITERS = ",;\t"
 LARGEST_BYTES = 64 << 20

@@ -3,8 +3,8 @@
 Whole numbers become x / 2^(bits - 1), 8-bit ones are unsigned (RIFF's convention, and what audio libraries agree on);
 floating-point files are taken as they are. What a bundle's input path does not declare is refused with the line that
 makes a file that fits: an answer for a sound that the model was not made for would only look like one. Training reads
-its sounds by the same code (`edgekit/data/wav_folder.py`). The chunks are walked here because the standard library's
-`wave` cannot read floats, nor before Python 3.12 the extensible header that ffmpeg writes for 24 and 32 bits.
+its sounds by the same code (`edgekit/data/sources/wav_folder.py`). The chunks are walked here because the standard
+library's `wave` cannot read floats, nor before Python 3.12 the extensible header that ffmpeg writes for 24 and 32 bits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from edgekit.runner.inputs import windows
 from edgekit.runner.inputs.windows import Sample
 
 if TYPE_CHECKING:
-    from edgekit.runner.manifest import RawSpec
+    from edgekit.runner.bundle.manifest import RawSpec
 
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 DTYPES = {(PCM, 8): "u1", (PCM, 16): "<i2", (PCM, 24): "u1", (PCM, 32): "<i4", (FLOAT, 32): "<f4", (FLOAT, 64): "<f8"}

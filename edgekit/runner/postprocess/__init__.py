@@ -18,7 +18,7 @@ import numpy as np
 from edgekit.runner.errors import BackendError
 
 if TYPE_CHECKING:
-    from edgekit.runner.manifest import Manifest
+    from edgekit.runner.bundle.manifest import Manifest
     from edgekit.runner.postprocess.anomaly import Anomaly
     from edgekit.runner.postprocess.classification import Classification
     from edgekit.runner.postprocess.multi_label import MultiLabel

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from edgekit.runner.manifest import Manifest
+    from edgekit.runner.bundle.manifest import Manifest
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from edgekit.config import Budget
-from edgekit.forecast import way_of
-from edgekit.runner.intervals import Ratio
+from edgekit.core.config import Budget
+from edgekit.measure.forecast import way_of
+from edgekit.runner.measure.intervals import Ratio
 from edgekit.stages.benchmark.timings import Timings
 
 CAME_FROM = {

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from edgekit import artifact as artifacts
-from edgekit import tasks
+from edgekit.core import artifact as artifacts
+from edgekit.core import tasks
+from edgekit.core.tasks import Group, Task
 from edgekit.data import Data
-from edgekit.tasks import Group, Task
 
 ANSWERS, LOST = f"{artifacts.EVIDENCE}/answers.npz", f"{artifacts.EVIDENCE}/lost.npz"
 MOST_GROUPS = 30

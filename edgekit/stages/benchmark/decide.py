@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from edgekit.config import Budget
-from edgekit.paired import Drop, bounded, refusal
-from edgekit.runner.intervals import too_wide
+from edgekit.core.config import Budget
+from edgekit.core.tasks.accuracy_drop import Drop, bounded, refusal
+from edgekit.runner.measure.intervals import too_wide
 from edgekit.stages.benchmark import sparsity
 from edgekit.stages.benchmark.account import (
     nearest_miss,

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from edgekit.artifact import Artifact
-from edgekit.config import Budget
+from edgekit.core.artifact import Artifact
+from edgekit.core.config import Budget
 from edgekit.data import Data
-from edgekit.load.launch import Job, Outcome, drive
-from edgekit.load.rate import TRIAL_QUERIES, Found
-from edgekit.load.scenarios import P99_BOUND_MS, SCENARIOS, Load, Result
-from edgekit.load.subjects import Words
-from edgekit.stages.benchmark import Config
+from edgekit.measure.load.launch import Job, Outcome, drive
+from edgekit.measure.load.rate import TRIAL_QUERIES, Found
+from edgekit.measure.load.scenarios import P99_BOUND_MS, SCENARIOS, Load, Result
+from edgekit.measure.load.subjects import Words
+from edgekit.stages.benchmark.config import Config
 
 SAMPLES = 64
 """Of validation, asked for in random order."""
@@ -70,10 +70,10 @@ def _words(name: str, is_baseline: bool, source: Artifact, samples: Path, config
     shared = {"samples": str(samples), "threads": config.inference_threads}
     profile = source.ancestor("profile")
     if is_baseline:
-        return Words("edgekit.load.subjects:as_it_came", {"profile": str(profile.path.resolve()), **shared})
+        return Words("edgekit.measure.load.subjects:as_it_came", {"profile": str(profile.path.resolve()), **shared})
     spec = json.loads(profile.file("model/model.json").read_text())
     told = {"convert": str(source.path.resolve()), "name": name, "preprocess": spec["preprocess"]}
-    return Words("edgekit.load.subjects:variant", {**told, **shared})
+    return Words("edgekit.measure.load.subjects:variant", {**told, **shared})
 
 
 def _job(words: Words, config: Config, bound: float, searched: bool) -> Job:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from edgekit.config import Budget
-from edgekit.errors import StageError
+from edgekit.core.config import Budget
+from edgekit.core.errors import StageError
 
 Row = dict[str, Any]
 

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgekit import tasks
+from edgekit.core import tasks
 from edgekit.data.paths import expand
-from edgekit.judge import marked
+from edgekit.models.files import detect, standalone
 from edgekit.runner.preprocess import pipeline
-from edgekit.sources import alone, kinds
 from edgekit.stages.benchmark.account import told_with_ends
 from edgekit.stages.benchmark.timings import Timings
-from edgekit.teachers import file as files
-from edgekit.teachers.named import ModelFile
+from edgekit.training.evaluate import marked
+from edgekit.training.teachers import model_file as files
+from edgekit.training.teachers.config import ModelFile
 
 if TYPE_CHECKING:
     from edgekit.data import Data
@@ -77,7 +77,7 @@ def _open(named: ModelFile, data: Data, threads: int) -> Rival:
     row = {
         "name": named.name,
         "sha256": model.sha256,
-        "bytes": sum(path.stat().st_size for path in kinds.members(model.path, model.kind)),
+        "bytes": sum(path.stat().st_size for path in detect.members(model.path, model.kind)),
         "accuracy_test": tasks.accuracy(marked(scores, test, model.preprocess, data.task)),
     }
     return Rival(row, partial(_call, model.path, model.kind, model.preprocess, test.x[:1], threads))
@@ -88,4 +88,4 @@ def _call(
 ) -> Callable[[], object]:
     """One inference at batch 1, numpy in and numpy out, as the variants are called."""
     prepared = pipeline(preprocess)(sample)
-    return alone.open(path, kind, prepared.shape[1:], threads).call(prepared)
+    return standalone.open(path, kind, prepared.shape[1:], threads).call(prepared)

@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from edgekit.runner import intervals
-from edgekit.runner.bench import summary
+from edgekit.runner.measure import intervals
+from edgekit.runner.measure.bench import summary
 
 Latencies = dict[str, dict[str, float]]
 

@@ -8,31 +8,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field
-
-from edgekit.artifact import Artifact
-from edgekit.config import Budget, StageConfig
+from edgekit.core.artifact import Artifact
 from edgekit.data import Data
+from edgekit.stages.bundle.config import LIBRARIES, Config
 
-LIBRARIES = ("numpy", "ai-edge-litert", "openvino", "onnxruntime")
-
-
-class Config(StageConfig):
-    """What the bundles are called and how many recorded answers they carry."""
-
-    name: str = Field("model", description="name of the bundles")
-    version: str = Field("1.0.0", description="version of the bundles")
-    budget: Budget = Field(default_factory=lambda: Budget.model_validate({}))
-    golden_samples: int = Field(16, ge=1, le=1000, description="validation samples recorded as golden vectors")
-    golden_tolerance_float: float = Field(
-        0.005, gt=0, le=1, description="allowed difference, share of the scores' range"
-    )
-    golden_tolerance_int8: float = Field(0.05, gt=0, le=1, description="the same for int8 variants")
-    false_alarms: float = Field(0.01, gt=0, lt=1, description="share of normal samples called anomalies")
+__all__ = ["LIBRARIES", "Config", "run"]
 
 
 def run(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     """Seal the bundles in `out`."""
-    from edgekit.stages.bundle.pack import bundle
+    from edgekit.stages.bundle.stage import bundle
 
     return bundle(source, data, config, out)

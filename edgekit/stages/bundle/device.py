@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edgekit.runner import input_path
-from edgekit.runner.manifest import Manifest, RawSpec
+from edgekit.runner.bundle.manifest import Manifest, RawSpec
 
 RUNNER = "edgerun.pyz"
 INTERPRETERS = {

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from edgekit.errors import ConversionError, StageError
+from edgekit.core.errors import ConversionError, StageError
 
 TIMEOUT_S = 120
 

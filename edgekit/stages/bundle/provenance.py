@@ -7,11 +7,12 @@ import platform
 from collections.abc import Sequence
 from typing import Any
 
-from edgekit import __version__, replay
-from edgekit.artifact import Artifact
-from edgekit.config import SHARED_FIELDS
-from edgekit.keys import code_digests
-from edgekit.runner import cpu
+from edgekit import __version__
+from edgekit.core import replay
+from edgekit.core.artifact import Artifact
+from edgekit.core.cache_key import code_digests
+from edgekit.core.config import SHARED_FIELDS
+from edgekit.runner.device import cpu
 
 
 def record(chain: Sequence[Artifact], last: str, config: dict[str, Any], measured: dict[str, Any]) -> dict[str, Any]:

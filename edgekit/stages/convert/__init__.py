@@ -10,126 +10,14 @@ target does not offer; a target that ends with no variant at all is an error. Le
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
 
-from pydantic import Field, field_validator
+from edgekit.core.artifact import Artifact
+from edgekit.data import Data
+from edgekit.stages.convert.config import LIBRARIES, Config
 
-from edgekit.config import CALLED, TARGETS, StageConfig, Target
-from edgekit.errors import ConfigError
-from edgekit.keys import OPTIONAL, top_module
-from edgekit.targets import FURTHER
-
-if TYPE_CHECKING:
-    from edgekit.artifact import Artifact
-    from edgekit.data import Data
-    from edgekit.stages.convert.numerics import Tolerance
-
-LIBRARIES: tuple[str, ...] = (
-    "ai-edge-litert",
-    "ai-edge-quantizer",
-    "keras",
-    "litert-converter",
-    "litert-torch",
-    "nncf",
-    "numpy",
-    "onnx",
-    "onnxruntime",
-    "onnxscript",
-    "openvino",
-    "safetensors",
-    "tensorflow",
-    "tf2onnx",
-    "torch",
-    *OPTIONAL,
-)
-
-Precision = Literal["fp32", "fp16", "int8", "w8", "dynamic"]
-Model = Literal["baseline", "student", "pruned", "sparse"]
-
-
-class Config(StageConfig):
-    """What to convert, and how near the outputs of each step must stay to those of the step before."""
-
-    targets: list[Target] = Field(default_factory=lambda: list(TARGETS), min_length=1, description="what to convert to")
-    models: list[Model] = Field(
-        default_factory=lambda: list(get_args(Model)),
-        min_length=1,
-        description="networks to convert; one that equals an earlier one is left out",
-    )
-    precisions: list[Precision] = Field(
-        default_factory=lambda: list(get_args(Precision)),
-        min_length=1,
-        description="precisions, where a target has them; w8: int8 weights alone, dynamic: ranges by each call",
-    )
-    calibration_samples: int = Field(200, ge=1, le=100_000, description="samples that set the int8 ranges")
-    check_samples: int = Field(200, ge=1, le=100_000, description="validation samples compared at each boundary")
-    reference_preprocess: str = Field(
-        "",
-        pattern=f"^$|{CALLED}",
-        description="package.module:function that prepared samples for training elsewhere; empty: trained here",
-    )
-    input_min_snr_db: float = Field(35.0, ge=0, le=200, description="least SNR, training's input to the runner's, dB")
-    calibration_max_outside: float = Field(
-        0.02, ge=0, le=1, description="largest share of a layer's values outside what calibration shows, beyond chance"
-    )
-    calibration_min_used: float = Field(
-        0.1, ge=0, le=1, description="least share of a layer's calibrated range that validation uses"
-    )
-    timeout_s: float = Field(300.0, gt=0, le=86_400, description="longest time for one model on one target, seconds")
-    strict: bool = Field(False, description="a variant that would be left out ends the run, as CI may want it")
-    fp32_max_abs: float = Field(0.01, gt=0, description="largest difference of a logit, torch fp32 to fp32")
-    fp32_min_snr_db: float = Field(60.0, ge=0, le=200, description="least SNR, torch fp32 to fp32, dB")
-    fp32_min_top1_agreement: float = Field(0.99, ge=0, le=1, description="least share of equal answers, to fp32")
-    fp16_min_snr_db: float = Field(40.0, ge=0, le=200, description="least SNR, fp32 to fp16, dB")
-    fp16_min_top1_agreement: float = Field(0.98, ge=0, le=1, description="least share of equal answers, fp32 to fp16")
-    int8_min_snr_db: float = Field(8.0, ge=-200, le=200, description="least SNR, fp32 to int8, dB")
-    int8_min_top1_agreement: float = Field(0.9, ge=0, le=1, description="least share of equal answers, fp32 to int8")
-    int8_max_layer_loss_db: float = Field(
-        20.0, gt=0, le=200, description="most dB that one layer may lose in int8 of min-max ranges, whatever comes out"
-    )
-    further_min_snr_db: float = Field(20.0, ge=-200, le=200, description="least SNR, fp32 to w8 or dynamic, dB")
-    further_min_top1_agreement: float = Field(0.95, ge=0, le=1, description="least share of equal answers, to these")
-
-    @field_validator("models", "precisions", "targets")
-    @classmethod
-    def _none_twice(cls, words: list[str]) -> list[str]:
-        if len(set(words)) != len(words):
-            raise ValueError(f"names one twice: {words}; name each once")
-        return words
-
-    def agree(self) -> None:
-        """ConfigError for a target that offers none of the precisions, or a module that is not there."""
-        from edgekit.targets import precisions
-
-        module = top_module(self.reference_preprocess)
-        if module and importlib.util.find_spec(module) is None:
-            raise ConfigError(
-                f"convert.reference_preprocess: got {self.reference_preprocess!r}, and there is no module {module!r} "
-                "beside the config or in this folder"
-            )
-
-        for target in self.targets:
-            offered = precisions(target)
-            if not set(offered) & set(self.precisions):
-                raise ConfigError(
-                    f"convert: precisions {self.precisions} and targets disagree: {target} offers "
-                    f"{', '.join(offered)}; add one of them to convert.precisions or take {target} out of targets"
-                )
-
-    def tolerance(self, precision: str) -> Tolerance:
-        """What the boundary that leads to this precision must keep."""
-        from edgekit.stages.convert.numerics import Tolerance
-
-        if precision == "fp32":
-            return Tolerance(self.fp32_min_top1_agreement, self.fp32_min_snr_db, self.fp32_max_abs)
-        if precision == "fp16":
-            return Tolerance(self.fp16_min_top1_agreement, self.fp16_min_snr_db)
-        if precision in FURTHER:
-            return Tolerance(self.further_min_top1_agreement, self.further_min_snr_db)
-        return Tolerance(self.int8_min_top1_agreement, self.int8_min_snr_db)
+__all__ = ["LIBRARIES", "Config", "run"]
 
 
 def run(
@@ -142,6 +30,6 @@ def run(
 
     `progress` is told of every finished model and target.
     """
-    from edgekit.stages.convert.walk import walk
+    from edgekit.stages.convert.stage import walk
 
     return walk(source, data, config, out, progress)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from edgekit import tasks
-from edgekit.errors import ConversionError
+from edgekit.core import tasks
+from edgekit.core.errors import ConversionError
 
 SUM_TOLERANCE = 1e-3
 LEAST_SAMPLES = 20

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from edgekit import tasks
-from edgekit.eager import single_thread
-from edgekit.errors import ConversionError
+from edgekit.core import tasks
+from edgekit.core.errors import ConversionError
+from edgekit.models.eager import single_thread
 from edgekit.targets import evaluate
 
 if TYPE_CHECKING:

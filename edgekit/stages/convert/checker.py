@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from edgekit.errors import ConversionError
-from edgekit.stages.convert import Config, left_out, numerics
+from edgekit.core.errors import ConversionError
+from edgekit.stages.convert import left_out, numerics
+from edgekit.stages.convert.config import Config
 from edgekit.stages.convert.plan import Network
-from edgekit.targets import CARRY_RANGES, FURTHER, evaluate, launch, parting
-from edgekit.targets.failures import NUMERICS, OTHERWISE, Failure
-from edgekit.targets.files import FLOAT, Files, Job, Step
+from edgekit.targets import CARRY_RANGES, FURTHER, evaluate, launch
+from edgekit.targets.error_causes import NUMERICS, OTHERWISE, Failure
+from edgekit.targets.jobs import FLOAT, Files, Job, Step
+from edgekit.targets.locate import first_divergence
 
 Row = dict[str, Any]
 
@@ -49,7 +51,7 @@ class Checker:
     network: Network
     inputs: np.ndarray
     config: Config
-    locate: Callable[[Path, str, Path, Files, np.ndarray, str], parting.Parted] = parting.find_apart
+    locate: Callable[[Path, str, Path, Files, np.ndarray, str], first_divergence.Parted] = first_divergence.find_apart
     task: str = "classification"
 
     @cached_property
@@ -128,7 +130,7 @@ class Checker:
         """
         limit_db = self.config.int8_max_layer_loss_db
         try:
-            found = parting.departure(
+            found = first_divergence.departure(
                 step.model_folder, job.target, step.out, files, self.inputs, step.precision, limit_db
             )
         except Exception as error:  # interpreters' errors share no class, and a comparison must not end what is sound
@@ -141,9 +143,9 @@ class Checker:
             raise _Wrong(Failure.of(NUMERICS, said, STEEP, found.layer))
         return ""
 
-    def _located(self, job: Job, step: Step, files: Files) -> parting.Parted:
+    def _located(self, job: Job, step: Step, files: Files) -> first_divergence.Parted:
         if step.precision in FURTHER:
-            return parting.Parted("a candidate, whose layers were not looked at")
+            return first_divergence.Parted("a candidate, whose layers were not looked at")
         return self.locate(step.model_folder, job.target, step.out, files, self.inputs, step.precision)
 
 

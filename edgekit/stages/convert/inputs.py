@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from edgekit.errors import ConfigError, ConversionError
+from edgekit.core.errors import ConfigError, ConversionError
 from edgekit.runner.encode import encoder
 from edgekit.stages.convert import numerics
 from edgekit.targets import evaluate

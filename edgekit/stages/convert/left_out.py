@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from edgekit.errors import ConversionError
-from edgekit.stages.convert import Config
+from edgekit.core.errors import ConversionError
+from edgekit.stages.convert.config import Config
 from edgekit.stages.convert.plan import Network, variant_name
-from edgekit.targets.failures import Failure
+from edgekit.targets.error_causes import Failure
 
 Row = dict[str, Any]
 NAMES = ("name", "model", "precision", "target")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgekit import tasks
-from edgekit.targets import alike
+from edgekit.core import tasks
+from edgekit.targets import similarity
 
 COSINE_DIGITS = 9
 SNR_CEILING_DB = 200.0
@@ -67,7 +67,7 @@ def compare(
     else:
         snr_db = min(SNR_CEILING_DB, 10 * math.log10(signal / noise)) if signal else -SNR_CEILING_DB
     same = tasks.named(task).same(reference, outputs, inputs)
-    cosine = alike.cosines(reference, outputs).round(COSINE_DIGITS)
+    cosine = similarity.cosines(reference, outputs).round(COSINE_DIGITS)
     return Agreement(
         max_abs=float(np.max(np.abs(error))),
         snr_db=snr_db,

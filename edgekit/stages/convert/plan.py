@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgekit.errors import ConversionError, StageError
-from edgekit.targets import given, precisions
-from edgekit.targets.files import MINMAX, Job, Method, Quantization, Step, plain_method
+from edgekit.core.errors import ConversionError, StageError
+from edgekit.targets import model_file, precisions
+from edgekit.targets.jobs import MINMAX, Job, Method, Quantization, Step, plain_method
 
 if TYPE_CHECKING:
-    from edgekit.artifact import Artifact
-    from edgekit.stages.convert import Config
+    from edgekit.core.artifact import Artifact
+    from edgekit.stages.convert.config import Config
 
 SPEC = "model.json"
 ORIGINS = {
@@ -60,7 +60,7 @@ class Network:
         """One for each target, the float model first: the others are compared with it."""
         jobs = []
         for target in config.targets:
-            offered = given.offered(target, precisions(target), self.folder)
+            offered = model_file.offered(target, precisions(target), self.folder)
             wanted = [precision for precision in offered if precision in config.precisions]
             steps = tuple(self.step(each, out / variant_name(self.name, each, target)) for each in wanted)
             jobs += [Job(self.name, target, calibration, steps)] if steps else []
@@ -69,17 +69,17 @@ class Network:
     @property
     def came_as(self) -> str:
         """What the first boundary starts from."""
-        found = given.read(self.folder)
+        found = model_file.read(self.folder)
         return "torch-fp32" if found is None else found.source.file
 
     def not_offered(self, target: str, precision: str) -> str:
         """Why this target has not that precision of this network; empty where it has."""
-        found = given.read(self.folder)
+        found = model_file.read(self.folder)
         if found is not None and (reason := found.refusal(target)):
             return reason
         if precision not in precisions(target):
             return f"not offered by {target}"
-        if precision not in given.offered(target, precisions(target), self.folder):
+        if precision not in model_file.offered(target, precisions(target), self.folder):
             return f"{self.came_as} is quantized already and taken as it is"
         return ""
 

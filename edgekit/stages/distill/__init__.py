@@ -7,170 +7,17 @@ does not pay is not kept), `teacher/` if the teacher was trained here, and `deci
 
 from __future__ import annotations
 
-from pathlib import Path, PurePath
-from typing import Any
+from pathlib import Path
 
-from pydantic import Field, field_validator, model_serializer, model_validator
-
-from edgekit import losses
-from edgekit.artifact import Artifact
-from edgekit.config import TARGETS, Budget, Builder, NetworkConfig, StageConfig, Strict, Target, TrainOptions, arguments
+from edgekit.core.artifact import Artifact
 from edgekit.data import Data
-from edgekit.data.paths import PathText
-from edgekit.errors import ConfigError
-from edgekit.losses import LossOptions
-from edgekit.tasks import Task
-from edgekit.teachers import file as teachers
-from edgekit.teachers.named import sha256_of
+from edgekit.stages.distill.config import LIBRARIES, Config
 
-LIBRARIES = (
-    *("numpy", "torch", "safetensors", *teachers.LIBRARIES),
-    *("ai-edge-quantizer", "litert-converter", "litert-torch", "nncf", "onnx", "onnxscript"),  # they size candidates
-)
-BASELINE = "baseline"
-OF_CANDIDATES = (
-    *("candidates", "candidate_epochs", "most_trained"),
-    *("rounds", "calls_per_round", "timeout_s", "budget", "targets"),
-)
-"""Fields without influence where one student is named."""
-
-
-class TeacherConfig(Strict):
-    """A candidate: `baseline: true`, a network to train here (`builder`), or a model file (`path`).
-
-    What is recorded of a file is its name, its steps and its sha256: where it lay is the user's own affair.
-    """
-
-    baseline: bool = Field(False, description="the network of the profile stage")
-    builder: Builder | None = Field(None, description="package.module:function of a network that is trained here")
-    kwargs: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the builder")
-    training: TrainOptions | None = Field(None, description="how it is trained; absent: as the student is")
-    path: PathText | None = Field(None, description="a .tflite, .onnx, .xml (OpenVINO), .keras or .h5 file")
-    preprocess: list[dict[str, Any]] = Field(default_factory=list, description="the file's own steps from a raw sample")
-    sha256: str | None = Field(None, description="of the file; one with another is refused")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _one_of_three(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        named = [name for name in ("baseline", "builder", "path") if given.get(name)]
-        if len(named) != 1:
-            raise ValueError(f"names {' and '.join(named) or 'nobody'}; give one of baseline: true, builder, path")
-        for other, owner in (
-            ("kwargs", "builder"),
-            ("training", "builder"),
-            ("preprocess", "path"),
-            ("sha256", "path"),
-        ):
-            if given.get(other) and owner != named[0]:
-                raise ValueError(f"{other} belongs to a teacher with {owner}, this one has {named[0]}")
-        return {**given, "sha256": sha256_of(given)} if isinstance(given.get("path"), str) else given
-
-    @model_serializer(mode="wrap")
-    def _as_said(self, plain: Any) -> dict[str, Any]:
-        """Only what was said, and of a path its name."""
-        said = {name: value for name, value in plain(self).items() if value}
-        return {**said, "path": PurePath(self.path).name} if self.path else said
-
-    def __str__(self) -> str:
-        return self.name
-
-    @property
-    def name(self) -> str:
-        """How tables call it."""
-        if self.builder is None:
-            return PurePath(self.path).name if self.path else BASELINE
-        return f"{self.builder.partition(':')[2]}({arguments(self.kwargs)})"
-
-
-class Config(StageConfig, TrainOptions):
-    """The student, its teacher, and the losses that compete."""
-
-    student: NetworkConfig | None = Field(None, description="the small network; absent: one of the candidates")
-    candidates: list[NetworkConfig] = Field(
-        default_factory=list, description="networks that might be the student, timed before any is trained"
-    )
-    candidate_epochs: int = Field(0, ge=0, le=10_000, description="epochs that choose among candidates; 0: all of them")
-    most_trained: int = Field(0, ge=0, le=100, description="candidates trained at most, the fastest first; 0: all")
-    rounds: int = Field(20, ge=10, le=10_000, description="rounds that time the candidates, in rotating order")
-    calls_per_round: int = Field(20, ge=5, le=100_000, description="timed calls of a candidate's file in a round")
-    timeout_s: float = Field(300.0, gt=0, le=86_400, description="longest conversion of a candidate, seconds a target")
-    budget: Budget = Field(default_factory=lambda: Budget.model_validate({}))
-    targets: list[Target] = Field(default_factory=lambda: list(TARGETS), min_length=1)
-    task: Task = "classification"
-    teachers: list[TeacherConfig] = Field(
-        default_factory=lambda: [TeacherConfig.model_validate({"baseline": True})],
-        min_length=1,
-        description="the best of them on validation teaches",
-    )
-    losses: list[dict[str, Any]] = Field(
-        default_factory=list, description="one student is trained with each; none: soft targets"
-    )
-    temperature: float = Field(4.0, ge=0.1, le=100, description="soft targets: softens teacher and student alike")
-    alpha: float = Field(0.9, ge=0, le=1, description="soft targets: their weight; the labels get the rest")
-
-    @field_validator("losses")
-    @classmethod
-    def _none_twice(cls, sections: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        names = [section.get("loss") for section in sections]
-        if twice := sorted({str(name) for name in names if names.count(name) > 1}):
-            raise ValueError(f"names {', '.join(twice)} twice; compare one setting of each loss in a run")
-        return sections
-
-    @field_validator("candidates")
-    @classmethod
-    def _each_another(cls, candidates: list[NetworkConfig]) -> list[NetworkConfig]:
-        titles = [candidate.title for candidate in candidates]
-        if twice := sorted({title for title in titles if titles.count(title) > 1}):
-            raise ValueError(f"names {', '.join(twice)} twice; name each network once")
-        return candidates
-
-    @model_validator(mode="after")
-    def _one_way_to_a_student(self) -> Config:
-        if self.student is None and not self.candidates:
-            raise ValueError("names neither student nor candidates; give the one network, or those to choose from")
-        if self.student is not None and self.candidates:
-            raise ValueError("names both student and candidates; leave one of them out")
-        return self
-
-    @model_serializer(mode="wrap")
-    def _what_has_influence(self, plain: Any) -> dict[str, Any]:
-        """Without what cannot change the result: a new latency budget is no reason to train the one student again."""
-        values: dict[str, Any] = plain(self)
-        if not self.candidates:
-            return {name: value for name, value in values.items() if name not in OF_CANDIDATES}
-        limits = {name: values["budget"][name] for name in ("latency_p50_ms", "size_bytes")}
-        return {**{name: value for name, value in values.items() if name != "student"}, "budget": limits}
-
-    def agree(self) -> None:
-        """ConfigError for a loss that there is not, or that none of the teachers can serve."""
-        wanted = self.lessons()
-        for options in wanted:
-            if not losses.serves(options, self.task):
-                raise ConfigError(
-                    f"task and distill.losses disagree: {options.loss} compares the scores of classes, task is "
-                    f"{self.task}; use soft_targets or hints"
-                )
-        if any(teacher.path for teacher in self.teachers):
-            teachers.check_task("distill.teachers.path", self.task)
-        if all(teacher.path for teacher in self.teachers):
-            for options in wanted:
-                if losses.needs_features(options):
-                    raise ConfigError(
-                        f"distill.losses and distill.teachers disagree: {options.loss} compares feature maps, and a "
-                        "file shows only its outputs; add a PyTorch teacher or leave that loss out"
-                    )
-
-    def lessons(self) -> list[LossOptions]:
-        """The losses' options; soft targets without any of their own have the stage's."""
-        own = {"loss": "soft_targets", "temperature": self.temperature, "alpha": self.alpha}
-        return [losses.parse({**own, **section} if section.get("loss") == own["loss"] else section)
-                for section in self.losses or [own]]  # fmt: skip
+__all__ = ["LIBRARIES", "Config", "run"]
 
 
 def run(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     """Seal the student in `out`."""
-    from edgekit.stages.distill.student import distill
+    from edgekit.stages.distill.stage import distill
 
     return distill(source, data, config, out)

@@ -7,14 +7,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from edgekit import artifact as artifacts
+from edgekit.core import artifact as artifacts
+from edgekit.core.tasks import Answered
 from edgekit.data import Data
-from edgekit.runner.bench import machine
-from edgekit.stages.distill import Config
+from edgekit.runner.measure.bench import machine
+from edgekit.stages.distill.config import Config
 from edgekit.stages.distill.shortlist import Entry, Shortlist, best, not_taken, refusal
 from edgekit.stages.distill.training import Student, Trainer
-from edgekit.tasks import Answered
-from edgekit.unfinished import Unfinished
+from edgekit.training.resume import Unfinished
 
 EVIDENCE_FILE = "candidates.json"
 UNTRAINED = dict.fromkeys(("validation_accuracy", "drop_pp", "lost", "gained", "samples"))

@@ -14,17 +14,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from edgekit.config import Budget, NetworkConfig
+from edgekit.core.config import Budget, NetworkConfig
+from edgekit.core.errors import BudgetUnreachable, ConversionError, ModelError, StageError
+from edgekit.core.hashing import write_json
 from edgekit.data import Data
-from edgekit.digests import write_json
-from edgekit.errors import BudgetUnreachable, ConversionError, ModelError, StageError
+from edgekit.measure.latency import Lost, Timed, Times, measure
 from edgekit.models import store
 from edgekit.models.cost import cost
-from edgekit.models.handover import spec_for
-from edgekit.stages.distill import Config
+from edgekit.models.from_artifact import spec_for
+from edgekit.stages.distill.config import Config
 from edgekit.targets import evaluate
-from edgekit.targets.timed import Lost, Timed, Times, measure
-from edgekit.unfinished import Unfinished
+from edgekit.training.resume import Unfinished
 
 CALIBRATION_SAMPLES = 32
 PRECISIONS = ("fp32", "int8")

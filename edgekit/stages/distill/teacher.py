@@ -8,22 +8,22 @@ from typing import Any
 
 from torch import nn
 
-from edgekit import tasks
-from edgekit.artifact import Artifact
+from edgekit.core import tasks
+from edgekit.core.artifact import Artifact
 from edgekit.data import Data
 from edgekit.data.paths import expand
-from edgekit.judge import evaluate, marked
-from edgekit.models import store, tried
+from edgekit.models import dry_run, store
 from edgekit.models.cost import cost
-from edgekit.models.handover import open_model, spec_for
-from edgekit.sources import scores
-from edgekit.stages.distill import Config, TeacherConfig
-from edgekit.teachers import file as teacher_file
-from edgekit.teachers.chosen import FOLDER, copy_file
-from edgekit.teachers.file import TeacherFile
-from edgekit.teaching import ANSWERS_LIMIT_S
-from edgekit.train import fit
-from edgekit.unfinished import Unfinished
+from edgekit.models.files import outputs
+from edgekit.models.from_artifact import open_model, spec_for
+from edgekit.stages.distill.config import Config, TeacherConfig
+from edgekit.training.evaluate import evaluate, marked
+from edgekit.training.fit import fit
+from edgekit.training.objective import ANSWERS_LIMIT_S
+from edgekit.training.resume import Unfinished
+from edgekit.training.teachers import model_file as teacher_file
+from edgekit.training.teachers.from_artifact import FOLDER, copy_file
+from edgekit.training.teachers.model_file import TeacherFile
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def _trained(
 ) -> Candidate:
     assert wanted.builder is not None
     spec = spec_for(data, wanted.builder, wanted.kwargs, preprocess)
-    module = tried.built(spec, config.seed, data)
+    module = dry_run.built(spec, config.seed, data)
     history = fit(
         module,
         data,
@@ -127,5 +127,5 @@ def _answering(name: str, wanted: TeacherConfig, opened: TeacherFile, data: Data
     found = teacher_file.logits(
         opened, split.x, classes=classes, timeout_s=ANSWERS_LIMIT_S, threads=threads, task=data.task
     )
-    scores.check_answers(f"teacher {name}", found, split.y, data.classes, opened.preprocess, data.task)
+    outputs.check_answers(f"teacher {name}", found, split.y, data.classes, opened.preprocess, data.task)
     return Candidate(name, wanted, opened, tasks.accuracy(marked(found, split, opened.preprocess, data.task)))

@@ -7,19 +7,19 @@ from typing import Any
 
 from torch import nn
 
-from edgekit import tasks
+from edgekit.core import tasks
+from edgekit.core.errors import ModelError
+from edgekit.core.tasks import Answered
 from edgekit.data import Data
-from edgekit.errors import ModelError
-from edgekit.judge import answered
-from edgekit.losses import LossOptions
-from edgekit.models import store, tried
+from edgekit.models import dry_run, store
 from edgekit.models.raised import running
-from edgekit.stages.distill import Config
+from edgekit.stages.distill.config import Config
 from edgekit.stages.distill.teacher import Candidate
-from edgekit.tasks import Answered
-from edgekit.teaching import Lesson
-from edgekit.train import fit
-from edgekit.unfinished import Unfinished
+from edgekit.training.evaluate import answered
+from edgekit.training.fit import fit
+from edgekit.training.losses import LossOptions
+from edgekit.training.objective import Lesson
+from edgekit.training.resume import Unfinished
 
 ALONE = "alone"
 CONFIDENCE = 0.95
@@ -67,7 +67,7 @@ class Trainer:
         return self._train(options.loss, self.config.epochs, options, teacher)
 
     def _train(self, name: str, epochs: int, options: LossOptions | None, teacher: Candidate | None) -> Student:
-        module = tried.built(self.spec, self.config.seed, self.data)
+        module = dry_run.built(self.spec, self.config.seed, self.data)
         lesson = Lesson(teacher.model, options, self.place.answers) if teacher and options else None
         length = "" if epochs == self.config.epochs else f"-{epochs}"
         try:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from edgekit.eager import single_thread
+from edgekit.models.eager import single_thread
 
 SIDE = 512
 """Of the square matrices; 1 MB each in float32, so they stay in a second-level cache or just above it."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from edgekit.forecast import Execution, execution, executions, of_whole
+from edgekit.measure.forecast import Execution, execution, executions, of_whole
 from edgekit.models.cost import Cost
-from edgekit.stages.profile.as_they_come import COMPILED, SCRIPTED
+from edgekit.stages.profile.runtimes import COMPILED, SCRIPTED
 from edgekit.stages.profile.session import PARTS, cold_ms
 
 BOUNDS = ("cold start", "thread", "preprocess", "compute", "memory", "call overhead", "serialisation")

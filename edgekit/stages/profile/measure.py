@@ -8,13 +8,14 @@ from typing import Any
 from torch import nn
 
 from edgekit.data import Data
-from edgekit.eager import eager_input
 from edgekit.models.cost import Cost
+from edgekit.models.eager import eager_input
 from edgekit.models.store import ModelSpec
-from edgekit.runner import conditions
-from edgekit.runner.bench import machine
-from edgekit.stages.profile import Config, as_they_come, session, threads
+from edgekit.runner.measure import conditions
+from edgekit.runner.measure.bench import machine
+from edgekit.stages.profile import runtimes, session, threads
 from edgekit.stages.profile.ceilings import measure_machine
+from edgekit.stages.profile.config import Config
 from edgekit.stages.profile.diagnosis import Measured, diagnose
 from edgekit.stages.profile.operators import operator_table
 from edgekit.stages.profile.roofline import roofline
@@ -34,7 +35,7 @@ def measure(
         watch.look()
         operators = operator_table(module, data, spec.preprocess, config.operator_calls) if spec.is_torch else []
         ceilings = measure_machine()
-    ways, inside, beside = as_they_come.measure(
+    ways, inside, beside = runtimes.measure(
         module,
         folder,
         x.numpy(),

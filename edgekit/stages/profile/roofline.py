@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from edgekit.eager import single_thread
-from edgekit.errors import ModelError
+from edgekit.core.errors import ModelError
 from edgekit.models.cost import OUTSIDE, LayerCost, layer_costs
-from edgekit.sources.as_module import FileModule
+from edgekit.models.eager import single_thread
+from edgekit.models.files.as_module import FileModule
 
 WARM_UP = 3
 

@@ -19,11 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from edgekit import child
-from edgekit.eager_session import BARE
-from edgekit.errors import ModelError, StageError
-from edgekit.runner import intervals, processes
-from edgekit.runner.bench import summary
+from edgekit.core import subprocesses
+from edgekit.core.errors import ModelError, StageError
+from edgekit.measure.eager_session import BARE
+from edgekit.runner import processes
+from edgekit.runner.measure import intervals
+from edgekit.runner.measure.bench import summary
 
 COLD = ("start Python", "import", "load", "warm-up")
 """Parts of a session that come once."""
@@ -52,8 +53,8 @@ def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: i
         np.save(path, samples, allow_pickle=False)
         began = time.perf_counter_ns()
         with open(Path(home) / "log", "wb") as log:
-            process = child.start(
-                "edgekit.eager_session",
+            process = subprocesses.start(
+                "edgekit.measure.eager_session",
                 [str(model_folder), str(path)],
                 {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
                 stdout=subprocess.PIPE,
@@ -68,22 +69,22 @@ def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: i
             except (ValueError, OSError):  # it said nothing, or closed its ears
                 late = time.monotonic() > deadline
                 processes.ended(process, DYING_S)  # or its exit code would be that of being killed here
-                child.end(process)
-                ended = child.Ended(process.returncode, late, Path(log.name))
+                subprocesses.end(process)
+                ended = subprocesses.Ended(process.returncode, late, Path(log.name))
                 kind = ModelError if ended.code == ModelError.exit_code else StageError
                 raise kind(f"profile: {_why(ended, timeout_s)}") from None
             finally:
                 watch.cancel()
-                child.end(process)
+                subprocesses.end(process)
                 if process.stdout:
                     process.stdout.close()
     found = _session(began, ready, stamps)
     return {"latency": _latency(stamps[warmup_calls:]), "session": {**found, "stamped": stamped}}
 
 
-def _why(ended: child.Ended, timeout_s: float) -> str:
+def _why(ended: subprocesses.Ended, timeout_s: float) -> str:
     if ended.code == ModelError.exit_code:
-        return child.last_useful_line(ended.log.read_text(errors="replace"))
+        return subprocesses.last_useful_line(ended.log.read_text(errors="replace"))
     if not ended.late:
         return ended.cause(NAME)
     return f"{NAME} had not ended after {timeout_s:g} s; raise profile.timeout_s, or lower profile.latency_calls"

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from edgekit.config import cores
-from edgekit.eager import eager_call
-from edgekit.runner import intervals
-from edgekit.runner.bench import interleaved
-from edgekit.stages.profile.as_they_come import CONFIDENCE, ROUNDS
+from edgekit.core.config import cores
+from edgekit.models.eager import eager_call
+from edgekit.runner.measure import intervals
+from edgekit.runner.measure.bench import interleaved
+from edgekit.stages.profile.runtimes import CONFIDENCE, ROUNDS
 
 ONE = {"threads": 1, "speedup": 1.0, "speedup_low": 1.0, "speedup_high": 1.0}
 """Where there is one core, and of a model of another framework, which is opened for one thread."""

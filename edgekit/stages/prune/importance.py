@@ -15,11 +15,12 @@ import torch
 import torch_pruning
 from torch import Tensor, nn
 
-from edgekit import losses, tasks
+from edgekit.core import tasks
+from edgekit.core.tasks import Task
 from edgekit.data import Split
-from edgekit.eager import eager_input, single_thread
-from edgekit.stages.prune import Config
-from edgekit.tasks import Task
+from edgekit.models.eager import eager_input, single_thread
+from edgekit.stages.prune.config import Config
+from edgekit.training import losses
 
 BATCH = 64
 """Samples whose gradients are added up at a time."""

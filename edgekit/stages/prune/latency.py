@@ -16,15 +16,16 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from edgekit.core.errors import ConversionError, ResourceError
 from edgekit.data import Data
-from edgekit.errors import ConversionError, ResourceError
+from edgekit.measure import latency
+from edgekit.measure.latency import CONFIDENCE, Timed, Times
 from edgekit.models import store
-from edgekit.runner import conditions, intervals
-from edgekit.runner.bench import machine
 from edgekit.runner.errors import RunnerError
-from edgekit.stages.prune import Config
-from edgekit.targets import evaluate, timed
-from edgekit.targets.timed import CONFIDENCE, Timed, Times
+from edgekit.runner.measure import conditions, intervals
+from edgekit.runner.measure.bench import machine
+from edgekit.stages.prune.config import Config
+from edgekit.targets import evaluate
 
 PRECISIONS = ("fp32", "int8")
 CALIBRATION_SAMPLES = 64
@@ -48,7 +49,7 @@ def measure(
         models = {_name(number): module for number, module in enumerate(steps)} | {SPARSE: sparse}
         for name, module in models.items():
             store.save(Path(folder) / name, module, spec)
-        return timed.measure(
+        return latency.measure(
             {name: Path(folder) / name for name in models},
             evaluate.network_inputs(raw, spec.preprocess),
             config.targets,

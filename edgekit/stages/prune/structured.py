@@ -9,10 +9,10 @@ import torch
 import torch_pruning
 from torch import nn
 
+from edgekit.core.errors import ModelError
 from edgekit.data import Split
-from edgekit.errors import ModelError
 from edgekit.models.store import ModelSpec
-from edgekit.stages.prune import Config
+from edgekit.stages.prune.config import Config
 from edgekit.stages.prune.importance import MEASURES, accumulate_gradients, bound
 
 

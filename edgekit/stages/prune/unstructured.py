@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from edgekit.data import Split
 from edgekit.models.store import ModelSpec
-from edgekit.stages.prune import Config
+from edgekit.stages.prune.config import Config
 
 
 def steps(

@@ -9,54 +9,16 @@ changes) and `histograms.json` (values of two layers before and after).
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
-from pydantic import Field, field_validator
+from edgekit.core.artifact import Artifact
+from edgekit.data import Data
+from edgekit.stages.quantize.config import LIBRARIES, Config
 
-from edgekit.config import Budget, StageConfig, TrainOptions
-from edgekit.teachers import file as teachers
-
-if TYPE_CHECKING:
-    from edgekit.artifact import Artifact
-    from edgekit.data import Data
-
-LIBRARIES: tuple[str, ...] = ("torch", "nncf", *teachers.LIBRARIES)
-
-Recipe = Literal["minmax", "percentile", "minmax_bias", "percentile_bias"]
-
-
-class Config(StageConfig, TrainOptions):
-    """Options of the quantize stage; those of training are for quantization-aware fine-tuning.
-
-    What is minimised there is what distill kept: a loss under its teacher, or the labels alone.
-    """
-
-    epochs: int = Field(5, ge=1, le=10_000, description="passes over the train split")
-    learning_rate: float = Field(0.01, gt=0, le=10, description="peak rate, well below that of training")
-    weight_decay: float = Field(1e-4, ge=0, le=1, description="L2 penalty, weights only")
-    calibration_samples: int = Field(200, ge=1, le=100_000, description="samples that set the activation ranges")
-    sensitivity_samples: int = Field(500, ge=1, le=100_000, description="validation samples per layer in the table")
-    recipes: list[Recipe] = Field(
-        default_factory=lambda: list(get_args(Recipe)),
-        min_length=1,
-        description="PTQ recipes; another than the first is taken only if it is surely better",
-    )
-    max_float_layers: int = Field(3, ge=0, le=1000, description="most layers kept in float if int8 misses the budget")
-    study_sizes: list[Annotated[int, Field(ge=1, le=100_000)]] = Field(
-        default_factory=lambda: [8, 32, 100], description="calibration samples in each pair of draws that are compared"
-    )
-    budget: Budget = Field(default_factory=lambda: Budget.model_validate({}), description="limits of a variant")
-
-    @field_validator("recipes", "study_sizes")
-    @classmethod
-    def _none_twice(cls, values: list[str | int]) -> list[str | int]:
-        if len(set(values)) != len(values):
-            raise ValueError(f"names one twice: {values}; name each once")
-        return values
+__all__ = ["LIBRARIES", "Config", "run"]
 
 
 def run(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     """Quantize every way, measure on the validation split, choose, seal."""
-    from edgekit.stages.quantize.walk import quantize
+    from edgekit.stages.quantize.stage import quantize
 
     return quantize(source, data, config, out)

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from edgekit import tasks, train
+from edgekit.core import tasks
 from edgekit.data import Split
-from edgekit.eager import eager_input
+from edgekit.models.eager import eager_input
 from edgekit.stages.quantize.ptq import quantize
 from edgekit.stages.quantize.sensitivity import snr_db
-from edgekit.targets.files import Quantization
+from edgekit.targets.jobs import Quantization
+from edgekit.training import fit
 
 Row = dict[str, Any]
 
@@ -33,10 +34,10 @@ def study(
     Sizes that the split cannot fill twice differently are left out, and named.
     """
     kind = tasks.named(task)
-    given = train.inputs(validation.x, preprocess) if kind.RECONSTRUCTS else None
+    given = fit.inputs(validation.x, preprocess) if kind.RECONSTRUCTS else None
 
     def outputs(network: nn.Module) -> np.ndarray:
-        return train.logits(network, validation.x, preprocess)
+        return fit.logits(network, validation.x, preprocess)
 
     def accuracy(found: np.ndarray) -> float:
         return tasks.accuracy(kind.marked(found, given, validation.y))

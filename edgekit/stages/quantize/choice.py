@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from edgekit import tasks
-from edgekit.config import Budget
-from edgekit.paired import Drop, refusal
-from edgekit.tasks import Answered
+from edgekit.core import tasks
+from edgekit.core.config import Budget
+from edgekit.core.tasks import Answered
+from edgekit.core.tasks.accuracy_drop import Drop, refusal
 
 Method = Literal["ptq", "qat", "mixed"]
 METHODS: tuple[Method, ...] = get_args(Method)

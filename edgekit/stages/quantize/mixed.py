@@ -8,14 +8,14 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from edgekit import tasks
-from edgekit.config import Budget
-from edgekit.errors import ModelError
-from edgekit.paired import refusal
+from edgekit.core import tasks
+from edgekit.core.config import Budget
+from edgekit.core.errors import ModelError
+from edgekit.core.tasks import Answered
+from edgekit.core.tasks.accuracy_drop import refusal
 from edgekit.stages.quantize.ptq import quantize
 from edgekit.stages.quantize.recipes import FIGURES, Right
-from edgekit.targets.files import Quantization
-from edgekit.tasks import Answered
+from edgekit.targets.jobs import Quantization
 
 Row = dict[str, Any]
 

@@ -20,11 +20,11 @@ from nncf.quantization.range_estimator import (
 )
 from torch import Tensor, nn
 
-from edgekit.eager import eager_input, single_thread
-from edgekit.errors import ModelError
+from edgekit.core.errors import ModelError
+from edgekit.models.eager import eager_input, single_thread
 from edgekit.models.quantized import Quantizable
 from edgekit.stages.quantize.layers import operations
-from edgekit.targets.files import MINMAX, Quantization
+from edgekit.targets.jobs import MINMAX, Quantization
 
 OUTSIDE = 0.001
 """Share of a sample's values beyond either end of `percentile` ranges: the 0.1 and the 99.9 percentile."""

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from edgekit import train
 from edgekit.models.quantized import float_state
-from edgekit.targets.files import Quantization
+from edgekit.targets.jobs import Quantization
+from edgekit.training import fit
 
 if TYPE_CHECKING:
     from edgekit.data import Data
-    from edgekit.stages.quantize import Config
-    from edgekit.teaching import Lesson
-    from edgekit.unfinished import Unfinished
+    from edgekit.stages.quantize.config import Config
+    from edgekit.training.objective import Lesson
+    from edgekit.training.resume import Unfinished
 
 
 def tune(
@@ -32,7 +32,7 @@ def tune(
     With a `place` it can be stopped and gone on with.
     """
     tuned = copy.deepcopy(quantized)
-    history = train.fit(
+    history = fit.fit(
         tuned,
         data,
         preprocess,

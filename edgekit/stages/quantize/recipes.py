@@ -8,13 +8,13 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from edgekit import tasks
-from edgekit.config import Budget
-from edgekit.errors import ModelError
-from edgekit.paired import Drop
+from edgekit.core import tasks
+from edgekit.core.config import Budget
+from edgekit.core.errors import ModelError
+from edgekit.core.tasks import Answered
+from edgekit.core.tasks.accuracy_drop import Drop
 from edgekit.stages.quantize.ptq import quantize
-from edgekit.targets.files import Quantization
-from edgekit.tasks import Answered
+from edgekit.targets.jobs import Quantization
 
 FIGURES = tuple(field.name for field in fields(Drop))
 

@@ -11,12 +11,13 @@ import numpy as np
 from nncf.torch.quantization.layers import BaseQuantizer
 from torch import nn
 
-from edgekit import tasks, train
+from edgekit.core import tasks
 from edgekit.data import Split
-from edgekit.eager import eager_input
-from edgekit.judge import marked
+from edgekit.models.eager import eager_input
 from edgekit.stages.quantize.layers import quantized_layers
 from edgekit.stages.quantize.ptq import spread
+from edgekit.training import fit
+from edgekit.training.evaluate import marked
 
 NO_NOISE_DB = 200.0
 
@@ -40,11 +41,11 @@ def sensitivity(
         return tasks.accuracy(marked(outputs, split, preprocess, task))
 
     probe = float_with_quantizers(module, quantized)
-    reference = train.logits(module, x, preprocess)
+    reference = fit.logits(module, x, preprocess)
     rows = []
     for layer in quantized_layers(probe, eager_input(x[:1], preprocess)):
         switch_on(probe, layer.quantizers)
-        scores = train.logits(probe, x, preprocess)
+        scores = fit.logits(probe, x, preprocess)
         rows.append(
             {
                 "layer": layer.name,

@@ -7,23 +7,23 @@ from tests.mutants.seeds.seed import Seed
 DATA = (
     Seed(
         "resize-axes-swapped",
-        "runner/preprocess.py",
+        "runner/preprocess/__init__.py",
         "_resample(_resample(x, width, axis=-2), height, axis=-3)",
         "_resample(_resample(x, width, axis=-3), height, axis=-2)",
         "pictures that are not square come out with their sides exchanged",
-        ("tests/runner/test_preprocess.py",),
+        ("tests/runner/preprocess/test_preprocess.py",),
     ),
     Seed(
         "layout-transposed",
-        "runner/preprocess.py",
+        "runner/preprocess/__init__.py",
         "x = x.transpose(0, 3, 1, 2)",
         "x = x.transpose(0, 3, 2, 1)",
         "OpenVINO and ONNX see every picture mirrored along its diagonal",
-        ("tests/runner/test_preprocess.py",),
+        ("tests/runner/preprocess/test_preprocess.py",),
     ),
     Seed(
         "mean-and-std-swapped",
-        "runner/preprocess.py",
+        "runner/preprocess/__init__.py",
         """    mean = np.asarray(step["mean"], dtype=np.float32)
     std = np.asarray(step["std"], dtype=np.float32)
 """,
@@ -31,15 +31,15 @@ DATA = (
     std = np.asarray(step["mean"], dtype=np.float32)
 """,
         "inputs are normalised with the wrong figures",
-        ("tests/runner/test_preprocess.py",),
+        ("tests/runner/preprocess/test_preprocess.py",),
     ),
     Seed(
         "scale-divides",
-        "runner/preprocess.py",
+        "runner/preprocess/__init__.py",
         "np.multiply(x, factor, dtype=np.float32)",
         "np.divide(x, factor, dtype=np.float32)",
         "inputs are 65025 times too large",
-        ("tests/runner/test_preprocess.py",),
+        ("tests/runner/preprocess/test_preprocess.py",),
     ),
     Seed(
         "picture-sides-swapped",
@@ -47,7 +47,7 @@ DATA = (
         'size = (resize["width"], resize["height"])',
         'size = (resize["height"], resize["width"])',
         "a picture of another size than the bundle's reaches the model scrambled",
-        ("tests/runner/test_inputs.py",),
+        ("tests/runner/inputs/test_inputs.py",),
     ),
     Seed(
         "picture-not-turned",
@@ -55,7 +55,7 @@ DATA = (
         'if how["orientation"] == "apply" else None',
         'if how["orientation"] == "ignore" else None',
         "a phone's picture is answered lying on its side",
-        ("tests/data/test_image_folder.py",),
+        ("tests/data/sources/test_image_folder.py",),
     ),
     Seed(
         "window-of-the-wrong-place",
@@ -71,7 +71,7 @@ DATA = (
         "scale = _reach(up, down), min(1.0, up / down)",
         "scale = _reach(up, down), 1.0",
         "a sound of a higher rate folds its treble into what the network hears",
-        ("tests/runner/test_resample.py",),
+        ("tests/runner/inputs/test_resample.py",),
     ),
     Seed(
         "calibration-from-validation",
@@ -107,10 +107,10 @@ DATA = (
     ),
     Seed(
         "test-split-not-withheld",
-        "workbook.py",
+        "workbook/stage.py",
         "data = data.withhold_test()",
         "data = replace(data)",
         "any stage may decide on the test split",
-        ("tests/test_workbook.py::test_only_benchmark_sees_the_test_split",),
+        ("tests/workbook/test_stage.py::test_only_benchmark_sees_the_test_split",),
     ),
 )

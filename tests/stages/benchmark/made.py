@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from edgekit.config import Budget
+from edgekit.core.config import Budget
 from edgekit.stages.benchmark.decide import Decision, decide
 from edgekit.stages.benchmark.timings import Timings
 

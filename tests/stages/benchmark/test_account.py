@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgekit.tables import faster
+from edgekit.report.formatting import faster
 from tests.stages.benchmark.made import EAGER_MS, Row, budget, decided, row
 
 

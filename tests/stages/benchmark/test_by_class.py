@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgekit.result_by_class import ByClass
+from edgekit.report.result.by_class import ByClass
 from edgekit.stages.benchmark.by_class import MOST_CLASSES, MOST_GROUPS, MOST_LOST, broken_down, shown
 
 

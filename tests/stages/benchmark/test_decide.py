@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgekit.paired import bounded
+from edgekit.core.tasks.accuracy_drop import bounded
 from edgekit.stages.benchmark.decide import judge, too_close, unresolved
 from tests.stages.benchmark.made import Row, budget, decided, row, told
 

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from edgekit import plots, summaries
-from edgekit.artifact import Artifact
+from edgekit.core.artifact import Artifact
 from edgekit.data import load as load_data
-from edgekit.load.rate import TRIAL_QUERIES
-from edgekit.load.scenarios import SCENARIOS
-from edgekit.plan import load_plan, parse_stage
-from edgekit.report import show
-from edgekit.result import RESULT
+from edgekit.measure.load.rate import TRIAL_QUERIES
+from edgekit.measure.load.scenarios import SCENARIOS
+from edgekit.report import plots, tables
+from edgekit.report.console import show
+from edgekit.report.result import RESULT
 from edgekit.stages.benchmark import Config
 from edgekit.stages.benchmark.loads import bound_ms, driven
-from edgekit.workbook import open_stage
+from edgekit.workbook.plan import load_plan, parse_stage
+from edgekit.workbook.stage import open_stage
 from tests.conftest import TINY, FinishedRun
 from tests.stages.benchmark.made import budget
 
@@ -79,7 +79,7 @@ def test_nothing_is_driven_without_a_wish_or_a_winner(benchmark: Artifact, load_
     assert (told["seconds"], told["loadgen"]) == (0, None), "what the schema calls: nothing was driven"
     assert (told["runs"], told["rates"], told["failed"]) == ([], [], [])
     shown = SimpleNamespace(metrics={"loads": told}, config={"confidence": 0.99})
-    assert "nothing was driven" in repr(summaries.loads(shown))  # type: ignore[arg-type]
+    assert "nothing was driven" in repr(tables.loads(shown))  # type: ignore[arg-type]
 
 
 def test_a_load_that_fails_is_told_and_the_others_go_on(benchmark: Artifact) -> None:
@@ -90,11 +90,11 @@ def test_a_load_that_fails_is_told_and_the_others_go_on(benchmark: Artifact) -> 
     assert {row["name"] for row in told["runs"]} == {BASELINE} and told["seconds"] == 0.05
     assert [row["name"] for row in told["failed"]] == ["nobody"] and told["failed"][0]["reason"].startswith("opening")
     shown = SimpleNamespace(metrics={"loads": told}, config={"confidence": 0.99})
-    assert "failed: opening it" in repr(summaries.loads(shown))  # type: ignore[arg-type]
+    assert "failed: opening it" in repr(tables.loads(shown))  # type: ignore[arg-type]
 
 
 def test_the_table_says_what_is_short_and_what_is_held(benchmark: Artifact) -> None:
-    table = summaries.loads(benchmark)
+    table = tables.loads(benchmark)
     assert len(table.rows) == len(benchmark.metrics["loads"]["runs"])
     text = repr(table)
     assert "0.2 of 600 s" in text and "p99 held to 10 ms" in text
@@ -107,7 +107,7 @@ def test_the_table_says_what_disturbed_a_run_and_what_a_rate_rests_on(benchmark:
     marked = {"disturbed": ["2 of 14 trials, the first by: a neighbour"], "short": True, "why_short": "1 of 600 s"}
     rates = [{**row, **marked, "rate_per_s": 1234.5} for row in found["rates"]]
     shown = SimpleNamespace(metrics={"loads": {**found, "runs": runs, "rates": rates}}, config={"confidence": 0.99})
-    text = repr(summaries.loads(shown))  # type: ignore[arg-type]
+    text = repr(tables.loads(shown))  # type: ignore[arg-type]
     assert text.count("; disturbed: other processes took 40 % of the processor's time") == len(runs)
     said = "highest rate: 1,234/s (short: 1 of 600 s; disturbed: 2 of 14 trials, the first by: a neighbour)"
     assert text.count(said) == len(rates)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from edgekit import replay as replay_file
-from edgekit.errors import StageError, TrustError
+from edgekit.core import replay as replay_file
+from edgekit.core.errors import StageError, TrustError
 from edgekit.stages.benchmark.decide import Decision
 from tests.stages.benchmark.made import Row, budget, decided, row, told
 

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from edgekit import artifact as artifacts
-from edgekit import summaries
-from edgekit.artifact import Artifact
-from edgekit.config import Budget
+from edgekit.core import artifact as artifacts
+from edgekit.core.artifact import Artifact
+from edgekit.core.config import Budget
+from edgekit.core.errors import ConfigError, ModelError
+from edgekit.core.variants import read
 from edgekit.data import Split
 from edgekit.data import load as load_data
-from edgekit.errors import ConfigError, ModelError
-from edgekit.plan import load_plan, parse_stage
+from edgekit.report import tables
 from edgekit.stages import benchmark
 from edgekit.stages.benchmark.rivals import held_against, open_rivals
-from edgekit.teachers.named import ModelFile
-from edgekit.variants import read
+from edgekit.training.teachers.config import ModelFile
+from edgekit.workbook.plan import load_plan, parse_stage
 from tests.conftest import TINY, FinishedRun
 from tests.stages.benchmark.made import row, timings
 
@@ -64,7 +64,7 @@ def test_a_rival_wins_nothing_and_its_place_is_not_recorded(sealed: Artifact) ->
     assert "rival.onnx" not in names
     assert all(each["name"] != "rival.onnx" for told in sealed.metrics["decisions"] for each in told["candidates"])
     assert [each["path"] for each in sealed.config["rivals"]] == ["rival.onnx"]
-    assert "rival.onnx" in repr(summaries.rivals(sealed))
+    assert "rival.onnx" in repr(tables.rivals(sealed))
 
 
 def test_without_a_winner_nothing_is_held_against_a_rival(tiny_run: FinishedRun, tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from edgekit import artifact as artifacts
-from edgekit import checks, summaries
-from edgekit.artifact import Artifact
-from edgekit.errors import StageError
+from edgekit.core import artifact as artifacts
+from edgekit.core.artifact import Artifact
+from edgekit.core.errors import StageError
+from edgekit.report import checks, tables
+from edgekit.report.tables import pruned
 from edgekit.stages.benchmark.decide import Decision
-from edgekit.summaries import pruned
 from tests.stages.benchmark.made import EAGER_MS, budget, decided, row
 
 ROWS = [row("student-fp32-tflite", size=900), row("pruned-fp32-tflite", size=800), row("student-fp32-onnx")]
@@ -27,14 +27,14 @@ def sealed(folder: Path, decision: Decision) -> Artifact:
 
 
 def shown(artifact: Artifact) -> list[tuple[Any, ...]]:
-    return [tuple(line) for line in summaries.decisions(artifact).rows]
+    return [tuple(line) for line in tables.decisions(artifact).rows]
 
 
 def test_the_table_shows_ties_and_the_first_that_is_beaten(tmp_path: Path) -> None:
     rows = [*ROWS, row("another-fp32-tflite"), row("baseline-fp32-tflite")]
     times = {**TIMES, "another-fp32-tflite": 0.03, "baseline-fp32-tflite": 0.9}
     artifact = sealed(tmp_path, decided(rows, times, budget(latency_p50_ms=1.0)))
-    assert "the whole 99 % interval is above 1.05 times" in summaries.decisions(artifact).title
+    assert "the whole 99 % interval is above 1.05 times" in tables.decisions(artifact).title
     told = {(what, name): note for what, name, *_, note in shown(artifact)}
     assert told == {
         ("winner of tflite", "student-fp32-tflite"): "in the tie",
@@ -105,7 +105,7 @@ def test_a_replay_says_where_today_would_differ(tmp_path: Path, capsys: pytest.C
 def test_the_table_of_variants_shows_bounds_and_only_speed_ups_that_are_established(tmp_path: Path) -> None:
     rows = [row("student-fp32-tflite", 0.97, samples=1000), row("baseline-fp32-tflite", samples=1000)]
     times = {"student-fp32-tflite": 0.02, "baseline-fp32-tflite": EAGER_MS}
-    table = summaries.benchmark(sealed(tmp_path, decided(rows, times, noise=0.03)))
+    table = tables.benchmark(sealed(tmp_path, decided(rows, times, noise=0.03)))
     assert "at 95 % confidence" in table.title
     lines = {line[0]: dict(zip(table.columns, line, strict=True)) for line in table.rows}
     bounds = {name: line["at most"] for name, line in lines.items()}

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from convert_runs import CLASSES, STEPS, colours, spec_of
 
+from edgekit.core.errors import ConfigError, ConversionError, DataError
 from edgekit.data import Data, Split, overlap
-from edgekit.errors import ConfigError, ConversionError, DataError
 from edgekit.models import store
 from edgekit.stages.convert import Config, answer, calibrated, inputs
 from edgekit.stages.convert.numerics import Tolerance

@@ -12,18 +12,19 @@ import pytest
 import torch
 from convert_runs import seal_run, spec_of
 
-from edgekit import artifact as artifacts
-from edgekit import left_out as reasons
-from edgekit import summaries
-from edgekit.artifact import Artifact
-from edgekit.config import check
+from edgekit.core import artifact as artifacts
+from edgekit.core import left_out as reasons
+from edgekit.core.artifact import Artifact
+from edgekit.core.config import check
+from edgekit.core.errors import ConfigError, ConversionError, EdgekitError, TrustError
 from edgekit.data import Data
-from edgekit.errors import ConfigError, ConversionError, EdgekitError, TrustError
 from edgekit.models import store
+from edgekit.report import tables
 from edgekit.stages import convert
 from edgekit.stages.convert import Config, numerics
-from edgekit.targets import evaluate, onnx
-from edgekit.targets.files import Files, Quantization
+from edgekit.targets import evaluate
+from edgekit.targets.jobs import Files, Quantization
+from edgekit.targets.onnx import convert as onnx
 
 
 @pytest.fixture(scope="module")
@@ -112,15 +113,15 @@ def test_debris_is_told_and_what_depends_on_the_machine_is_not_sealed(finished: 
     told = artifact.metrics["debris"]
     for name, variant in variants.items():
         assert variant["debris"] == [one for one in told.get(name, []) if not one["compiled"]]
-    assert summaries.transposes(artifact).rows == [("none in 16 variants", "", "", "")]
+    assert tables.transposes(artifact).rows == [("none in 16 variants", "", "", "")]
     turned = {"kind": "transpose", "operator": "Reorder", "where": "stem → deep", "moved_bytes": 4096}
     debris = {"baseline-fp32-openvino": [{**turned, "compiled": False}, {**turned, "compiled": True}]}
     worse = replace(artifact, metrics={**artifact.metrics, "debris": debris})
-    assert summaries.transposes(worse).rows == [
+    assert tables.transposes(worse).rows == [
         ("baseline-fp32-openvino", "in the file", "stem → deep", "4,096"),
         ("baseline-fp32-openvino", "when compiled", "stem → deep", "4,096"),
     ]
-    table = summaries.convert(worse)
+    table = tables.convert(worse)
     [cell] = [row[table.columns.index("left behind")] for row in table.rows if row[0] == "baseline-fp32-openvino"]
     assert cell == "transpose 1 [transpose 1]"
 
@@ -161,7 +162,7 @@ def test_after_qat_each_target_that_sets_its_own_ranges_follows_the_recipe(
     assert variants["pruned-int8-openvino"]["quantization"] is None  # it carries the ranges that were learnt
     for target in ("onnx", "openvino"):
         assert variants[f"baseline-int8-{target}"]["quantization"] == {**before.to_json(), "keep_float": []}
-    by_name = {row[0]: row[1] for row in summaries.convert(artifact).rows}
+    by_name = {row[0]: row[1] for row in tables.convert(artifact).rows}
     assert by_name["pruned-int8-onnx"] == "QAT, percentile" and by_name["pruned-int8-openvino"] == "QAT"
 
     inputs = evaluate.network_inputs(data.calibration.x, spec_of("tiny", width=12).preprocess)
@@ -226,11 +227,11 @@ def test_a_further_candidate_outside_its_tolerance_is_left_out(trained: Any, dat
     assert told_why["reason"].startswith("baseline: onnx-fp32 → onnx-dynamic is outside its tolerance")
     assert (told_why["kind"], told_why["operator"], told_why["layer"]) == ("numerics", None, None)
     assert {name: told_why[name] for name in left_out} == left_out
-    assert summaries.missing(artifact) == []
+    assert tables.missing(artifact) == []
     assert not list(artifact.path.glob("baseline-dynamic-onnx*"))
     assert "baseline-dynamic-onnx left out: " in told[-1]
-    assert [row[0] for row in summaries.convert(artifact).rows] == ["baseline-fp32-onnx"]
-    [row] = summaries.left_out(artifact).rows
+    assert [row[0] for row in tables.convert(artifact).rows] == ["baseline-fp32-onnx"]
+    [row] = tables.left_out(artifact).rows
     assert row[:2] == ("baseline-dynamic-onnx", "numerics") and "outside its tolerance" in row[4]
 
 
@@ -266,8 +267,8 @@ def test_what_a_converter_cannot_take_costs_its_own_rows(guarded_run: Artifact, 
         {"name": "pruned-int8-onnx", "precision": "int8", **names},
     ]
     assert [line for line in told if NOT_ONNX in line and "pruned → onnx: nothing; " in line]
-    assert summaries.missing(artifact) == []
-    rows = {row[0]: row for row in summaries.left_out(artifact).rows}
+    assert tables.missing(artifact) == []
+    rows = {row[0]: row for row in tables.left_out(artifact).rows}
     assert rows["pruned-fp32-onnx"][1:] == ("control flow", "", "", first["cause"], first["advice"])
     assert rows["pruned-int8-onnx"][1:] == ("rests", "", "", second["reason"], "")
     [line] = reasons.lines(artifact.metrics["left_out"])
@@ -320,16 +321,16 @@ def test_what_a_target_does_not_offer_is_told_and_what_is_missing_without_a_reas
     assert [row["name"] for row in json.loads(artifact.file("left_out.json").read_text())] == absent
     assert [row["name"] for row in artifact.metrics["not_offered"]] == absent
     assert artifact.metrics["left_out"] == []  # nothing was tried in vain
-    assert len(summaries.convert(artifact).rows) == 16
-    assert [(row[0], row[1], row[4]) for row in summaries.left_out(artifact).rows] == [
+    assert len(tables.convert(artifact).rows) == 16
+    assert [(row[0], row[1], row[4]) for row in tables.left_out(artifact).rows] == [
         ("…-dynamic-openvino", "not offered", "not offered by openvino"),
         ("…-w8-onnx", "not offered", "not offered by onnx"),
     ]
-    assert summaries.missing(artifact) == []
+    assert tables.missing(artifact) == []
     untold = replace(artifact, metrics={**artifact.metrics, "not_offered": artifact.metrics["not_offered"][1:]})
-    assert summaries.missing(untold) == ["baseline-dynamic-openvino"]
+    assert tables.missing(untold) == ["baseline-dynamic-openvino"]
     more = replace(artifact, config={**artifact.config, "targets": ["openvino", "onnx", "tflite"]})
-    assert len(summaries.missing(more)) == 2 * 5
+    assert len(tables.missing(more)) == 2 * 5
 
 
 def test_a_run_of_candidates_alone_needs_one(trained: Any, data: Data, tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from edgekit.config import NetworkConfig
-from edgekit.errors import ConfigError
-from edgekit.keys import gather
-from edgekit.plan import load_plan
+from edgekit.core.cache_key import gather
+from edgekit.core.config import NetworkConfig
+from edgekit.core.errors import ConfigError
 from edgekit.stages.distill import Config
+from edgekit.workbook.plan import load_plan
 from tests.conftest import TINY
 
 FILE = {"path": "teacher.tflite"}

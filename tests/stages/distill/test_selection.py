@@ -12,17 +12,19 @@ from typing import Any
 import pytest
 import yaml
 
-from edgekit import artifact as artifacts
-from edgekit import origin, plots, rejected, replay, summaries
-from edgekit.artifact import Artifact
+from edgekit.core import artifact as artifacts
+from edgekit.core import replay
+from edgekit.core.artifact import Artifact
+from edgekit.core.errors import BudgetUnreachable
 from edgekit.data import load
-from edgekit.errors import BudgetUnreachable
-from edgekit.models.handover import open_model
-from edgekit.plan import Plan, load_plan
+from edgekit.measure.latency import Timed, Times
+from edgekit.models.from_artifact import open_model
+from edgekit.report import plots, rejected, tables
 from edgekit.stages import distill, profile
 from edgekit.stages.bundle.provenance import measured
 from edgekit.stages.distill import shortlist
-from edgekit.targets.timed import Timed, Times
+from edgekit.workbook import origin
+from edgekit.workbook.plan import Plan, load_plan
 from tests.conftest import ROOT
 
 RESNET, DEPTHWISE = "resnet8(width=4)", "ds_cnn(blocks=1, width=8)"
@@ -127,7 +129,7 @@ def test_a_recorded_choice_gives_the_same_content_whatever_the_clock_says(
     assert again.digest == free.digest
     found = again.metrics["shortlist"]
     assert found["replayed"] and found["today"] == {"in_time": [], "trained": []}
-    assert "today's would train none" in repr(summaries.candidates(again))
+    assert "today's would train none" in repr(tables.candidates(again))
     assert again.key != free.key
 
 
@@ -201,11 +203,11 @@ def test_a_bundle_records_the_choice_beside_the_winners(free: Artifact, tmp_path
 
 
 def test_the_table_and_the_picture_hold_every_one(free: Artifact) -> None:
-    told = repr(summaries.candidates(free))
+    told = repr(tables.candidates(free))
     for text in (RESNET, DEPTHWISE, "onnx fp32", "onnx int8", "the student", "budget: p50 1000 ms"):
         assert text in told
-    assert summaries.latency_limit_ms(free) == 1000.0
-    figure = plots.candidates(summaries.candidate_points(free), summaries.latency_limit_ms(free))
+    assert tables.latency_limit_ms(free) == 1000.0
+    figure = plots.candidates(tables.candidate_points(free), tables.latency_limit_ms(free))
     assert figure is not None
     [legend] = figure.legends
     names = " ".join(text.get_text() for text in legend.get_texts())

@@ -8,15 +8,15 @@ from typing import Any, cast
 
 import pytest
 
-from edgekit import summaries
-from edgekit.artifact import Artifact
-from edgekit.config import Budget
-from edgekit.errors import StageError
+from edgekit.core.artifact import Artifact
+from edgekit.core.config import Budget
+from edgekit.core.errors import StageError
+from edgekit.measure.latency import Lost, Timed, Times
 from edgekit.models.store import ModelSpec
+from edgekit.report import tables
 from edgekit.stages.distill import Config
 from edgekit.stages.distill.selection import most_accurate, shown
 from edgekit.stages.distill.shortlist import Entry, Shortlist, best, check, choose, not_taken, refusal
-from edgekit.targets.timed import Lost, Timed, Times
 
 
 def budget(**limits: Any) -> Budget:
@@ -95,7 +95,7 @@ def test_a_target_without_a_student_is_told() -> None:
         row = {"name": kept, "kept": True, "parameters": 1, "macs": 1, "bytes": {}, "validation_accuracy": None}
         metrics: dict[str, Any] = shown(found, [row], config)
         assert metrics["shortlist"]["no_student_for"] == missing
-        title = summaries.candidates(cast("Artifact", SimpleNamespace(metrics=metrics))).title
+        title = tables.candidates(cast("Artifact", SimpleNamespace(metrics=metrics))).title
         assert ("no student for tflite: the one that is kept has no file for it" in str(title)) == bool(missing)
 
 

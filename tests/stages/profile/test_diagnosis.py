@@ -10,7 +10,7 @@ from torch import nn
 
 from edgekit.data import Data, Split
 from edgekit.models.cost import Cost
-from edgekit.plots import diagnosis as plotted
+from edgekit.report.plots import diagnosis as plotted
 from edgekit.stages.profile import session
 from edgekit.stages.profile.ceilings import measure_machine
 from edgekit.stages.profile.diagnosis import MOST_STEPS, WORTH_IT, Measured, diagnose

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from edgekit import plots
 from edgekit.models.cost import OUTSIDE, cost, layer_costs
+from edgekit.report import plots
 from edgekit.stages.profile.roofline import layer_times, roofline
 
 MACHINE = {"gmacs_per_s": 100.0, "int8_gmacs_per_s": 400.0, "gbytes_per_s": 10.0}

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgekit.errors import ModelError, StageError
+from edgekit.core.errors import ModelError, StageError
 from edgekit.models import store
 from edgekit.stages.profile import session
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+from edgekit.core.errors import ConfigError
 from edgekit.data import Split
-from edgekit.errors import ConfigError
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.store import ModelSpec

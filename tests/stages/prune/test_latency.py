@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 import torch
 
-from edgekit import artifact as artifacts
-from edgekit import plots
-from edgekit.artifact import Artifact
+from edgekit.core import artifact as artifacts
+from edgekit.core.artifact import Artifact
+from edgekit.core.errors import ConversionError
 from edgekit.data import Data
-from edgekit.errors import ConversionError
+from edgekit.measure.latency import Lost, Timed, Times
 from edgekit.models import store
 from edgekit.models.cost import cost
+from edgekit.report import plots
+from edgekit.report.tables import pruned as summaries
 from edgekit.stages.prune import Config, latency, structured
 from edgekit.stages.prune.unstructured import measured_sparsity
 from edgekit.stages.prune.unstructured import steps as zeroing
-from edgekit.summaries import pruned as summaries
-from edgekit.targets.timed import Lost, Timed, Times
 from tests.stages.prune.test_structured import NO_SAMPLES, spec
 from tests.targets.convert_runs import colours
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from edgekit import artifact
-from edgekit.artifact import Artifact
-from edgekit.config import TrainOptions, check
+from edgekit.core import artifact
+from edgekit.core.artifact import Artifact
+from edgekit.core.config import TrainOptions, check
 from edgekit.data import Data, load, parse
 from edgekit.stages.quantize import Config
 
@@ -52,9 +52,9 @@ def config(**options: Any) -> Config:
 
 @pytest.fixture(scope="session")
 def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
-    from edgekit import train
     from edgekit.models import store
-    from edgekit.models.handover import spec_for
+    from edgekit.models.from_artifact import spec_for
+    from edgekit.training import fit
 
     root: Path = tmp_path_factory.mktemp("quantize") / "run"
     data = load(parse(DATA)).withhold_test()
@@ -64,7 +64,7 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
         spec = spec_for(data, "edgekit.models.ds_cnn:ds_cnn", {"width": width, "blocks": 2}, steps)
         out = artifact.begin(root / name)
         module = store.build(spec)
-        train.fit(module, data, steps, TrainOptions(epochs=15, augment="none"), seed=0, device="cpu", threads=1)
+        fit.fit(module, data, steps, TrainOptions(epochs=15, augment="none"), seed=0, device="cpu", threads=1)
         store.save(out / "model", module, spec)
         artifact.write_json(out / "decision.json", decided(SOFT))
         return artifact.seal(out, stage=name, source=source, data_digest=data.digest, config={}, metrics={})
@@ -106,9 +106,9 @@ def spoilt(walk: Walk, tmp_path_factory: pytest.TempPathFactory) -> Walk:
 @pytest.fixture(scope="session")
 def right(walk: Walk) -> Callable[[Any], Any]:
     """Whether a network answers each validation sample rightly."""
-    from edgekit import judge
     from edgekit.models import store
+    from edgekit.training import evaluate
 
     steps = store.read_spec(walk.source.path / "model").preprocess
     split = walk.data.validation
-    return lambda network: judge.answered(network, split, steps)
+    return lambda network: evaluate.answered(network, split, steps)

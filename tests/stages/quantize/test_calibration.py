@@ -11,12 +11,13 @@ import pytest
 import torch
 from torch import nn
 
-from edgekit import summaries, train
-from edgekit.artifact import Artifact
+from edgekit.core.artifact import Artifact
 from edgekit.data import Split
+from edgekit.report import tables
 from edgekit.stages.quantize import calibration
 from edgekit.stages.quantize.calibration import study, subsets
-from edgekit.targets.files import MINMAX
+from edgekit.targets.jobs import MINMAX
+from edgekit.training import fit
 
 CALIBRATION = Split(np.random.default_rng(0).normal(size=(40, 8)).astype(np.float32), np.zeros(40, np.int64))
 SHOWN = np.random.default_rng(1).normal(size=(50, 8)).astype(np.float32)
@@ -25,7 +26,7 @@ SHOWN = np.random.default_rng(1).normal(size=(50, 8)).astype(np.float32)
 def made(sizes: list[int], seed: int = 0) -> dict[str, Any]:
     torch.manual_seed(0)
     module = nn.Linear(8, 4).eval()
-    validation = Split(SHOWN, train.logits(module, SHOWN, []).argmax(axis=1))
+    validation = Split(SHOWN, fit.logits(module, SHOWN, []).argmax(axis=1))
     return study(module, CALIBRATION, validation, sizes, MINMAX, [], seed)
 
 
@@ -94,11 +95,11 @@ def row(samples: int, disagreement: float, shared: int = 0) -> dict[str, Any]:
 def test_draws_that_share_samples_are_shown_and_not_judged(tmp_path: Path) -> None:
     rows = [row(8, 0.05), row(32, 0.02), row(150, 0.0, shared=100)]
     sealed: Artifact = Sealed(tmp_path, rows, 200, [])  # type: ignore[assignment]
-    said = summaries.calibration_conclusion(sealed)
+    said = tables.calibration_conclusion(sealed)
     assert "more than 1 % hang on it" in said and "150" not in said
-    assert [row[-1] for row in summaries.calibration(sealed).rows] == ["", "", "not judged: 100 samples are in both"]
+    assert [row[-1] for row in tables.calibration(sealed).rows] == ["", "", "not judged: 100 samples are in both"]
     alone: Artifact = Sealed(tmp_path, rows[2:], 200, [])  # type: ignore[assignment]
-    assert summaries.calibration_conclusion(alone).startswith("No draws can be judged")
+    assert tables.calibration_conclusion(alone).startswith("No draws can be judged")
 
 
 BOTH = "quantize.calibration_samples (simulation) and convert.calibration_samples (the files)"
@@ -119,7 +120,7 @@ BOTH = "quantize.calibration_samples (simulation) and convert.calibration_sample
 def test_the_conclusion_is_drawn_from_the_figures(shares: list[float], used: int, said: str, tmp_path: Path) -> None:
     rows = [row(samples, share) for samples, share in zip((8, 32, 100), shares, strict=False)]
     sealed: Artifact = Sealed(tmp_path, rows, used, [])  # type: ignore[assignment]
-    assert said in summaries.calibration_conclusion(sealed)
-    assert len(summaries.calibration(sealed).rows) == max(1, len(rows))
+    assert said in tables.calibration_conclusion(sealed)
+    assert len(tables.calibration(sealed).rows) == max(1, len(rows))
     left_out: Artifact = Sealed(tmp_path, rows, used, [500])  # type: ignore[assignment]
-    assert summaries.calibration_conclusion(left_out).endswith(" Left out: 500, for the calibration split has 200.")
+    assert tables.calibration_conclusion(left_out).endswith(" Left out: 500, for the calibration split has 200.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgekit.config import Budget
+from edgekit.core.config import Budget
 from edgekit.stages.quantize.choice import Decision, against_trying_mixed, decide
 
 SAMPLES = 1000

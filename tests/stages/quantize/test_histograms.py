@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from edgekit import plots
 from edgekit.models import store
+from edgekit.report import plots
 from edgekit.stages.quantize import ptq
 from edgekit.stages.quantize.histograms import BINS_OUTSIDE, LEVELS_PER_BIN, histograms
 

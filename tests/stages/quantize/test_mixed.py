@@ -12,14 +12,14 @@ import pytest
 import torch
 from torch import nn
 
-from edgekit.artifact import Artifact
-from edgekit.config import Budget
+from edgekit.core.artifact import Artifact
+from edgekit.core.config import Budget
 from edgekit.models import quantized, store
 from edgekit.stages.quantize import ptq, run
 from edgekit.stages.quantize.layers import operations, quantized_layers
 from edgekit.stages.quantize.mixed import movable, search
 from edgekit.stages.quantize.sensitivity import sensitivity
-from edgekit.targets.files import MINMAX, Quantization
+from edgekit.targets.jobs import MINMAX, Quantization
 
 from .conftest import RUINED, Walk, config
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from edgekit.errors import ModelError
+from edgekit.core.errors import ModelError
 from edgekit.stages.quantize.ptq import calibration_inputs, quantize, spread
 
 

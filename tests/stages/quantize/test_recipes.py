@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import nn
 
-from edgekit.config import Budget, check
-from edgekit.errors import ConfigError, ModelError
-from edgekit.paired import bounded
+from edgekit.core.config import Budget, check
+from edgekit.core.errors import ConfigError, ModelError
+from edgekit.core.tasks.accuracy_drop import bounded
 from edgekit.stages.quantize import Config, ptq, qat, recipes
 from edgekit.stages.quantize.recipes import RECIPES, choose, compete
-from edgekit.targets.files import Quantization
+from edgekit.targets.jobs import Quantization
 
 SAMPLES = 400
 BUDGET = Budget()

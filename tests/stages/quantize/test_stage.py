@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from edgekit import artifact, summaries
-from edgekit.artifact import Artifact
-from edgekit.errors import TrustError
+from edgekit.core import artifact
+from edgekit.core.artifact import Artifact
+from edgekit.core.errors import TrustError
+from edgekit.report import tables
+from edgekit.report.formatting import points
 from edgekit.stages.quantize import run
 from edgekit.stages.quantize.recipes import RECIPES
-from edgekit.tables import points
-from edgekit.targets.files import Quantization
+from edgekit.targets.jobs import Quantization
 
 from .conftest import DATA, OPTIONS, Walk, config
 
@@ -67,14 +68,14 @@ def test_tuning_takes_no_bias_correction_from_the_networks_that_are_not_tuned(wa
 def test_the_saved_network_has_the_accuracy_it_was_chosen_for(
     walk: Walk, method: str, request: pytest.FixtureRequest
 ) -> None:
-    from edgekit import judge
     from edgekit.models import quantized, store
+    from edgekit.training import evaluate
 
     result: Artifact = request.getfixturevalue(method)
     rebuilt = quantized.rebuild(result.path / "model", result.path / "nncf")
     plain, spec = store.load(result.path / "model")
     made = decision(result)
-    assert judge.evaluate(rebuilt, walk.data.validation, spec.preprocess) == made[f"{made['method']}_accuracy"]
+    assert evaluate.evaluate(rebuilt, walk.data.validation, spec.preprocess) == made[f"{made['method']}_accuracy"]
     if made["method"] == "qat":
         tuned, state = quantized.float_state(rebuilt), plain.state_dict()
         assert tuned.keys() == state.keys()
@@ -93,7 +94,7 @@ def test_every_recipe_is_told_and_the_converters_hear_of_the_one_that_is_kept(by
 
 
 def test_the_table_tells_each_way_below_float(by_ptq: Artifact) -> None:
-    rows = {row[0]: row for row in summaries.quantize(by_ptq).rows}
+    rows = {row[0]: row for row in tables.quantize(by_ptq).rows}
     below = decision(by_ptq)["ptq_below_float"]
     assert rows["PTQ int8"][4:6] == (points(below["drop_pp"]), points(below["bound_pp"]))
     assert rows["pruned, float"][4:6] == ("", "") and rows["PTQ int8"][6] == "chosen"
@@ -131,7 +132,7 @@ def test_the_artifact_is_whole_and_its_source_untouched(walk: Walk, by_ptq: Arti
 
 def test_fresh_processes_leave_the_same_bytes(walk: Walk, by_ptq: Artifact, tmp_path: Path) -> None:
     code = (
-        "import sys\nfrom pathlib import Path\nfrom edgekit import artifact\nfrom edgekit.config import check\n"
+        "import sys\nfrom pathlib import Path\nfrom edgekit import artifact\nfrom edgekit.core.config import check\n"
         "from edgekit.data import load, parse\nimport edgekit.stages.quantize as stage\n"
         "heavy = {'torch', 'nncf', 'openvino', 'sklearn', 'matplotlib'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"

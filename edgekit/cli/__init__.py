@@ -1,0 +1,1 @@
+"""The `edgekit` command, a file for each group of its subcommands."""

@@ -1,0 +1,296 @@
+"""The `edgekit` command."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from edgekit import __version__
+from edgekit.cli.exit_codes import errors_as_exit_codes as _errors_as_exit_codes
+from edgekit.cli.help import bare_switches
+from edgekit.cli.init.command import init
+from edgekit.core import telemetry
+from edgekit.core.config import STAGES, suggest
+from edgekit.core.errors import BudgetMissed, ConfigError, TrustError
+from edgekit.workbook.plan import load_plan
+
+telemetry.off()  # here, and in whatever is started from here
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Take a trained model to the edge: profile, distill, prune, quantize, convert, benchmark, bundle.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"edgekit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")] = False,
+) -> None:
+    """The options that every command shares."""
+
+
+app.command()(init)
+
+
+@app.command()
+def run(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A config file, for example configs/digits.yaml.")],
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one option.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("artifacts"),
+    force: Annotated[list[str] | None, typer.Option(metavar="STAGE", help="Make it again though unchanged.")] = None,
+    from_: Annotated[str | None, typer.Option("--from", metavar="STAGE", help="The same, and all after it.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check data and networks, print the plan, stop.")] = False,
+    mlflow: Annotated[
+        str | None, typer.Option(metavar="URI", help="Log the finished run to this MLflow store.")
+    ] = None,
+) -> None:
+    """Run the notebooks for one config, those whose stage has changed, and print the verdict.
+
+    Exit codes: 0 done, 2 config, 3 budget missed, 4 data or model, 5 conversion, 6 a stage died, 7 resources, 8 trust.
+    """
+    with _errors_as_exit_codes():
+        forced = _forced(force or [], from_)
+        plan = load_plan(config, set_ or [], known=not dry_run)  # `run_plan` checks the rest if anything runs
+        if mlflow is not None:
+            from edgekit.report import mlflow as tracking
+
+            tracking.check(mlflow, ask=not dry_run)
+        if dry_run:
+            from edgekit.cli.dry_run import show
+
+            show(plan, out)
+            return
+        from edgekit.workbook.run import run as run_plan
+
+        result, anything_done = run_plan(plan, out, force=forced)
+        _show_result(result, out / plan.run.name, whole=anything_done)
+        met = result["verdict"]["met"]
+        if mlflow is not None:  # a store that has gone away since must not hide that the budget was missed
+            log = tracking.log if met else tracking.tried
+            print(f"MLflow     {log(out / plan.run.name, mlflow)}")
+        if not met:
+            raise typer.Exit(BudgetMissed.exit_code)
+
+
+@app.command()
+def report(
+    run_: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or its name below --out.")],
+    out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("artifacts"),
+    mlflow: Annotated[str | None, typer.Option(metavar="URI", help="Log the run to this MLflow store.")] = None,
+) -> None:
+    """Draw report.html of a finished run, if what is there is not current.
+
+    Exit code 4 where stages are missing, 8 where an artifact is not as it was sealed.
+    """
+    with _errors_as_exit_codes():
+        from edgekit.core import lock
+        from edgekit.report import html
+        from edgekit.report import run as finished
+        from edgekit.workbook.stage import RUN_LOCK
+
+        folder = finished.find(run_, out)
+        finished.check_whole(folder, finished.result_of(folder))
+        if mlflow is not None:
+            from edgekit.report import mlflow as tracking
+
+            tracking.check(mlflow)
+        with lock.hold(folder / RUN_LOCK, f"edgekit report {run_}"):
+            print(html.write(folder))
+        if mlflow is not None:
+            print(f"MLflow     {tracking.log(folder, mlflow)}")
+
+
+@app.command()
+def compare(
+    run_a: Annotated[str, typer.Argument(metavar="RUN_A", help="A run's folder, or its name below --out.")],
+    run_b: Annotated[str, typer.Argument(metavar="RUN_B", help="The run to hold against it.")],
+    out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("artifacts"),
+) -> None:
+    """Print what differs between two finished runs: config, versions, machine, and every variant's figures.
+
+    Latencies are compared only where both were measured under the same conditions. Exit codes: 0 compared, whatever
+    differs; 2 no run; 4 a run without a verdict; 8 an artifact whose record was edited.
+    """
+    with _errors_as_exit_codes():
+        from rich.console import Console
+
+        from edgekit.report import compare as comparing
+        from edgekit.report import run as finished
+
+        found = comparing.compare(finished.find(run_a, out), finished.find(run_b, out))
+        comparing.show(found, Console(width=None if sys.stdout.isatty() else 140))
+
+
+@app.command()
+def status(
+    run_: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or its name below --out.")],
+    out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("artifacts"),
+) -> None:
+    """Say of each stage of a run whether it is done, when it was made, how long it took, and what made it stale."""
+    with _errors_as_exit_codes():
+        from edgekit.cli.status import show
+
+        show(Path(run_) if Path(run_).is_dir() else out / run_)
+
+
+@app.command()
+def reproduce(
+    bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A NAME-TARGET-VERSION.edge.zip.")],
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Where a file of the config lies here."),
+    ] = None,
+    allow: Annotated[
+        list[str] | None, typer.Option(metavar="MODULE:FUNCTION", help="Code of your own that may run, as recorded.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder to rebuild in.")] = Path("artifacts/reproduced"),
+) -> None:
+    """Make a bundle again from its own record and compare the two, member by member; exit code 8 if they differ."""
+    with _errors_as_exit_codes():
+        from edgekit.workbook.reproduce import reproduce as rebuild
+
+        report = rebuild(bundle, set_ or [], out, print, allow or [])
+        for line in report.decisions:
+            print(f"today: {line}")
+        if report.reproduced:
+            print(f"reproduced bit for bit: {report.same} members and the manifest are the same; {report.rebuilt}")
+            return
+        for line in report.members:
+            print(f"differs: {line}")
+        cause = "; ".join(report.ingredients) or "nothing that the record knows of: report this"
+        raise TrustError(
+            f"NOT reproduced: {len(report.members)} parts differ, {report.same} are the same. Cause: {cause}"
+        )
+
+
+@app.command()
+def bundle(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A .tflite, .onnx or OpenVINO .xml file.")],
+    golden: Annotated[
+        list[Path], typer.Option(metavar="PATH", help="Real inputs: a folder or a file; give it again for more.")
+    ],
+    labels: Annotated[str | None, typer.Option(metavar="FILE|LIST", help="One a line, or with commas.")] = None,
+    preprocess: Annotated[
+        str | None, typer.Option(metavar="FILE|YAML", help="Steps as in a config: '[{step: scale, factor: 0.0039}]'.")
+    ] = None,
+    golden_samples: Annotated[int, typer.Option(min=1, max=1000, help="Answers to record.")] = 16,
+    name: Annotated[str | None, typer.Option(help="The bundle's name; by default the file's.")] = None,
+    version: Annotated[str, typer.Option(help="The bundle's version.")] = "1.0.0",
+    task: Annotated[Literal["classification", "regression", "raw"], typer.Option(help="What the outputs are.")] = (
+        "classification"
+    ),
+    activation: Annotated[
+        Literal["auto", "softmax", "none"], typer.Option(help="What makes probabilities; auto looks at the answers.")
+    ] = "auto",
+    kind: Annotated[Literal["image", "vector", "audio", "window"] | None, typer.Option(help="Raw, if unclear.")] = None,
+    dtype: Annotated[
+        Literal["uint8", "int8", "float32"] | None,
+        typer.Option(
+            help="Of raw samples: images uint8, others float32, and integers that the model takes as they are."
+        ),
+    ] = None,
+    size: Annotated[
+        str | None, typer.Option(metavar="HxW[xC]", help="Raw pictures, height first, where a step changes it.")
+    ] = None,
+    layout: Annotated[Literal["NHWC", "NCHW"] | None, typer.Option(help="Of the model's input, if not clear.")] = None,
+    sample_rate: Annotated[int | None, typer.Option(min=1, help="Samples a second; makes a vector audio.")] = None,
+    range_: Annotated[
+        str | None, typer.Option("--range", metavar="LOW,HIGH", help="What float samples must lie in.")
+    ] = None,
+    architecture: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only for such machines, as `uname -m` calls them.")
+    ] = None,
+    tolerance: Annotated[
+        float | None, typer.Option(help="Allowed difference, share of the outputs' range [0.005; integers 0.05].")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path("."),
+) -> None:
+    """Make a bundle from a ready-made model, proven with answers recorded from real inputs."""
+    with _errors_as_exit_codes():
+        from edgekit.cli.bundle import make, options
+
+        wishes = options.Options(
+            model=model,
+            golden=tuple(golden),
+            labels=options.labels(labels),
+            preprocess=options.preprocess(preprocess),
+            samples=golden_samples,
+            name=name,
+            version=version,
+            task=task,
+            activation=activation,
+            kind=kind,
+            dtype=dtype,
+            size=options.size(size),
+            layout=layout,
+            sample_rate_hz=sample_rate,
+            range=options.value_range(range_),
+            architectures=tuple(architecture or ()),
+            tolerance=tolerance,
+        )
+        made = make.make(wishes, out, print)
+        print(f"wrote       {made} ({made.stat().st_size:,} bytes) and {made.parent / 'edgerun.pyz'}")
+
+
+@app.command()
+def load(
+    bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A NAME-TARGET-VERSION.edge.zip.")],
+    scenario: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="single_stream, server or offline; by default all.")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="Arrivals a second in server; by default half of a closed loop's.")
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(help="Of each; by default as long as MLPerf asks for.")] = None,
+    p99_ms: Annotated[float | None, typer.Option(help="What the p99 of server is held to [10].")] = None,
+    max_rate: Annotated[bool, typer.Option("--max-rate", help="Find the highest rate within that bound.")] = False,
+    threads: Annotated[int, typer.Option(min=1, max=256, help="Of the interpreter.")] = 1,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Drive a bundle with MLPerf's LoadGen, from raw sample to answer, and say how long answers take under load.
+
+    A result that rests on less than MLPerf asks for (600 s each) is marked short. Exit code 6 where the driven process
+    dies, 0 otherwise, whether the bound is met or not.
+    """
+    with _errors_as_exit_codes():
+        from edgekit.cli import load as command
+
+        wishes = command.Wishes(bundle, tuple(scenario or ()), rate, seconds, p99_ms, max_rate, threads)
+        command.run(wishes, json_, print)
+
+
+bare_switches(app)
+
+
+def _forced(force: list[str], from_: str | None) -> set[str]:
+    for stage in [*force, *([from_] if from_ else [])]:
+        if stage not in STAGES:
+            option = "--from" if stage == from_ else "--force"
+            raise ConfigError(f"{option} {stage}: no such stage, {suggest(stage, STAGES)}")
+    return {*force, *(STAGES[STAGES.index(from_) :] if from_ else ())}
+
+
+def _show_result(result: dict[str, Any], folder: Path, *, whole: bool) -> None:
+    """The verdict with all its tables where something was made; in words, and the paths, where it was there already."""
+    if whole:
+        from rich.console import Console
+
+        from edgekit.report import console as report
+
+        report.show(result, folder, Console(width=None if sys.stdout.isatty() else 140))
+        return
+    from edgekit.report import verdict
+
+    for line in verdict.again(result, folder):
+        print(line)

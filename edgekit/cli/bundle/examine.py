@@ -1,0 +1,81 @@
+"""What a model file is: refused where it is none, its specs read in a process of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgekit.cli.bundle import jobs, worker
+from edgekit.cli.bundle.infer import Tensor
+from edgekit.core import file_type
+from edgekit.core.errors import ModelError
+from edgekit.runner.bundle.sha256 import hexdigest
+
+
+@dataclass(frozen=True)
+class Found:
+    """A model, examined: `files` as they will ship, `origin` what they were, `changes` what was done to them.
+
+    `integers`: some of its arithmetic is on quantized numbers.
+    """
+
+    target: str
+    files: dict[str, bytes]
+    origin: dict[str, str]
+    input: Tensor
+    output: Tensor
+    changes: list[str]
+    integers: bool
+
+
+def examine(path: Path, home: Path, size: tuple[int, ...] | None = None) -> Found:
+    """The model at `path`, worked on in the folder `home`; ModelError, or BackendError where it crashes.
+
+    `size` is the height and width of the pictures that reach it.
+    """
+    target, files = _read(path)
+    data = files[path.suffix.lower()]
+    for suffix, content in files.items():
+        (home / f"{jobs.MODEL}{suffix}").write_bytes(content)
+    try:
+        facts = worker.ask("inspect", path, home, name=str(path), size=size)
+    except worker.NoAnswer as error:
+        raise ModelError(f"{error}; {file_type.against(target, data)}") from None
+    for what in ("inputs", "outputs"):
+        if len(facts[what]) != 1:
+            names = ", ".join(each["name"] for each in facts[what])
+            raise ModelError(
+                f"{path}: has {len(facts[what])} {what} ({names}); a bundle's model has one input and one output"
+            )
+    source, result = (facts[what][0] for what in ("inputs", "outputs"))
+    origin = {"source": path.name, "sha256": hexdigest(data)}
+    if ".bin" in files:
+        origin["bin_sha256"] = hexdigest(files[".bin"])
+    return Found(
+        target=target,
+        files={f"model/{name}": (home / name).read_bytes() for name in (f"{jobs.MODEL}{suffix}" for suffix in files)},
+        origin=origin,
+        input=Tensor(**{**source, "shape": tuple(source["shape"])}),
+        output=Tensor(**{**result, "shape": tuple(result["shape"])}),
+        changes=facts["changes"],
+        integers=facts["integers"],
+    )
+
+
+def _read(path: Path) -> tuple[str, dict[str, bytes]]:
+    """Target, and the files' bytes by suffix."""
+    if not path.is_file():
+        what = "a folder" if path.is_dir() else "no such file"
+        raise ModelError(f"{path}: {what}; name a .tflite, .onnx or .xml file")
+    data, suffix = path.read_bytes(), path.suffix.lower()
+    if suffix not in jobs.TARGETS:
+        raise ModelError(f"{path}: {file_type.like(data)}; a bundle is made of a .tflite, .onnx or OpenVINO .xml file")
+    if (suffix == ".tflite" and data[4:8] != b"TFL3") or (suffix == ".xml" and b"<net" not in data[:65536]):
+        raise ModelError(f"{path}: no {suffix} model; it looks like {file_type.like(data)}")
+    files = {suffix: data}
+    if suffix == ".xml":
+        weights = path.with_suffix(".bin")
+        if not weights.is_file():
+            raise ModelError(f"{path}: its weights are missing; put {weights.name} beside it")
+        files[".bin"] = weights.read_bytes()
+    return jobs.TARGETS[suffix], files

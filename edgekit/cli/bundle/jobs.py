@@ -1,0 +1,225 @@
+"""What is done to a model in a process of its own: reading its specs, and recording its answers.
+
+The working folder holds the model's files as MODEL.tflite, MODEL.onnx, or MODEL.xml with MODEL.bin.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+import numpy as np
+
+from edgekit.cli.bundle.worker import ANSWER, JOB
+from edgekit.core import file_type
+from edgekit.core.errors import ConfigError, EdgekitError, ModelError
+from edgekit.core.subprocesses import leave_with_parent
+from edgekit.models.files.integer_range import Grid, fault
+from edgekit.runner.bundle.manifest import Manifest, RawSpec
+from edgekit.runner.encode import as_they_are
+from edgekit.runner.errors import InputError, RunnerError
+from edgekit.runner.preprocess import apply, steps
+
+Size = Optional[Sequence[int]]
+MODEL = "model"
+TARGETS = {".tflite": "tflite", ".onnx": "onnx", ".xml": "openvino"}
+DRAFT = "draft.edge.zip"
+OUTPUTS = "outputs.npy"
+
+
+def main(folder: str) -> None:
+    """Do the job that lies in the folder, and leave the answer there."""
+    leave_with_parent()
+    home = Path(folder)
+    what = json.loads((home / JOB).read_text(encoding="utf-8"))
+    try:
+        answer = _JOBS[what.pop("job")](home, **what)
+    except (EdgekitError, RunnerError) as error:
+        answer = {"error": str(error), "kind": type(error).__name__}
+    (home / ANSWER).write_text(json.dumps(answer), encoding="utf-8")
+
+
+def inspect(home: Path, name: str, size: Size = None) -> dict[str, Any]:
+    """{"inputs", "outputs": [{name, shape, dtype, …}], "changes": [in words], "integers": is it quantized}.
+
+    `size` is the height and width of the pictures that reach the model, where that is open in the file.
+    """
+    (path,) = (path for path in home.iterdir() if path.stem == MODEL and path.suffix in _READERS)
+    try:
+        return _READERS[path.suffix](path, name, size)
+    except (EdgekitError, RunnerError):
+        raise
+    except Exception as error:  # the libraries' errors share no base class
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise ModelError(f"{name}: cannot be opened: {reason}; {_looks(path)}") from None
+
+
+def _looks(path: Path) -> str:
+    return file_type.against(TARGETS[path.suffix], path.read_bytes())
+
+
+def record(home: Path, paths: Sequence[str], grid: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Leave the outputs (n, *output) for the samples in `paths`, as the draft bundle's usual interpreter gives them.
+
+    ConfigError where the model's input, integers on that `grid`, cannot hold what preprocess makes of the samples.
+    """
+    from edgekit.runner import bundle as bundles
+    from edgekit.runner import inputs, postprocess
+    from edgekit.runner.model import open_model
+
+    model = open_model(bundles.read(home / DRAFT))
+    found, samples = [], []
+    for path in paths:
+        try:
+            sample = inputs.read(path, model.manifest.raw)
+            _check_dtype(sample, model.manifest.raw)
+            output = model.execute(model.prepare(sample))
+            postprocess.check_finite(output)
+        except RunnerError as error:
+            told = str(error)
+            raise type(error)(told if told.startswith(path) else f"{path}: {told}") from None
+        found.append(output)
+        samples.append(sample)
+    if grid is not None:
+        _check_held(Grid(**grid), np.stack(samples), model.manifest)
+    np.save(home / OUTPUTS, np.stack(found))
+    return {"interpreter": model.backend.name, "version": model.backend.version}
+
+
+def _check_dtype(sample: np.ndarray, raw: RawSpec) -> None:
+    """InputError for an array of the right shape and another dtype, with the option that takes it."""
+    if sample.dtype == raw.dtype or sample.shape != raw.shape:
+        return
+    fits = "float32" if sample.dtype.kind == "f" else sample.dtype.name
+    told = f"sample: got {sample.dtype}{list(sample.shape)}; the bundle takes {raw.dtype}{list(raw.shape)} ({raw.kind})"
+    if fits not in steps.RAW_DTYPES:
+        raise InputError(f"{told}; save it as {raw.dtype}, or as another of {', '.join(steps.RAW_DTYPES)}")
+    saved = "" if sample.dtype == fits else f" once it is saved as {fits}"
+    raise InputError(f"{told}; --dtype {fits} fits{saved}")
+
+
+def _check_held(grid: Grid, samples: np.ndarray, manifest: Manifest) -> None:
+    if as_they_are(manifest.preprocess, manifest.raw.dtype, manifest.input.dtype):
+        return
+    told = fault(grid, apply(manifest.preprocess, samples), manifest.raw.dtype, manifest.preprocess)
+    if told:
+        own = "" if manifest.raw.dtype != "float32" else f"; for the model's own integers give --dtype {grid.dtype}"
+        raise ConfigError(f"--preprocess: the model {told}{own}")
+
+
+def _tflite(path: Path, name: str, size: Size) -> dict[str, Any]:
+    from ai_edge_litert.interpreter import Interpreter
+
+    interpreter = Interpreter(model_content=path.read_bytes(), num_threads=1)
+    for each in interpreter.get_input_details():
+        shape = _detail(each)["shape"]
+        if -1 in shape[1:]:
+            raise ModelError(
+                f"{name}: its input {each['name']} takes {['?' if side < 0 else side for side in shape]}: a TFLite "
+                "file keeps the sides that it was converted with; convert it again from a model with a fixed input, in "
+                "Keras keras.Input((HEIGHT, WIDTH, CHANNELS))".replace("'", "")
+            )
+    interpreter.allocate_tensors()
+    return {
+        "inputs": [_detail(each) for each in interpreter.get_input_details()],
+        "outputs": [_detail(each) for each in interpreter.get_output_details()],
+        "changes": [],
+        "integers": any(np.dtype(each["dtype"]).itemsize == 1 for each in interpreter.get_tensor_details()),
+    }
+
+
+def _detail(detail: Any) -> dict[str, Any]:
+    """An open batch counts as 1, which is what the interpreter makes of it; another open side stays open."""
+    shape = [int(side) for side in detail["shape"]]
+    signature = [int(side) for side in detail.get("shape_signature", shape)]
+    if len(signature) == len(shape):
+        shape[1:] = [-1 if open_ < 0 else side for side, open_ in zip(shape[1:], signature[1:], strict=True)]
+    scales = detail["quantization_parameters"]["scales"]
+    return {
+        "name": detail["name"],
+        "shape": shape,
+        "dtype": np.dtype(detail["dtype"]).name,
+        "scale": float(scales[0]) if len(scales) == 1 else 0.0,
+        "zero_point": int(detail["quantization_parameters"]["zero_points"][0]) if len(scales) == 1 else 0,
+    }
+
+
+def _onnx(path: Path, name: str, size: Size) -> dict[str, Any]:
+    import onnx
+
+    from edgekit.models.files import onnx_batch
+
+    model = onnx.load_model_from_string(path.read_bytes())
+    if not model.graph.output:
+        raise ModelError(f"{name}: no ONNX model: it has no graph; {_looks(path)}")
+    if onnx_batch.external(model):
+        raise ModelError(
+            f"{name}: keeps its weights in other files; make one file of it: "
+            f"python -c \"import onnx; onnx.save(onnx.load('{name}'), 'one-file.onnx')\""
+        )
+    if scores := onnx_batch.before_argmax(model):
+        ends = [[each["name"] for each in onnx_batch.ports(model)["inputs"]], [scores]]
+        raise ModelError(
+            f"{name}: ends in an argmax, which gives a class and no scores; cut that off: python -c "
+            f"\"import onnx.utils; onnx.utils.extract_model('{name}', 'scores.onnx', {ends[0]}, {ends[1]})\""
+        )
+    changes = onnx_batch.fix(model) + (onnx_batch.close(model, (size[0], size[1])) if size else [])
+    if changes:
+        path.write_bytes(model.SerializeToString())
+    return {**onnx_batch.ports(model), "changes": changes, "integers": onnx_batch.is_quantized(model)}
+
+
+def _openvino(path: Path, name: str, size: Size) -> dict[str, Any]:
+    import openvino
+
+    from edgekit.models.files.onnx_batch import spatial
+    from edgekit.models.files.openvino import is_quantized
+
+    model = openvino.Core().read_model(path.read_bytes(), path.with_suffix(".bin").read_bytes())
+    changes = []
+    if len(model.inputs) == 1:
+        shape = model.input(0).get_partial_shape()
+        if shape.rank.is_static and shape.rank.get_length() > 1 and shape[0].is_dynamic:
+            shape[0] = openvino.Dimension(1)
+            changes.append("its open batch was set to 1")
+        sides = _sides(shape)
+        places = spatial(sides) if size else ()
+        if size and any(sides[place] < 0 for place in places):
+            for place, side in zip(places, size):
+                shape[place] = openvino.Dimension(side) if sides[place] < 0 else shape[place]
+            changes.append(f"its open height and width were set to {size[0]}×{size[1]}")
+        if changes:
+            model.reshape({model.input(0): shape})
+            openvino.save_model(model, path, compress_to_fp16=False)
+    return {
+        "inputs": [_port(each) for each in model.inputs],
+        "outputs": [_port(each) for each in model.outputs],
+        "changes": changes,
+        "integers": is_quantized(model),
+    }
+
+
+def _port(port: Any) -> dict[str, Any]:
+    partial = port.get_partial_shape()
+    shape = _sides(partial)
+    names = sorted(port.get_names())
+    dtype = np.dtype(port.get_element_type().to_dtype()).name
+    return {"name": names[0] if names else port.get_node().get_friendly_name(), "shape": shape, "dtype": dtype}
+
+
+def _sides(partial: Any) -> list[int]:
+    return [side.get_length() if side.is_static else -1 for side in partial] if partial.rank.is_static else [-1]
+
+
+_READERS = {".tflite": _tflite, ".onnx": _onnx, ".xml": _openvino}
+_JOBS: dict[str, Any] = {"inspect": inspect, "record": record}
+
+if __name__ == "__main__":
+    main(sys.argv[1])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # an exit would wait for the thread that watches standard input

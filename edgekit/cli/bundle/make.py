@@ -1,0 +1,119 @@
+"""Makes the bundle. Nothing is written before `edgerun.pyz` has proven it in a fresh process."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit import __version__
+from edgekit.cli.bundle import answers, infer
+from edgekit.cli.bundle.examine import Found, examine
+from edgekit.cli.bundle.options import Options
+from edgekit.core.cache_key import installed_versions
+from edgekit.core.errors import ConfigError
+from edgekit.runner import backends, inputs, pyz
+from edgekit.runner import bundle as bundles
+from edgekit.runner.bundle.manifest import Manifest
+from edgekit.runner.encode import as_they_are
+from edgekit.runner.files import make_folder, write_atomically
+from edgekit.stages.bundle import golden
+from edgekit.stages.bundle.device import RUNNER, requirements, texts
+from edgekit.stages.bundle.prove import prove
+
+TOLERANCE_FLOAT, TOLERANCE_INTEGER = 0.005, 0.05
+"""Allowed difference, share of the outputs' range; the bundle stage's defaults."""
+
+Say = Callable[[str], None]
+
+
+def make(options: Options, out: Path, say: Say) -> Path:
+    """Write NAME-TARGET-VERSION.edge.zip and `edgerun.pyz` into `out`; the bundle's path."""
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"--out {out}: is a file; name a folder")
+    with tempfile.TemporaryDirectory(prefix="edgekit-") as name:
+        home = Path(name)
+        found = examine(options.model, home, infer.size_inside(options))
+        draft = _draft(options, found)
+        _tell(draft, found, say)
+        paths = answers.candidates(options, draft.raw)
+        outputs, by = answers.record(options.model, draft, found, paths, home)
+        kept = answers.keep(options.task, outputs, options.samples)
+        say(f"golden      {len(kept)} of {len(outputs)} inputs that were run on {by['interpreter']} {by['version']}")
+        share = options.tolerance or (TOLERANCE_INTEGER if found.integers else TOLERANCE_FLOAT)
+        manifest = replace(
+            draft,
+            activation=answers.activation(options, found, outputs, say),
+            golden={**draft.golden, "atol": golden.tolerance(outputs[kept], share)},
+            provenance=_origin(found, by["interpreter"]),
+        )
+        raw = np.stack([inputs.read(paths[position], draft.raw) for position in kept])
+        file = f"{manifest.name}-{manifest.target}-{manifest.version}.edge.zip"
+        story = [f"Made from the ready file `{options.model.name}`; its accuracy was not measured"]
+        content = {**found.files, **golden.members(raw, outputs[kept]), **texts(manifest, file, story)}
+        bundles.write(home / file, replace(manifest, architectures=[]), content)  # this machine may be none of them
+        pyz.build(home / RUNNER)
+        report = prove(home / RUNNER, home / file)
+        bundles.write(home / file, manifest, content)
+        say(
+            f"selftest    passed in a fresh process on {report['interpreter']} {report['version']}: "
+            f"max |Δ| {report['max_abs_delta']:.3g}, allowed {report['atol']:.3g}"
+        )
+        make_folder(out)
+        write_atomically(out / file, (home / file).read_bytes())
+        pyz.build(out / RUNNER)
+    return out / file
+
+
+def _draft(options: Options, found: Found) -> Manifest:
+    """The manifest, but for what only recorded answers can tell."""
+    source = infer.input_spec(found.input, options.layout)
+    is_classification = options.task == "classification"
+    return Manifest(
+        name=options.bundle_name,
+        version=options.version,
+        target=found.target,
+        variant=f"ready-made-{found.target}",
+        raw=infer.raw_spec(options, source, answers.dtype_seen(options)),
+        input=source,
+        output=infer.output_spec(found.output, options),
+        preprocess=[dict(step) for step in options.preprocess],
+        labels=list(options.labels),
+        model_files=sorted(found.files),
+        golden={"inputs": golden.INPUTS, "outputs": golden.OUTPUTS, "atol": 0.0, "top1": is_classification},
+        requirements=requirements(found.target),
+        architectures=list(options.architectures),
+        task=options.task,
+        activation="none",
+    )
+
+
+def _tell(draft: Manifest, found: Found, say: Say) -> None:
+    for change in found.changes:
+        say(f"changed     {change}")
+    source, result, raw = draft.input, draft.output, draft.raw
+    say(f"model       {source.dtype}{list(source.shape)} {source.layout}, gives {result.dtype}{list(result.shape)}")
+    as_is = as_they_are(draft.preprocess, raw.dtype, source.dtype)
+    limits = f" from {raw.range[0]:g} to {raw.range[1]:g}" if raw.range else ""
+    rate = f" at {raw.sample_rate_hz} samples a second" if raw.sample_rate_hz else ""
+    say(
+        f"takes       {raw.kind} {raw.dtype}{list(raw.shape)}{limits}{rate}{', as the model has them' if as_is else ''}"
+    )
+    say(f"preprocess  {', '.join(step['step'] for step in draft.preprocess) or 'none'}")
+
+
+def _origin(found: Found, interpreter: str) -> dict[str, Any]:
+    """Where the bundle came from: no path, and nothing that it could be rebuilt from."""
+    libraries = ["numpy", backends.module(interpreter).DISTRIBUTION]
+    if found.target == "onnx" and found.changes:
+        libraries.append("onnx")
+    return {
+        **found.origin,
+        "changes": found.changes,
+        "edgekit": __version__,
+        "libraries": installed_versions(libraries),
+    }

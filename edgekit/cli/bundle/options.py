@@ -1,0 +1,141 @@
+"""What the user says about a ready-made model: words of the command line, turned into values."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from edgekit.core.errors import ConfigError
+from edgekit.runner.bundle.manifest_rules import is_member
+from edgekit.runner.errors import InputError
+from edgekit.runner.preprocess import steps
+from edgekit.workbook.config_file import UniqueKeys
+
+
+@dataclass(frozen=True)
+class Options:
+    """What cannot be read out of a model file. None: inferred from the model.
+
+    `golden` names files and folders of real inputs; `size` is a raw picture's (height, width) or (height, width,
+    channels); `tolerance` is a share of the outputs' range.
+    """
+
+    model: Path
+    golden: tuple[Path, ...]
+    labels: tuple[str, ...] = ()
+    preprocess: tuple[dict[str, Any], ...] = ()
+    samples: int = 16
+    name: str | None = None
+    version: str = "1.0.0"
+    task: str = "classification"
+    activation: str = "auto"
+    kind: str | None = None
+    dtype: str | None = None
+    size: tuple[int, ...] | None = None
+    layout: str | None = None
+    sample_rate_hz: int | None = None
+    range: tuple[float, float] | None = None
+    architectures: tuple[str, ...] = ()
+    tolerance: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.name is not None and ("/" in self.name or not is_member(self.name)):
+            raise ConfigError(f"--name: got {self.name!r}; use letters, digits, '.', '_' and '-'")
+        if not re.fullmatch(r"\d+\.\d+\.\d+", self.version):
+            raise ConfigError(f"--version: got {self.version!r}; write it as 1.0.0")
+        if self.tolerance is not None and not 0 < self.tolerance <= 1:
+            raise ConfigError(f"--tolerance: got {self.tolerance:g}; use a share of the outputs' range, such as 0.005")
+        if self.task != "classification" and self.activation == "softmax":
+            raise ConfigError(f"--activation softmax: a {self.task} has none; leave it out")
+        if self.task == "raw" and self.labels:
+            raise ConfigError("--labels: raw outputs have none; leave them out, or use --task regression")
+        for machine in self.architectures:
+            if not re.fullmatch(r"\w+", machine):
+                raise ConfigError(f"--architecture: got {machine!r}; write it as `uname -m` does: aarch64, x86_64")
+
+    @property
+    def bundle_name(self) -> str:
+        """The name that was given, else one made of the file's."""
+        return self.name or re.sub(r"[^A-Za-z0-9._-]+", "-", self.model.stem).lstrip("._-") or "model"
+
+
+def labels(text: str | None) -> tuple[str, ...]:
+    """One label a line from a text file, or several with commas between them; empty lines at the end are dropped."""
+    if text is None:
+        return ()
+    path = Path(text)
+    if _is_file(path):
+        try:
+            found = path.read_text(encoding="utf-8-sig").rstrip().splitlines()
+        except UnicodeDecodeError:
+            raise ConfigError(f"--labels: {path} is no text in UTF-8; write one label a line") from None
+    elif "," not in text and path.suffix in (".txt", ".csv", ".names", ".labels"):
+        raise ConfigError(f"--labels: {path}: no such file")
+    else:
+        found = text.split(",")
+    names = tuple(name.strip() for name in found)
+    if not all(names):
+        raise ConfigError(f"--labels: label {names.index('') + 1} of {len(names)} is empty; every class needs a name")
+    if twice := [name for name in names if names.count(name) > 1]:
+        places = " and ".join(str(place) for place, name in enumerate(names, 1) if name == twice[0])
+        raise ConfigError(f"--labels: {twice[0]!r} is label {places}; give each value a name of its own")
+    return names
+
+
+def preprocess(text: str | None) -> tuple[dict[str, Any], ...]:
+    """Steps from a YAML file, or as YAML themselves: [{step: scale, factor: 0.0039}]."""
+    if text is None:
+        return ()
+    path = Path(text)
+    try:
+        found = yaml.load(path.read_text(encoding="utf-8") if _is_file(path) else text, UniqueKeys)
+        json.dumps(found, allow_nan=False)
+        if isinstance(found, dict) and "preprocess" in found:
+            found = found["preprocess"]
+        if not isinstance(found, list):
+            raise ConfigError(
+                f"--preprocess: {text!r} is neither a file nor a list of steps; write [{{step: scale, factor: 0.0039}}]"
+            )
+        steps.check_keys(found)
+    except (yaml.YAMLError, ValueError, TypeError) as error:
+        raise ConfigError(f"--preprocess: no YAML: {' '.join(str(error).split())}") from None
+    except InputError as error:
+        raise ConfigError(f"--{error}") from None
+    return tuple(found)
+
+
+def size(text: str | None) -> tuple[int, ...] | None:
+    """(height, width) or (height, width, channels)."""
+    if text is None:
+        return None
+    sides = text.lower().split("x")
+    if len(sides) not in (2, 3) or not all(side.isdecimal() and 0 < int(side) <= steps.LARGEST_SIDE for side in sides):
+        raise ConfigError(f"--size: got {text!r}; use HEIGHTxWIDTH, such as 480x640, or HEIGHTxWIDTHxCHANNELS")
+    return tuple(map(int, sides))
+
+
+def value_range(text: str | None) -> tuple[float, float] | None:
+    """(lowest, highest)."""
+    if text is None:
+        return None
+    try:
+        low, high = map(float, text.split(","))
+        good = low < high and math.isfinite(low) and math.isfinite(high)
+    except ValueError:
+        good = False
+    if not good:
+        raise ConfigError(f"--range: got {text!r}; use LOWEST,HIGHEST, such as 0,1 (or --range=-1,1)")
+    return low, high
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a text too long to be a name
+        return False

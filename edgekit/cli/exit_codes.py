@@ -1,0 +1,38 @@
+"""How a command ends where something is wrong: one message on stderr, and the code of the README's table."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from edgekit.core.errors import EdgekitError, ResourceError
+from edgekit.runner.errors import RunnerError
+
+INTERRUPTED = 130
+TERMINATED = 143
+BROKEN_PIPE = 141
+
+
+@contextmanager
+def errors_as_exit_codes() -> Iterator[None]:
+    """One clear message on stderr and the code of the design; no traceback for a fault that is the user's."""
+    try:
+        yield
+    except (EdgekitError, RunnerError) as error:
+        print(f"edgekit: {error}", file=sys.stderr)
+        raise typer.Exit(error.exit_code) from None
+    except BrokenPipeError:  # the reader of our output has left, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(BROKEN_PIPE) from None
+    except OSError as error:
+        print(f"edgekit: {error.strerror or error}: {error.filename or 'a file of the run'}", file=sys.stderr)
+        raise typer.Exit(ResourceError.exit_code) from None
+    except KeyboardInterrupt as end:
+        exec("")  # one that struck in a string's exec, as dataclasses run them, would end Python by SIGINT after all
+        word, code = ("terminated", TERMINATED) if type(end).__name__ == "Terminated" else ("interrupted", INTERRUPTED)
+        print(f"edgekit: {word}; finished stages are kept, run the same command again to go on", file=sys.stderr)
+        raise typer.Exit(code) from None

@@ -1,0 +1,40 @@
+"""`edgekit init`, as a command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edgekit.cli.exit_codes import errors_as_exit_codes
+from edgekit.core.tasks import Task
+
+
+def init(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the run and of the two files, for example doorbell.")],
+    task: Annotated[Task, typer.Option(help="What is to be learned.")] = "classification",
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="An .npz, or a folder or zip of pictures, WAV or CSV; without it, digits."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path("."),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite both files where they are there.")] = False,
+) -> None:
+    """Look at data and write NAME.yaml and NAME.ipynb to start from, which run as they are.
+
+    \b
+    What PATH may be:
+      data.npz        x_train, y_train and, if there, x_validation, y_validation,
+                      x_test, y_test, classes
+      a folder, zip   of pictures, SPLIT/CLASS/*.jpg or .png: train/cat/0001.jpg
+      a folder, zip   of sounds, SPLIT/CLASS/*.wav: train/yes/0001.wav
+      a folder, zip   of recordings, SPLIT/CLASS/*.csv: train/walking/0001.csv
+    Splits are train and, if there, validation and test.
+
+    Exit codes: 0 written, 2 a name or a task that does not fit, or files that are there, 4 data that cannot be used.
+    """
+    with errors_as_exit_codes():
+        from edgekit.cli.init import start
+
+        start(name, task, data, out, force=force, say=print)

@@ -1,0 +1,124 @@
+"""What lies at a path, by its content: which source reads it and with which options, or what it looks like instead."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections import Counter
+from pathlib import Path
+
+from edgekit.cli.init import inspect
+from edgekit.cli.init.findings import Found
+from edgekit.core.errors import DataError
+from edgekit.core.file_type import like
+from edgekit.data import archives, folder_layout
+
+EXPECTED = """edgekit init takes one of
+  an .npz file with x_train, y_train and, if there, x_validation, y_validation, x_test, y_test, classes
+  a folder or a zip of pictures, split/class/*.jpg or .png, as in train/cat/0001.jpg
+  a folder or a zip of sounds, split/class/*.wav, as in train/yes/0001.wav
+  a folder or a zip of recordings, split/class/*.csv, as in train/walking/0001.csv
+where split is train and, if there, validation and test"""
+LOOKED_AT = 60
+HEAD_BYTES = 2**16
+"""A table's first line names every channel, which may be many."""
+Source = archives.Folder | archives.Zip
+PICTURES = (b"\x89PNG\r\n", b"\xff\xd8\xff")
+WANTED = {"picture": folder_layout.PICTURES, "sound": folder_layout.SOUNDS, "recording": folder_layout.RECORDINGS}
+PEEKS = {"picture": inspect.pictures, "sound": inspect.sounds, "recording": inspect.recordings}
+
+
+def look(path: Path | None) -> Found:
+    """What a config says of the data at `path`, or of scikit-learn's digits; DataError for anything that none reads."""
+    if path is None:
+        return Found({"source": "digits", "size": 32}, "scikit-learn's handwritten digits, pictures of 32×32 pixels")
+    if not path.exists():
+        raise DataError(f"--data: nothing at {path}; name a file or a folder that is there, or leave --data out")
+    if path.is_dir():
+        return _tree(path, "a folder")
+    if not path.is_file():
+        raise DataError(f"{path}: neither a file nor a folder; {EXPECTED}")
+    if not zipfile.is_zipfile(path):
+        raise DataError(f"{path}: looks like {_like(_start(path))}; {EXPECTED}")
+    with archives.Zip(path) as archive:
+        names = archive.listing().files
+    if names and all(name.endswith(".npy") and "/" not in name for name in names):
+        return inspect.arrays(path)
+    return _tree(path, "a zip")
+
+
+def _tree(path: Path, where: str) -> Found:
+    with archives.Folder(path) if path.is_dir() else archives.Zip(path) as source:
+        listing = source.listing()
+        kind, seen = _kind(path, source, listing.files)
+        wanted = WANTED[kind]
+        strays = [name for name in seen if not name.lower().endswith(wanted.suffixes)]
+        if len(strays) == len(seen):
+            raise DataError(
+                f"{path}: {strays[0]!r} is a {kind} by its content, and its name does not end in {wanted.endings}; "
+                f"rename the files, or convert them to what their names say; {wanted.expected}"
+            )
+        plan = folder_layout.parse(listing, path.name, wanted)
+        return PEEKS[kind](path, where, plan, source)
+
+
+def _kind(path: Path, source: Source, names: tuple[str, ...]) -> tuple[str, list[str]]:
+    """What most of the files are, and the names of those looked at that are."""
+    shown = [name for name in names if not any(part[:1] in (".", "_") for part in name.split("/"))]
+    found: dict[str, list[str]] = {}
+    other: Counter[str] = Counter()
+    for name in shown[:: max(1, len(shown) // LOOKED_AT)]:
+        start = _start(path / name) if path.is_dir() else _inside(source, name)
+        kind = kind_of(start, columns=1 if name.lower().endswith(folder_layout.RECORDINGS.suffixes) else 2)
+        if kind:
+            found.setdefault(kind, []).append(name)
+        else:
+            other[_like(start)] += 1
+    if not found:
+        most = f"{len(shown)} files, most of them {other.most_common(1)[0][0]}" if other else "no file at all"
+        raise DataError(f"{path}: holds {most}; {EXPECTED}")
+    return max(found.items(), key=lambda item: len(item[1]))
+
+
+def kind_of(start: bytes, columns: int = 2) -> str | None:
+    """`picture`, `sound` or `recording` by the first bytes of a file; None for anything else.
+
+    A text of fewer `columns` is no recording.
+    """
+    if start.startswith(PICTURES) or (start[:4] == b"RIFF" and start[8:12] == b"WEBP"):
+        return "picture"
+    if start[:4] == b"RIFF" and start[8:12] == b"WAVE":
+        return "sound"
+    return "recording" if inspect.is_table(start, columns) else None
+
+
+def _start(path: Path) -> bytes:
+    """The first bytes of a file; none where it cannot be read."""
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(HEAD_BYTES)
+    except OSError:
+        return b""
+
+
+def _inside(source: Source, name: str) -> bytes:
+    """The same of a member of a zip."""
+    try:
+        return source.read(name)[:HEAD_BYTES]
+    except (OSError, ValueError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error):
+        return b""
+
+
+def _like(start: bytes) -> str:
+    """As `looks.like`, with what somebody may take for a data set."""
+    if start.startswith(b"\x93NUMPY"):
+        return "a single array (.npy): save it with its labels, np.savez('data.npz', x_train=…, y_train=…)"
+    if start.startswith(b"PAR1"):
+        return "a Parquet table: read it with pandas and save its columns with np.savez"
+    if kind_of(start) == "recording":
+        return "one table in text: read it with pandas and save its columns with np.savez"
+    if kind_of(start) == "sound":
+        return "a single WAV file"
+    if start.startswith(b"PK\3\4"):
+        return "a zip that is cut short or damaged; copy it again"
+    return like(start)

@@ -1,0 +1,40 @@
+"""A reference network for samples of a kind, and the same network half as wide as its student."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgekit.core.errors import DataError
+
+Network = dict[str, Any]
+ANY = "edgekit.models.resnet:resnet8"
+"""Where a config must name a network before the data are known."""
+SMALLEST_FOR_RESNET = 16
+LARGE = 64
+"""Pixels from which on the first convolution halves the picture, as networks for photographs do."""
+HALVED = ("width", "bottleneck")
+
+
+def pair(task: str, kind: str, shape: tuple[int, ...]) -> tuple[Network, Network]:
+    """The model and the student for raw samples of this shape; DataError where edgekit has no network for them."""
+    name, kwargs = _chosen(task, kind, shape)
+    student = {key: value // 2 if key in HALVED else value for key, value in kwargs.items()}
+    builder = f"edgekit.models.{name}"
+    return {"builder": builder, "kwargs": kwargs}, {"builder": builder, "kwargs": student}
+
+
+def _chosen(task: str, kind: str, shape: tuple[int, ...]) -> tuple[str, dict[str, int]]:
+    if task == "anomaly":  # whatever it is, to be given back
+        return "autoencoder:autoencoder", {"width": 64, "bottleneck": 8}
+    if kind == "vector":
+        return "mlp:mlp", {"width": 64, "depth": 2}
+    if kind == "image":
+        side = min(shape[:2])
+        if side >= SMALLEST_FOR_RESNET:
+            return "resnet:resnet8", {"width": 16, "stem_stride": 2 if side >= LARGE else 1}
+        return "ds_cnn:ds_cnn", {"width": 64, "blocks": 4, "stem_stride": 1}
+    if kind == "audio":
+        return "ds_cnn:ds_cnn", {"width": 64, "blocks": 4, "stem_stride": 2}
+    if kind == "window":
+        return "conv1d:conv1d", {"width": 16}
+    raise DataError(f"no reference network for samples of kind {kind!r}; write the config by hand, with your own model")

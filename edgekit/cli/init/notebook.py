@@ -1,0 +1,104 @@
+"""The notebook that `edgekit init` writes: look at the data, profile a network on it, and go on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+Cell = tuple[str, str, str]
+"""Its id, `markdown` or `code`, and what stands in it."""
+
+TITLE = """# {name} · a first look
+
+**Question.** What is in these data, and what does one call of a plain network cost on them?
+
+*Reads* the data and the network that `{name}.yaml` names: {words}. *Writes* `artifacts/{name}/profile/` beside that \
+config: a baseline, trained here, and where its time goes.
+
+`edgekit init` wrote this notebook and the config. Both are yours to change: run a cell with Shift-Enter, edit the \
+config, and run the notebook again from the top."""
+PARAMETERS = """config: str = {config}  # the run: data, model, preprocess, budget
+out: str = "artifacts"  # folder that holds the runs
+settings: str = ""  # more options, each as after --set, a space between two"""
+OPEN_TEXT = """Opening the stage checks the config and reads the data, which is split into four disjoint parts. The \
+test part stays closed: it is looked at once, at the end of a run, so that nothing is decided by it."""
+OPEN = """from pathlib import Path
+
+from edgekit.core import tasks
+from edgekit.report import checks, plots, tables
+from edgekit.workbook.stage import find_config, open_stage
+
+# moved or copied since? the config beside this notebook counts
+if Path(Path(config).name).is_file() or not Path(config).is_file():
+    config = str(find_config(Path(config).name))
+stage = open_stage("profile", globals())
+stage"""
+SAMPLES_TEXT = """## The data
+
+Some samples of the train split, as they come, before any preprocessing. Look for what should not be there: labels \
+that are wrong, samples that are empty, an answer that is told by something else than you think."""
+COUNT_TEXT = """What is rare is learned badly and judged worse: of ten validation samples, each is a tenth of \
+the verdict."""
+COUNT = """task = tasks.named(stage.data.task)
+always, saying = task.always(stage.data.validation.y)
+print(f"{task.SAID}; {saying} would give {always:.1%}")
+tables.splits(stage.data)"""
+RUN_TEXT = """## Profile
+
+This trains the baseline for `profile.epochs` and then measures it: accuracy on the validation split, size, and where \
+the time of one call goes. It should be well above what always giving the same answer would reach; if it is not, look \
+at the samples again, then train longer. Where something disturbed the measurement, a line under the words says what. \
+What is unchanged since the last time is reused."""
+RUN = """artifact = stage.run()
+display(tables.profile(artifact))
+print(artifact.metrics["diagnosis"]["text"])
+print(tables.disturbed(artifact))
+tables.steps(artifact)"""
+NEXT_TEXT = """## Next
+
+The whole walk distils a student of half the width, prunes and quantizes it, converts everything to TFLite, OpenVINO \
+and ONNX, measures all of it in one run and packs the winners. `edgekit run` begins with what this notebook has made. \
+Set `budget.latency_p50_ms` and `budget.size_bytes` in the config to what your device must reach; then, in the \
+config's folder:"""
+NEXT = """checks.whole(artifact)
+checks.budget_possible(stage.plan.run.budget, len(stage.data.validation), stage.data.task)
+print(f"edgekit run {stage.plan.path.name} --dry-run    # the plan, checked")
+print(f"edgekit run {stage.plan.path.name}              # everything, to a report.html in {stage.folder}")"""
+
+
+def text(name: str, config: Path, words: str, kind: str) -> str:
+    """The notebook as a file, without outputs; the same for the same arguments."""
+    samples = "tables.samples(stage.data)" if kind == "vector" else "plots.samples(stage.data)"
+    cells: list[Cell] = [
+        ("title", "markdown", TITLE.format(name=name, words=words)),
+        ("parameters", "code", PARAMETERS.format(config=json.dumps(str(config), ensure_ascii=False))),
+        ("open-text", "markdown", OPEN_TEXT),
+        ("open", "code", OPEN),
+        ("samples-text", "markdown", SAMPLES_TEXT),
+        ("samples", "code", samples),
+        ("count-text", "markdown", COUNT_TEXT),
+        ("count", "code", COUNT),
+        ("run-text", "markdown", RUN_TEXT),
+        ("run", "code", RUN),
+        ("next-text", "markdown", NEXT_TEXT),
+        ("next", "code", NEXT),
+    ]
+    notebook = {
+        "cells": [_cell(*cell) for cell in cells],
+        "metadata": {
+            "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"},
+        },
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+
+
+def _cell(identifier: str, kind: str, source: str) -> dict[str, Any]:
+    written = {"id": identifier, "metadata": {}, "source": source.splitlines(keepends=True)}
+    if kind == "markdown":
+        return {"cell_type": kind, **written}
+    tags = {"tags": ["parameters"]} if identifier == "parameters" else {}
+    return {"cell_type": kind, "execution_count": None, **written, "metadata": tags, "outputs": []}

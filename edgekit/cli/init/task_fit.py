@@ -1,0 +1,55 @@
+"""Whether labels fit a task: refused with the reason, and with the task that they would fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from edgekit.cli.init.findings import Found
+from edgekit.core.errors import ConfigError
+from edgekit.core.tasks import Task, anomaly
+
+if TYPE_CHECKING:
+    import numpy as np
+
+WANTED = {
+    "classification": "whole numbers, one a sample: the class, from 0",
+    "regression": "floating-point numbers, one a sample or (n, values)",
+    "multi_label": "0 or 1 in whole numbers, (n, labels)",
+    "anomaly": "whole numbers, one a sample: 0 normal, 1 anomaly",
+}
+FOLDERS = ("classification", "anomaly")
+
+
+def check(task: str, found: Found) -> None:
+    """ConfigError where the data cannot serve the task."""
+    if found.section["source"] != "npz" and task not in (FOLDERS if found.classes else FOLDERS[:1]):
+        raise ConfigError(
+            f"--task {task}: {found.words} has one class a sample, and {task} wants {WANTED[task]}; use --task "
+            "classification, or give an .npz with such a y_train"
+        )
+    if task == "anomaly" and found.classes:
+        normal = [name for name in found.classes if name.lower() in anomaly.NORMAL]
+        if len(normal) != 1 or len(found.classes) < 2:
+            raise ConfigError(
+                f"--task anomaly: the classes are {', '.join(found.classes)}; one of them must be called "
+                f"{' or '.join(anomaly.NORMAL)}, and all others are anomalies: there must be at least one"
+            )
+    elif found.labels is not None and task not in (fits := tasks_of(found.labels)):
+        y = found.labels
+        instead = f"; they look like --task {fits[0]}" if fits else ""
+        raise ConfigError(
+            f"--task {task}: y_train is {y.dtype} of shape {y.shape}, and {task} wants {WANTED[task]}{instead}"
+        )
+
+
+def tasks_of(y: np.ndarray) -> tuple[Task, ...]:
+    """The tasks that such labels can serve, the likeliest first."""
+    if y.dtype.kind == "f":
+        return ("regression",) if y.ndim in (1, 2) else ()
+    if y.dtype.kind not in "iub" or y.ndim not in (1, 2):
+        return ()
+    of_two = set(y.ravel().tolist()) <= {0, 1}
+    if y.ndim == 2:
+        return ("multi_label",) if of_two else ()
+    kinds: tuple[Task, ...] = ("classification",) if y.dtype.kind != "b" else ()
+    return (*kinds, "anomaly") if of_two else kinds

@@ -1,0 +1,228 @@
+"""What a config may say: the pieces shared by every stage, and errors that tell the user what to write instead.
+
+The stages' own options stand in each stage's `Config`; `edgekit.workbook.plan` puts the two together.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from edgekit.core.errors import ConfigError
+
+STAGES = ("profile", "distill", "prune", "quantize", "convert", "benchmark", "bundle")
+TRAINING = ("distill", "prune", "quantize")
+"""Stages that train a student; a config without a `distill` section has none of them."""
+
+Target = Literal["tflite", "openvino", "onnx"]
+TARGETS: tuple[Target, ...] = ("tflite", "openvino", "onnx")
+CALLED = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
+NAME = r"^[a-z0-9][a-z0-9_-]{0,63}$"
+VERSION = r"^\d+\.\d+\.\d+$"
+IN_WORDS = {
+    CALLED: "write package.module:function, for example nets:make",
+    f"^$|{CALLED}": "write package.module:function, for example prepare:samples, or nothing",
+    NAME: "write 1 to 64 small letters, digits, - and _, a letter or a digit first, for example my-run",
+    VERSION: "write three numbers with dots between them, for example 1.0.0",
+}
+"""What a text must look like, by its pattern: nobody should have to read a regular expression."""
+Builder = Annotated[str, Field(pattern=CALLED)]
+
+
+class Strict(BaseModel):
+    """No unknown key, no silent conversion, no change after the check."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+
+
+class Budget(Strict):
+    """The limits a variant must meet, on the validation split and on this machine.
+
+    The drop is that of all samples like those of the split, so what is held against the limit is the upper end of its
+    one-sided interval (`accuracy_drop`). At even odds that would be the drop of the split itself: a claim of nothing.
+    """
+
+    accuracy_drop_pp: float = Field(
+        1.0, ge=0, le=100, description="largest drop of accuracy below the baseline, percentage points"
+    )
+    accuracy_confidence: float = Field(
+        0.95, gt=0.5, lt=1, description="confidence that the drop on unseen samples is no larger"
+    )
+    latency_p50_ms: float | None = Field(None, gt=0, description="largest median latency of one call, milliseconds")
+    size_bytes: int | None = Field(None, gt=0, description="largest size of the model's files, bytes")
+
+
+def arguments(kwargs: Mapping[str, Any]) -> str:
+    """`depth=8, width=4`, by name: the same however a config orders them, for what it names is recorded."""
+    return ", ".join(
+        f"{name}={json.dumps(value, sort_keys=True) if isinstance(value, dict) else value}"
+        for name, value in sorted(kwargs.items())
+    )
+
+
+class NetworkConfig(Strict):
+    """A network: who builds it, and with what."""
+
+    builder: Builder = Field(description="function that returns a torch.nn.Module, as package.module:function")
+    kwargs: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the builder")
+
+    @property
+    def title(self) -> str:
+        """How tables call it: `resnet8(width=12)`."""
+        return self.builder.partition(":")[2] + (f"({arguments(self.kwargs)})" if self.kwargs else "")
+
+
+class ModelConfig(Strict):
+    """The network a user came with: code that builds it and where its weights come from, or a model file."""
+
+    builder: Builder | None = Field(
+        None, description="function that returns a torch.nn.Module, as package.module:function"
+    )
+    kwargs: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the builder")
+    weights: str | None = Field(
+        None, description="path of a .safetensors file; without it, the profile stage trains the network"
+    )
+    source: str | None = Field(None, description="path of a .pt2, .keras, .h5, .onnx, OpenVINO .xml or .tflite file")
+    sha256: str | None = Field(None, description="SHA-256 of the source; a file with another one is refused")
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> ModelConfig:
+        if self.builder is None and self.source is None:
+            raise ValueError("names nothing; give builder: package.module:function, or source: a model file")
+        if self.builder is not None and self.source is not None:
+            raise ValueError("names both builder and source; leave one of them out")
+        for name, owner in (("kwargs", "builder"), ("weights", "builder"), ("sha256", "source")):
+            if getattr(self, name) and getattr(self, owner) is None:
+                raise ValueError(f"{name} belongs to a model with {owner}; leave it out")
+        return self
+
+
+class TrainOptions(Strict):
+    """Options of the one training loop, `edgekit.training.fit.fit`."""
+
+    epochs: int = Field(20, ge=1, le=10_000, description="passes over the train split")
+    batch_size: int = Field(64, ge=2, le=8192, description="samples in each optimiser step")
+    learning_rate: float = Field(0.05, gt=0, le=10, description="peak learning rate of SGD with Nesterov momentum")
+    weight_decay: float = Field(5e-4, ge=0, le=1, description="L2 penalty on the weights")
+    augment: Literal["none", "shift", "shift_flip"] = Field(
+        "shift", description="random changes of train images: shifts, or shifts and mirror images"
+    )
+    patience_epochs: int = Field(
+        0, ge=0, description="epochs without a better validation after which training stops; 0: never"
+    )
+
+
+class StageConfig(Strict):
+    """What every stage is told besides its own options; filled in from the top of the config."""
+
+    seed: int = Field(0, ge=0, lt=2**31, description="seed of every random choice")
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="device of the training")
+    threads: int = Field(0, ge=0, le=256, description="threads for training; 0: all cores")
+
+    def agree(self) -> None:
+        """A check that needs more than the options themselves, before anything runs; ConfigError where it fails."""
+
+
+SHARED_FIELDS = ("seed", "device", "threads", "budget", "targets", "name", "version", "task")
+"""Top-level keys that are copied into every stage `Config` that declares a field of that name."""
+
+
+SECRET = re.compile(
+    r"secret|passw(or)?d|passphrase|credential|api_?key|(private|access|signing)_?key|(^|_)(token|pwd|auth|bearer)$"
+)
+"""Names that look like a secret's; `max_tokens` and `author` do not."""
+
+
+def refuse_secrets(values: Any, where: str = "") -> None:
+    """ConfigError for a key, at any depth, that looks like a secret's: papermill writes parameters into its output."""
+    if isinstance(values, list):
+        for value in values:
+            refuse_secrets(value, where)
+    if not isinstance(values, dict):
+        return
+    for key, value in values.items():
+        if SECRET.search(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(key)).replace("-", "_").lower()):
+            raise ConfigError(
+                f"{where}{key}: looks like a secret, and a parameter is written into the executed notebook and into "
+                "the bundle's record; leave it out and let your own code read it from the environment"
+            )
+        refuse_secrets(value, f"{where}{key}.")
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def suggest(word: str, known: Sequence[str]) -> str:
+    """`', did you mean "ratio"?'` or a list of what is allowed."""
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.55)
+    if close:
+        return f'did you mean "{close[0]}"?'
+    return "allowed here: " + ", ".join(sorted(known)) if known else "nothing is allowed here"
+
+
+def shortened(value: object, limit: int = 120) -> str:
+    """A value as messages show it: whole where it is short, its beginning where it is not."""
+    shown = repr(value)
+    return shown if len(shown) <= limit else f"{shown[:limit]}… ({len(shown):,} characters)"
+
+
+def check(model: type[BaseModel], values: dict[str, Any], where: str) -> Any:
+    """Validate `values`; raise ConfigError with one line per fault, each naming the key as the user wrote it."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_explain(model, fault, where) for fault in error.errors())) from None
+
+
+def _explain(model: type[BaseModel], fault: ErrorDetails, where: str) -> str:
+    path = [str(part) for part in fault["loc"]]
+    key = ".".join([where, *path] if where else path)
+    if fault["type"] == "extra_forbidden":
+        return f"{key}: unknown key, {suggest(path[-1], _fields_at(model, path[:-1]))}"
+    if fault["type"] == "missing":
+        return f"{key}: missing; it has no default"
+    if fault["type"] == "value_error":
+        return f"{key or 'config'}: {fault['ctx']['error']}"
+    words = IN_WORDS.get(fault["ctx"]["pattern"]) if fault["type"] == "string_pattern_mismatch" else None
+    return f"{key}: got {shortened(fault['input'])}; {words or fault['msg'][0].lower() + fault['msg'][1:]}"
+
+
+def _fields_at(model: type[BaseModel], path: list[str]) -> list[str]:
+    for part in path:
+        if part.isdigit():  # a place in a list: the list's own field has led to its members
+            continue
+        field = model.model_fields.get(part)
+        inner = _model_in(field.annotation) if field else None
+        if inner is None:
+            return []
+        model = inner
+    return list(model.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model that an annotation speaks of, also where it is optional or in a list."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)
+
+
+def walk_of(sections: Any) -> tuple[str, ...]:
+    """All stages, or, where the config's `distill` is empty, those that train nothing; ConfigError for half of one."""
+    if sections.distill:
+        return STAGES
+    for stage in TRAINING[1:]:
+        if getattr(sections, stage):
+            raise ConfigError(
+                f"{stage}: is given, and distill is not: name distill.student or distill.candidates, for only a "
+                f"student is pruned and tuned, or leave {stage} out"
+            )
+    return tuple(stage for stage in STAGES if stage not in TRAINING)

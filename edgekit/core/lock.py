@@ -1,0 +1,80 @@
+"""One writer for a run's folder: a lock that the system lets go of when its holder dies, and that names the holder."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from edgekit.core.errors import ResourceError
+from edgekit.core.hashing import write_json
+from edgekit.runner.files import make_folder
+
+
+@contextmanager
+def hold(path: Path, who: str, wait_s: float = 0.0) -> Iterator[None]:
+    """Hold the lock file `path` as `who`; ResourceError names its holder if it is not free within `wait_s` seconds."""
+    from filelock import FileLock, Timeout
+
+    holder = path.with_name(f"{path.name}.holder")
+    lock = FileLock(path)
+    try:
+        make_folder(path.parent)
+        lock.acquire(timeout=wait_s, poll_interval=0.1)
+    except Timeout:
+        raise ResourceError(f"{path.parent}: in use by {_told(holder)}; wait for it, or stop it") from None
+    except (OSError, NotImplementedError) as error:
+        raise ResourceError(
+            f"{path}: cannot be locked ({getattr(error, 'strerror', None) or error}); choose another folder with --out"
+        ) from None
+    try:
+        with contextlib.suppress(OSError):  # a killed predecessor's name must not stand for ours
+            holder.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # on a full disk the lock still holds, only nameless
+            write_json(holder, _about(who))
+        yield
+    finally:
+        holder.unlink(missing_ok=True)
+        lock.release()
+
+
+def holder(path: Path) -> dict[str, Any] | None:
+    """Who holds the lock file `path` now: process, host, who, since; None where nobody does.
+
+    What a killed holder left is told from the lock itself, which its process took along.
+    """
+    from filelock import FileLock, Timeout
+
+    try:
+        found: dict[str, Any] = json.loads(path.with_name(f"{path.name}.holder").read_text())
+        if not {"process", "host", "who", "since"} <= set(found):
+            return None
+        with FileLock(path).acquire(timeout=0):
+            return None
+    except Timeout:
+        return found
+    except (OSError, ValueError, TypeError, NotImplementedError):
+        return None
+
+
+def _about(who: str) -> dict[str, object]:
+    return {
+        "process": os.getpid(),
+        "host": socket.gethostname(),
+        "who": who,
+        "since": datetime.now().astimezone().isoformat(timespec="seconds"),
+    }
+
+
+def _told(holder: Path) -> str:
+    try:
+        found = json.loads(holder.read_text())
+        return f"`{found['who']}` (process {found['process']} on {found['host']}, since {found['since']})"
+    except (OSError, ValueError, KeyError):
+        return "another process"

@@ -1,0 +1,123 @@
+"""One class out of several; accuracy is the share of samples whose highest score is that of their class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from edgekit.core.errors import DataError
+from edgekit.core.tasks import Group
+from edgekit.core.tasks.accuracy_drop import Drop, compare
+from edgekit.core.tasks.labels import some
+
+METRIC = "top-1 accuracy"
+SAID = "accuracy is the share of samples whose highest score is that of their class"
+OUTPUTS = "classes"
+AT_MOST_ONE = True
+RECONSTRUCTS = False
+GROUP, SCORE, SCORE_RISES = "class", "recall", True
+RIGHT = "the highest score is that of their class"
+
+
+def names(y: np.ndarray) -> tuple[str, ...]:
+    """Of labels (n,): "0", "1", … up to the highest; DataError for one that is higher than there are samples."""
+    if y.dtype.kind not in "iu" or not y.size:
+        return ("0", "1")  # the labels themselves are refused by `checked`
+    highest = int(y.max())
+    if highest >= len(y):
+        raise DataError(
+            f"a label in y_train is {highest}, with only {len(y)} samples; "
+            "number the classes 0, 1, … without gaps, or name them in `classes`"
+        )
+    return tuple(str(index) for index in range(highest + 1))
+
+
+def checked(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    """(n,) int64, each the place of its class among the names."""
+    if y.ndim != 1 or not np.issubdtype(y.dtype, np.integer):
+        raise DataError(
+            f"{name}: labels are {y.dtype} of shape {y.shape}; they must be integers, one per sample "
+            "(one-hot labels: take argmax over the last axis)"
+        )
+    if len(names) < 2:
+        raise DataError(f"classes: got {list(names)}; a classifier needs at least two")
+    wrong = np.flatnonzero((y < 0) | (y >= len(names)))
+    if len(wrong):
+        raise DataError(
+            f"{name}: label {y[wrong[0]]} at sample {wrong[0]} ({len(wrong)} such labels); "
+            f"labels must be 0 to {len(names) - 1}, one per name in classes"
+        )
+    return y.astype(np.int64)
+
+
+def whole(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
+    """Every class must have a sample in this split."""
+    counts = np.bincount(y, minlength=len(names))
+    empty = [names[index] for index in np.flatnonzero(counts == 0)]
+    if empty:
+        raise DataError(
+            f"{name}: no sample of class {some(empty)} ({len(empty)} of {len(names)} classes are empty); "
+            "add different samples (copies of one count once), raise data.limit, or remove the class"
+        )
+
+
+def strata(y: np.ndarray) -> np.ndarray:
+    """The classes."""
+    return y
+
+
+def marked(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> np.ndarray:
+    """Of scores (n, classes): (n,) bool."""
+    return np.equal(outputs.argmax(axis=1), y)
+
+
+def accuracy(marks: np.ndarray) -> float:
+    """The share that is right."""
+    return float(np.mean(marks))
+
+
+def drop(reference: np.ndarray, marks: np.ndarray, confidence: float) -> Drop:
+    """By Tango's interval."""
+    return compare(reference, marks, confidence)
+
+
+def same(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
+    """Where the highest score is that of the same class."""
+    return np.equal(reference.argmax(axis=1), outputs.argmax(axis=1))
+
+
+def always(y: np.ndarray) -> tuple[float, str]:
+    """Of the most frequent class."""
+    return float(np.bincount(y).max() / len(y)), "always naming one class"
+
+
+def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
+    """(n,) int32: the class with the highest score."""
+    return outputs.argmax(axis=1).astype(np.int32)
+
+
+def right(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Where that is the label."""
+    return np.asarray(answers == y)
+
+
+def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Group]:
+    """The classes, each with its recall."""
+    count = len(names)
+    samples, said = (np.bincount(of, minlength=count)[:count] for of in (y, answers))
+    found = np.bincount(y[answers == y], minlength=count)[:count]
+    return [
+        Group(name, int(n), int(hit) / int(n) if n else None, int(hit), int(all_said - hit))
+        for name, n, hit, all_said in zip(names, samples, found, said, strict=True)
+    ]
+
+
+def said(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
+    """The class's name."""
+    return [names[int(answer)] for answer in answers]
+
+
+def meant(y: np.ndarray, names: Sequence[str]) -> list[str]:
+    """The class's name."""
+    return [names[int(label)] for label in y]

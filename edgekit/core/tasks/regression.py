@@ -1,0 +1,160 @@
+"""Values of a sample, such as a temperature; accuracy is R², averaged over the values.
+
+R² = 1 − Σ (y − ŷ)² / Σ (y − mean y)²: 1 where all is right, 0 where the mean would be as good, negative below that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from edgekit.core.errors import DataError
+from edgekit.core.tasks import Group, Marks
+from edgekit.core.tasks.accuracy_drop import Drop, resampled
+from edgekit.core.tasks.labels import columns, some
+
+METRIC = "R²"
+SAID = "accuracy is R²: 100 % where every value is right, 0 % where their mean would be as good"
+OUTPUTS = "values"
+AT_MOST_ONE = False
+RECONSTRUCTS = False
+GROUP, SCORE, SCORE_RISES = "range of values", "mean absolute error", False
+RIGHT = "every value is within a tenth of its standard deviation"
+RANGES = 5
+"""Of a value, with as many samples each."""
+STRATA = 10
+LEAST_SPREAD, MOST_SPREAD, MOST_OFFSET = 0.1, 10.0, 10.0
+"""Of a value: its standard deviation, and how many of them its mean may be from 0, for training to begin at all."""
+ROUNDING = 1e-9
+NEAR = 0.1
+"""Two answers are the same within this share of the reference's standard deviation."""
+
+
+def names(y: np.ndarray) -> tuple[str, ...]:
+    """Of values (n,) or (n, values): "value", or "value 0", "value 1", …"""
+    count = y.shape[1] if y.ndim == 2 else 1
+    return ("value",) if count == 1 else tuple(f"value {index}" for index in range(count))
+
+
+def checked(name: str, y: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    """(n, values) float32, finite, of about unit scale."""
+    table = columns(name, y, names, "a regression has floating-point values, (n,) or (n, values)").astype(np.float32)
+    bad = np.argwhere(~np.isfinite(table))
+    if len(bad):
+        sample, column = bad[0]
+        raise DataError(f"{name}: {names[column]} of sample {sample} is {table[sample, column]}; repair or remove it")
+    return table
+
+
+def whole(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
+    """Every value must vary, and be of a scale that a training can begin with."""
+    spread = y.std(axis=0, dtype=np.float64)
+    flat = [names[index] for index in np.flatnonzero(spread == 0)]
+    if flat:
+        more = "" if name == "train" else ", or raise data.limit or the fraction that this split is given"
+        raise DataError(
+            f"{name}: {some(flat)} is the same for all {len(y)} samples, so there is nothing to learn or to judge by; "
+            f"give samples in which it varies{more}"
+        )
+    if name != "train":
+        return
+    mean = y.mean(axis=0, dtype=np.float64)
+    for index, title in enumerate(names):
+        fits = LEAST_SPREAD <= spread[index] <= MOST_SPREAD and abs(mean[index]) <= MOST_OFFSET * spread[index]
+        if not fits:
+            raise DataError(
+                f"{name}: {title} has mean {mean[index]:.4g} and standard deviation {spread[index]:.4g}; a training "
+                f"wants a spread of {LEAST_SPREAD:g} to {MOST_SPREAD:g} and a mean within {MOST_OFFSET:g} of them: "
+                f"give (y - {_rounded(mean[index], spread[index])}) / {spread[index]:.3g}, or y in another unit"
+            )
+
+
+def _rounded(mean: float, spread: float) -> str:
+    """To a hundredth of the spread, so that what is left of the mean is small beside it."""
+    return f"{mean:.{max(0, 2 - math.floor(math.log10(spread)))}f}"
+
+
+def strata(y: np.ndarray) -> np.ndarray:
+    """Tenths of the first value, from the lowest to the highest."""
+    ranks = np.argsort(np.argsort(y[:, 0], kind="stable"), kind="stable")
+    return (ranks * min(STRATA, len(y)) // max(1, len(y))).astype(np.int64)
+
+
+def marked(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> Marks:
+    """Squared errors and the values themselves, about their mean: (n, 2 · values)."""
+    wanted = y.astype(np.float64)
+    return Marks("regression", np.hstack([np.square(outputs - wanted), wanted - wanted.mean(axis=0)]))
+
+
+def accuracy(marks: Marks) -> float:
+    """R²."""
+    return float(_r2(marks.values, np.ones((1, len(marks))))[0])
+
+
+def drop(reference: Marks, marks: Marks, confidence: float) -> Drop:
+    """By the bootstrap; `lost` are samples whose error grew."""
+    errors = [each.values[:, : each.values.shape[1] // 2].sum(axis=1) for each in (reference, marks)]
+    grew = np.sign(errors[1] - errors[0])
+    return resampled(reference.values, marks.values, _r2, grew, confidence)
+
+
+def same(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
+    """Where every value is within a tenth of the standard deviation that the reference has over these samples."""
+    spread = reference.std(axis=0)
+    return np.asarray((np.abs(reference - outputs) <= NEAR * spread + 1e-6).all(axis=1))
+
+
+def always(y: np.ndarray) -> tuple[float, str]:
+    """Of the mean."""
+    return 0.0, "always saying the mean"
+
+
+def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
+    """(n, values) float32."""
+    return outputs.astype(np.float32)
+
+
+def right(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Where every value is within `NEAR` standard deviations of the label."""
+    return np.asarray((np.abs(answers - y) <= NEAR * y.std(axis=0) + 1e-6).all(axis=1))
+
+
+def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Group]:
+    """Each value's fifths, from the lowest labels to the highest, with the mean absolute error in them."""
+    found = []
+    for column, title in enumerate(names):
+        labels, off = y[:, column], np.abs(answers[:, column].astype(np.float64) - y[:, column])
+        edges = np.unique(np.quantile(labels, np.linspace(0, 1, RANGES + 1)))
+        places = np.clip(np.searchsorted(edges, labels, "right") - 1, 0, max(0, len(edges) - 2))
+        for place in np.unique(places):
+            own, high = places == place, edges[min(place + 1, len(edges) - 1)]
+            name = f"{title}: {edges[place]:.3g} to {high:.3g}"
+            found.append(Group(name, int(own.sum()), round(float(off[own].mean()), 6)))
+    return found
+
+
+def said(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
+    """The values."""
+    return [", ".join(f"{value:.3g}" for value in answer) for answer in answers]
+
+
+def meant(y: np.ndarray, names: Sequence[str]) -> list[str]:
+    """The values."""
+    return said(y, y, names)
+
+
+def _r2(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """R² (draws,) of marks for weights (draws, n)."""
+    count = values.shape[1] // 2
+    errors, y = values[:, :count], values[:, count:]
+    total = weights.sum(axis=1, keepdims=True)
+    squares = weights @ np.square(y)
+    about_mean = squares - np.square(weights @ y) / total
+    left = weights @ errors
+    varies = about_mean > ROUNDING * squares  # a draw of one sample many times over leaves a rounding error, not nought
+    with np.errstate(divide="ignore", invalid="ignore"):
+        each = np.where(varies, 1 - left / about_mean, np.where(left > 0, 0.0, 1.0))
+    found: np.ndarray = each.mean(axis=1)
+    return found

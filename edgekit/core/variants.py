@@ -1,0 +1,75 @@
+"""Variants: what `convert` writes down and `benchmark` and `bundle` open again."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from edgekit.core.artifact import Artifact
+from edgekit.core.native_stderr import quiet_native
+from edgekit.runner.backends import Backend, open_backend
+from edgekit.runner.bundle.manifest import TensorSpec
+
+LIST = "variants.json"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One deployable candidate: model × precision × target. `files` are members of the convert artifact."""
+
+    name: str
+    model: str
+    precision: str
+    method: str
+    target: str
+    files: tuple[str, ...]
+    bytes: int
+    input: TensorSpec
+    output: TensorSpec
+    float_ops: tuple[str, ...]
+    not_offered: tuple[str, ...]
+    quantization: dict[str, Any] | None
+    boundaries: tuple[dict[str, Any], ...]
+    debris: tuple[dict[str, Any], ...]
+
+
+def read(convert: Artifact) -> list[Variant]:
+    """Every variant of a convert artifact, in the order in which it was made."""
+    return [_variant(fields) for fields in json.loads(convert.file(LIST).read_text())]
+
+
+def members(convert: Artifact, variant: Variant) -> dict[str, bytes]:
+    """The variant's files by base name, each checked against its recorded digest."""
+    return {name.rsplit("/", 1)[-1]: convert.file(name).read_bytes() for name in variant.files}
+
+
+def open_variant(convert: Artifact, variant: Variant, threads: int = 1) -> Backend:
+    """The variant in the interpreter that it will meet on the device: the runner's own backend."""
+    with quiet_native():
+        return open_backend(variant.target, members(convert, variant), variant.input, variant.output, threads)
+
+
+def zipped_bytes(contents: Iterable[bytes]) -> int:
+    """What zlib at level 9 makes of the files: their size in a download or on a compressed disk; a bundle only stores.
+
+    The same for the same zlib; another may compress a little better.
+    """
+    return sum(len(zlib.compress(content, 9)) for content in contents)
+
+
+def _variant(fields: dict[str, Any]) -> Variant:
+    return Variant(
+        **{
+            **fields,
+            "files": tuple(fields["files"]),
+            "input": TensorSpec(**fields["input"]),
+            "output": TensorSpec(**fields["output"]),
+            "float_ops": tuple(fields["float_ops"]),
+            "not_offered": tuple(fields["not_offered"]),
+            "boundaries": tuple(fields["boundaries"]),
+            "debris": tuple(fields["debris"]),
+        }
+    )

@@ -1,0 +1,130 @@
+"""Files under a folder or inside a zip, by relative name, read in memory: a zip is never unpacked to disk."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import zipfile
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from edgekit.core.errors import DataError
+from edgekit.core.hashing import canonical, sha256_file
+
+_MOST_BYTES = 256 << 20  # of one picture: what a zip of a few kilobytes must not blow up beyond
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Relative names with forward slashes, sorted. `links` are linked folders, which are not entered."""
+
+    files: tuple[str, ...]
+    folders: tuple[str, ...]
+    links: tuple[str, ...] = ()
+
+
+class Folder(AbstractContextManager["Folder"]):
+    """A folder on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def listing(self) -> Listing:
+        files: list[str] = []
+        folders: list[str] = []
+        links: list[str] = []
+        for root, names, leaves in os.walk(self._path, onerror=_refuse):
+            here = Path(root).relative_to(self._path)
+            for name in names:
+                linked = (Path(root) / name).is_symlink()
+                (links if linked else folders).append((here / name).as_posix())
+            files += [(here / name).as_posix() for name in leaves]
+        return Listing(tuple(sorted(files)), tuple(sorted(folders)), tuple(sorted(links)))
+
+    def digest(self) -> str:
+        """Sha256 over every name and every file's sha256."""
+        listing = self.listing()
+        sha = hashlib.sha256(canonical([listing.folders, listing.links]))
+        for name in listing.files:
+            sha.update(canonical([name, self._sha256(name)]))
+        return sha.hexdigest()
+
+    def read(self, name: str) -> bytes:
+        path = self._path / name
+        if path.exists() and not path.is_file():
+            raise ValueError("is no regular file")
+        return path.read_bytes()
+
+    def _sha256(self, name: str) -> str:
+        path = self._path / name
+        try:
+            return sha256_file(path) if path.is_file() else ""
+        except OSError:
+            return ""  # `read` says why, if the file is a picture
+
+
+class Zip(AbstractContextManager["Zip"]):
+    """A zip file. Names that point outside, appear twice, are links or encrypted are refused, never skipped."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._open: zipfile.ZipFile | None = None
+
+    def __exit__(self, *_: object) -> None:
+        if self._open is not None:
+            self._open.close()
+
+    def listing(self) -> Listing:
+        infos = self._archive().infolist()
+        seen: set[str] = set()
+        for info in infos:
+            problem = "appears twice" if info.filename in seen else _problem(info)
+            if problem:
+                raise DataError(f"{self._path.name}: member {info.filename!r} {problem}; make the zip anew without it")
+            seen.add(info.filename)
+        files = sorted(info.filename for info in infos if not info.is_dir())
+        folders = {info.filename.rstrip("/") for info in infos if info.is_dir()}
+        return Listing(tuple(files), tuple(sorted(folders)))
+
+    def digest(self) -> str:
+        """Sha256 of the zip file itself: no need to read its table of 60,000 members to find a cache."""
+        try:
+            return sha256_file(self._path)
+        except OSError as error:
+            raise DataError(f"{self._path}: cannot be read ({error.strerror}); check its permissions") from None
+
+    def read(self, name: str) -> bytes:
+        info = self._archive().getinfo(name)
+        if info.file_size > _MOST_BYTES:
+            raise ValueError(f"unpacks to {info.file_size} bytes, more than {_MOST_BYTES}")
+        return self._archive().read(info)
+
+    def _archive(self) -> zipfile.ZipFile:
+        if self._open is None:
+            try:
+                self._open = zipfile.ZipFile(self._path)
+            except (zipfile.BadZipFile, OSError, ValueError) as error:
+                raise DataError(
+                    f"{self._path.name}: neither a folder nor a readable zip ({error}); check that it is complete"
+                ) from None
+        return self._open
+
+
+def _problem(info: zipfile.ZipInfo) -> str | None:
+    name = PurePosixPath(info.filename)
+    if name.is_absolute() or ".." in name.parts or "\\" in info.orig_filename or ":" in info.filename.partition("/")[0]:
+        return "points outside the archive"
+    if stat.S_ISLNK(info.external_attr >> 16):
+        return "is a symbolic link"
+    if info.flag_bits & 0x1:
+        return "is encrypted"
+    return None
+
+
+def _refuse(error: OSError) -> None:
+    raise DataError(f"{error.filename}: cannot be listed ({error.strerror}); check its permissions") from None

@@ -1,0 +1,201 @@
+"""Decoding the pictures of an image folder into the cache, and what is said of those that cannot be read."""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+import numpy as np
+from PIL import Image, features
+from PIL import __version__ as pillow_version
+
+from edgekit.core.cache_key import code_digest
+from edgekit.core.errors import DataError
+from edgekit.core.hashing import digest
+from edgekit.data import archives, folder_layout, image_cache
+from edgekit.data.paths import existing, expand
+from edgekit.data.splits import limited_indices
+from edgekit.data.types import Pools, Progress
+from edgekit.runner.inputs import picture
+
+_SQUARE = 1.25  # sides of a picture that is squashed by less look much the same
+_BATCH = 256
+_LARGE_BYTES = 16 << 10  # below, a second thread costs more than it brings (measured on 900-byte pictures)
+_SHOWN = 50
+
+Source = archives.Folder | archives.Zip
+
+
+class Options(Protocol):
+    """How pictures are found and decoded: the options of `edgekit.data.sources.image_folder`."""
+
+    path: str
+    size: int
+    channels: Any
+    fit: Any
+    orientation: Any
+    max_corrupt_fraction: float
+    cache: str | None
+    limit: int | None
+    split_seed: int
+
+    @property
+    def input_path(self) -> list[dict[str, Any]]: ...
+
+
+def pools(config: Options, progress: Progress | None = None) -> Pools:
+    """See `edgekit.data.sources.image_folder.read`."""
+    path = existing(config.path, "data.path")
+    root = expand(config.cache, "data.cache") if config.cache else image_cache.default_folder()
+    with archives.Folder(path) if path.is_dir() else archives.Zip(path) as source:
+        key = _key(config, source)
+        found = image_cache.open_entry(root, key)
+        if found is None:
+            plan = _limited(folder_layout.parse(source.listing(), path.name), config)
+            with image_cache.new_entry(root, key) as entry:
+                _decode(source, plan, config, entry, progress)
+            found = image_cache.open_entry(root, key)
+    if found is None:
+        raise DataError(f"data.cache: {root} does not keep what is written there; set data.cache to another folder")
+    _check_corrupt(found.corrupt, found.total, config.max_corrupt_fraction, path.name)
+    return Pools(
+        found.splits["train"],
+        found.splits.get("validation"),
+        found.splits.get("test"),
+        found.classes,
+        "image",
+        (*found.notes, *_corrupt_notes(found.corrupt, found.total)),
+        input_path=tuple(config.input_path),
+    )
+
+
+def _key(config: Options, source: Source) -> str:
+    """Digest of all that decides about the decoded bytes, the decoder's version included."""
+    return digest(
+        {
+            "format": image_cache.FORMAT,
+            "content": source.digest(),
+            "input_path": config.input_path,
+            "code": code_digest("runner/inputs/picture.py"),
+            "limit": config.limit,
+            "seed": None if config.limit is None else config.split_seed,
+            "pillow": [pillow_version, features.version("jpg"), features.version("libjpeg_turbo")],
+        }
+    )
+
+
+def _limited(plan: folder_layout.Layout, config: Options) -> folder_layout.Layout:
+    kept = limited_indices(plan.labels, config.limit, config.split_seed)
+    if not kept:
+        return plan
+    names = {split: [plan.names[split][index] for index in indices] for split, indices in kept.items()}
+    labels = {split: plan.labels[split][indices] for split, indices in kept.items()}
+    return folder_layout.Layout(plan.classes, names, labels, plan.notes)
+
+
+def _decode(
+    source: Source, plan: folder_layout.Layout, config: Options, entry: image_cache.Entry, progress: Progress | None
+) -> None:
+    total, done = sum(map(len, plan.names.values())), 0
+    corrupt: list[str] = []
+    shapes = _Shapes(config)
+    for split, names in plan.names.items():
+        x = entry.array(f"{split}_x", (len(names), config.size, config.size, config.channels))
+        good = np.ones(len(names), bool)
+        for index, sample in enumerate(_pictures(source, names, shapes)):
+            if isinstance(sample, str):
+                corrupt.append(f"{names[index]} ({sample})")
+                good[index] = False
+            else:
+                x[index] = sample
+            done += 1
+            if progress and (done % _BATCH == 0 or done == total):
+                progress(done, total)
+        entry.keep(split, good, plan.labels[split])
+    entry.finish(plan.classes, (*plan.notes, *shapes.notes()), corrupt, total)
+
+
+def _pictures(source: Source, names: list[str], shapes: _Shapes) -> Iterator[np.ndarray | str]:
+    """Samples in the order of `names`, or why there is none."""
+
+    def one(data: bytes | str) -> np.ndarray | str:
+        return data if isinstance(data, str) else _sample(data, shapes)
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        for start in range(0, len(names), _BATCH):
+            batch = [_bytes(source, name) for name in names[start : start + _BATCH]]
+            large = sum(map(len, batch)) > _LARGE_BYTES * len(batch)
+            yield from threads.map(one, batch) if large else map(one, batch)
+
+
+def _bytes(source: Source, name: str) -> bytes | str:
+    try:
+        return source.read(name)
+    except (OSError, ValueError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        return _told(error)
+
+
+class _Shapes:
+    """What was done to pictures of other proportions, and to those with a turn: the notes say it."""
+
+    def __init__(self, config: Options) -> None:
+        self.steps, self._fit, self._turns = config.input_path, config.fit, config.orientation == "apply"
+        self._sizes: Counter[tuple[int, int]] = Counter()
+        self._turned = 0
+
+    def see(self, image: Image.Image) -> None:
+        """An opened picture, before anything is done to it."""
+        self._sizes[image.size] += 1
+        self._turned += self._turns and picture.orientation(image) in picture.TURNS
+
+    def notes(self) -> list[str]:
+        """One line each; none where nothing was changed beyond the size."""
+        odd = Counter({size: count for size, count in self._sizes.items() if max(size) > _SQUARE * min(size)})
+        told = []
+        if odd and self._fit == "stretch":
+            (width, height), count = odd.most_common(1)[0]
+            told.append(
+                f"{odd.total()} of {self._sizes.total()} pictures are no squares ({count} of {width}×{height}) and are "
+                "squashed into one; data.fit: crop keeps their proportions"
+            )
+        if self._turned:
+            told.append(f"turned {self._turned} pictures upright, as their EXIF tags say")
+        return told
+
+
+def _sample(data: bytes, shapes: _Shapes) -> np.ndarray | str:
+    try:
+        with Image.open(io.BytesIO(data), formats=picture.FORMATS) as image:
+            problem = picture.unfit(image)
+            if problem:
+                return problem
+            shapes.see(image)
+            return picture.decode(image, shapes.steps)
+    except (OSError, ValueError, SyntaxError, EOFError, zlib.error, Image.DecompressionBombError) as error:
+        return _told(error)
+
+
+def _told(error: Exception) -> str:
+    # Pillow's own words for a foreign file end in the address of a buffer, which differs from run to run.
+    text = str(error).split(" <_io")[0]
+    return text or type(error).__name__
+
+
+def _check_corrupt(corrupt: list[str], total: int, most: float, origin: str) -> None:
+    if len(corrupt) > most * total:
+        raise DataError(
+            f"{origin}: {len(corrupt)} of {total} pictures cannot be read, more than data.max_corrupt_fraction {most}; "
+            f"repair them or raise it; the first: {'; '.join(corrupt[:5])}"
+        )
+
+
+def _corrupt_notes(corrupt: list[str], total: int) -> list[str]:
+    more = f"; and {len(corrupt) - _SHOWN} more" if len(corrupt) > _SHOWN else ""
+    told = f"skipped {len(corrupt)} of {total} pictures that cannot be read: {'; '.join(corrupt[:_SHOWN])}{more}"
+    return [told] if corrupt else []

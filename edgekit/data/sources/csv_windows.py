@@ -1,0 +1,215 @@
+"""Recordings of sensors as .csv in a folder or a zip, laid out as split/class/*.csv, cut into windows (time, channels).
+
+A file is one recording: a header row, then a row for each moment; `edgekit.runner.inputs.table` says what is read. A
+window is `window` rows, the next begins `stride` rows later; what is left at a recording's end is no window and is
+dropped, and a recording shorter than one window is passed over; notes tell of both. The windows of a recording stay in
+one split: they are alike, and may overlap. All are held in memory: 3 KB for 128 moments of six channels.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field, field_validator
+
+from edgekit.core.cache_key import code_digest
+from edgekit.core.errors import DataError
+from edgekit.core.hashing import digest
+from edgekit.data.paths import PathText, existing, stamps
+from edgekit.data.types import Pools, Progress, SourceConfig
+from edgekit.runner import input_path
+from edgekit.runner.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from edgekit.data.archives import Folder, Zip
+    from edgekit.data.types import Split
+    from edgekit.runner.inputs.table import Table
+
+TASKS = ("classification", "anomaly")
+_SHOWN = 10
+
+
+class Config(SourceConfig):
+    """Options of a folder of recordings."""
+
+    source: Literal["csv_windows"] = "csv_windows"
+    path: PathText = Field(description="folder or .zip with recordings as SPLIT/CLASS/*.csv")
+    window: int = Field(ge=2, le=1_000_000, description="rows in a window; a sample has the shape (window, columns)")
+    stride: int | None = Field(
+        None, ge=1, description="rows from the start of a window to the start of the next; none: window"
+    )
+    columns: list[str] | None = Field(
+        None, min_length=1, description="columns to use as channels, in this order; none: all that hold numbers"
+    )
+
+    @field_validator("columns")
+    @classmethod
+    def _different(cls, columns: list[str] | None) -> list[str] | None:
+        if columns and (len(set(columns)) < len(columns) or not all(columns)):
+            raise ValueError(f"got {columns}; name each column once")
+        return columns
+
+    @property
+    def raw_shape(self) -> tuple[int, ...] | None:
+        """(rows, columns), where the columns are named."""
+        return (self.window, len(self.columns)) if self.columns else None
+
+    @property
+    def windows(self) -> dict[str, Any]:
+        """How a recording is cut, as the device will do it."""
+        return input_path.windows(self.window, self.stride or self.window)
+
+
+def identity(config: Config) -> list[object]:
+    """The zip, or every file of the folder, by what the file system says of it; and the code that reads one."""
+    return [digest(stamps(existing(config.path, "data.path"))), code_digest("runner/inputs")]
+
+
+def read(config: Config, progress: Progress | None = None) -> Pools:
+    """Pools of (n, window, columns) float32 with the number of each window's recording."""
+    from edgekit.data import archives, folder_layout
+
+    path = existing(config.path, "data.path")
+    with archives.Folder(path) if path.is_dir() else archives.Zip(path) as source:
+        plan = folder_layout.parse(source.listing(), path.name, folder_layout.RECORDINGS)
+        names = sorted(name for found in plan.names.values() for name in found)
+        cutter = _Cutter(config, source, names)
+        splits, done = {}, 0
+        for split, found in plan.names.items():
+            recordings = []
+            for name in found:
+                recordings.append(cutter.windows(name))
+                done += 1
+                if progress:
+                    progress(done, len(names))
+            _none_is_empty(split, recordings, plan.labels[split], plan.classes, cutter)
+            splits[split] = _mixed(recordings, plan.labels[split], done - len(found))
+    given = (splits["train"], splits.get("validation"), splits.get("test"))
+    notes = (*plan.notes, *cutter.notes())
+    steps = ({"step": "decode_csv"}, config.windows)
+    return Pools(*given, plan.classes, "window", notes, columns=tuple(cutter.columns), input_path=steps)
+
+
+class _Cutter:
+    """Opens recordings, cuts them into windows, and remembers what must be told."""
+
+    def __init__(self, config: Config, source: Folder | Zip, names: list[str]) -> None:
+        import numpy as np
+
+        self._config, self._source = config, source
+        self._header: tuple[str, ...] = ()
+        self._texts: list[str] = []
+        self.columns = config.columns or self._numeric(names)
+        self._rising = np.ones(len(self.columns), bool)
+        self._rows = self._cut = self.longest = 0
+        self._short: list[str] = []
+
+    def windows(self, name: str) -> np.ndarray:
+        """(n, window, columns) float32 of a recording, a view of its rows; n is 0 where it is too short."""
+        import numpy as np
+
+        from edgekit.runner.inputs import table, windows
+
+        found = self._table(name)
+        if self._header and found.header != self._header:
+            raise DataError(
+                f"{name}: its header is {', '.join(map(repr, found.header))}, the first recording's "
+                f"{', '.join(map(repr, self._header))}; give all the same, or name those that all have in data.columns"
+            )
+        try:
+            values = table.floats(found, self.columns)
+        except InputError as error:
+            raise DataError(str(error)) from None
+        self.longest = max(self.longest, len(values))
+        step = self._config.windows
+        if not windows.count(len(values), step):
+            self._short.append(f"{name} ({len(values)} rows)")
+            return np.zeros((0, self._config.window, len(self.columns)), np.float32)
+        self._rising &= (np.diff(values, axis=0) > 0).all(axis=0)
+        self._rows += len(values)
+        self._cut += (len(values) - step["length"]) % step["stride"]
+        return windows.stacked(values, step)
+
+    def notes(self) -> list[str]:
+        """What was taken for a channel, what was not, and what was left out."""
+        told = []
+        if not self._config.columns:
+            passed = f"; passed over, for they hold no numbers: {', '.join(self._texts)}" if self._texts else ""
+            told.append(f"channels: {', '.join(self.columns)}{passed}")
+            if times := [name for name, rises in zip(self.columns, self._rising, strict=True) if rises]:
+                told.append(
+                    f"{', '.join(times)}: rises from row to row of every recording, as a time or a number of the row "
+                    "does, from which a network learns nothing that lasts; name the others in data.columns"
+                )
+        if self._short:
+            more = f" and {len(self._short) - _SHOWN} more" if len(self._short) > _SHOWN else ""
+            told.append(
+                f"passed over {len(self._short)} recordings shorter than data.window, {self._config.window} rows: "
+                f"{', '.join(self._short[:_SHOWN])}{more}"
+            )
+        if self._cut:
+            told.append(f"{self._cut} of {self._rows} rows, at the ends of recordings, are in no whole window")
+        return told
+
+    def _numeric(self, names: list[str]) -> list[str]:
+        """Columns of the first recording with rows that hold a number in any of them; all must have its header."""
+        from edgekit.runner.inputs.table import is_number
+
+        first = next((found for found in map(self._table, names) if found.rows), None)
+        if first is None:
+            raise DataError("no recording has a row behind its header; export them again")
+        self._header = first.header
+        named = [(place, name) for place, name in enumerate(first.header) if name]
+        columns = [name for place, name in named if any(is_number(row[place]) for row in first.rows)]
+        self._texts = [name for _, name in named if name not in columns]
+        if not columns:
+            raise DataError(f"{first.name}: no column that has a name holds a number; write decimals with a point")
+        return columns
+
+    def _table(self, name: str) -> Table:
+        from edgekit.runner.inputs import table
+
+        try:
+            content = self._source.read(name)
+            if len(content) > table.LARGEST_BYTES:
+                raise DataError(f"{name}: more than {table.LARGEST_BYTES:,} bytes; part the recording")
+            return table.parse(name, content)
+        except InputError as error:
+            raise DataError(str(error)) from None
+        except (OSError, ValueError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise DataError(f"{name}: cannot be read ({error}); copy it again") from None
+
+
+def _mixed(recordings: list[np.ndarray], labels: np.ndarray, first: int) -> Split:
+    """All windows in a fixed mixed order, so that any prefix is a fair sample; recordings are numbered from `first`."""
+    import numpy as np
+
+    from edgekit.data.types import Split
+
+    counts = [len(found) for found in recordings]
+    order = np.random.default_rng(0).permutation(sum(counts))
+    x = np.empty((sum(counts), *recordings[0].shape[1:]), np.float32)
+    start = 0
+    for found in recordings:
+        x[order[start : start + len(found)]] = found
+        start += len(found)
+    y, groups = np.empty_like(order), np.empty_like(order)
+    y[order] = np.repeat(labels, counts)
+    groups[order] = np.repeat(np.arange(first, first + len(counts)), counts)
+    return Split(x, y, groups)
+
+
+def _none_is_empty(
+    split: str, recordings: list[np.ndarray], labels: np.ndarray, classes: tuple[str, ...], cutter: _Cutter
+) -> None:
+    """DataError for a class that has recordings here, and all of them shorter than a window."""
+    for label in sorted(set(labels.tolist())):
+        if not sum(len(found) for found, own in zip(recordings, labels, strict=True) if own == label):
+            raise DataError(
+                f"{split}/{classes[label]}: every recording is shorter than data.window; lower it (the longest "
+                f"recording read so far has {cutter.longest} rows), or record for longer"
+            )

@@ -1,0 +1,60 @@
+"""Pictures in a folder or a zip, laid out as split/class/*.jpg (.jpeg, .png, .webp), decoded once into a cache.
+
+Every picture becomes uint8 (size, size, channels): turned upright by its EXIF tag, converted to grey or RGB, then,
+where its size differs, stretched or cropped by Pillow's bilinear filter. This is the input path of the bundle, by the
+device's own code (`edgekit/runner/inputs/picture.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from edgekit.core.cache_key import code_digest, library_versions
+from edgekit.core.hashing import digest
+from edgekit.data.paths import PathText, existing, stamps
+from edgekit.data.types import Pools, Progress, SourceConfig
+from edgekit.runner import input_path
+
+TASKS = ("classification", "anomaly")
+
+
+class Config(SourceConfig):
+    """Options of an image folder."""
+
+    source: Literal["image_folder"] = "image_folder"
+    path: PathText = Field(description="folder or .zip with pictures as SPLIT/CLASS/*")
+    size: int = Field(32, ge=4, le=1024, description="height and width of the samples, pixels")
+    channels: Literal[1, 3] = Field(3, description="colour channels of a sample: 1 is grey, 3 is RGB")
+    fit: Literal["stretch", "crop"] = Field(
+        "stretch", description="picture that is not square: stretch it, or crop the largest square at its centre"
+    )
+    orientation: Literal["apply", "ignore"] = Field("apply", description="whether the EXIF orientation turns a picture")
+    max_corrupt_fraction: float = Field(
+        0.01, ge=0, lt=1, description="largest share of unreadable pictures before the source is refused"
+    )
+    cache: PathText | None = Field(None, description="folder for decoded samples; none: ~/.cache/edgekit")
+
+    @property
+    def raw_shape(self) -> tuple[int, ...]:
+        """Height, width, channels."""
+        return (self.size, self.size, self.channels)
+
+    @property
+    def input_path(self) -> list[dict[str, Any]]:
+        """What happens to a file, as the device will do it."""
+        return input_path.pictures(self.raw_shape, self.fit, self.orientation)
+
+
+def identity(config: Config) -> list[object]:
+    """The zip, or every file of the folder, by what the file system says of it; and the decoder."""
+    read_by = [library_versions(("pillow",)), code_digest("runner/inputs")]
+    return [digest(stamps(existing(config.path, "data.path"))), *read_by]
+
+
+def read(config: Config, progress: Progress | None = None) -> Pools:
+    """Pools as memory-mapped arrays. With `limit`, only the pictures that it keeps are decoded."""
+    from edgekit.data.image_decoding import pools
+
+    return pools(config, progress)

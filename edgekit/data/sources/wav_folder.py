@@ -1,0 +1,148 @@
+"""Sounds in a folder or a zip, laid out as split/class/*.wav, as mono float32 from -1 to 1, at one rate and length.
+
+Channels are mixed, other rates resampled, a shorter sound is filled up with silence behind, and of a longer one the
+first `seconds` are taken; each of these can be made an error instead. What is done is the input path of the bundle, by
+the device's own code. All are held in memory: 64 KB for a second at 16 kHz.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field, model_validator
+
+from edgekit.core.cache_key import code_digest
+from edgekit.core.errors import DataError
+from edgekit.core.hashing import digest
+from edgekit.data.paths import PathText, existing, stamps
+from edgekit.data.types import Pools, Progress, SourceConfig
+from edgekit.runner import input_path
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from edgekit.runner.inputs.wav import Sound
+
+
+TASKS = ("classification", "anomaly")
+
+
+class Config(SourceConfig):
+    """Options of a folder of sounds."""
+
+    source: Literal["wav_folder"] = "wav_folder"
+    path: PathText = Field(description="folder or .zip with sounds as SPLIT/CLASS/*.wav")
+    rate_hz: int = Field(16_000, ge=1000, le=192_000, description="samples per second that a sound has after reading")
+    seconds: float = Field(1.0, gt=0, le=600, description="length of a sample, seconds")
+    lengths: Literal["fit", "exact"] = Field(
+        "fit", description="sound of another length: fill it with silence or cut it, or refuse it"
+    )
+    rates: Literal["resample", "exact"] = Field(
+        "resample", description="sound of another sample rate: resample it, or refuse it"
+    )
+    channels: Literal["mix", "exact"] = Field(
+        "mix", description="sound with several channels: mix them to mono, or refuse it"
+    )
+
+    @model_validator(mode="after")
+    def _whole_samples(self) -> Config:
+        if abs(self.seconds * self.rate_hz - round(self.seconds * self.rate_hz)) > 1e-6:
+            raise ValueError(f"{self.seconds:g} s at {self.rate_hz} Hz are no whole number of samples; choose another")
+        return self
+
+    @property
+    def raw_shape(self) -> tuple[int, ...]:
+        """Samples of one sound."""
+        return (round(self.seconds * self.rate_hz),)
+
+    @property
+    def input_path(self) -> list[dict[str, Any]]:
+        """What happens to a file, as the device will do it."""
+        (samples,) = self.raw_shape
+        return [
+            {"step": "decode_wav"},
+            *([{"step": "mix_channels"}] if self.channels == "mix" else []),
+            *([{"step": "resample", "rate_hz": self.rate_hz}] if self.rates == "resample" else []),
+            *([input_path.windows(samples, samples, "silence")] if self.lengths == "fit" else []),
+        ]
+
+
+def identity(config: Config) -> list[object]:
+    """The zip, or every file of the folder, by what the file system says of it; and the code that reads one."""
+    return [digest(stamps(existing(config.path, "data.path"))), code_digest("runner/inputs")]
+
+
+def read(config: Config, progress: Progress | None = None) -> Pools:
+    """Pools of (n, samples) float32. With `limit`, only the sounds that it keeps are read."""
+    import numpy as np
+
+    from edgekit.data import archives, folder_layout
+    from edgekit.data.splits import limited_indices
+    from edgekit.data.types import Split
+
+    path = existing(config.path, "data.path")
+    with archives.Folder(path) if path.is_dir() else archives.Zip(path) as source:
+        plan = folder_layout.parse(source.listing(), path.name, folder_layout.SOUNDS)
+        kept = limited_indices(plan.labels, config.limit, config.split_seed)
+        splits, done, changed = {}, 0, _Changed(config)
+        total = sum(len(kept.get(split, names)) for split, names in plan.names.items())
+        for split, names in plan.names.items():
+            chosen = kept.get(split, np.arange(len(names)))
+            x = np.zeros((len(chosen), *config.raw_shape), dtype=np.float32)
+            for row, place in enumerate(chosen):
+                x[row] = _sound(names[place], source.read(names[place]), config, changed)
+                done += 1
+                if progress:
+                    progress(done, total)
+            splits[split] = Split(x, plan.labels[split][chosen])
+    given = (splits["train"], splits.get("validation"), splits.get("test"))
+    notes = (*plan.notes, *changed.notes())
+    return Pools(*given, plan.classes, "audio", notes, config.rate_hz, input_path=tuple(config.input_path))
+
+
+class _Changed:
+    """How many sounds were mixed, resampled, filled up and cut: what a reader of the notes should know."""
+
+    def __init__(self, config: Config) -> None:
+        self._config, self._counts, self._all = config, Counter[str](), 0
+
+    def see(self, sound: Sound, samples: int) -> None:
+        """A sound as its header describes it, and its length at the wanted rate."""
+        (wanted,) = self._config.raw_shape
+        self._all += 1
+        self._counts["mixed to mono"] += sound.channels > 1
+        self._counts[f"resampled to {self._config.rate_hz} Hz"] += sound.rate_hz != self._config.rate_hz
+        self._counts["filled up with silence"] += samples < wanted
+        self._counts["longer, of which the first window is taken"] += samples > wanted
+
+    def notes(self) -> list[str]:
+        """One line, where anything was changed."""
+        told = [f"{count} {what}" for what, count in self._counts.items() if count]
+        return [f"of {self._all} sounds: {', '.join(told)}"] if told else []
+
+
+def _sound(name: str, content: bytes, config: Config, changed: _Changed) -> np.ndarray:
+    from edgekit.runner.errors import InputError
+    from edgekit.runner.inputs import wav, windows
+
+    (samples,) = config.raw_shape
+    steps = config.input_path
+    wanted = wav.Wanted(samples, config.rate_hz, tuple(steps), "the config asks for")
+    try:
+        found, sound = wav.decode(name, content, wanted)
+    except InputError as error:
+        raise DataError(f"{error}{_option(config)}") from None
+    changed.see(sound, len(found))
+    step = input_path.find(steps, "windows")
+    return next(windows.cut(found, step)) if step else found
+
+
+def _option(config: Config) -> str:
+    """What in the config would let the sound in."""
+    strict = [
+        f"data.{option}: {other}"
+        for option, other in (("lengths", "fit"), ("rates", "resample"), ("channels", "mix"))
+        if getattr(config, option) == "exact"
+    ]
+    return f", or set {' and '.join(strict)}" if strict else ""

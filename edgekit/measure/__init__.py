@@ -1,0 +1,1 @@
+"""Latency on this machine: networks timed in turns, forecasts held against them, and bundles under load."""

@@ -1,0 +1,153 @@
+"""A process that opens a saved network and answers requests as it came, and tells when it did what.
+
+A network of PyTorch's runs in eager mode; a file on its own interpreter, and PyTorch is not even imported.
+
+`python -m edgekit.measure.eager_session MODEL_FOLDER SAMPLES.npy` writes one JSON line when it is ready and one for
+each request: a line with the number of a sample, and `bare` behind it where nothing but the answer is wanted. Stamps
+are nanoseconds of the monotonic clock, which all processes share.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+    from edgekit.models.spec import ModelSpec
+
+BEGAN = time.perf_counter_ns()
+BARE = " bare\n"
+IMPORTED = {"onnx": "onnxruntime", "openvino": "openvino", "tflite": "ai_edge_litert.interpreter"}
+"""By kind of file, what runs it."""
+WARM_UP_CALLS = 3
+"""Calls before the process says that it is ready: the first ones allocate memory and choose kernels."""
+
+
+def main(model_folder: Path, samples_path: Path) -> None:
+    """Answer until standard input ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a network or a library prints is no answer
+    clock = time.perf_counter_ns
+    import numpy as np
+
+    from edgekit.models.spec import read_spec
+
+    spec = read_spec(model_folder)
+    begin = _torch if spec.is_torch else _file
+    load = begin(spec)
+    imported = clock()
+    how = load(model_folder)
+    samples = np.load(samples_path, allow_pickle=False)
+    loaded = clock()
+
+    def say(**answer: object) -> None:
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+    with how.inside:
+        for _ in range(WARM_UP_CALLS):
+            how.run(how.prepare(samples[0][None]))
+        say(began=BEGAN, imported=imported, loaded=loaded, warm=clock())
+        for line in sys.stdin:
+            if line.endswith(BARE):
+                x = how.prepare(samples[int(line.removesuffix(BARE))][None])
+                say(**how.read(how.run(x), x))
+                continue
+            picked = clock()
+            x = how.prepare(samples[int(line)][None])
+            prepared = clock()
+            scores = how.run(x)
+            executed = clock()
+            answer = how.read(scores, x)
+            answered = clock()
+            say(**answer, stamps=(picked, prepared, executed, answered))
+
+
+@dataclass(frozen=True)
+class How:
+    """A raw sample (1, …) to a model's input, that to its scores, scores and input to an answer; and inside what."""
+
+    prepare: Callable[[Any], Any]
+    run: Callable[[Any], Any]
+    read: Callable[[Any, Any], dict[str, object]]
+    inside: AbstractContextManager[Any] = field(default_factory=nullcontext)
+
+
+def _torch(spec: ModelSpec) -> Callable[[Path], How]:
+    """PyTorch eager on one thread, once it is imported."""
+    import torch
+
+    from edgekit.models import store
+    from edgekit.models.eager import eager_input
+
+    torch.set_num_threads(1)
+
+    def read(scores: torch.Tensor, given: torch.Tensor) -> dict[str, object]:
+        if spec.task == "anomaly":
+            return {"score": float(torch.mean((scores - given) ** 2))}
+        if spec.task == "regression":
+            return {"values": scores[0].tolist()}
+        if spec.task == "multi_label":
+            return {"scores": torch.sigmoid(scores)[0].tolist()}
+        probabilities = (scores if spec.gives_probabilities else torch.softmax(scores, dim=1))[0]
+        return _named(spec, int(probabilities.argmax()), probabilities.tolist())
+
+    def load(folder: Path) -> How:
+        return How(lambda raw: eager_input(raw, spec.preprocess), store.load(folder)[0], read, torch.inference_mode())
+
+    return load
+
+
+def _file(spec: ModelSpec) -> Callable[[Path], How]:
+    """A file's own interpreter on one thread; Keras is imported as it is opened."""
+    import numpy as np
+
+    from edgekit.models.files import input_layout, standalone
+    from edgekit.runner.preprocess import pipeline
+
+    assert spec.source is not None
+    source, prepare = spec.source, pipeline(spec.preprocess)
+    if source.kind in IMPORTED:
+        importlib.import_module(IMPORTED[source.kind])
+
+    def read(scores: np.ndarray, _: np.ndarray) -> dict[str, object]:
+        if spec.task == "regression":
+            return {"values": scores[0].tolist()}
+        found = scores[0]
+        if not spec.gives_probabilities:
+            found = np.exp(found - found.max())
+            found /= found.sum()
+        return _named(spec, int(found.argmax()), found.tolist())
+
+    def load(folder: Path) -> How:
+        opened = standalone.open(folder / source.file, source.kind, input_layout.channels_last(spec.input_shape))
+        arrange = opened.layout.arrange
+        return How(lambda raw: arrange(prepare(raw)), opened.run, read)
+
+    return load
+
+
+def _named(spec: ModelSpec, top: int, scores: list[float]) -> dict[str, object]:
+    return {"top": top, "label": spec.classes[top], "scores": scores}
+
+
+if __name__ == "__main__":
+    try:
+        main(Path(sys.argv[1]), Path(sys.argv[2]))
+    except (Exception, SystemExit) as error:
+        from edgekit.core.errors import ModelError
+        from edgekit.models.raised import told
+
+        print(error if isinstance(error, ModelError) else told(error), file=sys.stderr)
+        raise SystemExit(ModelError.exit_code) from None

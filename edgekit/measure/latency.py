@@ -1,0 +1,178 @@
+"""Time networks on the targets, as files converted for this alone: what a choice between networks rests on."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from edgekit.core.native_stderr import quiet_native
+from edgekit.core.variants import zipped_bytes
+from edgekit.runner.backends import open_backend
+from edgekit.runner.measure import conditions
+from edgekit.runner.measure.bench import interleaved
+from edgekit.runner.measure.intervals import p50
+from edgekit.targets import launch
+from edgekit.targets import precisions as offered
+from edgekit.targets.jobs import Files, Job, Step, plain_method
+
+CALIBRATION = "calibration.npy"
+CONFIDENCE = 0.99
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One network on one target in one precision; the interval is that of the median of the rounds' p50.
+
+    `round_p50s_ms` (rounds,) pairs with those of every other network timed in the same call.
+    """
+
+    model: str
+    target: str
+    precision: str
+    bytes: int
+    zipped_bytes: int
+    p50_ms: float
+    low_ms: float
+    high_ms: float
+    round_p50s_ms: tuple[float, ...]
+
+    def row(self) -> dict[str, Any]:
+        """Its fields but the rounds."""
+        return {name: value for name, value in asdict(self).items() if name != "round_p50s_ms"}
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A file that was to be timed and came to nothing."""
+
+    model: str
+    target: str
+    precision: str
+    reason: str
+
+    def told(self) -> str:
+        """In one line."""
+        return f"{self.model}, {self.target}, {self.precision}: {self.reason}"
+
+
+class Times(NamedTuple):
+    """What was timed, and what could not be."""
+
+    files: list[Timed]
+    lost: list[Lost]
+
+
+def measure(
+    models: Mapping[str, Path],
+    calibration: np.ndarray,
+    targets: Sequence[str],
+    precisions: Sequence[str],
+    *,
+    rounds: int,
+    calls_per_round: int,
+    timeout_s: float,
+    warmup_per_round: int = 5,
+    threads: int = 1,
+    watch: conditions.Watch | None = None,
+) -> Times:
+    """Convert every saved network (`models` by name), time all of them interleaved; in the order of the arguments.
+
+    `calibration` is (n, C, H, W) or (n, F) float32, and its first sample is what is timed, at batch 1. At least 10
+    `rounds`. `watch` sees what goes on beside the timing. One that comes to nothing is lost, and the others are timed.
+    """
+    with tempfile.TemporaryDirectory(prefix="edgekit-timed-") as folder:
+        made, lost = convert_plainly(models, calibration, targets, precisions, Path(folder), timeout_s)
+        if not made:
+            return Times([], lost)
+        calls = {key: one.call(calibration[:1], threads) for key, one in made.items()}
+        with watch or conditions.Watch() as seeing:
+            samples_ms = interleaved(calls, rounds, calls_per_round, warmup_per_round, on_round=seeing.look)
+        return Times([_timed(key, one, samples_ms[key], rounds) for key, one in made.items()], lost)
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A network's files on one target in one precision, in the folder `step.out`."""
+
+    step: Step
+    job: Job
+    files: Files
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files."""
+        return [self.step.out / name for name in self.files.names]
+
+    @property
+    def bytes(self) -> int:
+        """Of all files."""
+        return sum(path.stat().st_size for path in self.paths)
+
+    def as_input(self, x: np.ndarray) -> np.ndarray:
+        """`x` (1, C, H, W) or (1, F) in the layout of the files' input."""
+        return np.ascontiguousarray(x.transpose(0, 2, 3, 1)) if self.files.input.layout == "NHWC" else x
+
+    def call(self, x: np.ndarray, threads: int = 1) -> Callable[[], object]:
+        """One inference of `x` by the runner's own backend."""
+        given = self.as_input(x)
+        with quiet_native():
+            content = {path.name: path.read_bytes() for path in self.paths}
+            backend = open_backend(self.job.target, content, self.files.input, self.files.output, threads)
+        return lambda: backend.run(given)
+
+
+def convert_plainly(
+    models: Mapping[str, Path],
+    calibration: np.ndarray,
+    targets: Sequence[str],
+    precisions: Sequence[str],
+    scratch: Path,
+    timeout_s: float,
+) -> tuple[dict[str, Converted], list[Lost]]:
+    """Every saved network on every target that offers the precision, as it comes, and what could not be made.
+
+    Files lie in `scratch`, in the folder that is the result's key: NAME-PRECISION-TARGET.
+    """
+    np.save(scratch / CALIBRATION, calibration, allow_pickle=False)
+    jobs = [_job(name, folder, target, precisions, scratch) for name, folder in models.items() for target in targets]
+    jobs = [job for job in jobs if job.steps]
+    found: dict[Job, list[launch.Outcome]] = {}
+    launch.convert_all(jobs, scratch, timeout_s, found.__setitem__)
+    made: dict[str, Converted] = {}
+    lost: list[Lost] = []
+    for job in jobs:
+        for step, outcome in zip(job.steps, found[job], strict=True):
+            if isinstance(outcome, launch.Made):
+                made[step.out.name] = Converted(step, job, outcome.files)
+            else:
+                lost.append(Lost(job.model, job.target, step.precision, outcome.reason))
+    return made, lost
+
+
+def _job(name: str, folder: Path, target: str, precisions: Sequence[str], scratch: Path) -> Job:
+    wanted = [precision for precision in offered(target) if precision in precisions]
+    steps = tuple(
+        Step(precision, plain_method(precision), folder, scratch / f"{name}-{precision}-{target}")
+        for precision in wanted
+    )
+    return Job(name, target, scratch / CALIBRATION, steps)
+
+
+def _timed(name: str, one: Converted, samples_ms: np.ndarray, rounds: int) -> Timed:
+    median = p50(samples_ms, rounds, CONFIDENCE)
+    return Timed(
+        model=one.job.model,
+        target=one.job.target,
+        precision=one.step.precision,
+        bytes=one.bytes,
+        zipped_bytes=zipped_bytes(path.read_bytes() for path in one.paths),
+        p50_ms=median.p50_ms,
+        low_ms=median.low_ms,
+        high_ms=median.high_ms,
+        round_p50s_ms=tuple(float(value) for value in np.median(samples_ms.reshape(rounds, -1), axis=1)),
+    )

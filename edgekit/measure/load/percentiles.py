@@ -1,0 +1,73 @@
+"""Spread: percentiles of latencies with bootstrap intervals.
+
+What is resampled is a block of consecutive queries, for a queue makes neighbours alike (block bootstrap, Künsch 1989);
+the percentile is that of all queries of the blocks drawn, since one block is too short to have a p99 of its own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edgekit.measure.load.scenarios import Percentile
+from edgekit.runner.measure import conditions
+from edgekit.runner.measure.bench import PERCENTILES, summary
+from edgekit.runner.measure.intervals import LEAST_ROUNDS, SEED, tail
+
+BLOCKS = 30
+LEAST_IN_BLOCK = 10
+LEAST_IN_ROUND = 20
+"""As many as the benchmark's rounds have calls: the limit of `conditions.NOISE` is for those."""
+RESAMPLES = 1000
+STEPS = 5000
+"""Ranks that latencies are binned to, equally many queries each: the last 1 % has 50 of them."""
+_AT_ONCE = 250
+
+
+def percentiles(latencies_ms: np.ndarray, confidence: float) -> dict[str, Percentile]:
+    """p50, p90, p95 and p99 of latencies in the order of their queries, (n,) with n > 0."""
+    figures = summary(latencies_ms)
+    ends = _ends(latencies_ms, confidence)
+    return {f"p{rank}": Percentile(figures[f"p{rank}_ms"], *ends[rank]) for rank in PERCENTILES}
+
+
+def noise(service_ms: np.ndarray) -> float | None:
+    """How much the medians of consecutive queries spread, see `conditions.noise`; None of too few queries.
+
+    Of what an answer itself takes, (n,) in the order of the queries: a queue makes latencies differ on any machine.
+    """
+    rounds = min(BLOCKS, len(service_ms) // LEAST_IN_ROUND)
+    return conditions.noise(service_ms[: len(service_ms) // rounds * rounds], rounds) if rounds else None
+
+
+def _ends(latencies_ms: np.ndarray, confidence: float) -> dict[int, tuple[float | None, float | None]]:
+    blocks = min(BLOCKS, len(latencies_ms) // LEAST_IN_BLOCK)
+    if blocks < LEAST_ROUNDS:
+        return dict.fromkeys(PERCENTILES, (None, None))
+    counts, values_ms = _binned(latencies_ms, blocks)
+    generator, share = np.random.default_rng(SEED), tail(confidence, blocks)
+    drawn: dict[int, list[np.ndarray]] = {rank: [] for rank in PERCENTILES}
+    for _ in range(0, RESAMPLES, _AT_ONCE):
+        times = generator.multinomial(blocks, np.full(blocks, 1 / blocks), size=_AT_ONCE)
+        below = np.cumsum(times @ counts, axis=1)
+        for rank, found in drawn.items():
+            found.append(values_ms[(below < rank / 100 * below[:, -1:]).sum(axis=1)])
+    return {rank: _quantiles(np.concatenate(found), share) for rank, found in drawn.items()}
+
+
+def _binned(latencies_ms: np.ndarray, blocks: int) -> tuple[np.ndarray, np.ndarray]:
+    """How many queries of each block lie in each step of rank, (blocks, steps), and the steps' values (steps,)."""
+    count = len(latencies_ms)
+    order = np.argsort(latencies_ms, kind="stable")
+    step = np.arange(count) * min(STEPS, count) // count
+    steps = np.empty(count, dtype=np.int64)
+    steps[order] = step
+    block = np.arange(count) * blocks // count
+    counts = np.zeros((blocks, int(step[-1]) + 1))
+    np.add.at(counts, (block, steps), 1)
+    values = latencies_ms[order][np.searchsorted(step, np.arange(counts.shape[1]), side="right") - 1]
+    return counts, values
+
+
+def _quantiles(values: np.ndarray, share: float) -> tuple[float, float]:
+    low, high = np.quantile(values, (share, 1 - share))
+    return float(low), float(high)

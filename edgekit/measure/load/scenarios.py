@@ -1,0 +1,126 @@
+"""Scenarios: what LoadGen is asked for, what MLPerf wants at least, and what came out.
+
+`single_stream` asks again when the answer is there; `server` asks at the times of a Poisson process, whatever became
+of the questions before; `offline` hands over all samples at once. Names, minimums and the definition of a latency are
+those of the MLPerf Inference Rules (https://github.com/mlcommons/inference_policies, "Scenarios"; Reddi et al., "MLPerf
+Inference Benchmark", 2019, arXiv:1911.02549).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+from edgekit.core.errors import ConfigError
+from edgekit.runner.measure.conditions import Seen
+
+Scenario = Literal["single_stream", "server", "offline"]
+SCENARIOS: tuple[Scenario, ...] = get_args(Scenario)
+P99_BOUND_MS = 10.0
+"""LoadGen's own for the server scenario (`*.Server.target_latency` of its mlperf.conf)."""
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """The least that a result must rest on; one that rests on less is marked short."""
+
+    seconds: float
+    queries: int
+
+
+MINIMUM: dict[Scenario, Minimum] = {
+    "single_stream": Minimum(600.0, 100),
+    "server": Minimum(600.0, 100),
+    "offline": Minimum(600.0, 24_576),
+}
+"""MLPerf's, as the mlperf.conf inside LoadGen 6.0.17 has them; for `offline`, samples of the one query."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """One run of LoadGen. Without `rate_per_s`, `server` asks half as often as a closed loop is answered."""
+
+    scenario: Scenario
+    seconds: float
+    queries: int = 1
+    rate_per_s: float | None = None
+    p99_bound_ms: float = P99_BOUND_MS
+    minimum: Minimum | None = None
+    confidence: float = 0.95
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.scenario not in SCENARIOS:
+            raise ConfigError(f"scenario: got {self.scenario!r}; use one of {', '.join(SCENARIOS)}")
+        for what, value in (("seconds", self.seconds), ("p99", self.p99_bound_ms), ("rate", self.rate_per_s)):
+            if value is not None and not 0 < value < float("inf"):
+                raise ConfigError(f"{what}: got {value:g}; use a number above 0")
+        if self.queries < 1:
+            raise ConfigError(f"queries: got {self.queries}; use a whole number from 1")
+        if self.rate_per_s is not None and self.scenario != "server":
+            raise ConfigError(f"rate: got {self.rate_per_s:g} for {self.scenario}; only server has a rate")
+
+    @property
+    def least(self) -> Minimum:
+        """What the result must rest on."""
+        return self.minimum or MINIMUM[self.scenario]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Load:
+        least = fields["minimum"]
+        return cls(**{**fields, "minimum": Minimum(**least) if least else None})
+
+
+@dataclass(frozen=True)
+class Percentile:
+    """Of the latencies, with the ends of its bootstrap interval; None where too few queries allow none."""
+
+    value_ms: float
+    low_ms: float | None
+    high_ms: float | None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one run of LoadGen gave. A latency runs from the intended start: in `server` from the scheduled arrival.
+
+    In `offline` it runs from the start of the one query, so there `throughput_per_s` and `service_p50_ms` tell more.
+    """
+
+    scenario: Scenario
+    seconds: float  # from the first query to the last answer
+    queries: int
+    rate_per_s: float | None  # as asked for, server only
+    throughput_per_s: float
+    latency: dict[str, Percentile]  # p50, p90, p95, p99
+    service_p50_ms: float  # from the actual start: what an answer itself takes
+    service_p99_ms: float
+    errors: int
+    first_error: str | None
+    cpu_cores: float  # CPU seconds of the process over wall seconds, LoadGen's own included
+    peak_bytes: int | None  # largest resident memory meanwhile
+    loadgen_bytes: int | None  # of which LoadGen took so much for its list of queries
+    p99_bound_ms: float | None  # server only
+    meets: bool | None  # p99 within the bound, and no error
+    sure: bool | None  # the same at 99 % confidence: LoadGen's early stopping
+    short: bool
+    why_short: str
+    seen: Seen  # what else went on meanwhile
+    disturbed: list[str]  # what of it speaks against the latencies, in words
+    loadgen: dict[str, Any]  # from its own log
+
+    @property
+    def error_rate(self) -> float:
+        return self.errors / self.queries
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "error_rate": self.error_rate}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Result:
+        kept = {name: value for name, value in fields.items() if name != "error_rate"}
+        latency = {name: Percentile(**each) for name, each in fields["latency"].items()}
+        return cls(**{**kept, "latency": latency, "seen": Seen(**fields["seen"])})

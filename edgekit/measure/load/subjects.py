@@ -1,0 +1,85 @@
+"""Subjects: what a child drives, opened in it from a few plain words. From raw sample to answer, one at a time."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from edgekit.measure.load.drive import Subject
+
+
+@dataclass(frozen=True)
+class Words:
+    """A function that opens a `Subject`, as package.module:function, and its keywords, plain JSON."""
+
+    function: str
+    keywords: dict[str, Any]
+
+    def open(self) -> Subject:
+        module, _, name = self.function.partition(":")
+        opened: Subject = getattr(importlib.import_module(module), name)(**self.keywords)
+        return opened
+
+
+def bundle(path: str, threads: int = 1) -> Subject:
+    """A bundle as a device opens it, asked its own golden inputs; nothing is tried out first."""
+    from edgekit.measure.load.drive import Subject
+    from edgekit.runner.loader import load
+
+    model = load(path, threads=threads, trial=False)
+    return Subject(model.predict, list(model.golden()[0]))
+
+
+def variant(convert: str, name: str, preprocess: list[dict[str, Any]], samples: str, threads: int = 1) -> Subject:
+    """A variant of the artifact in the folder `convert`, on the interpreter that it will meet on the device.
+
+    `samples` is an .npy file of raw samples (n, …).
+    """
+    from edgekit.core import artifact as artifacts
+    from edgekit.core.variants import open_variant, read
+    from edgekit.measure.load.drive import Subject
+    from edgekit.runner.preprocess import pipeline, to_layout
+
+    source = artifacts.load(Path(convert))
+    found = next(each for each in read(source) if each.name == name)
+    backend, prepare = open_variant(source, found, threads), pipeline(preprocess)
+
+    def predict(raw: np.ndarray) -> int:
+        return int(backend.run(to_layout(prepare(raw[None]), found.input.layout)).argmax())
+
+    return Subject(predict, list(np.load(samples, allow_pickle=False)))
+
+
+def as_it_came(profile: str, samples: str, threads: int = 1) -> Subject:
+    """The baseline as it came, from the profile artifact in a folder; preprocessed by the same numpy code."""
+    import torch
+
+    from edgekit.core import artifact as artifacts
+    from edgekit.measure.load.drive import Subject
+    from edgekit.models.eager import eager_input
+    from edgekit.models.files import input_layout, standalone
+    from edgekit.models.from_artifact import open_model
+    from edgekit.runner.preprocess import pipeline
+
+    torch.set_num_threads(threads)
+    source = artifacts.load(Path(profile))
+    module, spec = open_model(source)
+    module = module.cpu().eval()
+    if not spec.is_torch and spec.source is not None:
+        sample, prepare = input_layout.channels_last(spec.input_shape), pipeline(spec.preprocess)
+        file = standalone.open(source.path / "model" / spec.source.file, spec.source.kind, sample, threads)
+        run, arrange = file.run, file.layout.arrange
+        return Subject(
+            lambda raw: int(run(arrange(prepare(raw[None]))).argmax()), list(np.load(samples, allow_pickle=False))
+        )
+
+    def predict(raw: np.ndarray) -> int:
+        with torch.inference_mode():
+            return int(module(eager_input(raw[None], spec.preprocess)).argmax())
+
+    return Subject(predict, list(np.load(samples, allow_pickle=False)))

@@ -1,0 +1,65 @@
+"""A model of another framework as PyTorch sees it, so that all that runs a network runs this one too.
+
+It has no layers that PyTorch could look into, and nothing to train; what it costs is counted elsewhere and handed in.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from edgekit.core.native_stderr import quiet_native
+from edgekit.models.files import input_layout, module, outputs
+from edgekit.models.files.interface import Run
+from edgekit.models.files.op_count import Counted
+
+NOTHING = Counted()
+THREADS = 1
+"""As every interpreter here is timed; TensorFlow takes the number once in a process."""
+
+
+def network(path: Path, kind: str, input_shape: tuple[int, ...], classes: int, counted: Counted) -> nn.Module:
+    """The file as a network whose one layer is called `model`."""
+    return nn.Sequential(OrderedDict(model=FileModule(path, kind, input_shape, classes, counted))).eval()
+
+
+class FileModule(nn.Module):
+    """The file at `path`: (n, C, H, W) or (n, F) float32 in, its outputs (n, classes) as they come out.
+
+    `input_shape` is (C, H, W) or (F,). Copied, it is opened anew. Samples go in one by one unless its answers are the
+    same for several at once.
+    """
+
+    def __init__(
+        self, path: Path, kind: str, input_shape: tuple[int, ...], classes: int, counted: Counted = NOTHING
+    ) -> None:
+        super().__init__()
+        self.path, self.kind, self.input_shape, self.classes = path, kind, input_shape, classes
+        self.counted = counted
+        with quiet_native():
+            self._opened = module(kind).open(path, THREADS)
+        self._layout = input_layout.find(self._opened.shape, input_layout.channels_last(input_shape))
+        self._least = max(self._opened.shape[0], 1)
+        self._alone: Run = self._opened.sized((self._least, *self._layout.sides))
+        self._many: tuple[Run, int] | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        given = x.detach().cpu().numpy()
+        arranged = self._layout.arrange(given.transpose(0, 2, 3, 1) if given.ndim == 4 else given)
+        if len(arranged) <= self._least:
+            return torch.from_numpy(outputs.ask(self._alone, arranged, self._least, self.classes))
+        if self._many is None:
+            self._many = outputs.fastest(self._opened, self._layout, arranged[: outputs.BATCH], self.classes)
+        run, size = self._many
+        starts = range(0, len(arranged), size)
+        return torch.from_numpy(
+            np.concatenate([outputs.ask(run, arranged[start : start + size], size, self.classes) for start in starts])
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FileModule:
+        return FileModule(self.path, self.kind, self.input_shape, self.classes, self.counted)

@@ -1,0 +1,147 @@
+"""What kind of model a file holds, by its content; and what must not be opened, with what to do instead."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from pathlib import Path
+
+from edgekit.core import file_type
+from edgekit.core.errors import ConfigError, ModelError
+from edgekit.core.hashing import digest, sha256_file
+
+BY_LOOKS = {words: kind for kind, words in file_type.MODELS.items()} | {file_type.HDF5: "keras"}
+KERAS_MEMBERS = {"config.json", "model.weights.h5"}
+WANTED = "a model file is a .pt2, .keras, .h5, .onnx, OpenVINO .xml or .tflite file"
+HEAD_BYTES = 4096
+ONNX_WEIGHTS = ".data"
+"""What PyTorch's exporter adds to the name of an .onnx file for that of its weights."""
+OLD_EXPORT = "serialized_exported_program.json"
+
+
+def find(path: Path) -> str:
+    """The kind of the model in `path`; ModelError for a file that holds none, or one that may run code, with the fix.
+
+    OSError where it cannot be read.
+    """
+    if not path.is_file():
+        raise ModelError(f"{path}: {_no_file(path)}; {WANTED}")
+    with open(path, "rb") as stream:
+        words = file_type.like(stream.read(HEAD_BYTES))
+    if words in BY_LOOKS:
+        return BY_LOOKS[words]
+    if words == file_type.PICKLE:
+        raise ModelError(f"{path}: {words}; {unpickled(path)}")
+    if words == file_type.ZIP:
+        return _in_archive(path)
+    raise ModelError(f"{path}: looks like {words}; {WANTED}")
+
+
+def unpickled(path: Path) -> str:
+    """What to do with a checkpoint that would have to be unpickled: the one line, and what comes then."""
+    safe = path.with_suffix(".safetensors").name
+    rest = (
+        "c = c.get('state_dict', c.get('model_state_dict', c)) if isinstance(c, dict) else c.state_dict(); "
+        f"save_file({{k: v.clone().contiguous() for k, v in c.items()}}, '{safe}')"
+    )
+    return (
+        "unpickling runs whatever code the file holds, so it is not opened; convert it once: "
+        'python -c "import torch; from safetensors.torch import save_file; '
+        f"c = torch.load('{path.name}', map_location='cpu', weights_only=True); {rest}\" and give model.builder and "
+        f"model.weights: {safe}. Where that line refuses because the file holds the whole network, and you trust "
+        "whoever made it, write weights_only=False there, in the folder of the code that defines its classes"
+    )
+
+
+def check_weights(path: Path) -> None:
+    """ModelError unless `path` begins like safetensors, the only weights that are read; with what to do instead."""
+    try:
+        with open(path, "rb") as stream:
+            words = file_type.like(stream.read(HEAD_BYTES))
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if words == file_type.SAFETENSORS:
+        return
+    if words == file_type.PICKLE:
+        raise ModelError(f"{path}: {words}; {unpickled(path)}")
+    if words in BY_LOOKS or (words == file_type.ZIP and _in_archive(path)):
+        raise ModelError(f"{path}: looks like a whole model; give it as model.source, without builder and weights")
+    raise ModelError(f"{path}: looks like {words}; weights are a .safetensors file: safetensors.torch.save_file")
+
+
+def members(path: Path, kind: str) -> list[Path]:
+    """The file and the weights that its format may keep beside it; ModelError where they are missing or elsewhere."""
+    if kind not in ("openvino", "onnx"):
+        return [path]
+    weights = path.with_suffix(".bin") if kind == "openvino" else path.with_name(path.name + ONNX_WEIGHTS)
+    if kind == "openvino" and not weights.is_file():
+        raise ModelError(f"{path}: its weights are missing; put {weights.name} beside it")
+    if not weights.is_file():
+        return [path]
+    if weights.resolve().parent != path.resolve().parent:
+        raise ModelError(f"{path}: {weights.name} leads out of the model's folder; put the file itself there")
+    return [path, weights]
+
+
+def sha256(path: Path, kind: str) -> str:
+    """Of the file's bytes; where its weights lie in another file, of both together."""
+    first, *others = (sha256_file(each) for each in members(path, kind))
+    return digest([first, *others]) if others else first
+
+
+def check(path: Path, wanted: str | None, key: str) -> None:
+    """ModelError unless there is a model in `path`; ConfigError, naming the config's `key`, where it is another one.
+
+    `wanted` is its sha256, None for any.
+    """
+    if not path.exists():
+        raise ConfigError(f"{key}: no file {path}; in a config, relative paths start at its folder")
+    try:
+        found = sha256(path, find(path))
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if wanted not in (None, found):
+        raise ConfigError(f"{key}: {path} has sha256 {found}, {wanted} is wanted; find that file")
+
+
+def _no_file(path: Path) -> str:
+    if not path.is_dir():
+        return "no such file"
+    if (path / "saved_model.pb").is_file():
+        return (
+            'a TensorFlow SavedModel, which is a folder; make a file of it: python -c "import tensorflow as tf; '
+            f"made = tf.lite.TFLiteConverter.from_saved_model('{path.name}').convert(); "
+            f"open('{path.name}.tflite', 'wb').write(made)\""
+        )
+    return "a folder"
+
+
+def _in_archive(path: Path) -> str:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = set(archive.namelist())
+    except zipfile.BadZipFile:
+        raise ModelError(f"{path}: a zip archive that is cut short or damaged; copy it again") from None
+    if names >= KERAS_MEMBERS:
+        return "keras"
+    if _any(r"archive_format", names) and _any(r"models/[^/]+\.json", names):
+        return "exported"
+    if OLD_EXPORT in names:
+        raise ModelError(
+            f"{path}: a torch.export archive of before PyTorch 2.8; load it there and save it again with a newer one"
+        )
+    if _any(r"constants\.pkl", names):
+        raise ModelError(
+            f"{path}: a TorchScript archive, which cannot be trained or exported further; save the network itself with "
+            "torch.export.save(torch.export.export(model, (example,)), 'model.pt2')"
+        )
+    if _any(r"data\.pkl", names):
+        raise ModelError(f"{path}: a PyTorch checkpoint, which is a pickle; {unpickled(path)}")
+    if {"manifest.json"} <= names:
+        raise ModelError(f"{path}: a bundle, which is finished already; give the model that it was made of")
+    raise ModelError(f"{path}: looks like {file_type.ZIP}, and holds none of those; {WANTED}")
+
+
+def _any(member: str, names: set[str]) -> bool:
+    """Whether such a member is there, at the top or in the one folder that PyTorch puts around all."""
+    return any(re.fullmatch(rf"([^/]+/)?{member}", name) for name in names)

@@ -1,0 +1,98 @@
+"""PyTorch programs that torch.export saved, .pt2; `pt2` says what of them is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from edgekit.core.errors import ModelError
+from edgekit.models.files import pt2
+from edgekit.models.files.interface import Opened, Run, one_each
+
+NOT: dict[str, str] = {}
+"""A PyTorch network like any other: each target converts it by itself."""
+
+
+class Exported(nn.Module):
+    """A program as a network: one that was exported for a batch of one takes more, one after another."""
+
+    def __init__(self, program: torch.export.ExportedProgram) -> None:
+        super().__init__()
+        self.inner = program.module(check_guards=False)
+        self.batch = input_shape(program)[0]
+
+    def train(self, mode: bool = True) -> Exported:
+        """Nothing: an exported program has one mode."""
+        return self
+
+    def forward(self, x: Tensor) -> Any:
+        if self.batch < 0 or len(x) == self.batch:
+            return self.inner(x)
+        return torch.cat([self.inner(part) for part in x.split(self.batch)])
+
+
+def network(path: Path) -> nn.Module:
+    """The program at `path`; ModelError for one that holds pickles, or not one input and one output."""
+    return Exported(read(path))
+
+
+def quantized(path: Path) -> bool:
+    """Never: its arithmetic is on floats."""
+    return False
+
+
+def open(path: Path, threads: int) -> Opened:
+    """The program at `path`, run by PyTorch on the CPU."""
+    if threads:
+        torch.set_num_threads(threads)
+    module = network(path)
+
+    def run(x: np.ndarray) -> np.ndarray:
+        with torch.inference_mode():
+            y: np.ndarray = module(torch.from_numpy(np.ascontiguousarray(x))).numpy()
+            return y
+
+    def sized(shape: tuple[int, ...]) -> Run:
+        return run  # it refuses what it cannot take when it is called
+
+    return Opened(input_shape(read(path)), sized)
+
+
+def read(path: Path) -> torch.export.ExportedProgram:
+    """The program, its example inputs left out; ModelError for one that may run code."""
+    try:
+        program = torch.export.load(pt2.plain(path))
+    except ModelError:
+        raise
+    except Exception as error:  # torch's readers raise whatever they meet
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise ModelError(f"{path}: cannot be opened: {reason}; export it again with this PyTorch") from None
+    signature = program.graph_signature
+    one_each(len(signature.user_inputs), len(signature.user_outputs))
+    graphs = [each.graph for each in program.graph_module.modules() if isinstance(each, torch.fx.GraphModule)]
+    if any(_trains(node) for graph in graphs for node in graph.nodes):
+        raise ModelError(f"{path}: was exported while training, and answers by chance; export it after model.eval()")
+    return program
+
+
+def _trains(node: torch.fx.Node) -> bool:
+    """Whether it is a dropout that drops, or a norm that takes its statistics from the batch and keeps others."""
+    schema = getattr(node.target, "_schema", None)
+    given = dict(zip([each.name for each in schema.arguments], node.args, strict=False)) if schema else {}
+    given |= node.kwargs
+    training = given.get("train", given.get("training")) is True
+    if "dropout_p" in given:  # attention's
+        return given["dropout_p"] != 0
+    share = given.get("dropout", given.get("p", 1.0))  # of recurrent layers, of dropouts; others have none
+    return training and share != 0 and given.get("running_mean", node) is not None
+
+
+def input_shape(program: torch.export.ExportedProgram) -> tuple[int, ...]:
+    """Of its one input, the batch first; an open side is -1."""
+    name = program.graph_signature.user_inputs[0]
+    value = next(node.meta["val"] for node in program.graph.nodes if node.op == "placeholder" and node.name == name)
+    return tuple(side if isinstance(side, int) else -1 for side in value.shape)

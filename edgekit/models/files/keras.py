@@ -1,0 +1,183 @@
+"""Keras files, .keras and the earlier HDF5, by tensorflow.keras on the CPU; TensorFlow's own converter makes TFLite."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+import warnings
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit.core.errors import ConversionError, ModelError
+from edgekit.models.files.interface import Opened, Run, cast, one_each
+
+NOT: dict[str, str] = {}
+TFLITE = ("fp16", "int8", "dynamic")
+"""What TensorFlow's converter makes by itself, besides fp32."""
+ONNX_OPSET = 18
+"""The newest that tf2onnx 1.17 writes."""
+GROUPS, KERNEL = ("groups",), ("groups", "kernel_initializer", "kernel_regularizer", "kernel_constraint")
+KERAS_2 = {
+    **dict.fromkeys(("DepthwiseConv1D", "DepthwiseConv2D", "Conv1DTranspose", "Conv2DTranspose"), GROUPS),
+    **dict.fromkeys(("SeparableConv1D", "SeparableConv2D"), KERNEL),
+}
+"""What Keras 2 wrote of a layer without any use of it, and Keras 3 refuses."""
+UNKNOWN = re.compile(r"(?:Could not locate (?:class|function)|Unknown \w+:?) '?(\w+)")
+
+
+def quantized(path: Path) -> bool:
+    """Never: its arithmetic is on floats."""
+    return False
+
+
+def open(path: Path, threads: int) -> Opened:
+    """The model at `path`; what would run code from the file is refused.
+
+    TensorFlow takes a number of threads before it has done anything, or never; 0 leaves it as it is.
+    """
+    tf = _tensorflow()
+    if threads:
+        _settle(tf, threads)
+    model = _read(path)
+    one_each(len(model.inputs), len(model.outputs))
+    source = model.inputs[0]
+
+    def sized(shape: tuple[int, ...]) -> Run:
+        answer = _graph(tf, model, shape)
+
+        def run(x: np.ndarray) -> np.ndarray:
+            y: np.ndarray = answer(tf.constant(cast(x, source.dtype))).numpy()
+            return y
+
+        return run
+
+    return Opened(tuple(-1 if side is None else int(side) for side in source.shape), sized)
+
+
+def tflite(path: Path, precision: str, samples: np.ndarray | None, sample_shape: tuple[int, ...]) -> bytes:
+    """By TensorFlow's converter, for a batch of one; `samples` (n, …) as its input takes them set the ranges of int8.
+
+    int8 takes and gives int8 (bytes, where the model takes bytes), and every operator of it is int8, or the converter
+    fails.
+    """
+    tf, model = _tensorflow(), _read(path)
+    source = model.inputs[0]
+    shape = (1, *(int(side) for side in source.shape[1:]))
+    one = tf.keras.Input(shape[1:], batch_size=1, dtype=source.dtype)
+    converter = tf.lite.TFLiteConverter.from_keras_model(tf.keras.Model(one, model(one)))
+    if precision != "fp32":
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if precision == "fp16":
+        converter.target_spec.supported_types = [tf.float16]
+    if precision == "int8":
+        if samples is None:
+            raise ConversionError("tflite int8: no calibration samples")
+        converter.representative_dataset = lambda: ([sample[None]] for sample in samples)
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+        converter.inference_output_type = tf.int8
+        taken = tf.as_dtype(source.dtype)
+        converter.inference_input_type = tf.int8 if taken.is_floating else taken
+    return bytes(converter.convert())
+
+
+def onnx(path: Path) -> bytes:
+    """By tf2onnx, for a batch of one; images stand channels last, as Keras has them."""
+    tf = _tensorflow()
+    import tf2onnx
+
+    model = _read(path)
+    shape = (1, *(int(side) for side in model.inputs[0].shape[1:]))
+    source = tf.TensorSpec(shape, model.inputs[0].dtype, name="input")
+    answer = tf.function(lambda x: model(x, training=False), autograph=False, input_signature=[source])
+    made, _ = tf2onnx.convert.from_function(answer, input_signature=[source], opset=ONNX_OPSET)
+    return bytes(made.SerializeToString(deterministic=True))
+
+
+def openvino(path: Path) -> Any:
+    """An `openvino.Model` for a batch of one."""
+    import openvino as ov
+
+    model = _read(path)
+    shape = [1, *(int(side) for side in model.inputs[0].shape[1:])]
+    # by default its weights are those in TensorFlow's memory, which is somebody else's once the Keras model is gone
+    return ov.convert_model(model, input=shape, share_weights=False)
+
+
+def _settle(tf: Any, threads: int) -> None:
+    """The CPU alone, and so many threads: TensorFlow takes both before it has done anything, or never."""
+    with contextlib.suppress(RuntimeError):
+        tf.config.set_visible_devices([], "GPU")
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(threads)
+
+
+def _graph(tf: Any, model: Any, shape: tuple[int, ...]) -> Any:
+    """The model as a graph for inputs of exactly one shape: what its `predict` runs, without its callbacks."""
+    traced = tf.function(lambda x: model(x, training=False), autograph=False)
+    return traced.get_concrete_function(tf.TensorSpec(shape, model.inputs[0].dtype, name="input"))
+
+
+def _tensorflow() -> Any:
+    """TensorFlow with its own Keras 3, whatever Keras the user has chosen for other work."""
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    os.environ.pop("TF_USE_LEGACY_KERAS", None)
+    import tensorflow as tf
+
+    return tf
+
+
+def _read(path: Path) -> Any:
+    tf = _tensorflow()
+    warnings.filterwarnings("ignore", "The structure of `inputs` doesn't match")  # one tensor for a list of one
+
+    with contextlib.ExitStack() as stack:
+        for name, options in KERAS_2.items():
+            stack.enter_context(_leaving_out(options, getattr(tf.keras.layers, name)))
+        return _load(tf.keras.models.load_model, path)
+
+
+@contextlib.contextmanager
+def _leaving_out(options: Sequence[str], layer: Any) -> Iterator[None]:
+    """A layer is read without some options of its own."""
+    inherited = layer.from_config.__func__
+
+    def without(cls: Any, config: dict[str, Any]) -> Any:
+        return inherited(cls, {name: value for name, value in config.items() if name not in options})
+
+    layer.from_config = classmethod(without)
+    try:
+        yield
+    finally:
+        del layer.from_config
+
+
+def _load(load_model: Any, path: Path) -> Any:
+    """Keras goes by the file's name, so it gets one that says what the file is."""
+    name = "model.keras" if zipfile.is_zipfile(path) else "model.h5"
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / name).symlink_to(path.absolute())
+        try:
+            return load_model(str(Path(folder) / name), compile=False, safe_mode=True)
+        except (ValueError, TypeError) as error:
+            raise _told(error) from None
+
+
+def _told(error: Exception) -> Exception:
+    """What to do about the faults that Keras tells at length; of any other, what stands behind the configurations."""
+    said = str(error)
+    if "Python lambda" in said:
+        return ModelError(
+            "has a Lambda layer, which is code that would run when the file is opened; put one of Keras's own in its "
+            "place, such as Rescaling or Resizing, or export it as .tflite or .onnx"
+        )
+    if unknown := UNKNOWN.search(said):
+        return ModelError(f"is made with {unknown[1]}, which Keras does not have; export it as .tflite or .onnx")
+    if "No model config" in said:
+        return ModelError("holds weights and no model; save the whole of it, with model.save")
+    return ValueError(said.rpartition("Exception encountered: ")[2])

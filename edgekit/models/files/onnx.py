@@ -1,0 +1,164 @@
+"""ONNX files, by ONNX Runtime on the CPU; onnx2tf makes TFLite of them."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit.core.errors import ModelError
+from edgekit.models.files import input_layout, onnx_batch
+from edgekit.models.files.detect import ONNX_WEIGHTS, members
+from edgekit.models.files.interface import Opened, Run, cast, one_each
+from edgekit.models.files.openvino import batch_of_one
+from edgekit.runner.backends import onnxruntime as runner
+from edgekit.runner.backends.onnxruntime import DTYPES, QUIET
+from edgekit.runner.bundle.manifest import TensorSpec
+
+INTERPRETER = "onnxruntime"
+NOT: dict[str, str] = {}
+ONNX2TF = "pip install --no-deps onnx2tf==1.29.24 onnx-graphsurgeon==0.6.1 sng4onnx==2.0.1 tf-keras==2.21.0"
+"""As onnx2tf.txt in the repository; it pins other versions of what is here, so its own requirements stay unread."""
+LINES = 3
+EXAMPLES = "calibration_image_sample_data_20x128x128x3_float32.npy"
+"""Pictures that onnx2tf would download, unless a file of this name lies in the folder it runs in."""
+LEGACY = "TF_USE_LEGACY_KERAS"
+"""onnx2tf sets it as it is imported, and then no process started from this one could read a Keras 3 file."""
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+ONE_FILE = "python -c \"import onnx; onnx.save(onnx.load('MODEL.onnx'), 'one-file.onnx')\""
+
+
+def open(path: Path, threads: int) -> Opened:
+    """The model at `path`, from memory, with the weights that PyTorch puts beside it; other files are not read."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = QUIET
+    content, others = path.read_bytes(), members(path, "onnx")[1:]
+    _check_weights(path, _parsed(content), others)  # ONNX Runtime would look for them in the current folder
+    for beside in others:
+        weights = beside.read_bytes()
+        options.add_external_initializers_from_files_in_memory([beside.name], [weights], [len(weights)])
+    session = runner.session(content, options)
+    inputs = session.get_inputs()
+    one_each(len(inputs), len(session.get_outputs()))
+    name, dtype = inputs[0].name, DTYPES.get(inputs[0].type, inputs[0].type)
+    if dtype not in DTYPES.values():
+        raise ModelError(f"its input is {dtype}; a model file may take {', '.join(DTYPES.values())}")
+
+    def run(x: np.ndarray) -> np.ndarray:
+        y: np.ndarray = session.run(None, {name: cast(x, dtype)})[0]
+        return y
+
+    def sized(shape: tuple[int, ...]) -> Run:
+        return run  # it refuses what it cannot take when it is called
+
+    return Opened(tuple(side if isinstance(side, int) else -1 for side in inputs[0].shape), sized)
+
+
+def on_device(path: Path) -> tuple[dict[str, bytes], TensorSpec, TensorSpec]:
+    """The file as the runner opens it, its input and its output; made one piece, and its open batch one."""
+    content = path.read_bytes()
+    model = _parsed(content)
+    sides = [side for ports in onnx_batch.ports(model).values() for port in ports for side in port["shape"]]
+    if onnx_batch.external(model) or min(sides, default=0) < 0:
+        content = onnx(path)
+        model = _parsed(content)
+    ends = onnx_batch.ports(model)
+    one_each(len(ends["inputs"]), len(ends["outputs"]))
+    source, result = (
+        TensorSpec(port["name"], tuple(port["shape"]), port["dtype"], "ANY")
+        for port in (ends["inputs"][0], ends["outputs"][0])
+    )
+    return {path.name: content}, source, result
+
+
+def quantized(path: Path) -> bool:
+    """Whether some of its arithmetic is on 8-bit integers."""
+    return onnx_batch.is_quantized(_parsed(path.read_bytes()))
+
+
+def _parsed(content: bytes) -> Any:
+    import onnx as library
+
+    return library.load_model_from_string(content)
+
+
+def _check_weights(path: Path, model: Any, beside: Sequence[Path]) -> None:
+    """ModelError for weights that are not there, or not where they may be."""
+    wanted, usual = onnx_batch.locations(model), path.name + ONNX_WEIGHTS
+    if wanted - {usual}:
+        raise ModelError(f"keeps its weights in other files than {usual}; make one file of it: {ONE_FILE}")
+    if wanted and not beside:
+        raise ModelError(f"its weights are missing; put {usual} beside it")
+
+
+def onnx(path: Path) -> bytes:
+    """The model in one piece, its open batch set to one; ModelError where its weights lie elsewhere."""
+    import onnx as library
+
+    model, beside = _parsed(path.read_bytes()), members(path, "onnx")[1:]
+    _check_weights(path, model, beside)
+    if beside:
+        library.load_external_data_for_model(model, str(path.parent))
+    onnx_batch.fix(model)
+    return bytes(model.SerializeToString(deterministic=True))
+
+
+def openvino(path: Path) -> Any:
+    """An `openvino.Model` for a batch of one."""
+    import openvino as ov
+
+    return batch_of_one(ov.Core().read_model(onnx(path)))
+
+
+def tflite(path: Path, precision: str, samples: np.ndarray | None, sample_shape: tuple[int, ...]) -> bytes:
+    """By onnx2tf in float, for a batch of one; images stand channels last, whatever they do in the file.
+
+    `sample_shape` stands channels last: without being told, onnx2tf takes every image for one that stands
+    channels first, and windows too.
+
+    ModelError where onnx2tf is not installed. It downloads pictures to try its work on, unless it finds some.
+    """
+    before = os.environ.get(LEGACY)
+    try:
+        import onnx2tf
+    except ImportError as error:
+        raise ModelError(f"needs onnx2tf to become TFLite ({error}): {ONNX2TF}") from None
+    finally:
+        os.environ.pop(LEGACY, None)
+        os.environ |= {LEGACY: before} if before is not None else {}
+    content, said = onnx(path), io.StringIO()
+    [source] = onnx_batch.ports(_parsed(content))["inputs"]
+    first = input_layout.find(source["shape"], sample_shape).order == "NCHW"
+    with tempfile.TemporaryDirectory() as home, contextlib.chdir(home):
+        generator = np.random.default_rng(0)
+        np.save(EXAMPLES, generator.random((20, 128, 128, 3), dtype=np.float32))
+        Path("model.onnx").write_bytes(content)
+        try:
+            with contextlib.redirect_stdout(said):
+                onnx2tf.convert(
+                    input_onnx_file_path="model.onnx",
+                    output_folder_path="made",
+                    keep_shape_absolutely_input_names=None if first else [source["name"].replace(":", "__")],
+                    not_use_onnxsim=True,  # it would run whichever program of that name lies on PATH
+                    non_verbose=True,
+                )
+            return Path("made/model_float32.tflite").read_bytes()
+        except (SystemExit, OSError) as error:  # it leaves the process where it gives up, or leaves nothing behind
+            raise RuntimeError(f"onnx2tf gave up: {_last(said.getvalue()) or error}") from None
+
+
+def _last(said: str) -> str:
+    """The last lines of what a program said, on one, without colours."""
+    lines = [line.strip() for line in COLOURS.sub("", said).splitlines() if line.strip()]
+    return " ".join(lines[-LINES:])[:300]

@@ -1,0 +1,60 @@
+"""A model file on its own interpreter with nothing around it: how one that came as a file is timed.
+
+What ships is timed on the runner's own backend, so the file that it was made of is too. PyTorch's view of a file
+(`as_module.py`) takes 60 to 140 µs of a call, which is more than a small model does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from edgekit.core.native_stderr import quiet_native
+from edgekit.models.files import input_layout as layout
+from edgekit.models.files import module
+from edgekit.models.files.input_layout import Layout
+from edgekit.models.files.interface import Run
+from edgekit.runner.backends import Backend, open_backend
+from edgekit.runner.errors import BackendError
+
+
+@dataclass(frozen=True)
+class Alone:
+    """A file, opened for one sample at a time: float32 (1, *layout.sides) in, float32 (1, …) out."""
+
+    run: Run
+    layout: Layout
+
+    def call(self, x: np.ndarray) -> Callable[[], np.ndarray]:
+        """One inference of a sample (1, …), channels last, as its preprocess leaves it: numpy in, numpy out."""
+        run, given = self.run, np.ascontiguousarray(self.layout.arrange(x))
+        return lambda: run(given)
+
+
+def open(path: Path, kind: str, sample: Sequence[int], threads: int = 1) -> Alone:
+    """The file at `path` for samples of that shape, channels last.
+
+    It runs on the runner's backend. A kind that no runner knows, as Keras, and a file that one cannot open as it is
+    (an output whose shape nobody knows before it runs) are called as their own library calls them.
+    """
+    with quiet_native():
+        backend = _backend(path, kind, threads)
+        if backend is not None:
+            return Alone(backend.run, layout.find(backend.shape, sample))
+        opened = module(kind).open(path, threads)
+        placed = layout.find(opened.shape, sample)
+        return Alone(opened.sized((1, *placed.sides)), placed)
+
+
+def _backend(path: Path, kind: str, threads: int) -> Backend | None:
+    on_device = getattr(module(kind), "on_device", None)
+    if on_device is None:
+        return None
+    try:
+        files, source, result = on_device(path)
+        return open_backend(kind, files, source, result, threads, module(kind).INTERPRETER)
+    except BackendError:
+        return None

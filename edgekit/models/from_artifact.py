@@ -1,0 +1,54 @@
+"""How networks pass from stage to stage: described once from the data, then opened from sealed artifacts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from edgekit.core import tasks
+from edgekit.core.artifact import Artifact
+from edgekit.data import Data
+from edgekit.models import store
+from edgekit.runner.preprocess.steps import check
+
+
+def spec_for(
+    data: Data,
+    builder: str | None,
+    kwargs: dict[str, Any],
+    preprocess: list[dict[str, Any]],
+    source: store.Source | None = None,
+) -> store.ModelSpec:
+    """The description of a network for these samples; InputError where the preprocess steps do not fit them."""
+    shape = check(preprocess, data.raw_shape, data.raw_dtype)
+    if len(shape) == 3:
+        shape = (shape[2], shape[0], shape[1])
+    return store.ModelSpec(
+        builder=builder,
+        source=source,
+        kwargs=kwargs,
+        input_shape=shape,
+        num_classes=len(data.classes),
+        classes=data.classes,
+        task=data.task,
+        output_shape=shape if tasks.named(data.task).RECONSTRUCTS else None,
+        preprocess=preprocess,
+        raw={
+            "kind": data.kind,
+            "shape": list(data.raw_shape),
+            "dtype": data.raw_dtype,
+            "range": data.raw_range,
+            **({"sample_rate_hz": data.sample_rate_hz} if data.kind == "audio" else {}),
+            **({"columns": list(data.columns)} if data.columns else {}),
+            **({"input_path": list(data.input_path)} if data.input_path is not None else {}),
+        },
+    )
+
+
+def open_model(artifact: Artifact, folder: str = "model") -> tuple[nn.Module, store.ModelSpec]:
+    """The network a stage left in `folder`, its two files checked by digest first."""
+    artifact.file(f"{folder}/{store.SPEC}")
+    for name in store.members(artifact.path / folder):
+        artifact.file(f"{folder}/{name}")
+    return store.load(artifact.path / folder)

@@ -1,0 +1,145 @@
+"""Gates: a notebook's checks. Each prints what it found, or raises with the value, the limit and what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgekit.core import tasks
+from edgekit.core.artifact import Artifact, verify
+from edgekit.core.config import Budget
+from edgekit.core.errors import BudgetMissed, StageError
+from edgekit.core.tasks import accuracy_drop
+
+
+def at_least(what: str, value: float, limit: float, fix: str) -> None:
+    """`value` ≥ `limit`, else StageError."""
+    _judge(
+        value >= limit,
+        f"{what}: {value:.4g} ≥ {limit:.4g}",
+        f"{what}: got {value:.4g}, wanted at least {limit:.4g}; {fix}",
+    )
+
+
+def at_most(what: str, value: float, limit: float, fix: str) -> None:
+    """`value` ≤ `limit`, else StageError."""
+    _judge(
+        value <= limit,
+        f"{what}: {value:.4g} ≤ {limit:.4g}",
+        f"{what}: got {value:.4g}, wanted at most {limit:.4g}; {fix}",
+    )
+
+
+def quietly_at_least(what: str, value: float, limit: float, fix: str) -> None:
+    """As `at_least`, but prints nothing where all is well: for checks over many rows."""
+    if not value >= limit:
+        at_least(what, value, limit, fix)
+
+
+def holds(what: str, condition: bool, fix: str) -> None:
+    """A plain fact, else StageError."""
+    _judge(condition, what, f"does not hold: {what}; {fix}")
+
+
+def whole(artifact: Artifact) -> None:
+    """Every file of the artifact is as it was sealed, else TrustError."""
+    verify(artifact)
+    print(f"✓ {artifact.stage}: {len(artifact.files)} files match their sha256")
+
+
+def budget_met(benchmark: Artifact) -> None:
+    """At least one variant is inside the budget, else BudgetMissed with the nearest miss."""
+    metrics = benchmark.metrics
+    verdict = metrics["verdict"]
+    if not verdict["met"]:
+        raise BudgetMissed(missed_message(metrics["nearest_miss"], metrics["budget"]))
+    print(
+        f"✓ budget met by {verdict['winner']}: {verdict['drop_validation_pp']:+.2f} pp drop on validation, "
+        f"at most {verdict['bound_validation_pp']:+.2f} pp at {100 * verdict['confidence']:g} % confidence"
+    )
+    for target, nearest in metrics["unmet"].items():
+        print(f"✗ {target}: {missed_message(nearest, metrics['budget'])}")
+
+
+def budget_possible(budget: Budget, samples: int, task: str = "classification") -> None:
+    """Say whether `samples` validation samples can show the budget met; a note, for a network may also gain."""
+    kind = tasks.named(task)
+    if not kind.AT_MOST_ONE:
+        print(
+            f"✓ {kind.METRIC} of {samples} validation samples: how sure a drop is, the bootstrap says of each network"
+        )
+    elif accuracy_drop.can_meet(samples, budget.accuracy_confidence, budget.accuracy_drop_pp):
+        sure = f"{100 * budget.accuracy_confidence:g} % confidence"
+        print(f"✓ {samples} validation samples can show a drop of {budget.accuracy_drop_pp:g} pp or less at {sure}")
+    else:
+        print(
+            f"✗ budget of {budget.accuracy_drop_pp:g} pp: {accuracy_drop.too_few(samples, budget.accuracy_confidence)}"
+        )
+
+
+def validation_unseen(benchmark: Artifact) -> None:
+    """Say whether a baseline that was trained elsewhere knows validation; no error, for only its owner can tell."""
+    found = benchmark.metrics["seen_validation"]
+    if found:
+        print(f"{'✗' if found['known'] else '✓'} {seen_message(found)}")
+
+
+def decisions_follow(benchmark: Artifact) -> None:
+    """Every winner is what the rule makes of its own evidence, else StageError; a replayed one is only told."""
+    for decision in benchmark.metrics["decisions"]:
+        what, chosen = decision["decision"], decision["chosen"]
+        if decision["replayed"]:
+            differs = decision["today"] != chosen
+            today = f"; today's measurement would decide {decision['today']}" if differs else ""
+            print(f"{'✗' if differs else '✓'} {what}: {chosen}, as recorded{today}")
+        elif decision["candidates"] and "in_the_tie" in decision["candidates"][0]:
+            tie = [(row["bytes"], row["name"]) for row in decision["candidates"] if row["in_the_tie"]]
+            told = f"{what}: {chosen}, {decision['rule']}" + (f" of {len(tie)}" if len(tie) > 1 else "")
+            holds(told, chosen == min(tie)[1], "the code that decides is at fault, please report it")
+
+
+def missed_message(nearest: dict[str, Any] | None, budget: dict[str, Any]) -> str:
+    """What to tell somebody whose budget no variant meets: what came nearest, and by how much it missed."""
+    if nearest is None:
+        return "no variant inside the budget: there was none to measure; check convert.models and targets"
+    over = _over(nearest, budget)
+    return (
+        f"no variant inside the budget; the nearest miss is {nearest['name']} "
+        f"(p50 {nearest['p50_ms']:.4g} ms, {nearest['bytes']:,} bytes)"
+        f"{', over by ' + ' and '.join(over) if over else ''}: {'; '.join(nearest['reasons'])}. "
+        "Widen the budget, prune less, or give the student more epochs"
+    )
+
+
+def _over(nearest: dict[str, Any], budget: dict[str, Any]) -> list[str]:
+    """By how much it exceeds each limit that it exceeds."""
+    limit_ms, limit_bytes = budget["latency_p50_ms"], budget["size_bytes"]
+    over = []
+    if (points := nearest["bound_pp"] - budget["accuracy_drop_pp"]) > 0:
+        over.append(f"{points:.2g} pp of accuracy")
+    if limit_ms and nearest["p50_ms"] > limit_ms:
+        over.append(f"{nearest['p50_ms'] - limit_ms:.3g} ms ({nearest['p50_ms'] / limit_ms - 1:.0%}) of p50")
+    if limit_bytes and nearest["bytes"] > limit_bytes:
+        over.append(f"{nearest['bytes'] - limit_bytes:,} bytes ({nearest['bytes'] / limit_bytes - 1:.0%})")
+    return over
+
+
+def seen_message(found: dict[str, Any]) -> str:
+    """What to tell of a baseline from elsewhere, by its row of `stages/benchmark/seen.py`."""
+    rates = (
+        f"{found['accuracy_validation']:.2%} right of {found['samples_validation']} validation samples and "
+        f"{found['accuracy_test']:.2%} of {found['samples_test']} of test"
+    )
+    test = f"Fisher's exact test, p = {found['p_value']:.2g}, level {100 * found['level']:g} %"
+    if not found["known"]:
+        return f"{found['name']}: {rates}; nothing says that it was trained on validation samples ({test})"
+    return (
+        f"{found['name']} seems to know validation: {rates}, more than chance explains ({test}). "
+        "Trained on validation samples, it makes every drop on validation look larger than it is: "
+        "set data.validation_from to test, or give validation samples that it has not seen"
+    )
+
+
+def _judge(good: bool, found: str, fault: str) -> None:
+    if not good:
+        raise StageError(fault)
+    print(f"✓ {found}")

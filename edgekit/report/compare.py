@@ -1,0 +1,188 @@
+"""Two finished runs side by side: config, versions, machine, and every variant's accuracy, bytes and latency."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from edgekit.report import run
+from edgekit.report.formatting import count, milliseconds, percent, points, times
+from edgekit.runner.measure import conditions
+
+Row = dict[str, Any]
+Pair = tuple[Any, Any]
+Differences = dict[str, Pair]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`a` and `b` are results; `versions`, `config` and `machine` hold what differs, (of a, of b), None: not there.
+
+    `no_latencies` says why latencies are not compared, `no_accuracies` the same of accuracies; empty: they are.
+    """
+
+    a: Row
+    b: Row
+    folders: tuple[Path, Path]
+    config: Differences
+    versions: Differences
+    machine: Differences
+    variants: list[tuple[str, Row | None, Row | None]]
+    no_latencies: list[str]
+    no_accuracies: str
+    margin: float
+
+
+def compare(folder_a: Path, folder_b: Path) -> Comparison:
+    """Read both; DataError where one has no verdict."""
+    a, b = (run.result_of(folder) for folder in (folder_a, folder_b))
+    both = set(a["stages"]) & set(b["stages"])  # a missed budget has no bundle, which is told once, above
+    made_a, made_b = (
+        {stage: made for stage, made in run.chain(folder, result).items() if stage in both}
+        for folder, result in ((folder_a, a), (folder_b, b))
+    )
+    rows_a, rows_b = ({row["name"]: row for row in result["variants"]} for result in (a, b))
+    versions_a, versions_b = (
+        {"edgekit": result["edgekit"], **run.versions(made)} for result, made in ((a, made_a), (b, made_b))
+    )
+    other_data = a["data_digest"] != b["data_digest"]
+    return Comparison(
+        a=a,
+        b=b,
+        folders=(folder_a, folder_b),
+        config=_differing(run.settings(a, made_a), run.settings(b, made_b)),
+        versions=_differing(versions_a, versions_b),
+        machine=_differing(_plain(a["conditions"]), _plain(b["conditions"])),
+        variants=[(name, rows_a.get(name), rows_b.get(name)) for name in dict.fromkeys([*rows_a, *rows_b])],
+        no_latencies=_not_comparable(a["conditions"], b["conditions"]),
+        no_accuracies="other samples: the data's digests differ" if other_data else "",
+        margin=max(made["benchmark"].config["tie_margin"] for made in (made_a, made_b)),
+    )
+
+
+def show(found: Comparison, console: Console) -> None:
+    """The tables, and in words what is not compared and why."""
+    for letter, result, folder in zip("AB", (found.a, found.b), found.folders, strict=True):
+        console.print(f"[bold]{letter}[/bold]  {escape(_about(result, folder))}", highlight=False, soft_wrap=True)
+    for title, differing in (("Config", found.config), ("Versions", found.versions), ("Machine", found.machine)):
+        if differing:
+            console.print(_table(f"{title}: what differs", differing))
+        else:
+            console.print(f"{title}: no difference")
+    console.print(_variants(found))
+    for line in _notes(found):
+        console.print(line, soft_wrap=True, highlight=False)
+
+
+def _not_comparable(a: Row, b: Row) -> list[str]:
+    """Why latencies taken under conditions `a` say nothing beside those taken under `b`; empty where they do."""
+    ways = [found.get("protocol", "").partition(" rounds, ")[2] for found in (a, b)]  # rounds grow where it is close
+    why = conditions.differences(a, b)
+    return why if ways[0] == ways[1] else [*why, f"protocol: {ways[0]} and {ways[1]}"]
+
+
+def _plain(found: Row) -> Row:
+    """What was fixed of a measurement; what was seen beside it is another each time."""
+    return {name: value for name, value in found.items() if isinstance(value, (str, int, float))}
+
+
+def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> Differences:
+    return {name: (a.get(name), b.get(name)) for name in dict.fromkeys([*a, *b]) if a.get(name) != b.get(name)}
+
+
+def _about(result: Row, folder: Path) -> str:
+    verdict = result["verdict"]
+    told = "no variant inside the budget"
+    if verdict["met"]:
+        told = f"{verdict['winner']} wins; ships for {', '.join(result['winners'])}"
+    when = result["stages"]["benchmark"]["finished"].replace("T", " ").replace("+00:00", " UTC")
+    return f"{result['name']} {result['version']} in {folder}, measured {when}: {told}"
+
+
+def _table(title: str, differing: Differences) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for heading in ("", "A", "B"):
+        table.add_column(heading, overflow="fold")
+    for name, pair in sorted(differing.items()):
+        table.add_row(name, *("–" if value is None else escape(str(value)) for value in pair))
+    return table
+
+
+def _variants(found: Comparison) -> Table:
+    table = Table(title="Variants, B against A", title_justify="left", title_style="bold")
+    table.add_column("variant", no_wrap=True)
+    for heading in ("val. A", "val. B", "pp", "bytes A", "bytes B", ""):
+        table.add_column(heading, justify="right")
+    timed = not found.no_latencies
+    for heading in ("p50 ms A", "p50 ms B") if timed else ():
+        table.add_column(heading, justify="right")
+    table.add_column("B is" if timed else "")
+    for name, a, b in found.variants:
+        cells = [*_pair(a, b, "accuracy_validation", percent), _accuracy(found, a, b)]
+        cells += [*_pair(a, b, "bytes", count), _bytes(a, b)]
+        cells += _pair(a, b, "p50_ms", milliseconds) if timed else []
+        table.add_row(name, *cells, escape(_told(found, name, a, b)))
+    return table
+
+
+def _pair(a: Row | None, b: Row | None, key: str, spell: Any) -> list[str]:
+    return [spell(row[key]) if row else "–" for row in (a, b)]
+
+
+def _accuracy(found: Comparison, a: Row | None, b: Row | None) -> str:
+    if a is None or b is None or found.no_accuracies:
+        return "–"
+    return points(100 * (b["accuracy_validation"] - a["accuracy_validation"]))
+
+
+def _bytes(a: Row | None, b: Row | None) -> str:
+    if a is None or b is None:
+        return "–"
+    return "same" if a["bytes"] == b["bytes"] else times(b["bytes"] / a["bytes"])
+
+
+def _told(found: Comparison, name: str, a: Row | None, b: Row | None) -> str:
+    """The latency in words; a difference within the margin is none, for two processes differ by as much."""
+    if a is None or b is None:
+        letter, other, without = ("A", "B", found.b) if a else ("B", "A", found.a)
+        why = next((row["reason"] for row in without["left_out"] if row["name"] == name), "")
+        return f"only in {letter}; left out of {other}: {why}" if why else f"only in {letter}"
+    if found.no_latencies:
+        return ""
+    if a["interpreter"] != b["interpreter"]:
+        return f"not compared: {a['interpreter']} / {b['interpreter']}"
+    gain = a["p50_ms"] / b["p50_ms"]
+    if max(gain, 1 / gain) <= 1 + found.margin:
+        return f"no difference ({times(gain)})"
+    return f"{times(gain)} faster" if gain > 1 else f"{times(gain)}, slower"
+
+
+def _notes(found: Comparison) -> list[str]:
+    notes = []
+    if found.no_latencies:
+        notes.append(f"[bold]Latencies not compared:[/bold] {escape('; '.join(found.no_latencies))}.")
+    else:
+        margin = f"{100 * found.margin:g} %"
+        notes.append(f"Two runs are two processes: medians within {margin} of each other count as no difference.")
+        if (drifted := _drift(found)) is not None:
+            notes.append(
+                f"[bold]The machine was not equally fast:[/bold] the same baseline took {times(drifted)} the time "
+                "in B; hold each run's speed-ups against each other, not its milliseconds."
+            )
+    if found.no_accuracies:
+        notes.append(f"[bold]Accuracies not compared:[/bold] {found.no_accuracies}.")
+    return notes
+
+
+def _drift(found: Comparison) -> float | None:
+    """How much longer the baseline took in B for the very same baseline, where that is beyond the margin."""
+    if found.a["stages"]["profile"]["digest"] != found.b["stages"]["profile"]["digest"]:
+        return None
+    a, b = (result["variants"][0]["p50_ms"] for result in (found.a, found.b))
+    return b / a if max(a / b, b / a) > 1 + found.margin else None

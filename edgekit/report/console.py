@@ -1,0 +1,154 @@
+"""The verdict of a run, read from its sealed artifacts: `result.json` and the table at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from edgekit.core import left_out
+from edgekit.core.config import STAGES
+from edgekit.report import checks, verdict
+from edgekit.report.formatting import count, faster, milliseconds, percent, points, span, speedup, times
+from edgekit.report.tables.loads import held
+from edgekit.stages.benchmark.decide import FEWEST_BYTES
+
+
+def show(result: dict[str, Any], folder: Path, console: Console) -> None:
+    """Print the verdict table, the wall times and where everything lies."""
+    console.print(_table(result))
+    console.print()
+    if result["verdict"]["met"]:
+        winner, _, figures = escape(verdict.told(result)).partition(" ")
+        console.print(f"[bold]{winner}[/bold] {figures}")
+    else:
+        console.print(f"[bold]{escape(verdict.told(result))}[/bold]", soft_wrap=True)
+    if result["waterfall"]:
+        console.print(f"Step by step: {_walk(result['waterfall'])}.", soft_wrap=True, highlight=False)
+    for target, why in verdict.unmet(result):
+        console.print(f"[bold]No bundle for {target}:[/bold] {escape(why)}", soft_wrap=True)
+    for line in left_out.lines(result["left_out"]):
+        console.print(f"[bold]Left out:[/bold] {escape(line)}.", soft_wrap=True, highlight=False)
+    for line in [*_rivals(result), *_ties(result), *_under_load(result), *_seen(result)]:
+        console.print(line, soft_wrap=True, highlight=False)
+    conditions = result["conditions"]
+    console.print(
+        f"[dim]Measured on {conditions['cpu']}, {conditions['cores']} cores, Python {conditions['python']}, "
+        f"{conditions['threads']} thread; {conditions['protocol']}.[/dim]",
+    )
+    if conditions["disturbed"]:
+        console.print(f"[bold]Disturbed:[/bold] {'; '.join(conditions['disturbed'])}.", soft_wrap=True, highlight=False)
+    done = [stage for stage in STAGES if stage in result["stages"]]
+    took = " · ".join(f"{stage} {result['stages'][stage]['seconds']:.0f} s" for stage in done)
+    console.print(f"\nStages     {took}", soft_wrap=True, highlight=False)
+    for line in verdict.paths(result, folder):
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def _table(result: dict[str, Any]) -> Table:
+    table = Table(title=f"Verdict of run {result['name']}", title_justify="left", title_style="bold")
+    for heading, justify in (
+        ("variant", "left"),
+        ("val.", "right"),
+        ("test", "right"),
+        ("drop pp", "right"),
+        ("at most", "right"),
+        ("bytes", "right"),
+        ("p50 ms", "right"),
+        ("p95 ms", "right"),
+        ("p99 ms", "right"),
+        ("speed-up", "right"),
+        ("", "left"),
+    ):
+        table.add_column(heading, justify=justify, no_wrap=heading != "")  # type: ignore[arg-type]
+    baseline, *variants = result["variants"]
+    winners = set(result["winners"].values())
+    for row in [baseline, *sorted(variants, key=lambda row: row["p50_ms"])]:
+        table.add_row(
+            row["name"],
+            percent(row["accuracy_validation"]),
+            percent(row["accuracy_test"]),
+            points(row.get("drop_pp", 0.0)),
+            points(row.get("bound_pp")),
+            count(row["bytes"]),
+            milliseconds(row["p50_ms"]),
+            milliseconds(row["p95_ms"]),
+            milliseconds(row["p99_ms"]),
+            "1×" if row is baseline else speedup(*_ends(row, "speedup")),
+            _note(row, winners),
+            style="bold green" if row["name"] in winners else None,
+        )
+    return table
+
+
+def _rivals(result: dict[str, Any]) -> list[str]:
+    return [
+        f"Against {row['name']} ({percent(row['accuracy_test'])} on test, {count(row['bytes'])} bytes, "
+        f"p50 {milliseconds(row['p50_ms'])} ms): {row['winner']} is "
+        f"{faster(row['winner_speedup'], row['winner_speedup_low'], row['winner_speedup_high'])}, "
+        f"{points(row['winner_gain_pp'])} pp on test, {times(row['winner_bytes_share'])} its bytes."
+        for row in result["rivals"]
+        if row["winner"]
+    ]
+
+
+def _under_load(result: dict[str, Any]) -> list[str]:
+    """What was held under load, of all that a highest rate was looked for; a failure in one line."""
+    loads = result["loads"]
+    rates = ", ".join(f"{row['name']} {held(row)}" for row in loads["rates"])
+    told = [f"Poisson arrivals held with a p99 within {loads['p99_bound_ms']:g} ms: {rates}"] if rates else []
+    return told + [f"Not driven to the end: {row['name']}, {row['reason']}" for row in loads["failed"]]
+
+
+def _seen(result: dict[str, Any]) -> list[str]:
+    """A line where the baseline seems to know validation."""
+    found = result["seen_validation"]
+    return [f"Validation: {checks.seen_message(found)}."] if found and found["known"] else []
+
+
+def _ends(row: dict[str, Any], key: str) -> tuple[float, float, float]:
+    """A ratio and its interval."""
+    return row[key], row[f"{key}_low"], row[f"{key}_high"]
+
+
+def _walk(steps: list[dict[str, Any]]) -> str:
+    told = []
+    for step in steps[1:]:
+        gain = _ends(step, "gain")
+        told.append(f"{step['step']} {faster(*gain)} ({span(*gain[1:])}){'' if step['kept'] else ', not kept'}")
+    return " · ".join(told)
+
+
+def _ties(result: dict[str, Any]) -> Iterator[str]:
+    """One line for each target whose winner was not told from another by its speed but by its size."""
+    found = {decision["decision"]: decision for decision in result["decisions"]}
+    for target in result["winners"]:
+        decision = found[f"winner of {target}"]
+        if decision["rule"] != FEWEST_BYTES:
+            continue
+        chosen, others = decision["chosen"], decision["candidates"]
+        own = next(row for row in others if row["name"] == chosen)
+        fastest = next(row for row in others if row["ratio_low"] == row["ratio_high"] == 1.0)
+        if fastest is own:
+            tied = next(row for row in others if row["in_the_tie"] and row is not own)
+            told = f"{tied['name']} is {_by_how_little(tied, 'slower')}"
+        else:
+            told = f"{fastest['name']} is {_by_how_little(own, 'faster')}"
+        yield f"{target}: {chosen}, by fewer bytes: {told}"
+
+
+def _by_how_little(row: dict[str, Any], word: str) -> str:
+    measured = f"({row['ratio']:.2f}×, {row['ratio_low']:.2f}–{row['ratio_high']:.2f})"
+    return f"not measurably {word} {measured}" if row["ratio_low"] <= 1 else f"{word} within the margin {measured}"
+
+
+def _note(row: dict[str, Any], winners: set[str]) -> str:
+    if row["name"] in winners:
+        return f"wins {row['target']}"
+    if row["target"] == "pytorch":
+        return "baseline"
+    return "; ".join(row["reasons"])

@@ -1,0 +1,82 @@
+"""`report.html`: one page about a finished run, with nothing in it that comes from elsewhere.
+
+Drawn from `result.json`, the sealed artifacts and the executed notebooks, whose copies in HTML lie beside it in
+`report/`. It carries a sign of all that it was drawn from, so that a page that is still true is not drawn again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from edgekit import __version__
+from edgekit.core.config import STAGES
+from edgekit.core.hashing import digest, sha256_file
+from edgekit.core.run_folder import notebook_name
+from edgekit.report.html.sign import sign_of
+from edgekit.report.result import RESULT
+from edgekit.report.run import result_of
+from edgekit.runner.files import make_folder, write_atomically
+
+PAGE = "report.html"
+BESIDE = "report"
+"""Folder of the executed notebooks in HTML."""
+
+ROOM = Path(__file__).parent
+END = "</html>\n"
+
+
+def write(folder: Path) -> Path:
+    """Draw the page of the finished run in `folder` if what is there is not current; the caller holds the run's lock.
+
+    DataError where the run has no verdict yet.
+    """
+    result = result_of(folder)
+    if is_drawn(folder):
+        return folder / PAGE
+    from edgekit.report.html import notebooks, story
+    from edgekit.report.html.render import render
+
+    sign = _sign(folder)
+    make_folder(folder / BESIDE)
+    links = notebooks.write(executed(folder), folder / BESIDE)
+    text = render("page.html.j2", sign=sign, **story.told(folder, result, links))
+    write_atomically(folder / PAGE, text.encode())
+    return folder / PAGE
+
+
+def draw(folder: Path, say: Callable[[str], None]) -> None:
+    """`write` at the end of a run: what goes wrong is told, for the verdict stands without a page."""
+    try:
+        write(folder)
+    except Exception as error:
+        say(f"{PAGE} could not be drawn ({type(error).__name__}: {error}); the verdict stands: edgekit report {folder}")
+
+
+def is_drawn(folder: Path) -> bool:
+    """True where the page is whole and says what the run's files say now."""
+    try:
+        text = (folder / PAGE).read_text()
+        there = all((folder / BESIDE / f"{path.name.split('.')[0]}.html").is_file() for path in executed(folder))
+        return there and text.endswith(END) and sign_of(text) == _sign(folder)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def executed(folder: Path) -> list[Path]:
+    """The executed notebooks that belong to the result, in order; that of a missed budget ends in its last check."""
+    stages = json.loads((folder / RESULT).read_text())["stages"]
+    found = []
+    for stage in STAGES:
+        path = folder / "notebooks" / notebook_name(stage)
+        kept = [one for one in (path.with_suffix(".failed.ipynb"), path) if one.is_file()]
+        found += kept[:1] if stage in stages else []
+    return found
+
+
+def _sign(folder: Path) -> str:
+    """Digest of all that the page is drawn from, the code that draws it among it."""
+    code = [path for room in (ROOM, ROOM.parent / "plots") for path in sorted(room.glob("*.*")) if path.is_file()]
+    sources = [folder / RESULT, *executed(folder), *code]
+    return digest([__version__, *([path.name, sha256_file(path)] for path in sources)])

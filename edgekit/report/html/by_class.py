@@ -1,0 +1,20 @@
+"""The accuracy of what ships, class by class."""
+
+from __future__ import annotations
+
+from edgekit.core.artifact import Artifact
+from edgekit.report.formatting import count
+from edgekit.report.html.rows import Grid, Row, grid
+from edgekit.report.tables.by_class import lost_in_words, said_of, scores
+
+
+def told(result: Row, benchmark: Artifact) -> Row:
+    """A table, and a sentence about what was lost."""
+    return {"grid": _grid(result["by_class"]), "text": lost_in_words(benchmark)}
+
+
+def _grid(found: Row) -> Grid:
+    rows = [(row["name"], count(row["samples"]), *scores(row, found)) for row in found["groups"]]
+    said = said_of(found)
+    columns = (found["group"], "samples", *found["variants"])
+    return grid(f"{said[0].upper()}{said[1:]}", columns, rows, "|".join(columns[1:]))

@@ -1,0 +1,137 @@
+"""Which figures the page shows of a run, with their words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from edgekit.core.artifact import EVIDENCE, Artifact
+from edgekit.report import plots, tables
+from edgekit.report.formatting import count, milliseconds, times
+from edgekit.report.html.figures import Picture, picture
+from edgekit.report.html.rows import Row, in_words
+
+SAMPLES = f"{EVIDENCE}/samples_ms.npz"
+MOST_CURVES = 7
+
+
+def drawn(result: Row, profile: Artifact, benchmark: Artifact, foretold: Sequence[Row]) -> dict[str, Picture]:
+    """The figures by name; one whose figures the run does not have is left out."""
+    found = {"pareto": _pareto(result), "ecdf": _ecdf(benchmark)}
+    if result["waterfall"]:
+        found["waterfall"] = _waterfall(result)
+    metrics = profile.metrics
+    found |= {"parts": _parts(metrics), "operators": _operators(metrics), "roofline": _roofline(metrics)}
+    if metrics["ways"]:
+        found["ways"] = _ways(metrics)
+    if foretold:
+        found["foretold"] = _foretold(foretold)
+    found |= _by_class(benchmark)
+    if result["loads"]["runs"]:
+        found["loads"] = _loads(result["loads"])
+    return found
+
+
+def shown_in_ecdf(benchmark: Artifact) -> list[str]:
+    """The baseline, the winners, the best post-training int8, rivals: a curve for each variant would hide them all."""
+    metrics = benchmark.metrics
+    nearest = [row["name"] for row in metrics["unmet"].values() if row]
+    wanted = [metrics["rows"][0]["name"], *metrics["winners"].values(), metrics["post_training_baseline"], *nearest]
+    names = dict.fromkeys(name for name in [*wanted, *(row["name"] for row in metrics["rivals"])] if name)
+    return list(names)[:MOST_CURVES]
+
+
+def _ecdf(benchmark: Artifact) -> Picture:
+    with np.load(benchmark.file(SAMPLES), allow_pickle=False) as samples_ms:
+        chosen = {name: samples_ms[name] for name in shown_in_ecdf(benchmark)}
+    medians = ", ".join(f"{name} {milliseconds(float(np.median(values)))}" for name, values in chosen.items())
+    caption = (
+        "Every timed call, none left out: the further left, the faster; the steeper, the steadier. "
+        "A curve that bends to the right at the top has slow calls that a median does not show."
+    )
+    return picture(plots.ecdf(chosen), f"Distribution of call latencies; medians in ms: {medians}", caption)
+
+
+def _pareto(result: Row) -> Picture:
+    winners = list(result["winners"].values())
+    alt = f"Accuracy against latency of {len(result['variants'])} variants; " + (
+        f"winners: {', '.join(winners)}" if winners else "none is inside the budget"
+    )
+    caption = (
+        "Up and left is better; variants whose whisker reaches into the grey band are not surely within the budget. "
+        "The table of all variants has the same figures."
+    )
+    return picture(plots.pareto(result["variants"], result["budget"], winners), alt, caption)
+
+
+def _waterfall(result: Row) -> Picture:
+    steps = "; ".join(f"{step['step']} {in_words(step, 'gain')}" for step in result["waterfall"][1:])
+    caption = "Hatched steps were measured and not kept. In brackets the interval of each ratio."
+    return picture(plots.waterfall(result["waterfall"]), f"p50 after each step of the walk: {steps}", caption)
+
+
+def _parts(profile: Row) -> Picture:
+    latency, shares = profile["latency"], profile["diagnosis"]["shares"]
+    alt = ", ".join(f"{name} {latency[name]['share']:.0%}" for name in latency if name != "total")
+    return picture(
+        plots.latency_parts(latency, shares), f"One call of the baseline: {alt}", "Before anything was done."
+    )
+
+
+def _operators(profile: Row) -> Picture:
+    slowest = ", ".join(f"{row['operator']} {row['share']:.0%}" for row in profile["operators"][:3]) or "by runtime"
+    caption = "Before, by each runtime’s own profiler, which slows each call a little."
+    figure = plots.operators(profile["operators"], profile["inside"])
+    return picture(figure, f"Time by operator of the baseline: {slowest}", caption)
+
+
+def _ways(profile: Row) -> Picture:
+    caption = "The float network as it came, before anything was done to it."
+    return picture(plots.ways(profile["ways"]), f"One call by each of {len(profile['ways'])} runtimes", caption)
+
+
+def _foretold(rows: Sequence[Row]) -> Picture:
+    shares = sorted(row["share"] for row in rows)
+    alt = f"Of {len(rows)} variants, achieved over predicted speed-up from {times(shares[0])} to {times(shares[-1])}"
+    caption = (
+        "On the line the prediction held; below it, something that is neither arithmetic nor bytes took the time; "
+        "above it, what a call costs besides shrank too."
+    )
+    return picture(plots.foretold(rows), alt, caption)
+
+
+def _loads(found: Row) -> Picture:
+    held = ", ".join(f"{row['name']} {count(row['rate_per_s'])}" for row in found["rates"]) or "none was looked for"
+    caption = (
+        "Left, every trial in the search for the highest rate; right, what a query waits and takes. p99 rises long "
+        "before the worker is busy all the time, since arrivals bunch."
+    )
+    return picture(
+        plots.loads(found), f"p99 against the rate of arrivals; highest rates held a second: {held}", caption
+    )
+
+
+def _by_class(benchmark: Artifact) -> dict[str, Picture]:
+    """Which class is taken for which, and samples that were lost, as far as there are any."""
+    metrics = benchmark.metrics
+    confusion, lost, names = metrics["confusion"], metrics["lost"], metrics["by_class"]["variants"][:2]
+    found = {}
+    if confusion:
+        caption = (
+            "Validation samples. Grey: answered rightly. The darker another cell, the larger the share of its class "
+            "that is taken for the other one."
+        )
+        alt = f"Confusion matrix of {' and '.join(names)}, {len(confusion['classes'])} classes"
+        found["confusion"] = picture(plots.confusion(confusion, names), alt, caption)
+    figure = plots.lost(lost, tables.lost_samples(benchmark))
+    if figure is not None:
+        told = "; ".join(f"{row['label']} answered as {row['variant']}" for row in lost["samples"])
+        caption = f"Right by the baseline, wrong by {lost['variant']}: {len(lost['samples'])} of {lost['in_all']:,}."
+        found["lost"] = picture(figure, f"Lost validation samples: {told}", caption)
+    return found
+
+
+def _roofline(profile: Row) -> Picture:
+    caption = "Each layer of the network under the ceilings that this machine showed in the same run."
+    return picture(plots.roofline(profile["layers"], profile["machine"]), "Roofline of the layers", caption)

@@ -1,0 +1,241 @@
+"""What the page says, in words and rows: all of it from `result.json` and the sealed artifacts of the run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from edgekit.core import tasks
+from edgekit.core.artifact import Artifact
+from edgekit.core.config import STAGES
+from edgekit.core.hashing import sha256_file
+from edgekit.measure.forecast import way_of
+from edgekit.report import checks, run, tables
+from edgekit.report.formatting import count, faster, milliseconds, percent, points, span, times
+from edgekit.report.html import by_class, charts, converted, loads, machine, time_breakdown, variants
+from edgekit.report.html.notebooks import Link
+from edgekit.report.html.rows import Grid, Line, Row, ends, grid, in_words, ratio
+from edgekit.report.result import RESULT
+
+
+def told(folder: Path, result: Row, links: list[Link]) -> dict[str, Any]:
+    """Everything that `page.html.j2` names."""
+    chain = run.chain(folder, result)
+    profile, benchmark = chain["profile"], chain["benchmark"]
+    foretold = _foretold(benchmark)
+    return {
+        "run": result,
+        "headline": headline(result),
+        "facts": facts(result),
+        "targets": targets(result),
+        "missed": [*missed(result), *seen(result)],
+        "bundles": bundles(result),
+        "waterfall": waterfall(result),
+        "tail": variants.percentiles(result, charts.shown_in_ecdf(benchmark)),
+        "loads": loads.told(result, benchmark.config["confidence"]),
+        "spent": time_breakdown.told(profile.metrics, result, foretold),
+        "by_class": by_class.told(result, benchmark),
+        "variants": variants.table(result),
+        "rejected": variants.rejected(result),
+        "rivals": variants.rivals(result),
+        "decisions": variants.decisions(result),
+        "converted": converted.told(chain["convert"], result),
+        "machine": machine.machine(result),
+        "seen": machine.seen(result),
+        "versions": machine.versions(result, chain),
+        "stages": stages(result),
+        "links": {link.stage: link for link in links},
+        "config": yaml.safe_dump(result["config"], sort_keys=False, allow_unicode=True),
+        "result_sha256": sha256_file(folder / RESULT),
+        "figures": charts.drawn(result, profile, benchmark, foretold),
+    }
+
+
+def _foretold(benchmark: Artifact) -> list[Row]:
+    """What was predicted beside what was achieved; nothing from an edgekit whose profile recorded less."""
+    try:
+        return tables.foretold_rows(benchmark)
+    except KeyError:
+        return []
+
+
+def headline(result: Row) -> tuple[str, str]:
+    """The verdict in a line, and what it rests on in another."""
+    verdict, budget = result["verdict"], result["budget"]
+    if not verdict["met"]:
+        message = checks.missed_message(result["nearest_miss"], budget)
+        return "Budget missed: nothing ships", f"{message[0].upper()}{message[1:]}."
+    ships, wanted = len(result["winners"]), len(result["winners"]) + len(result["unmet"])
+    found = (
+        f"{verdict['winner']} is the fastest of what ships: {milliseconds(verdict['p50_ms'])} ms a call at p50, "
+        f"against {way_of(result['variants'][0]['interpreter'])} {in_words(verdict, 'speedup_vs_eager')}, "
+        f"and {_size(verdict['size_ratio'])}. "
+        f"On validation it {_loss(verdict['drop_validation_pp'])}; with {100 * verdict['confidence']:g} % confidence "
+        f"{_bound(verdict['bound_validation_pp'])}, and the budget allows a loss of "
+        f"{budget['accuracy_drop_pp']:g} pp.{_accuracy_is(result)}"
+    )
+    return f"Budget met: {ships} of {wanted} target{'s' if wanted > 1 else ''} ship{'s' if ships == 1 else ''}", found
+
+
+def _accuracy_is(result: Row) -> str:
+    """What accuracy means, where it is not what everybody expects."""
+    task = tasks.named(result["task"])
+    return "" if result["task"] == "classification" else f" Here {task.SAID}."
+
+
+def _size(ratio: float) -> str:
+    """Of `ratio`, the baseline's bytes over the winner's."""
+    if times(ratio) == times(1.0):
+        return "of the same size"
+    return f"{times(ratio)} smaller" if ratio > 1 else f"{times(1 / ratio)} larger"
+
+
+def _bound(pp: float) -> str:
+    return f"the loss is at most {pp:.2f} pp" if pp >= 0 else f"the gain is at least {-pp:.2f} pp"
+
+
+def _loss(drop_pp: float) -> str:
+    if round(drop_pp, 2) == 0:
+        return "keeps the baseline’s accuracy"
+    return f"{'loses' if drop_pp > 0 else 'gains'} {abs(drop_pp):.2f} pp of accuracy"
+
+
+def facts(result: Row) -> list[tuple[str, str, str]]:
+    """The few figures that stand large: value, what it is, and what it is held against."""
+    verdict = result["verdict"]
+    if not verdict["met"]:
+        return []
+    rows = {row["name"]: row for row in result["variants"]}
+    baseline, winner = result["variants"][0], rows[verdict["winner"]]
+    metric = tasks.named(result["task"]).METRIC
+    large = [
+        (
+            f"{milliseconds(verdict['p50_ms'])} ms",
+            "latency, p50 of one call",
+            f"{way_of(baseline['interpreter'])}: {milliseconds(baseline['p50_ms'])} ms",
+        ),
+        (
+            f"{count(winner['bytes'])} bytes",
+            "size of the model",
+            f"baseline: {count(baseline['bytes'])} bytes",
+        ),
+        (
+            percent(winner["accuracy_test"]),
+            f"{'accuracy' if result['task'] == 'classification' else metric} on test, read once",
+            f"baseline: {percent(baseline['accuracy_test'])}",
+        ),
+    ]
+    if (plain := ends(verdict, "speedup_vs_post_training_baseline")) is not None:
+        itself = plain == (1.0, 1.0, 1.0)
+        large.append(
+            (
+                faster(*plain),
+                "against the best plain int8",
+                "which it is itself" if itself else f"interval {span(*plain[1:])}",
+            )
+        )
+    return large
+
+
+def targets(result: Row) -> Grid:
+    """What ships for each target, held against each limit of the budget."""
+    budget, rows = result["budget"], {row["name"]: row for row in result["variants"]}
+    baseline = result["variants"][0]
+    limits = [
+        "limit of the budget",
+        "",
+        "",
+        f"≤ {budget['accuracy_drop_pp']:g}",
+        f"≤ {milliseconds(budget['latency_p50_ms'])}" if budget["latency_p50_ms"] else "no limit",
+        f"≤ {count(budget['size_bytes'])}" if budget["size_bytes"] else "no limit",
+        "",
+    ]
+    before = [
+        "before", baseline["name"], percent(baseline["accuracy_validation"]), "",
+        milliseconds(baseline["p50_ms"]), count(baseline["bytes"]), "1×",
+    ]  # fmt: skip
+    lines = [Line(limits, "limit"), Line(before)]
+    for target, name in result["winners"].items():
+        lines.append(Line([target, *_met(rows[name])], "ships"))
+    for target, nearest in _unmet(result).items():
+        if nearest:
+            lines.append(Line([f"{target}: no bundle", *_met(rows[nearest["name"]])], "out"))
+    sure = f"{100 * budget['accuracy_confidence']:g} %"
+    columns = (
+        "target", "variant", "accuracy", f"drop at most, pp ({sure})", "p50, ms", "bytes", "speed-up",
+    )  # fmt: skip
+    what = "What ships, and how it met the budget" if result["winners"] else "What came nearest, target by target"
+    caption = f"{what}; accuracy on validation, speed-up over the baseline with its interval"
+    return Grid(caption, columns, lines, frozenset(columns[2:]))
+
+
+def _met(row: Row) -> list[str]:
+    return [
+        row["name"],
+        percent(row["accuracy_validation"]),
+        points(row["bound_pp"]),
+        milliseconds(row["p50_ms"]),
+        count(row["bytes"]),
+        ratio(row, "speedup"),
+    ]
+
+
+def missed(result: Row) -> list[str]:
+    """A line for each target without a bundle."""
+    return [
+        f"{target}: {near['name']} comes nearest; {'; '.join(near['reasons'])}." if near else f"{target}: no variant."
+        for target, near in _unmet(result).items()
+    ]
+
+
+def seen(result: Row) -> list[str]:
+    """A line where the baseline came from elsewhere: does it know validation?"""
+    found = result["seen_validation"]
+    return [f"{checks.seen_message(found)}."] if found else []
+
+
+def _unmet(result: Row) -> dict[str, Any]:
+    return result["unmet"]
+
+
+def bundles(result: Row) -> Grid | None:
+    """The files to copy to a device."""
+    rows = [
+        (target, entry["file"], entry["variant"], count(entry["bytes"]), entry["sha256"])
+        for target, entry in result["bundles"].items()
+    ]
+    columns = ("target", "file in bundles/", "variant", "bytes", "sha256")
+    return grid("Files to copy to a device", columns, rows, "bytes") if rows else None
+
+
+def waterfall(result: Row) -> Grid | None:
+    """The steps from the baseline to the winner."""
+    rows = [
+        (
+            step["step"],
+            step["variant"],
+            milliseconds(step["p50_ms"]),
+            in_words(step, "gain"),
+            "yes" if step["kept"] else "no",
+        )
+        for step in result["waterfall"]
+    ]
+    columns = ("step", "variant", "p50, ms", "against the step before", "kept")
+    return grid("Step by step, all measured in the same rounds", columns, rows, "p50, ms") if rows else None
+
+
+def stages(result: Row) -> list[Row]:
+    """The walk: when each stage was sealed, how long it worked, under which key."""
+    return [
+        {
+            "stage": stage,
+            "finished": found["finished"].replace("T", " ").replace("+00:00", " UTC"),
+            "seconds": f"{found['seconds']:.1f}",
+            "key": found["key"],
+            "digest": found["digest"],
+        }
+        for stage, found in ((stage, result["stages"].get(stage)) for stage in ("origin", *STAGES))
+        if found
+    ]

@@ -1,0 +1,43 @@
+"""The workbook's figures. Each takes plain rows and returns a closed Figure, ready to show or to save.
+
+Colours are told apart in greyscale too (Okabe & Ito, 2008, ordered by lightness), and never carry a meaning alone:
+a marker, a hatch or a label says the same.
+"""
+
+from edgekit.report.plots.by_class import confusion, lost
+from edgekit.report.plots.candidates import candidates
+from edgekit.report.plots.compression import learning_curves, pruning, sensitivity
+from edgekit.report.plots.delivery import boundaries, bundle_members
+from edgekit.report.plots.diagnosis import foretold, latency_parts, operators, roofline, ways
+from edgekit.report.plots.distribution import ecdf
+from edgekit.report.plots.loads import loads
+from edgekit.report.plots.pruned import accuracy_by_cost, predicted_and_measured, zero_patterns
+from edgekit.report.plots.quantization import calibration, histograms
+from edgekit.report.plots.samples import samples
+from edgekit.report.plots.verdict import pareto, waterfall
+
+__all__ = [
+    "accuracy_by_cost",
+    "boundaries",
+    "bundle_members",
+    "calibration",
+    "candidates",
+    "confusion",
+    "ecdf",
+    "foretold",
+    "histograms",
+    "latency_parts",
+    "learning_curves",
+    "loads",
+    "lost",
+    "operators",
+    "pareto",
+    "predicted_and_measured",
+    "pruning",
+    "roofline",
+    "samples",
+    "sensitivity",
+    "waterfall",
+    "ways",
+    "zero_patterns",
+]

@@ -1,0 +1,122 @@
+"""Every variant side by side, and what each step of the walk bought."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, PercentFormatter
+
+from edgekit.measure.forecast import way_of
+from edgekit.report.formatting import faster, span
+from edgekit.report.plots.style import COLOUR, DARK, FILL, MARKER, STYLE, Row, done, lowest
+
+
+def pareto(rows: Sequence[Row], budget: Row, winners: Sequence[str]) -> Figure:
+    """Accuracy against measured p50 of every variant, with the budget drawn in; winners are ringed and named.
+
+    A whisker hangs down to the accuracy that the samples leave open: it must not cross the line of the budget.
+    """
+    baseline = rows[0]
+    floor = baseline["accuracy_validation"] - budget["accuracy_drop_pp"] / 100
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=(7.6, 4.2), layout="constrained")
+        for row in rows:
+            look: Row = {"marker": "X" if row is baseline else MARKER[row["precision"]], "color": COLOUR[row["target"]]}
+            place = ([row["p50_ms"]], [row["accuracy_validation"]])
+            if row is not baseline:
+                axes.vlines(place[0], lowest(row), place[1], color=look["color"], linewidth=1, alpha=0.5)
+            axes.plot(*place, linestyle="", markersize=7, fillstyle=FILL[row["target"]], alpha=0.9, **look)
+        axes.set_xscale("log")
+        accuracies = [row["accuracy_validation"] for row in rows]
+        low = min(*accuracies, *(lowest(row) for row in rows[1:]), floor)
+        span = max(accuracies) - low or 0.01
+        axes.set_ylim(low - 0.12 * span, max(accuracies) + 0.30 * span)
+        axes.set_xlim(min(row["p50_ms"] for row in rows) / 1.8, max(row["p50_ms"] for row in rows) * 2.2)
+        axes.axhspan(axes.get_ylim()[0], floor, color="#eeeeee", zorder=0)
+        axes.axhline(floor, color="#333333", linewidth=1, linestyle="--")
+        if budget["latency_p50_ms"]:
+            axes.axvline(budget["latency_p50_ms"], color="#333333", linewidth=1, linestyle=":")
+        _name_points(axes, rows, winners)
+        axes.set(xlabel="p50 of one call, ms (log scale)", ylabel="validation accuracy")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
+        axes.set_yticks([tick for tick in axes.get_yticks() if axes.get_ylim()[0] <= tick <= 1.0])
+        axes.set_title("Every variant: accuracy against measured latency")
+        _pareto_legend(axes, budget)
+    return done(figure)
+
+
+def waterfall(steps: Sequence[Row]) -> Figure:
+    """p50 after each step of the walk, log scale, with what the step bought; steps not kept are hatched.
+
+    Below what a step bought stands the interval of that ratio; one that holds 1 bought nothing measurable.
+    """
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=(7.6, 3.4), layout="constrained")
+        for position, step in enumerate(steps):
+            look: Row = {"color": DARK} if step["kept"] else {"color": "white", "edgecolor": DARK, "hatch": "////"}
+            axes.bar(position, step["p50_ms"], width=0.62, **look)
+            note = f"{step['p50_ms']:.3g} ms" + (f"\n{_gain(step)}" if "gain" in step else "")
+            note += "" if step["kept"] else "\nnot kept"
+            axes.annotate(
+                note, (position, step["p50_ms"]), xytext=(0, 3), textcoords="offset points", ha="center", fontsize=8
+            )
+        axes.set_yscale("log")
+        shortest = min(step["p50_ms"] for step in steps)
+        axes.set_ylim(shortest / 2.5, max(step["p50_ms"] for step in steps) * 6)
+        axes.set_xticks(range(len(steps)), [f"{step['step']}\n{_short(step)}" for step in steps], fontsize=8)
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.set(ylabel="p50 of one call, ms (log scale)")
+        axes.set_title("What each step of the walk bought")
+        axes.grid(axis="x", visible=False)
+    return done(figure)
+
+
+def _name_points(axes: Axes, rows: Sequence[Row], winners: Sequence[str]) -> None:
+    """Ring and number the winners and list them in the corner, where the names cannot collide."""
+    named = sorted((row for row in rows if row["name"] in winners), key=lambda row: row["p50_ms"])
+    for number, row in enumerate(named, 1):
+        place = (row["p50_ms"], row["accuracy_validation"])
+        axes.plot(*[[value] for value in place], "o", markersize=15, markerfacecolor="none", color="#333333")
+        axes.annotate(
+            str(number), place, xytext=(0, 10), textcoords="offset points", ha="center", fontsize=9, weight="bold"
+        )
+    text = "\n".join(f"{number}  {row['name']}, {row['p50_ms']:.3g} ms" for number, row in enumerate(named, 1))
+    axes.text(0.015, 0.975, text, transform=axes.transAxes, va="top", fontsize=8.5, linespacing=1.4)
+    baseline = rows[0]
+    axes.annotate(
+        f"{way_of(baseline['interpreter'])}, {baseline['p50_ms']:.3g} ms",
+        (baseline["p50_ms"], baseline["accuracy_validation"]),
+        xytext=(0, 9),
+        textcoords="offset points",
+        fontsize=8,
+        ha="center",
+    )
+
+
+def _pareto_legend(axes: Axes, budget: Row) -> None:
+    for target in ("tflite", "openvino", "onnx"):
+        axes.plot([], [], "D", color=COLOUR[target], fillstyle=FILL[target], label=target)
+    for precision, marker in MARKER.items():
+        axes.plot([], [], marker, color="#777777", label=precision)
+    axes.plot([], [], "o", markersize=10, markerfacecolor="none", color="#333333", label="wins its target")
+    sure = f"{100 * budget['accuracy_confidence']:g} %"
+    axes.plot([], [], "--", color="#333333", linewidth=1, label=f"{budget['accuracy_drop_pp']:g} pp under the baseline")
+    axes.plot([], [], "|", color="#777777", markersize=10, label=f"left open at {sure} confidence")
+    if budget["latency_p50_ms"]:
+        axes.plot([], [], ":", color="#333333", linewidth=1, label=f"{budget['latency_p50_ms']:g} ms, the limit")
+    axes.legend(
+        loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=6, fontsize=8, handletextpad=0.4, columnspacing=1.0
+    )
+
+
+def _gain(step: Row) -> str:
+    low, high = step["gain_low"], step["gain_high"]
+    return f"{faster(step['gain'], low, high)}\n({span(low, high)})"
+
+
+def _short(step: Row) -> str:
+    return str(step["variant"]) if "gain" in step else ""

@@ -1,0 +1,131 @@
+"""Every step of a run that was measured and not kept, with its figures and the reason: told from sealed artifacts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from edgekit.core.artifact import Artifact
+from edgekit.core.tasks.accuracy_drop import bounded
+from edgekit.report.formatting import faster, milliseconds, span
+
+Row = dict[str, Any]
+
+
+def steps(benchmark: Artifact) -> list[Row]:
+    """What distilling, pruning, quantizing, converting and measuring gave up, in the order of the walk.
+
+    Each row: `stage`, `what`, `accuracy_validation`, `drop_pp` below the baseline and its `bound_pp`, and `reason`. The
+    figures are None for a network that was not trained, and for what could not be made or measured.
+    """
+    bounds = partial(_drop, benchmark.config["task"], benchmark.config["budget"]["accuracy_confidence"])
+    trained: list[Row] = []
+    if benchmark.made_by("distill"):
+        trained = [
+            *_candidates(benchmark.ancestor("distill").metrics, bounds),
+            *_students(benchmark.ancestor("distill").metrics, bounds),
+            *_pruned(benchmark.ancestor("prune").metrics),
+            *quantized(benchmark.ancestor("quantize").metrics),
+        ]
+    return [
+        *trained,
+        *_left_out(benchmark.ancestor("convert").metrics),
+        *_variants(benchmark.metrics),
+        *_slower(benchmark.metrics),
+    ]
+
+
+def _drop(task: str, confidence: float, row: Row) -> Row:
+    """With its bound, where answers are right or wrong; of other tasks distill keeps none."""
+    if not row["samples"]:
+        return {"drop_pp": None, "bound_pp": None}
+    if task == "classification":
+        return asdict(bounded(row["lost"], row["gained"], row["samples"], confidence))
+    return {"drop_pp": row["drop_pp"], "bound_pp": None}
+
+
+def _candidates(found: Row, bounds: Callable[[Row], Row]) -> Iterator[Row]:
+    """Networks that might have been the student; one that was not trained has no accuracy."""
+    for each in found["candidates"]:
+        if not each["kept"]:
+            best, lost = each["best"], each["left_out"]
+            if best:
+                told = f"untrained {milliseconds(best['p50_ms'])} ms at best ({best['target']} {best['precision']})"
+            else:
+                told = f"{lost[0]['target']} {lost[0]['precision']}: {lost[0]['reason']}"
+            what = f"candidate {each['name']}"
+            yield _row("distill", what, each["validation_accuracy"], bounds(each), f"{each['reason']}; {told}")
+
+
+def _students(found: Row, bounds: Callable[[Row], Row]) -> Iterator[Row]:
+    for student in found["students"]:
+        if not student["kept"]:
+            what = f"student, {'labels alone' if student['options'] is None else student['name']}"
+            yield _row("distill", what, student["validation_accuracy"], bounds(student), student["reason"])
+
+
+def _pruned(found: Row) -> Iterator[Row]:
+    for way, key in (("structured", "structured_steps"), ("unstructured", "unstructured_steps")):
+        for step in found[key]:
+            if step["step"] and not step["kept"]:
+                what = f"{found[way]['what']}, step {step['step']}"
+                yield _row("prune", what, step["validation_accuracy"], step, step["reason"])
+
+
+def quantized(found: Row) -> Iterator[Row]:
+    """Recipes and layers in float that nncf could not make have no figures."""
+    for recipe in found["recipes"]:
+        if not recipe["kept"]:
+            what = f"PTQ recipe {recipe['recipe']}, in simulation"
+            yield _row("quantize", what, recipe["validation_accuracy"], recipe, recipe["reason"])
+    for method in ("ptq", "qat"):
+        if method != found["method"]:
+            what = f"{method.upper()} int8, in simulation"
+            reason = found[f"against_{method}"]
+            yield _row("quantize", what, found[f"{method}_accuracy"], found[f"{method}_drop"], reason)
+    for step in found["mixed"]:
+        if not step["kept"]:
+            what = f"int8 with {', '.join(step['keep_float'])} in float, in simulation"
+            yield _row("quantize", what, step["validation_accuracy"], step, step["reason"])
+
+
+def _left_out(found: Row) -> Iterator[Row]:
+    nothing = {"drop_pp": None, "bound_pp": None}
+    for variant in found["left_out"]:
+        yield _row("convert", variant["name"], None, nothing, variant["reason"])
+
+
+def _variants(found: Row) -> Iterator[Row]:
+    """Those outside the budget; those inside that another beat stand in the decisions, with their intervals."""
+    for row in found["rows"][1:]:
+        if not row["inside_budget"]:
+            yield _row("benchmark", row["name"], row["accuracy_validation"], row, "; ".join(row["reasons"]))
+
+
+def _slower(found: Row) -> Iterator[Row]:
+    """Steps of the waterfall that lead away from the winner though they are inside the budget."""
+    rows = {row["name"]: row for row in found["rows"]}
+    before = ""
+    for step in found["waterfall"]:
+        row = rows[step["variant"]]
+        if step["kept"]:
+            before = step["variant"]
+        elif row["inside_budget"]:
+            low, high = step["gain_low"], step["gain_high"]
+            reason = f"{faster(step['gain'], low, high)} against {before} ({span(low, high)})"
+            if low > 1:
+                reason += f", but {found['verdict']['winner']} wins: see the decisions"
+            yield _row("benchmark", f"{step['step']}: {row['name']}", row["accuracy_validation"], row, reason)
+
+
+def _row(stage: str, what: str, accuracy: float | None, drop: Row, reason: str) -> Row:
+    return {
+        "stage": stage,
+        "what": what,
+        "accuracy_validation": accuracy,
+        "drop_pp": drop["drop_pp"],
+        "bound_pp": drop["bound_pp"],
+        "reason": reason,
+    }

@@ -1,0 +1,79 @@
+"""The decisions that rest on a latency, as they stand in result.json, each with its evidence."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from edgekit.core.config import Strict
+
+
+class Candidate(Strict):
+    """A variant that a decision was about, compared with the fastest of them by point estimate."""
+
+    name: str = Field(description="the variant")
+    bytes: int = Field(gt=0, description="size of the model's files")
+    p50_ms: float = Field(gt=0, description="median, milliseconds")
+    ratio: float = Field(gt=0, description="how many times the fastest's time it takes")
+    ratio_low: float = Field(gt=0, description="lower end of that ratio's interval")
+    ratio_high: float = Field(gt=0, description="upper end of that ratio's interval")
+    in_the_tie: bool = Field(description="true where the interval does not establish that it is slower")
+
+
+class Choice(Strict):
+    """Which variant won, by which rule, and what it was measured against."""
+
+    decision: str = Field(description="what was decided: winner of a target, or over all targets")
+    chosen: str | None = Field(description="name of the winner; null where none is inside the budget")
+    rule: Literal[
+        "fastest", "tie: fewest bytes", "tie: same bytes, first name", "none inside the budget", "recorded"
+    ] = Field(description="why it won")
+    candidates: list[Candidate] = Field(description="every variant inside the budget, the fastest first")
+    replayed: bool = Field(description="true where the decision of an earlier run was followed")
+    today: str | None = Field(description="what this run's measurement would choose by itself")
+
+
+class AgainstLimit(Strict):
+    """A variant's median against the limit of the budget."""
+
+    name: str = Field(description="the variant")
+    p50_ms: float = Field(gt=0, description="median over the rounds, milliseconds")
+    low_ms: float = Field(gt=0, description="lower end of that median's interval, milliseconds")
+    high_ms: float = Field(gt=0, description="upper end of that median's interval, milliseconds")
+    too_slow: bool = Field(description="true where the whole interval is above the limit")
+
+
+class Limit(Strict):
+    """Which variants are over the latency limit for sure."""
+
+    decision: str = Field(description="what was decided, with the limit in milliseconds")
+    chosen: list[str] = Field(description="names of the variants that are too slow")
+    rule: Literal["whole interval above the limit", "recorded"] = Field(description="why they are")
+    candidates: list[AgainstLimit] = Field(description="every variant")
+    replayed: bool = Field(description="true where the decision of an earlier run was followed")
+    today: list[str] = Field(description="what this run's measurement would choose by itself")
+
+
+class AgainstDense(Strict):
+    """A variant with zeros beside the same network without."""
+
+    name: str = Field(description="the variant with zeros")
+    dense: str = Field(description="the variant without")
+    ratio: float = Field(gt=0, description="how many times as fast as the one without")
+    ratio_low: float = Field(gt=0, description="lower end of that ratio's interval")
+    ratio_high: float = Field(gt=0, description="upper end of that ratio's interval")
+    zipped_bytes: int = Field(gt=0, description="size of its files, each compressed by zlib at level 9")
+    zipped_share: float = Field(gt=0, description="that size as a share of the one without zeros")
+    buys: bool = Field(description="true where it is faster for sure, or smaller once compressed")
+
+
+class Zeros(Strict):
+    """Which variants with zeros are not faster for them."""
+
+    decision: Literal["zeros that buy nothing"] = Field(description="what was decided")
+    chosen: list[str] = Field(description="names of the variants whose zeros buy nothing")
+    rule: Literal["not faster than without them", "recorded"] = Field(description="why they do not")
+    candidates: list[AgainstDense] = Field(description="every sparse variant whose dense one is inside the budget")
+    replayed: bool = Field(description="true where the decision of an earlier run was followed")
+    today: list[str] = Field(description="what this run's measurement would choose by itself")

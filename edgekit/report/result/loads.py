@@ -1,0 +1,98 @@
+"""What result.json says of loads: the winners and the baseline driven by LoadGen, from raw sample to answer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from edgekit.core.config import Strict
+from edgekit.report.result.conditions import Seen
+
+Milliseconds = Annotated[float, Field(ge=0)]
+
+
+class LoadRun(Strict):
+    """One run of LoadGen. A latency runs from the intended start: in `server` from the scheduled arrival."""
+
+    name: str = Field(description="the variant, or baseline-eager, baseline-as-it-came")
+    scenario: Literal["single_stream", "server", "offline"] = Field(description="MLPerf's scenario")
+    seconds: float = Field(gt=0, description="from the first query to the last answer")
+    queries: int = Field(gt=0, description="answered; samples of the one query in offline")
+    rate_per_s: float | None = Field(gt=0, description="Poisson rate that was asked for; null but in server")
+    throughput_per_s: float = Field(gt=0, description="answers a second")
+    p50_ms: Milliseconds = Field(description="median latency; in offline from the start of the one query, as all here")
+    p90_ms: Milliseconds = Field(description="90th percentile")
+    p95_ms: Milliseconds = Field(description="95th percentile")
+    p99_ms: Milliseconds = Field(description="99th percentile")
+    p50_low_ms: Milliseconds | None = Field(description="lower end of its interval; null where queries are too few")
+    p50_high_ms: Milliseconds | None = Field(description="upper end")
+    p90_low_ms: Milliseconds | None = Field(description="lower end")
+    p90_high_ms: Milliseconds | None = Field(description="upper end")
+    p95_low_ms: Milliseconds | None = Field(description="lower end")
+    p95_high_ms: Milliseconds | None = Field(description="upper end")
+    p99_low_ms: Milliseconds | None = Field(description="lower end")
+    p99_high_ms: Milliseconds | None = Field(description="upper end")
+    service_p50_ms: Milliseconds = Field(description="median from the actual start: what an answer itself takes")
+    service_p99_ms: Milliseconds = Field(description="99th percentile of the same")
+    errors: int = Field(ge=0, description="queries that were answered with an error")
+    error_rate: float = Field(ge=0, le=1, description="their share")
+    first_error: str | None = Field(description="what the first of them said")
+    cpu_cores: float = Field(ge=0, description="CPU seconds of the process over wall seconds, LoadGen's own included")
+    peak_bytes: int | None = Field(gt=0, description="largest resident memory of the process meanwhile")
+    loadgen_bytes: int | None = Field(ge=0, description="of which LoadGen took so much for its list of queries")
+    meets: bool | None = Field(description="p99 within the bound and no error; null but in server")
+    sure: bool | None = Field(description="the same at 99 % confidence, by LoadGen's early stopping; null likewise")
+    short: bool = Field(description="true where it rests on less than MLPerf asks for")
+    why_short: str = Field(description="what is missing, in words")
+    seen: Seen = Field(description="what went on beside the run")
+    disturbed: list[str] = Field(description="why the latencies are not to be relied on; empty where nothing was seen")
+
+
+class LoadTrial(Strict):
+    """One run of the server scenario in the search for the highest rate."""
+
+    rate_per_s: float = Field(gt=0, description="Poisson rate that was asked for")
+    p99_ms: Milliseconds = Field(description="99th percentile of the latencies from the scheduled arrivals")
+    service_p99_ms: Milliseconds = Field(description="the same from the actual start: what an answer itself takes")
+    queries: int = Field(gt=0, description="answered")
+    meets: bool = Field(description="p99 within the bound and no error")
+    reason: Literal["search", "again", "confirm"] = Field(description="why it was made; again: after a failure")
+    short: bool = Field(description="true where it rests on less than MLPerf asks for")
+    why_short: str = Field(description="what is missing, in words")
+    seen: Seen = Field(description="what went on beside the trial")
+    disturbed: list[str] = Field(description="why the latencies are not to be relied on; empty where nothing was seen")
+
+
+class LoadRate(Strict):
+    """The highest rate whose p99 stays within the bound."""
+
+    name: str = Field(description="the variant, or baseline-eager, baseline-as-it-came")
+    rate_per_s: float | None = Field(gt=0, description="that was confirmed; null where none was")
+    why: str = Field(description="how the search ended, in words")
+    short: bool = Field(description="true where the trials that confirmed it rest on less than MLPerf asks for")
+    why_short: str = Field(description="what they lack, in words")
+    disturbed: list[str] = Field(
+        description="how many trials were disturbed, and by what the first of them; empty where none was"
+    )
+    trials: list[LoadTrial] = Field(
+        description="all of them, in their order; none where an answer alone takes longer than the bound"
+    )
+
+
+class LoadFailed(Strict):
+    """A load that came to nothing."""
+
+    name: str = Field(description="the variant, or baseline-eager, baseline-as-it-came")
+    reason: str = Field(min_length=1, description="what it was at and why it ended, in one line")
+
+
+class Loads(Strict):
+    """How the winners and the baseline fare under load. It decides nothing."""
+
+    seconds: float = Field(ge=0, description="asked for in each run and at least in each trial; 0: nothing was driven")
+    p99_bound_ms: float = Field(gt=0, description="what a p99 is held to")
+    loadgen: str | None = Field(description="LoadGen's version; null where nothing was driven")
+    runs: list[LoadRun] = Field(description="each of the driven in each scenario")
+    rates: list[LoadRate] = Field(description="of the baseline and of the winner over all targets")
+    failed: list[LoadFailed] = Field(description="what could not be driven to the end")

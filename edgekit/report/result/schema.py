@@ -1,0 +1,278 @@
+"""Everything that stands in result.json, field by field: what `docs/result.schema.json` is made from."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, Field, model_validator
+
+from edgekit.core.config import STAGES, TRAINING, Strict, Target
+from edgekit.core.tasks import Task
+from edgekit.report.result.by_class import ByClass
+from edgekit.report.result.conditions import Conditions
+from edgekit.report.result.decisions import Choice, Limit, Zeros
+from edgekit.report.result.loads import Loads
+from edgekit.targets.redundant_ops import Kind
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Share = Annotated[float, Field(ge=0, le=1)]
+StageName = Literal["origin", "profile", "distill", "prune", "quantize", "convert", "benchmark", "bundle"]
+
+
+class Limits(Strict):
+    """The budget: what a variant must meet, on validation and on the machine of this run."""
+
+    accuracy_drop_pp: float = Field(ge=0, description="largest drop below the baseline, percentage points")
+    accuracy_confidence: float = Field(gt=0.5, lt=1, description="how sure it must be that the drop is no larger")
+    latency_p50_ms: float | None = Field(gt=0, description="largest median of one call, milliseconds; null: any")
+    size_bytes: int | None = Field(gt=0, description="largest size of the model's files; null: any")
+
+
+class Facts(Strict):
+    """What is known of a model without measuring time."""
+
+    name: str = Field(description="the variant: model-precision-target, or baseline-eager, baseline-as-it-came")
+    model: Literal["baseline", "student", "pruned", "sparse"] = Field(description="the network")
+    precision: Literal["fp32", "fp16", "int8", "w8", "dynamic"] = Field(
+        description="its numbers; w8: int8 weights and float arithmetic, dynamic: int8 by the range of each call"
+    )
+    method: Literal["float", "ptq", "qat", "mixed"] = Field(
+        description="float, post-training quantization, trained for int8, or int8 but for some layers kept in float"
+    )
+    interpreter: str = Field(description="what ran it, with its version")
+    bytes: int = Field(gt=0, description="size of the model's files")
+    accuracy_validation: Share = Field(description="on the split that decisions are made on")
+    accuracy_test: Share = Field(description="on the split that is read once, for this record")
+
+
+class Latency(Strict):
+    """Wall time of one call at batch 1, as measured in this run."""
+
+    p50_ms: float = Field(gt=0, description="median, milliseconds")
+    p90_ms: float = Field(gt=0, description="90th percentile, milliseconds")
+    p95_ms: float = Field(gt=0, description="95th percentile, milliseconds")
+    p99_ms: float = Field(gt=0, description="99th percentile, milliseconds")
+    mean_ms: float = Field(gt=0, description="mean, milliseconds")
+    throughput_per_s: float = Field(gt=0, description="calls made one after another, per second")
+    calls: int = Field(gt=0, description="how many calls were timed")
+
+
+class Judged(Facts):
+    """A variant and every limit of the budget that it breaks."""
+
+    zipped_bytes: int = Field(gt=0, description="size of its files, each compressed by zlib at level 9")
+    target: Target = Field(description="what it was converted for")
+    float_ops: list[str] = Field(description="operators that compute in float, for int8 only")
+    debris: dict[Kind, Annotated[int, Field(gt=0)]] = Field(
+        description="what the converter left behind in the file and computes nothing, how many of each kind; "
+        "transpose: of axes inside the graph, the network's own included; copy: a constant stored again"
+    )
+    drop_pp: float = Field(description="accuracy below the baseline on validation, percentage points")
+    bound_pp: float = Field(description="upper end of the one-sided interval of that drop: what the budget is held to")
+    confidence: float = Field(gt=0.5, lt=1, description="of that interval")
+    lost: int = Field(ge=0, description="validation samples that the baseline answers rightly and this one wrongly")
+    gained: int = Field(ge=0, description="validation samples that this one answers rightly and the baseline wrongly")
+    samples: int = Field(gt=0, description="validation samples that both answered")
+    least_pp: float = Field(ge=0, description="less cannot be shown by so many samples, even where none is lost")
+    inside_budget: bool = Field(description="true where it breaks no limit")
+    reasons: list[str] = Field(description="the limits that it breaks, in words")
+
+
+class BaselineRow(Facts, Latency):
+    """The float model that the user came with, as it came: by PyTorch eager, a file by its own interpreter."""
+
+    target: Literal["pytorch"] = Field(description="PyTorch, which it is not converted from")
+
+
+class VariantRow(Judged, Latency):
+    """One deployable candidate: model, precision, target."""
+
+    speedup: float = Field(gt=0, description="the baseline's median over this one's: the median over the rounds")
+    speedup_low: float = Field(gt=0, description="lower end of that ratio's interval")
+    speedup_high: float = Field(gt=0, description="upper end of that ratio's interval")
+
+
+class NearestMiss(Judged):
+    """The variant that exceeds its limits by the smallest share in all."""
+
+    p50_ms: float = Field(gt=0, description="median, milliseconds")
+
+
+class Missed(Strict):
+    """The verdict of a run in which no variant is inside the budget."""
+
+    met: Literal[False] = Field(description="no variant is inside the budget")
+
+
+class Met(Strict):
+    """The verdict of a run: its winner, against the baseline as it came and against post-training quantization."""
+
+    met: Literal[True] = Field(description="at least one variant is inside the budget")
+    winner: str = Field(description="name of the variant that wins over all targets")
+    p50_ms: float = Field(gt=0, description="its median, milliseconds")
+    speedup_vs_eager: float = Field(gt=0, description="the baseline's median over the winner's, over the rounds")
+    speedup_vs_eager_low: float = Field(gt=0, description="lower end of that ratio's interval")
+    speedup_vs_eager_high: float = Field(gt=0, description="upper end of that ratio's interval")
+    speedup_vs_post_training_baseline: float | None = Field(
+        gt=0, description="median of the best int8 variant of the baseline over the winner's; null: none was converted"
+    )
+    speedup_vs_post_training_baseline_low: float | None = Field(gt=0, description="lower end of that ratio's interval")
+    speedup_vs_post_training_baseline_high: float | None = Field(gt=0, description="upper end of that ratio's interval")
+    drop_validation_pp: float = Field(description="accuracy below the baseline on validation, percentage points")
+    bound_validation_pp: float = Field(description="upper end of the one-sided interval of that drop")
+    confidence: float = Field(gt=0.5, lt=1, description="of that interval")
+    drop_test_pp: float = Field(description="accuracy below the baseline on test, percentage points")
+    size_ratio: float = Field(gt=0, description="bytes of the baseline over those of the winner")
+
+
+class WaterfallStep(Strict):
+    """One step from the baseline to the winner."""
+
+    step: str = Field(description="what was done")
+    variant: str = Field(description="name of the variant that it led to")
+    p50_ms: float = Field(gt=0, description="that variant's median, milliseconds")
+    gain: float | None = Field(None, gt=0, description="median before the step over the one after; absent at the start")
+    gain_low: float | None = Field(None, gt=0, description="lower end of that ratio's interval; absent at the start")
+    gain_high: float | None = Field(None, gt=0, description="upper end of that ratio's interval; absent at the start")
+    kept: bool = Field(description="false where the step does not lead to the winner")
+
+
+class Rival(Latency):
+    """A file made by others, and what the winner is beside it; measured in the same rounds."""
+
+    name: str = Field(description="the file's name")
+    sha256: Sha256 = Field(description="of the file")
+    bytes: int = Field(gt=0, description="size of the file, with its weights' where they lie beside it")
+    accuracy_test: Share = Field(description="on the split that is read once, for this record")
+    winner: str | None = Field(description="name of the variant that wins over all targets; null where none does")
+    winner_gain_pp: float | None = Field(description="accuracy of the winner above this on test, percentage points")
+    winner_bytes_share: float | None = Field(gt=0, description="the winner's bytes over this one's")
+    winner_speedup: float | None = Field(gt=0, description="this one's median over the winner's, over the rounds")
+    winner_speedup_low: float | None = Field(gt=0, description="lower end of that ratio's interval")
+    winner_speedup_high: float | None = Field(gt=0, description="upper end of that ratio's interval")
+
+
+class SeenValidation(Strict):
+    """Whether a baseline that was trained elsewhere is more often right on validation than chance explains."""
+
+    name: str = Field(description="the file, or what builds the network of the weights that were given")
+    accuracy_validation: Share = Field(description="on the split that decisions are made on")
+    samples_validation: int = Field(gt=0, description="samples of that split")
+    accuracy_test: Share = Field(description="on the split that is read once, for this record")
+    samples_test: int = Field(gt=0, description="samples of that split")
+    p_value: float = Field(ge=0, le=1, description="of Fisher's exact test, one-sided: were both splits alike to it")
+    level: float = Field(gt=0, lt=1, description="of that test")
+    known: bool = Field(description="true where the p-value is within the level: it seems to know validation")
+
+
+class Rejected(Strict):
+    """A step that was tried and not kept; its figures are null where nothing could be measured."""
+
+    stage: Literal["distill", "prune", "quantize", "convert", "benchmark"] = Field(description="which gave it up")
+    what: str = Field(description="the step, the method or the variant")
+    accuracy_validation: Share | None = Field(description="on the split that decisions are made on")
+    drop_pp: float | None = Field(description="accuracy below the baseline on validation, percentage points")
+    bound_pp: float | None = Field(description="upper end of the one-sided interval of that drop")
+    reason: str = Field(min_length=1, description="why it was not kept, in words")
+
+
+class LeftOut(Strict):
+    """A variant that could not be made, or whose file said something else than the step before."""
+
+    name: str = Field(description="the variant: model-precision-target")
+    model: Literal["baseline", "student", "pruned", "sparse"] = Field(description="the network")
+    precision: Literal["fp32", "fp16", "int8", "w8", "dynamic"] = Field(description="as of a variant")
+    target: Target = Field(description="what it was to be converted for")
+    kind: Literal["operator", "control flow", "shape", "process", "numerics", "rests", "other"] = Field(
+        description="process: the converter died; numerics: the file left its tolerance; "
+        "rests: it is made from a float model that was left out"
+    )
+    operator: str | None = Field(description="the operator that it failed at; null: not known")
+    layer: str | None = Field(description="the layer, by its module's name; null: not known")
+    place: str | None = Field(description="where that stands in the network's code, FILE:LINE; null: not known")
+    cause: str = Field(min_length=1, description="what was found, in the converter's words or edgekit's")
+    advice: str | None = Field(description="what to do instead; null where the cause says it")
+    reason: str = Field(min_length=1, description="all of it in one line")
+
+
+class Stage(Strict):
+    """The sealed artifact of one stage."""
+
+    digest: Sha256 = Field(description="of its content")
+    key: Sha256 = Field(description="of everything that its content depends on")
+    finished: AwareDatetime = Field(description="when it was sealed, UTC")
+    seconds: float = Field(ge=0, description="wall time of its work")
+
+
+class Bundle(Strict):
+    """One file to copy to a device."""
+
+    file: str = Field(pattern=r"\.edge\.zip$", description="its name, in the folder bundles/")
+    sha256: Sha256 = Field(description="of the file")
+    bytes: int = Field(gt=0, description="size of the file")
+    variant: str = Field(description="name of the variant inside")
+    commands: list[str] = Field(description="what to type on the device")
+
+
+class Result(Strict):
+    """The verdict of a run of edgekit with everything that it rests on, told from the run's sealed artifacts."""
+
+    schema_: Literal["edgekit/result/2"] = Field(alias="schema", description="$id of this schema")
+    format: Literal[2] = Field(description="number of this format; it is raised when a reader has to know")
+    edgekit: str = Field(description="version of edgekit")
+    name: str = Field(description="name of the run and of its bundles")
+    version: str = Field(description="version of the bundles")
+    config: dict[str, Any] = Field(description="the config as it was given, settings applied")
+    task: Task = Field(description="what the network is for, and so what accuracy is: top-1, R², F1 or AUC, a fraction")
+    data_digest: Sha256 = Field(description="of every sample, label, split and class name")
+    budget: Limits = Field(description="the limits that variants were judged by")
+    verdict: Met | Missed = Field(description="whether a variant met the budget, and what the winner bought")
+    nearest_miss: NearestMiss | None = Field(description="what came nearest; null where the budget was met")
+    winners: dict[Target, str] = Field(description="name of the winning variant by target")
+    unmet: dict[Target, NearestMiss | None] = Field(description="what came nearest by target that has no winner")
+    variants: list[Annotated[BaselineRow | VariantRow, Field(discriminator="target")]] = Field(
+        min_length=1, description="the baseline as it came first, then every variant"
+    )
+    decisions: list[Choice | Limit | Zeros] = Field(
+        description="every decision that rests on a latency, with its evidence"
+    )
+    waterfall: list[WaterfallStep] = Field(description="from the baseline to the winner; empty where there is none")
+    rivals: list[Rival] = Field(description="files made by others that the config names, held against the winner")
+    loads: Loads = Field(description="the winners and the baseline under load")
+    seen_validation: SeenValidation | None = Field(
+        description="whether the baseline knows validation; null where it was trained here, or not tested"
+    )
+    by_class: ByClass = Field(description="accuracy class by class, of the baseline and of what ships")
+    rejected: list[Rejected] = Field(description="every step that was tried and not kept, in the order of the walk")
+    left_out: list[LeftOut] = Field(description="variants that could not be made or were wrong, in the order of making")
+    conditions: Conditions = Field(description="where and how it was measured")
+    stages: dict[StageName, Stage] = Field(description="the artifacts by stage, as far as the run came")
+    bundles: dict[Target, Bundle] = Field(description="the bundles by target; empty where the budget was missed")
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Result:
+        """What no schema can say: that the parts speak of the same variants."""
+        baseline, *rows = self.variants
+        variants = [row for row in rows if isinstance(row, VariantRow)]
+        won = set(self.winners.items())
+        told = {(choice.decision, choice.chosen) for choice in self.decisions if isinstance(choice, Choice)}
+        winner = self.verdict.winner if isinstance(self.verdict, Met) else None
+        agrees = {
+            "variants": isinstance(baseline, BaselineRow) and variants == rows,
+            "winners": won <= {(row.target, row.name) for row in variants if row.inside_budget},
+            "budget": all(row.bound_pp <= self.budget.accuracy_drop_pp for row in variants if row.inside_budget),
+            "rejected": {row.name for row in variants if not row.inside_budget} <= {row.what for row in self.rejected},
+            "left_out": not {row.name for row in self.left_out} & {row.name for row in self.variants}
+            and {row.name for row in self.left_out} <= {row.what for row in self.rejected},
+            "loads": {run.name for run in self.loads.runs} <= {row.name for row in self.variants},
+            "by_class": set(self.by_class.variants) <= {row.name for row in self.variants},
+            "unmet": not set(self.unmet) & set(self.winners),
+            "decisions": {(f"winner of {target}", name) for target, name in won} <= told,
+            "verdict": winner in self.winners.values() if self.winners else winner is None,
+            "bundles": {(target, bundle.variant) for target, bundle in self.bundles.items()} == won,
+            "stages": set(self.stages) | {"bundle"} in ({"origin", *STAGES}, {"origin", *STAGES} - set(TRAINING))
+            and ("bundle" in self.stages) == bool(self.bundles),
+        }
+        if not all(agrees.values()):
+            raise ValueError(f"contradicts the rest: {', '.join(part for part, good in agrees.items() if not good)}")
+        return self

@@ -1,0 +1,279 @@
+"""The notebooks' tables: one artifact in, one table out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from edgekit.core.artifact import Artifact
+from edgekit.report import rejected as rejections
+from edgekit.report.formatting import Table, count, milliseconds, percent, points, speedup
+from edgekit.report.tables.by_class import by_class as by_class
+from edgekit.report.tables.by_class import lost_in_words as lost_in_words
+from edgekit.report.tables.by_class import lost_samples as lost_samples
+from edgekit.report.tables.converted import boundary_rows as boundary_rows
+from edgekit.report.tables.converted import convert as convert
+from edgekit.report.tables.converted import cosine as cosine
+from edgekit.report.tables.converted import ends as ends
+from edgekit.report.tables.converted import left_out as left_out
+from edgekit.report.tables.converted import missing as missing
+from edgekit.report.tables.converted import transposes as transposes
+from edgekit.report.tables.distilled import candidate_points as candidate_points
+from edgekit.report.tables.distilled import candidates as candidates
+from edgekit.report.tables.distilled import latency_limit_ms as latency_limit_ms
+from edgekit.report.tables.loads import loads as loads
+from edgekit.report.tables.profiled import foretold_rows as foretold_rows
+from edgekit.report.tables.profiled import session as session
+from edgekit.report.tables.profiled import steps as steps
+from edgekit.report.tables.profiled import ways as ways
+from edgekit.report.tables.quantized import calibration as calibration
+from edgekit.report.tables.quantized import calibration_conclusion as calibration_conclusion
+from edgekit.report.tables.quantized import calibration_rows as calibration_rows
+from edgekit.report.tables.quantized import histogram_rows as histogram_rows
+from edgekit.report.tables.quantized import mixed_precision as mixed_precision
+from edgekit.report.tables.quantized import recipes as recipes
+from edgekit.report.tables.rivals import rivals as rivals
+from edgekit.report.tables.samples import samples as samples
+from edgekit.report.tables.samples import splits as splits
+
+Row = dict[str, Any]
+
+
+def profile(artifact: Artifact) -> Table:
+    """What the baseline is, before anything is done to it."""
+    found = artifact.metrics
+    latency = found["latency"]["total"]
+    rows = [
+        ("validation accuracy", percent(found["validation_accuracy"])),
+        ("parameters", count(found["parameters"])),
+        ("multiply-adds (MACs)", count(found["macs"])),
+        ("weights file, bytes", count(found["file_bytes"])),
+        *((f"p{rank}, ms", milliseconds(latency[f"p{rank}_ms"])) for rank in (50, 90, 95, 99)),
+        ("throughput, calls/s", count(latency["throughput_per_s"])),
+    ]
+    return Table((f"baseline, {found['ways'][0]['way']}, batch 1", "value"), rows)
+
+
+def distill(artifact: Artifact) -> Table:
+    """The teachers that were there, the student taught by labels alone, and by each loss."""
+    found = artifact.metrics
+    small = tuple(count(found["student_cost"][name]) for name in ("parameters", "macs"))
+    rows = [
+        (
+            f"teacher: {row['name']}",
+            percent(row["validation_accuracy"]),
+            "",
+            "",
+            *(count(row["cost"][name]) if row["cost"] else "" for name in ("parameters", "macs")),
+            _kept(row["teaches"], "teaches"),
+        )
+        for row in found["teachers"]
+    ]
+    rows += [
+        (
+            "student, labels alone" if row["options"] is None else f"student, {row['name']}",
+            percent(row["validation_accuracy"]),
+            "" if row["options"] is None else f"{row['gain_pp']:+.2f}",
+            "" if row["gap_closed"] is None else points(row["gap_closed"]),
+            *small,
+            _kept(row["kept"]),
+        )
+        for row in found["students"]
+    ]
+    rows += [(f"student, {name}", "", "", "", "", "", f"skipped: {why}") for name, why in found["skipped"].items()]
+    heads = ("network", "validation accuracy", "gain, pp", "share of the gap", "parameters", "MACs", "")
+    return Table(heads, rows)
+
+
+def student_curves(artifact: Artifact) -> dict[str, list[Row]]:
+    """Epochs of each training of the student, by name."""
+    return {"labels alone" if name == "alone" else name: rows for name, rows in artifact.metrics["history"].items()}
+
+
+def prune(artifact: Artifact) -> Table:
+    """Every step of both ways of pruning."""
+    rows = []
+    for way, key in (("channels", "structured_steps"), ("weights", "unstructured_steps")):
+        for step in artifact.metrics[key]:
+            rows.append(
+                (
+                    way,
+                    str(step["step"]),
+                    percent(step["validation_accuracy"]),
+                    points(step["drop_pp"]),
+                    points(step["bound_pp"]),
+                    count(step["macs"]),
+                    count(step["parameters"]),
+                    percent(step["sparsity"]),
+                    _kept(step["kept"]),
+                )
+            )
+    heads = ("removed", "step", "validation accuracy", "drop, pp", "at most", "MACs", "parameters", "zero weights", "")
+    return Table(heads, rows, f"{_confidence(artifact)}; {_tuned(artifact)}")
+
+
+def quantize(artifact: Artifact) -> Table:
+    """Float, and every way to int8 that was tried in simulation, against the baseline and against float."""
+    found = json.loads(artifact.file("decision.json").read_text())
+    rows = []
+    names = {"baseline": "baseline, float", "float": "pruned, float", "ptq": "PTQ int8", "qat": "QAT int8"}
+    if found["mixed_drop"]:
+        names["mixed"] = "int8, worst layers in float"
+    for key, name in names.items():
+        drop = found.get(f"{key}_drop", {"drop_pp": 0.0, "bound_pp": None})
+        figures = (percent(found[f"{key}_accuracy"]), points(drop["drop_pp"]), points(drop["bound_pp"]))
+        below = found.get(f"{key}_below_float")
+        below_float = (points(below["drop_pp"]), points(below["bound_pp"])) if below else ("", "")
+        rows.append((name, *figures, *below_float, _kept(found["method"] == key, "chosen")))
+    measured = ("validation accuracy", "drop, pp", "at most", "below float, pp", "at most")
+    heads = ("network (int8: in simulation)", *measured, "")
+    return Table(heads, rows, f"{_confidence(artifact)}; QAT: {_tuned(artifact)}")
+
+
+def sensitivity_rows(artifact: Artifact) -> list[Row]:
+    """One row a layer, most sensitive first."""
+    rows: list[Row] = json.loads(artifact.file("sensitivity.json").read_text())["layers"]
+    return rows
+
+
+def sensitivity(artifact: Artifact, most: int = 10) -> Table:
+    """The layers that int8 hurts most, alone."""
+    rows = [
+        (row["layer"], row["kind"], f"{row['snr_db']:.1f}", points(row["drop_pp"]))
+        for row in sensitivity_rows(artifact)[:most]
+    ]
+    return Table(("layer", "kind", "SNR, dB", "drop, pp"), rows)
+
+
+def benchmark(artifact: Artifact) -> Table:
+    """Every variant, fastest first, below the baseline."""
+    baseline, *variants = artifact.metrics["rows"]
+    winners = artifact.metrics["winners"].values()
+    rows = [
+        (
+            row["name"],
+            percent(row["accuracy_validation"]),
+            percent(row["accuracy_test"]),
+            points(row.get("drop_pp", 0.0)),
+            points(row.get("bound_pp")),
+            count(row["bytes"]),
+            *(milliseconds(row[f"p{rank}_ms"]) for rank in (50, 95, 99)),
+            count(row["throughput_per_s"]),
+            "1×" if row is baseline else speedup(row["speedup"], row["speedup_low"], row["speedup_high"]),
+            "wins" if row["name"] in winners else "; ".join(row.get("reasons", ())),
+        )
+        for row in [baseline, *sorted(variants, key=lambda row: row["p50_ms"])]
+    ]
+    heads = (
+        "variant",
+        "validation",
+        "test",
+        "drop, pp",
+        "at most",
+        "bytes",
+        "p50, ms",
+        "p95, ms",
+        "p99, ms",
+        "calls/s",
+        "speed-up",
+        "",
+    )
+    return Table(heads, rows, _confidence(artifact))
+
+
+def rejected(artifact: Artifact) -> Table:
+    """Every step of the run, from distilling to the clock, that was tried and not kept; from its benchmark."""
+    rows = [
+        (
+            row["stage"],
+            row["what"],
+            percent(row["accuracy_validation"]),
+            points(row["drop_pp"]),
+            points(row["bound_pp"]),
+            row["reason"],
+        )
+        for row in rejections.steps(artifact)
+    ]
+    return Table(("stage", "not kept", "validation", "drop, pp", "at most", "why"), rows, _confidence(artifact))
+
+
+def disturbed(artifact: Artifact) -> str:
+    """One line: what else went on while profile or benchmark measured."""
+    conditions = artifact.metrics["conditions"]
+    noise = conditions["seen"]["noise"]
+    spread = "" if noise is None else f"; the openings of one variant spread by {noise:.1%} in the median"
+    if conditions["disturbed"]:
+        return f"disturbed: {'; '.join(conditions['disturbed'])}{spread}"
+    return f"nothing disturbed the measurement{spread}"
+
+
+def decisions(artifact: Artifact) -> Table:
+    """Who won by which rule: all that are in a tie with the fastest, and the first that is not."""
+    rows = [
+        (
+            decision["decision"] if place == 0 else "",
+            row["name"],
+            milliseconds(row["p50_ms"]),
+            f"{row['ratio']:.2f}",
+            f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}",
+            count(row["bytes"]),
+            _won(row, decision),
+        )
+        for decision in artifact.metrics["decisions"]
+        for place, row in enumerate(_telling(decision))
+    ]
+    confidence, margin = artifact.config["confidence"], artifact.config["tie_margin"]
+    title = f"Slower: the whole {100 * confidence:g} % interval is above {1 + margin:g} times the fastest; else a tie"
+    return Table(("decision", "variant", "p50, ms", "× the fastest", "interval", "bytes", ""), rows, title)
+
+
+def bundle(artifact: Artifact) -> Table:
+    """Every bundle and what it answered in a fresh process."""
+    rows = []
+    for target, entry in artifact.metrics["bundles"].items():
+        proof = artifact.metrics["selftest"][target]
+        rows.append(
+            (
+                entry["file"],
+                entry["variant"],
+                count(entry["bytes"]),
+                f"{proof['interpreter']} {proof['version']}",
+                f"{proof['max_abs_delta']:.2g}",
+                f"{proof['top1_agreement']:.0%} of {proof['vectors']}",
+                entry["sha256"][:12],
+            )
+        )
+    return Table(("bundle", "variant", "bytes", "proven on", "max |Δ|", "golden answers", "sha256"), rows)
+
+
+def _telling(decision: Row) -> list[Row]:
+    """Of the candidates of a winner, nearest first, those that show why it won."""
+    candidates = [row for row in decision["candidates"] if "in_the_tie" in row]
+    beaten = [row["name"] for row in candidates if not row["in_the_tie"]][:1]
+    return [row for row in candidates if row["in_the_tie"] or row["name"] in (*beaten, decision["chosen"])]
+
+
+def _won(row: Row, decision: Row) -> str:
+    if row["name"] == decision["chosen"]:
+        return f"wins: {decision['rule']}"
+    if row["name"] == decision["today"]:
+        return "would win today"
+    return "in the tie" if row["in_the_tie"] else "slower"
+
+
+def _confidence(artifact: Artifact) -> str:
+    confidence = artifact.config["budget"]["accuracy_confidence"]
+    return (
+        f"At most: the largest drop, in pp, that the validation samples leave open at {100 * confidence:g} % confidence"
+    )
+
+
+def _tuned(artifact: Artifact) -> str:
+    """What fine-tuning minimised."""
+    row = artifact.metrics["tuning"]
+    by = f"{row['loss']} under {row['teacher']}" if row["loss"] else "labels alone"
+    return f"fine-tuned by {by}: {row['reason']}"
+
+
+def _kept(kept: bool, word: str = "kept") -> str:
+    return word if kept else ""

@@ -1,0 +1,49 @@
+"""Tables of what the data are, before anything is learned of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from edgekit.report.formatting import Table, count
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from edgekit.data import Data
+
+FEATURES = 10
+
+
+def samples(data: Data) -> Table:
+    """Twelve vectors of the train split with their labels, every class in turn; their first features."""
+    from edgekit.report.plots.samples import in_turn, named
+
+    train = data.train
+    more = train.x.shape[1] - FEATURES
+    columns = ["label", *(f"feature {place}" for place in range(min(FEATURES, train.x.shape[1])))]
+    rows = [
+        [named(data, train.y[place]), *(f"{value:.4g}" for value in train.x[place][:FEATURES])]
+        for place in in_turn(train.y, 12)
+    ]
+    return Table(columns, rows, f"the first {FEATURES} of {train.x.shape[1]} features" if more > 0 else "")
+
+
+def splits(data: Data) -> Table:
+    """How many samples of each class every split has; of numbers, their mean and their range."""
+    found = {"train": data.train.y, "calibration": data.calibration.y, "validation": data.validation.y}
+    if data.train.y.dtype.kind == "f":
+        rows = [
+            (name, count(len(y)), title, *(f"{value:.4g}" for value in (column.min(), column.mean(), column.max())))
+            for name, y in found.items()
+            for title, column in zip(data.classes, y.T, strict=True)
+        ]
+        return Table(("split", "samples", "value", "lowest", "mean", "highest"), rows)
+    counts = {name: _counts(y, len(data.classes)) for name, y in found.items()}
+    rows = [(label, *(count(of[place]) for of in counts.values())) for place, label in enumerate(data.classes)]
+    return Table(("class", *found), [*rows, ("samples", *(count(len(y)) for y in found.values()))])
+
+
+def _counts(y: np.ndarray, classes: int) -> list[int]:
+    if y.ndim == 2:
+        return [int(number) for number in y.sum(axis=0)]
+    return [int((y == label).sum()) for label in range(classes)]

@@ -1,0 +1,76 @@
+"""How a run ended, in words: who won, or what came nearest and by how much it missed, and where everything lies.
+
+A finished run tells it again at every start, so nothing here imports a framework, not even numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from edgekit.core import earlier_bundles, left_out
+from edgekit.core.artifact import EVIDENCE_FILES
+from edgekit.core.config import STAGES
+from edgekit.core.run_folder import failed_notebook, notebook_name, stage_folder
+from edgekit.measure.forecast import way_of
+from edgekit.report import checks, html
+from edgekit.report.formatting import faster, milliseconds, points
+from edgekit.report.result import RESULT
+
+Row = dict[str, Any]
+
+
+def told(result: Row) -> str:
+    """The winner with its figures; where the budget was missed, the nearest miss and what it lacks."""
+    verdict = result["verdict"]
+    if not verdict["met"]:
+        return checks.missed_message(result["nearest_miss"], result["budget"])
+    return (
+        f"{verdict['winner']} wins: p50 {milliseconds(verdict['p50_ms'])} ms; "
+        f"{_against(verdict, 'speedup_vs_eager', way_of(result['variants'][0]['interpreter']))}; "
+        f"{_against(verdict, 'speedup_vs_post_training_baseline', 'the best post-training-quantized baseline')}; "
+        f"drop {points(verdict['drop_validation_pp'])} pp on validation, at most "
+        f"{points(verdict['bound_validation_pp'])} pp at {100 * verdict['confidence']:g} % confidence, "
+        f"{points(verdict['drop_test_pp'])} pp on test."
+    )
+
+
+def unmet(result: Row) -> Iterator[tuple[str, str]]:
+    """Each target without a bundle in a run that has others, and what came nearest there."""
+    if result["verdict"]["met"]:
+        for target, nearest in result["unmet"].items():
+            yield target, f"{checks.missed_message(nearest, result['budget'])}."
+
+
+def paths(result: Row, folder: Path) -> Iterator[str]:
+    """Lines that say where bundles, runner, notebooks, result and report of the run in `folder` lie."""
+    bundles = stage_folder(folder, "bundle")
+    for entry in result["bundles"].values():
+        yield f"Bundle     {bundles / entry['file']}"
+    if result["bundles"]:
+        for label, file in (("Runner", "edgerun.pyz"), *(("Materials", name) for name in EVIDENCE_FILES)):
+            yield f"{label:<10} {bundles / file}"
+    for stage in (stage for stage in STAGES if stage in result["stages"]):
+        failed = failed_notebook(folder, stage)  # a copy of an earlier, successful run may stand beside it
+        yield f"Notebook   {failed if failed.exists() else folder / 'notebooks' / notebook_name(stage)}"
+    if (folder / earlier_bundles.EARLIER).exists():
+        yield f"The bundles of an earlier run lie in {folder / earlier_bundles.EARLIER}."
+    yield f"Result     {folder / RESULT}"
+    if html.is_drawn(folder):
+        yield f"Report     {folder / html.PAGE}"
+
+
+def again(result: Row, folder: Path) -> Iterator[str]:
+    """All of it, for a run that was finished already."""
+    yield f"run {result['name']} is finished"
+    yield told(result)
+    yield from (f"No bundle for {target}: {why}" for target, why in unmet(result))
+    yield from (f"Left out: {line}." for line in left_out.lines(result["left_out"]))
+    yield from paths(result, folder)
+
+
+def _against(verdict: Row, key: str, what: str) -> str:
+    if verdict[key] is None:
+        return f"{what} is not among the variants"
+    return f"against {what} {faster(verdict[key], verdict[f'{key}_low'], verdict[f'{key}_high'])}"

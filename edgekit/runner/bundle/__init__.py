@@ -1,0 +1,108 @@
+"""Bundles: one data-only zip, read in memory and never extracted.
+
+A bundle has exactly one spelling (`archive.py`): `manifest.json` first, the other members sorted. What is spelled
+otherwise is refused. Model files hardly compress, and stored bytes do not depend on a compression library's version.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from edgekit.runner.bundle import archive, manifest_json
+from edgekit.runner.bundle import sha256 as sha
+from edgekit.runner.bundle.archive import LARGEST_MANIFEST_BYTES, MANIFEST
+from edgekit.runner.bundle.manifest import Manifest
+from edgekit.runner.errors import BundleError, TrustError
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A verified bundle. `members` holds every file but the manifest, whose bytes are `text`."""
+
+    manifest: Manifest
+    members: dict[str, bytes]
+    text: bytes
+
+    @property
+    def identity(self) -> str:
+        """Sha256 of the manifest, which holds that of every other member."""
+        return sha.hexdigest(self.text)
+
+    @property
+    def sha256(self) -> str:
+        """Sha256 of the whole file."""
+        digest = sha.new(sum(len(data) for data in self.members.values()))
+        for part in archive.parts({MANIFEST: self.text, **self.members}):
+            digest.update(part)
+        text: str = digest.hexdigest()
+        return text
+
+    def model_files(self) -> dict[str, bytes]:
+        """The files that the interpreter opens."""
+        return {name: self.members[name] for name in self.manifest.model_files}
+
+
+def write(path: str | os.PathLike[str], manifest: Manifest, members: Mapping[str, bytes]) -> str:
+    """Write a bundle, atomically; the manifest's `members` are filled in. Returns the file's sha256."""
+    from pathlib import Path
+
+    from edgekit.runner.files import write_atomically
+
+    facts = {name: {"bytes": len(data), "sha256": sha.hexdigest(data)} for name, data in sorted(members.items())}
+    text = manifest_json.to_json(replace(manifest, members=facts))
+    manifest_json.parse(text)
+    data = b"".join(archive.parts({MANIFEST: text, **dict(sorted(members.items()))}))
+    write_atomically(Path(path), data)
+    return sha.hexdigest(data)
+
+
+def read(path: str | os.PathLike[str]) -> Bundle:
+    """Read and verify; BundleError for what is no bundle, TrustError naming the member for what was changed."""
+    try:
+        with open(path, "rb") as stream:
+            try:
+                return _verified(path, archive.read(stream))
+            except archive.Mangled:
+                from edgekit.runner.bundle.diagnose import explain
+
+                stream.seek(0)
+                raise explain(path, stream) from None
+    except OSError as error:
+        raise BundleError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def read_bytes(data: bytes, name: str = "bundle") -> Bundle:
+    """The same from memory; `name` stands in the messages."""
+    try:
+        return _verified(name, archive.read(io.BytesIO(data)))
+    except archive.Mangled:
+        from edgekit.runner.bundle.diagnose import explain
+
+        raise explain(name, io.BytesIO(data)) from None
+
+
+def _verified(path: str | os.PathLike[str], members: dict[str, bytes]) -> Bundle:
+    if next(iter(members), None) != MANIFEST:
+        raise BundleError(f"{path}: not a bundle: {MANIFEST} must be its first member")
+    text = members.pop(MANIFEST)
+    if len(text) > LARGEST_MANIFEST_BYTES:
+        raise TrustError(f"{MANIFEST}: {len(text)} bytes, at most {LARGEST_MANIFEST_BYTES} are allowed; refused")
+    manifest = manifest_json.parse(text)
+    listed = manifest.members
+    for name in sorted(members.keys() - listed.keys()):
+        raise TrustError(f"{name}: the manifest does not list it; the bundle was changed")
+    for name in sorted(listed.keys() - members.keys()):
+        raise TrustError(f"{name}: listed in the manifest but missing; the bundle was changed")
+    for name, data in members.items():
+        if len(data) != listed[name]["bytes"]:
+            raise TrustError(f"{name}: {len(data)} bytes, not the manifest's {listed[name]['bytes']}; it was changed")
+        if sha.hexdigest(data) != listed[name]["sha256"]:
+            raise TrustError(f"{name}: its sha256 is not the manifest's; it was changed")
+    if list(members) != sorted(members):
+        raise TrustError(f"{path}: its members are not sorted; the archive was packed by another tool; refused")
+    if manifest_json.to_json(manifest) != text:
+        raise TrustError(f"{MANIFEST}: not spelled as edgekit writes it; the bundle was changed")
+    return Bundle(manifest, members, text)

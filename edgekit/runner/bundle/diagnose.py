@@ -1,0 +1,107 @@
+"""Why an archive is no bundle: what `zipfile` makes of it, told as one line. Nothing here ever accepts one."""
+
+from __future__ import annotations
+
+import os
+import struct
+import zipfile
+import zlib
+from typing import IO
+
+from edgekit.runner.bundle import archive, manifest_json, sha256
+from edgekit.runner.bundle.archive import LARGEST_MANIFEST_BYTES, MANIFEST
+from edgekit.runner.bundle.manifest_rules import is_member
+from edgekit.runner.errors import BundleError, RunnerError, TrustError
+
+FAULTS = (zipfile.BadZipFile, zlib.error, RuntimeError, ValueError, EOFError, OSError, struct.error, LookupError)
+"""What `zipfile` raises on mangled archives."""
+
+
+def explain(path: str | os.PathLike[str], stream: IO[bytes]) -> RunnerError:
+    """The error to raise: BundleError for what is no archive or a newer one, TrustError for what was changed."""
+    size = stream.seek(0, 2)
+    if size > archive.LARGEST_BYTES:
+        return BundleError(f"{path}: larger than 2 GB; not a bundle")
+    stream.seek(0)
+    try:
+        with zipfile.ZipFile(stream) as found:
+            return _reason(found, size) or TrustError(
+                f"{path}: the archive is not packed as edgekit packs it; something was added or changed"
+            )
+    except FAULTS as error:
+        return BundleError(f"{path}: not a bundle, or cut short ({error}); copy it again")
+
+
+def _reason(found: zipfile.ZipFile, size: int) -> RunnerError | None:
+    entries = found.infolist()
+    newer = _newer(found, entries)
+    if newer is not None:
+        return newer
+    seen: set[str] = set()
+    for entry in entries:
+        fault = _fault(entry, seen, size)
+        if fault:
+            return TrustError(f"{_shown(entry.filename)}: {fault}; refused")
+        seen.add(entry.filename)
+    if not entries or entries[0].filename != MANIFEST:
+        return BundleError(f"not a bundle: {MANIFEST} must be its first member")
+    return _changed(found, entries)
+
+
+def _newer(found: zipfile.ZipFile, entries: list[zipfile.ZipInfo]) -> RunnerError | None:
+    """A later format may well be packed in another way, and says so in its manifest."""
+    first = [entry for entry in entries[:1] if entry.filename == MANIFEST]
+    if not first or first[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        return None
+    try:
+        with found.open(first[0]) as stream:
+            manifest_json.check_format(stream.read(LARGEST_MANIFEST_BYTES))
+    except BundleError as error:
+        return error
+    except FAULTS:
+        pass
+    return None
+
+
+def _shown(name: str) -> str:
+    """A name that may hold anything, for one line of a terminal."""
+    return (name if name.isprintable() else ascii(name))[:200]
+
+
+def _fault(entry: zipfile.ZipInfo, seen: set[str], size: int) -> str:
+    if not is_member(entry.filename):
+        return "not a plain relative name"
+    if entry.filename in seen:
+        return "stands twice in the archive"
+    if entry.external_attr != archive.REGULAR_FILE:
+        return "a link, a folder or a special file, or packed by another tool"
+    if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits or entry.compress_size != entry.file_size:
+        return "compressed or encrypted; members of a bundle are stored"
+    if entry.file_size > size:  # before anything sets aside memory for it
+        return "longer than the whole archive"
+    return ""
+
+
+def _changed(found: zipfile.ZipFile, entries: list[zipfile.ZipInfo]) -> RunnerError | None:
+    """The member whose bytes are not those of the manifest, if the manifest can still be read."""
+    try:
+        members = manifest_json.parse(found.read(entries[0])).members
+    except BundleError as error:
+        return error
+    except FAULTS as error:
+        return TrustError(f"{MANIFEST}: cannot be read back ({error}); it was changed")
+    for entry in entries[1:]:
+        listed = members.get(entry.filename)
+        if listed is None:
+            return TrustError(f"{entry.filename}: the manifest does not list it; the bundle was changed")
+        if entry.file_size != listed["bytes"]:
+            return TrustError(
+                f"{entry.filename}: {entry.file_size} bytes, not the manifest's {listed['bytes']}; changed"
+            )
+        try:
+            good = sha256.hexdigest(found.read(entry)) == listed["sha256"]
+        except FAULTS as error:
+            return TrustError(f"{entry.filename}: cannot be read back ({error}); it was changed")
+        if not good:
+            return TrustError(f"{entry.filename}: its sha256 is not the manifest's; it was changed")
+    return None

@@ -1,0 +1,95 @@
+"""A bundle's manifest: what it runs, on what input, how it proves itself and where it came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from operator import index
+from typing import Any
+
+from edgekit.runner import input_path
+
+FORMAT = 3
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """One of the model's own tensors: `shape` with its batch of 1, `dtype` as the model stores it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    layout: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(index(side) for side in self.shape))
+
+
+@dataclass(frozen=True)
+class RawSpec:
+    """A sample as the device sees it: "image" (height, width, channels), "vector" (features,), "audio" (samples,) or
+    "window" (time, channels).
+
+    `dtype` is uint8, int8 or float32. Integers are numbers to the steps; where the model takes the same integers and no
+    step but those of geometry stands before it, they are its own quantized values and reach it unchanged (`encode`).
+    `range` is [lowest, highest], which float samples must lie in; audio is mono in [-1, 1] at `sample_rate_hz`; the
+    channels of a window may have names, `columns`. Without any, the key is not written. `input_path` lists the steps
+    from a file to the sample (`input_path.py`); None stands for those of samples that did not come out of files.
+    """
+
+    kind: str
+    shape: tuple[int, ...]
+    dtype: str
+    range: tuple[float, float] | None = None
+    sample_rate_hz: int | None = None
+    columns: tuple[str, ...] | None = None
+    input_path: tuple[dict[str, Any], ...] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(index(side) for side in self.shape))
+        if self.input_path is None:
+            steps = input_path.default(self.kind, self.shape, self.dtype, self.columns)
+            object.__setattr__(self, "input_path", tuple(steps))
+        for name in ("range", "columns", "input_path"):
+            if isinstance(getattr(self, name), list):
+                object.__setattr__(self, name, tuple(getattr(self, name)))
+
+    @property
+    def steps(self) -> tuple[dict[str, Any], ...]:
+        """The input path."""
+        return self.input_path or ()
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Everything a bundle says about itself. `members` is filled in by `bundle.write`.
+
+    `golden` is {"inputs": member, "outputs": member, "atol": float, "top1": bool}: .npy arrays of raw samples
+    (n, *raw.shape) and of what the model gave for them (n, *output.shape[1:]); `top1`: the first label must agree.
+    `labels` name the classes of a classification, several labels at once, or the values of a regression. `activation`
+    is what the runner applies to the model's outputs: "softmax" or "sigmoid" to logits, "none" where the model ends in
+    it. `threshold` belongs to the task anomaly: the mean squared error of a reconstruction above which a sample is one;
+    other manifests do not have the key. `architectures` are
+    machines as `uname -m` calls them; none means all.
+    """
+
+    name: str
+    version: str
+    target: str
+    variant: str
+    raw: RawSpec
+    input: TensorSpec
+    output: TensorSpec
+    preprocess: list[dict[str, Any]]
+    labels: list[str]
+    model_files: list[str]
+    golden: dict[str, Any]
+    budget: dict[str, Any] = field(default_factory=dict)
+    verdict: dict[str, Any] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)
+    requirements: list[str] = field(default_factory=list)
+    members: dict[str, dict[str, Any]] = field(default_factory=dict)
+    architectures: list[str] = field(default_factory=list)
+    task: str = "classification"
+    activation: str = "softmax"
+    threshold: float | None = None
+    format: int = FORMAT

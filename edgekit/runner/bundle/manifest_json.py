@@ -1,0 +1,89 @@
+"""A manifest as canonical JSON: sorted keys, two-space indent, no NaN, ASCII, so that one manifest has one spelling.
+
+Parsing is strict: an unknown, missing or mistyped key is a BundleError, and so is a newer `format`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from edgekit.runner.bundle.manifest import FORMAT, Manifest, RawSpec, TensorSpec
+from edgekit.runner.bundle.manifest_rules import check, check_keys, is_shape, is_whole, need
+from edgekit.runner.errors import BundleError
+
+
+def to_json(manifest: Manifest) -> bytes:
+    """Canonical bytes; BundleError when a value cannot stand in JSON."""
+    try:
+        values = {**vars(manifest), **{key: vars(getattr(manifest, key)) for key in ("raw", "input", "output")}}
+        if manifest.raw.columns is None:
+            values["raw"] = {key: value for key, value in values["raw"].items() if key != "columns"}
+        if manifest.threshold is None:
+            del values["threshold"]
+        text = json.dumps(values, indent=2, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise BundleError(f"manifest: {error}; use numbers, text, lists and mappings only") from None
+    return text.encode("ascii") + b"\n"
+
+
+def parse(data: bytes) -> Manifest:
+    """Manifest from JSON bytes; BundleError says which key is wrong."""
+    values = _object(data)
+    _check_format(values)
+    known = [each.name for each in fields(Manifest)]
+    check_keys("manifest", values, known if "threshold" in values else [key for key in known if key != "threshold"])
+    values["raw"] = _spec(RawSpec, "raw", values["raw"])
+    values["input"] = _spec(TensorSpec, "input", values["input"])
+    values["output"] = _spec(TensorSpec, "output", values["output"])
+    manifest = Manifest(**values)
+    check(manifest)
+    return manifest
+
+
+def check_format(data: bytes) -> None:
+    """BundleError when the bytes are a manifest of another format, or none."""
+    _check_format(_object(data))
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    try:
+        values = json.loads(data.decode("utf-8"), object_pairs_hook=_no_duplicates, parse_constant=_no_constants)
+    except (ValueError, RecursionError) as error:
+        raise BundleError(f"manifest.json: not a manifest ({error})") from None
+    if not isinstance(values, dict):
+        raise BundleError(f"manifest.json: holds {type(values).__name__}; a manifest is an object")
+    return values
+
+
+def _check_format(values: Mapping[str, Any]) -> None:
+    value = values.get("format")
+    if is_whole(value) and value > FORMAT:
+        raise BundleError(f"format: the bundle has format {value}, this runner knows {FORMAT}; update the runner")
+    if is_whole(value) and 0 < value < FORMAT:
+        raise BundleError(f"format: the bundle has format {value}, this runner knows {FORMAT}; make the bundle again")
+    need(is_whole(value) and value == FORMAT, "format", value, f"use {FORMAT}")
+
+
+def _spec(kind: Any, where: str, values: Any) -> Any:
+    need(isinstance(values, dict), where, values, "must be an object")
+    optional = {"columns"} - set(values)
+    check_keys(where, values, [each.name for each in fields(kind) if each.name not in optional])
+    need(values.get("columns", ()) is not None, f"{where}.columns", None, "leave the key out")
+    path = values.get("input_path", [])
+    need(isinstance(path, list), f"{where}.input_path", path, "must be a list of steps")
+    need(is_shape(values["shape"]), f"{where}.shape", values["shape"], "must list whole numbers above 0")
+    return kind(**values)
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise ValueError("a key stands twice")
+    return values
+
+
+def _no_constants(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")

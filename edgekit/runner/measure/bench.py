@@ -1,0 +1,128 @@
+"""Latency of calls, measured so that one is not favoured over another.
+
+Calls take turns in rounds of many, because one call between foreign ones runs on cold caches (twice the time for a
+small model), and the order rotates, because the first of a round pays for what came before it.
+
+Where two are to be told apart, both are opened anew many times: two instances of one file differ, each in its own way
+for as long as it lives, by where its memory lies (Mytkowicz et al. 2009, "Producing wrong data without doing anything
+obviously wrong!"). The opening is then what repeats, not the call (Kalibera & Jones 2013, "Rigorous benchmarking in
+reasonable time").
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable, Iterator, Mapping
+from time import perf_counter_ns
+from typing import Any
+
+import numpy as np
+
+from edgekit.runner.device import cpu
+from edgekit.runner.errors import InputError
+
+PERCENTILES = (50, 90, 95, 99)
+LEAST_OPENINGS = 10
+"""As many as an interval needs of what it resamples."""
+FRESH_CALLS = 10
+"""Untimed, of what was just opened: its first calls touch memory for the first time and choose kernels."""
+
+
+def interleaved(
+    calls: Mapping[str, Callable[[], object]],
+    rounds: int,
+    calls_per_round: int,
+    warmup_per_round: int,
+    on_round: Callable[[int], object] | None = None,
+) -> dict[str, np.ndarray]:
+    """Milliseconds of every single call, (rounds * calls_per_round,) each; `on_round` hears the rounds done, from 1."""
+    for what, value, least in (("rounds", rounds, 1), ("calls", calls_per_round, 1), ("warmup", warmup_per_round, 0)):
+        if value < least:
+            raise InputError(f"{what}: got {value}; use a whole number from {least}")
+    order = list(calls)
+    taken = {name: np.empty((rounds, calls_per_round), dtype=np.int64) for name in order}
+    for number in range(rounds):
+        start = number % len(order) if order else 0
+        for name in order[start:] + order[:start]:
+            taken[name][number] = _timed(calls[name], calls_per_round, warmup_per_round)
+        if on_round is not None:
+            on_round(number + 1)
+    return {name: nanoseconds.ravel() / 1e6 for name, nanoseconds in taken.items()}
+
+
+def growing(
+    openers: Mapping[str, Callable[[], Callable[[], object]]],
+    rounds: int,
+    most_rounds: int,
+    calls_per_round: int,
+    warmup_per_round: int,
+    on_round: Callable[[int], object] | None = None,
+) -> Iterator[tuple[dict[str, np.ndarray], int]]:
+    """As `interleaved`, of what `openers` open anew, in rotating order, every few rounds.
+
+    Gives the milliseconds so far and how many openings they are from, after every `rounds` more while that is no more
+    than `most_rounds`: the caller stops when it knows enough. Each opening has as many calls as any other, and is what
+    `intervals` are to resample.
+    """
+    openings = next(count for count in range(min(LEAST_OPENINGS, rounds), rounds + 1) if rounds % count == 0)
+    order = list(openers)
+    taken: dict[str, list[np.ndarray]] = {name: [] for name in order}
+    opened = 0
+    while opened == 0 or opened // openings * rounds + rounds <= most_rounds:
+        for _ in range(openings):
+            start = opened % len(order) if order else 0
+            calls: dict[str, Callable[[], object]] = {}  # the earlier ones go first
+            for name in order[start:] + order[:start]:
+                calls[name] = openers[name]()
+                for _ in range(FRESH_CALLS):
+                    calls[name]()
+            some = interleaved(calls, rounds // openings, calls_per_round, warmup_per_round)
+            for name, values_ms in some.items():
+                taken[name].append(values_ms)
+            opened += 1
+            if on_round is not None:
+                on_round(opened)
+        yield {name: np.concatenate(values_ms) for name, values_ms in taken.items()}, opened
+
+
+def _timed(call: Callable[[], object], count: int, warmup: int) -> list[int]:
+    for _ in range(warmup):
+        call()
+    nanoseconds = [0] * count
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        for index in range(count):
+            before = perf_counter_ns()
+            call()
+            nanoseconds[index] = perf_counter_ns() - before
+    finally:
+        if collecting:
+            gc.enable()
+    return nanoseconds
+
+
+def summary(samples_ms: np.ndarray) -> dict[str, float]:
+    """Percentiles (linear interpolation), mean, and the throughput of calls made one after another."""
+    if len(samples_ms) == 0:
+        raise InputError("samples_ms: got no sample; time at least one call")
+    mean_ms = float(np.mean(samples_ms))
+    values = np.percentile(samples_ms, PERCENTILES)
+    figures = {f"p{rank}_ms": float(value) for rank, value in zip(PERCENTILES, values)}
+    return {**figures, "mean_ms": mean_ms, "throughput_per_s": 1000.0 / max(mean_ms, 1e-9), "calls": len(samples_ms)}
+
+
+def machine() -> dict[str, Any]:
+    """What a figure must carry with it: where it was taken."""
+    import platform
+
+    return {
+        "host": platform.node(),
+        "cpu": cpu.name() or platform.processor() or "unknown",
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "machine": platform.machine(),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }

@@ -1,0 +1,111 @@
+"""Sounds to log-mel spectrograms, by sums and products of single numbers alone: the same bits on every machine.
+
+numpy's own Fourier transform is compiled differently from processor to processor (fused multiply-adds, other orders),
+and its cosines and logarithms too. So the transform here is the textbook one (Cooley & Tukey 1965, radix 2) over whole
+arrays; cosines, weights and logarithms come from `math`, rounded to float32, which hides the last bit of a double.
+Mel scale: 2595 log10(1 + f / 700) (O'Shaughnessy 1987), triangles as in TensorFlow's `linear_to_mel_weight_matrix`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from edgekit.runner.preprocess.steps import Step
+
+LOWEST_BIN = 1
+"""The constant part of a sound is no tone."""
+
+
+def frames(samples: int, window: int, hop: int) -> int:
+    """How many whole windows fit."""
+    return 1 + (samples - window) // hop if samples >= window else 0
+
+
+class LogMel:
+    """(…, samples) float32 → (…, frames, mels, 1) float32: log(floor + mel-weighted power), windows of Hann."""
+
+    def __init__(self, step: Step) -> None:
+        self.window, self.hop, self.size = step["window_samples"], step["hop_samples"], step["fft_samples"]
+        self.floor = float(np.float32(step["floor"]))
+        self.hann = _rounded(0.5 - 0.5 * math.cos(2 * math.pi * place / self.window) for place in range(self.window))
+        self.triangles = _triangles(step)
+        self.turns = [_turns(half) for half in _halves(self.size)]
+        self.order = _bit_reversed(self.size)
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        count = frames(x.shape[-1], self.window, self.hop)
+        places = self.hop * np.arange(count)[:, None] + np.arange(self.window)
+        parts = x.astype(np.float64)[..., places] * self.hann
+        padded = np.zeros((*parts.shape[:-1], self.size))
+        padded[..., : self.window] = parts
+        power = self._power(padded)
+        mels = np.empty((*power.shape[:-1], len(self.triangles)))
+        for number, (first, weights) in enumerate(self.triangles):
+            total = np.zeros(power.shape[:-1])
+            for place, weight in enumerate(weights, first):
+                total += power[..., place] * weight
+            mels[..., number] = total
+        mels += self.floor
+        logs = np.array([math.log(value) for value in mels.ravel().tolist()], dtype=np.float64)
+        return logs.astype(np.float32).reshape(*mels.shape, 1)
+
+    def _power(self, x: np.ndarray) -> np.ndarray:
+        """|Fourier transform|² of real (…, size), the first half and the middle."""
+        real, imaginary = x[..., self.order], np.zeros_like(x)
+        for cosines, sines in self.turns:
+            half = len(cosines)
+            shape = (*x.shape[:-1], self.size // (2 * half), 2, half)
+            re, im = real.reshape(shape), imaginary.reshape(shape)
+            even_re, even_im, odd_re, odd_im = re[..., 0, :], im[..., 0, :], re[..., 1, :], im[..., 1, :]
+            turned_re = odd_re * cosines - odd_im * sines
+            turned_im = odd_re * sines + odd_im * cosines
+            real = np.stack([even_re + turned_re, even_re - turned_re], axis=-2).reshape(x.shape)
+            imaginary = np.stack([even_im + turned_im, even_im - turned_im], axis=-2).reshape(x.shape)
+        bins = self.size // 2 + 1
+        real, imaginary = real[..., :bins], imaginary[..., :bins]
+        found: np.ndarray = real * real + imaginary * imaginary
+        return found
+
+
+def _rounded(values: object) -> np.ndarray:
+    """As doubles that float32 holds: where `math` differs by a last bit, these do not."""
+    return np.array(list(values), dtype=np.float32).astype(np.float64)  # type: ignore[call-overload]
+
+
+def _halves(size: int) -> Sequence[int]:
+    return [1 << stage for stage in range(size.bit_length() - 1)]
+
+
+def _turns(half: int) -> tuple[np.ndarray, np.ndarray]:
+    angles = [-math.pi * place / half for place in range(half)]
+    return _rounded(map(math.cos, angles)), _rounded(map(math.sin, angles))
+
+
+def _bit_reversed(size: int) -> np.ndarray:
+    bits = size.bit_length() - 1
+    return np.array([int(format(place, f"0{bits}b")[::-1], 2) if bits else 0 for place in range(size)])
+
+
+def _mel(hz: float) -> float:
+    return 2595.0 * math.log10(1.0 + hz / 700.0)
+
+
+def _triangles(step: Step) -> list[tuple[int, list[float]]]:
+    """For each mel band its first bin and the weights from there on."""
+    count, size, rate_hz = step["mels"], step["fft_samples"], step["rate_hz"]
+    low, high = _mel(step["low_hz"]), _mel(step["high_hz"])
+    edges = [low + (high - low) * place / (count + 1) for place in range(count + 2)]
+    bins = [_mel(place * rate_hz / size) for place in range(size // 2 + 1)]
+    found = []
+    for left, middle, right in zip(edges, edges[1:], edges[2:]):
+        weights = {
+            place: min((mel - left) / (middle - left), (right - mel) / (right - middle))
+            for place, mel in enumerate(bins)
+            if place >= LOWEST_BIN and left < mel < right
+        }
+        first = min(weights, default=LOWEST_BIN)
+        found.append((first, [float(np.float32(weights[place])) for place in sorted(weights)]))
+    return found

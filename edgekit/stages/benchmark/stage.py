@@ -1,0 +1,214 @@
+"""Measure: every variant's answers on validation and test against the baseline's, and latency in interleaved rounds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from edgekit.core import artifact as artifacts
+from edgekit.core import replay, tasks
+from edgekit.core.artifact import Artifact
+from edgekit.core.tasks import Answered
+from edgekit.core.variants import Variant, members, open_variant, read, zipped_bytes
+from edgekit.data import Data, Split
+from edgekit.models import baseline as baselines
+from edgekit.models import store
+from edgekit.models.eager import eager_input
+from edgekit.models.from_artifact import open_model
+from edgekit.runner.backends import Backend
+from edgekit.runner.measure import conditions
+from edgekit.runner.measure.bench import growing, machine
+from edgekit.runner.preprocess import apply, to_layout
+from edgekit.stages.benchmark import by_class
+from edgekit.stages.benchmark.config import LIBRARIES, Config
+from edgekit.stages.benchmark.decide import Decision, decide, too_close, unresolved
+from edgekit.stages.benchmark.leakage import held
+from edgekit.stages.benchmark.loads import driven
+from edgekit.stages.benchmark.rivals import held_against, open_rivals
+from edgekit.stages.benchmark.timings import Timings
+from edgekit.training import fit
+from edgekit.training.evaluate import finite
+
+EAGER, AS_IT_CAME = "baseline-eager", "baseline-as-it-came"
+"""Names of the baseline: a network of PyTorch's, and a file on its own interpreter."""
+Row = dict[str, Any]
+Opener = Callable[[], Callable[[], object]]
+
+
+def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
+    """See `edgekit.stages.benchmark`."""
+    artifacts.begin(out)
+    rivals = open_rivals(config.rivals, data, config.inference_threads)
+    judged = _judge_all(source, data, config)
+    rows, openers, answers = judged.rows, judged.openers, judged.answers
+    threads_before = torch.get_num_threads()
+    torch.set_num_threads(config.inference_threads)
+    try:
+        openers |= {rival.name: rival.open for rival in rivals}
+        recorded = replay.recorded(source.path.parent, "benchmark")
+        with conditions.Watch() as watch:
+            decision, timings = _measured(rows, openers, config, watch, recorded)
+    finally:
+        torch.set_num_threads(threads_before)
+    won = decision.metrics["winner"]
+    broken = by_class.broken_down(data.task, data.validation.y, data.classes, answers, by_class.shown(decision.metrics))
+    loads = driven(source, data, config, rows[0]["name"], decision.metrics["winners"].values(), won)
+
+    artifacts.write_json(out / "decision.json", decision.content)
+    artifacts.write_json(out / artifacts.EVIDENCE / "decisions.json", decision.decisions)
+    evidence = {"latency": timings.latencies, "conditions": _conditions(watch, rows, timings, config)}
+    artifacts.write_json(out / artifacts.EVIDENCE / "latency.json", evidence)
+    artifacts.write_json(out / artifacts.EVIDENCE / "loads.json", loads)
+    np.savez(out / artifacts.EVIDENCE / "samples_ms.npz", allow_pickle=False, **timings.samples_ms)
+    by_class.keep(out, data, answers, broken.places)
+    return artifacts.seal(
+        out,
+        stage="benchmark",
+        source=source,
+        data_digest=data.digest,
+        config=config.model_dump(),
+        metrics={
+            **decision.metrics,
+            "rivals": held_against(rivals, _row_of(won, rows), timings),
+            "loads": loads,
+            "seen_validation": judged.seen,
+            "by_class": broken.by_class,
+            "confusion": broken.confusion,
+            "lost": {**broken.lost, "kind": data.kind},
+            **evidence,
+        },
+        libraries=LIBRARIES,
+    )
+
+
+def _conditions(watch: conditions.Watch, rows: list[Row], timings: Timings, config: Config) -> Row:
+    """Where, how and beside what else it was measured; as noisy as half of the variants are at most."""
+    rounds = len(timings.samples_ms[rows[0]["name"]]) // config.calls_per_round
+    spread = float(np.median([conditions.noise(each, timings.rounds) for each in timings.samples_ms.values()]))
+    return {
+        **machine(),
+        "threads": config.inference_threads,
+        "calls_per_round": config.calls_per_round,
+        "warmup_per_round": config.warmup_per_round,
+        "interpreters": {name: version for name, _, version in (row["interpreter"].partition(" ") for row in rows)},
+        "protocol": (
+            f"{rounds} rounds, {config.calls_per_round} timed calls of each variant in a round after "
+            f"{config.warmup_per_round} untimed ones, each opened anew {timings.rounds} times, batch 1, order rotated, "
+            "execute only (numpy in, numpy out)"
+        ),
+        **conditions.told(watch.seen(spread)),
+    }
+
+
+def _row_of(name: str | None, rows: list[Row]) -> Row | None:
+    return next((row for row in rows if row["name"] == name), None)
+
+
+def _measured(
+    rows: list[Row],
+    openers: dict[str, Opener],
+    config: Config,
+    watch: conditions.Watch,
+    recorded: dict[str, Any] | None,
+) -> tuple[Decision, Timings]:
+    """Round upon round until no winner is open, nor what a step bought: want of rounds would turn on a quieter day."""
+    numbers = (config.rounds, config.most_rounds, config.calls_per_round, config.warmup_per_round)
+    for samples_ms, openings in growing(openers, *numbers, on_round=watch.look):
+        timings = Timings(samples_ms, openings, config.confidence, config.tie_margin)
+        decision = decide(rows, timings, config.budget, config.targets, recorded)
+        waterfall = decision.metrics["waterfall"]
+        if not too_close(decision.decisions, config.tie_margin) and not unresolved(waterfall, config.tie_margin):
+            break
+    return decision, timings
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What is known before anything is timed, of the baseline first and then of every variant.
+
+    A row of facts each, what opens each for calls, and what each says of validation. `seen` tells whether the baseline
+    knows validation (`seen.py`), if it was trained elsewhere.
+    """
+
+    rows: list[Row]
+    openers: dict[str, Opener]
+    answers: dict[str, np.ndarray]
+    seen: Row | None
+
+
+def _judge_all(source: Artifact, data: Data, config: Config) -> Judged:
+    profile = source.ancestor("profile")
+    baseline, spec = open_model(profile)
+    prepared = apply(spec.preprocess, data.validation.x[:1])
+    said, reference = _judged(fit.logits(baseline, data.validation.x, spec.preprocess), data.validation, spec)
+    test = _judged(fit.logits(baseline, data.test.x, spec.preprocess), data.test, spec)[1]
+    name = EAGER if spec.is_torch else AS_IT_CAME
+    answers = {name: said}
+    rows: list[Row] = [
+        {
+            "name": name,
+            "model": "baseline",
+            "precision": "fp32",
+            "method": "float",
+            "target": "pytorch",
+            "interpreter": spec.interpreter,
+            "bytes": store.weight_bytes(profile.path / "model"),
+            "accuracy_validation": tasks.accuracy(reference),
+            "accuracy_test": tasks.accuracy(test),
+        }
+    ]
+    x = eager_input(data.validation.x[:1], spec.preprocess).numpy()
+    opener = baselines.opener(profile.path / "model", baseline, spec, x, config.inference_threads)
+    openers: dict[str, Opener] = {name: opener}
+    for variant in read(source):
+        backend = open_variant(source, variant, config.inference_threads)
+        x = to_layout(prepared, variant.input.layout)
+        answers[variant.name], found = _answered(backend, variant, data.validation, spec)
+        drop = tasks.drop(reference, found, config.budget.accuracy_confidence)
+        rows.append(
+            {
+                "name": variant.name,
+                "model": variant.model,
+                "precision": variant.precision,
+                "method": variant.method,
+                "target": variant.target,
+                "interpreter": f"{backend.name} {backend.version}",
+                "bytes": variant.bytes,
+                "float_ops": list(variant.float_ops),
+                "debris": Counter(one["kind"] for one in variant.debris),
+                "zipped_bytes": zipped_bytes(members(source, variant).values()),
+                "accuracy_validation": tasks.accuracy(found),
+                "accuracy_test": tasks.accuracy(_answered(backend, variant, data.test, spec)[1]),
+                **asdict(drop),
+            }
+        )
+        openers[variant.name] = partial(_open, source, variant, config.inference_threads, x)
+    elsewhere = spec.source is not None or source.ancestor("origin").config["weights"] is not None
+    return Judged(rows, openers, answers, held(spec.called, reference, test) if elsewhere else None)
+
+
+def _open(source: Artifact, variant: Variant, threads: int, x: np.ndarray) -> Callable[[], object]:
+    backend = open_variant(source, variant, threads)
+    return lambda: backend.run(x)
+
+
+def _answered(backend: Backend, variant: Variant, split: Split, spec: store.ModelSpec) -> tuple[np.ndarray, Answered]:
+    """What it says of each sample, and how right that is; one by one at batch 1, as on the device."""
+    layout = variant.input.layout
+    outputs = [backend.run(to_layout(apply(spec.preprocess, sample[None]), layout)) for sample in split.x]
+    what = f"benchmark: {variant.name}"
+    fix = f"leave {variant.precision} out of convert.precisions, or normalise the input by a preprocess step"
+    return _judged(finite(np.concatenate(outputs), what, fix), split, spec)
+
+
+def _judged(outputs: np.ndarray, split: Split, spec: store.ModelSpec) -> tuple[np.ndarray, Answered]:
+    kind = tasks.named(spec.task)
+    inputs = fit.inputs(split.x, spec.preprocess) if kind.RECONSTRUCTS else None
+    return kind.answers(outputs, inputs), kind.marked(outputs, inputs, split.y)

@@ -1,0 +1,162 @@
+"""Pack the winner of each target with everything it needs to run and to prove itself elsewhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit.core import artifact as artifacts
+from edgekit.core import tasks
+from edgekit.core.artifact import Artifact
+from edgekit.core.config import STAGES
+from edgekit.core.errors import BudgetMissed
+from edgekit.core.tasks import anomaly
+from edgekit.core.variants import Variant, members, open_variant, read
+from edgekit.data import Data
+from edgekit.models import store
+from edgekit.runner import bundle as bundles
+from edgekit.runner import pyz
+from edgekit.runner.bundle.manifest import Manifest, RawSpec
+from edgekit.runner.preprocess import apply, to_layout
+from edgekit.stages.bundle import golden, provenance, sbom
+from edgekit.stages.bundle.config import LIBRARIES, Config
+from edgekit.stages.bundle.device import RUNNER, commands, requirements, texts
+from edgekit.stages.bundle.prove import prove
+from edgekit.training.fit import inputs
+
+ACTIVATIONS = {"classification": "softmax", "multi_label": "sigmoid", "regression": "none", "anomaly": "none"}
+
+
+def bundle(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
+    """See `edgekit.stages.bundle`."""
+    artifacts.begin(out)
+    convert = source.ancestor("convert")
+    decision = json.loads(source.file("decision.json").read_text())
+    variants = {variant.name: variant for variant in read(convert)}
+    winners = decision["measured"]["winners"]
+    if not winners:
+        raise BudgetMissed(
+            "no variant met the budget in notebook 06, so there is nothing to bundle; see its nearest miss"
+        )
+    runner_sha256 = pyz.build(out / RUNNER)
+    packed = {target: _pack(source, convert, variants[name], data, config, out) for target, name in winners.items()}
+    sbom.write(out)
+    proofs = {target: prove(out / RUNNER, out / entry["file"]) for target, entry in packed.items()}
+    artifacts.write_json(out / "decision.json", {"bundles": packed, "runner_sha256": runner_sha256})
+    artifacts.write_json(out / artifacts.EVIDENCE / "selftest.json", proofs)
+    return artifacts.seal(
+        out,
+        stage="bundle",
+        source=source,
+        data_digest=data.digest,
+        config=config.model_dump(),
+        metrics={"bundles": packed, "selftest": proofs, "runner_bytes": (out / RUNNER).stat().st_size},
+        libraries=LIBRARIES,
+    )
+
+
+def _pack(
+    source: Artifact, convert: Artifact, variant: Variant, data: Data, config: Config, out: Path
+) -> dict[str, Any]:
+    spec = store.read_spec(source.ancestor("profile").file("model/model.json").parent)
+    files = {f"model/{name}": content for name, content in members(convert, variant).items()}
+    raw, scores = _golden(convert, variant, data, config, spec)
+    row = next(
+        row for row in json.loads(source.file("decision.json").read_text())["variants"] if row["name"] == variant.name
+    )
+    in_integers = variant.precision in ("int8", "dynamic")
+    tolerance = config.golden_tolerance_int8 if in_integers else config.golden_tolerance_float
+    manifest = Manifest(
+        name=config.name,
+        version=config.version,
+        target=variant.target,
+        variant=variant.name,
+        raw=RawSpec(**spec.raw),
+        input=variant.input,
+        output=variant.output,
+        preprocess=spec.preprocess,
+        labels=list(spec.classes),
+        model_files=sorted(files),
+        golden={
+            "inputs": golden.INPUTS,
+            "outputs": golden.OUTPUTS,
+            "atol": golden.tolerance(scores, tolerance),
+            "top1": spec.task == "classification",
+        },
+        budget=config.budget.model_dump(),
+        # latencies are evidence of one machine on one day: they stand in the run's result.json, not in the bundle
+        verdict={
+            "met": row["inside_budget"],
+            "drop_validation_pp": row["drop_pp"],
+            "bound_validation_pp": row["bound_pp"],
+            "accuracy_validation": row["accuracy_validation"],
+            "accuracy_test": row["accuracy_test"],
+            "bytes": row["bytes"],
+        },
+        provenance=origin_of(source, config),
+        requirements=requirements(variant.target),
+        task=spec.task,
+        activation="none" if variant.model == "baseline" and spec.gives_probabilities else ACTIVATIONS[spec.task],
+        threshold=_threshold(convert, variant, data, config, spec) if spec.task == "anomaly" else None,
+    )
+    name = f"{config.name}-{variant.target}-{config.version}.edge.zip"
+    content = {
+        **files,
+        **golden.members(raw, scores),
+        **texts(manifest, name, _story(row, tasks.named(spec.task).METRIC)),
+    }
+    sha256 = bundles.write(out / name, manifest, content)
+    return {
+        "file": name,
+        "sha256": sha256,
+        "bytes": (out / name).stat().st_size,
+        "variant": variant.name,
+        "commands": commands(name, variant.target, manifest.raw),
+    }
+
+
+def origin_of(source: Artifact, config: Config) -> dict[str, Any]:
+    """What a bundle can be rebuilt from."""
+    chain = [found for stage in ("origin", *STAGES) if (found := source.made_by(stage))]
+    measured = provenance.measured(source)
+    return provenance.record(chain, "bundle", config.model_dump(), measured)
+
+
+def _golden(
+    convert: Artifact, variant: Variant, data: Data, config: Config, spec: store.ModelSpec
+) -> tuple[np.ndarray, np.ndarray]:
+    """Raw samples (n, *raw) spread over the validation split, and the outputs (n, …) this variant gives them."""
+    positions = golden.candidates(len(data.validation.y), config.golden_samples)
+    raw = np.asarray(data.validation.x[positions])
+    scores = _outputs(convert, variant, raw, spec)
+    if spec.task == "classification":
+        kept = golden.clearest(scores, config.golden_samples)
+    else:
+        kept = np.sort(golden.evenly(len(raw), config.golden_samples))
+    return raw[kept], scores[kept]
+
+
+def _outputs(convert: Artifact, variant: Variant, raw: np.ndarray, spec: store.ModelSpec) -> np.ndarray:
+    backend, layout = open_variant(convert, variant), variant.input.layout
+    return np.concatenate([backend.run(to_layout(apply(spec.preprocess, sample[None]), layout)) for sample in raw])
+
+
+def _threshold(convert: Artifact, variant: Variant, data: Data, config: Config, spec: store.ModelSpec) -> float:
+    """The score above which as few normal validation samples lie as the config allows."""
+    normal = np.asarray(data.validation.x)[data.validation.y == 0]
+    scores = anomaly.errors(_outputs(convert, variant, normal, spec), inputs(normal, spec.preprocess))
+    return float(np.quantile(scores, 1 - config.false_alarms))
+
+
+def _story(row: dict[str, Any], metric: str) -> list[str]:
+    """What the README says of a variant, from its row of the benchmark."""
+    return [
+        f"Size: {row['bytes']:,} bytes",
+        f"{metric[0].upper()}{metric[1:]}: {row['accuracy_validation']:.2%} on validation, "
+        f"{row['accuracy_test']:.2%} on test",
+        f"Drop against the baseline: {row['drop_pp']:.2f} percentage points on {row['samples']} validation samples, "
+        f"at most {row['bound_pp']:.2f} at {100 * row['confidence']:g} % confidence",
+    ]

@@ -1,0 +1,147 @@
+"""The stage from its source to its seal: convert in children, check every boundary here, list the variants."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edgekit.core import artifact as artifacts
+from edgekit.core import tasks
+from edgekit.data import overlap
+from edgekit.models import store
+from edgekit.stages.convert import answer, calibrated, inputs, left_out, numerics
+from edgekit.stages.convert.checker import Checker
+from edgekit.stages.convert.config import LIBRARIES, Config
+from edgekit.stages.convert.plan import SPEC, networks
+from edgekit.targets import evaluate, launch
+from edgekit.targets.jobs import Job
+
+if TYPE_CHECKING:
+    from edgekit.core.artifact import Artifact
+    from edgekit.data import Data
+
+Progress = Callable[[str], None]
+Row = dict[str, Any]
+
+VARIANTS, LEFT_OUT = "variants.json", "left_out.json"
+
+
+def walk(source: Artifact, data: Data, config: Config, out: Path, progress: Progress | None = None) -> Artifact:
+    """Run the stage; see `edgekit.stages.convert.run`."""
+    artifacts.begin(out)
+    chosen, notes = networks(source, config.models)
+    steps = json.loads((chosen[0].folder / SPEC).read_text())["preprocess"]
+    data = calibrated.without_clipped(data, steps)
+    compared = evaluate.network_inputs(evaluate.spread(data.validation, config.check_samples), steps)
+    checkers = {network.name: Checker(network, compared, config, task=data.task) for network in chosen}
+    ends = [row for checker in checkers.values() for row in around(checker, data)]
+    with tempfile.TemporaryDirectory(prefix="edgekit-convert-") as folder:
+        scratch = Path(folder)
+        calibration = scratch / "calibration.npy"
+        samples = evaluate.spread(data.calibration, config.calibration_samples)
+        np.save(calibration, evaluate.network_inputs(samples, steps), allow_pickle=False)
+        jobs = [job for network in chosen for job in network.jobs(config, calibration, out)]
+        records, seconds = _convert_all(jobs, checkers, scratch, config, progress)
+    variants = [record for record in records if "files" in record]
+    lost = [record for record in records if "reason" in record]
+    not_offered = [row for network in chosen for row in left_out.not_offered(network, config)]
+    left_out.refuse_empty([job.target for job in jobs] or config.targets, variants, [*lost, *not_offered])
+    artifacts.write_json(out / VARIANTS, [_of_the_file(variant) for variant in variants])
+    artifacts.write_json(out / LEFT_OUT, left_out.named([*lost, *not_offered]))
+    artifacts.write_json(out / artifacts.EVIDENCE / LEFT_OUT, [*lost, *not_offered])
+    artifacts.write_json(out / artifacts.EVIDENCE / "timings.json", {"convert_s": seconds})
+    return artifacts.seal(
+        out,
+        stage="convert",
+        source=source,
+        data_digest=data.digest,
+        config=config.model_dump(),
+        metrics={**_metrics(variants, lost, notes, len(compared)), "not_offered": not_offered, "ends": ends},
+        libraries=LIBRARIES,
+    )
+
+
+def around(checker: Checker, data: Data) -> Iterator[Row]:
+    """The boundaries before and behind the converters, a row each; ConversionError or DataError where one fails."""
+    config, folder = checker.config, checker.network.folder
+    spec = json.loads((folder / SPEC).read_text())
+    steps, name = spec["preprocess"], {"model": checker.network.name}
+    overlap.disjoint({"calibration": data.calibration.x, "validation": data.validation.x})
+    raw = evaluate.spread(data.validation, config.check_samples)
+    who, trained = inputs.by_training(raw, steps, config.reference_preprocess)
+    tolerance = numerics.Tolerance(0.0, config.input_min_snr_db)
+    yield {**name, **inputs.check(who, trained, inputs.by_runner(raw, steps, spec["raw"]), tolerance)}
+    labels = data.validation.y[evaluate.places(data.validation, config.check_samples)]
+    places = evaluate.places(data.calibration, config.calibration_samples)
+    yield {
+        **name,
+        **calibrated.check(
+            store.load(folder)[0],
+            evaluate.network_inputs(data.calibration.x[places], steps),
+            *_kinds(data, places),
+            calibrated.ordinary(checker.inputs, labels, data.task),
+            config.calibration_max_outside,
+            config.calibration_min_used,
+        ),
+    }
+    inside = store.read_spec(folder).gives_probabilities
+    judged = checker.reference, labels, data.classes, data.task, checker.inputs
+    yield {**name, **answer.check(*judged, softmax_inside=inside)}
+
+
+def _kinds(data: Data, places: np.ndarray) -> tuple[np.ndarray, int]:
+    """What kind each calibration sample is of, as the splits were divided, and how many kinds train has."""
+    strata = tasks.named(data.task).strata
+    return strata(data.calibration.y[places]), len(np.unique(strata(data.train.y)))
+
+
+def _convert_all(
+    jobs: list[Job], checkers: dict[str, Checker], scratch: Path, config: Config, progress: Progress | None
+) -> tuple[list[Row], dict[str, float]]:
+    """Records of all steps in the order of the jobs, and seconds by variant.
+
+    Where the config is strict, the first that is left out stops the rest.
+    """
+    records: dict[Job, list[Row]] = {}
+    seconds: dict[str, float] = {}
+
+    def finished(job: Job, outcomes: list[launch.Outcome]) -> None:
+        records[job] = list(checkers[job.model].records(job, outcomes))
+        lost = [record for record in records[job] if "reason" in record]
+        if config.strict:
+            left_out.refuse_any(lost)
+        for step, outcome in zip(job.steps, outcomes, strict=True):
+            if isinstance(outcome, launch.Made):
+                seconds[step.out.name] = outcome.seconds
+        if progress:
+            made = ", ".join(record["precision"] for record in records[job] if "files" in record)
+            told = [f"{len(records)}/{len(jobs)} {job.model} → {job.target}: {made or 'nothing'}"]
+            progress("; ".join([*told, *map(left_out.told, lost)]))
+
+    launch.convert_all(jobs, scratch, config.timeout_s, finished)
+    return [record for job in jobs for record in records[job]], seconds
+
+
+def _of_the_file(variant: Row) -> Row:
+    """The record without what depends on this machine: the debris in what its interpreter compiled."""
+    return {**variant, "debris": [one for one in variant["debris"] if not one["compiled"]]}
+
+
+def _metrics(variants: list[Row], lost: list[Row], notes: list[str], check_samples: int) -> Row:
+    last = {variant["name"]: variant["boundaries"][-1] for variant in variants}
+    return {
+        "variants": len(variants),
+        "check_samples": check_samples,
+        "lowest_top1_agreement": min(boundary["top1_agreement"] for boundary in last.values()),
+        "lowest_snr_db": min(boundary["snr_db"] for boundary in last.values()),
+        "bytes": {variant["name"]: variant["bytes"] for variant in variants},
+        "float_ops": {variant["name"]: variant["float_ops"] for variant in variants if variant["float_ops"]},
+        "debris": {variant["name"]: variant["debris"] for variant in variants if variant["debris"]},
+        "left_out": lost,
+        "notes": notes,
+    }

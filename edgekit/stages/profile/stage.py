@@ -1,0 +1,90 @@
+"""The baseline: the float model the user came with, trained or loaded, and everything measured on it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from edgekit.core import artifact as artifacts
+from edgekit.core.artifact import Artifact
+from edgekit.data import Data
+from edgekit.models import dry_run, store
+from edgekit.models.cost import cost
+from edgekit.models.eager import eager_input
+from edgekit.models.from_artifact import spec_for
+from edgekit.models.raised import running
+from edgekit.stages.profile.config import LIBRARIES, Config
+from edgekit.stages.profile.measure import measure
+from edgekit.stages.profile.model_file import as_it_came
+from edgekit.training import resume
+from edgekit.training.evaluate import evaluate
+from edgekit.training.fit import fit
+from edgekit.training.resume import Unfinished
+
+
+def profile(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
+    """Train or load, evaluate on validation, count, time; see `edgekit.stages.profile`."""
+    artifacts.begin(out)
+    origin = json.loads(source.file("origin.json").read_text())
+    history = None
+    if "source" in origin["model"]:
+        module, spec = as_it_came(source, origin, data, config, out / "model")
+    else:
+        spec = spec_for(data, origin["model"]["builder"], origin["model"]["kwargs"], origin["preprocess"])
+        place = resume.of(out, "profile", source, data.digest, config.model_dump(), LIBRARIES)
+        module, history = _train_or_load(source, data, config, spec, place, origin["weights"] is not None)
+        store.save(out / "model", module, spec)
+    module = module.cpu().eval()
+
+    with running(spec.called, "on the validation split", module):
+        spent = cost(module, spec.input_shape)
+        accuracy = evaluate(module, data.validation, spec.preprocess, data.task)
+    quality = {
+        "validation_accuracy": accuracy,
+        **dataclasses.asdict(spent),
+        "file_bytes": store.weight_bytes(out / "model"),
+        "trained_here": history is not None,
+    }
+    with running(spec.called, "while it is measured", module):
+        evidence = {**measure(module, out / "model", spec, spent, data, config), "history": history or []}
+
+    artifacts.write_json(out / "profile.json", quality)
+    artifacts.write_json(out / artifacts.EVIDENCE / "latency.json", evidence)
+    return artifacts.seal(
+        out,
+        stage="profile",
+        source=source,
+        data_digest=data.digest,
+        config=config.model_dump(),
+        metrics={**quality, **evidence},
+        libraries=LIBRARIES,
+    )
+
+
+def _train_or_load(
+    source: Artifact, data: Data, config: Config, spec: store.ModelSpec, place: Unfinished, has_weights: bool
+) -> tuple[nn.Module, list[dict[str, Any]] | None]:
+    module = store.build(spec, seed=config.seed)
+    if has_weights:
+        store.load_weights(module, source.file("weights.safetensors"))
+    dry_run.check(
+        module, spec, eager_input(data.validation.x[: dry_run.SAMPLES], spec.preprocess), trains=not has_weights
+    )
+    if has_weights:
+        return module, None
+    with running(spec.called, "in training", module):
+        history = fit(
+            module,
+            data,
+            spec.preprocess,
+            config,
+            seed=config.seed,
+            device=config.device,
+            threads=config.threads,
+            resume=place.checkpoint("baseline"),
+        )
+    return module, [dataclasses.asdict(epoch) for epoch in history.epochs]

@@ -1,0 +1,54 @@
+"""Options of the prune stage."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from edgekit.core.config import TARGETS, Budget, StageConfig, Target, TrainOptions
+from edgekit.core.errors import ConfigError
+from edgekit.training.teachers import model_file as teachers
+
+LIBRARIES = ("numpy", "torch", "torch-pruning", "safetensors", *teachers.LIBRARIES)
+
+
+class Config(StageConfig, TrainOptions):
+    """How far pruning goes and in how many steps; `epochs` are those of fine-tuning after each step.
+
+    What is minimised there is what distill kept: a loss under its teacher, or the labels alone.
+    """
+
+    budget: Budget = Field(default_factory=lambda: Budget.model_validate({}))
+    targets: list[Target] = Field(default_factory=lambda: list(TARGETS))
+    epochs: int = Field(5, ge=1, le=10_000, description="fine-tuning epochs after each step")
+    learning_rate: float = Field(0.02, gt=0, le=10, description="peak learning rate of the fine-tuning")
+    ratio: float = Field(0.5, gt=0, lt=0.95, description="share of channels that is removed by the last step")
+    steps: int = Field(3, ge=1, le=50, description="number of structured pruning steps")
+    importance: Literal["l1", "l2", "taylor", "lamp"] = Field("l2", description="measure of how much a channel matters")
+    scope: Literal["layer", "global"] = Field(
+        "layer", description="whether channels are ranked within each layer or over the network"
+    )
+    max_layer_ratio: float = Field(
+        0.8, gt=0, lt=1, description="largest share of a layer's channels that may be removed"
+    )
+    taylor_samples: int = Field(
+        512, ge=1, le=1_000_000, description="train samples whose gradients the measure taylor uses"
+    )
+    channel_multiple: int = Field(4, ge=1, le=64, description="number of which every channel count is a multiple")
+    sparsity: float = Field(0.7, gt=0, lt=0.99, description="share of weights that are zero by the last sparse step")
+    sparsity_steps: int = Field(3, ge=1, le=50, description="number of unstructured pruning steps")
+    measure: bool = Field(True, description="whether every step is timed on the targets")
+    rounds: int = Field(
+        15, ge=10, le=10_000, description="rounds of timing; each times every step once, in rotating order"
+    )
+    calls_per_round: int = Field(20, ge=5, le=100_000, description="timed calls of a network in a round")
+    timeout_s: float = Field(300.0, gt=0, le=86_400, description="longest time to convert one network, seconds")
+
+    def agree(self) -> None:
+        """ConfigError where more is to go from the network than may go from any of its layers."""
+        if self.ratio > self.max_layer_ratio:
+            raise ConfigError(
+                f"prune: ratio ({self.ratio:g}) and max_layer_ratio ({self.max_layer_ratio:g}) disagree: no layer may "
+                "lose as large a share of its channels as the network shall; lower the one or raise the other"
+            )

@@ -1,0 +1,196 @@
+"""The stage's walk: recipes compete, QAT tunes the best, mixed precision where neither fits; then the two studies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from edgekit.core import artifact as artifacts
+from edgekit.core.artifact import Artifact
+from edgekit.core.tasks import Answered
+from edgekit.data import Data
+from edgekit.models import quantized, store
+from edgekit.models.from_artifact import open_model
+from edgekit.stages.quantize import calibration, mixed, ptq, qat, recipes
+from edgekit.stages.quantize.choice import Decision, against_trying_mixed, decide
+from edgekit.stages.quantize.config import LIBRARIES, Config
+from edgekit.stages.quantize.histograms import histograms
+from edgekit.stages.quantize.sensitivity import sensitivity
+from edgekit.targets.jobs import Quantization
+from edgekit.training import fit, resume
+from edgekit.training.evaluate import marked
+from edgekit.training.fine_tuning import tuning
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class _Float:
+    """The network to quantize, and what it is quantized with and judged by."""
+
+    module: nn.Module
+    spec: store.ModelSpec
+    data: Data
+    config: Config
+    inputs: list[Tensor]
+
+    def logits(self, network: nn.Module) -> np.ndarray:
+        """What it gives for the validation split, (n, …)."""
+        return fit.logits(network, self.data.validation.x, self.spec.preprocess)
+
+    def marked(self, outputs: np.ndarray) -> Answered:
+        """What outputs for the validation split are worth."""
+        return marked(outputs, self.data.validation, self.spec.preprocess, self.data.task)
+
+    def answered(self, network: nn.Module) -> Answered:
+        """What a network answers of the validation split."""
+        return self.marked(self.logits(network))
+
+
+@dataclass(frozen=True, eq=False)
+class _Way:
+    """A quantized network and the float weights that lead to it."""
+
+    network: nn.Module
+    plain: nn.Module
+    quantization: Quantization
+
+
+def quantize(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
+    """Run the stage; see `edgekit.stages.quantize.run`."""
+    artifacts.begin(out)
+    module, spec = open_model(source)
+    baseline, _ = open_model(source.ancestor("profile"))
+    with _threads(config.threads):
+        inputs = ptq.calibration_inputs(data.calibration.x, spec.preprocess, config.calibration_samples)
+        given = _Float(module, spec, data, config, inputs)
+        right = {"baseline": given.answered(baseline), "float": given.answered(module)}
+        best, tried = recipes.compete(module, inputs, config.recipes, given.answered, right["baseline"], config.budget)
+        tuned, epochs, followed = _tune(source, given, best.network, out)
+        ways = {
+            "ptq": _Way(best.network, module, best.quantization),
+            "qat": _Way(tuned, qat.tuned_float(module, tuned), qat.afterwards(best.quantization)),
+        }
+        right |= {"ptq": best.right, "qat": given.answered(tuned)}
+        table = _sensitivity(given, best.network)
+        steps, no_mixed = _mix(given, best, table, right, ways)
+        decision = decide(right, config.budget, no_mixed)
+        files = {
+            "sensitivity.json": table,
+            "history.json": epochs,
+            "calibration.json": _study(given, best.quantization),
+            "histograms.json": _histograms(given, best.network, table),
+        }
+    chosen = ways[decision.method]
+    made = {**_record(decision, best, tried, steps, chosen.quantization), "tuning": followed}
+    store.save(out / "model", chosen.plain, spec)
+    quantized.save(out / "nncf", chosen.network)
+    for name, content in {"decision.json": made, **files}.items():
+        artifacts.write_json(out / name, content)
+    most_sensitive = table["layers"][0]["layer"] if table["layers"] else None
+    return artifacts.seal(
+        out,
+        stage="quantize",
+        source=source,
+        data_digest=data.digest,
+        config=config.model_dump(),
+        metrics={**made, "calibration_samples": len(inputs), "most_sensitive_layer": most_sensitive},
+        libraries=LIBRARIES,
+    )
+
+
+def _tune(source: Artifact, given: _Float, network: nn.Module, out: Path) -> tuple[nn.Module, list[Row], Row]:
+    """A tuned copy, its epochs, and for the record what it was tuned by."""
+    place = resume.of(out, "quantize", source, given.data.digest, given.config.model_dump(), LIBRARIES)
+    followed = tuning(source.ancestor("distill"), network, given.spec.input_shape, place.answers)
+    tuned, epochs = qat.tune(network, followed.lesson, given.data, given.spec.preprocess, given.config, place)
+    return tuned, epochs, followed.row
+
+
+def _sensitivity(given: _Float, network: nn.Module) -> Row:
+    data, config = given.data, given.config
+    return sensitivity(
+        given.module, network, data.validation, given.spec.preprocess, config.sensitivity_samples, data.task
+    )
+
+
+def _mix(
+    given: _Float, best: recipes.Made, table: Row, right: dict[str, Answered], ways: dict[str, _Way]
+) -> tuple[list[Row], str]:
+    """Mixed precision where it is needed, added to `right` and `ways`; rows of its steps, and why there is none."""
+    config = given.config
+    if why_not := against_trying_mixed(right, config.budget, config.max_float_layers):
+        return [], why_not
+    worst_first = [row["layer"] for row in table["layers"]]
+    found, rows = mixed.search(
+        given.module,
+        given.inputs,
+        best.quantization,
+        worst_first,
+        config.max_float_layers,
+        given.answered,
+        right["baseline"],
+        config.budget,
+    )
+    if found is None:
+        why_not = rows[0]["reason"] if rows else "no layer may stay in float beside one in int8"
+        return rows, f"cannot be made: {why_not}"
+    right["mixed"] = found.right
+    ways["mixed"] = _Way(found.network, given.module, found.quantization)
+    return rows, ""
+
+
+def _study(given: _Float, recipe: Quantization) -> Row:
+    data, config = given.data, given.config
+    return calibration.study(
+        given.module,
+        data.calibration,
+        data.validation,
+        config.study_sizes,
+        recipe,
+        given.spec.preprocess,
+        config.seed,
+        data.task,
+    )
+
+
+def _histograms(given: _Float, network: nn.Module, table: Row) -> list[Row]:
+    worst_first = [row["layer"] for row in table["layers"]]
+    return histograms(given.module, network, given.data.validation.x, given.spec.preprocess, worst_first)
+
+
+def _record(
+    decision: Decision, best: recipes.Made, tried: list[Row], steps: list[Row], quantization: Quantization
+) -> Row:
+    """What `decision.json` holds: the choice, every recipe and every step, and what the converters are to do."""
+    keep = list(quantization.keep_float)  # as it is read back
+    kept = [{**row, "kept": decision.method == "mixed" and row["keep_float"] == keep} for row in steps]
+    return {
+        **asdict(decision),
+        "recipe": best.recipe,
+        "quantization": {**quantization.to_json(), "keep_float": keep},
+        "ptq_quantization": {
+            **best.quantization.to_json(),
+            "keep_float": [],
+        },  # for all networks but the one chosen for
+        "recipes": tried,
+        "mixed": kept,
+    }
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or os.cpu_count() or 1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

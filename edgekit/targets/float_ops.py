@@ -1,0 +1,178 @@
+"""What still computes in float inside an int8 model, operator by operator, told from the file itself.
+
+Not listed: what only crosses between float and integers (quantize, dequantize), what only moves values (reshapes,
+padding and the like), and what an interpreter computes as part of the operator before it (a bias, an activation).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit.core.errors import ConversionError
+
+Found = tuple[bool, str, bool]
+TfliteOperator = tuple[Any, Any, Any, str]
+"""Whether it has weights, `OPERATOR:its name`, whether it computes in float."""
+
+TFLITE_WEIGHTED = {"FULLY_CONNECTED", "CONV_2D", "DEPTHWISE_CONV_2D", "BATCH_MATMUL", "TRANSPOSE_CONV"}
+TFLITE_MOVING = {"RESHAPE", "TRANSPOSE", "SQUEEZE", "EXPAND_DIMS", "PAD", "PADV2", "SLICE", "STRIDED_SLICE", "GATHER",
+                 "CONCATENATION", "SPLIT", "PACK", "UNPACK", "QUANTIZE", "DEQUANTIZE"}  # fmt: skip
+
+ONNX_WEIGHTED = {"Conv", "ConvTranspose", "Gemm", "MatMul"}
+ONNX_MOVING = {"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Pad", "Slice", "Gather", "Concat", "Split",
+               "Identity", "Cast", "Shape", "Constant", "QuantizeLinear", "DequantizeLinear"}  # fmt: skip
+# between DequantizeLinear and QuantizeLinear, ONNX Runtime has integer kernels for these
+ONNX_INTEGER = {"Add", "Mul", "AveragePool", "GlobalAveragePool", "MaxPool", "Resize", "Sigmoid", "LeakyRelu",
+                "Softmax", "Where", "ArgMax"}  # fmt: skip
+# before QuantizeLinear these are part of its range
+ONNX_FUSED = {"Relu", "Clip"}
+
+OPENVINO_WEIGHTED = {"Convolution", "GroupConvolution", "ConvolutionBackpropData", "GroupConvolutionBackpropData",
+                     "MatMul"}  # fmt: skip
+OPENVINO_MOVING = {"Parameter", "Result", "Constant", "Convert", "FakeQuantize", "Reshape", "Squeeze", "Unsqueeze",
+                   "Transpose", "Pad", "Concat", "Split", "VariadicSplit", "Slice", "StridedSlice", "Gather",
+                   "ShuffleChannels", "ShapeOf", "Broadcast"}  # fmt: skip
+# the CPU plug-in computes these on 8-bit data
+OPENVINO_INTEGER = {"MaxPool", "AvgPool", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum", "MVN", "Interpolate"}
+# and these inside the operator before them
+OPENVINO_FUSED = {"Add", "Subtract", "Multiply", "Maximum", "Minimum", "Relu", "PRelu", "Clamp", "Elu", "Sigmoid",
+                  "Tanh", "Gelu", "HSwish", "HSigmoid", "Swish", "Mish", "SoftPlus"}  # fmt: skip
+
+
+def tflite(content: bytes, finished: bool = False) -> tuple[str, ...]:
+    """Told by the types of an operator's tensors; `_judged` says when it is an error."""
+    return _judged("tflite", list(_tflite(content)), finished)
+
+
+def onnx(content: bytes, finished: bool = False) -> tuple[str, ...]:
+    """Told by what stands between DequantizeLinear and QuantizeLinear."""
+    return _judged("onnx", list(_onnx(content)), finished)
+
+
+def openvino(path: Path, finished: bool = False) -> tuple[str, ...]:
+    """Told by where FakeQuantize and int8 constants stand; `path` is the .xml, its .bin beside it."""
+    return _judged("openvino", list(_openvino(path)), finished)
+
+
+def _judged(target: str, found: list[Found], finished: bool) -> tuple[str, ...]:
+    """Those in float; ConversionError if that is every operator with weights, unless the file came so."""
+    weighted = [in_float for has_weights, _, in_float in found if has_weights]
+    if weighted and all(weighted) and not finished:
+        raise ConversionError(f"{target} int8: none of its {len(weighted)} weighted ops computes in integers")
+    return tuple(name for _, name, in_float in found if in_float)
+
+
+def tflite_operators(content: bytes) -> Iterator[TfliteOperator]:
+    """The model, the graph, the operator and the format's name for it, of each operator."""
+    from ai_edge_litert import schema_py_generated as schema
+
+    names = {value: name for name, value in vars(schema.BuiltinOperator).items() if not name.startswith("_")}
+    model = schema.ModelT.InitFromPackedBuf(content, 0)
+    for graph in model.subgraphs:
+        for op in graph.operators:
+            code = model.operatorCodes[op.opcodeIndex]
+            yield model, graph, op, names[max(code.builtinCode, code.deprecatedBuiltinCode)]
+
+
+def in_main(found: Iterable[TfliteOperator]) -> list[TfliteOperator]:
+    """Of the graph that is called; those that a loop or a condition calls count tensors anew."""
+    return [one for one in found if one[1] is one[0].subgraphs[0]]
+
+
+def _tflite(content: bytes) -> Iterator[Found]:
+    from ai_edge_litert import schema_py_generated as schema
+
+    floats = (schema.TensorType.FLOAT32, schema.TensorType.FLOAT16)
+    for _, graph, op, kind in tflite_operators(content):
+        if kind not in TFLITE_MOVING:
+            tensors = [graph.tensors[place] for place in (*op.inputs, *op.outputs) if place >= 0]
+            place = module_of(graph.tensors[op.outputs[0]].name.decode())
+            yield kind in TFLITE_WEIGHTED, f"{kind}:{place}", any(one.type in floats for one in tensors)
+
+
+def module_of(tensor: str) -> str:
+    """`…Net_wrapped/….Sequential_stem/….Conv2d_0;;…` → `stem.0`: the first module that the tensor's name speaks of."""
+    path = tensor.split(";")[0].split("_wrapped/")[-1]
+    parts = [part.rsplit(".", 1)[-1].partition("_")[2] for part in path.split("/")] if "/" in path else [path]
+    return ".".join(part for part in parts if part) or tensor
+
+
+def _onnx(content: bytes) -> Iterator[Found]:
+    import onnx as library
+
+    graph = library.load_from_string(content).graph
+    maker = {output: node for node in graph.node for output in node.output}
+    constants = {one.name for one in graph.initializer}
+    takers: dict[str, list[str]] = {}
+    for node in graph.node:
+        for name in node.input:
+            takers.setdefault(name, []).append(node.op_type)
+
+    def dequantized(name: str) -> bool:
+        node = maker.get(name)
+        while node is not None and node.op_type in ONNX_MOVING - {"DequantizeLinear", "QuantizeLinear"} and node.input:
+            node = maker.get(node.input[0])
+        return node is not None and node.op_type == "DequantizeLinear"
+
+    for node in graph.node:
+        if node.op_type in ONNX_MOVING or all(name in constants for name in node.input):
+            continue
+        weighted = node.op_type in ONNX_WEIGHTED
+        data = node.input[:2] if weighted else [name for name in node.input if name and name not in constants]
+        integer = all(dequantized(name) for name in data) and (weighted or node.op_type in ONNX_INTEGER)
+        fused = node.op_type in ONNX_FUSED and set(takers.get(node.output[0], ())) == {"QuantizeLinear"}
+        layer = (
+            node.input[1].partition(".weight")[0]
+            if weighted and ".weight" in node.input[1]
+            else node.name or node.output[0]
+        )
+        yield weighted, f"{node.op_type}:{layer}", not (integer or fused)
+
+
+def _openvino(path: Path) -> Iterator[Found]:
+    import openvino as library
+
+    states: dict[str, str] = {}
+    for op in library.Core().read_model(str(path)).get_ordered_ops():
+        inputs = [states[op.input_value(place).get_node().get_friendly_name()] for place in range(op.get_input_size())]
+        kind, name = op.get_type_name(), op.get_friendly_name()
+        states[name], integer = _state(op, kind, inputs)
+        if integer is not None:
+            yield kind in OPENVINO_WEIGHTED, f"{kind}:{path_of(op)}", not integer
+
+
+def path_of(op: Any) -> str:
+    """`__module.stem.0/aten::…` → `stem.0`; where folding took its name, that of the operator behind it."""
+    followers = (port.get_node() for output in op.outputs() for port in output.get_target_inputs())
+    for name in (op.get_friendly_name(), *(follower.get_friendly_name() for follower in followers)):
+        if name.startswith("__module."):
+            return str(name.partition("/")[0].removeprefix("__module."))
+    return str(op.get_friendly_name())
+
+
+def _state(op: Any, kind: str, inputs: list[str]) -> tuple[str, bool | None]:
+    """What comes out of an operator, and whether it computes in integers; None where it computes nothing.
+
+    Out come int8 or other constants, `quantized` values, `fed` ones (not quantized yet, and what takes them in is
+    computed inside the operator that they come from), or floats.
+    """
+    data = [state for state in inputs if not state.endswith("constant")]
+    if kind == "FakeQuantize":
+        return "quantized", None
+    if kind == "Constant":
+        return ("int8 constant" if op.get_element_type().to_dtype() in (np.int8, np.uint8) else "constant"), None
+    if kind == "Parameter":
+        return "float", None
+    if not data or kind in OPENVINO_MOVING:
+        return inputs[0], None
+    if kind in OPENVINO_WEIGHTED:
+        return "fed", set(inputs[:2]) <= {"quantized", "int8 constant"}
+    if kind in OPENVINO_FUSED and set(data) <= {"quantized", "fed"}:
+        return "fed", True
+    if kind in OPENVINO_INTEGER and set(data) == {"quantized"}:
+        return "quantized", True
+    return "float", False

@@ -1,0 +1,152 @@
+"""What passes between the stage and the children that convert for it, as plain JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from edgekit.runner.bundle.manifest import TensorSpec
+from edgekit.targets.redundant_ops import Finding
+
+Method = Literal["float", "ptq", "qat", "mixed"]
+FLOAT = "fp32"
+"""The precision that the others of a network are made from."""
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """How int8 comes about: where ranges end, whether biases are corrected, which layers stay in float.
+
+    `keep_float` holds names of modules of the PyTorch network, such as `blocks.2.conv`.
+    """
+
+    ranges: Literal["minmax", "percentile"] = "minmax"
+    bias_correction: bool = False
+    keep_float: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Quantization:
+        return cls(fields["ranges"], fields["bias_correction"], tuple(fields["keep_float"]))
+
+
+MINMAX = Quantization()
+"""The whole range that the samples show, biases as they are, every layer int8."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """A converted model: file names inside its folder, and its two tensors.
+
+    `float_ops` lists the operators of an int8 model that still compute in float, as `in_float` tells them;
+    `not_offered` what its `Quantization` asked for and the target cannot do; `debris` what the converter left behind.
+    """
+
+    names: tuple[str, ...]
+    input: TensorSpec
+    output: TensorSpec
+    float_ops: tuple[str, ...] = ()
+    not_offered: tuple[str, ...] = ()
+    debris: tuple[Finding, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Files:
+        return cls(
+            names=tuple(fields["names"]),
+            input=TensorSpec(**fields["input"]),
+            output=TensorSpec(**fields["output"]),
+            float_ops=tuple(fields["float_ops"]),
+            not_offered=tuple(fields["not_offered"]),
+            debris=tuple(Finding(**one) for one in fields["debris"]),
+        )
+
+
+@dataclass(frozen=True)
+class Step:
+    """One variant to make in `out`. `nncf_folder` is set where the quantize stage fine-tuned the network (QAT)."""
+
+    precision: str
+    method: Method
+    model_folder: Path
+    out: Path
+    nncf_folder: Path | None = None
+    quantization: Quantization = MINMAX
+
+    @property
+    def key(self) -> str:
+        """What its job calls it: a precision may be made by several recipes."""
+        return self.out.name
+
+    def rests_on(self, other: Step) -> bool:
+        """Whether it is made from the same float model that `other`, an fp32 step, is; learnt ranges come without."""
+        same = self.model_folder == other.model_folder and self.nncf_folder is None
+        return other.precision == FLOAT and self.precision != FLOAT and same
+
+
+@dataclass(frozen=True)
+class Job:
+    """All precisions of one model on one target, made by one fresh process. `calibration` is an .npy file."""
+
+    model: str
+    target: str
+    calibration: Path
+    steps: tuple[Step, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "target": self.target,
+            "calibration": str(self.calibration),
+            "steps": [
+                {
+                    "precision": step.precision,
+                    "method": step.method,
+                    "model_folder": str(step.model_folder),
+                    "out": str(step.out),
+                    "nncf_folder": str(step.nncf_folder) if step.nncf_folder else None,
+                    "quantization": step.quantization.to_json(),
+                }
+                for step in self.steps
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Job:
+        return cls(
+            model=fields["model"],
+            target=fields["target"],
+            calibration=Path(fields["calibration"]),
+            steps=tuple(
+                Step(
+                    precision=step["precision"],
+                    method=step["method"],
+                    model_folder=Path(step["model_folder"]),
+                    out=Path(step["out"]),
+                    nncf_folder=Path(step["nncf_folder"]) if step["nncf_folder"] else None,
+                    quantization=Quantization.from_json(step["quantization"]),
+                )
+                for step in fields["steps"]
+            ),
+        )
+
+
+def plain_method(precision: str) -> Method:
+    """How a precision comes about where nothing was tuned for it."""
+    return "float" if precision in ("fp32", "fp16") else "ptq"
+
+
+def input_layout(input_shape: tuple[int, ...], image: Literal["NHWC", "NCHW"]) -> str:
+    """Layout of a model's input tensor, for a network that takes (C, H, W), (F,) or anything else."""
+    return image if len(input_shape) == 3 else "NC" if len(input_shape) == 1 else "ANY"
+
+
+def output_layout(shape: Sequence[int]) -> str:
+    """Of a model's output tensor, its batch first."""
+    return "NC" if len(shape) == 2 else "ANY"

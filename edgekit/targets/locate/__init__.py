@@ -1,0 +1,1 @@
+"""Where a converted model begins to differ from its network."""

@@ -1,0 +1,256 @@
+"""The layer at which a converted file parts from the network: every tensor of both, held against each other.
+
+Names do not last through a conversion and a wrong layer resembles nothing, so what is looked for is agreement: an
+operator is sound whose output is some tensor of the network's, or that leads to a sound one (a convolution whose bias
+is another operator). Where agreement is lost at once, the two part, and the layer is the one that takes in the same
+tensors in the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import nn
+
+from edgekit.targets.activations import Node, record
+from edgekit.targets.float_ops import ONNX_MOVING, ONNX_WEIGHTED, OPENVINO_MOVING, OPENVINO_WEIGHTED, TFLITE_MOVING
+from edgekit.targets.float_ops import TFLITE_WEIGHTED as TFLITE_WEIGHTS
+from edgekit.targets.similarity import EQUAL_DB, NOTHING, Likeness, Match, matches
+from edgekit.targets.tensors import Operator
+
+SOUND_DB = {"fp32": 60.0, "fp16": 30.0}
+ROUNDED_SOUND_DB = 12.0
+"""Least SNR at which a tensor is taken for one of the network's; the latter with eight bits in weights or values."""
+CEILING_DB = {"fp32": 100.0, "fp16": 60.0}
+ROUNDED_CEILING_DB = 40.0
+"""What a precision reaches at best: a loss is counted from here down."""
+LEAST_LOSS_DB = 10.0
+"""A smaller one is what any layer costs."""
+STEEP = 0.6
+"""Of the largest loss; the first operator that loses as much is the one."""
+
+WEIGHTED = ONNX_WEIGHTED | OPENVINO_WEIGHTED | TFLITE_WEIGHTS
+WEIGHTED_IN_TORCH = {"convolution", "addmm", "mm", "bmm", "linear", "matmul", "mkldnn_convolution"}
+CROSSING = {"QuantizeLinear", "DequantizeLinear", "FakeQuantize", "QUANTIZE", "DEQUANTIZE", "Cast", "Convert"}
+MOVING = (ONNX_MOVING | OPENVINO_MOVING | TFLITE_MOVING) - CROSSING - {"Concat", "CONCATENATION"}
+NORMS = {"native_batch_norm", "cudnn_batch_norm", "batch_norm"}
+ACTIVATIONS = {"relu", "relu_", "hardtanh", "hardtanh_", "hardswish", "hardswish_", "leaky_relu", "clamp", "gelu",
+               "silu", "silu_", "sigmoid", "tanh", "elu", "relu6"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Departure:
+    """`layer` is where file and network part, `layers` all that the file's `operator` computes at once.
+
+    `agreed` is the last layer before it that the two agree on, with how much; `after` what is left behind the parting.
+    """
+
+    layer: str
+    layers: tuple[str, ...]
+    operator: str
+    agreed: str
+    before: Likeness
+    after: Likeness
+    loss_db: float
+    note: str = ""
+
+    def told(self) -> str:
+        """The sentence for a person."""
+        more = [name for name in self.layers if name != self.layer]
+        together = f", computed together with {', '.join(more)}" if more else ""
+        after = "the file has no such tensor" if self.after == NOTHING else self.after.told()
+        return (
+            f"the outputs agree up to {self.agreed} ({self.before.told()}) and part at {self.layer} "
+            f"({after}; operator {self.operator}{together}){self.note and f'; {self.note}'}"
+        )
+
+
+def departure(
+    module: nn.Module,
+    inputs: np.ndarray,
+    operators: Sequence[Operator],
+    precision: str,
+    least_loss_db: float = LEAST_LOSS_DB,
+) -> Departure | None:
+    """Where the operators of a file part from the network that it was made of; None where none loses as much.
+
+    `inputs` (n, C, H, W) or (n, F) are what the file was given when its operators were read.
+    """
+    return _Comparison(record(module, inputs), list(operators), precision).departure(least_loss_db)
+
+
+def _likeness(node: Node, operator: Operator) -> Likeness:
+    return matches([node], [operator])[0].likeness
+
+
+class _Comparison:
+    def __init__(self, nodes: list[Node], operators: list[Operator], precision: str) -> None:
+        self.nodes, self.operators = nodes, operators
+        self.sound_db = SOUND_DB.get(precision, ROUNDED_SOUND_DB)
+        self.ceiling_db = CEILING_DB.get(precision, ROUNDED_CEILING_DB)
+        self.found: list[Match] = matches(nodes, operators)
+        self.takers: list[list[int]] = [[] for _ in operators]
+        for place, operator in enumerate(operators):
+            for taken in operator.inputs:
+                self.takers[taken].append(place)
+        self.consumers: list[list[int]] = [[] for _ in nodes]
+        for place, node in enumerate(nodes):
+            for taken in node.inputs:
+                self.consumers[taken].append(place)
+        # a tensor that only leads to sound ones is sound itself: a convolution whose bias is another operator
+        self.reached_db = [match.likeness.snr_db for match in self.found]
+        for place in reversed(range(len(operators))):
+            below = [self.reached_db[each] for each in self.takers[place]]
+            self.reached_db[place] = max(self.reached_db[place], *below, -EQUAL_DB)
+        self.heard = {self.found[place].node for place in range(len(operators)) if self.sound(place)}
+
+    def sound(self, place: int) -> bool:
+        return self.found[place].likeness.snr_db >= self.sound_db
+
+    def departure(self, least_loss_db: float) -> Departure | None:
+        """At the first operator that loses nearly as much of what it takes in as any, if that is enough."""
+        level_db = np.clip(self.reached_db, 0.0, self.ceiling_db)
+        losses_db = [
+            min((level_db[source] for source in operator.inputs), default=level_db[place]) - level_db[place]
+            for place, operator in enumerate(self.operators)
+        ]
+        if max(losses_db) < least_loss_db:
+            return None
+        enough_db = max(STEEP * max(losses_db), least_loss_db)
+        place = next(place for place, loss_db in enumerate(losses_db) if loss_db >= enough_db)
+        sources = self._sound_sources(place)
+        deed = self._deed(place)
+        layers, expected = self._layers(deed, sources)
+        operator = self.operators[deed]
+        agreed = max(sources, key=lambda source: (self.found[source].node, source))
+        if expected is not None:
+            # a bias may be an operator of its own
+            nearby = [operator, *(self.operators[taker] for taker in self.takers[deed])]
+            after = max((_likeness(self.nodes[expected], one) for one in nearby), key=lambda one: one.snr_db)
+        else:
+            after = self.found[deed].likeness
+        kind = f"{operator.kind} with {operator.activation}" if operator.activation else operator.kind
+        return Departure(
+            layer=layers[0] if layers else f"{operator.kind}, an operator that the network does not have",
+            layers=tuple(layers),
+            operator=kind,
+            agreed=self._title(self.found[agreed].node),
+            before=self.found[agreed].likeness,
+            after=after,
+            loss_db=float(losses_db[place]),
+            note=self._clipped(operator, expected),
+        )
+
+    def _sound_sources(self, place: int) -> list[int]:
+        """The nearest operators upstream that are sound."""
+        found, seen = set[int](), set[int]()
+        waiting = list(self.operators[place].inputs)
+        while waiting:
+            source = waiting.pop()
+            if self.sound(source) or source == 0:
+                found.add(source)
+            elif source not in seen:
+                waiting += self.operators[source].inputs
+            seen.add(source)
+        return sorted(found) or [0]
+
+    def _deed(self, place: int) -> int:
+        """What only moves values on the way to an operator belongs to that operator."""
+        while self.operators[place].kind in MOVING and len(self.takers[place]) == 1:
+            place = self.takers[place][0]
+        return place
+
+    def _layers(self, place: int, sources: list[int]) -> tuple[list[str], int | None]:
+        """What the network computes there, and the place of the tensor that should have come out."""
+        operator = self.operators[place]
+        if operator.kind in CROSSING:
+            return self._crossed(sources)
+        weighted, size = operator.kind in WEIGHTED, operator.values[0].size
+        given = [self.found[source].node for source in sources]
+        starts = sorted({start for node in given for start in self._next(node)})
+        # sound in spite of its loss: by itself, or with the bias that is another operator
+        nearby = [place] if self.sound(place) else self.takers[place]
+        own = {self.found[each].node for each in nearby if self.sound(each)}
+
+        def rank(start: int) -> tuple[bool, bool, bool, bool, int, int]:
+            chain = self._chain(start, fused=True)
+            return (
+                not own & set(chain),
+                not own and bool(self.heard & set(chain)),
+                (self.nodes[start].operator in WEIGHTED_IN_TORCH) != weighted,
+                self.nodes[chain[-1]].values[0].size != size,
+                -sum(start in self._next(node) for node in given),
+                start,
+            )
+
+        for start in sorted(starts, key=rank)[:1]:
+            if own or not self.heard & set(self._chain(start, fused=True)):
+                chain = self._chain(self._unheard(start), fused=bool(operator.activation))
+                return list(dict.fromkeys(self.nodes[each].layer for each in chain)), chain[-1]
+        return [], None
+
+    def _unheard(self, start: int) -> int:
+        """What an operation takes in may be missing in the file, another tensor of the network's in its place."""
+        for taken in self.nodes[start].inputs:
+            before = taken
+            while before and self._hands_on(before):
+                before = self.nodes[before].inputs[0]
+            if len(self.nodes[start].inputs) > 1 and before not in self.heard:
+                while self.nodes[before].operator in NORMS | ACTIVATIONS:
+                    before = self.nodes[before].inputs[0]
+                return before
+        return start
+
+    def _crossed(self, sources: list[int]) -> tuple[list[str], int]:
+        """A range that does not hold what the layer before it gives."""
+        node = self.found[sources[0]].node
+        chain = [node, *(start for start in self._next(node) if self.nodes[start].operator in ACTIVATIONS)][:2]
+        return [self._title(node)], chain[-1]
+
+    def _next(self, place: int) -> list[int]:
+        """What takes a tensor in, seen through what hands it on as it is."""
+        found: list[int] = []
+        for taker in self.consumers[place]:
+            found += self._next(taker) if self._hands_on(taker) else [taker]
+        return found
+
+    def _hands_on(self, place: int) -> bool:
+        node = self.nodes[place]
+        before = self.nodes[node.inputs[0]].values
+        return (
+            len(node.inputs) == 1
+            and before.size == node.values.size
+            and np.array_equal(before.ravel(), node.values.ravel())
+            and node.operator not in ACTIVATIONS
+        )
+
+    def _chain(self, start: int, fused: bool) -> list[int]:
+        """An operation and what a converter folds into it."""
+        chain = [start]
+        while len(following := self._next(chain[-1])) == 1:
+            operator = self.nodes[following[0]].operator
+            if operator not in NORMS and not (fused and operator in ACTIVATIONS):
+                break
+            chain.append(following[0])
+            if operator in ACTIVATIONS:
+                break
+        return chain
+
+    def _title(self, place: int) -> str:
+        return self.nodes[place].layer or "the input"
+
+    def _clipped(self, operator: Operator, expected: int | None) -> str:
+        if operator.span is None or expected is None:
+            return ""
+        low, high = operator.span
+        step = (high - low) / 255
+        values = self.nodes[expected].values
+        share = float(np.mean((values < low - step) | (values > high + step)))
+        if share < 0.01:
+            return ""
+        return (
+            f"its integers hold {low:.3g} to {high:.3g}, and {100 * share:.0f} % of the values lie outside "
+            f"({values.min():.3g} to {values.max():.3g})"
+        )

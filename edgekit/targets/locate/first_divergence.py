@@ -1,0 +1,106 @@
+"""Where a file and its network part, found in a fresh process.
+
+`python -m edgekit.targets.locate.first_divergence JOB.json`.
+
+An interpreter that is asked for inner tensors of a file that already went wrong may die of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from edgekit.core.errors import ConversionError
+from edgekit.core.hashing import write_json
+from edgekit.core.subprocesses import leave_with_parent
+from edgekit.targets import launch
+from edgekit.targets.jobs import Files
+
+if TYPE_CHECKING:
+    from edgekit.targets.locate.bisect import Departure
+
+SAMPLES = 8
+TIMEOUT_S = 300.0
+FOUND = "found.json"
+NOWHERE = (
+    "no single layer parts: the loss is spread over all, or the interpreter's fastest kernels, which keep no inner "
+    "tensors, compute otherwise"
+)
+
+
+class Parted(NamedTuple):
+    """The sentence for a person, and the layer that it names; empty where none was found."""
+
+    told: str
+    layer: str = ""
+
+
+def find(model_folder: Path, target: str, folder: Path, files: Files, inputs: np.ndarray, precision: str) -> Parted:
+    """The layer, looked for in this process; `inputs` (n, C, H, W) or (n, F), of which a few are taken."""
+    try:
+        found = departure(model_folder, target, folder, files, inputs, precision)
+    except ConversionError as error:
+        return Parted(f"at which layer was not found: {error}")
+    return Parted(found.told(), found.layer) if found else Parted(NOWHERE)
+
+
+def departure(
+    model_folder: Path,
+    target: str,
+    folder: Path,
+    files: Files,
+    inputs: np.ndarray,
+    precision: str,
+    least_loss_db: float | None = None,
+) -> Departure | None:
+    """The layer that loses most, if it loses so much; ConversionError where the file's inner tensors cannot be read."""
+    from edgekit.models import store
+    from edgekit.targets import model_file, tensors
+    from edgekit.targets.locate import bisect
+
+    if source := model_file.read(model_folder):
+        raise ConversionError(f"{source.source.file} has no layers that PyTorch could look into")
+
+    few = inputs[np.unique(np.linspace(0, len(inputs) - 1, min(SAMPLES, len(inputs))).round().astype(np.int64))]
+    operators = tensors.read(target, folder, files, few)
+    least = bisect.LEAST_LOSS_DB if least_loss_db is None else least_loss_db
+    return bisect.departure(store.load(model_folder)[0], few, operators, precision, least)
+
+
+def find_apart(
+    model_folder: Path, target: str, folder: Path, files: Files, inputs: np.ndarray, precision: str
+) -> Parted:
+    """The same in a fresh process; a sentence, too, where that one comes to nothing: another error is being told."""
+    with tempfile.TemporaryDirectory(prefix="edgekit-parting-") as scratch:
+        path = Path(scratch) / "job.json"
+        np.save(path.with_name("inputs.npy"), inputs, allow_pickle=False)
+        job = {"model_folder": str(model_folder), "target": target, "folder": str(folder), "precision": precision}
+        write_json(path, {**job, "files": files.to_json()})
+        ended = launch.start("edgekit.targets.locate.first_divergence", path, TIMEOUT_S)
+        if (path.with_name(FOUND)).is_file():
+            return Parted(*json.loads(path.with_name(FOUND).read_text()))
+        cause = f"not finished after {TIMEOUT_S:g} s" if ended.late else ended.cause("the interpreter")
+        return Parted(f"at which layer was not found: {cause}")
+
+
+def main(path: Path) -> int:
+    """Leave what was found in `found.json` beside the job."""
+    leave_with_parent()
+    job = json.loads(path.read_text())
+    inputs = np.load(path.with_name("inputs.npy"), allow_pickle=False)
+    files = Files.from_json(job["files"])
+    found = find(Path(job["model_folder"]), job["target"], Path(job["folder"]), files, inputs, job["precision"])
+    write_json(path.with_name(FOUND), list(found))
+    return 0
+
+
+if __name__ == "__main__":
+    code = main(Path(sys.argv[1]))
+    sys.stdout.flush()
+    os._exit(code)  # as in `edgekit.targets.worker`

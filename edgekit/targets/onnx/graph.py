@@ -1,0 +1,95 @@
+"""Debris in an ONNX file. QuantizeLinear with its DequantizeLinear is a notation; one *behind* the other is work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from edgekit.targets.float_ops import ONNX_WEIGHTED
+from edgekit.targets.graph import Graph, Operator, Role, Tensor, moves
+from edgekit.targets.redundant_ops import Finding, find
+
+ROLES: dict[str, Role] = {
+    "Transpose": "transpose", "Reshape": "reshape", "Squeeze": "reshape", "Unsqueeze": "reshape", "Flatten": "reshape",
+    "QuantizeLinear": "quantize", "DequantizeLinear": "dequantize", "Cast": "cast", "Identity": "identity",
+    "Dropout": "identity", "Pad": "pad", "Expand": "broadcast", "Tile": "broadcast", "Shape": "shape", "Size": "shape",
+}  # fmt: skip
+NEUTRAL = {"Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0}
+KEEPING = ("Slice", "Pad", "Expand", "Tile")  # one that gives the shape it takes has changed nothing
+
+
+def read(content: bytes) -> tuple[Finding, ...]:
+    """Of the file alone: ONNX Runtime clears some of it away when it opens the model."""
+    return find(_graph(content))
+
+
+def _graph(content: bytes) -> Graph:
+    import onnx
+    from onnx import numpy_helper
+
+    graph = onnx.shape_inference.infer_shapes(onnx.load_from_string(content)).graph
+    tensors = {one.name: _tensor(one.type.tensor_type) for one in (*graph.input, *graph.value_info, *graph.output)}
+    constants = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "Constant" and node.attribute[0].name == "value":
+            constants[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
+    for name, value in constants.items():
+        tensors[name] = Tensor(value.shape, value.nbytes, value.dtype.name, value, name)
+    takers: dict[str, list[Any]] = {}
+    for node in graph.node:
+        for name in node.input:
+            takers.setdefault(name, []).append(node)
+    operators = [_operator(node, tensors, takers) for node in graph.node if node.op_type != "Constant"]
+    inputs = tuple(one.name for one in graph.input if one.name not in constants)
+    return Graph(operators, tensors, inputs, tuple(one.name for one in graph.output), simulated=True)
+
+
+def _tensor(kind: Any) -> Tensor:
+    from onnx import helper
+
+    shape = tuple(int(side.dim_value) for side in kind.shape.dim)
+    dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type)) if kind.elem_type else None
+    return Tensor(shape, int(np.prod(shape)) * (dtype.itemsize if dtype else 0), dtype.name if dtype else "")
+
+
+def _operator(node: Any, tensors: dict[Any, Tensor], takers: dict[str, list[Any]]) -> Operator:
+    kind = node.op_type
+    role = ROLES.get(kind, "compute")
+    inputs, outputs = tuple(name for name in node.input if name), tuple(name for name in node.output if name)
+    attributes = {one.name: one for one in node.attribute}
+    shapes = [tensors.get(name, Tensor()).shape for name in (*inputs[:1], *outputs[:1])]
+    if (kind == "Concat" and len(inputs) == 1) or (kind in KEEPING and shapes[0] and shapes[0] == shapes[-1]):
+        role = "identity"
+    order = tuple(attributes["perm"].ints) if "perm" in attributes else tuple(reversed(range(len(shapes[0]))))
+    return Operator(
+        role,
+        kind,
+        _layer(node),
+        inputs,
+        outputs,
+        role == "transpose" and moves(sorted(order), order, shapes[0]),
+        role == "pad" and _absorbable(node, attributes, tensors, takers),
+        kind in NEUTRAL,
+        NEUTRAL.get(kind),
+    )
+
+
+def _layer(node: Any) -> str:
+    """The module whose weights it has, else its own name."""
+    weights = next((name for name in node.input[1:2] if ".weight" in name), "")
+    if node.op_type in ONNX_WEIGHTED and weights:
+        return str(weights.partition(".weight")[0])
+    return str(node.name or node.output[0])
+
+
+def _absorbable(node: Any, attributes: dict[str, Any], tensors: dict[Any, Tensor], takers: dict[str, Any]) -> bool:
+    """Zeros around height and width, before convolutions alone: each of them has pads of its own."""
+    mode = attributes["mode"].s if "mode" in attributes else b"constant"
+    amounts = tensors.get(node.input[1], Tensor()).value if len(node.input) > 1 else None
+    filled = tensors.get(node.input[2], Tensor()).value if len(node.input) > 2 and node.input[2] else np.zeros(1)
+    behind = takers.get(node.output[0], [])
+    if mode != b"constant" or amounts is None or filled is None or np.any(filled) or len(node.input) > 3:
+        return False
+    sides = np.reshape(amounts, (2, -1))
+    return bool(not sides[:, :2].any() and (sides >= 0).all() and behind and all(t.op_type == "Conv" for t in behind))

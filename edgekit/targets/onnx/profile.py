@@ -1,0 +1,43 @@
+"""ONNX Runtime's own trace."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit.runner.backends import onnxruntime as runner
+from edgekit.targets.jobs import Files
+
+WARM_UP = 3
+
+
+def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[dict[str, Any]]:
+    """Operators of the graph as the runtime optimised it, in their order."""
+    import onnxruntime
+
+    with tempfile.TemporaryDirectory(prefix="edgekit-trace-") as scratch:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        options.enable_profiling = True
+        options.profile_file_prefix = str(Path(scratch) / "trace")
+        session = runner.session(str(folder / files.names[0]), options)
+        given = {session.get_inputs()[0].name: x.astype(files.input.dtype)}
+        for _ in range(WARM_UP + calls):
+            session.run(None, given)
+        events = json.loads(Path(session.end_profiling()).read_text())
+    kernels = [event for event in events if event.get("cat") == "Node" and event["name"].endswith("_kernel_time")]
+    spent: dict[str, list[float]] = {}
+    kinds: dict[str, str] = {}
+    for event in kernels:
+        name = event["name"].removesuffix("_kernel_time")
+        kinds[name] = event["args"]["op_name"]
+        spent.setdefault(name, []).append(event["dur"] / 1e3)
+    return [
+        {"operator": kinds[name], "name": name, "self_ms": sum(times[WARM_UP:]) / calls}
+        for name, times in spent.items()
+    ]

@@ -1,0 +1,71 @@
+"""Inner tensors of an ONNX file: ONNX Runtime gives every node's output as an output of the graph.
+
+QuantizeLinear gives no tensor of its own: what it makes is read where DequantizeLinear makes it float again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit.runner.backends import onnxruntime as runner
+from edgekit.targets.jobs import Files
+from edgekit.targets.tensors import INPUT, Operator, span, stacked
+
+
+def read(folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
+    """See the package."""
+    import onnx
+    import onnxruntime
+
+    [name] = files.names
+    model = onnx.load_from_string((folder / name).read_bytes())
+    nodes = _fed(model.graph)
+    outputs = {one.name for one in model.graph.output}
+    for node in nodes:
+        if node.op_type != "QuantizeLinear" and node.output[0] not in outputs:
+            model.graph.output.append(onnx.helper.make_empty_tensor_value_info(node.output[0]))
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    session = runner.session(model.SerializeToString(), options)
+    wanted = [node.output[0] for node in nodes if node.op_type != "QuantizeLinear"]
+    rows = [session.run(wanted, {files.input.name: x[None].astype(files.input.dtype)}) for x in inputs]
+    values = dict(zip(wanted, stacked(rows), strict=True))
+    return _operators(model.graph, nodes, values, inputs, files.input.name)
+
+
+def _fed(graph: Any) -> list[Any]:
+    """The nodes that the graph's input reaches; all others work on constants."""
+    reached = {one.name for one in graph.input}
+    found = []
+    for node in graph.node:
+        if reached & set(node.input):
+            reached |= set(node.output)
+            found.append(node)
+    return found
+
+
+def _operators(
+    graph: Any, nodes: list[Any], values: dict[str, np.ndarray], inputs: np.ndarray, source: str
+) -> list[Operator]:
+    from onnx import numpy_helper
+
+    constants = {one.name: one for one in graph.initializer}
+    found, places = [Operator(source, INPUT, (), inputs)], {source: 0}
+    for node in nodes:
+        taken = tuple(places[name] for name in node.input if name in places)
+        own = values.get(node.output[0])
+        if own is None or own.dtype.kind != "f":
+            places[node.output[0]] = taken[0]
+            continue
+        limits = None
+        if node.op_type == "DequantizeLinear" and {*node.input[1:]} <= set(constants):
+            scale, zero_point = (numpy_helper.to_array(constants[name]) for name in node.input[1:3])
+            limits = span(float(scale), int(zero_point), zero_point.dtype)
+        places[node.output[0]] = len(found)
+        found.append(Operator(node.name or node.output[0], node.op_type, taken, own.astype(np.float32), limits))
+    return found

@@ -1,0 +1,148 @@
+"""Debris in OpenVINO's IR, and in what its CPU plug-in compiles of it: there, reorders of a tensor are transposes.
+
+FakeQuantize is a notation, one behind another is work. The compiled graph depends on the processor.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit.targets.float_ops import path_of
+from edgekit.targets.graph import Graph, Operator, Role, Tensor, moves
+from edgekit.targets.redundant_ops import Finding, find
+
+ROLES: dict[str, Role] = {
+    "Transpose": "transpose", "Reshape": "reshape", "Squeeze": "reshape", "Unsqueeze": "reshape",
+    "FakeQuantize": "quantize", "Convert": "cast", "Pad": "pad", "Broadcast": "broadcast", "Tile": "broadcast",
+    "ShapeOf": "shape",
+}  # fmt: skip
+COMPILED: dict[str, Role] = {**ROLES, "Reorder": "transpose"}
+CONVOLUTIONS = ("Convolution", "GroupConvolution")
+NEUTRAL = {"Add": 0.0, "Subtract": 0.0, "Multiply": 1.0, "Divide": 1.0}
+KEEPING = ("Slice", "StridedSlice", "Pad", "Broadcast", "Tile")  # one that gives the shape it takes changes nothing
+SETTINGS = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32"}
+"""Those of the runner, so that what is looked at is what runs."""
+
+
+def read(path: Path) -> tuple[Finding, ...]:
+    """Both: first what the file has, then what is `compiled`; `path` is the .xml, its .bin beside it."""
+    import openvino
+
+    core = openvino.Core()
+    model = core.read_model(str(path))
+    compiled = core.compile_model(model, "CPU", SETTINGS).get_runtime_model()
+    return (*find(_graph(model)), *find(_compiled(compiled, model), compiled=True))
+
+
+def _key(port: Any) -> tuple[str, int]:
+    return port.get_node().get_friendly_name(), port.get_index()
+
+
+def _tensors(model: Any) -> dict[Any, Tensor]:
+    found: dict[Any, Tensor] = {}
+    for op in model.get_ordered_ops():
+        for port in op.outputs():
+            shape = tuple(port.get_shape()) if port.get_partial_shape().is_static else ()
+            kind = port.get_element_type()
+            value = op.data if op.get_type_name() == "Constant" else None
+            stored = value.__array_interface__["data"][0] if value is not None else None
+            size = value.nbytes if value is not None else int(np.prod(shape)) * kind.bitwidth // 8
+            found[_key(port)] = Tensor(shape, size, kind.get_type_name(), value, stored)
+    return found
+
+
+def _ends(model: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    inputs = tuple(_key(port) for port in model.inputs)
+    return inputs, tuple(_key(port.get_node().input_value(0)) for port in model.outputs)
+
+
+def _graph(model: Any) -> Graph:
+    tensors = _tensors(model)
+    operators = []
+    for op in model.get_ordered_ops():
+        kind = op.get_type_name()
+        if kind in ("Parameter", "Constant", "Result"):
+            continue
+        inputs, outputs = tuple(_key(port) for port in op.input_values()), tuple(_key(port) for port in op.outputs())
+        role = ROLES.get(kind, "compute")
+        shapes = [tensors[key].shape for key in (*inputs[:1], *outputs[:1])]
+        if (kind == "Concat" and len(inputs) == 1) or (kind in KEEPING and shapes[0] and shapes[0] == shapes[-1]):
+            role = "identity"
+        order = tensors[inputs[1]].value if role == "transpose" else None
+        operators.append(
+            Operator(
+                role,
+                kind,
+                path_of(op),
+                inputs,
+                outputs,
+                role == "transpose" and (order is None or moves(range(len(order)), order.tolist(), shapes[0])),
+                role == "pad" and _absorbable(op, tensors),
+                kind in NEUTRAL,
+                NEUTRAL.get(kind),
+            )
+        )
+    return Graph(operators, tensors, *_ends(model), simulated=True)
+
+
+def _absorbable(pad: Any, tensors: dict[Any, Tensor]) -> bool:
+    """Zeros around height and width, before convolutions alone: each of them has pads of its own."""
+    begin, end = (tensors[_key(pad.input_value(place))].value for place in (1, 2))
+    filled = tensors[_key(pad.input_value(3))].value if pad.get_input_size() > 3 else np.zeros(1)
+    behind = [port.get_node().get_type_name() for port in pad.output(0).get_target_inputs()]
+    if (
+        begin is None
+        or end is None
+        or filled is None
+        or np.any(filled)
+        or pad.get_attributes()["pad_mode"] != "constant"
+    ):
+        return False
+    spatial = not (begin[:2].any() or end[:2].any()) and (begin >= 0).all() and (end >= 0).all()
+    return bool(spatial and behind and all(kind in CONVOLUTIONS for kind in behind))
+
+
+def _compiled(runtime: Any, model: Any) -> Graph:
+    """Its nodes name what they were made of; a reorder that keeps the order of axes only changes the type."""
+    layers = {op.get_friendly_name(): path_of(op) for op in model.get_ordered_ops()}
+    kinds = {op.get_friendly_name(): op.get_type_name() for op in model.get_ordered_ops()}
+    tensors: dict[Any, Tensor] = {}
+    operators = []
+    for op in runtime.get_ordered_ops():
+        kind = _told(op, "layerType")
+        for port in op.outputs():
+            size = int(np.prod(port.get_shape())) * port.get_element_type().bitwidth // 8
+            value = np.zeros(0) if kind == "Const" else None  # it does not tell the numbers
+            tensors[_key(port)] = Tensor(tuple(port.get_shape()), size, port.get_element_type().get_type_name(), value)
+        if kind in ("Input", "Output", "Const"):
+            continue
+        inputs, outputs = tuple(_key(port) for port in op.input_values()), tuple(_key(port) for port in op.outputs())
+        names = [name for name in _told(op, "originalLayersNames").split(",") if name]
+        role = COMPILED.get(kind, "compute")
+        if names and all(kinds.get(name) == "FakeQuantize" for name in names):
+            role = "quantize"
+        moved = role == "transpose"
+        if kind == "Reorder":
+            before, behind = _told(op.input_value(0).get_node(), "outputLayouts"), _told(op, "outputLayouts")
+            role, moved = ("cast" if before == behind else "transpose"), _reordered(before, behind, tensors[inputs[0]])
+        layer = next((layers[name] for name in names if name in layers), names[0] if names else kind)
+        operators.append(Operator(role, kind, layer, inputs, outputs, moved))
+    return Graph(operators, tensors, *_ends(runtime), simulated=True)
+
+
+def _told(op: Any, what: str) -> str:
+    """Of a node's own account of itself; empty where it says nothing."""
+    info = op.get_rt_info()
+    return str(info[what].astype(str)) if what in info else ""
+
+
+def _reordered(before: str, behind: str, tensor: Tensor) -> bool:
+    """Layouts name axes from the outermost: `acdb` is NHWC, `aBcd16b` has its channels in blocks of 16."""
+    blocked = any(char.isdigit() for char in before + behind)
+    if blocked:
+        return before != behind and sum(side != 1 for side in tensor.shape) > 1
+    axes = [[ord(axis) - ord("a") for axis in layout] for layout in (before, behind)]
+    return moves(axes[0], axes[1], tensor.shape)

@@ -1,0 +1,63 @@
+"""OpenVINO's performance counters.
+
+A counter is the *average* over all executions since the model was compiled, in whole µs; the total behind it adds up
+whole µs of each execution (PerfCount in the CPU plugin). So an average of many calls is read before and after those
+that count, and an operator that takes less than a µs shows as nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit.targets.jobs import Files
+
+WARM_UP = 3
+LEAST_S = 0.1
+"""A small network is called for so long, however few calls are asked for: only many make up for whole µs."""
+
+
+def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[dict[str, Any]]:
+    """Operators as the CPU plugin fused them, in their order; what it optimised away has no row."""
+    import openvino
+
+    settings = {
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_NUM_THREADS": 1,
+        "INFERENCE_PRECISION_HINT": "f32",  # as the runner opens it
+        "PERF_COUNT": True,
+    }
+    model = next(name for name in files.names if name.endswith(".xml"))
+    request = openvino.Core().compile_model(folder / model, "CPU", settings).create_infer_request()
+    given = {0: x.astype(files.input.dtype)}
+    for _ in range(WARM_UP):
+        request.infer(given)
+    kinds, cold_ms = _averages(request)
+    done, until = 0, time.perf_counter() + LEAST_S
+    while done < calls or time.perf_counter() < until:
+        request.infer(given)
+        done += 1
+    more, all_ms = _averages(request)
+    return [
+        {"operator": kind, "name": name, "self_ms": _later(cold_ms.get(name, 0.0), all_ms.get(name, 0.0), done)}
+        for name, kind in {**kinds, **more}.items()
+    ]
+
+
+def _later(cold_ms: float, all_ms: float, calls: int) -> float:
+    """The average of the last `calls`, from that of the warm-up and that of all."""
+    return max(0.0, all_ms * (WARM_UP + calls) - cold_ms * WARM_UP) / calls
+
+
+def _averages(request: Any) -> tuple[dict[str, str], dict[str, float]]:
+    """By name, kind and ms a call since the model was compiled, of what took a µs or more."""
+    import openvino
+
+    ran = [info for info in request.get_profiling_info() if info.status == openvino.ProfilingInfo.Status.EXECUTED]
+    return (
+        {info.node_name: info.node_type for info in ran},
+        {info.node_name: info.real_time.total_seconds() * 1e3 for info in ran},
+    )

@@ -1,0 +1,56 @@
+"""Inner tensors of an OpenVINO IR: every operator's output is made a result of the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit.targets.jobs import Files
+from edgekit.targets.tensors import INPUT, Operator, stacked
+
+PLAIN = ("Parameter", "Result", "Constant")
+
+
+def read(folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
+    """See the package."""
+    import openvino
+
+    core = openvino.Core()
+    model = core.read_model(str(folder / files.names[0]))
+    source = model.inputs[0].get_node().get_friendly_name()
+    places, ops = {source: 0}, []
+    for op in model.get_ordered_ops():
+        feeding = [op.input_value(place).get_node().get_friendly_name() for place in range(op.get_input_size())]
+        taken = tuple(places[name] for name in feeding if name in places)
+        if taken and op.get_type_name() not in PLAIN and op.output(0).get_element_type().is_real():
+            places[op.get_friendly_name()] = len(places)
+            ops.append((op, taken))
+        elif taken:
+            places[op.get_friendly_name()] = taken[0]
+    answer = model.outputs[0].get_node().input_value(0).get_node().get_friendly_name()
+    inner = [op for op, _ in ops if op.get_friendly_name() != answer]
+    model.add_outputs([op.output(0) for op in inner])
+    settings = {"INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32"}
+    compiled = core.compile_model(model, "CPU", settings)
+    rows = []
+    for x in inputs:
+        given = compiled([x[None].astype(files.input.dtype)])
+        rows.append([given[port].astype(np.float32) for port in compiled.outputs])  # copies: it writes there again
+    values = dict(zip([answer, *(op.get_friendly_name() for op in inner)], stacked(rows), strict=True))
+    found = [Operator(source, INPUT, (), inputs)]
+    for op, taken in ops:
+        name = op.get_friendly_name()
+        found.append(Operator(name, op.get_type_name(), taken, values[name], _span(op)))
+    return found
+
+
+def _span(op: Any) -> tuple[float, float] | None:
+    """The range that a FakeQuantize of one range gives."""
+    if op.get_type_name() != "FakeQuantize":
+        return None
+    ends = [op.input_value(place).get_node() for place in (3, 4)]
+    if any(end.get_type_name() != "Constant" or end.get_data().size != 1 for end in ends):
+        return None
+    return float(ends[0].get_data().item()), float(ends[1].get_data().item())

@@ -1,0 +1,75 @@
+"""Time per operator of a converted model, by its own interpreter's profiler. One target, one file.
+
+Each file offers `rows(folder, files, x, calls)`: for every operator that was executed, its kind, a name that it shares
+with no other of the file, and its milliseconds a call. Profilers cost time of their own, so what they say is read as
+shares.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from edgekit.core import subprocesses
+from edgekit.core.errors import ConversionError
+from edgekit.targets.jobs import Files
+
+QUIET = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+REPEATS = 5
+"""Measurements of which each operator's median is taken."""
+
+
+def measure(
+    target: str, folder: Path, files: Files, x: np.ndarray, calls: int, timeout_s: float
+) -> list[dict[str, Any]]:
+    """Rows of operator, calls per inference, self time in ms per inference, share; slowest first.
+
+    `x` (1, ...) float32 in the layout of the file's input. In a process of its own: ConversionError where that fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="edgekit-operators-") as scratch:
+        home = Path(scratch)
+        job = {"target": target, "folder": str(folder), "files": files.to_json(), "calls": calls}
+        (home / "job.json").write_text(json.dumps(job))
+        np.save(home / "x.npy", x, allow_pickle=False)
+        ended = subprocesses.run("edgekit.targets.profile_worker", [str(home)], home / "log", timeout_s, QUIET)
+        if ended.late or ended.code:
+            cause = (
+                f"not finished after {timeout_s:g} s; raise this stage's timeout_s"
+                if ended.late
+                else ended.cause("its interpreter")
+            )
+            raise ConversionError(f"{target}: its operators cannot be timed: {cause}")
+        return by_kind(json.loads((home / "rows.json").read_text()))
+
+
+def merged(repeats: Sequence[Iterable[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Every operator that any repeat has, with the median of its time over all; 0 where a repeat does not have it.
+
+    An operator near the resolution of its profiler's clock is in some repeats and not in others.
+    """
+    kinds: dict[str, str] = {}
+    spent: dict[str, list[float]] = {}
+    for place, rows in enumerate(repeats):
+        for row in rows:
+            kinds[row["name"]] = row["operator"]
+            spent.setdefault(row["name"], [0.0] * len(repeats))[place] = row["self_ms"]
+    return [{"operator": kinds[name], "name": name, "self_ms": median(times)} for name, times in spent.items()]
+
+
+def by_kind(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Operators of one kind together, with their share of the whole; slowest first."""
+    whole: dict[str, list[float]] = {}
+    for row in rows:
+        whole.setdefault(row["operator"], []).append(row["self_ms"])
+    total_ms = sum(map(sum, whole.values())) or 1.0
+    found = [
+        {"operator": kind, "calls": len(times), "self_ms": sum(times), "share": sum(times) / total_ms}
+        for kind, times in whole.items()
+    ]
+    return sorted(found, key=lambda row: (-row["self_ms"], row["operator"]))

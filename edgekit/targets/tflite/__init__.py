@@ -1,0 +1,1 @@
+"""The TFLite target: conversion, and its files read again for operators, tensors and times."""

@@ -1,0 +1,149 @@
+"""LiteRT's profiler, which the Python interpreter does not offer: by the C interface of the library in its wheel.
+
+The declarations are those of litert/c/litert_profiler.h, litert_profiler_event.h and litert_layout.h of LiteRT 2.3.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit.targets.jobs import Files
+
+CPU = 1
+ELEMENT = {"float32": 1, "uint8": 3, "int8": 9, "float16": 10}
+WRITE = 1
+OPERATOR = 1 << 1
+INSIDE_DELEGATE = 1 << 2
+PROFILED_DELEGATE = 1 << 3
+PROFILING = b"enable_profiling = true\n"
+ALIGNMENT = 64
+WARM_UP = 3
+
+
+class _Layout(c.Structure):
+    _fields_ = (("rank_and_strides", c.c_uint32), ("dimensions", c.c_int32 * 8), ("strides", c.c_uint32 * 8))
+
+
+class _TensorType(c.Structure):
+    _fields_ = (("element", c.c_int), ("layout", _Layout))
+
+
+class _Event(c.Structure):
+    _fields_ = (
+        ("tag", c.c_char_p),
+        ("kind", c.c_int),
+        ("start_us", c.c_uint64),
+        ("elapsed_us", c.c_uint64),
+        ("memory", c.c_size_t * 6),
+        ("metadata", c.c_uint64 * 2),
+        ("source", c.c_int),
+    )
+
+
+def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[dict[str, Any]]:
+    """Operators in their order; where XNNPACK took them over, its own, as it fused them."""
+    model = _Model(folder / files.names[0], x, files.input.dtype, files.output.dtype)
+    for _ in range(WARM_UP):
+        model.run()
+    model.forget()
+    for _ in range(calls):
+        model.run()
+    spent: dict[tuple[int, str], float] = {}
+    for place, name, elapsed_us in model.events():
+        spent[place, name] = spent.get((place, name), 0.0) + elapsed_us / 1e3
+    return [
+        {"operator": _kind(name), "name": f"{place} {name}", "self_ms": time / calls}
+        for (place, name), time in spent.items()
+    ]
+
+
+class _Model:
+    """A compiled model with its profiler on; every call into the library is checked."""
+
+    def __init__(self, path: Path, x: np.ndarray, input_dtype: str, output_dtype: str) -> None:
+        import ai_edge_litert
+
+        self._library = c.CDLL(str(Path(ai_edge_litert.__file__).parent / "libLiteRt.so"))
+        environment, model, options, opaque = (c.c_void_p() for _ in range(4))
+        self._compiled, self._profiler = c.c_void_p(), c.c_void_p()
+        self._do("LiteRtCreateEnvironment", 0, None, c.byref(environment))
+        self._do("LiteRtCreateModelFromFile", environment, str(path).encode(), c.byref(model))
+        self._do("LiteRtCreateOptions", c.byref(options))
+        self._do("LiteRtSetOptionsHardwareAccelerators", options, CPU)
+        self._text = c.create_string_buffer(PROFILING)
+        self._keep = c.CFUNCTYPE(None, c.c_void_p)(lambda _: None)  # the text is ours, for as long as this object is
+        self._do("LiteRtCreateOpaqueOptions", b"runtime_options_string", self._text, self._keep, c.byref(opaque))
+        self._do("LiteRtAddOpaqueOptions", options, opaque)
+        self._do("LiteRtCreateCompiledModel", environment, model, options, c.byref(self._compiled))
+        self._do("LiteRtCompiledModelGetProfiler", self._compiled, c.byref(self._profiler))
+        self._do("LiteRtStartProfiler", self._profiler)
+        layout = _Layout()
+        self._do(
+            "LiteRtGetCompiledModelInputTensorLayout", self._compiled, c.c_size_t(0), c.c_size_t(0), c.byref(layout)
+        )
+        self._input = self._buffer("Input", input_dtype, layout, x.astype(input_dtype).tobytes())
+        outputs = (_Layout * 1)()
+        self._do(
+            "LiteRtGetCompiledModelOutputTensorLayouts",
+            self._compiled, c.c_size_t(0), c.c_size_t(1), outputs, c.c_bool(False),
+        )  # fmt: skip
+        self._output = self._buffer("Output", output_dtype, outputs[0], None)
+
+    def run(self) -> None:
+        """One inference."""
+        inputs, outputs = (c.c_void_p * 1)(self._input), (c.c_void_p * 1)(self._output)
+        one, signature = c.c_size_t(1), c.c_size_t(0)
+        self._do("LiteRtRunCompiledModel", self._compiled, signature, one, inputs, one, outputs)
+
+    def forget(self) -> None:
+        """Drop what was recorded; that stops the profiler too."""
+        self._do("LiteRtResetProfiler", self._profiler)
+        self._do("LiteRtStartProfiler", self._profiler)
+
+    def events(self) -> Iterator[tuple[int, str, int]]:
+        """(place in the graph, name, µs) of every operator of every call; a delegate's as a whole gives way to its own.
+
+        A delegate that tells of its operators would be counted twice with the node that stands for it.
+        """
+        count = c.c_int()
+        self._do("LiteRtGetNumProfilerEvents", self._profiler, c.byref(count))  # it doubles its room: none is lost
+        events = (_Event * count.value)()
+        self._do("LiteRtGetProfilerEvents", self._profiler, count, events)
+        inside = any(event.kind & INSIDE_DELEGATE for event in events)
+        for event in events:
+            name = (event.tag or b"").decode(errors="replace")
+            own = event.kind & (INSIDE_DELEGATE | PROFILED_DELEGATE)
+            if own or (event.kind & OPERATOR and not (inside and "delegate" in name.lower())):
+                yield event.metadata[0], name, event.elapsed_us
+
+    def _buffer(self, which: str, dtype: str, layout: _Layout, content: bytes | None) -> c.c_void_p:
+        requirements, size, buffer = c.c_void_p(), c.c_size_t(), c.c_void_p()
+        self._do(
+            f"LiteRtGetCompiledModel{which}BufferRequirements",
+            self._compiled, c.c_size_t(0), c.c_size_t(0), c.byref(requirements),
+        )  # fmt: skip
+        self._do("LiteRtGetTensorBufferRequirementsBufferSize", requirements, c.byref(size))
+        memory = np.zeros(size.value + ALIGNMENT, np.uint8)
+        place = -memory.ctypes.data % ALIGNMENT
+        if content is not None:
+            memory[place : place + len(content)] = np.frombuffer(content, np.uint8)
+        setattr(self, f"_{which}_memory", memory)
+        kind = _TensorType(ELEMENT[dtype], layout)
+        address = c.c_void_p(memory.ctypes.data + place)
+        self._do("LiteRtCreateTensorBufferFromHostMemory", c.byref(kind), address, size, self._keep, c.byref(buffer))
+        return buffer
+
+    def _do(self, name: str, *arguments: Any) -> None:
+        status = getattr(self._library, name)(*arguments)
+        if status:
+            raise RuntimeError(f"{name}: LiteRT says {status}")
+
+
+def _kind(name: str) -> str:
+    """`Convolution (NHWC, QC8)` of a node's name, whatever number it carries."""
+    return name.partition(":")[0].strip() or "unnamed"

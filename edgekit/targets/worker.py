@@ -1,0 +1,95 @@
+"""The fresh process that converts: `python -m edgekit.targets.worker JOB.json`.
+
+It notes each step it begins and finishes in JOB.journal, one JSON object a line, so that its parent can say what it
+was at when it died. A step that fails is noted, and the next is begun, unless that was the float model, or disk or
+memory is full. It ends by itself when its parent does.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import json
+import os
+import shutil
+import sys
+import time
+import traceback
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit.core.errors import EdgekitError, ResourceError
+from edgekit.core.subprocesses import leave_with_parent
+from edgekit.targets import error_causes, evaluate
+from edgekit.targets.error_causes import Failure
+from edgekit.targets.jobs import FLOAT, Job
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
+FULL_BYTES = 64 * 1024
+NO_MEMORY = "can't allocate memory"  # PyTorch's words
+
+
+def main(path: Path) -> int:
+    """Run the job in `path`; 1 where it ended before its last step."""
+    leave_with_parent()
+    job = Job.from_json(json.loads(path.read_text()))
+    target = importlib.import_module(f"edgekit.targets.{job.target}.convert")
+    calibration = np.load(job.calibration, allow_pickle=False)
+    with open(path.with_suffix(".journal"), "a", buffering=1) as journal:
+        for step in job.steps:
+            _note(journal, begins=step.key)
+            started = time.perf_counter()
+            try:
+                files = target.convert(
+                    step.model_folder, step.precision, calibration, step.out, step.nncf_folder, step.quantization
+                )
+                # an interpreter that dies of it is to die here
+                evaluate.file_outputs(step.precision, job.target, step.out, files, calibration[:1])
+            except Exception as error:
+                traceback.print_exc()
+                lacking = _lacking(error, step.out)
+                failure = _failure(error, step.model_folder)
+                _note(journal, failed=step.key, failure=asdict(failure), resource=lacking)
+                if lacking or step.precision == FLOAT:
+                    return 1
+                continue
+            seconds = time.perf_counter() - started
+            _note(journal, made=step.key, seconds=seconds, files=files.to_json())
+    return 0
+
+
+def _lacking(error: Exception, out: Path) -> str:
+    """What the machine has too little of: `memory`, `room` for files; empty where the failure is another's."""
+    first = error_causes.innermost(error)
+    if isinstance(error, ResourceError) or isinstance(first, MemoryError) or NO_MEMORY in str(first):
+        return "memory"
+    return "room" if _out_of_space(error, out) else ""
+
+
+def _out_of_space(error: Exception, out: Path) -> bool:
+    """Native writers tell a full disk as something else ("iostream error"), so the disk itself is asked too."""
+    if isinstance(error, OSError):
+        return error.errno in NO_SPACE
+    there = next(folder for folder in (out, *out.parents) if folder.is_dir())
+    return shutil.disk_usage(there).free < FULL_BYTES
+
+
+def _note(journal: Any, **fields: Any) -> None:
+    journal.write(json.dumps(fields) + "\n")
+
+
+def _failure(error: Exception, model_folder: Path) -> Failure:
+    """What is told of it; the project's own errors say it themselves."""
+    if isinstance(error, EdgekitError):
+        return Failure.of("other", str(error))
+    return error_causes.classify(error, model_folder)
+
+
+if __name__ == "__main__":
+    code = main(Path(sys.argv[1]))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # the frameworks' own shutdown takes seconds and has nothing left to save

@@ -1,0 +1,77 @@
+"""What the distill stage kept, for the stages that fine-tune after it: its loss and its teacher, or labels alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from edgekit.core.artifact import Artifact
+from edgekit.core.errors import ModelError
+from edgekit.models.features import Features
+from edgekit.training import losses
+from edgekit.training.losses import LossOptions, hints, soft_targets
+from edgekit.training.objective import Lesson
+from edgekit.training.teachers.from_artifact import RECORD, chosen_teacher
+from edgekit.training.teachers.model_file import TeacherFile
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How a student is fine-tuned.
+
+    lesson: None where it is by labels alone
+    row: for the record: `loss` with its `options` and `teacher`, all None for labels alone, and the `reason`
+    """
+
+    lesson: Lesson | None
+    row: dict[str, Any]
+
+
+def tuning(distill: Artifact, module: nn.Module, input_shape: tuple[int, ...], answers: Path | None) -> Tuning:
+    """As the student was trained that `distill` kept; a teacher's logits are remembered below `answers`.
+
+    Where that loss compares feature maps, and `module`, which takes `input_shape`, shows none of the teacher's sizes,
+    the loss goes on without the maps.
+    """
+    decided = json.loads(distill.file(RECORD).read_text())
+    [kept] = [row for row in decided["students"] if row["kept"]]
+    teacher_name = decided["teacher"]["name"]
+    if kept["options"] is None:
+        return Tuning(None, _row(None, None, f"distill kept the student that {teacher_name} did not teach"))
+    teacher, options = chosen_teacher(distill), losses.parse(kept["options"])
+    reason = f"distill kept the student that {options.loss} made"
+    if losses.needs_features(options) and (why := without_maps(teacher, teacher_name, module, input_shape)):
+        reason = f"{reason}, and here it goes on without feature maps: {why}"
+        options = without_features(options)
+    return Tuning(Lesson(teacher, options, answers), _row(options, teacher_name, reason))
+
+
+def without_maps(teacher: nn.Module | TeacherFile, name: str, module: nn.Module, input_shape: tuple[int, ...]) -> str:
+    """Why the teacher's feature maps cannot be compared with the module's; empty where they can."""
+    if isinstance(teacher, TeacherFile):
+        return f"the best teacher, {name}, is a file: its feature maps cannot be read"
+    try:
+        with Features(module, input_shape) as learnt, Features(teacher, input_shape) as shown:
+            hints.paired(learnt(), shown())
+    except ModelError as error:
+        return str(error)
+    return ""
+
+
+def without_features(options: LossOptions) -> LossOptions:
+    """The part of a loss that compares logits: soft targets, with what they share by name."""
+    shared = soft_targets.Options.model_fields.keys() & type(options).model_fields.keys() - {"loss"}
+    return soft_targets.Options.model_validate({name: getattr(options, name) for name in shared})
+
+
+def _row(options: LossOptions | None, teacher: str | None, reason: str) -> dict[str, Any]:
+    return {
+        "loss": options.loss if options else None,
+        "options": options.model_dump() if options else None,
+        "teacher": teacher,
+        "reason": reason,
+    }

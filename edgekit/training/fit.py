@@ -1,0 +1,300 @@
+"""The one training loop: hard labels or a teacher's soft ones, seeded; the best validation weights win."""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from edgekit.core import tasks
+from edgekit.core.config import TrainOptions
+from edgekit.core.errors import ModelError
+from edgekit.models.onednn import strided_pointwise_as_slices
+from edgekit.runner.preprocess import apply
+from edgekit.training import batches, checkpoint, losses
+from edgekit.training.checkpoint import Checkpoint
+from edgekit.training.objective import Labels, Lesson, objective
+
+if TYPE_CHECKING:
+    from edgekit.data import Data
+
+MOMENTUM = 0.9
+WARMUP_FRACTION = 0.1
+SETTLED_RATE = 0.2
+EVALUATION_BATCH = 256
+
+Steps = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class EpochResult:
+    """One pass over the train split; `epoch` counts from 1, accuracy is a fraction."""
+
+    epoch: int
+    train_loss: float
+    validation_loss: float
+    validation_accuracy: float
+    learning_rate: float
+
+
+AfterStep = Callable[[nn.Module], None] | None
+OnEpoch = Callable[[EpochResult], None] | None
+
+
+@dataclass(frozen=True)
+class History:
+    """Every epoch that ran, in order; the module was left with the weights of `best`."""
+
+    epochs: tuple[EpochResult, ...]
+    best: EpochResult
+
+
+def fit(
+    module: nn.Module,
+    data: Data,
+    preprocess: Steps,
+    options: TrainOptions,
+    *,
+    seed: int,
+    device: str = "auto",
+    threads: int = 0,
+    lesson: Lesson | None = None,
+    resume: Checkpoint | None = None,
+    after_step: AfterStep = None,
+    on_epoch: OnEpoch = None,
+) -> History:
+    """Train `module` in place: SGD with Nesterov momentum, linear warm-up, cosine decay.
+
+    It ends on the CPU, in eval mode, with the weights of the best epoch: highest validation accuracy, of equals the
+    lowest validation loss. Without early stopping only epochs that began below a fifth of the peak rate compete (if
+    there are any): a high score at a high rate is luck, and costs accuracy on fresh samples.
+    A teacher sees the same augmented batches. `after_step(module)` runs after every optimiser step, `on_epoch(result)`
+    after every epoch. With `resume` the state is kept after each epoch, and a training that was stopped goes on
+    from there to the same bits; `on_epoch` hears of the new epochs only.
+    """
+    if len(data.train.y) < 2 or not len(data.validation.y):
+        raise ModelError(
+            f"training needs 2 train samples and 1 validation sample, got {len(data.train.y)} and "
+            f"{len(data.validation.y)}; raise data.limit"
+        )
+    where = pick_device(device)
+    networks = [module, *([lesson.teacher] if lesson and isinstance(lesson.teacher, nn.Module) else [])]
+    with _reproducible(where, seed, threads), strided_pointwise_as_slices(module):
+        for network in networks:
+            network.to(where).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        example = _tensor(data.train.x[:1], preprocess, where)
+        try:
+            with objective(
+                lesson, module, data, preprocess, options, example, seed=seed, threads=torch.get_num_threads()
+            ) as aim:
+                loop = _Loop(module, data, preprocess, options, aim, where, seed, resume)
+                return loop.run(after_step, on_epoch)
+        finally:
+            for network in networks:
+                # back to contiguous: kernels for another layout differ in the last bits from a loaded copy's
+                network.to("cpu").to(memory_format=torch.contiguous_format).eval()  # type: ignore[call-overload]
+
+
+class _Loop:
+    """The state of one training: the optimiser, its schedule, and the generator of orders and augmentations."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        data: Data,
+        preprocess: Steps,
+        options: TrainOptions,
+        aim: Labels,
+        device: torch.device,
+        seed: int,
+        resume: Checkpoint | None,
+    ) -> None:
+        self.module, self.data, self.preprocess, self.options = module, data, preprocess, options
+        self.aim, self.device, self.resume = aim, device, resume
+        self.random = np.random.default_rng(seed)
+        trained = nn.ModuleList([module, *([aim.beside] if aim.beside else [])])
+        self.optimiser = torch.optim.SGD(
+            _groups(trained, options.weight_decay), options.learning_rate, MOMENTUM, nesterov=True
+        )
+        self.steps_per_epoch = len(batches.parts(len(data.train.y), options.batch_size))
+        self.total_steps = total = self.steps_per_epoch * options.epochs
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimiser, lambda step: learning_rate_at(step, total))
+        self.results: list[EpochResult] = []
+        self.best: EpochResult | None = None
+        self.kept = copy.deepcopy(module.state_dict())
+
+    def run(self, after_step: AfterStep, on_epoch: OnEpoch) -> History:
+        self._restore()
+        while not self._finished():
+            epoch, rate = len(self.results) + 1, self.optimiser.param_groups[0]["lr"]
+            loss = self._epoch(epoch, after_step)
+            result = EpochResult(epoch, loss, *self._validate(), rate)
+            self.results.append(result)
+            if self.best is None or self._rank(result) > self._rank(self.best):
+                self.best, self.kept = result, copy.deepcopy(self.module.state_dict())
+            self._keep()
+            if on_epoch is not None:
+                on_epoch(result)
+        assert self.best is not None
+        self.module.load_state_dict(self.kept)
+        return History(tuple(self.results), self.best)
+
+    def _finished(self) -> bool:
+        done, patience = len(self.results), self.options.patience_epochs
+        since = done - self.best.epoch if self.best else 0
+        return done == self.options.epochs or bool(patience and since >= patience)
+
+    def _keep(self) -> None:
+        """All that the next epoch depends on, so that it can be made in another process."""
+        if self.resume is None or self.best is None:
+            return
+        facts = {
+            "epochs": [asdict(result) for result in self.results],
+            "best": self.best.epoch,
+            "random": self.random.bit_generator.state,
+            "rates": [group["lr"] for group in self.optimiser.param_groups],
+        }
+        self.resume.save(checkpoint.tensors_of(self.module, self.kept, self.optimiser, self.aim.beside), facts)
+
+    def _restore(self) -> None:
+        """Put back what `_keep` kept, if that is there."""
+        found = self.resume.load() if self.resume else None
+        if self.resume is None or found is None:
+            return
+        tensors, facts = found
+        self.kept = checkpoint.put_back(tensors, self.module, self.optimiser, self.aim.beside)
+        for group, rate in zip(self.optimiser.param_groups, facts["rates"], strict=True):
+            group["lr"] = rate
+        self.results = [EpochResult(**row) for row in facts["epochs"]]
+        self.best = self.results[facts["best"] - 1]
+        self.schedule.last_epoch = len(self.results) * self.steps_per_epoch
+        self.random.bit_generator.state = facts["random"]
+        how = "was finished" if self._finished() else "goes on"
+        print(f"{self.resume.path.stem}: {how} after {len(self.results)} of {self.options.epochs} epochs")
+
+    def _rank(self, result: EpochResult) -> tuple[bool, float, float]:
+        ends_at = self.options.learning_rate * learning_rate_at(result.epoch * self.steps_per_epoch, self.total_steps)
+        settled = max(result.learning_rate, ends_at) <= SETTLED_RATE * self.options.learning_rate
+        return settled and not self.options.patience_epochs, result.validation_accuracy, -result.validation_loss
+
+    def _epoch(self, epoch: int, after_step: AfterStep) -> float:
+        self.module.train()
+        total = torch.zeros((), device=self.device)
+        self.aim.begin(epoch, self.random)
+        for raw, labels in batches.epoch(self.data, self.options, self.random):
+            x, y = _tensor(raw, self.preprocess, self.device), torch.from_numpy(labels).to(self.device)
+            loss = self.aim.loss(self.module, x, y)
+            self.optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+            self.optimiser.step()
+            self.schedule.step()
+            if after_step is not None:
+                after_step(self.module)
+            total += loss.detach()
+        self.aim.end()
+        mean = float(total) / self.steps_per_epoch
+        if not math.isfinite(mean):
+            raise ModelError(
+                f"epoch {epoch}: the loss is {mean}; lower learning_rate ({self.options.learning_rate}), or look for "
+                "wild values in the samples or a missing scale step in preprocess"
+            )
+        return mean
+
+    def _validate(self) -> tuple[float, float]:
+        split, task = self.data.validation, tasks.named(self.data.task)
+        scores = _scores(self.module, split.x, self.preprocess, self.device, EVALUATION_BATCH)
+        wanted = inputs(split.x, self.preprocess) if task.RECONSTRUCTS else split.y
+        accuracy = tasks.accuracy(task.marked(scores, wanted, split.y))
+        if task.RECONSTRUCTS:  # an anomaly that is reconstructed well is no success
+            scores, wanted = scores[split.y == 0], wanted[split.y == 0]
+        loss = losses.hard(self.data.task)(torch.from_numpy(scores), torch.from_numpy(np.array(wanted)))
+        return float(loss), accuracy
+
+
+def logits(
+    module: nn.Module, x: np.ndarray, preprocess: Steps, batch: int = EVALUATION_BATCH, device: str = "cpu"
+) -> np.ndarray:
+    """(n, classes), or what else it gives, float32, of raw samples `x`; the module stays on the device it was on."""
+    where = pick_device(device)
+    home = next((parameter.device for parameter in module.parameters()), where)
+    try:
+        return _scores(module.to(where), x, preprocess, where, batch)
+    finally:
+        module.to(home)
+
+
+def pick_device(name: str = "auto") -> torch.device:
+    """`auto`: CUDA, else MPS, else CPU. ModelError for a device that is not there."""
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        return torch.device(next(kind for kind, available in there.items() if available))
+    if not there.get(name, False):
+        available = ", ".join(kind for kind, yes in there.items() if yes)
+        raise ModelError(f"device {name!r} is not available here; choose auto or one of: {available}")
+    return torch.device(name)
+
+
+def learning_rate_at(step: int, total: int) -> float:
+    """Factor of the peak rate at a step: linear over the first tenth, then half a cosine down to zero."""
+    warm = max(1, round(total * WARMUP_FRACTION))
+    if step < warm:
+        return (step + 1) / warm
+    return 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, total - warm)))
+
+
+def inputs(raw: np.ndarray, preprocess: Steps) -> np.ndarray:
+    """What a network is given for raw samples, in its order of axes."""
+    # a part at a time: sounds on their way to log-mel need many times the memory of the samples
+    starts = range(0, max(1, len(raw)), EVALUATION_BATCH)
+    return to_input(np.concatenate([apply(preprocess, raw[start : start + EVALUATION_BATCH]) for start in starts]))
+
+
+def to_input(x: np.ndarray) -> np.ndarray:
+    """Preprocessed samples in the network's order: images (N, H, W, C) become (N, C, H, W), others stay."""
+    return x.transpose(0, 3, 1, 2) if x.ndim == 4 else x
+
+
+def _tensor(raw: np.ndarray, preprocess: Steps, device: torch.device) -> Tensor:
+    # the transposed view is what torch calls channels_last; only a read-only map that no step copied is copied here
+    return torch.from_numpy(np.require(to_input(apply(preprocess, raw)), requirements="W")).to(device)
+
+
+def _scores(module: nn.Module, x: np.ndarray, preprocess: Steps, device: torch.device, batch: int) -> np.ndarray:
+    module.eval()
+    with torch.inference_mode():
+        parts = [
+            module(_tensor(x[start : start + batch], preprocess, device)).float().cpu().numpy()
+            for start in range(0, len(x), batch)
+        ]
+    return np.concatenate(parts)
+
+
+def _groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    weights = [parameter for parameter in trained if parameter.ndim > 1]
+    others = [parameter for parameter in trained if parameter.ndim <= 1]
+    groups = [{"params": weights, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
+    return [group for group in groups if group["params"]]
+
+
+@contextmanager
+def _reproducible(device: torch.device, seed: int, threads: int) -> Iterator[None]:
+    """Same seed, threads and machine: same bits on the CPU. The settings of the process are put back."""
+    before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        torch.set_num_threads(threads or os.cpu_count() or 1)
+        torch.use_deterministic_algorithms(device.type == "cpu")
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before[0])
+            torch.use_deterministic_algorithms(before[1])

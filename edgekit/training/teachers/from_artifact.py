@@ -1,0 +1,41 @@
+"""The teacher that the distill stage chose, for the stages that fine-tune after it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgekit.core.artifact import Artifact
+from edgekit.models.files.detect import members
+from edgekit.models.from_artifact import open_model
+from edgekit.training.teachers.model_file import TeacherFile, open_file
+
+if TYPE_CHECKING:
+    from torch import nn
+
+FOLDER = "teacher"
+"""Where the stage leaves a teacher that is not the baseline."""
+RECORD = "decision.json"
+
+
+def chosen_teacher(distill: Artifact) -> nn.Module | TeacherFile:
+    """As it taught the student, every file of it checked by digest."""
+    recorded = json.loads(distill.file(RECORD).read_text())["teacher"]
+    if recorded["kind"] == "baseline":
+        return open_model(distill.ancestor("profile"))[0]
+    if recorded["kind"] == "trained here":
+        return open_model(distill, FOLDER)[0]
+    for name in distill.files:
+        if name.startswith(f"{FOLDER}/"):
+            distill.file(name)
+    return open_file(distill.path / recorded["file"], recorded["preprocess"])
+
+
+def copy_file(teacher: TeacherFile, folder: Path) -> str:
+    """Copy a teacher's file, and what belongs to it, into `folder` of an artifact; its name there."""
+    folder.mkdir()
+    for path in members(teacher.path, teacher.kind):
+        shutil.copyfile(path, folder / path.name)
+    return f"{folder.name}/{teacher.path.name}"

@@ -1,0 +1,145 @@
+"""A teacher that comes as a file: what it is, and its logits for raw samples.
+
+Nothing heavy is imported here: the file is opened in a process of its own, which a broken one may take with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgekit.core.config import cores
+from edgekit.core.errors import ConfigError, ModelError, ResourceError
+from edgekit.core.tasks import Task
+from edgekit.models.files import detect
+from edgekit.runner.errors import InputError
+from edgekit.runner.preprocess import steps
+from edgekit.training.teachers import launch
+
+if TYPE_CHECKING:
+    import numpy as np
+
+SERVED: tuple[Task, ...] = ("classification", "regression")
+"""Tasks whose outputs a file gives as they are wanted."""
+LIBRARIES = ("ai-edge-litert", "keras", "onnxruntime", "openvino", "tensorflow")
+"""Those that may run it."""
+
+
+@dataclass(frozen=True)
+class TeacherFile:
+    """A model file. `preprocess` are its own steps from a raw sample to its input, none: the numbers as they are.
+
+    kind: the module in `edgekit.models.files` that opens it
+    sha256: of the file's bytes; where its weights lie in another file, of both together
+    """
+
+    path: Path
+    kind: str
+    preprocess: list[dict[str, Any]]
+    sha256: str
+
+
+def check_task(where: str, task: Task) -> None:
+    """ConfigError for a model file in a run whose task none serves."""
+    if task not in SERVED:
+        raise ConfigError(
+            f"task and {where} disagree: a model file serves {' and '.join(SERVED)}, task is {task}; name a builder"
+        )
+
+
+def open_file(path: Path, preprocess: Sequence[dict[str, Any]] = ()) -> TeacherFile:
+    """The teacher at `path`, not loaded yet; ModelError where no such model is there, ConfigError for a wrong step."""
+    try:
+        steps.check_keys(preprocess)
+    except InputError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    try:
+        kind = detect.find(path)
+        return TeacherFile(path, kind, [dict(step) for step in preprocess], detect.sha256(path, kind))
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def logits(
+    teacher: TeacherFile,
+    x: np.ndarray,
+    *,
+    classes: int,
+    timeout_s: float,
+    threads: int = 0,
+    task: Task = "classification",
+    progress: Callable[[int, int], None] | None = None,
+) -> np.ndarray:
+    """Logits (n, classes) float32 of raw samples (n, *sample), uint8 or float32, maybe a memory map.
+
+    Outputs that are probabilities or sigmoids are undone (see `scores.logits`); of a regression they are the values
+    (n, values). 0 threads: all cores. `progress` is called with (done, n) now and then.
+
+    Raises ModelError, naming the file and the cause in one line, for a model that cannot be opened or run, crashes,
+    takes longer than `timeout_s`, does not fit the samples or the classes, or gives NaN; ConfigError for steps that do
+    not fit the samples; ResourceError where there is no room for the samples' copy.
+    """
+    import numpy as np
+
+    if not len(x):
+        return np.empty((0, classes), dtype=np.float32)
+    return _asked(teacher, x, classes, timeout_s, threads, task, counted=False, progress=progress)[0]
+
+
+def examined(
+    teacher: TeacherFile,
+    x: np.ndarray,
+    *,
+    classes: int,
+    timeout_s: float,
+    threads: int = 0,
+    task: Task = "classification",
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """The same, of at least one sample, and the model's facts: the fields of `models.store.Source`."""
+    found, facts = _asked(teacher, x, classes, timeout_s, threads, task, counted=True)
+    return found, {"kind": teacher.kind, "file": teacher.path.name, **facts}
+
+
+def _asked(
+    teacher: TeacherFile,
+    x: np.ndarray,
+    classes: int,
+    timeout_s: float,
+    threads: int,
+    task: Task,
+    *,
+    counted: bool,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[np.ndarray, dict[str, Any]]:
+    import numpy as np
+
+    try:
+        steps.check(teacher.preprocess, x.shape[1:], str(x.dtype))
+    except InputError as error:
+        raise ConfigError(f"{teacher.path}: {error}") from None
+    if detect.sha256(teacher.path, teacher.kind) != teacher.sha256:
+        raise ModelError(f"{teacher.path}: has changed while it was in use; start again")
+    job = {
+        "path": str(teacher.path.absolute()),
+        "kind": teacher.kind,
+        "preprocess": teacher.preprocess,
+        "classes": classes,
+        "threads": threads or cores(),
+        "task": task,
+        "counted": counted,
+    }
+    with contextlib.ExitStack() as stack:
+        try:
+            home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="edgekit-teacher-")))
+            np.save(home / launch.SAMPLES, x)
+        except OSError as error:
+            raise ResourceError(
+                f"{teacher.path}: cannot copy {len(x):,} samples to {tempfile.gettempdir()} "
+                f"({error.strerror or error}); free some space there, or set TMPDIR to another folder"
+            ) from error
+        done = launch.run(teacher.path, job, home, timeout_s, lambda seen: progress(seen, len(x)) if progress else None)
+        return np.load(home / launch.LOGITS, allow_pickle=False), done

@@ -1,0 +1,147 @@
+"""The process that opens a teacher's file: `python -m edgekit.training.teachers.worker FOLDER`.
+
+The folder holds the job and the samples, and gets the logits, the answer, and on the way the journal: how many samples
+are done, one number a line. It ends by itself when its parent does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit.core.errors import NO_RESOURCES, EdgekitError, ModelError, ResourceError
+from edgekit.core.subprocesses import leave_with_parent
+from edgekit.models.files import input_layout, integer_range, module, outputs
+from edgekit.models.files import op_count as count
+from edgekit.models.files.interface import Opened, Run
+from edgekit.runner.preprocess import pipeline
+from edgekit.training.teachers import launch
+
+LOOKED_AT = 64
+"""Samples that are held against what an input of integers can hold."""
+INSIDE = 1 / 255
+"""Between two neighbouring probabilities that a softmax of 8 bits gives."""
+
+
+def main(folder: Path) -> int:
+    """Do the job in `folder`, and leave its answer there; 0 also where that is an error."""
+    leave_with_parent()
+    try:
+        answer = _work(folder, **json.loads((folder / launch.JOB).read_text()))
+    except EdgekitError as error:
+        answer = {"error": str(error), "kind": type(error).__name__}
+    except OSError as error:
+        if error.errno not in NO_RESOURCES:
+            raise
+        answer = {"error": f"{error.strerror}; make room, or allow more", "kind": ResourceError.__name__}
+    (folder / launch.ANSWER).write_text(json.dumps(answer))
+    return 0
+
+
+def _work(
+    folder: Path,
+    path: str,
+    kind: str,
+    preprocess: list[dict[str, Any]],
+    classes: int,
+    threads: int,
+    task: str,
+    counted: bool,
+) -> dict[str, Any]:
+    """Leave the logits; what was found out about the model."""
+    x = np.load(folder / launch.SAMPLES, mmap_mode="r", allow_pickle=False)
+    steps = pipeline(preprocess)
+    with open(folder / launch.JOURNAL, "w", buffering=1) as journal:
+        try:
+            model = module(kind).open(Path(path), threads)
+        except Exception as error:
+            raise _told("cannot be opened", error) from None
+        sample, sized = steps(x[:1]).shape[1:], model.sized
+        placed = input_layout.find(model.shape, sample)
+        _holds(model, x, preprocess, counted)
+        if counted:
+            _convertible(model.shape, placed, sample)
+            model = replace(model, sized=lambda shape: _plain(sized(shape), classes))
+        try:
+            found = outputs.outputs(
+                model,
+                placed,
+                x,
+                lambda some: placed.arrange(steps(some)),
+                classes,
+                lambda count: print(count, file=journal),
+            )
+        except Exception as error:
+            raise _told("cannot be run", error) from None
+    of_classes = task == "classification"
+    quantized = bool(model.step) or module(kind).quantized(Path(path))
+    step = model.step
+    if quantized and not step and not outputs.are_probabilities(found, 0.0):
+        step = INSIDE  # its softmax may be rounded, though what it gives are floats
+    np.save(folder / launch.LOGITS, outputs.logits(found, step) if of_classes else found)
+    costs = asdict(count.of_file(Path(path), kind)) if counted else {}
+    ends = outputs.ends(found, step) if of_classes else None
+    return {"probabilities": ends == "probabilities", "sigmoids": ends == "sigmoids", "integers": quantized, **costs}
+
+
+def _holds(model: Opened, x: np.ndarray, preprocess: list[dict[str, Any]], shipped: bool) -> None:
+    """ModelError for an input of integers that cannot hold what the samples become, or means other bytes by them."""
+    if model.grid is None:
+        return
+    some = pipeline(preprocess)(x[:: max(1, len(x) // LOOKED_AT)])
+    told = integer_range.fault(model.grid, some, x.dtype.name, preprocess)
+    told = told or (integer_range.unclear(model.grid, x.dtype.name, preprocess) if shipped else "")
+    if told:
+        raise ModelError(told)
+
+
+def _convertible(shape: tuple[int, ...], placed: input_layout.Layout, sample: tuple[int, ...]) -> None:
+    """ModelError for an input that a file may have to be asked, and not to be converted and run on a device."""
+    if any(side < 0 for side in shape[1:]):
+        shown = ", ".join("?" if side < 0 else str(side) for side in shape)
+        raise ModelError(f"takes [{shown}], of which more than the batch is open; export it for {list(placed.sides)}")
+    if shape[0] > 1:
+        raise ModelError(f"takes {shape[0]} samples at a time, a device has one; export it for a batch of 1, or any")
+    if len(placed.sides) != len(sample):
+        raise ModelError(
+            f"takes {list(placed.sides)}, and the samples are {list(sample)}: as a baseline it must take their "
+            f"channels too; let it begin with a reshape from {list(sample)}"
+        )
+
+
+def _plain(run: Run, classes: int) -> Run:
+    """ModelError for outputs that a bundle's model may not have, though their values could be told apart."""
+
+    def checked(x: np.ndarray) -> np.ndarray:
+        found = run(x)
+        if found.shape[1:] != (classes,) and found.size == len(x) * classes:
+            raise ModelError(
+                f"gives {list(found.shape)}; as a baseline it must give [{len(x)}, {classes}]: let it end with a "
+                "flatten, and export it again"
+            )
+        return found
+
+    return checked
+
+
+def _told(what: str, error: Exception) -> Exception:
+    """One line for what a library says; the libraries' errors share no base class."""
+    if isinstance(error, EdgekitError) or (isinstance(error, OSError) and error.errno in NO_RESOURCES):
+        return error
+    if isinstance(error, MemoryError):
+        return ResourceError("needs more memory than there is; free some")
+    reason = " ".join(str(error).split())[:300] or type(error).__name__
+    return ModelError(f"{what}: {reason}; export it again")
+
+
+if __name__ == "__main__":
+    code = main(Path(sys.argv[1]))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # the frameworks' own shutdown takes seconds and has nothing left to save

@@ -1,0 +1,234 @@
+"""One notebook through papermill: where its executed copy goes, and what its end is called.
+
+Nothing here trusts what papermill reports: a notebook is finished when every cell has run and its artifact is sealed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from edgekit.core.artifact import Artifact
+from edgekit.core.config import STAGES
+from edgekit.core.errors import NO_RESOURCES, BudgetMissed, EdgekitError, ResourceError, StageError, by_name
+from edgekit.core.run_folder import failed_notebook, notebook_name, working_notebook
+from edgekit.runner import errors as runner_errors
+from edgekit.runner.files import make_folder, move, write_atomically
+from edgekit.workbook import receipts
+from edgekit.workbook.attempts import ENDED
+from edgekit.workbook.plan import Plan, workbook_folder
+from edgekit.workbook.stage import COMMAND, FORCE
+
+
+@dataclass(frozen=True)
+class Step:
+    """One notebook of the walk, with the parameters it is given."""
+
+    number: int
+    stage: str
+    parameters: dict[str, Any]
+    cell_limit_s: int = 43_200
+    of: int = len(STAGES)
+
+    @property
+    def notebook(self) -> str:
+        """File name of the notebook."""
+        return notebook_name(self.stage)
+
+    @property
+    def source(self) -> Path:
+        """The notebook as it came."""
+        return workbook_folder("notebooks") / self.notebook
+
+
+def steps(plan: Plan, out: Path) -> list[Step]:
+    """The walk of a plan; every parameter is explicit, so an executed notebook says what it ran with."""
+    common = {"config": str(plan.path), "out": str(out.resolve()), "settings": plan.settings}
+    return [
+        Step(number, stage, {**common, **plan.scalars(stage)}, plan.run.cell_limit_s, len(plan.walk))
+        for number, stage in enumerate(plan.walk, 1)
+    ]
+
+
+def execute(
+    step: Step,
+    folder: Path,
+    sealed: Callable[[], Artifact],
+    *,
+    forced: bool = False,
+    progress: bool = True,
+) -> None:
+    """Execute one notebook into `folder`/notebooks and leave its receipt; `sealed` gives the artifact or raises.
+
+    The executed copy appears under its name only when every cell has run; a failed one is kept as
+    NN_stage.failed.ipynb. Raises the error of the failing cell as the class that the cell raised.
+    """
+    notebooks = folder / "notebooks"
+    target = notebooks / step.notebook
+    failed, working = failed_notebook(folder, step.stage), working_notebook(folder, step.stage)
+    started = time.monotonic()
+    try:
+        make_folder(notebooks)
+        receipts.remove(notebooks, step.stage)
+        failed.unlink(missing_ok=True)
+        try:
+            _papermill(step, working, failed, notebooks / f"{step.stage}.log", forced, progress)
+        except BudgetMissed as error:
+            _receive(step, notebooks, sealed(), failed, error.exit_code, started)
+            raise
+        try:
+            artifact = sealed()
+        except EdgekitError as error:
+            move(working, failed)
+            raise StageError(f"{step.notebook}: {error}; executed copy: {failed}") from None
+        move(working, target)
+        _receive(step, notebooks, artifact, target, 0, started)
+    except OSError as error:
+        raise ResourceError(f"{step.notebook}: {error.strerror or error}: {error.filename or folder}") from None
+    finally:
+        working.unlink(missing_ok=True)
+
+
+def _receive(step: Step, notebooks: Path, artifact: Artifact, executed: Path, exit_code: int, started: float) -> None:
+    receipts.write(notebooks, artifact, step.source, executed, exit_code, time.monotonic() - started)
+
+
+def _papermill(step: Step, working: Path, failed: Path, log: Path, forced: bool, progress: bool) -> None:
+    """Leave the executed notebook in `working`; where a cell did not come through, keep it as `failed` and raise."""
+    import nbclient.exceptions
+    import papermill
+    from papermill.exceptions import PapermillExecutionError
+
+    from edgekit.workbook.kernel import Kernel
+
+    logging.getLogger("papermill").setLevel(logging.ERROR)
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # a task that Ctrl-C or SIGTERM left behind
+    label = f"{step.number}/{step.of} {step.notebook:<19} {step.stage:<9}"
+    try:
+        with _kernel_environment(step.stage if forced else ""), _native_stderr_into(log) as terminal:
+            papermill.execute_notebook(
+                step.source,
+                working,
+                parameters=step.parameters,
+                kernel_name="python3",
+                kernel_manager_class=Kernel,
+                cwd=Path.cwd(),
+                execution_timeout=step.cell_limit_s,
+                progress_bar={"desc": label, "disable": not progress, "dynamic_ncols": True, "file": terminal},
+            )
+    except PapermillExecutionError as error:
+        _keep(working, failed)
+        raise _as_raised(step, error, failed) from None
+    except nbclient.exceptions.CellTimeoutError:
+        where, why = _where(step, working), f"not finished after {step.cell_limit_s} s, so its kernel was stopped"
+        _keep(working, failed, why)
+        raise StageError(f"{where}: {why}; raise cell_limit_s if it needs longer. Executed copy: {failed}") from None
+    except (nbclient.exceptions.DeadKernelError, RuntimeError) as error:  # the latter where it never answered
+        silent = "didn't respond" in str(error)
+        how = "did not answer in time" if silent else "died (killed, out of memory, or a crash in native code)"
+        where = _where(step, working)
+        _keep(working, failed)
+        raise StageError(
+            f"{where}: the kernel {how}; what it had done is in {failed}, its last words in {log}"
+        ) from None
+    if unfinished := _unfinished(working):
+        _keep(working, failed)
+        raise StageError(f"{step.notebook}, {unfinished}; executed copy: {failed}")
+
+
+def _cells(working: Path) -> list[dict[str, Any]]:
+    try:
+        return list(json.loads(working.read_text())["cells"])
+    except (OSError, ValueError, KeyError):
+        return []
+
+
+def _where(step: Step, working: Path) -> str:
+    """Which cell was running when its kernel went, counted from 1 in the executed copy: the last that was begun."""
+    begun = [
+        number
+        for number, cell in enumerate(_cells(working), 1)
+        if cell.get("metadata", {}).get("papermill", {}).get("start_time")
+    ]
+    return f"{step.notebook}, cell {begun[-1]}" if begun else step.notebook
+
+
+def _unfinished(working: Path) -> str:
+    """Which cell ended the notebook early without an error: papermill calls `sys.exit()` a success."""
+    for number, cell in enumerate(_cells(working), 1):
+        if cell["cell_type"] != "code":
+            continue
+        if any(output.get("ename") == "SystemExit" for output in cell["outputs"]):
+            return f"cell {number}: called sys.exit(), so the cells after it never ran"
+        if cell["execution_count"] is None and "".join(cell["source"]).strip():
+            return f"cell {number}: was never run"
+    return ""
+
+
+def _as_raised(step: Step, error: Any, failed: Path) -> EdgekitError:
+    """The failing cell's own error: its class decides the exit code, its message is the message."""
+    kind = by_name(error.ename)
+    where = f"{step.notebook}, cell {error.cell_index + 1}"
+    on_the_device = getattr(runner_errors, error.ename, None)
+    if on_the_device:
+        raised = EdgekitError(f"{where}: {error.evalue}\nexecuted copy: {failed}")
+        raised.exit_code = on_the_device.exit_code
+        return raised
+    if error.ename == "MemoryError" or any(f"[Errno {number}]" in error.evalue for number in NO_RESOURCES):
+        return ResourceError(f"{where}: {error.evalue or 'out of memory'}\nexecuted copy: {failed}")
+    if kind is None:
+        return StageError(f"{where}: {error.ename}: {error.evalue}\nfull traceback in {failed}")
+    return kind(f"{where}: {error.evalue}\nexecuted copy: {failed}")
+
+
+def _keep(working: Path, kept: Path, ended: str = "") -> None:
+    """As `kept`; with how the run ended it, for the cell says only that it was interrupted."""
+    if not working.is_file():
+        return
+    if ended:
+        with suppress(ValueError, KeyError):  # half written
+            notebook = json.loads(working.read_text())
+            notebook["metadata"][ENDED] = ended
+            write_atomically(working, json.dumps(notebook, indent=1).encode())
+    move(working, kept)
+
+
+@contextmanager
+def _native_stderr_into(log: Path) -> Iterator[TextIO]:
+    """Native libraries in the kernel write to the terminal over the progress bar; give them a file instead.
+
+    Yields the real terminal, for the progress bar.
+    """
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    try:
+        with open(log, "wb") as sink:
+            os.dup2(sink.fileno(), 2)
+        with os.fdopen(os.dup(terminal), "w", encoding="utf-8") as stream:
+            yield stream
+    finally:
+        os.dup2(terminal, 2)
+        os.close(terminal)
+
+
+@contextmanager
+def _kernel_environment(forced: str) -> Iterator[None]:
+    """Kernels find this environment's own commands, know who started them, and TensorFlow keeps quiet."""
+    before = dict(os.environ)
+    os.environ[COMMAND] = str(os.getpid())
+    os.environ[FORCE] = forced
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), before.get("PATH", "")])
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

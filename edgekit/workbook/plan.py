@@ -1,0 +1,285 @@
+"""A config file becomes a plan: what runs, with which options, checked before anything starts."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pydantic import Field, ValidationError, field_validator
+
+from edgekit.core.config import (
+    NAME,
+    SHARED_FIELDS,
+    TRAINING,
+    VERSION,
+    Budget,
+    ModelConfig,
+    StageConfig,
+    Strict,
+    Target,
+    check,
+    cores,
+    refuse_secrets,
+    suggest,
+    walk_of,
+)
+from edgekit.core.errors import ConfigError
+from edgekit.core.faults import MOST, Faults
+from edgekit.core.tasks import Task
+from edgekit.data import SourceConfig
+from edgekit.data import parse as parse_data
+from edgekit.data.paths import expand
+from edgekit.models.files import compatibility, detect
+from edgekit.runner.errors import RunnerError
+from edgekit.training.teachers.model_file import check_task
+from edgekit.workbook import config_file
+from edgekit.workbook.config_file import join_settings, split_settings
+
+Device = Literal["auto", "cpu", "cuda", "mps"]
+
+
+class RunConfig(Strict):
+    """The top level of a config file; the sections of the stages are checked by the stages themselves."""
+
+    name: str = Field(pattern=NAME, description="name of the run and of its bundles")
+    version: str = Field("1.0.0", pattern=VERSION, description="version of the bundles")
+    seed: int = Field(0, ge=0, lt=2**31, description="seed of every random choice")
+    device: Device = Field("auto", description="device of the training; auto takes CUDA, else MPS, else the CPU")
+    threads: int = Field(0, ge=0, le=256, description="threads for training; 0: all cores")
+    task: Task = Field("classification", description="what the network is for, and so what labels and accuracy mean")
+    cell_limit_s: int = Field(43_200, ge=1, le=2_592_000, description="longest time of one notebook cell, seconds")
+    data: dict[str, Any] = Field(description="where the samples come from, and the options of that source")
+    model: ModelConfig = Field(description="the network to optimise")
+    preprocess: list[dict[str, Any]] = Field(
+        default_factory=list, description="steps from a raw sample to the network's input"
+    )
+    budget: Budget = Field(default_factory=lambda: Budget.model_validate({}), description="limits of a variant")
+    targets: list[Target] = Field(
+        default_factory=lambda: list(get_args(Target)), min_length=1, description="formats to convert to, each once"
+    )
+    profile: dict[str, Any] = Field(default_factory=dict, description="options of the stage profile")
+    distill: dict[str, Any] = Field(default_factory=dict, description="options of the stage distill")
+    prune: dict[str, Any] = Field(default_factory=dict, description="options of the stage prune")
+    quantize: dict[str, Any] = Field(default_factory=dict, description="options of the stage quantize")
+    convert: dict[str, Any] = Field(default_factory=dict, description="options of the stage convert")
+    benchmark: dict[str, Any] = Field(default_factory=dict, description="options of the stage benchmark")
+    bundle: dict[str, Any] = Field(default_factory=dict, description="options of the stage bundle")
+
+    @field_validator("targets")
+    @classmethod
+    def _no_target_twice(cls, targets: list[Target]) -> list[Target]:
+        if len(set(targets)) != len(targets):
+            raise ValueError(f"names a target twice: {targets}; name each once")
+        return targets
+
+
+def workbook_folder(name: str) -> Path:
+    """`notebooks` or `configs`: inside the package in an installed wheel, beside it in a clone."""
+    package = Path(__file__).resolve().parent.parent
+    inside = package / "_workbook" / name
+    return inside if inside.is_dir() else package.parent / name
+
+
+DEFAULT_CONFIG = workbook_folder("configs") / "digits.yaml"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A checked config. `given` is what the user wrote, overrides applied, for the record."""
+
+    path: Path
+    given: dict[str, Any]
+    run: RunConfig
+    data: SourceConfig
+    stages: dict[str, StageConfig]
+    settings: str = ""
+
+    @property
+    def walk(self) -> tuple[str, ...]:
+        """The stages of this run, in order."""
+        return tuple(self.stages)
+
+    @property
+    def weights(self) -> Path | None:
+        """The user's weights, relative paths taken from the config's folder."""
+        weights = self.run.model.weights
+        return self.path.parent / Path(weights).expanduser() if weights else None
+
+    @property
+    def source(self) -> Path | None:
+        """The user's model file, relative paths taken from the config's folder."""
+        source = self.run.model.source
+        return self.path.parent / expand(source, "model.source") if source else None
+
+    def section(self, stage: str) -> dict[str, Any]:
+        """What the user wrote for a stage, relative paths taken from the config's folder."""
+        return _beside(self.path, getattr(self.run, stage))
+
+    def scalars(self, stage: str) -> dict[str, bool | int | float | str]:
+        """The stage's own scalar options: the parameters of its notebook."""
+        config = self.stages[stage]  # not its dump, which leaves out what has no influence
+        values = {name: getattr(config, name) for name in own_fields(type(config))}
+        return {name: value for name, value in values.items() if is_scalar(value)}
+
+
+def make_importable(plan: Plan) -> None:
+    """A user's `package.module:function` is found in the folder the command was started in, then beside the config."""
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))  # as a kernel has it: both must find the same file
+    if str(plan.path.parent) not in sys.path:
+        sys.path.append(str(plan.path.parent))
+
+
+def is_scalar(value: object) -> bool:
+    """True for what a notebook's `parameters` cell may hold."""
+    return isinstance(value, bool | int | float | str)
+
+
+def stage_config(stage: str) -> type[StageConfig]:
+    """The `Config` of a stage; importing it starts no framework."""
+    config: type[StageConfig] = importlib.import_module(f"edgekit.stages.{stage}").Config
+    return config
+
+
+def own_fields(config: type[StageConfig]) -> list[str]:
+    """Names of the options that stand under the stage's own name, without those shared by all stages."""
+    return [name for name in config.model_fields if name not in SHARED_FIELDS]
+
+
+def load_plan(path: Path, settings: str | Iterable[str] = (), *, known: bool = False) -> Plan:
+    """Read and check a config; `settings` are `key.key=value` overrides, as after `--set`.
+
+    Raises ConfigError with one line per fault. `known` leaves out what needs numpy, for a config of which only its
+    keys are wanted: a key that has been sealed before has been checked before.
+    """
+    overrides = split_settings(settings) if isinstance(settings, str) else list(settings)
+    given = config_file.read(path)
+    for override in overrides:
+        config_file.override(given, override)
+    refuse_secrets(given)
+    run, stages, data = _sections(path, given)
+    plan = Plan(path.resolve(), given, run, data, stages, join_settings(overrides))
+    faults = Faults()
+    if plan.weights and not plan.weights.is_file():
+        faults.add(f"model.weights: no file {os.fspath(run.model.weights or '')!r} beside {path.name}")
+    if plan.source:
+        faults.of(lambda: check_task("model.source", run.task))
+        faults.of(partial(detect.check, plan.source, run.model.sha256, "model.source"))
+    if not known and not (plan.source and faults.found):  # what a missing file can become, nobody knows
+        faults.of(lambda: agree(plan))
+    faults.tell(MOST)
+    if plan.weights:
+        detect.check_weights(plan.weights)  # a ModelError, which must not hide what is wrong with the config
+    return plan
+
+
+def _sections(path: Path, given: dict[str, Any]) -> tuple[RunConfig, dict[str, StageConfig], SourceConfig]:
+    """Every section of a config, checked; ConfigError tells the faults of all of them."""
+    faults = Faults()
+    run: RunConfig = faults.of(lambda: check(RunConfig, given, "")) or _rest(given)
+    shared = shared_options(run)
+    stages: dict[str, Any] = {}
+    for stage in faults.of(lambda: walk_of(run)) or ():
+        section = _beside(path, getattr(run, stage))
+        stages[stage] = faults.of(partial(parse_stage, stage, section, shared))
+    data = faults.of(lambda: parse_data(_beside(path, run.data), run.task)) if "data" in given else None
+    faults.tell(MOST)
+    assert data is not None  # or its fault would have been told
+    return run, stages, data
+
+
+def _rest(given: dict[str, Any]) -> RunConfig:
+    """What is right of a faulty config's top level, so that its sections can be checked too."""
+    needed = {"name": "run", "data": {"source": "digits"}, "model": {"builder": "any:any"}}
+    try:
+        RunConfig.model_validate(given)
+        wrong = set[Any]()
+    except ValidationError as error:
+        wrong = {fault["loc"][0] for fault in error.errors()}
+    right: RunConfig = check(RunConfig, needed | {key: given[key] for key in given if key not in wrong}, "")
+    return right
+
+
+def shared_options(run: RunConfig) -> dict[str, Any]:
+    """What every stage is told; `threads: 0` becomes this machine's number, which decides the last bits of training."""
+    shared = {name: getattr(run, name) for name in SHARED_FIELDS}
+    return {**shared, "threads": run.threads or cores()}
+
+
+def parse_stage(stage: str, section: dict[str, Any], shared: dict[str, Any]) -> StageConfig:
+    """Check one stage's section, with the shared options it asks for filled in; ConfigError tells all faults."""
+    config, faults = stage_config(stage), Faults()
+    for key in section:
+        if key in SHARED_FIELDS:
+            faults.add(f"{stage}.{key}: stands at the top level of the config, for all stages; move it there")
+        elif stage in TRAINING[1:] and key in ("temperature", "alpha"):
+            faults.add(
+                f"{stage}.{key}: is an option no more, for fine-tuning follows the loss that distill kept, with its "
+                f"options; leave it out, or set distill.{key}"
+            )
+        elif key not in config.model_fields:
+            faults.add(f"{stage}.{key}: unknown key, {suggest(str(key), own_fields(config))}")
+    own = {name: value for name, value in section.items() if name in own_fields(config)}
+    wanted = {name: value for name, value in shared.items() if name in config.model_fields}
+    checked: StageConfig | None = faults.of(lambda: check(config, {**own, **wanted}, stage))
+    faults.tell()
+    assert checked is not None
+    return checked
+
+
+def _beside(config: Path, section: dict[str, Any]) -> dict[str, Any]:
+    """The section with relative paths taken from the config's folder, whatever folder a kernel runs in."""
+
+    def placed(key: str, value: Any) -> Any:
+        if isinstance(value, list):
+            return [_beside(config, each) if isinstance(each, dict) else each for each in value]
+        if key in ("path", "cache") and isinstance(value, str) and value and value[0] not in "/~$":
+            return str(config.resolve().parent / value)
+        return value
+
+    return {key: placed(key, value) for key, value in section.items()}
+
+
+def agree(plan: Plan) -> None:
+    """Impossible combinations: each message names the two fields that disagree."""
+    from edgekit.runner.preprocess.steps import check as check_steps
+    from edgekit.runner.preprocess.steps import check_keys
+
+    faults = Faults()
+    available = plan.data.calibration_samples
+    for stage in ("quantize", "convert"):
+        wanted = getattr(plan.stages.get(stage), "calibration_samples", 0)
+        if wanted > available:
+            faults.add(
+                f"{stage}.calibration_samples ({wanted}) and data.calibration_samples ({available}) disagree: "
+                f"the calibration split has fewer samples than {stage} asks for; raise the one or lower the other"
+            )
+    try:
+        check_keys(plan.run.preprocess)
+        if shape := plan.data.raw_shape:
+            check_steps(plan.run.preprocess, shape, "uint8" if len(shape) == 3 else "float32")
+    except RunnerError as error:
+        faults.add(f"preprocess: {error}")
+    faults.of(lambda: _reached(plan))
+    for config in plan.stages.values():
+        faults.of(config.agree)
+    faults.tell()
+
+
+def _reached(plan: Plan) -> None:
+    """Something that the run has is converted to something that it can become."""
+    converted: Any = plan.stages["convert"]
+    models, trains = set(converted.models), "distill" in plan.walk
+    if not trains and "baseline" not in models:
+        raise ConfigError(
+            f"convert.models and distill disagree: got {list(converted.models)}, and a run without distill has only "
+            "the baseline; name it, or give distill a student"
+        )
+    if plan.source and "baseline" in models:
+        compatibility.check(plan.source, converted.targets, alone=not trains or models == {"baseline"})

@@ -1,0 +1,131 @@
+"""The process of the preflight checks; it leaves its answer in a folder.
+
+`python -m edgekit.workbook.preflight_worker CONFIG SETTINGS FOLDER`
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from edgekit.core.config import NetworkConfig
+from edgekit.core.errors import NO_RESOURCES, ConfigError, EdgekitError, ResourceError
+from edgekit.core.subprocesses import leave_with_parent
+from edgekit.data import Data
+from edgekit.data import load as load_data
+from edgekit.runner.errors import RunnerError
+from edgekit.runner.preprocess.steps import check as check_steps
+from edgekit.workbook.plan import Plan, load_plan, make_importable
+from edgekit.workbook.preflight import ANSWER, AT
+
+SAMPLES = 4
+FILE_LIMIT_S = 60.0
+
+
+def main(config: Path, settings: str, folder: Path) -> int:
+    """Look, and leave what was found or what is wrong."""
+    leave_with_parent()
+    (folder / ANSWER).write_text(json.dumps(answer(load_plan(config, settings, known=True), folder)))
+    return 0
+
+
+def answer(plan: Plan, folder: Path) -> dict[str, Any]:
+    """`found`, or `error` with its class and exit code; the file `AT` in `folder` says what is looked at."""
+    make_importable(plan)
+    try:
+        return {"found": dict(_found(plan, folder / AT))}
+    except (EdgekitError, RunnerError) as error:
+        return {"error": str(error), "kind": type(error).__name__, "exit_code": error.exit_code}
+    except OSError as error:
+        if error.errno not in NO_RESOURCES:
+            raise
+        said = f"{(folder / AT).read_text()}: {error.filename or 'a file'}: {error.strerror}; make room, or allow more"
+        return {"error": said, "kind": ResourceError.__name__, "exit_code": ResourceError.exit_code}
+
+
+def _found(plan: Plan, at: Path) -> Iterator[tuple[str, str]]:
+    at.write_text("data")
+    data = load_data(plan.data)
+    sizes = ", ".join(f"{len(getattr(data, name)):,} {name}" for name in ("train", "calibration", "validation"))
+    shape = "×".join(map(str, data.raw_shape))
+    yield "Samples", f"{data.kind} {shape} {data.raw_dtype}: {sizes}; {len(data.classes)} {_outputs(data)}"
+    try:
+        check_steps(plan.run.preprocess, data.raw_shape, data.raw_dtype)
+    except RunnerError as error:
+        raise ConfigError(f"preprocess: {error}") from None
+    at.write_text(plan.source.name if plan.source else str(plan.run.model.builder))
+    yield "Network", _file(plan, data) if plan.source else _baseline(plan, data)
+    for place, network in _students(plan):
+        at.write_text(f"{place}: {network.builder}")
+        _built(plan, data, place, network)
+
+
+def _outputs(data: Data) -> str:
+    return "values" if data.task == "regression" else "classes"
+
+
+def _file(plan: Plan, data: Data) -> str:
+    """The file asked for a few answers, in a process of its own: its inputs, outputs, layers and types tell then."""
+    from edgekit.models.files import CALLED
+    from edgekit.training.teachers import model_file as files
+
+    assert plan.source is not None
+    opened = files.open_file(plan.source, plan.run.preprocess)
+    few = data.validation.x[:SAMPLES]
+    files.examined(opened, few, classes=len(data.classes), timeout_s=FILE_LIMIT_S, threads=1, task=data.task)
+    return f"{CALLED[opened.kind]}, which answers these samples"
+
+
+def _baseline(plan: Plan, data: Data) -> str:
+    from edgekit.models import dry_run, store
+    from edgekit.models.eager import eager_input
+    from edgekit.models.from_artifact import spec_for
+
+    spec = spec_for(data, plan.run.model.builder, plan.run.model.kwargs, plan.run.preprocess)
+    module = store.build(spec, plan.run.seed)
+    if plan.weights:
+        store.load_weights(module, plan.weights)
+    x = eager_input(data.validation.x[:SAMPLES], spec.preprocess)
+    dry_run.check(module, spec, x, trains=not plan.weights)
+    parameters = sum(parameter.numel() for parameter in module.parameters())
+    trained = f"weights of {plan.weights.name}" if plan.weights else "to be trained"
+    return f"{parameters:,} parameters, {trained}; answers these samples"
+
+
+def _students(plan: Plan) -> Iterator[tuple[str, NetworkConfig]]:
+    distill: Any = plan.stages.get("distill")
+    if distill is None:
+        return
+    if distill.student:
+        yield "distill.student", distill.student
+    for place, candidate in enumerate(distill.candidates):
+        yield f"distill.candidates.{place}", candidate
+    for place, teacher in enumerate(distill.teachers):
+        if teacher.builder:
+            yield f"distill.teachers.{place}", NetworkConfig(builder=teacher.builder, kwargs=teacher.kwargs)
+
+
+def _built(plan: Plan, data: Data, place: str, network: NetworkConfig) -> None:
+    from edgekit.models import dry_run
+    from edgekit.models.from_artifact import spec_for
+
+    try:
+        dry_run.built(spec_for(data, network.builder, network.kwargs, plan.run.preprocess), plan.run.seed, data)
+    except EdgekitError as error:
+        raise type(error)(f"{place}: {error}") from None
+
+
+if __name__ == "__main__":
+    try:
+        code = main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))
+    except BaseException:  # also Ctrl-C's class, which would end Python by a signal and look like a crash
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # the frameworks' own shutdown takes seconds and has nothing left to save

@@ -1,0 +1,147 @@
+"""Is each stage of a run done, and if not, why: told from its files in a moment, without starting any framework."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from edgekit import data as datas
+from edgekit.core import artifact as artifacts
+from edgekit.core import cache_key
+from edgekit.core.artifact import Artifact
+from edgekit.core.cache_key import Ingredients
+from edgekit.core.errors import StageError, TrustError
+from edgekit.core.hashing import write_json
+from edgekit.core.run_folder import notebook_name, stage_folder
+from edgekit.workbook import origin, receipts
+from edgekit.workbook.plan import Plan, workbook_folder
+
+State = Literal["done", "unchecked", "stale", "waits", "damaged", "not run"]
+DATA = ".data.json"
+
+MEANING = {
+    "done": "sealed, its key unchanged, its notebook ran to the end",
+    "unchecked": "sealed, but its notebook's checks did not finish",
+    "stale": "made from something else than the config says now",
+    "waits": "for a stage before it that runs again",
+    "damaged": "changed since it was sealed",
+    "not run": "no finished artifact",
+}
+
+
+@dataclass(frozen=True)
+class StageState:
+    """`reasons` say why it is not done; `wanted` is None while a stage before it has yet to run."""
+
+    stage: str
+    state: State
+    reasons: tuple[str, ...] = ()
+    wanted: Ingredients | None = None
+    artifact: Artifact | None = None
+    exit_code: int = 0
+
+    @property
+    def sealed(self) -> bool:
+        """True where the artifact is as wanted, so that its work is not done again."""
+        return self.state in ("done", "unchecked")
+
+
+def examine(plan: Plan, folder: Path, data_digest: str | None) -> list[StageState]:
+    """The state of every stage of the walk; `data_digest` None: nothing is there to compare with."""
+    first = _origin(plan, folder, data_digest)
+    found: list[StageState] = []
+    source = first.artifact if first.sealed else None
+    reasons = first.reasons
+    for stage in plan.walk:
+        state = _stage(plan, folder, stage, source, data_digest, reasons)
+        found.append(state)
+        source, reasons = (state.artifact, ()) if state.sealed else (None, ())
+    return found
+
+
+def ingredients(plan: Plan, folder: Path, stage: str, source: Artifact, data_digest: str) -> Ingredients:
+    """What `stage` would be made of now."""
+    libraries = importlib.import_module(f"edgekit.stages.{stage}").LIBRARIES
+    config = plan.stages[stage].model_dump()
+    return cache_key.gather(stage, config, source.digest, data_digest, libraries, folder)
+
+
+def data_digest(plan: Plan, folder: Path) -> str | None:
+    """Digest of the plan's data: remembered where nothing about its source has changed, else read; None: no run yet."""
+    if not (folder / origin.STAGE / artifacts.RECORD).is_file():
+        return None
+    sign = datas.fingerprint(plan.data)
+    if sign is not None:
+        try:
+            remembered = json.loads((folder / DATA).read_text())
+            if remembered["fingerprint"] == sign:
+                return str(remembered["digest"])
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+    return datas.load(plan.data).digest
+
+
+def remember_data(plan: Plan, folder: Path, digest: str, sign: str | None) -> None:
+    """Spare the next look at this run the reading of its data; `sign` is the fingerprint from before it was read."""
+    if sign is not None and sign == datas.fingerprint(plan.data):
+        write_json(folder / DATA, {"fingerprint": sign, "digest": digest})
+
+
+def judge(path: Path, wanted: Ingredients) -> tuple[State, tuple[str, ...], Artifact | None]:
+    """Whether the artifact in `path` is the wanted one, every byte checked; "unchecked" if it is."""
+    try:
+        found = artifacts.load(path)
+        if found.key != wanted.key:
+            changes = cache_key.differences(found.ingredients, wanted)
+            return "stale", tuple(changes or ["an earlier edgekit made its key otherwise"]), found
+        artifacts.verify(found)
+    except StageError:
+        return "not run", (), None
+    except TrustError as error:
+        return "damaged", (str(error),), None
+    return "unchecked", (), found
+
+
+def _origin(plan: Plan, folder: Path, data_digest: str | None) -> StageState:
+    if data_digest is None:
+        return StageState(origin.STAGE, "not run")
+    wanted = origin.ingredients(plan, data_digest)
+    state, reasons, found = judge(folder / origin.STAGE, wanted)
+    return StageState(origin.STAGE, state, reasons, wanted, found)
+
+
+def _stage(
+    plan: Plan, folder: Path, stage: str, source: Artifact | None, digest: str | None, above: Iterable[str]
+) -> StageState:
+    path = stage_folder(folder, stage)
+    if source is None or digest is None:
+        return _without_source(plan, path, stage, digest, tuple(above))
+    wanted = ingredients(plan, folder, stage, source, digest)
+    state, reasons, found = judge(path, wanted)
+    if state != "unchecked" or found is None:
+        return StageState(stage, state, reasons, wanted, found)
+    notebook = workbook_folder("notebooks") / notebook_name(stage)
+    receipt = receipts.find(folder / "notebooks", found, notebook)
+    if receipt is None:
+        return StageState(stage, "unchecked", ("its notebook has yet to run to its end",), wanted, found)
+    return StageState(stage, "done", (), wanted, found, receipt.exit_code)
+
+
+def _without_source(plan: Plan, path: Path, stage: str, digest: str | None, above: tuple[str, ...]) -> StageState:
+    """What can be said while the stage before has yet to run: its own options may have changed too."""
+    try:
+        found = artifacts.load(path)
+    except StageError:
+        return StageState(stage, "not run", above)
+    except TrustError as error:
+        return StageState(stage, "damaged", (*above, str(error)))
+    before = found.ingredients
+    libraries = importlib.import_module(f"edgekit.stages.{stage}").LIBRARIES
+    now = cache_key.gather(stage, plan.stages[stage].model_dump(), before.source, digest or before.data, libraries)
+    own = cache_key.differences(replace(before, replayed=None), now)
+    reasons = (*above, *(reason for reason in own if reason not in above))
+    return StageState(stage, "stale" if reasons else "waits", reasons, None, found)

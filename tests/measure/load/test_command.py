@@ -1,0 +1,118 @@
+"""`edgekit load` on a real bundle and a real interpreter."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgekit.cli.load import TRIAL_S, Wishes
+from edgekit.core.errors import ConfigError
+from edgekit.measure.load.rate import TRIAL_QUERIES
+from edgekit.measure.load.scenarios import MINIMUM, SCENARIOS
+from edgekit.runner import bundle
+from edgekit.runner.measure.conditions import OTHERS
+from tests.conftest import run_edgekit
+from tests.runner.conftest import NCHW, SCORES, Made, manifest_for, members_for, onnx_model, reference, samples
+
+NOWHERE = Path("tiny.edge.zip")
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    model = Made("onnx", {"model.onnx": onnx_model()}, NCHW, SCORES, 1e-4)
+    images = samples()
+    made = tmp_path_factory.mktemp("bundle") / "tiny-onnx-1.2.0.edge.zip"
+    bundle.write(made, manifest_for(model), members_for(model, images, reference(images)))
+    return made
+
+
+def test_every_scenario_is_told_and_a_look_is_called_short(path: Path) -> None:
+    done = run_edgekit("load", str(path), "--seconds", "0.2", "--p99-ms", "5000", "--rate", "100")
+    assert done.returncode == 0, done.stderr
+    for said in (*SCENARIOS, "server at 100.0 arrivals per s", "p99 bound   5000 ms: met", "cores busy", "p95"):
+        assert said in done.stdout, done.stdout
+    assert done.stdout.count("SHORT       of what MLPerf asks for: 0.2 of 600 s") == 3
+
+
+def test_the_highest_rate_as_json(path: Path) -> None:
+    done = run_edgekit("load", str(path), "--max-rate", "--seconds", "0.1", "--p99-ms", "2000", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["runs"] == [] and told["failed"] is None
+    assert told["sha256"] == bundle.read(path).sha256
+    assert told["rate"]["rate_per_s"] > 0 and told["rate"]["p99_bound_ms"] == 2000
+    assert all(trial["queries"] >= TRIAL_QUERIES for trial in told["rate"]["trials"])
+    assert told["rate"]["short"] and told["rate"]["why_short"].startswith("0.1 of 600 s")
+    assert all(trial["short"] and trial["seen"]["pace_ms"] > 0 for trial in told["rate"]["trials"])
+
+
+def test_the_highest_rate_of_a_look_is_called_short(path: Path) -> None:
+    done = run_edgekit("load", str(path), "--max-rate", "--seconds", "0.1", "--p99-ms", "2000")
+    assert done.returncode == 0, done.stderr
+    assert "highest rate with a p99 within 2000 ms" in done.stdout
+    assert "SHORT       of what MLPerf asks for: 0.1 of 600 s" in done.stdout
+
+
+def test_a_busy_neighbour_is_told(path: Path) -> None:
+    neighbours = math.ceil(2 * OTHERS * len(os.sched_getaffinity(0)))
+    started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(neighbours)]
+    try:
+        done = run_edgekit("load", str(path), "--scenario", "single_stream", "--seconds", "0.8")
+        as_json = run_edgekit("load", str(path), "--scenario", "single_stream", "--seconds", "0.8", "--json")
+    finally:
+        for each in started:
+            each.kill()
+            each.wait()
+    assert done.returncode == 0, done.stderr
+    assert "DISTURBED   " in done.stdout and "other processes took" in done.stdout
+    (run,) = json.loads(as_json.stdout)["runs"]
+    assert any("other processes took" in words for words in run["disturbed"])
+    assert run["seen"]["others_share"] > OTHERS
+
+
+@pytest.mark.parametrize(
+    ("wishes", "said"),
+    [
+        ({"scenarios": ("sever",)}, "--scenario sever: no such scenario; use one of single_stream, server, offline"),
+        ({"scenarios": ("offline",), "rate_per_s": 5.0}, "--rate 5: belongs to --scenario server, got offline"),
+        ({"scenarios": ("offline",), "p99_ms": 5.0}, "--p99-ms 5: belongs to --scenario server"),
+        ({"max_rate": True, "rate_per_s": 5.0}, "--max-rate finds the rate; leave out --rate"),
+        ({"max_rate": True, "scenarios": ("offline",)}, "--max-rate searches in server; leave out --scenario offline"),
+        ({"seconds": 0.0}, "seconds: got 0; use a number above 0"),
+    ],
+)
+def test_wishes_that_do_not_fit_together_are_refused(wishes: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Wishes(NOWHERE, **wishes).job()  # type: ignore[arg-type]
+    assert said in str(caught.value)
+
+
+def test_by_default_as_much_as_mlperf_asks_for() -> None:
+    for load in Wishes(NOWHERE).job().loads:
+        assert (load.seconds, load.queries) == (MINIMUM[load.scenario].seconds, MINIMUM[load.scenario].queries)
+    search = Wishes(NOWHERE, max_rate=True).job().search
+    assert search is not None and (search.seconds, search.queries) == (TRIAL_S, TRIAL_QUERIES)
+
+
+def test_what_is_no_bundle_is_told_as_such(tmp_path: Path) -> None:
+    (tmp_path / "x.edge.zip").write_bytes(b"not a zip")
+    done = run_edgekit("load", str(tmp_path / "x.edge.zip"), "--seconds", "0.1")
+    assert done.returncode == 4 and done.stderr.startswith("edgekit: ") and "not a bundle" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_bundle_that_answers_wrong_is_not_driven(tmp_path: Path) -> None:
+    model = Made("onnx", {"model.onnx": onnx_model(bias=np.array([9.0, 0.0, 0.0], np.float32))}, NCHW, SCORES, 1e-4)
+    images = samples()
+    bundle.write(tmp_path / "x.edge.zip", manifest_for(model), members_for(model, images, reference(images)))
+    done = run_edgekit("load", str(tmp_path / "x.edge.zip"), "--seconds", "0.1")
+    assert done.returncode == 5, done.stderr
+    assert done.stdout == "" and done.stderr.count("\n") == 1
+    assert "the golden vectors did not come out as recorded on onnxruntime" in done.stderr

@@ -1,0 +1,195 @@
+"""The search for the highest rate: on a queue made up for it, with and without noise, and on a real one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgekit.measure.load.launch import Job, drive
+from edgekit.measure.load.rate import (
+    CONFIRMATIONS,
+    FLOOR,
+    MOST_TRIALS,
+    PRECISION,
+    TRIAL_QUERIES,
+    Found,
+    Reason,
+    Trial,
+    cut_off,
+    find,
+)
+from edgekit.measure.load.scenarios import Load
+from edgekit.measure.load.subjects import Words
+from edgekit.runner.measure.conditions import Seen
+
+CAPACITY, BOUND_MS = 1000.0, 10.0
+UNKNOWN: dict[str, Any] = {each.name: None for each in fields(Seen)}
+SEEN = Seen(**{**UNKNOWN, "seconds": 1.0, "pace_ms": 1.0, "pace_change": 0.0})
+
+
+def trial(
+    rate_per_s: float,
+    p99_ms: float,
+    reason: Reason = "search",
+    why_short: str = "",
+    disturbed: Sequence[str] = (),
+    service_p99_ms: float = 1.0,
+) -> Trial:
+    meets, short = p99_ms <= BOUND_MS, bool(why_short)
+    return Trial(rate_per_s, p99_ms, service_p99_ms, 100, meets, reason, short, why_short, SEEN, list(disturbed))
+
+
+def queue(limit_per_s: float, noise: float = 0.0, seed: int = 0) -> tuple[list[int], object]:
+    """A server whose p99 passes the bound at a rate; `noise` is the standard deviation of a p99's logarithm."""
+    generator = np.random.default_rng(seed)
+    numbers: list[int] = []
+
+    def attempt(rate_per_s: float, reason: Reason, number: int) -> Trial:
+        numbers.append(number)
+        p99_ms = BOUND_MS * (rate_per_s / limit_per_s) ** 3 * float(np.exp(generator.normal(0, noise)))
+        return trial(rate_per_s, p99_ms, reason)
+
+    return numbers, attempt
+
+
+@pytest.mark.parametrize("limit", [40.0, 250.0, 612.0, 990.0])
+def test_a_quiet_queue_is_found_within_the_precision(limit: float) -> None:
+    numbers, attempt = queue(limit)
+    found = find(attempt, CAPACITY, BOUND_MS)  # type: ignore[arg-type]
+    assert found.rate_per_s is not None
+    assert limit * (1 - 2 * PRECISION) <= found.rate_per_s <= limit
+    assert numbers == list(range(len(found.trials))), "every trial has arrivals of its own"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_is_found_in_noise_was_confirmed_and_the_search_ends(seed: int) -> None:
+    _, attempt = queue(500.0, noise=0.3, seed=seed)
+    found = find(attempt, CAPACITY, BOUND_MS)  # type: ignore[arg-type]
+    assert len(found.trials) <= MOST_TRIALS
+    if found.rate_per_s is None:
+        assert "no rate" in found.why
+        return
+    confirming = [trial for trial in found.trials if trial.reason == "confirm" and trial.rate_per_s == found.rate_per_s]
+    assert len(confirming) == CONFIRMATIONS and all(trial.meets for trial in confirming)
+    assert found.rate_per_s < 750
+
+
+def test_one_failure_by_chance_does_not_end_a_rate() -> None:
+    _, attempt = queue(900.0)
+    chance = iter([False])
+
+    def unlucky(rate_per_s: float, reason: Reason, number: int) -> Trial:
+        made: Trial = attempt(rate_per_s, reason, number)  # type: ignore[operator]
+        return replace(made, meets=next(chance, made.meets))
+
+    found = find(unlucky, CAPACITY, BOUND_MS)
+    assert [trial.reason for trial in found.trials[:2]] == ["search", "again"]
+    assert found.rate_per_s is not None and found.rate_per_s > 800
+
+
+def test_a_bound_that_nothing_meets_has_no_rate() -> None:
+    _, attempt = queue(1e-6)
+    found = find(attempt, CAPACITY, BOUND_MS)  # type: ignore[arg-type]
+    assert found.rate_per_s is None and found.why.startswith("no rate from")
+
+
+def test_the_search_gives_up_where_the_rate_no_longer_matters() -> None:
+    """At a rate of a few per million, a hundred queries would take days."""
+    numbers, attempt = queue(1e-6)
+    found = find(attempt, CAPACITY, BOUND_MS)  # type: ignore[arg-type]
+    assert min(trial.rate_per_s for trial in found.trials) >= FLOOR * CAPACITY
+    assert len(numbers) == 10
+
+
+def test_a_search_whose_answers_alone_are_too_slow_ends_after_two_rates() -> None:
+    found = find(lambda rate, reason, _: trial(rate, 50.0, reason, service_p99_ms=12.5), CAPACITY, BOUND_MS)
+    assert [each.rate_per_s for each in found.trials] == [500.0, 500.0, 250.0, 250.0]
+    assert found.why == "one answer in a hundred takes 12.5 ms by itself, the bound is 10 ms"
+
+
+def test_answers_that_are_slow_for_a_moment_do_not_end_the_search() -> None:
+    moment = iter([50.0] * 3)
+
+    def attempt(rate_per_s: float, reason: Reason, _: int) -> Trial:
+        alone_ms = next(moment, 1.0)
+        return trial(rate_per_s, max(alone_ms, rate_per_s / 20), reason, service_p99_ms=alone_ms)
+
+    found = find(attempt, CAPACITY, BOUND_MS)
+    assert found.rate_per_s is not None and found.rate_per_s <= 200
+
+
+def test_answers_that_alone_take_longer_than_the_bound_are_not_searched() -> None:
+    numbers, attempt = queue(1e-6)
+    found = find(attempt, 50.0, BOUND_MS)  # type: ignore[arg-type]
+    assert numbers == [] and found == Found(BOUND_MS, None, "one answer alone takes 20 ms, the bound is 10 ms", ())
+    assert (found.short, found.why_short, found.disturbed) == (False, "", [])
+
+
+def test_a_rate_is_as_short_as_the_trials_that_confirm_it() -> None:
+    why = ["1 of 600 s", "1 of 600 s; too few queries", "1 of 600 s"]
+    confirming = [trial(400.0, 5.0, "confirm", words) for words in why]
+    found = Found(BOUND_MS, 400.0, "", (trial(500.0, 50.0, why_short="9 of 100 queries"), *confirming))
+    assert (found.short, found.why_short) == (True, "1 of 600 s; too few queries")
+    sound = Found(BOUND_MS, 400.0, "", (*found.trials[:1], trial(400.0, 5.0, "confirm")))
+    assert (sound.short, sound.why_short) == (False, "")
+    nothing = Found(BOUND_MS, None, "", found.trials[:1])
+    assert (nothing.short, nothing.why_short) == (True, "9 of 100 queries")
+
+
+def test_what_disturbed_a_search_is_told_by_its_first_trial() -> None:
+    trials = (trial(1.0, 5.0), trial(2.0, 5.0, disturbed=["a", "b"]), trial(3.0, 5.0, disturbed=["c"]))
+    assert Found(BOUND_MS, 1.0, "", trials).disturbed == ["2 of 3 trials, the first by: a; b"]
+    assert Found(BOUND_MS, 1.0, "", trials[:1]).disturbed == []
+
+
+def test_what_is_left_of_a_search_confirms_nothing() -> None:
+    trials = (trial(500.0, 50.0), trial(250.0, 5.0), trial(375.0, 5.0))
+    found = cut_off(BOUND_MS, trials)
+    assert found.rate_per_s is None and found.trials == trials
+    assert found.why == "the search was cut off after trial 3; so far up to 375 per s met the bound"
+    assert cut_off(BOUND_MS, trials[:1]).why.endswith("so far none met the bound")
+
+
+def test_where_nothing_fails_a_closed_loop_is_the_limit() -> None:
+    _, attempt = queue(1e6)
+    found = find(attempt, CAPACITY, BOUND_MS)  # type: ignore[arg-type]
+    assert found.rate_per_s is not None and CAPACITY * (1 - 2 * PRECISION) < found.rate_per_s < CAPACITY
+    assert found.why == "met in 3 further trials; a closed loop is answered 1000 per s"
+    assert Found.from_json(found.to_json()) == found
+
+
+def test_the_rate_of_a_worker_that_sleeps_is_found_by_loadgen() -> None:
+    """5 ms an answer is less than 200 per s; a bound of 0.2 s is met far below that, on a busy machine too."""
+    words = Words("tests.measure.load.subjects:sleeping", {"seconds": 0.005})
+    outcome = drive(Job(words, search=Load("server", 0.3, p99_bound_ms=200.0)))
+    assert outcome.failed is None and outcome.found is not None
+    found = outcome.found
+    assert found.rate_per_s is not None, found.why
+    assert 30 < found.rate_per_s < 200
+    assert all(trial.meets == (trial.p99_ms <= 200) for trial in found.trials)
+    assert found.short and found.why_short.startswith("0.3 of 600 s")
+    assert all(trial.short and trial.seen.seconds > 0.3 for trial in found.trials)
+
+
+def test_no_trial_is_made_of_a_worker_that_is_slower_than_the_bound() -> None:
+    words = Words("tests.measure.load.subjects:sleeping", {"seconds": 0.02})
+    outcome = drive(Job(words, search=Load("server", 0.3, TRIAL_QUERIES)))
+    assert outcome.failed is None and outcome.found is not None
+    assert outcome.found.rate_per_s is None and outcome.found.trials == ()
+    assert re.fullmatch(r"one answer alone takes [0-9.]+ ms, the bound is 10 ms", outcome.found.why)
+
+
+def test_trials_survive_the_process_that_made_them() -> None:
+    """Warming up takes a hundred calls or so, each of at least eight trials as many: the sixth at most dies."""
+    words = Words("tests.measure.load.subjects:killed", {"after": 600})
+    outcome = drive(Job(words, search=Load("server", 0.1, TRIAL_QUERIES, p99_bound_ms=5000.0)))
+    assert outcome.failed is not None and outcome.failed.startswith("the search for the highest rate: the process was")
+    found = outcome.found
+    assert found is not None and found.rate_per_s is None and found.trials
+    assert all(trial.queries >= TRIAL_QUERIES and trial.meets for trial in found.trials)
+    assert found.why.startswith(f"the search was cut off after trial {len(found.trials)}; so far up to")

@@ -1,0 +1,76 @@
+"""Outputs as logits: which of them are probabilities, and what becomes of those."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from edgekit.models.files import outputs
+
+LOGITS = np.random.default_rng(2).normal(0, 3, (50, 10)).astype(np.float32)
+STEP = 1 / 256
+
+
+def probabilities() -> np.ndarray:
+    shares = np.exp(LOGITS)
+    return shares / shares.sum(axis=1, keepdims=True)
+
+
+def test_probabilities_become_their_logarithm() -> None:
+    found = outputs.logits(probabilities(), 0.0)
+    assert found.dtype == np.float32
+    assert np.ptp(found - LOGITS, axis=1).max() < 1e-4
+
+
+def test_the_least_probability_is_finite() -> None:
+    sure = np.eye(3, dtype=np.float32)
+    assert np.allclose(outputs.logits(sure, 0.0), np.where(sure == 1, 0, np.log(1e-7)))
+    assert np.allclose(outputs.logits(sure, STEP), np.where(sure == 1, 0, np.log(STEP / 2)))
+
+
+def test_probabilities_in_steps_may_miss_the_sum() -> None:
+    """An int8 softmax: what is below half a step is 0, and 1 itself cannot be told."""
+    coarse = np.minimum(np.rint(probabilities() / STEP), 255).astype(np.float32) * np.float32(STEP)
+    assert np.abs(coarse.sum(axis=1) - 1).max() > outputs.SUM
+    found = outputs.logits(coarse, STEP)
+    assert found.max() < 0 and found.min() == pytest.approx(np.log(STEP / 2))
+    assert outputs.ends(coarse, STEP) == "probabilities" and outputs.ends(coarse, 0.0) == "sigmoids"
+
+
+@pytest.mark.parametrize(
+    ("odd", "ends"),
+    [([0.7, 0.2, 0.2], "sigmoids"), ([0.3, 0.3, 0.3], "sigmoids"), ([1.1, -0.1, 0.0], "logits"), ([2, 1, 0], "logits")],
+)
+def test_one_row_that_is_none_decides(odd: list[float], ends: str) -> None:
+    found = np.full((4, 3), 1 / 3, np.float32)
+    assert outputs.ends(found, 0.0) == "probabilities"
+    found[2] = odd
+    assert outputs.ends(found, 0.0) == ends
+    assert (outputs.logits(found, 0.0) is found) == (ends == "logits")
+
+
+def test_outputs_that_say_nothing_are_no_sigmoids() -> None:
+    assert outputs.ends(np.zeros((5, 3), np.float32), 0.0) == "logits"
+
+
+def test_sigmoids_become_the_logits_before_them_and_keep_the_order() -> None:
+    given = np.clip(LOGITS, -8, 8)
+    found = outputs.logits((1 / (1 + np.exp(-given))).astype(np.float32), 0.0)
+    assert found.dtype == np.float32
+    assert np.abs(found - given).max() < 2e-3
+    assert np.array_equal(found.argmax(axis=1), LOGITS.argmax(axis=1))
+
+
+def test_sigmoids_that_are_0_or_1_are_finite() -> None:
+    sure = np.array([[0, 1, 1], [0, 0, 0.5]], np.float32)
+    floats, integers = outputs.logits(sure, 0.0), outputs.logits(sure, STEP)
+    assert np.allclose(floats[0], [-16.118, 16.118, 16.118], atol=1e-2) and floats[1, 2] == 0
+    assert np.allclose(integers[0], [np.log(1 / 511), np.log(511), np.log(511)], atol=1e-3)
+
+
+@pytest.mark.parametrize("sides", [(), (1,), (1, 1)])
+def test_a_file_may_say_one_value(sides: tuple[int, ...]) -> None:
+    """Of a regression: (n,) and (n, 1) are the same answer."""
+    batch = np.arange(6, dtype=np.float32).reshape(3, 2)
+    found = outputs.ask(lambda x: x[:, :1].reshape(len(x), *sides), batch, 3, 1)
+    assert found.tolist() == [[0.0], [2.0], [4.0]]

@@ -1,0 +1,35 @@
+"""What the tests of the page share: a run that missed its budget, and a browser."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from edgekit.report import html
+from tests.conftest import FinishedRun
+from tests.report.html import runs
+from tests.report.html.browser import Browser
+
+
+@pytest.fixture(scope="session")
+def missed(tiny_run: FinishedRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that missed its budget, its page drawn."""
+    folder = runs.missed(tiny_run, tmp_path_factory.mktemp("missed"))
+    html.write(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """Headless Chromium; where there is none the test is skipped, and fails in CI."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        say = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
+        say("no chromium here: apt-get install chromium")
+    browser = Browser.start(program, tmp_path_factory.mktemp("chromium"))
+    yield browser
+    browser.stop()

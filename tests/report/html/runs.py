@@ -1,0 +1,66 @@
+"""Runs that differ from the shared one: copies whose records say something else, sealed as the real ones are."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit.core import artifact as artifacts
+from edgekit.core.artifact import RECORD
+from edgekit.core.config import Budget
+from edgekit.core.hashing import digest, write_json
+from edgekit.report import console, result
+from edgekit.stages.benchmark.decide import decide
+from edgekit.stages.benchmark.timings import Timings
+from edgekit.workbook.plan import load_plan
+from tests.conftest import TINY, FinishedRun
+
+
+def copy(run: FinishedRun, out: Path) -> Path:
+    """The run's folder, to do with as one likes; without `.training`, which nothing here reads."""
+    return Path(shutil.copytree(run.folder, out / "tiny", ignore=shutil.ignore_patterns(".training")))
+
+
+def edit(folder: Path, stage: str, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change a stage's metrics, which are no content, and tell the result again."""
+    path = folder / stage / RECORD
+    fields = json.loads(path.read_text())
+    change(fields["metrics"])
+    kept = {name: value for name, value in fields.items() if name not in ("format", "record_sha256")}
+    write_json(path, {**fields, "record_sha256": digest(kept)})
+    old = json.loads((folder / result.RESULT).read_text())
+    write_json(folder / result.RESULT, {**old, **result.told(folder)})
+
+
+def missed(run: FinishedRun, out: Path) -> Path:
+    """The same measurements judged by a budget that no variant meets, as a run of that budget would end."""
+    folder = copy(run, out)
+    shutil.rmtree(folder / "bundles")
+    (folder / "notebooks/07_bundle.ipynb").unlink()
+    made, samples_ms = artifacts.load(folder / "benchmark"), dict(np.load(folder / "benchmark/evidence/samples_ms.npz"))
+    rounds = len(next(iter(samples_ms.values()))) // made.config["calls_per_round"]
+    timings = Timings(samples_ms, rounds, made.config["confidence"], made.config["tie_margin"])
+    plan = load_plan(TINY, ["budget.size_bytes=1000", "budget.latency_p50_ms=0.000001"])
+    budget = Budget.model_validate(plan.run.budget.model_dump())
+    baseline, *variants = made.metrics["variants"]
+    zipped = {row["name"]: row["zipped_bytes"] for row in made.metrics["rows"][1:]}
+    rows = [baseline, *({**row, "zipped_bytes": zipped[row["name"]]} for row in variants)]
+    decided = decide(rows, timings, budget, made.config["targets"])
+    working = artifacts.begin(folder / ".benchmark.partial")
+    shutil.copytree(folder / "benchmark/evidence", working / "evidence", dirs_exist_ok=True)
+    artifacts.seal(
+        working,
+        stage="benchmark",
+        source=artifacts.load(folder / "convert"),
+        data_digest=made.data_digest,
+        config={**made.config, "budget": budget.model_dump()},
+        metrics={**made.metrics, **decided.metrics},
+    )
+    artifacts.publish(working, folder / "benchmark")
+    console.write_result(plan, folder)
+    return folder

@@ -1,0 +1,138 @@
+"""`edgekit compare`: what differs between two runs, and latencies only where they mean something."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from edgekit.report.compare import _not_comparable, compare, show
+from edgekit.report.result import RESULT
+from tests.conftest import FinishedRun, run_edgekit
+from tests.report.html import runs
+
+
+@pytest.fixture
+def calm(tiny_run: FinishedRun, tmp_path: Path) -> Path:
+    """The shared run as if nothing had disturbed its measurement, which beside other tests is seldom so."""
+    folder = runs.copy(tiny_run, tmp_path / "calm")
+    runs.edit(folder, "benchmark", lambda metrics: metrics["conditions"].update(disturbed=[]))
+    return folder
+
+
+@pytest.fixture
+def other(calm: Path, tmp_path: Path) -> Path:
+    """The same again, to be changed."""
+    folder = tmp_path / "other" / calm.name
+    shutil.copytree(calm, folder)
+    return folder
+
+
+def told(a: Path, b: Path) -> str:
+    stream = io.StringIO()
+    show(compare(a, b), Console(file=stream, width=240))
+    return stream.getvalue()
+
+
+def line(text: str, name: str) -> list[str]:
+    found = next(each for each in text.splitlines() if f" {name} " in each and "│" in each)
+    return [cell.strip() for cell in found.strip("│").split("│")]
+
+
+def test_a_run_against_itself_differs_in_nothing(calm: Path) -> None:
+    text = told(calm, calm)
+    for part in ("Config", "Versions", "Machine"):
+        assert f"{part}: no difference" in text
+    result = json.loads((calm / RESULT).read_text())
+    for row in result["variants"]:
+        cells = line(text, row["name"])
+        assert cells[3] == "+0.00"
+        assert cells[6] == "same"
+        assert cells[-1] == "no difference (1×)"
+    assert "not compared" not in text.lower()
+
+
+def test_a_variant_that_became_slower_smaller_and_worse_is_told(calm: Path, other: Path) -> None:
+    name = "baseline-fp16-onnx"
+
+    def change(metrics: dict[str, Any]) -> None:
+        row = next(row for row in metrics["rows"] if row["name"] == name)
+        row["p50_ms"] *= 2.5
+        row["bytes"] //= 2
+        row["accuracy_validation"] -= 0.03
+
+    runs.edit(other, "benchmark", change)
+    text = told(calm, other)
+    cells = line(text, name)
+    assert cells[3] == "-3.00"
+    assert cells[6] == "0.5×"
+    assert cells[-1] == "0.4×, slower"
+    assert line(text, "baseline-fp32-onnx")[-1] == "no difference (1×)"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("cpu", "Another Processor", "processor: "),
+        ("threads", 4, "threads: 1 and 4"),
+        ("python", "3.13.1", "Python: "),
+        ("protocol", "10 rounds, 99 timed calls", "protocol: "),
+    ],
+)
+def test_latencies_of_other_conditions_are_not_compared(
+    name: str, value: Any, why: str, calm: Path, other: Path
+) -> None:
+    runs.edit(other, "benchmark", lambda metrics: metrics["conditions"].update({name: value}))
+    text = told(calm, other)
+    assert "Latencies not compared:" in text
+    assert why in text
+    assert "p50" not in text
+    assert "faster" not in text
+    assert line(text, "baseline-fp32-onnx")[3] == "+0.00"  # accuracies are
+
+
+def test_more_rounds_are_the_same_conditions() -> None:
+    here = {"cpu": "A", "host": "one", "disturbed": [], "protocol": "30 rounds, 20 timed calls"}
+    assert _not_comparable(here, {**here, "protocol": "150 rounds, 20 timed calls"}) == []
+
+
+def test_a_disturbed_measurement_is_not_compared(calm: Path, other: Path) -> None:
+    runs.edit(other, "benchmark", lambda metrics: metrics["conditions"].update(disturbed=["others took 90 %"]))
+    assert "the second was disturbed: others took 90 %" in told(calm, other)
+
+
+def test_another_interpreter_is_told_for_the_variants_that_it_ran(calm: Path, other: Path) -> None:
+    def change(metrics: dict[str, Any]) -> None:
+        for row in metrics["rows"]:
+            row["interpreter"] = row["interpreter"].replace("onnxruntime", "another")
+
+    runs.edit(other, "benchmark", change)
+    text = told(calm, other)
+    assert line(text, "baseline-fp32-onnx")[-1].startswith("not compared: onnxruntime")
+    assert line(text, "baseline-fp32-tflite")[-1] == "no difference (1×)"
+
+
+def test_the_same_baseline_on_a_slower_day_is_told(calm: Path, other: Path) -> None:
+    def change(metrics: dict[str, Any]) -> None:
+        for row in metrics["rows"]:
+            row["p50_ms"] *= 3
+
+    runs.edit(other, "benchmark", change)
+    assert "The machine was not equally fast: the same baseline took 3× the time in B" in told(calm, other)
+
+
+def test_the_command_compares_and_refuses_what_is_no_run(tiny_run: FinishedRun, tmp_path: Path) -> None:
+    missed = runs.missed(tiny_run, tmp_path)
+    done = run_edgekit("compare", str(tiny_run.folder), str(missed))
+    assert done.returncode == 0, done.stderr
+    assert "budget.size_bytes" in done.stdout
+    assert "no variant inside the budget" in done.stdout
+    assert "bundle." not in done.stdout  # a stage that one of them has not
+    (missed / RESULT).unlink()
+    assert run_edgekit("compare", str(tiny_run.folder), str(missed)).returncode == 4
+    assert run_edgekit("compare", str(tiny_run.folder), "nothing").returncode == 2

@@ -1,0 +1,92 @@
+"""Words in pictures: none is written over another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.text import Text
+
+from edgekit.report import plots
+from edgekit.report.plots.candidates import LEAST_GAP, lines_up
+from edgekit.report.plots.labels import apart
+from edgekit.stages.benchmark.by_class import broken_down
+
+
+@pytest.mark.parametrize("shares", [[0.5, 0.5, 0.5], [0.9, 0.99, 0.98, 0.97], [0.0, 0.01], [0.2, 0.8]])
+def test_labels_keep_their_order_and_their_distance(shares: list[float]) -> None:
+    found = apart(shares, 0.1)
+    order = sorted(range(len(shares)), key=lambda place: (shares[place], found[place]))
+    for below, above in zip(order, order[1:], strict=False):
+        assert found[above] - found[below] >= 0.1 - 1e-9
+    assert max(found) <= 1.0
+
+
+def test_what_has_room_stays_where_it_is() -> None:
+    assert apart([0.2, 0.8], 0.1) == [0.2, 0.8]
+
+
+def test_numbers_that_would_touch_stand_on_different_lines() -> None:
+    macs = [1e6, 1.01e6, 1.02e6, 5e6, 9.9e6]
+    lines = lines_up(macs, 1e6, 1e7)
+    assert lines == [0, 1, 2, 0, 0]
+    assert LEAST_GAP < 1 / 3
+
+
+def test_nothing_to_choose_is_no_picture() -> None:
+    assert plots.candidates([]) is None
+
+
+def test_five_curves_and_their_teacher_are_named_once_each() -> None:
+    curves = {
+        name: [{"epoch": epoch, "validation_accuracy": 0.8 + place / 1000} for epoch in (1, 2)]
+        for place, name in enumerate(("labels alone", "soft_targets", "dkd", "dist", "hints"))
+    }
+    [axes] = plots.learning_curves(curves, ("teacher", 0.81)).axes
+    places = {text.get_text(): text.get_position()[1] for text in axes.texts if text.get_text()}
+    assert set(places) == {*curves, "teacher"}
+    heights = sorted(places.values())
+    assert all(above - below > 0.05 for below, above in zip(heights, heights[1:], strict=False))
+
+
+def confused(classes: int) -> dict[str, Any]:
+    y = np.repeat(np.arange(classes), 5)
+    names = [f"a class with a name that is long and ends in {index}" for index in range(classes)]
+    answers = {"baseline-eager": y, "w": np.roll(y, 2)}
+    found = broken_down("classification", y, names, answers, ["w"])
+    assert found.confusion
+    return {"confusion": found.confusion, "lost": {**found.lost, "kind": "vector"}}
+
+
+@pytest.mark.parametrize("classes", [2, 12, 150])
+def test_a_confusion_matrix_has_room_for_every_name_and_number(classes: int) -> None:
+    figure = plots.confusion(confused(classes)["confusion"], ["baseline-eager", "w"])
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        boxes = [label.get_window_extent() for label in axes.get_xticklabels() if label.get_text()]
+        assert len(boxes) == min(classes, 13)
+        assert all(left.x1 <= right.x0 for left, right in zip(boxes, boxes[1:], strict=False))
+        side = axes.get_window_extent().width / len(boxes)
+        assert all(text.get_window_extent().width < 1.05 * side for text in axes.texts)
+    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert len(set(names)) == len(names)  # what tells long names apart is kept
+
+
+def drawn_texts(axes: Axes) -> list[Text]:
+    return [one for one in axes.get_children() if isinstance(one, Text) and one.get_text()]
+
+
+def test_lost_samples_stand_under_their_labels_and_none_is_no_picture() -> None:
+    found = confused(8)["lost"]
+    figure = plots.lost(found, np.random.default_rng(0).normal(size=(len(found["samples"]), 16)))
+    assert figure is not None
+    figure.draw_without_rendering()
+    drawn = [axes for axes in figure.axes if axes.get_title(loc="left")]
+    assert len(drawn) == len(found["samples"]) == 12
+    boxes = [text.get_window_extent() for axes in drawn for text in drawn_texts(axes)]
+    for left, right in zip(boxes, boxes[1:], strict=False):
+        assert left.x1 <= right.x0 or right.y1 <= left.y0
+    assert all(box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1 for box in boxes)
+    assert plots.lost({"samples": [], "kind": "image"}, np.zeros((0, 8, 8, 1))) is None

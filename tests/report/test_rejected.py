@@ -1,0 +1,175 @@
+"""What was measured and not kept: every such step with its figures, from the artifacts of a real run."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from edgekit.core import artifact as artifacts
+from edgekit.core.artifact import Artifact
+from edgekit.report import rejected, tables
+from edgekit.report.result import RESULT
+from edgekit.report.result.schema import Rejected
+from tests.conftest import FinishedRun
+
+
+@pytest.fixture(scope="module")
+def benchmark(tiny_run: FinishedRun) -> Artifact:
+    return artifacts.load(tiny_run.folder / "benchmark")
+
+
+def of(benchmark: Artifact, stage: str) -> dict[str, dict[str, Any]]:
+    return {row["what"]: row for row in rejected.steps(benchmark) if row["stage"] == stage}
+
+
+def test_every_one_has_figures_and_a_reason(benchmark: Artifact) -> None:
+    for row in rejected.steps(benchmark):
+        assert row["reason"]
+        if row["stage"] == "convert":  # it came to no file that could be measured
+            assert row["accuracy_validation"] is row["drop_pp"] is row["bound_pp"] is None
+        else:
+            assert 0 <= row["accuracy_validation"] <= 1
+            assert row["bound_pp"] >= row["drop_pp"]
+
+
+def test_the_result_holds_them(tiny_run: FinishedRun, benchmark: Artifact) -> None:
+    assert json.loads((tiny_run.folder / RESULT).read_text())["rejected"] == rejected.steps(benchmark)
+
+
+def test_one_training_of_the_student_goes_on_and_the_others_are_told(benchmark: Artifact) -> None:
+    students = benchmark.ancestor("distill").metrics["students"]
+    names = {"alone": "student, labels alone"}
+    given_up = {names.get(row["name"], f"student, {row['name']}"): row for row in students if not row["kept"]}
+    told = of(benchmark, "distill")
+    assert set(told) == set(given_up) and len(given_up) == len(students) - 1
+    for what, row in told.items():
+        student = given_up[what]
+        assert row["drop_pp"] == pytest.approx(100 * (student["lost"] - student["gained"]) / student["samples"])
+
+
+def test_every_pruning_step_is_kept_or_told(benchmark: Artifact) -> None:
+    found = benchmark.ancestor("prune").metrics
+    given_up = [
+        (f"{found[way]['what']}, step {row['step']}", row["bound_pp"])
+        for way in ("structured", "unstructured")
+        for row in found[f"{way}_steps"]
+        if row["step"] and not row["kept"]
+    ]
+    assert {what: row["bound_pp"] for what, row in of(benchmark, "prune").items()} == dict(given_up)
+
+
+def test_methods_and_recipes_that_were_not_chosen_are_told(benchmark: Artifact) -> None:
+    found = benchmark.ancestor("quantize").metrics
+    other = "qat" if found["method"] == "ptq" else "ptq"
+    told = of(benchmark, "quantize")
+    row = told.pop(f"{other.upper()} int8, in simulation")
+    assert (row["bound_pp"], row["reason"]) == (found[f"{other}_drop"]["bound_pp"], found[f"against_{other}"])
+    given_up = {
+        f"PTQ recipe {each['recipe']}, in simulation": (each["bound_pp"], each["reason"])
+        for each in found["recipes"]
+        if not each["kept"]
+    }
+    assert {what: (row["bound_pp"], row["reason"]) for what, row in told.items()} == given_up
+    assert len(given_up) == 1 and not found["mixed"]
+
+
+def test_layers_in_float_are_told_where_they_were_not_kept_and_so_is_what_could_not_be_made() -> None:
+    figures = {"validation_accuracy": 0.9, "drop_pp": 1.0, "bound_pp": 2.0, "reason": "too much"}
+    nothing = dict.fromkeys(figures)
+    found = {
+        "method": "mixed",
+        "recipes": [
+            {**figures, "recipe": "minmax", "kept": True},
+            {**nothing, "recipe": "percentile", "kept": False, "reason": "nncf cannot"},
+        ],
+        **{f"{way}_accuracy": 0.8 for way in ("ptq", "qat")},
+        **{f"{way}_drop": figures for way in ("ptq", "qat")},
+        **{f"against_{way}": "too much" for way in ("ptq", "qat")},
+        "mixed": [
+            {**figures, "keep_float": ["stem"], "kept": False},
+            {**figures, "keep_float": ["stem", "head"], "kept": True},
+            {**nothing, "keep_float": ["stem", "head", "neck"], "kept": False, "reason": "nncf cannot"},
+        ],
+    }
+    rows = list(rejected.quantized(found))
+    assert [(row["what"], row["bound_pp"], row["reason"]) for row in rows] == [
+        ("PTQ recipe percentile, in simulation", None, "nncf cannot"),
+        ("PTQ int8, in simulation", 2.0, "too much"),
+        ("QAT int8, in simulation", 2.0, "too much"),
+        ("int8 with stem in float, in simulation", 2.0, "too much"),
+        ("int8 with stem, head, neck in float, in simulation", None, "nncf cannot"),
+    ]
+    for row in rows:
+        Rejected.model_validate(row)
+
+
+def test_every_candidate_that_convert_left_out_is_told(benchmark: Artifact) -> None:
+    left_out = {"name": "pruned-w8-openvino", "reason": "SNR 3.0 dB, at least 20 dB asked"}
+
+    def ancestor(stage: str) -> Any:
+        return SimpleNamespace(metrics={"left_out": [left_out]}) if stage == "convert" else benchmark.ancestor(stage)
+
+    made = SimpleNamespace(metrics=benchmark.metrics, config=benchmark.config, ancestor=ancestor, made_by=ancestor)
+    [row] = [row for row in rejected.steps(made) if row["stage"] == "convert"]  # type: ignore[arg-type]
+    assert (row["what"], row["reason"]) == tuple(left_out.values())
+    assert row["accuracy_validation"] is row["drop_pp"] is row["bound_pp"] is None
+    Rejected.model_validate(row)
+
+
+def test_every_variant_outside_the_budget_and_every_step_off_the_walk_is_told(benchmark: Artifact) -> None:
+    found = benchmark.metrics
+    told = of(benchmark, "benchmark")
+    outside = {row["name"]: "; ".join(row["reasons"]) for row in found["rows"][1:] if not row["inside_budget"]}
+    slower = {
+        f"{step['step']}: {step['variant']}"
+        for step in found["waterfall"]
+        if not step["kept"] and step["variant"] not in outside
+    }
+    assert set(told) == {*outside, *slower}
+    assert all(told[name]["reason"] == reason for name, reason in outside.items())
+
+
+def made(kept: bool, inside: bool, gain: tuple[float, float, float]) -> dict[str, Any]:
+    ends = dict(zip(("gain", "gain_low", "gain_high"), gain, strict=True))
+    row = {"name": "pruned-int8-onnx", "accuracy_validation": 0.9, "drop_pp": 1.0, "bound_pp": 2.0}
+    return {
+        "rows": [
+            {"name": "baseline-eager"},
+            {**row, "inside_budget": inside, "reasons": [] if inside else ["too big"]},
+        ],
+        "verdict": {"winner": "x"},
+        "waterfall": [
+            {"step": "PyTorch eager", "variant": "baseline-eager", "kept": True},
+            {"step": "quantize", "variant": row["name"], "kept": kept, **ends},
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("kept", "inside", "gain", "told"),
+    [
+        (False, True, (0.6, 0.5, 0.7), ["0.6×, slower against baseline-eager (0.5–0.7)"]),
+        (False, True, (1.01, 0.9, 1.1), ["no difference against baseline-eager (0.9–1.1)"]),
+        (False, True, (2.0, 1.9, 2.1), ["2× faster against baseline-eager (1.9–2.1), but x wins: see the decisions"]),
+        (False, False, (0.6, 0.5, 0.7), ["too big"]),
+        (True, True, (2.0, 1.9, 2.1), []),
+    ],
+)
+def test_a_step_that_the_clock_gave_up_says_by_how_much(
+    kept: bool, inside: bool, gain: tuple[float, float, float], told: list[str], benchmark: Artifact
+) -> None:
+    class Made:
+        metrics, config = made(kept, inside, gain), benchmark.config
+        ancestor, made_by = benchmark.ancestor, benchmark.made_by
+
+    rows = [row for row in rejected.steps(Made()) if row["stage"] == "benchmark"]  # type: ignore[arg-type]
+    assert [row["reason"] for row in rows] == told
+
+
+def test_the_table_has_a_line_for_each(benchmark: Artifact) -> None:
+    table = tables.rejected(benchmark)
+    assert [row[1] for row in table.rows] == [row["what"] for row in rejected.steps(benchmark)]
+    assert "95 % confidence" in table.title

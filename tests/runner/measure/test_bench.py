@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from edgekit.runner.errors import InputError
+from edgekit.runner.measure import bench
+
+
+def test_calls_take_turns_in_rotating_order_and_warm_up_is_not_counted() -> None:
+    heard: list[str] = []
+    done: list[int] = []
+    calls = {name: (lambda name=name: heard.append(name)) for name in "abc"}
+    samples = bench.interleaved(calls, rounds=3, calls_per_round=2, warmup_per_round=1, on_round=done.append)
+    assert "".join(heard) == "aaabbbccc" + "bbbcccaaa" + "cccaaabbb"
+    assert {name: len(taken) for name, taken in samples.items()} == {"a": 6, "b": 6, "c": 6}
+    assert done == [1, 2, 3]
+
+
+def test_each_call_is_timed_singly_in_milliseconds() -> None:
+    pauses = iter([0.0, 0.03, 0.0, 0.0])
+    samples = bench.interleaved({"pause": lambda: time.sleep(next(pauses))}, 1, 4, 0)["pause"]
+    assert samples.argmax() == 1
+    assert 29.0 < samples[1] < 200.0
+    assert np.delete(samples, 1).max() < samples[1]
+
+
+def test_the_collector_rests_while_timing_and_comes_back() -> None:
+    seen: list[bool] = []
+    assert gc.isenabled()
+    bench.interleaved({"look": lambda: seen.append(gc.isenabled())}, 2, 3, 0)
+    assert seen == [False] * 6
+    assert gc.isenabled()
+    with pytest.raises(ZeroDivisionError):
+        bench.interleaved({"fail": lambda: 1 // 0}, 1, 1, 0)
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize(("numbers", "word"), [((0, 1, 0), "rounds"), ((1, 0, 0), "calls"), ((1, 1, -1), "warmup")])
+def test_numbers_that_time_nothing_are_refused(numbers: tuple[int, int, int], word: str) -> None:
+    with pytest.raises(InputError, match=f"{word}: got"):
+        bench.interleaved({"x": lambda: None}, *numbers)
+
+
+def test_summary_of_known_samples() -> None:
+    figures = bench.summary(np.arange(1.0, 102.0))
+    assert figures == {
+        "p50_ms": 51.0, "p90_ms": 91.0, "p95_ms": 96.0, "p99_ms": 100.0,
+        "mean_ms": 51.0, "throughput_per_s": pytest.approx(1000 / 51), "calls": 101,
+    }  # fmt: skip
+    with pytest.raises(InputError, match="samples"):
+        bench.summary(np.array([]))
+
+
+def test_a_figure_carries_where_it_was_taken() -> None:
+    machine = bench.machine()
+    assert set(machine) == {"host", "cpu", "cores", "machine", "system", "python", "numpy"}
+    assert all(machine[key] for key in ("cpu", "machine", "python"))
+
+
+def test_what_is_told_apart_is_opened_anew_in_rotating_order() -> None:
+    heard: list[str] = []
+    done: list[int] = []
+
+    def opener(name: str) -> Callable[[], Callable[[], object]]:
+        def opened() -> Callable[[], object]:
+            heard.append(name.upper())
+            return lambda: heard.append(name)
+
+        return opened
+
+    openers = {name: opener(name) for name in "ab"}
+    growth = bench.growing(
+        openers, rounds=20, most_rounds=45, calls_per_round=2, warmup_per_round=1, on_round=done.append
+    )
+    samples, openings = next(growth)
+    assert openings == 10 and {name: len(taken) for name, taken in samples.items()} == {"a": 40, "b": 40}
+    first, second = "A" + bench.FRESH_CALLS * "a", "B" + bench.FRESH_CALLS * "b"
+    assert "".join(heard).startswith(first + second + "aaabbbbbbaaa" + second + first + "bbbaaaaaabbb" + first + second)
+    samples, openings = next(growth)
+    assert openings == 20 and len(samples["a"]) == 80 and done == list(range(1, 21))
+    assert next(growth, None) is None  # 60 rounds would be more than 45
+
+
+@pytest.mark.parametrize(("rounds", "openings"), [(1, 1), (10, 10), (11, 11), (25, 25), (30, 10), (36, 12), (200, 10)])
+def test_every_opening_has_as_many_rounds_as_any_other(rounds: int, openings: int) -> None:
+    samples, found = next(bench.growing({"x": lambda: lambda: None}, rounds, 1, 1, 0))
+    assert (found, len(samples["x"])) == (openings, rounds)

@@ -1,0 +1,131 @@
+"""A teacher is asked once, its answers come back bit for bit, and what they rest on makes it asked anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from edgekit.training.fit import fit
+from edgekit.training.losses import dkd, soft_targets
+from edgekit.training.objective import Lesson
+from edgekit.training.teacher_cache import SHAPED_BY, Answers, teacher_digest
+from tests.test_floors import PACKAGE, imported, module_of
+from tests.training.test_fit import SCALE, bars, convolutions, data_of, options, same
+
+
+class Counted(nn.Module):
+    """A teacher that counts how often it is asked."""
+
+    def __init__(self, seed: int = 1) -> None:
+        super().__init__()
+        self.network, self.asked = convolutions(seed), 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.asked += 1
+        return self.network(x)
+
+
+@pytest.fixture
+def images():
+    return data_of(bars, "image", 2)
+
+
+def train(module, data, teacher, home, loss=None, seed=0, epochs=2, **changes) -> nn.Module:
+    chosen = options(epochs, **{"augment": "shift_flip", **changes})
+    fit(module, data, SCALE, chosen, seed=seed, device="cpu", threads=1,
+        lesson=Lesson(teacher, loss or soft_targets.Options(), home))  # fmt: skip
+    return module
+
+
+def test_a_second_training_asks_nothing_and_learns_the_same_bits(images, tmp_path) -> None:
+    teacher = Counted()
+    live = train(convolutions(), images, teacher, None)
+    batches, teacher.asked = teacher.asked, 0
+    first = train(convolutions(), images, teacher, tmp_path)
+    assert teacher.asked == batches == 12  # 97 samples in batches of 16, the odd one left out, two epochs
+    second = train(convolutions(), images, teacher, tmp_path)
+    assert teacher.asked == 12
+    assert same(first, second) and same(first, live)
+
+
+def test_another_loss_and_more_epochs_share_them(images, tmp_path) -> None:
+    teacher = Counted()
+    train(convolutions(), images, teacher, tmp_path)
+    train(convolutions(2), images, teacher, tmp_path, loss=dkd.Options())
+    assert teacher.asked == 12
+    train(convolutions(2), images, teacher, tmp_path, epochs=3)
+    assert teacher.asked == 18
+
+
+@pytest.mark.parametrize("change", ["seed", "batch_size", "augment", "teacher", "data", "steps"])
+def test_what_they_rest_on_is_asked_anew(images, tmp_path, change) -> None:
+    train(convolutions(), images, Counted(), tmp_path)
+    teacher = Counted(2 if change == "teacher" else 1)
+    data = replace(images, digest="1" * 64) if change == "data" else images
+    more = {"seed": {"seed": 1}, "batch_size": {"batch_size": 8}, "augment": {"augment": "none"}}.get(change, {})
+    if change == "steps":
+        fit(convolutions(), data, [{"step": "scale", "factor": 1 / 128}], options(2, augment="shift_flip"), seed=0,
+            device="cpu", threads=1, lesson=Lesson(teacher, soft_targets.Options(), tmp_path))  # fmt: skip
+    else:
+        train(convolutions(), data, teacher, tmp_path, **more)
+    assert teacher.asked
+
+
+def test_damaged_ones_are_asked_anew(images, tmp_path) -> None:
+    teacher = Counted()
+    first = train(convolutions(), images, teacher, tmp_path)
+    [kept, _] = sorted(tmp_path.rglob("*.npz"))
+    content = bytearray(kept.read_bytes())
+    content[len(content) // 2] ^= 1
+    kept.write_bytes(content)
+    assert same(train(convolutions(), images, teacher, tmp_path), first)
+    assert teacher.asked == 18
+
+
+def test_without_a_folder_nothing_is_written(tmp_path) -> None:
+    nowhere = Answers(None)
+    nowhere.remember(1, np.zeros((2, 2), np.float32))
+    assert nowhere.recall(1) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_teachers_digest_sees_structure_as_well_as_weights() -> None:
+    one, other = nn.Conv2d(1, 1, 3), nn.Conv2d(1, 1, 3, stride=2)
+    other.load_state_dict(one.state_dict())
+    assert teacher_digest(one) != teacher_digest(other)
+    assert teacher_digest(one) == teacher_digest(one)
+
+
+def test_a_teachers_digest_sees_the_users_source(tmp_path, monkeypatch) -> None:
+    """A network whose forward is edited has the same structure and the same weights, and gives other answers."""
+    source = "from torch import nn\n\nclass Net(nn.Module):\n    def forward(self, x):\n        return x.relu()\n"
+    (tmp_path / "nets_of_a_user.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    from nets_of_a_user import Net  # type: ignore[import-not-found]
+
+    before = teacher_digest(Net())
+    (tmp_path / "nets_of_a_user.py").write_text(source.replace("relu", "tanh"))
+    assert teacher_digest(Net()) != before
+
+
+def test_all_code_that_answers_rest_on_is_in_their_digest() -> None:
+    """Found by the imports of what draws batches, asks a teacher and runs a file."""
+    training = PACKAGE / "training"
+    assert parts_reached(*training.rglob("*.py")) <= set(SHAPED_BY)
+
+
+def parts_reached(*roots: Path) -> set[str]:
+    """Packages of edgekit that these files import, or what they import."""
+    waiting, seen = list(roots), set[Path]()
+    while waiting:
+        path = waiting.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        waiting += [found for name in imported(path) if (found := module_of(name))]
+    return {path.relative_to(PACKAGE).parts[0] for path in seen}

@@ -1,0 +1,50 @@
+"""What `edgekit reproduce` calls the same: two bundles compared member by member, without rebuilding any."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgekit.runner import bundle as bundles
+from edgekit.runner.bundle import Bundle
+from edgekit.workbook.reproduce import Report, compare_members
+from tests.runner.conftest import NCHW, SCORES, Made, manifest_for, members_for, reference, samples
+
+MEMBERS = 4
+
+
+def made(folder: Path, model: bytes = b"weights", **changes: Any) -> Bundle:
+    network = Made("onnx", {"model.onnx": model}, NCHW, SCORES, 1e-4)
+    images = samples(4)
+    path = folder / "made.edge.zip"
+    bundles.write(path, manifest_for(network, **changes), members_for(network, images, reference(images)))
+    return bundles.read(path)
+
+
+def report(before: Bundle, now: Bundle) -> Report:
+    same = len(set(before.members.items()) & set(now.members.items()))
+    return Report(Path("before"), Path("now"), [], compare_members(before, now), same, [])
+
+
+def test_the_same_bytes_are_reproduced(tmp_path: Path) -> None:
+    again = report(made(tmp_path), made(tmp_path))
+    assert again.reproduced
+    assert (again.members, again.same) == ([], MEMBERS)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"model": b"other weights"}, ["model.onnx: ", "manifest.json: digests of the members"]),
+        ({"labels": ["a", "b", "c"]}, ["manifest.json: labels"]),
+        ({"provenance": {"data_digest": "1" * 64}}, ["manifest.json: provenance.data_digest"]),
+    ],
+)
+def test_what_differs_is_named_and_never_called_reproduced(
+    changes: dict[str, Any], named: list[str], tmp_path: Path
+) -> None:
+    found = report(made(tmp_path), made(tmp_path, **changes))
+    assert not found.reproduced
+    assert [line[: len(start)] for line, start in zip(found.members, named, strict=True)] == named

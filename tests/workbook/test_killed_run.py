@@ -1,0 +1,46 @@
+"""A run killed in the middle of a training goes on from its last finished epoch, to the same artifact."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from edgekit.core import artifact as artifacts
+from tests.conftest import ROOT, TINY, FinishedRun, run_edgekit
+
+
+def test_a_run_killed_while_it_trains_goes_on_to_the_same_bits(tiny_run: FinishedRun, tmp_path: Path) -> None:
+    training = tmp_path / "tiny/.training/distill"
+    started = subprocess.Popen(
+        [sys.executable, "-m", "edgekit", "run", str(TINY), "--out", str(tmp_path)],
+        cwd=ROOT,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        deadline = time.monotonic() + 300
+        while not (training / "student-soft_targets.safetensors").exists():
+            assert started.poll() is None and time.monotonic() < deadline
+            time.sleep(0.005)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(started.pid, signal.SIGKILL)
+        started.wait()
+    kept = {path.name for path in training.iterdir()}
+    assert {"student-alone.safetensors", "student-soft_targets.safetensors"} <= kept
+    again = run_edgekit("run", str(TINY), "--out", str(tmp_path))
+    assert again.returncode == 0, again.stderr
+    executed = (tmp_path / "tiny/notebooks/02_distill.ipynb").read_text()
+    assert "student-alone: was finished after 12 of 12 epochs" in executed
+    assert "student-soft_targets: goes on after" in executed or "student-soft_targets: was finished" in executed
+    for stage in ("profile", "distill", "prune", "quantize"):
+        whole, stopped = (artifacts.load(folder / stage) for folder in (tiny_run.folder, tmp_path / "tiny"))
+        assert stopped.digest == whole.digest, stage
+    assert not training.exists()  # what is sealed needs no checkpoint
+    assert list((tmp_path / "tiny/.training/answers").rglob("*.npz"))

@@ -1,0 +1,228 @@
+"""What a run can know before a kernel starts is told before one starts."""
+
+from __future__ import annotations
+
+import json
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from safetensors.torch import save_file
+from typer.testing import CliRunner
+
+from edgekit.cli.app import app
+from edgekit.core.errors import DataError, ModelError
+from edgekit.models import dry_run
+from edgekit.runner.errors import BackendError
+from edgekit.workbook import preflight, preflight_worker
+from edgekit.workbook.plan import load_plan
+from edgekit.workbook.stage import open_stage
+from tests.broken import broken_nets
+
+FEW = "quantize.calibration_samples=20"
+BROKEN = str(Path(broken_nets.__file__).parent)
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Vectors of 6 and 3 classes, and a network for them."""
+    monkeypatch.syspath_prepend(BROKEN)
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(120, 6)).astype(np.float32)
+    np.savez(tmp_path / "samples.npz", x_train=x, y_train=np.arange(120) % 3)
+    values = {
+        "name": "mine",
+        "data": {"source": "npz", "path": "samples.npz", "calibration_samples": 20},
+        "model": {"builder": "broken_nets:sound"},
+        "targets": ["onnx"],
+        "profile": {"epochs": 1},
+        "convert": {"calibration_samples": 20},
+    }
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(values))
+    return path
+
+
+def answer(config: Path, *settings: str) -> dict[str, Any]:
+    """As the child has it, in this process."""
+    return preflight_worker.answer(load_plan(config, list(settings)), config.parent)
+
+
+def test_what_is_sound_is_told(config: Path) -> None:
+    found = answer(config)["found"]
+    assert found["Samples"] == "vector 6 float32: 52 train, 20 calibration, 24 validation; 3 classes"
+    assert found["Network"] == "83 parameters, to be trained; answers these samples"
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "said"),
+    [
+        (["data.path=nowhere.npz"], 4, "nowhere.npz"),
+        (["task=regression"], 4, "must return values of shape (1, 1), returned shape (1, 3)"),
+        (["task=multi_label"], 4, "it must be 0 or 1"),
+        (["model.builder=broken_nets:soundd"], 4, 'did you mean "sound"'),
+        (["model.builder=broken_netts:sound"], 4, "there is no module 'broken_netts'"),
+        (["model.kwargs={width: 3}"], 4, "broken_nets:sound: takes no 'width'"),
+        (["model.builder=broken_nets:outputs", "model.kwargs={name: several}"], 4, "returned a tuple of 2"),
+        (["model.builder=broken_nets:outputs", "model.kwargs={name: one_too_many}"], 4, "returned shape (1, 4)"),
+        (["model.builder=broken_nets:on_the_way", "model.kwargs={name: Unreached}"], 4, "choose with torch.where"),
+        (["preprocess=[{step: resize, height: 4, width: 4}]"], 2, "preprocess: "),
+        (["distill.student={builder: 'broken_nets:raises'}", FEW], 4, "distill.student: broken_nets:raises()"),
+        (
+            ["distill.candidates=[{builder: 'broken_nets:sound'}, {builder: 'broken_nets:wants_more'}]", FEW],
+            4,
+            "distill.candidates.1: broken_nets:wants_more: needs width",
+        ),
+    ],
+)
+def test_what_is_wrong_with_data_or_networks(settings: list[str], code: int, said: str, config: Path) -> None:
+    found = answer(config, *settings)
+    assert said in found["error"] and found["exit_code"] == code
+
+
+def test_only_what_is_wrong_with_the_steps_is_told_as_theirs(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise BackendError("no interpreter for that")
+
+    monkeypatch.setattr(dry_run, "check", refuse)
+    found = answer(config)
+    assert (found["error"], found["exit_code"]) == ("no interpreter for that", 5)
+
+
+def test_weights_are_held_against_the_network_by_the_name_that_the_user_gave(config: Path) -> None:
+    save_file({"first.weight": torch.ones(8, 6)}, config.parent / "theirs.safetensors")
+    said = answer(config, "model.weights=theirs.safetensors")["error"]
+    assert said == (
+        f"{config.parent / 'theirs.safetensors'}: does not fit the network: missing first.bias, head.bias, head.weight"
+    )
+
+
+def onnx_file(path: Path, network: torch.nn.Module, *inputs: torch.Tensor) -> Path:
+    torch.onnx.export(network, inputs, str(path), dynamo=False)
+    return path
+
+
+class Two(torch.nn.Module):
+    """Two inputs and two outputs."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x + y, x - y
+
+
+@pytest.mark.parametrize(
+    ("network", "inputs", "said"),
+    [
+        (Two(), (torch.zeros(1, 6), torch.zeros(1, 6)), "has 2 inputs and 2 outputs"),
+        (torch.nn.Linear(7, 3), (torch.zeros(1, 7),), "takes [1, 7], the samples are [6]"),
+        (torch.nn.Linear(6, 5), (torch.zeros(1, 6),), "gives [5] for each sample; the data have 3 classes"),
+        (torch.nn.Linear(6, 3).double(), (torch.zeros(1, 6, dtype=torch.float64),), "tensor(double); a model file"),
+    ],
+    ids=["two inputs", "another shape", "other classes", "another type"],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_a_file_that_does_not_fit(network: Any, inputs: Any, said: str, config: Path) -> None:
+    path = onnx_file(config.parent / "theirs.onnx", network, *inputs)
+    found = answer(config, "model={source: theirs.onnx}")
+    assert found["error"].startswith(f"{path}: ") and said in found["error"]
+    assert found["exit_code"] == 4
+
+
+def test_a_lambda_layer(config: Path) -> None:
+    """As Keras writes one; the code in it is never looked at."""
+    code = {"class_name": "__lambda__", "config": {"code": "4wAA", "defaults": None, "closure": None}}
+    layers = [
+        {"module": "keras.layers", "class_name": "InputLayer", "config": {"batch_shape": [None, 6], "name": "x"}},
+        {"module": "keras.layers", "class_name": "Lambda", "config": {"name": "y", "function": code, "arguments": {}}},
+    ]
+    model = {"module": "keras", "class_name": "Sequential", "config": {"name": "z", "layers": layers}}
+    with zipfile.ZipFile(config.parent / "theirs.keras", "w") as made:
+        made.writestr("config.json", json.dumps(model))
+        made.writestr("metadata.json", json.dumps({"keras_version": "3.15.1"}))
+        made.writestr("model.weights.h5", b"")
+    found = answer(config, "model={source: theirs.keras}")
+    assert found["error"].startswith(f"{config.parent / 'theirs.keras'}: has a Lambda layer, which is code")
+
+
+@pytest.mark.parametrize("given", ["theirs.onnx", "theirs.safetensors"])
+@pytest.mark.filterwarnings("ignore")
+def test_a_notebook_alone_names_the_file_that_the_user_gave(given: str, config: Path, tmp_path: Path) -> None:
+    """And not the copy that the run keeps of it."""
+    onnx_file(config.parent / "theirs.onnx", torch.nn.Linear(7, 3), torch.zeros(1, 7))
+    save_file({"first.weight": torch.ones(8, 6)}, config.parent / "theirs.safetensors")
+    model = f"{{source: {given}}}" if given.endswith("onnx") else f"{{builder: 'broken_nets:sound', weights: {given}}}"
+    parameters = {"config": str(config), "out": str(tmp_path / "runs"), "settings": f"model={model}"}
+    with pytest.raises(ModelError) as caught:
+        open_stage("profile", parameters).run()
+    assert str(caught.value).startswith(f"{config.parent / given}: ") and "origin" not in str(caught.value)
+
+
+def test_a_text_for_a_model_is_refused_by_the_config_alone(config: Path) -> None:
+    (config.parent / "theirs.onnx").write_text("404: not found")
+    with pytest.raises(ModelError, match="theirs.onnx: looks like text that begins with '404: not found'"):
+        load_plan(config, ["model={source: theirs.onnx}"])
+
+
+@pytest.mark.parametrize("dry", [["--dry-run"], []], ids=["dry run", "run"])
+def test_no_kernel_starts_for_what_could_be_known(dry: list[str], config: Path, tmp_path: Path) -> None:
+    wrong = ["--set", "model.builder=broken_nets:soundd", "--out", str(tmp_path / "runs"), *dry]
+    done = CliRunner().invoke(app, ["run", str(config), *wrong])
+    assert done.exit_code == 4 and 'did you mean "sound"' in done.output
+    assert not list(tmp_path.rglob("*.ipynb"))
+
+
+def test_mlflow_that_is_not_there_is_told_by_the_dry_run(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    done = CliRunner().invoke(app, ["run", str(config), "--dry-run", "--mlflow", "sqlite:///none.db"])
+    assert done.exit_code == 2 and "--mlflow sqlite:///none.db: no module 'mlflow' here" in done.output
+
+
+@pytest.mark.parametrize(
+    ("body", "raised", "said"),
+    [
+        ("import os\nos.abort()\n", DataError, "data: crashes Python (SIGABRT)"),
+        ("import sys\nsys.exit(3)\n", DataError, "samples_of_mine:make failed with {} (SystemExit: 3)"),
+        ("import time\ntime.sleep(60)\n", None, "within 4 s"),
+    ],
+    ids=["crash", "exit", "too slow"],
+)
+def test_a_look_that_dies_or_takes_long_harms_nobody(
+    body: str, raised: type[Exception] | None, said: str, config: Path
+) -> None:
+    (config.parent / "samples_of_mine.py").write_text(f"def make():\n    {body.replace(chr(10), chr(10) + '    ')}")
+    plan = load_plan(config, ["data={source: python, function: 'samples_of_mine:make'}"])
+    if raised:
+        with pytest.raises(raised) as caught:
+            preflight.look(plan)
+        assert said in str(caught.value)
+    else:
+        assert said in str(preflight.look(plan, limit_s=4))
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("raise KeyboardInterrupt('ours')", "ended with exit code 1; it last said: KeyboardInterrupt: ours"),
+        (
+            "raise type('Odd', (BaseException,), {})('ours')",
+            "exit code 1; it last said: nets_of_mine.Odd: ours",
+        ),
+        ("import os; os._exit(0)", ModelError),
+    ],
+    ids=["interrupt", "no Exception", "_exit"],
+)
+def test_what_no_look_can_tell_is_told_as_such(body: str, said: Any, config: Path) -> None:
+    (config.parent / "nets_of_mine.py").write_text(f"def make():\n    {body}\n")
+    plan = load_plan(config, ["model.builder=nets_of_mine:make"])
+    if isinstance(said, str):
+        dry = CliRunner().invoke(app, ["run", str(config), "--dry-run", "--set", "model.builder=nets_of_mine:make"])
+        assert "\nNot looked at: the process that looks ahead " in dry.stdout and dry.stdout.rstrip().endswith(said)
+        return
+    dry = CliRunner().invoke(app, ["run", str(config), "--dry-run", "--set", "model.builder=nets_of_mine:make"])
+    assert dry.exit_code == 4
+    with pytest.raises(said, match=r"nets_of_mine:make: ends Python with exit code 0.*os\._exit"):
+        preflight.look(plan)

@@ -1,0 +1,209 @@
+"""One whole run through the command line: notebooks, result, bundles, and what a second run does."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgekit.core import artifact as artifacts
+from edgekit.core.config import STAGES, TARGETS
+from edgekit.core.earlier_bundles import EARLIER
+from edgekit.data import load as load_data
+from edgekit.runner import load as load_bundle
+from edgekit.runner.bundle import read
+from edgekit.runner.measure import intervals
+from edgekit.workbook.plan import load_plan
+from tests.conftest import ROOT, TINY, FinishedRun, run_edgekit
+
+
+@pytest.fixture(scope="session")
+def result(tiny_run: FinishedRun) -> dict[str, Any]:
+    return json.loads((tiny_run.folder / "result.json").read_text())
+
+
+def bundles(run: FinishedRun) -> dict[str, Path]:
+    decision = json.loads((run.folder / "bundles/decision.json").read_text())
+    return {target: run.folder / "bundles" / entry["file"] for target, entry in decision["bundles"].items()}
+
+
+def test_seven_notebooks_are_executed_without_an_error(tiny_run: FinishedRun) -> None:
+    executed = sorted((tiny_run.folder / "notebooks").glob("*.ipynb"))
+    assert [path.name for path in executed] == [f"{n:02d}_{stage}.ipynb" for n, stage in enumerate(STAGES, 1)]
+    for path in executed:
+        cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+        assert all(cell["execution_count"] for cell in cells)
+        outputs = [output for cell in cells for output in cell["outputs"]]
+        assert not [output for output in outputs if output["output_type"] == "error"]
+        assert not [output for output in outputs if output.get("name") == "stderr"], path.name
+
+
+def test_every_notebook_shows_a_figure_and_its_checks(tiny_run: FinishedRun) -> None:
+    for path in sorted((tiny_run.folder / "notebooks").glob("*.ipynb")):
+        outputs = [output for cell in json.loads(path.read_text())["cells"] for output in cell.get("outputs", [])]
+        assert [output for output in outputs if "image/png" in output.get("data", {})], path.name
+        assert "✓" in "".join("".join(output.get("text", "")) for output in outputs), path.name
+
+
+def test_the_result_has_every_variants_figures(result: dict[str, Any]) -> None:
+    names = {row["name"] for row in result["variants"]}
+    wanted = {"baseline-eager"}
+    for model in ("baseline", "pruned"):
+        wanted |= {f"{model}-{precision}-tflite" for precision in ("fp32", "fp16", "int8", "w8")}
+        wanted |= {f"{model}-{precision}-openvino" for precision in ("fp32", "fp16", "int8", "w8")}
+        wanted |= {f"{model}-{precision}-onnx" for precision in ("fp32", "fp16", "int8")}
+    assert names == wanted
+    for row in result["variants"]:
+        assert 0 < row["p50_ms"] <= row["p95_ms"] <= row["p99_ms"]
+        assert row["throughput_per_s"] > 0
+        assert row["bytes"] > 0
+        assert 0 <= row["accuracy_test"] <= 1
+
+
+def test_winners_are_inside_the_budget_and_follow_from_the_recorded_evidence(
+    tiny_run: FinishedRun, result: dict[str, Any]
+) -> None:
+    rows = {row["name"]: row for row in result["variants"]}
+    benchmark = tiny_run.folder / "benchmark"
+    config = artifacts.load(benchmark).config
+    evidence = json.loads((benchmark / "evidence/decisions.json").read_text())
+    decisions = {decision["decision"]: decision for decision in evidence}
+    assert json.loads((benchmark / "decision.json").read_text())["measured"]["winners"] == result["winners"]
+    assert set(result["winners"]) == set(TARGETS)
+    for target, winner in result["winners"].items():
+        decision = decisions[f"winner of {target}"]
+        inside = {name for name, row in rows.items() if row["target"] == target and row["inside_budget"]}
+        assert {row["name"] for row in decision["candidates"]} == inside
+        tie = {row["name"] for row in decision["candidates"] if row["ratio_low"] <= 1 + config["tie_margin"]}
+        assert winner == decision["chosen"] == min(tie, key=lambda name: (rows[name]["bytes"], name))
+        assert decision["rule"] == ("fastest" if len(tie) == 1 else "tie: fewest bytes")
+
+
+def test_the_verdict_and_every_gain_follow_from_the_times_of_the_same_run(
+    tiny_run: FinishedRun, result: dict[str, Any]
+) -> None:
+    rows = {row["name"]: row for row in result["variants"]}
+    config = artifacts.load(tiny_run.folder / "benchmark").config
+    samples_ms = np.load(tiny_run.folder / "benchmark/evidence/samples_ms.npz")
+
+    def ratio(name: str, to: str) -> list[float]:
+        rounds = len(samples_ms[name]) // config["calls_per_round"]
+        return list(vars(intervals.ratio(samples_ms[name], samples_ms[to], rounds, config["confidence"])).values())
+
+    def told(record: dict[str, Any], name: str) -> list[float]:
+        return [record[name], record[f"{name}_low"], record[f"{name}_high"]]
+
+    verdict = result["verdict"]
+    winner, eager = rows[verdict["winner"]], rows["baseline-eager"]
+    int8 = [name for name in rows if name.startswith("baseline-int8-")]
+    fastest = min(int8, key=lambda name: rows[name]["p50_ms"])
+    assert told(verdict, "speedup_vs_eager") == ratio("baseline-eager", winner["name"])
+    assert told(verdict, "speedup_vs_post_training_baseline") == ratio(fastest, winner["name"])
+    assert verdict["drop_test_pp"] == pytest.approx(100 * (eager["accuracy_test"] - winner["accuracy_test"]))
+    assert (verdict["drop_validation_pp"], verdict["bound_validation_pp"]) == (winner["drop_pp"], winner["bound_pp"])
+    for row in result["variants"][1:]:
+        assert told(row, "speedup") == ratio("baseline-eager", row["name"])
+    before = "baseline-eager"
+    for step in result["waterfall"][1:]:
+        assert told(step, "gain") == ratio(before, step["variant"])
+        before = step["variant"] if step["kept"] else before
+
+
+def test_the_waterfall_leads_from_the_baseline_to_the_winner(result: dict[str, Any]) -> None:
+    steps = result["waterfall"]
+    rows = {row["name"]: row for row in result["variants"]}
+    assert steps[0]["variant"] == "baseline-eager"
+    kept = [step for step in steps if step["kept"]]
+    assert kept[-1]["variant"] == result["verdict"]["winner"]
+    for step in steps:
+        assert step["p50_ms"] == rows[step["variant"]]["p50_ms"]
+
+
+def test_the_command_ends_with_the_verdict_and_the_paths(tiny_run: FinishedRun, result: dict[str, Any]) -> None:
+    for word in ("Verdict of run tiny", result["verdict"]["winner"], "edgerun.pyz", "result.json", "07_bundle.ipynb"):
+        assert word in tiny_run.stdout
+    for path in bundles(tiny_run).values():
+        assert str(path) in tiny_run.stdout
+    for number, stage in enumerate(STAGES, 1):
+        assert f"{number}/7 {number:02d}_{stage}.ipynb" in tiny_run.stderr
+    assert "Traceback" not in tiny_run.stderr
+
+
+@pytest.mark.parametrize("target", TARGETS)
+class TestBundle:
+    def test_proves_itself_in_a_fresh_process(self, target: str, tiny_run: FinishedRun) -> None:
+        bundle = bundles(tiny_run)[target]
+        command = [sys.executable, "-I", str(bundle.parent / "edgerun.pyz"), "selftest", str(bundle), "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["top1_agreement"] == 1.0
+
+    def test_is_named_and_recorded_as_designed(
+        self, target: str, tiny_run: FinishedRun, result: dict[str, Any]
+    ) -> None:
+        bundle = bundles(tiny_run)[target]
+        assert bundle.name == f"tiny-{target}-1.0.0.edge.zip"
+        manifest = read(bundle).manifest
+        assert manifest.variant == result["winners"][target]
+        assert manifest.verdict["met"] is True
+        assert manifest.provenance["data_digest"] == result["data_digest"]
+        assert set(manifest.provenance["stages"]) == {"origin", *STAGES[:-1]}
+        assert {"README.md", "requirements.txt", "golden/inputs.npy", "golden/outputs.npy"} < set(manifest.members)
+
+    def test_holds_no_latency_and_no_path_of_this_machine(self, target: str, tiny_run: FinishedRun) -> None:
+        text = (
+            b"".join(read(bundles(tiny_run)[target]).members.values())
+            + json.dumps(read(bundles(tiny_run)[target]).manifest.provenance).encode()
+        )
+        assert str(tiny_run.out).encode() not in text
+        assert str(ROOT).encode() not in text
+        assert b'p50_ms": 0.' not in text
+
+    def test_gives_the_accuracy_that_the_result_claims(
+        self, target: str, tiny_run: FinishedRun, result: dict[str, Any]
+    ) -> None:
+        data = load_data(load_plan(TINY).data)
+        model = load_bundle(bundles(tiny_run)[target], trial=False)  # the interpreter that the claim was measured on
+        right = [model.predict(x).index == int(y) for x, y in zip(data.test.x, data.test.y, strict=True)]
+        claimed = next(row for row in result["variants"] if row["name"] == result["winners"][target])
+        assert sum(right) / len(right) == pytest.approx(claimed["accuracy_test"])
+
+
+def test_a_budget_that_nothing_meets_is_exit_code_3_with_the_nearest_miss(
+    tiny_run: FinishedRun, tmp_path: Path
+) -> None:
+    shutil.copytree(tiny_run.folder, tmp_path / "tiny")
+    done = run_edgekit("run", str(TINY), "--out", str(tmp_path), "--set", "budget.size_bytes=100")
+    assert done.returncode == 3, done.stderr
+    result = json.loads((tmp_path / "tiny/result.json").read_text())
+    nearest = result["nearest_miss"]
+    assert nearest["bytes"] == min(row["bytes"] for row in result["variants"][1:])
+    missed = f"the nearest miss is {nearest['name']} "
+    by = f" {nearest['bytes'] - 100:,} bytes ("
+    assert missed in done.stdout and by in done.stdout
+    assert "06_benchmark.failed.ipynb" in done.stdout
+    assert "07_bundle.ipynb" not in done.stdout
+    assert "nothing ships, so the bundles of an earlier run went from bundles/ to" in done.stdout
+    assert "over 100" in " ".join(done.stdout.split())
+    assert result["verdict"] == {"met": False}
+    assert result["bundles"] == {}
+    assert nearest["reasons"]
+
+    aside, bundled = tmp_path / "tiny" / EARLIER, tiny_run.folder / "bundles"
+    assert not (tmp_path / "tiny/bundles").exists()
+    assert artifacts.load(aside).digest == artifacts.load(bundled).digest
+    assert f"The bundles of an earlier run lie in {aside}." in done.stdout
+    aside.rename(tmp_path / "tiny/bundles")  # as an edgekit that moved nothing left them
+    again = run_edgekit("run", str(TINY), "--out", str(tmp_path), "--set", "budget.size_bytes=100")
+    assert again.returncode == 3 and aside.is_dir() and not (tmp_path / "tiny/bundles").exists()
+    again = run_edgekit("run", str(TINY), "--out", str(tmp_path), "--set", "budget.size_bytes=100")
+    assert again.returncode == 3, again.stderr
+    assert "run tiny is finished" in again.stdout
+    assert missed in again.stdout and by in again.stdout
+    assert "06_benchmark.failed.ipynb" in again.stdout

@@ -1,0 +1,159 @@
+"""What a second `edgekit run` does: nothing where nothing changed, and where something did, only that, saying why."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from edgekit.core import artifact as artifacts
+from edgekit.core.config import STAGES, TRAINING
+from edgekit.core.run_folder import stage_folder
+from tests.conftest import ROOT, TINY, FinishedRun, run_edgekit
+
+HEAVY = ("torch", "papermill", "tensorflow", "numpy", "sklearn", "matplotlib", "nbclient")
+WATCHED = f"""
+import sys
+from edgekit.cli.app import app
+try:
+    app(sys.argv[1:])
+finally:
+    print("IMPORTED", *[name for name in {HEAVY!r} if name in sys.modules])
+"""
+
+
+@pytest.fixture
+def copy(tiny_run: FinishedRun, tmp_path: Path) -> Path:
+    shutil.copytree(tiny_run.folder, tmp_path / "tiny")
+    return tmp_path / "tiny"
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
+    return {str(path): (path.stat().st_mtime_ns, path.stat().st_ino) for path in sorted(folder.rglob("*"))}
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {stage: artifacts.load(stage_folder(folder, stage)).digest for stage in STAGES}
+
+
+def _end(said: str) -> list[str]:
+    """The verdict's words, and what follows each label of a path: the folder itself is another's."""
+    words = re.search(r"\S+ wins:.*?on test\.", said, re.DOTALL)
+    assert words, said
+    paths = re.findall(r"^(Bundle|Runner|Materials|Notebook|Result|Report) +.*?/tiny/(\S+)$", said, re.MULTILINE)
+    assert len(paths) >= len(STAGES) + 5
+    return [" ".join(words[0].split()), *map(" ".join, paths)]
+
+
+def test_a_finished_run_is_left_alone_without_kernel_or_framework(copy: Path, tiny_run: FinishedRun) -> None:
+    before = snapshot(copy)
+    command = [sys.executable, "-c", WATCHED, "run", str(TINY), "--out", str(copy.parent)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert f"reused: {', '.join(STAGES)}; every key is unchanged" in done.stdout
+    assert "run tiny is finished" in done.stdout
+    assert _end(done.stdout) == _end(tiny_run.stdout)
+    assert re.search(r"^IMPORTED$", done.stdout, re.MULTILINE), done.stdout
+    assert snapshot(copy) == before
+
+
+def test_a_lost_result_is_written_again_without_a_kernel(copy: Path, tiny_run: FinishedRun) -> None:
+    (copy / "result.json").unlink()
+    executed = (copy / "notebooks/01_profile.ipynb").stat().st_mtime_ns
+    done = run_edgekit("run", str(TINY), "--out", str(copy.parent))
+    assert done.returncode == 0, done.stderr
+    assert "Verdict of run tiny" in done.stdout
+    assert (copy / "notebooks/01_profile.ipynb").stat().st_mtime_ns == executed
+    assert json.loads((copy / "result.json").read_text()) == json.loads((tiny_run.folder / "result.json").read_text())
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"stages": 3}', ""])
+def test_a_result_that_is_none_is_written_again(copy: Path, text: str) -> None:
+    (copy / "result.json").write_text(text)
+    done = run_edgekit("run", str(TINY), "--out", str(copy.parent))
+    assert done.returncode == 0, done.stderr
+    assert json.loads((copy / "result.json").read_text())["verdict"]["met"] is True
+
+
+def test_force_makes_one_stage_again_and_what_follows_only_if_it_differs(copy: Path) -> None:
+    before = digests(copy)
+    made = artifacts.load(copy / "quantize").took
+    done = run_edgekit("run", str(TINY), "--out", str(copy.parent), "--force", "quantize")
+    assert done.returncode == 0, done.stderr
+    assert "quantize: made again as told" in done.stdout
+    assert "convert: unchanged after all, reused" in done.stdout
+    assert artifacts.load(copy / "quantize").took != made
+    assert digests(copy) == before
+
+
+def test_from_makes_a_stage_and_all_after_it_again(copy: Path) -> None:
+    made = {stage: artifacts.load(stage_folder(copy, stage)).took for stage in STAGES}
+    done = run_edgekit("run", str(TINY), "--out", str(copy.parent), "--from", "benchmark")
+    assert done.returncode == 0, done.stderr
+    again = [stage for stage in STAGES if artifacts.load(stage_folder(copy, stage)).took != made[stage]]
+    assert again == ["benchmark", "bundle"]
+
+
+def test_what_runs_again_is_told_by_the_walks_own_stages(copy: Path, tmp_path: Path) -> None:
+    """Without a student nothing is pruned, so nothing is pruned again; the kernel's time is cut off."""
+    values = yaml.safe_load(TINY.read_text())
+    for stage in TRAINING:
+        del values[stage]
+    values["convert"]["models"] = ["baseline"]
+    config = tmp_path / "lone.yaml"
+    config.write_text(yaml.safe_dump({**values, "cell_limit_s": 1}))
+    done = run_edgekit("run", str(config), "--out", str(tmp_path))
+    assert "profile: reused" in done.stdout
+    assert re.search(r"^convert: .*, so convert, benchmark, bundle run again$", done.stdout, re.MULTILINE), done.stdout
+
+
+def test_a_notebook_that_did_not_finish_runs_again_for_its_checks_but_its_stage_does_not(copy: Path) -> None:
+    record = (copy / "prune/artifact.json").read_bytes()
+    (copy / "notebooks/.prune.receipt.json").unlink()
+    done = run_edgekit("run", str(TINY), "--out", str(copy.parent))
+    assert done.returncode == 0, done.stderr
+    assert "prune: sealed and reused" in done.stdout
+    assert "its notebook runs for its checks" in done.stdout
+    assert (copy / "prune/artifact.json").read_bytes() == record
+
+
+def test_status_is_a_table_of_all_stages(copy: Path) -> None:
+    config = copy.parent / "changed.yaml"
+    config.write_text(TINY.read_text().replace("ratio: 0.3", "ratio: 0.4"))
+    plan = json.loads((copy / ".plan.json").read_text())
+    (copy / ".plan.json").write_text(json.dumps({**plan, "config": str(config)}))
+    done = run_edgekit("status", str(copy))
+    assert done.returncode == 0, done.stderr
+    rows = {line.split("│")[1].strip(): line for line in done.stdout.splitlines() if "│" in line}
+    assert set(STAGES) <= set(rows)
+    assert "done" in rows["distill"] and "stale" in rows["prune"] and "waits" in rows["bundle"]
+    assert "ratio 0.3 → 0.4" in rows["prune"]
+    assert artifacts.load(copy / "prune").key[:12] in rows["prune"]
+
+
+def test_status_takes_the_name_of_a_run_too(copy: Path) -> None:
+    done = run_edgekit("status", "tiny", "--out", str(copy.parent))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("done") >= 7
+    assert "wins" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", str(TINY), "--force", "prun"], '--force prun: no such stage, did you mean "prune"?'),
+        (["run", str(TINY), "--from", "quantise"], '--from quantise: no such stage, did you mean "quantize"?'),
+        (["status", "nowhere"], "no run of `edgekit run` here"),
+    ],
+)
+def test_a_wrong_word_is_explained(arguments: list[str], said: str) -> None:
+    done = run_edgekit(*arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
