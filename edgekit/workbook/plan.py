@@ -153,10 +153,23 @@ def own_fields(config: type[StageConfig]) -> list[str]:
 
 
 def load_plan(path: Path, settings: str | Iterable[str] = (), *, known: bool = False) -> Plan:
-    """Read and check a config; `settings` are `key.key=value` overrides, as after `--set`.
+    """Read and check a config.
 
-    Raises ConfigError with one line per fault. `known` leaves out what needs numpy, for a config of which only its
-    keys are wanted: a key that has been sealed before has been checked before.
+    Parameters
+    ----------
+    path
+        The YAML file.
+    settings
+        Overrides, each `key.key=value` as after `--set`; a text holds several, with spaces between.
+    known
+        True leaves out the checks that need numpy, for a config whose keys have been sealed before.
+
+    Raises
+    ------
+    ConfigError
+        With one line for each fault.
+    ModelError
+        The model's weights cannot be used.
     """
     overrides = split_settings(settings) if isinstance(settings, str) else list(settings)
     given = config_file.read(path)

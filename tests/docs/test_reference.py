@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import os
+import pkgutil
 import re
 import shutil
 import subprocess
@@ -236,6 +238,41 @@ def test_every_field_of_the_schema_has_its_row() -> None:
         fields = (schema["$defs"][name] if name else schema)["properties"]
         assert re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE) == list(fields)
         assert "||" not in part.replace(" ", ""), f"{name}: a cell is empty"
+
+
+# Python
+
+
+def public() -> dict[str, Any]:
+    """What the page of the Python API names: functions, and the methods of classes, by their full names."""
+    found: dict[str, Any] = {}
+    for name in re.findall(r"^::: ([\w.]+)$", (blocks.PAGES / "python.md").read_text(), re.MULTILINE):
+        value = pkgutil.resolve_name(name)
+        if inspect.isclass(value):
+            methods = {part: each for part, each in vars(value).items() if inspect.isfunction(each)}
+            found |= {f"{name}.{part}": each for part, each in methods.items() if not part.startswith("_")}
+        elif callable(value):
+            found[name] = value
+    return found
+
+
+PUBLIC = public()
+TOLD_IN_A_LINE = ("to_dict", "lines", "made_by", "model_files")
+"""Methods that one line explains, parameters and all."""
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLIC if not name.endswith(TOLD_IN_A_LINE)])
+def test_a_public_function_documents_its_parameters(name: str) -> None:
+    parameters = [each for each in inspect.signature(PUBLIC[name]).parameters if each != "self"]
+    text = inspect.getdoc(PUBLIC[name]) or ""
+    head, _, body = text.partition("\nParameters\n----------\n")
+    assert head
+    described = re.findall(r"^(\w+)\n {4}\S", body.partition("\n\n")[0], re.MULTILINE)
+    assert described == parameters
+
+
+def test_the_dozen_public_functions_are_there() -> None:
+    assert len(PUBLIC) >= 12
 
 
 # Examples
