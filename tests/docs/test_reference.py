@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 
 from docs.generate import blocks, commands, exit_codes, options, result
 from edgekit.core.config import SHARED_FIELDS, STAGES
-from edgekit.data import source_names
+from edgekit.data import arrays, source_names
 from edgekit.training import losses
 from edgekit.workbook.plan import RunConfig, load_plan, stage_config
 from tests.conftest import ROOT
@@ -133,6 +133,11 @@ def test_a_stated_default_is_what_the_code_takes(stage: str) -> None:
             assert not value or option.name == "student"
         elif isinstance(value, (bool, int, float, str)):
             assert str(value) == {"`true`": "True", "`false`": "False"}.get(option.default, option.default.strip("`"))
+
+
+def test_every_array_of_a_source_is_named() -> None:
+    part = page("config.md").split("### Names of arrays")[1].split("\n## ")[0]
+    assert set(re.findall(r"`(\w+)`", part.split("| --- |")[-1])) == set(arrays.NAMES)
 
 
 # Command lines
