@@ -69,7 +69,13 @@ class OpenStage:
         return stage_folder(self.folder, self.name)
 
     def run(self) -> Artifact:
-        """Run the stage, or hand back its artifact if nothing it depends on has changed."""
+        """Run the stage, or return its artifact if nothing that it depends on has changed.
+
+        Raises
+        ------
+        EdgekitError
+            The stage failed; the message says what to do. Nothing is sealed then.
+        """
         with _alone(self.folder, self.name):
             wanted = state.ingredients(self.plan, self.folder, self.name, self.source, self.data.digest)
             working = working_folder(self.folder, self.name)
@@ -121,11 +127,24 @@ class OpenStage:
 
 
 def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
-    """Open `stage` with the parameters of a notebook (its `globals()`).
+    """Open a stage with the parameters of a notebook.
 
     A parameter that differs from the workbook's own default wins over the config; one left at that default follows
-    the config. Where cell and config differ, that is printed. Raises ConfigError for an unknown or wrong parameter,
-    StageError where the stage before has not been run.
+    the config. Where cell and config differ, that is printed.
+
+    Parameters
+    ----------
+    stage
+        `"profile"`, `"distill"`, `"prune"`, `"quantize"`, `"convert"`, `"benchmark"` or `"bundle"`.
+    parameters
+        `globals()` of the notebook, or a mapping with `config`, `out`, `settings` and options of the stage.
+
+    Raises
+    ------
+    ConfigError
+        A parameter is unknown or wrong.
+    StageError
+        The stage before has not been run.
     """
     scalars = _parameters(stage, parameters)
     config_path, out = find_config(str(scalars.pop("config"))), Path(str(scalars.pop("out")))
