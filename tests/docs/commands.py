@@ -36,6 +36,7 @@ QUICK = {
     "edgekit run configs/digits.yaml --set prune.ratio=0.4 --dry-run",
     "edgekit run configs/mine.yaml --dry-run",
     "edgekit run configs/mine.yaml",
+    "edgekit run configs/digits.yaml --out /elsewhere",
     "edgekit run configs/cifar10.yaml --dry-run",
     "edgekit init doorbell --data sounds/",
     "edgekit init meter --task regression --data meter.npz",
@@ -62,7 +63,6 @@ QUICK = {
 
 LONG = {
     "edgekit run configs/digits.yaml --set prune.ratio=0.4",
-    "edgekit run configs/digits.yaml --out /elsewhere",
     "edgekit run configs/digits.yaml --from quantize",
     "edgekit run configs/digits.yaml --mlflow sqlite:///mlflow.db",
     "edgekit report artifacts/digits --mlflow sqlite:///mlflow.db",

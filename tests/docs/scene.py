@@ -32,6 +32,7 @@ def lay_out(home: Path, run: FinishedRun) -> None:
     shutil.copytree(ROOT / "configs", home / "configs")
     shutil.copy(TINY, home / "configs" / "tiny.yaml")
     shutil.copytree(run.folder, home / "artifacts" / "tiny")
+    (home / "elsewhere").symlink_to("artifacts")
     (home / ".venv").symlink_to(sys.prefix)
     shutil.copy(ROOT / "Makefile", home)
     _device(home, run)
