@@ -50,9 +50,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print) -> tuple[dict[str, Any], bool]:
-    """Run the plan to completion; returns its result, and whether anything had to be done.
-
-    A finished run needs no lock, no kernel and no framework. A missed budget is no error here; the result says so.
+    """Run the plan to completion; returns its result, budget met or not, and whether anything had to be done.
 
     Parameters
     ----------
