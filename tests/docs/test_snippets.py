@@ -10,11 +10,12 @@ import sys
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
 from edgekit.workbook.plan import load_plan
-from tests.conftest import ROOT, FinishedRun
+from tests.conftest import ROOT, TINY, FinishedRun
 from tests.docs.pages import Block, all_pages, blocks, name
 
 LANGUAGES = {"python", "yaml", "bash", "text", "json"}
@@ -50,21 +51,38 @@ def pieces(page: Path) -> list[Block]:
 
 @pytest.fixture(scope="module")
 def failed(tmp_path_factory: pytest.TempPathFactory, tiny_run: FinishedRun) -> dict[str, list[str]]:
-    """All pages' examples in one process, over a copy of the package with the pages' own files in it."""
+    """What went wrong in which page: pages that add to the package run over a copy of it, the others over this tree."""
     home = tmp_path_factory.mktemp("snippets")
-    shutil.copytree(ROOT / "edgekit", home / "edgekit", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(tiny_run.folder / "bundles" / "tiny-tflite-1.0.0.edge.zip", home / "digits-tflite-1.0.0.edge.zip")
-    for page in all_pages():
+    _lay_out(home, tiny_run)
+    copy = home / "copy"
+    shutil.copytree(ROOT / "edgekit", copy / "edgekit", ignore=shutil.ignore_patterns("__pycache__"))
+    adding = [page for page in all_pages() if files(page)]
+    for page in adding:
         for block in files(page):
-            path = home / block.title
+            path = copy / block.title
             assert not path.exists(), f"{name(page)} would replace {block.title}"
             path.write_text(block.text, encoding="utf-8")
-    told = {name(page): [(block.line, block.text) for block in examples(page)] for page in all_pages()}
+    return run(adding, home, copy) | run([page for page in all_pages() if page not in adding], home, ROOT)
+
+
+def _lay_out(home: Path, run: FinishedRun) -> None:
+    """The run, its config and a bundle, under the names that the pages have for those of the digits."""
+    shutil.copytree(run.folder, home / "artifacts" / "tiny")
+    (home / "artifacts" / "digits").symlink_to("tiny")
+    (home / "configs").mkdir()
+    shutil.copy(TINY, home / "configs" / "digits.yaml")
+    shutil.copy(run.folder / "bundles" / "tiny-tflite-1.0.0.edge.zip", home / "digits-tflite-1.0.0.edge.zip")
+    np.save(home / "sample.npy", np.zeros((32, 32, 1), np.uint8))
+
+
+def run(pages: list[Path], home: Path, package: Path) -> dict[str, list[str]]:
+    """The examples of these pages, all in one process."""
+    told = {name(page): [(block.line, block.text) for block in examples(page)] for page in pages}
     done = subprocess.run(
         [sys.executable, "-c", RUN],
         input=json.dumps(told),
         cwd=home,
-        env={**os.environ, "PYTHONPATH": str(home)},
+        env={**os.environ, "PYTHONPATH": str(package)},
         capture_output=True,
         text=True,
         check=False,
