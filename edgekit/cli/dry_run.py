@@ -43,7 +43,7 @@ def show(plan: Plan, out: Path) -> None:
         "Seed": str(run_.seed),
         "Writes": str(out / run_.name),
     }
-    lines |= preflight.look(plan)
+    lines |= preflight.check(plan)
     console.print(table)
     for name, value in lines.items():
         console.print(f"{name + ':':<9} {value}", highlight=False, soft_wrap=True)

@@ -28,14 +28,14 @@ FILE_LIMIT_S = 60.0
 
 
 def main(config: Path, settings: str, folder: Path) -> int:
-    """Look, and leave what was found or what is wrong."""
+    """Run the checks and write the answer."""
     leave_with_parent()
     (folder / ANSWER).write_text(json.dumps(answer(load_plan(config, settings, known=True), folder)))
     return 0
 
 
 def answer(plan: Plan, folder: Path) -> dict[str, Any]:
-    """`found`, or `error` with its class and exit code; the file `AT` in `folder` says what is looked at."""
+    """`found`, or `error` with its class and exit code; the file `AT` in `folder` names what is being checked."""
     make_importable(plan)
     try:
         return {"found": dict(_found(plan, folder / AT))}
@@ -44,7 +44,7 @@ def answer(plan: Plan, folder: Path) -> dict[str, Any]:
     except OSError as error:
         if error.errno not in NO_RESOURCES:
             raise
-        said = f"{(folder / AT).read_text()}: {error.filename or 'a file'}: {error.strerror}; make room, or allow more"
+        said = f"{(folder / AT).read_text()}: {error.filename or 'a file'}: {error.strerror}; free space"
         return {"error": said, "kind": ResourceError.__name__, "exit_code": ResourceError.exit_code}
 
 
@@ -70,7 +70,7 @@ def _outputs(data: Data) -> str:
 
 
 def _file(plan: Plan, data: Data) -> str:
-    """The file asked for a few answers, in a process of its own: its inputs, outputs, layers and types tell then."""
+    """Run the file on a few samples in a child process; its inputs, outputs, layers and types are checked there."""
     from edgekit.models.files import CALLED
     from edgekit.training.teachers import model_file as files
 

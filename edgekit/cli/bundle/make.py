@@ -22,8 +22,7 @@ from edgekit.runner.bundle.manifest import Manifest
 from edgekit.runner.encode import as_they_are
 from edgekit.runner.files import make_folder, write_atomically
 from edgekit.stages.bundle import golden
-from edgekit.stages.bundle.device import RUNNER, requirements, texts
-from edgekit.stages.bundle.prove import prove
+from edgekit.stages.bundle.device import RUNNER, prove, requirements, texts
 
 TOLERANCE_FLOAT, TOLERANCE_INTEGER = 0.005, 0.05
 """Allowed difference, share of the outputs' range; the bundle stage's defaults."""

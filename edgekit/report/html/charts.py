@@ -1,19 +1,46 @@
-"""Which figures the page shows of a run, with their words."""
+"""The figures of the page with their words: SVG in a data URI, its letters as outlines."""
 
 from __future__ import annotations
 
+import base64
+import io
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib.figure import Figure
 
 from edgekit.core.artifact import EVIDENCE, Artifact
 from edgekit.report import plots, tables
 from edgekit.report.formatting import count, milliseconds, times
-from edgekit.report.html.figures import Picture, picture
 from edgekit.report.html.rows import Row, in_words
 
 SAMPLES = f"{EVIDENCE}/samples_ms.npz"
 MOST_CURVES = 7
+CSS_PIXELS_PER_INCH = 96
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One figure; `alt` says in words what it shows, `caption` how to read it."""
+
+    source: str
+    width: int
+    height: int
+    alt: str
+    caption: str
+
+
+def picture(figure: Figure, alt: str, caption: str) -> Picture:
+    """The same bytes for the same figure: no date, and names that do not depend on chance."""
+    written = io.BytesIO()
+    with mpl.rc_context({"svg.fonttype": "path", "svg.hashsalt": "edgekit"}):
+        figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
+    width, height = (math.ceil(side * CSS_PIXELS_PER_INCH) for side in figure.get_size_inches())
+    source = "data:image/svg+xml;base64," + base64.b64encode(written.getvalue()).decode()
+    return Picture(source, width, height, alt, caption)
 
 
 def drawn(result: Row, profile: Artifact, benchmark: Artifact, foretold: Sequence[Row]) -> dict[str, Picture]:
