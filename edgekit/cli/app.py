@@ -294,5 +294,5 @@ def _show_result(result: dict[str, Any], folder: Path, *, whole: bool) -> None:
         return
     from edgekit.report import verdict
 
-    for line in verdict.again(result, folder):
+    for line in verdict.finished_lines(result, folder):
         print(line)

@@ -10,9 +10,9 @@ from typing import Any, cast
 
 from edgekit.core.errors import ConfigError, StageError
 from edgekit.measure.load.launch import Job, Outcome, drive
-from edgekit.measure.load.rate import TRIAL_QUERIES, Found
+from edgekit.measure.load.rate import TRIAL_QUERIES, RateSearch
 from edgekit.measure.load.scenarios import MINIMUM, P99_BOUND_MS, SCENARIOS, Load, Result, Scenario
-from edgekit.measure.load.subjects import Words
+from edgekit.measure.load.subjects import SubjectSpec
 from edgekit.report.formatting import count, milliseconds, percent
 from edgekit.runner import bundle as bundles
 from edgekit.runner.autotune import prove
@@ -41,13 +41,13 @@ class Wishes:
         bound_ms = P99_BOUND_MS if self.p99_ms is None else self.p99_ms
         names = self.scenarios or (("server",) if self.max_rate else SCENARIOS)
         self._check(names)
-        words = Words(
+        subject = SubjectSpec(
             "edgekit.measure.load.subjects:bundle", {"path": str(self.bundle.resolve()), "threads": self.threads}
         )
         if self.max_rate:
             length_s = TRIAL_S if self.seconds is None else self.seconds
-            return Job(words, search=Load("server", length_s, TRIAL_QUERIES, p99_bound_ms=bound_ms))
-        return Job(words, tuple(self._load(name, bound_ms) for name in names))
+            return Job(subject, search=Load("server", length_s, TRIAL_QUERIES, p99_bound_ms=bound_ms))
+        return Job(subject, tuple(self._load(name, bound_ms) for name in names))
 
     def _check(self, names: tuple[str, ...]) -> None:
         for name in names:
@@ -103,7 +103,7 @@ def _record(wishes: Wishes, sha256: str, outcome: Outcome) -> dict[str, Any]:
         "threads": wishes.threads,
         "machine": bench.machine(),
         "runs": [result.to_json() for result in outcome.results],
-        "rate": outcome.found.to_json() if outcome.found else None,
+        "rate": outcome.search.to_json() if outcome.search else None,
         "failed": outcome.failed,
     }
 
@@ -114,8 +114,8 @@ def _told(wishes: Wishes, outcome: Outcome) -> Iterator[str]:
     yield f"on {machine['host']} ({machine['cpu']}, {machine['cores']} cores), Python {machine['python']}"
     for result in outcome.results:
         yield from _result(result)
-    if outcome.found:
-        yield from _found(outcome.found)
+    if outcome.search:
+        yield from _found(outcome.search)
 
 
 def _result(result: Result) -> Iterator[str]:
@@ -139,7 +139,7 @@ def _result(result: Result) -> Iterator[str]:
     yield from _marks(result)
 
 
-def _found(found: Found) -> Iterator[str]:
+def _found(found: RateSearch) -> Iterator[str]:
     for trial in found.trials:
         word = ("met" if trial.meets else "over") + (", disturbed" if trial.disturbed else "")
         yield f"  {trial.reason:<8} {trial.rate_per_s:>10,.1f} per s   p99 {milliseconds(trial.p99_ms):>8} ms   {word}"
@@ -150,7 +150,7 @@ def _found(found: Found) -> Iterator[str]:
     yield from _marks(found)
 
 
-def _marks(told: Result | Found) -> Iterator[str]:
+def _marks(told: Result | RateSearch) -> Iterator[str]:
     """Why it is not to be relied on."""
     if told.short:
         yield f"  SHORT       of what MLPerf asks for: {told.why_short}"

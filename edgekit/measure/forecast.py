@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 EAGER = "PyTorch eager"
-AS_IT_CAME = {
+UNMODIFIED = {
     "torch": EAGER,
     "tensorflow": "Keras as it came",
     "onnxruntime": "ONNX Runtime as it came",
@@ -53,7 +53,7 @@ class Execution:
 
 def way_of(interpreter: str) -> str:
     """How a baseline is run, in words, from what the record calls its interpreter: `torch 2.13.0`."""
-    return AS_IT_CAME[interpreter.partition(" ")[0]]
+    return UNMODIFIED[interpreter.partition(" ")[0]]
 
 
 def of_whole(share: float, speedup: float) -> float:
@@ -61,7 +61,7 @@ def of_whole(share: float, speedup: float) -> float:
     return 1 / (1 - share + share / speedup)
 
 
-def against(profile: Mapping[str, Any], variants: Iterable[Row], costs: Mapping[str, Row]) -> list[Row]:
+def compare(profile: Mapping[str, Any], variants: Iterable[Row], costs: Mapping[str, Row]) -> list[Row]:
     """What `profile`'s forecast says of each measured variant on its runtime, beside what was measured.
 
     `profile` are the metrics of the profile stage, `variants` the rows of benchmark with their `speedup` against
@@ -80,10 +80,10 @@ def against(profile: Mapping[str, Any], variants: Iterable[Row], costs: Mapping[
             macs=_ratio(cost["macs"], base["macs"]),
             moved=_ratio(cost["moved"], base["moved"]),
         )
-        told = {name: row[name] for name in ("name", "model", "precision", "target")}
+        names = {name: row[name] for name in ("name", "model", "precision", "target")}
         measured = {f"achieved{end}": row[f"speedup{end}"] for end in ("", "_low", "_high")}
         predicted = found["ratio"] * step
-        rows.append({**told, "predicted": predicted, **measured, "share": measured["achieved"] / predicted})
+        rows.append({**names, "predicted": predicted, **measured, "share": measured["achieved"] / predicted})
     return rows
 
 

@@ -119,11 +119,11 @@ class Converted:
 
     def call(self, x: np.ndarray, threads: int = 1) -> Callable[[], object]:
         """One inference of `x` by the runner's own backend."""
-        given = self.as_input(x)
+        inputs = self.as_input(x)
         with quiet_native():
             content = {path.name: path.read_bytes() for path in self.paths}
             backend = open_backend(self.job.target, content, self.files.input, self.files.output, threads)
-        return lambda: backend.run(given)
+        return lambda: backend.run(inputs)
 
 
 def convert_plainly(

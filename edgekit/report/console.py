@@ -23,10 +23,10 @@ def show(result: dict[str, Any], folder: Path, console: Console) -> None:
     console.print(_table(result))
     console.print()
     if result["verdict"]["met"]:
-        winner, _, figures = escape(verdict.told(result)).partition(" ")
+        winner, _, figures = escape(verdict.message(result)).partition(" ")
         console.print(f"[bold]{winner}[/bold] {figures}")
     else:
-        console.print(f"[bold]{escape(verdict.told(result))}[/bold]", soft_wrap=True)
+        console.print(f"[bold]{escape(verdict.message(result))}[/bold]", soft_wrap=True)
     if result["waterfall"]:
         console.print(f"Step by step: {_walk(result['waterfall'])}.", soft_wrap=True, highlight=False)
     for target, why in verdict.unmet(result):

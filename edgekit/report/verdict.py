@@ -21,7 +21,7 @@ from edgekit.report.result import RESULT
 Row = dict[str, Any]
 
 
-def told(result: Row) -> str:
+def message(result: Row) -> str:
     """The winner with its figures; where the budget was missed, the nearest miss and what it lacks."""
     verdict = result["verdict"]
     if not verdict["met"]:
@@ -61,10 +61,10 @@ def paths(result: Row, folder: Path) -> Iterator[str]:
         yield f"Report     {folder / html.PAGE}"
 
 
-def again(result: Row, folder: Path) -> Iterator[str]:
+def finished_lines(result: Row, folder: Path) -> Iterator[str]:
     """All of it, for a run that was finished already."""
     yield f"run {result['name']} is finished"
-    yield told(result)
+    yield message(result)
     yield from (f"No bundle for {target}: {why}" for target, why in unmet(result))
     yield from (f"Left out: {line}." for line in left_out.lines(result["left_out"]))
     yield from paths(result, folder)

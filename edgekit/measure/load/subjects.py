@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Words:
+class SubjectSpec:
     """A function that opens a `Subject`, as package.module:function, and its keywords, plain JSON."""
 
     function: str
@@ -55,7 +55,7 @@ def variant(convert: str, name: str, preprocess: list[dict[str, Any]], samples: 
     return Subject(predict, list(np.load(samples, allow_pickle=False)))
 
 
-def as_it_came(profile: str, samples: str, threads: int = 1) -> Subject:
+def baseline(profile: str, samples: str, threads: int = 1) -> Subject:
     """The baseline as it came, from the profile artifact in a folder; preprocessed by the same numpy code."""
     import torch
 

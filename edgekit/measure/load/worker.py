@@ -57,7 +57,7 @@ def _work(job: Job, folder: Path, note: Note) -> None:
         note(found=found.to_json())
 
 
-def _search(load: Load, subject: drive.Subject, capacity_per_s: float, folder: Path, note: Note) -> rate.Found:
+def _search(load: Load, subject: drive.Subject, capacity_per_s: float, folder: Path, note: Note) -> rate.RateSearch:
     def attempt(rate_per_s: float, reason: rate.Reason, number: int) -> rate.Trial:
         one = replace(load, rate_per_s=rate_per_s, seed=load.seed + number)
         note(begins="the search for the highest rate", within_s=drive.longest_s(one, capacity_per_s))

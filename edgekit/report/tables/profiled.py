@@ -67,4 +67,4 @@ def foretold_rows(benchmark: Artifact) -> list[Row]:
         name: {"macs": cost["macs"], "moved": cost["weight_bytes"] + cost["activation_bytes"]}
         for name, cost in costs.items()
     }
-    return forecast.against(profile, benchmark.metrics["rows"], moved)
+    return forecast.compare(profile, benchmark.metrics["rows"], moved)

@@ -10,7 +10,7 @@ from edgekit.measure.forecast import way_of
 from edgekit.runner.measure.intervals import Ratio
 from edgekit.stages.benchmark.timings import Timings
 
-CAME_FROM = {
+ANCESTORS = {
     "baseline": ("baseline",),
     "student": ("baseline", "student"),
     "pruned": ("baseline", "student", "pruned"),
@@ -42,7 +42,7 @@ def waterfall(winner: Row, rows: list[Row], timings: Timings, baseline: Row) -> 
         row = found.get((model, precision))
         if row is None:
             continue
-        kept = row["name"] == winner["name"] or (precision == "fp32" and model in CAME_FROM[winner["model"]])
+        kept = row["name"] == winner["name"] or (precision == "fp32" and model in ANCESTORS[winner["model"]])
         steps.append(_step(step, row["name"], before, timings, kept))
         before = row["name"] if kept else before
     if winner["name"] not in {step["variant"] for step in steps}:
@@ -51,7 +51,7 @@ def waterfall(winner: Row, rows: list[Row], timings: Timings, baseline: Row) -> 
     return steps
 
 
-def told_with_ends(name: str, ratio: Ratio | None) -> Row:
+def with_interval(name: str, ratio: Ratio | None) -> Row:
     """A ratio and the ends of its interval, as fields of a record; nulls where nothing was compared."""
     ends = (ratio.ratio, ratio.low, ratio.high) if ratio else (None, None, None)
     return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
@@ -66,8 +66,8 @@ def verdict(overall: Row | None, post_training: str | None, baseline: Row, timin
         "met": True,
         "winner": name,
         "p50_ms": timings.p50_ms(name),
-        **told_with_ends("speedup_vs_eager", timings.ratio(baseline["name"], name)),
-        **told_with_ends(
+        **with_interval("speedup_vs_eager", timings.ratio(baseline["name"], name)),
+        **with_interval(
             "speedup_vs_post_training_baseline", timings.ratio(post_training, name) if post_training else None
         ),
         "drop_validation_pp": overall["drop_pp"],
@@ -100,5 +100,5 @@ def nearest_miss(rows: list[Row], too_slow: Iterable[str], timings: Timings, bud
 
 
 def _step(step: str, variant: str, before: str, timings: Timings, kept: bool) -> Row:
-    bought = told_with_ends("gain", timings.ratio(before, variant))
+    bought = with_interval("gain", timings.ratio(before, variant))
     return {"step": step, "variant": variant, "p50_ms": timings.p50_ms(variant), **bought, "kept": kept}

@@ -19,7 +19,7 @@ LEVEL = 0.01
 """Of baselines that know neither split, so many are called to know validation, at most."""
 
 
-def held(name: str, validation: Answered, test: Answered) -> dict[str, Any] | None:
+def check_leakage(name: str, validation: Answered, test: Answered) -> dict[str, Any] | None:
     """The row of metrics of what `name` answered of either split; None where accuracy is no share of right answers."""
     if not isinstance(validation, np.ndarray) or not isinstance(test, np.ndarray):
         return None

@@ -13,9 +13,9 @@ Row = dict[str, Any]
 FIX = "an earlier stage gave something else than when it was recorded; compare their digests, or run without the record"
 
 
-def check(recorded: dict[str, Any], judged: Sequence[Row], budget: Budget, targets: Sequence[str]) -> None:
+def check(recorded: dict[str, Any], rows: Sequence[Row], budget: Budget, targets: Sequence[str]) -> None:
     """StageError where a recorded winner is not there to win, or breaks a limit that needs no clock."""
-    names = [row["name"] for row in judged]
+    names = [row["name"] for row in rows]
     for name in recorded["too_slow"]:
         if name not in names:
             raise StageError(f"the recorded decision calls {name!r} too slow, which is not among {_list(names)}; {FIX}")
@@ -29,9 +29,9 @@ def check(recorded: dict[str, Any], judged: Sequence[Row], budget: Budget, targe
     for target, name in recorded["winners"].items():
         if target not in targets:
             raise StageError(f"the recorded winner {name!r} is for target {target!r}; this run has {_list(targets)}")
-        row = next((row for row in judged if row["name"] == name and row["target"] == target), None)
+        row = next((row for row in rows if row["name"] == name and row["target"] == target), None)
         if row is None:
-            own = [row["name"] for row in judged if row["target"] == target]
+            own = [row["name"] for row in rows if row["target"] == target]
             raise StageError(f"the recorded winner of {target} is {name!r}, which is not among {_list(own)}; {FIX}")
         if not row["inside_budget"]:
             reasons = "; ".join(row["reasons"])

@@ -34,7 +34,7 @@ def against_dense(rows: Sequence[Row], slow: Collection[str], timings: Timings) 
     ]
 
 
-def buys_nothing(compared: Iterable[Row]) -> list[str]:
+def without_speedup(compared: Iterable[Row]) -> list[str]:
     """Names of those that bought nothing, sorted."""
     return sorted(row["name"] for row in compared if not row["buys"])
 
