@@ -83,7 +83,7 @@ def run(
         _show_result(result, out / plan.run.name, whole=anything_done)
         met = result["verdict"]["met"]
         if mlflow is not None:  # a store that has gone away since must not hide that the budget was missed
-            log = tracking.log if met else tracking.tried
+            log = tracking.log if met else tracking.log_or_reason
             print(f"MLflow     {log(out / plan.run.name, mlflow)}")
         if not met:
             raise typer.Exit(BudgetMissed.exit_code)
@@ -222,7 +222,7 @@ def bundle(
     with errors_as_exit_codes():
         from edgekit.cli.bundle import make, options
 
-        wishes = options.Options(
+        request = options.Options(
             model=model,
             golden=tuple(golden),
             labels=options.labels(labels),
@@ -241,7 +241,7 @@ def bundle(
             architectures=tuple(architecture or ()),
             tolerance=tolerance,
         )
-        made = make.make(wishes, out, print)
+        made = make.make(request, out, print)
         print(f"wrote       {made} ({made.stat().st_size:,} bytes) and {made.parent / 'edgerun.pyz'}")
 
 
@@ -268,8 +268,8 @@ def load(
     with errors_as_exit_codes():
         from edgekit.cli import load as command
 
-        wishes = command.Wishes(bundle, tuple(scenario or ()), rate, seconds, p99_ms, max_rate, threads)
-        command.run(wishes, json_, print)
+        request = command.Request(bundle, tuple(scenario or ()), rate, seconds, p99_ms, max_rate, threads)
+        command.run(request, json_, print)
 
 
 bare_switches(app)

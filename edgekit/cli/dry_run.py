@@ -24,7 +24,7 @@ def show(plan: Plan, out: Path) -> None:
     for heading in ("notebook", "options"):
         table.add_column(heading, no_wrap=heading == "notebook")
     for number, stage in enumerate(STAGES, 1):
-        if stage not in plan.walk:
+        if stage not in plan.pipeline:
             table.add_row(f"{number:02d}_{stage}", "left out: there is no distill section, so nothing is trained")
             continue
         config = plan.stages[stage]

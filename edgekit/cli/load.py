@@ -25,7 +25,7 @@ TRIAL_S = 10.0
 
 
 @dataclass(frozen=True)
-class Wishes:
+class Request:
     """What was typed; ConfigError where it does not fit together."""
 
     bundle: Path
@@ -70,37 +70,37 @@ class Wishes:
         return Load(scenario, self.seconds, 1, rate_per_s, bound_ms)
 
 
-def run(wishes: Wishes, as_json: bool, say: Callable[[str], object]) -> None:
+def run(request: Request, as_json: bool, say: Callable[[str], object]) -> None:
     """Drive and tell; SelftestError for a bundle that answers wrong, StageError where the driven process died."""
-    job = wishes.job()
-    bundle = bundles.read(wishes.bundle)  # a wrong one is told as such, not as a process that died
-    _prove(wishes, bundle)
+    job = request.job()
+    bundle = bundles.read(request.bundle)  # a wrong one is told as such, not as a process that died
+    _prove(request, bundle)
     outcome = drive(job)
     if as_json:
-        say(json.dumps(_record(wishes, bundle.sha256, outcome), indent=2))
+        say(json.dumps(_record(request, bundle.sha256, outcome), indent=2))
     else:
-        for line in _told(wishes, outcome):
+        for line in _report_lines(request, outcome):
             say(line)
     if outcome.failed:
-        raise StageError(f"{wishes.bundle.name}: {outcome.failed}")
+        raise StageError(f"{request.bundle.name}: {outcome.failed}")
 
 
-def _prove(wishes: Wishes, bundle: bundles.Bundle) -> None:
+def _prove(request: Request, bundle: bundles.Bundle) -> None:
     """How fast wrong answers come is of no use, so the golden vectors come first, on the interpreter that is driven."""
     interpreter = installed(bundle.manifest.target)[0]
-    report = prove(wishes.bundle, wishes.threads, interpreter)
+    report = prove(request.bundle, request.threads, interpreter)
     if not report.ok:
         raise SelftestError(
-            f"{wishes.bundle}: the golden vectors did not come out as recorded on {report.interpreter} "
+            f"{request.bundle}: the golden vectors did not come out as recorded on {report.interpreter} "
             f"{report.version}, so it is not driven; `edgerun selftest` says by how much"
         )
 
 
-def _record(wishes: Wishes, sha256: str, outcome: Outcome) -> dict[str, Any]:
+def _record(request: Request, sha256: str, outcome: Outcome) -> dict[str, Any]:
     return {
-        "bundle": str(wishes.bundle),
+        "bundle": str(request.bundle),
         "sha256": sha256,
-        "threads": wishes.threads,
+        "threads": request.threads,
         "machine": bench.machine(),
         "runs": [result.to_json() for result in outcome.results],
         "rate": outcome.search.to_json() if outcome.search else None,
@@ -108,17 +108,17 @@ def _record(wishes: Wishes, sha256: str, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _told(wishes: Wishes, outcome: Outcome) -> Iterator[str]:
+def _report_lines(request: Request, outcome: Outcome) -> Iterator[str]:
     machine = bench.machine()
-    yield f"{wishes.bundle.name}, threads: {wishes.threads}, one worker, raw sample to answer, driven by LoadGen"
+    yield f"{request.bundle.name}, threads: {request.threads}, one worker, raw sample to answer, driven by LoadGen"
     yield f"on {machine['host']} ({machine['cpu']}, {machine['cores']} cores), Python {machine['python']}"
     for result in outcome.results:
-        yield from _result(result)
+        yield from _result_lines(result)
     if outcome.search:
-        yield from _found(outcome.search)
+        yield from _search_lines(outcome.search)
 
 
-def _result(result: Result) -> Iterator[str]:
+def _result_lines(result: Result) -> Iterator[str]:
     asked = "" if result.rate_per_s is None else f" at {result.rate_per_s:,.1f} arrivals per s"
     yield f"{result.scenario}{asked}: {count(result.queries)} queries in {result.seconds:.1f} s"
     yield f"  answered    {result.throughput_per_s:,.1f} per s, {percent(result.error_rate)} with an error"
@@ -136,23 +136,23 @@ def _result(result: Result) -> Iterator[str]:
     if result.p99_bound_ms is not None:
         sure = ", 99 % sure" if result.sure else ""
         yield f"  p99 bound   {result.p99_bound_ms:g} ms: {'met' + sure if result.meets else 'NOT met'}"
-    yield from _marks(result)
+    yield from _warnings(result)
 
 
-def _found(found: RateSearch) -> Iterator[str]:
-    for trial in found.trials:
+def _search_lines(search: RateSearch) -> Iterator[str]:
+    for trial in search.trials:
         word = ("met" if trial.meets else "over") + (", disturbed" if trial.disturbed else "")
         yield f"  {trial.reason:<8} {trial.rate_per_s:>10,.1f} per s   p99 {milliseconds(trial.p99_ms):>8} ms   {word}"
-    if found.rate_per_s is None:
-        yield f"no rate with a p99 within {found.p99_bound_ms:g} ms: {found.why}"
+    if search.rate_per_s is None:
+        yield f"no rate with a p99 within {search.p99_bound_ms:g} ms: {search.why}"
     else:
-        yield f"highest rate with a p99 within {found.p99_bound_ms:g} ms: {found.rate_per_s:,.1f} per s; {found.why}"
-    yield from _marks(found)
+        yield f"highest rate with a p99 within {search.p99_bound_ms:g} ms: {search.rate_per_s:,.1f} per s; {search.why}"
+    yield from _warnings(search)
 
 
-def _marks(told: Result | RateSearch) -> Iterator[str]:
+def _warnings(result: Result | RateSearch) -> Iterator[str]:
     """Why it is not to be relied on."""
-    if told.short:
-        yield f"  SHORT       of what MLPerf asks for: {told.why_short}"
-    if told.disturbed:
-        yield f"  DISTURBED   {'; '.join(told.disturbed)}"
+    if result.short:
+        yield f"  SHORT       of what MLPerf asks for: {result.why_short}"
+    if result.disturbed:
+        yield f"  DISTURBED   {'; '.join(result.disturbed)}"

@@ -13,7 +13,7 @@ from edgekit.core.tasks import accuracy_drop
 
 def at_least(what: str, value: float, limit: float, fix: str) -> None:
     """`value` ≥ `limit`, else StageError."""
-    _judge(
+    _check(
         value >= limit,
         f"{what}: {value:.4g} ≥ {limit:.4g}",
         f"{what}: got {value:.4g}, wanted at least {limit:.4g}; {fix}",
@@ -22,7 +22,7 @@ def at_least(what: str, value: float, limit: float, fix: str) -> None:
 
 def at_most(what: str, value: float, limit: float, fix: str) -> None:
     """`value` ≤ `limit`, else StageError."""
-    _judge(
+    _check(
         value <= limit,
         f"{what}: {value:.4g} ≤ {limit:.4g}",
         f"{what}: got {value:.4g}, wanted at most {limit:.4g}; {fix}",
@@ -37,7 +37,7 @@ def quietly_at_least(what: str, value: float, limit: float, fix: str) -> None:
 
 def holds(what: str, condition: bool, fix: str) -> None:
     """A plain fact, else StageError."""
-    _judge(condition, what, f"does not hold: {what}; {fix}")
+    _check(condition, what, f"does not hold: {what}; {fix}")
 
 
 def whole(artifact: Artifact) -> None:
@@ -93,8 +93,8 @@ def decisions_follow(benchmark: Artifact) -> None:
             print(f"{'✗' if differs else '✓'} {what}: {chosen}, as recorded{today}")
         elif decision["candidates"] and "in_the_tie" in decision["candidates"][0]:
             tie = [(row["bytes"], row["name"]) for row in decision["candidates"] if row["in_the_tie"]]
-            told = f"{what}: {chosen}, {decision['rule']}" + (f" of {len(tie)}" if len(tie) > 1 else "")
-            holds(told, chosen == min(tie)[1], "the code that decides is at fault, please report it")
+            summary = f"{what}: {chosen}, {decision['rule']}" + (f" of {len(tie)}" if len(tie) > 1 else "")
+            holds(summary, chosen == min(tie)[1], "the code that decides is at fault, please report it")
 
 
 def missed_message(nearest: dict[str, Any] | None, budget: dict[str, Any]) -> str:
@@ -139,7 +139,7 @@ def seen_message(found: dict[str, Any]) -> str:
     )
 
 
-def _judge(good: bool, found: str, fault: str) -> None:
+def _check(good: bool, found: str, fault: str) -> None:
     if not good:
         raise StageError(fault)
     print(f"✓ {found}")

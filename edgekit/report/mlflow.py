@@ -77,7 +77,7 @@ def log(folder: Path, uri: str) -> str:
     return f"run {run} of experiment {result['name']} at {_masked(uri)}"
 
 
-def tried(folder: Path, uri: str) -> str:
+def log_or_reason(folder: Path, uri: str) -> str:
     """As `log`, of a run that has worse to tell: what went wrong is returned as well."""
     try:
         return log(folder, uri)

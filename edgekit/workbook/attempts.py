@@ -34,13 +34,13 @@ def running(folder: Path) -> tuple[str, str] | None:
     if begun[0] not in STAGES:
         return None
     where = _place(working_notebook(folder, begun[0]))
-    return begun[0], f"{where}{_named(run)}"
+    return begun[0], f"{where}{_process(run)}"
 
 
 def holder(folder: Path) -> str | None:
     """Who works on the run in `folder`, at a stage or before the first; None where nobody does."""
     run = lock.holder(folder / RUN_LOCK)
-    return _named(run) if run else None
+    return _process(run) if run else None
 
 
 def failure(folder: Path, stage: str) -> str | None:
@@ -72,7 +72,7 @@ def next_command(plan: Plan, out: Path) -> str:
     return shlex.join(words)
 
 
-def _named(holder: dict[str, Any]) -> str:
+def _process(holder: dict[str, Any]) -> str:
     return f"process {holder['process']} on {holder['host']}, since {holder['since'].replace('T', ' ')}"
 
 

@@ -53,8 +53,8 @@ def steps(plan: Plan, out: Path) -> list[Step]:
     """The walk of a plan; every parameter is explicit, so an executed notebook says what it ran with."""
     common = {"config": str(plan.path), "out": str(out.resolve()), "settings": plan.settings}
     return [
-        Step(number, stage, {**common, **plan.scalars(stage)}, plan.run.cell_limit_s, len(plan.walk))
-        for number, stage in enumerate(plan.walk, 1)
+        Step(number, stage, {**common, **plan.scalars(stage)}, plan.run.cell_limit_s, len(plan.pipeline))
+        for number, stage in enumerate(plan.pipeline, 1)
     ]
 
 

@@ -87,17 +87,17 @@ DEFAULT_CONFIG = workbook_folder("configs") / "digits.yaml"
 
 @dataclass(frozen=True)
 class Plan:
-    """A checked config. `given` is what the user wrote, overrides applied, for the record."""
+    """A checked config. `values` is what the user wrote, overrides applied, for the record."""
 
     path: Path
-    given: dict[str, Any]
+    values: dict[str, Any]
     run: RunConfig
     data: SourceConfig
     stages: dict[str, StageConfig]
     settings: str = ""
 
     @property
-    def walk(self) -> tuple[str, ...]:
+    def pipeline(self) -> tuple[str, ...]:
         """The stages of this run, in order."""
         return tuple(self.stages)
 
@@ -271,7 +271,7 @@ def agree(plan: Plan) -> None:
 def _reached(plan: Plan) -> None:
     """Something that the run has is converted to something that it can become."""
     converted: Any = plan.stages["convert"]
-    models, trains = set(converted.models), "distill" in plan.walk
+    models, trains = set(converted.models), "distill" in plan.pipeline
     if not trains and "baseline" not in models:
         raise ConfigError(
             f"convert.models and distill disagree: got {list(converted.models)}, and a run without distill has only "

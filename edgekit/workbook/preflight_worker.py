@@ -38,7 +38,7 @@ def answer(plan: Plan, folder: Path) -> dict[str, Any]:
     """`found`, or `error` with its class and exit code; the file `AT` in `folder` names what is being checked."""
     make_importable(plan)
     try:
-        return {"found": dict(_found(plan, folder / AT))}
+        return {"found": dict(_checks(plan, folder / AT))}
     except (EdgekitError, RunnerError) as error:
         return {"error": str(error), "kind": type(error).__name__, "exit_code": error.exit_code}
     except OSError as error:
@@ -48,7 +48,7 @@ def answer(plan: Plan, folder: Path) -> dict[str, Any]:
         return {"error": said, "kind": ResourceError.__name__, "exit_code": ResourceError.exit_code}
 
 
-def _found(plan: Plan, at: Path) -> Iterator[tuple[str, str]]:
+def _checks(plan: Plan, at: Path) -> Iterator[tuple[str, str]]:
     at.write_text("data")
     data = load_data(plan.data)
     sizes = ", ".join(f"{len(getattr(data, name)):,} {name}" for name in ("train", "calibration", "validation"))
@@ -62,7 +62,7 @@ def _found(plan: Plan, at: Path) -> Iterator[tuple[str, str]]:
     yield "Network", _file(plan, data) if plan.source else _baseline(plan, data)
     for place, network in _students(plan):
         at.write_text(f"{place}: {network.builder}")
-        _built(plan, data, place, network)
+        _check_network(plan, data, place, network)
 
 
 def _outputs(data: Data) -> str:
@@ -110,7 +110,7 @@ def _students(plan: Plan) -> Iterator[tuple[str, NetworkConfig]]:
             yield f"distill.teachers.{place}", NetworkConfig(builder=teacher.builder, kwargs=teacher.kwargs)
 
 
-def _built(plan: Plan, data: Data, place: str, network: NetworkConfig) -> None:
+def _check_network(plan: Plan, data: Data, place: str, network: NetworkConfig) -> None:
     from edgekit.models import dry_run
     from edgekit.models.from_artifact import spec_for
 

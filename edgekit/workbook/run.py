@@ -59,7 +59,7 @@ def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print)
     make_importable(plan)
     found = finished(plan, folder) if not force else None
     if found is not None:
-        say(f"reused: {_list_of(plan.walk[: _last(plan, found)])}; every key is unchanged")
+        say(f"reused: {_list_of(plan.pipeline[: _last(plan, found)])}; every key is unchanged")
         _redraw(folder, say)
         return found, False
     agree(plan)
@@ -90,7 +90,7 @@ def finished(plan: Plan, folder: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     left_by_a_kill = [*folder.glob(".*.partial"), *folder.glob(".*.previous")]
-    if not isinstance(result, dict) or left_by_a_kill or result.get("config") != json.loads(json.dumps(plan.given)):
+    if not isinstance(result, dict) or left_by_a_kill or result.get("config") != json.loads(json.dumps(plan.values)):
         return None
     if not is_current(result, folder) or not earlier_bundles.in_order(folder, result["verdict"]["met"]):
         return None
@@ -130,7 +130,7 @@ def _run_stages(plan: Plan, out: Path, folder: Path, force: Collection[str], say
             if found.exit_code:
                 return False
             continue
-        say(_reason(found, plan.walk[number:], step.stage in force, announced))
+        say(_reason(found, plan.pipeline[number:], step.stage in force, announced))
         announced = announced or not found.sealed or step.stage in force
         try:
             notebook.execute(step, folder, _sealer(plan, folder, step.stage, digest), forced=step.stage in force)
@@ -169,10 +169,10 @@ def _bytes(path: Path) -> bytes:
 
 def _recovered(plan: Plan, folder: Path, stage: str, digest: str | None) -> StageState:
     """The state of a stage whose earlier stages are done, after recovery of what a kill left there."""
-    found = state.examine(plan, folder, digest)[plan.walk.index(stage)]
+    found = state.examine(plan, folder, digest)[plan.pipeline.index(stage)]
     key = found.wanted.key if found.wanted else None
     artifacts.settle(run_folder.working_folder(folder, stage), run_folder.stage_folder(folder, stage), key)
-    return state.examine(plan, folder, digest)[plan.walk.index(stage)]
+    return state.examine(plan, folder, digest)[plan.pipeline.index(stage)]
 
 
 def _recover_origin(plan: Plan, folder: Path, digest: str | None) -> None:
@@ -183,7 +183,7 @@ def _recover_origin(plan: Plan, folder: Path, digest: str | None) -> None:
 def _sealer(plan: Plan, folder: Path, stage: str, digest: str | None) -> Callable[[], Artifact]:
     def sealed() -> Artifact:
         """The artifact with the key of the plan; StageError if the notebook left none, or another."""
-        found = state.examine(plan, folder, digest or state.data_digest(plan, folder))[plan.walk.index(stage)]
+        found = state.examine(plan, folder, digest or state.data_digest(plan, folder))[plan.pipeline.index(stage)]
         if not found.sealed or found.artifact is None:
             why = f": {'; '.join(found.reasons)}" if found.reasons else ""
             raise StageError(f"completed, but its artifact is {found.state}{why}")
@@ -212,7 +212,7 @@ def _key(found: StageState) -> str:
 
 def _last(plan: Plan, result: dict[str, Any]) -> int:
     """The number of stages in this result: a missed budget ends the run at benchmark."""
-    return len(plan.walk) if result["verdict"]["met"] else plan.walk.index("benchmark") + 1
+    return len(plan.pipeline) if result["verdict"]["met"] else plan.pipeline.index("benchmark") + 1
 
 
 def _list_of(stages: Collection[str]) -> str:
@@ -278,9 +278,9 @@ def write_result(plan: Plan, folder: Path) -> dict[str, Any]:
         "edgekit": __version__,
         "name": plan.run.name,
         "version": plan.run.version,
-        "config": plan.given,
+        "config": plan.values,
         "budget": plan.run.budget.model_dump(),
-        **results.told(folder),
+        **results.build(folder),
     }
     results.check(result)
     write_json(folder / RESULT, result)

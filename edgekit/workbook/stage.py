@@ -74,7 +74,7 @@ class OpenStage:
             wanted = state.ingredients(self.plan, self.folder, self.name, self.source, self.data.digest)
             working = working_folder(self.folder, self.name)
             artifacts.settle(working, self.out, wanted.key)
-            found, reasons, done = state.judge(self.out, wanted)
+            found, reasons, done = state.check_artifact(self.out, wanted)
             if found == "unchecked" and done is not None and os.environ.get(FORCE) != self.name:
                 print(f"{self.name}: reused, its key {wanted.key[:12]} is unchanged ({self.out.name}/)")
                 return done
@@ -100,7 +100,7 @@ class OpenStage:
         except BaseException as error:
             shutil.rmtree(working, ignore_errors=True)
             if isinstance(error, EdgekitError):
-                error.args = (origin.as_given(str(error), self.plan, self.folder),)
+                error.args = (origin.with_user_paths(str(error), self.plan, self.folder),)
             raise
         result = artifacts.publish(working, self.out)
         resume.forget(self.folder, self.name)
@@ -131,13 +131,13 @@ def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
     config_path, out = find_config(str(scalars.pop("config"))), Path(str(scalars.pop("out")))
     plan = load_plan(config_path, str(scalars.pop("settings")))
     make_importable(plan)
-    if stage not in plan.walk:
-        after = next(name for name in STAGES[STAGES.index(stage) :] if name in plan.walk)
+    if stage not in plan.pipeline:
+        after = next(name for name in STAGES[STAGES.index(stage) :] if name in plan.pipeline)
         raise ConfigError(
             f"{plan.path.name} has no distill section, so this run trains, prunes and tunes nothing: go on with "
             f"{notebook_name(after)}, or name distill.student"
         )
-    section = {**plan.section(stage), **_chosen(stage, scalars, plan, _injected(parameters.get("In")))}
+    section = {**plan.section(stage), **_overrides(stage, scalars, plan, _injected(parameters.get("In")))}
     options = parse_stage(stage, section, shared_options(plan.run))
     options.agree()
     plan = replace(plan, stages={**plan.stages, stage: options})
@@ -151,26 +151,26 @@ def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
     return OpenStage(stage, plan, options, folder, source, data)
 
 
-def _chosen(stage: str, scalars: dict[str, Any], plan: Plan, insisted: set[str]) -> dict[str, Any]:
+def _overrides(stage: str, scalars: dict[str, Any], plan: Plan, explicit: set[str]) -> dict[str, Any]:
     """The parameters that win over the config; says where the two differ, and which is taken.
 
     One that papermill was told of (`insisted`) wins even where it equals the workbook's default.
     """
     untouched = load_plan(DEFAULT_CONFIG).scalars(stage) if DEFAULT_CONFIG.is_file() else {}
     configured = plan.scalars(stage)
-    chosen = {}
+    overrides = {}
     for name, value in scalars.items():
         here = f"{stage}.{name} is {value} in this cell and {configured.get(name)} in {plan.path.name}"
         if name in configured and (value, type(value)) == (configured[name], type(configured[name])):
             continue
-        as_it_came = name in untouched and (value, type(value)) == (untouched[name], type(untouched[name]))
-        if as_it_came and name not in insisted:
+        unmodified = name in untouched and (value, type(value)) == (untouched[name], type(untouched[name]))
+        if unmodified and name not in explicit:
             print(f'{here}: the config is taken, for the cell was left as it came (or insist with settings = "…")')
             continue
         if name in configured:
             print(f"{here}: the cell is taken")
-        chosen[name] = value
-    return chosen
+        overrides[name] = value
+    return overrides
 
 
 def find_config(name: str) -> Path:
@@ -219,21 +219,21 @@ def _alone(folder: Path, stage: str) -> Iterator[None]:
 def _parameters(stage: str, namespace: Mapping[str, Any]) -> dict[str, Any]:
     allowed = [*COMMON_PARAMETERS, *own_fields(stage_config(stage))]
     meant = _assigned_as_parameters(namespace.get("In"))
-    given = {
+    parameters = {
         name: value
         for name, value in namespace.items()
         if not name.startswith("_") and (is_scalar(value) or name in (meant or ()))
     }
     if meant is not None:
-        given = {name: value for name, value in given.items() if name in meant or name in allowed}
-    refuse_secrets(given)
-    for name in given:
+        parameters = {name: value for name, value in parameters.items() if name in meant or name in allowed}
+    refuse_secrets(parameters)
+    for name in parameters:
         if name not in allowed:
             raise ConfigError(f"{name}: stage {stage} has no such parameter, {suggest(name, allowed)}")
     for name in COMMON_PARAMETERS:
-        if not isinstance(given.setdefault(name, _COMMON_DEFAULTS[name]), str):
-            raise ConfigError(f"{name}: got {given[name]!r}; a text is wanted")
-    return given
+        if not isinstance(parameters.setdefault(name, _COMMON_DEFAULTS[name]), str):
+            raise ConfigError(f"{name}: got {parameters[name]!r}; a text is wanted")
+    return parameters
 
 
 def _assigned_as_parameters(history: Any) -> set[str] | None:
@@ -278,7 +278,7 @@ def _source(stage: str, plan: Plan, data: Data, folder: Path) -> Artifact:
     if stage == STAGES[0]:
         with _alone(folder, stage):
             return origin.make(plan, data.digest, folder)
-    before = plan.walk[plan.walk.index(stage) - 1]
+    before = plan.pipeline[plan.pipeline.index(stage) - 1]
     if not (folder / before / artifacts.RECORD).is_file():
         raise StageError(f"{folder}: no finished stage {before!r} here; run {notebook_name(before)} first")
     source = artifacts.load(folder / before)
@@ -287,8 +287,8 @@ def _source(stage: str, plan: Plan, data: Data, folder: Path) -> Artifact:
             f"{source.stage} in {folder} was made from other data (digest {source.data_digest[:12]}, "
             f"now {data.digest[:12]}); run the workbook from 01_profile again"
         )
-    for ancestor in (source.ancestor(name) for name in plan.walk[: plan.walk.index(stage)]):
-        parent = source.ancestor((origin.STAGE, *plan.walk)[plan.walk.index(ancestor.stage)])
+    for ancestor in (source.ancestor(name) for name in plan.pipeline[: plan.pipeline.index(stage)]):
+        parent = source.ancestor((origin.STAGE, *plan.pipeline)[plan.pipeline.index(ancestor.stage)])
         now = state.ingredients(plan, folder, ancestor.stage, parent, data.digest)
         for change in cache_key.differences(ancestor.ingredients, now):
             print(f"{ancestor.stage}/ is stale: {change} since it was sealed; `edgekit run` would make it again")

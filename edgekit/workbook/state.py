@@ -56,7 +56,7 @@ def examine(plan: Plan, folder: Path, data_digest: str | None) -> list[StageStat
     found: list[StageState] = []
     source = first.artifact if first.sealed else None
     reasons = first.reasons
-    for stage in plan.walk:
+    for stage in plan.pipeline:
         state = _stage(plan, folder, stage, source, data_digest, reasons)
         found.append(state)
         source, reasons = (state.artifact, ()) if state.sealed else (None, ())
@@ -91,7 +91,7 @@ def remember_data(plan: Plan, folder: Path, digest: str, sign: str | None) -> No
         write_json(folder / DATA, {"fingerprint": sign, "digest": digest})
 
 
-def judge(path: Path, wanted: Ingredients) -> tuple[State, tuple[str, ...], Artifact | None]:
+def check_artifact(path: Path, wanted: Ingredients) -> tuple[State, tuple[str, ...], Artifact | None]:
     """Whether the artifact in `path` is the wanted one, every byte checked; "unchecked" if it is."""
     try:
         found = artifacts.load(path)
@@ -110,7 +110,7 @@ def _origin(plan: Plan, folder: Path, data_digest: str | None) -> StageState:
     if data_digest is None:
         return StageState(origin.STAGE, "not run")
     wanted = origin.ingredients(plan, data_digest)
-    state, reasons, found = judge(folder / origin.STAGE, wanted)
+    state, reasons, found = check_artifact(folder / origin.STAGE, wanted)
     return StageState(origin.STAGE, state, reasons, wanted, found)
 
 
@@ -121,7 +121,7 @@ def _stage(
     if source is None or digest is None:
         return _without_source(plan, path, stage, digest, tuple(above))
     wanted = ingredients(plan, folder, stage, source, digest)
-    state, reasons, found = judge(path, wanted)
+    state, reasons, found = check_artifact(path, wanted)
     if state != "unchecked" or found is None:
         return StageState(stage, state, reasons, wanted, found)
     notebook = workbook_folder("notebooks") / notebook_name(stage)

@@ -28,8 +28,8 @@ def start(name: str, task: str, data: str | None, out: Path, *, force: bool, say
     Raises ConfigError for a name, a task or a place that will not do, DataError for data that no source reads.
     """
     from edgekit.cli.init import dry_run, notebook, sizes, task_fit
-    from edgekit.cli.init.config import told
-    from edgekit.cli.init.detect import look
+    from edgekit.cli.init.config import describe_sizes
+    from edgekit.cli.init.detect import detect
 
     _check_name(name)
     if task not in TASKS:
@@ -38,21 +38,21 @@ def start(name: str, task: str, data: str | None, out: Path, *, force: bool, say
     if not force:
         _refuse_to_overwrite(config, pages)
     path = _place(data, out)
-    found = look(path)
+    found = detect(path)
     task_fit.check(task, found)
     draft = dry_run.draft(name, task, found, _written(data, path, out))
     text = draft.text()
     dry_run.check(text, found.section, draft.data)
-    say(f"found  {draft.found.words}")
-    say(f"       {told(draft.sizes)}; {_labels(draft.data)}")
+    say(f"found  {draft.findings.words}")
+    say(f"       {describe_sizes(draft.sizes)}; {_labels(draft.data)}")
     for note in draft.data.notes:
         say(f"       {note}")
-    if named(task).AT_MOST_ONE and (little := sizes.says_little(draft.sizes)):
+    if named(task).AT_MOST_ONE and (little := sizes.small_validation_warning(draft.sizes)):
         say(f"       {little}")
     make_folder(out.absolute())
     if not force:
         _refuse_to_overwrite(config, pages)
-    shown = notebook.text(name, config.absolute(), draft.found.words, draft.data.kind)
+    shown = notebook.text(name, config.absolute(), draft.findings.words, draft.data.kind)
     _write_both({config: text.encode(), pages: shown.encode()})
     say(f"wrote  {config} and {pages}")
     say(f"next   edgekit run {config} --dry-run, then edgekit run {config}; or open {pages.name} in JupyterLab")

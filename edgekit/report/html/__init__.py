@@ -41,7 +41,7 @@ def write(folder: Path) -> Path:
     sign = _sign(folder)
     make_folder(folder / BESIDE)
     links = notebooks.write(executed(folder), folder / BESIDE)
-    text = render("page.html.j2", sign=sign, **story.told(folder, result, links))
+    text = render("page.html.j2", sign=sign, **story.build_context(folder, result, links))
     write_atomically(folder / PAGE, text.encode())
     return folder / PAGE
 

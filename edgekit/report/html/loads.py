@@ -11,7 +11,7 @@ RANKS = (50, 90, 95, 99)
 MEBI = 2**20
 
 
-def told(result: Row, confidence: float) -> Row | None:
+def build_section(result: Row, confidence: float) -> Row | None:
     """`grids` and `failed`, a line each; None where nothing was driven. `confidence` is that of the intervals."""
     loads = result["loads"]
     if not loads["runs"] and not loads["failed"]:

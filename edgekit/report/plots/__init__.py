@@ -8,7 +8,7 @@ from edgekit.report.plots.by_class import confusion, lost
 from edgekit.report.plots.candidates import candidates
 from edgekit.report.plots.compression import learning_curves, pruning, sensitivity
 from edgekit.report.plots.delivery import boundaries, bundle_members
-from edgekit.report.plots.diagnosis import foretold, latency_parts, operators, roofline, ways
+from edgekit.report.plots.diagnosis import latency_parts, operators, predicted, roofline, ways
 from edgekit.report.plots.distribution import ecdf
 from edgekit.report.plots.loads import loads
 from edgekit.report.plots.pruned import accuracy_by_cost, predicted_and_measured, zero_patterns
@@ -24,7 +24,6 @@ __all__ = [
     "candidates",
     "confusion",
     "ecdf",
-    "foretold",
     "histograms",
     "latency_parts",
     "learning_curves",
@@ -32,6 +31,7 @@ __all__ = [
     "lost",
     "operators",
     "pareto",
+    "predicted",
     "predicted_and_measured",
     "pruning",
     "roofline",

@@ -170,7 +170,7 @@ def _unshown(layers: Sequence[Row]) -> str:
     return f"not shown: {share:.0%} of the multiply-adds,\ndone where PyTorch sees no layer" if share >= 0.01 else ""
 
 
-def foretold(rows: Sequence[Row]) -> Figure:
+def predicted(rows: Sequence[Row]) -> Figure:
     """The speed-up that profile predicted of each variant against the one that was measured; on the line both agree."""
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 3.8), layout="constrained")

@@ -50,7 +50,7 @@ def steps(artifact: Artifact) -> Table:
     return Table(("", "next step", "a whole call", "where", "because"), rows)
 
 
-def foretold_rows(benchmark: Artifact) -> list[Row]:
+def predicted_rows(benchmark: Artifact) -> list[Row]:
     """What profile predicted of each variant that was measured, in float and in int8, beside what it reached.
 
     Nothing where the two were measured on different machines.

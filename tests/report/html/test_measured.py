@@ -128,7 +128,7 @@ def test_loads_stand_with_their_rates_and_their_failures(read: Read, fuller: Pat
 
 
 def test_predictions_stand_beside_what_was_achieved(read: Read, fuller: Path) -> None:
-    rows = tables.foretold_rows(artifacts.load(fuller / "benchmark"))
+    rows = tables.predicted_rows(artifacts.load(fuller / "benchmark"))
     assert rows
     for row in rows:
         assert read.row(row["name"], times(row["predicted"]))[3] == times(row["share"])
