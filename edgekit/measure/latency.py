@@ -55,7 +55,7 @@ class Lost:
     precision: str
     reason: str
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """In one line."""
         return f"{self.model}, {self.target}, {self.precision}: {self.reason}"
 

@@ -52,11 +52,11 @@ def _candidates(found: Row, bounds: Callable[[Row], Row]) -> Iterator[Row]:
         if not each["kept"]:
             best, lost = each["best"], each["left_out"]
             if best:
-                told = f"untrained {milliseconds(best['p50_ms'])} ms at best ({best['target']} {best['precision']})"
+                detail = f"untrained {milliseconds(best['p50_ms'])} ms at best ({best['target']} {best['precision']})"
             else:
-                told = f"{lost[0]['target']} {lost[0]['precision']}: {lost[0]['reason']}"
+                detail = f"{lost[0]['target']} {lost[0]['precision']}: {lost[0]['reason']}"
             what = f"candidate {each['name']}"
-            yield _row("distill", what, each["validation_accuracy"], bounds(each), f"{each['reason']}; {told}")
+            yield _row("distill", what, each["validation_accuracy"], bounds(each), f"{each['reason']}; {detail}")
 
 
 def _students(found: Row, bounds: Callable[[Row], Row]) -> Iterator[Row]:

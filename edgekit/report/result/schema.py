@@ -255,7 +255,7 @@ class Result(Strict):
         baseline, *rows = self.variants
         variants = [row for row in rows if isinstance(row, VariantRow)]
         won = set(self.winners.items())
-        told = {(choice.decision, choice.chosen) for choice in self.decisions if isinstance(choice, Choice)}
+        recorded = {(choice.decision, choice.chosen) for choice in self.decisions if isinstance(choice, Choice)}
         winner = self.verdict.winner if isinstance(self.verdict, Met) else None
         agrees = {
             "variants": isinstance(baseline, BaselineRow) and variants == rows,
@@ -267,7 +267,7 @@ class Result(Strict):
             "loads": {run.name for run in self.loads.runs} <= {row.name for row in self.variants},
             "by_class": set(self.by_class.variants) <= {row.name for row in self.variants},
             "unmet": not set(self.unmet) & set(self.winners),
-            "decisions": {(f"winner of {target}", name) for target, name in won} <= told,
+            "decisions": {(f"winner of {target}", name) for target, name in won} <= recorded,
             "verdict": winner in self.winners.values() if self.winners else winner is None,
             "bundles": {(target, bundle.variant) for target, bundle in self.bundles.items()} == won,
             "stages": set(self.stages) | {"bundle"} in ({"origin", *STAGES}, {"origin", *STAGES} - set(TRAINING))

@@ -124,7 +124,7 @@ def _measured(row: Row) -> str:
     return f"{speedup(*ends)} · {row['gain_share']:.2f}"
 
 
-def _title(artifact: Artifact, told: str) -> str:
+def _title(artifact: Artifact, text: str) -> str:
     latency = artifact.metrics["latency"]
     if latency is None:
         return "Not measured: prune.measure is false"
@@ -133,4 +133,4 @@ def _title(artifact: Artifact, told: str) -> str:
     lost = [
         f"{row['model']} {row['target']} {row['precision']}: {row['reason']}" for row in latency.get("left_out", [])
     ]
-    return "; not timed: ".join([told, *lost])
+    return "; not timed: ".join([text, *lost])

@@ -56,7 +56,7 @@ def texts(manifest: Manifest, file: str, story: Sequence[str]) -> dict[str, byte
 def readme(manifest: Manifest, file: str, story: Sequence[str]) -> str:
     """The README.md inside the bundle."""
     lines = "\n".join(commands(file, manifest.target, manifest.raw))
-    told = "\n".join(f"- {line}" for line in story)
+    lines_of_story = "\n".join(f"- {line}" for line in story)
     raw = "×".join(map(str, manifest.raw.shape))
     files = _files(manifest.raw)
     older = (
@@ -69,7 +69,7 @@ def readme(manifest: Manifest, file: str, story: Sequence[str]) -> str:
 - Variant: `{manifest.variant}`
 - Input: {manifest.raw.kind}, {raw}, {manifest.raw.dtype}
 - Output: {_output(manifest)}
-{told}
+{lines_of_story}
 
 Copy this file and `{RUNNER}` to the device, then:
 

@@ -30,6 +30,6 @@ def run(
 
     `progress` is told of every finished model and target.
     """
-    from edgekit.stages.convert.stage import walk
+    from edgekit.stages.convert.stage import convert
 
-    return walk(source, data, config, out, progress)
+    return convert(source, data, config, out, progress)

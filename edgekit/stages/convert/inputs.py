@@ -138,10 +138,10 @@ def _affine(trained: np.ndarray, deployed: np.ndarray) -> str:
     if _shares(trained, deployed).min() <= SAME_SHARE:
         return ""
     fits = [_line(trained[:, each], deployed[:, each]) for each in range(trained.shape[1])]
-    told = ", ".join(f"{factor:.4g} · x {offset:+.4g}" for factor, offset in fits[:3])
+    lines = ", ".join(f"{factor:.4g} · x {offset:+.4g}" for factor, offset in fits[:3])
     factors = [factor for factor, _ in fits]
     part = "the mean of normalize" if np.allclose(factors, 1, rtol=0.01) else "a scale, a mean or a standard deviation"
-    return f"scale or normalize: {part}; by channel the one is {told} of the other"
+    return f"scale or normalize: {part}; by channel the one is {lines} of the other"
 
 
 def _line(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:

@@ -105,12 +105,12 @@ def _inside_ms(layers: list[Row]) -> dict[str, float]:
     has only what its bytes, or multiply-adds outside layers, need at the machine's best; all the rest is call overhead:
     Python, the dispatcher, operators that are too small to fill the machine.
     """
-    spent_ms = dict.fromkeys(INSIDE, 0.0)
+    cause_ms = dict.fromkeys(INSIDE, 0.0)
     for row in layers:
         known_ms = row["ms"] if row["macs"] and row["bound"] else min(row["ms"], row["least_ms"])
-        spent_ms[row["bound"] or "compute"] += known_ms
-        spent_ms["call overhead"] += row["ms"] - known_ms
-    return spent_ms
+        cause_ms[row["bound"] or "compute"] += known_ms
+        cause_ms["call overhead"] += row["ms"] - known_ms
+    return cause_ms
 
 
 def _floors_ms(found: Measured) -> dict[str, float]:
@@ -170,8 +170,8 @@ def _steps(found: Measured, shares: dict[str, float]) -> list[Step]:
                 ("thread", "compute"),
             )
         )
-    as_it_came = found.ways[0]
-    runtimes = {name: row for name, row in ways.items() if name not in (as_it_came["way"], COMPILED, SCRIPTED)}
+    unmodified = found.ways[0]
+    runtimes = {name: row for name, row in ways.items() if name not in (unmodified["way"], COMPILED, SCRIPTED)}
     if not runtimes:
         return steps
     best = min(runtimes.values(), key=lambda row: row["p50_ms"])
@@ -181,7 +181,7 @@ def _steps(found: Measured, shares: dict[str, float]) -> list[Step]:
             f"run it as it is on {best['way']}",
             "notebook 05",
             of_whole(inside, best["ratio"]),
-            f"measured: {best['p50_ms']:.3g} ms in place of {as_it_came['p50_ms']:.3g} ms",
+            f"measured: {best['p50_ms']:.3g} ms in place of {unmodified['p50_ms']:.3g} ms",
             INSIDE,
         )
     )
@@ -233,11 +233,11 @@ def _text(found: Measured, shares: dict[str, float], bound: str) -> str:
 
 def _layers_text(layers: list[Row]) -> str:
     """What `_inside_ms` found, and how much of its multiply-adds and of the roof that rests on."""
-    spent_ms = _inside_ms(layers)
-    whole_ms = sum(spent_ms.values())
+    cause_ms = _inside_ms(layers)
+    whole_ms = sum(cause_ms.values())
     said = (
-        f"Of `execute`, {spent_ms['compute'] / whole_ms:.0%} is spent under the flat part of the roof (arithmetic), "
-        f"{spent_ms['memory'] / whole_ms:.0%} under its slope (bytes), {spent_ms['call overhead'] / whole_ms:.0%} is "
+        f"Of `execute`, {cause_ms['compute'] / whole_ms:.0%} is spent under the flat part of the roof (arithmetic), "
+        f"{cause_ms['memory'] / whole_ms:.0%} under its slope (bytes), {cause_ms['call overhead'] / whole_ms:.0%} is "
         "what neither explains (Python, the dispatcher, operators too small to fill the machine)."
     )
     multiply = [row for row in layers if row["macs"] and row["bound"]]

@@ -30,9 +30,7 @@ ONE_THREAD = {"threads": 1, "speedup": 1.0, "speedup_low": 1.0, "speedup_high": 
 """Where there is one core, and of a model of another framework, which is opened for one thread."""
 
 
-def measure(
-    module: nn.Module, folder: Path, spec: ModelSpec, spent: Cost, data: Data, config: Config
-) -> dict[str, Any]:
+def measure(module: nn.Module, folder: Path, spec: ModelSpec, cost: Cost, data: Data, config: Config) -> dict[str, Any]:
     """The evidence of the profile: see the modules beside this one for each part. `folder` holds the saved network."""
     samples = data.validation.x[:SAMPLES]
     x = eager_input(samples[:1], spec.preprocess)
@@ -61,7 +59,7 @@ def measure(
         ways=ways,
         threads=more,
         machine=ceilings,
-        cost=spent,
+        cost=cost,
         layers=layers,
         calls_per_start=config.calls_per_start,
     )

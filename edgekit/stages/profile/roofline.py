@@ -88,7 +88,7 @@ def layer_times(module: nn.Module, x: torch.Tensor, calls: int) -> dict[str, flo
     A layer that a call reaches twice has both times. What is left, under `OUTSIDE`, is left of a call without hooks.
     """
     began: dict[str, int] = {}
-    spent: dict[str, int] = {}
+    elapsed: dict[str, int] = {}
     with single_thread(), torch.inference_mode():
         whole_ms = _median_ms([_whole(module, x) for _ in range(WARM_UP + calls)])
         hooks = []
@@ -100,15 +100,15 @@ def layer_times(module: nn.Module, x: torch.Tensor, calls: int) -> dict[str, flo
                 began[name] = time.perf_counter_ns()
 
             def behind(_: nn.Module, __: Any, ___: Any, name: str = name) -> None:
-                spent[name] = spent.get(name, 0) + time.perf_counter_ns() - began[name]
+                elapsed[name] = elapsed.get(name, 0) + time.perf_counter_ns() - began[name]
 
             hooks += [layer.register_forward_pre_hook(before), layer.register_forward_hook(behind)]
         taken: dict[str, list[int]] = {}
         try:
             for _ in range(WARM_UP + calls):
-                spent.clear()
+                elapsed.clear()
                 module(x)
-                for name, value in spent.items():
+                for name, value in elapsed.items():
                     taken.setdefault(name, []).append(value)
         finally:
             for hook in hooks:
@@ -132,8 +132,8 @@ def _row(cost: LayerCost, ms: float, machine: dict[str, float]) -> Row:
         "compute": cost.macs / machine["gmacs_per_s"] / 1e6,
         "memory": cost.bytes / machine["gbytes_per_s"] / 1e6,
     }
-    looked_into = cost.kind != FileModule.__name__  # of another framework's model nobody sees what takes the time
-    intensity = cost.macs / cost.bytes if cost.bytes and looked_into else None
+    is_torch_layer = cost.kind != FileModule.__name__  # of another framework's model nobody sees what takes the time
+    intensity = cost.macs / cost.bytes if cost.bytes and is_torch_layer else None
     roof = machine["gmacs_per_s"]
     return {
         "layer": cost.layer,
