@@ -1,4 +1,4 @@
-"""`edgekit load`: one bundle under load, told in a few lines."""
+"""`edgekit load`: measure one bundle under load and print a short report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TRIAL_S = 10.0
 
 @dataclass(frozen=True)
 class Request:
-    """What was typed; ConfigError where it does not fit together."""
+    """The options of one command; ConfigError for options that exclude one another."""
 
     bundle: Path
     scenarios: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class Request:
     threads: int = 1
 
     def job(self) -> Job:
-        """What to drive it with; without `seconds`, what MLPerf asks for at least."""
+        """The loads to run; without `seconds`, the minimum of MLPerf."""
         bound_ms = P99_BOUND_MS if self.p99_ms is None else self.p99_ms
         names = self.scenarios or (("server",) if self.max_rate else SCENARIOS)
         self._check(names)
@@ -71,9 +71,9 @@ class Request:
 
 
 def run(request: Request, as_json: bool, say: Callable[[str], object]) -> None:
-    """Drive and tell; SelftestError for a bundle that answers wrong, StageError where the driven process died."""
+    """Measure and print; SelftestError if the bundle gives wrong answers, StageError if the measured process died."""
     job = request.job()
-    bundle = bundles.read(request.bundle)  # a wrong one is told as such, not as a process that died
+    bundle = bundles.read(request.bundle)  # so that a damaged bundle is reported as such, not as a process that died
     _prove(request, bundle)
     outcome = drive(job)
     if as_json:
@@ -86,13 +86,13 @@ def run(request: Request, as_json: bool, say: Callable[[str], object]) -> None:
 
 
 def _prove(request: Request, bundle: bundles.Bundle) -> None:
-    """How fast wrong answers come is of no use, so the golden vectors come first, on the interpreter that is driven."""
+    """Check the golden vectors first, on the interpreter under load: the speed of wrong answers is worthless."""
     interpreter = installed(bundle.manifest.target)[0]
     report = prove(request.bundle, request.threads, interpreter)
     if not report.ok:
         raise SelftestError(
             f"{request.bundle}: the golden vectors did not come out as recorded on {report.interpreter} "
-            f"{report.version}, so it is not driven; `edgerun selftest` says by how much"
+            f"{report.version}, so it is not measured; `edgerun selftest` shows by how much"
         )
 
 
@@ -151,7 +151,7 @@ def _search_lines(search: RateSearch) -> Iterator[str]:
 
 
 def _warnings(result: Result | RateSearch) -> Iterator[str]:
-    """Why it is not to be relied on."""
+    """Why the result is not reliable."""
     if result.short:
         yield f"  SHORT       of what MLPerf asks for: {result.why_short}"
     if result.disturbed:

@@ -1,4 +1,4 @@
-"""A process that opens a saved network and answers requests as it came, and tells when it did what.
+"""A process that opens a saved network, answers requests, and records the time of each step.
 
 A network of PyTorch's runs in eager mode; a file on its own interpreter, and PyTorch is not even imported.
 
@@ -37,7 +37,7 @@ WARM_UP_CALLS = 3
 def main(model_folder: Path, samples_path: Path) -> None:
     """Answer until standard input ends."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a network or a library prints is no answer
+    os.dup2(2, 1)  # what a network or a library prints must not mix with the answers
     clock = time.perf_counter_ns
     import numpy as np
 
@@ -76,7 +76,7 @@ def main(model_folder: Path, samples_path: Path) -> None:
 
 @dataclass(frozen=True)
 class Steps:
-    """A raw sample (1, …) to a model's input, that to its scores, scores and input to an answer; and inside what."""
+    """The steps of an answer: raw sample (1, …) → input → scores → answer; `inside` is the context of all calls."""
 
     prepare: Callable[[Any], Any]
     run: Callable[[Any], Any]

@@ -42,7 +42,7 @@ class Comparison:
 def compare(folder_a: Path, folder_b: Path) -> Comparison:
     """Read both; DataError where one has no verdict."""
     a, b = (run.result_of(folder) for folder in (folder_a, folder_b))
-    both = set(a["stages"]) & set(b["stages"])  # a missed budget has no bundle, which is told once, above
+    both = set(a["stages"]) & set(b["stages"])  # a missed budget has no bundle; the line above says so
     made_a, made_b = (
         {stage: made for stage, made in run.chain(folder, result).items() if stage in both}
         for folder, result in ((folder_a, a), (folder_b, b))

@@ -19,7 +19,7 @@ from edgekit.stages.benchmark.decide import FEWEST_BYTES
 
 
 def show(result: dict[str, Any], folder: Path, console: Console) -> None:
-    """Print the verdict table, the wall times and where everything lies."""
+    """Print the verdict table, the wall times and the paths of all outputs."""
     console.print(_table(result))
     console.print()
     if result["verdict"]["met"]:
@@ -97,15 +97,15 @@ def _rivals(result: dict[str, Any]) -> list[str]:
 
 
 def _under_load(result: dict[str, Any]) -> list[str]:
-    """What was held under load, of all that a highest rate was looked for; a failure in one line."""
+    """The highest rates held under load, and one line for each failure."""
     loads = result["loads"]
     rates = ", ".join(f"{row['name']} {held(row)}" for row in loads["rates"])
     lines = [f"Poisson arrivals held with a p99 within {loads['p99_bound_ms']:g} ms: {rates}"] if rates else []
-    return lines + [f"Not driven to the end: {row['name']}, {row['reason']}" for row in loads["failed"]]
+    return lines + [f"Load test failed: {row['name']}, {row['reason']}" for row in loads["failed"]]
 
 
 def _seen(result: dict[str, Any]) -> list[str]:
-    """A line where the baseline seems to know validation."""
+    """One line if the baseline seems to know validation."""
     found = result["seen_validation"]
     return [f"Validation: {checks.seen_message(found)}."] if found and found["known"] else []
 
@@ -124,7 +124,7 @@ def _steps_text(steps: list[dict[str, Any]]) -> str:
 
 
 def _ties(result: dict[str, Any]) -> Iterator[str]:
-    """One line for each target whose winner was not told from another by its speed but by its size."""
+    """One line for each target whose winner was chosen by its size, because the speeds did not differ."""
     found = {decision["decision"]: decision for decision in result["decisions"]}
     for target in result["winners"]:
         decision = found[f"winner of {target}"]

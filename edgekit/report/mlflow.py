@@ -78,7 +78,7 @@ def log(folder: Path, uri: str) -> str:
 
 
 def log_or_reason(folder: Path, uri: str) -> str:
-    """As `log`, of a run that has worse to tell: what went wrong is returned as well."""
+    """As `log`, but a failure is returned as text, so that it does not hide a missed budget."""
     try:
         return log(folder, uri)
     except (ConfigError, ResourceError) as error:

@@ -1,6 +1,6 @@
-"""How a run ended, in words: who won, or what came nearest and by how much it missed, and where everything lies.
+"""The outcome of a run as text: the winner, or the nearest miss, and the paths of all outputs.
 
-A finished run tells it again at every start, so nothing here imports a framework, not even numpy.
+A finished run prints it at every start, so nothing here imports a framework, not even numpy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Row = dict[str, Any]
 
 
 def message(result: Row) -> str:
-    """The winner with its figures; where the budget was missed, the nearest miss and what it lacks."""
+    """The winner with its figures; if the budget was missed, the nearest miss and by how much."""
     verdict = result["verdict"]
     if not verdict["met"]:
         return checks.missed_message(result["nearest_miss"], result["budget"])
@@ -62,7 +62,7 @@ def paths(result: Row, folder: Path) -> Iterator[str]:
 
 
 def finished_lines(result: Row, folder: Path) -> Iterator[str]:
-    """All of it, for a run that was finished already."""
+    """All lines for a run that was finished already."""
     yield f"run {result['name']} is finished"
     yield message(result)
     yield from (f"No bundle for {target}: {why}" for target, why in unmet(result))

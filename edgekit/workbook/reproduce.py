@@ -1,4 +1,4 @@
-"""`edgekit reproduce BUNDLE`: make it again from its own record, and say member by member what came out the same."""
+"""`edgekit reproduce BUNDLE`: rebuild it from its own record, and compare the two member by member."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RECORDED = {
     "edgekit": str,
 }
 FOLDERS = ("distill.teachers", "benchmark.rivals")
-"""Lists of model files, of which a bundle records the names; what is given is the folder they lie in."""
+"""Lists of model files, of which a bundle records the names; `--set` gives their folder."""
 PATHS = ("data.path", "data.cache", "model.weights", "model.source", *FOLDERS)
 """What no bundle records."""
 
@@ -144,12 +144,12 @@ def _record(path: Path, original: Bundle) -> dict[str, Any]:
     if "config" not in record and isinstance(record.get("source"), str):
         raise ConfigError(
             f"{path}: was made by `edgekit bundle` from the ready-made file {record['source']} "
-            f"(sha256 {str(record.get('sha256'))[:12]}…), no run can make it again; give that file to `edgekit bundle`"
+            f"(sha256 {str(record.get('sha256'))[:12]}…), so no run can rebuild it; give that file to `edgekit bundle`"
         )
     missing = [name for name, kind in RECORDED.items() if not isinstance(record.get(name), kind)]
     if missing:
         raise TrustError(
-            f"{path}: its record lacks {', '.join(missing)}, so nobody can tell how it was made; "
+            f"{path}: its record lacks {', '.join(missing)}, so it cannot be rebuilt; "
             "it was packed by an older edgekit or by hand: run its config again"
         )
     return record
@@ -192,7 +192,7 @@ def _plan(record: dict[str, Any], settings: Sequence[str], home: Path) -> Plan:
 
 
 def _with_task_on_top(config: dict[str, Any]) -> dict[str, Any]:
-    """The recorded config; edgekit 0.1 told the task among the options of the data, where a config may not have it."""
+    """The recorded config; edgekit 0.1 had the task among the options of the data, where a config may not have it."""
     data = config.get("data")
     if not isinstance(data, dict) or "task" not in data:
         return config

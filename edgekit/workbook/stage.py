@@ -1,4 +1,4 @@
-"""What a notebook calls: open a stage from its `parameters` cell, run it, look at what came out.
+"""The functions of a notebook: open a stage from its `parameters` cell and run it.
 
 A notebook run by hand, by plain papermill or by `edgekit run` goes through `open_stage` and leaves the same artifact.
 """
@@ -49,7 +49,7 @@ COMMAND = "EDGEKIT_RUN"
 """Process number of the `edgekit run` that started this kernel and holds the run's lock."""
 PAPERMILLS_CELL = "# Parameters\n"
 FORCE = "EDGEKIT_FORCE"
-"""The stage to make again although its key is unchanged."""
+"""The stage to re-run although its key is unchanged."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
     if stage not in plan.pipeline:
         after = next(name for name in STAGES[STAGES.index(stage) :] if name in plan.pipeline)
         raise ConfigError(
-            f"{plan.path.name} has no distill section, so this run trains, prunes and tunes nothing: go on with "
+            f"{plan.path.name} has no distill section, so this run trains, prunes and tunes nothing: continue with "
             f"{notebook_name(after)}, or name distill.student"
         )
     section = {**plan.section(stage), **_overrides(stage, scalars, plan, _injected(parameters.get("In")))}
@@ -154,7 +154,7 @@ def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
 def _overrides(stage: str, scalars: dict[str, Any], plan: Plan, explicit: set[str]) -> dict[str, Any]:
     """The parameters that win over the config; says where the two differ, and which is taken.
 
-    One that papermill was told of (`insisted`) wins even where it equals the workbook's default.
+    One that was passed to papermill (`explicit`) wins even if it equals the workbook's default.
     """
     untouched = load_plan(DEFAULT_CONFIG).scalars(stage) if DEFAULT_CONFIG.is_file() else {}
     configured = plan.scalars(stage)
@@ -165,10 +165,10 @@ def _overrides(stage: str, scalars: dict[str, Any], plan: Plan, explicit: set[st
             continue
         unmodified = name in untouched and (value, type(value)) == (untouched[name], type(untouched[name]))
         if unmodified and name not in explicit:
-            print(f'{here}: the config is taken, for the cell was left as it came (or insist with settings = "…")')
+            print(f'{here}: the config wins, because the cell is unmodified (or force it with settings = "…")')
             continue
         if name in configured:
-            print(f"{here}: the cell is taken")
+            print(f"{here}: the cell wins")
         overrides[name] = value
     return overrides
 
@@ -201,7 +201,9 @@ def _as_imported(builders: dict[str, str | None]) -> None:
     """StageError where a kernel still holds the code that a file had before it was edited."""
     for name, sha in builders.items():
         if cache_key.top_module(name) in sys.modules and _digests.get(name, sha) != sha:
-            raise StageError(f"{name}: its source was edited after this kernel read it; restart the kernel, run again")
+            raise StageError(
+                f"{name}: its source was edited after this kernel imported it; restart the kernel and run it again"
+            )
         _digests[name] = sha
 
 
@@ -255,7 +257,7 @@ def _assigned_as_parameters(history: Any) -> set[str] | None:
 
 
 def _injected(history: Any) -> set[str]:
-    """Names in the cell that papermill adds for what it is told: `papermill -p ratio 0.5`."""
+    """Names in the cell that papermill adds for its parameters: `papermill -p ratio 0.5`."""
     cells = [source for source in history or () if source.lstrip().startswith(PAPERMILLS_CELL)]
     return set().union(*(_assigned(source) for source in cells))
 
@@ -291,7 +293,7 @@ def _source(stage: str, plan: Plan, data: Data, folder: Path) -> Artifact:
         parent = source.ancestor((origin.STAGE, *plan.pipeline)[plan.pipeline.index(ancestor.stage)])
         now = state.ingredients(plan, folder, ancestor.stage, parent, data.digest)
         for change in cache_key.differences(ancestor.ingredients, now):
-            print(f"{ancestor.stage}/ is stale: {change} since it was sealed; `edgekit run` would make it again")
+            print(f"{ancestor.stage}/ is stale: {change} since it was sealed; `edgekit run` would re-run it")
     return source
 
 

@@ -44,7 +44,7 @@ def test_without_a_distill_section_nothing_is_trained(tmp_path: Path) -> None:
     assert load_plan(path).pipeline == ("profile", "convert", "benchmark", "bundle")
     with pytest.raises(ConfigError, match="prune: is given, and distill is not: name distill.student"):
         load_plan(path, ["prune.ratio=0.3"])
-    with pytest.raises(ConfigError, match="has no distill section, .* go on with 05_convert.ipynb"):
+    with pytest.raises(ConfigError, match="has no distill section, .* continue with 05_convert.ipynb"):
         open_stage("prune", {"config": str(path), "out": str(tmp_path)})
 
 

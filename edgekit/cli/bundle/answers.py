@@ -1,4 +1,4 @@
-"""A model's recorded answers: which inputs are asked, what they tell, and which become golden vectors."""
+"""A model's recorded outputs: which inputs are run, what the outputs show, and which become golden vectors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 
 
 def candidates(options: Options, raw: RawSpec) -> list[str]:
-    """The files to ask, spread over all that were named, in their order."""
+    """The input files to run, spread evenly over all that `--golden` names, in their order."""
     for path in options.golden:
         if not path.exists():
             raise InputError(f"{path}: no such file or folder; --golden names real inputs")

@@ -1,4 +1,4 @@
-"""What a model file is: refused where it is none, its specs read in a process of its own."""
+"""Examine a model file: detect its format, and read its specs in a child process."""
 
 from __future__ import annotations
 

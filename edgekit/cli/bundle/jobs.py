@@ -1,4 +1,4 @@
-"""What is done to a model in a process of its own: reading its specs, and recording its answers.
+"""Jobs of the child process: read the specs of a model, and record its outputs.
 
 The working folder holds the model's files as MODEL.tflite, MODEL.onnx, or MODEL.xml with MODEL.bin.
 """
@@ -32,7 +32,7 @@ OUTPUTS = "outputs.npy"
 
 
 def main(folder: str) -> None:
-    """Do the job that lies in the folder, and leave the answer there."""
+    """Run the job in the folder and write the answer there."""
     leave_with_parent()
     home = Path(folder)
     what = json.loads((home / JOB).read_text(encoding="utf-8"))

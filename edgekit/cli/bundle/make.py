@@ -1,4 +1,4 @@
-"""Makes the bundle. Nothing is written before `edgerun.pyz` has proven it in a fresh process."""
+"""Make the bundle. Nothing is written before `edgerun.pyz` passes its selftest in a fresh process."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def make(options: Options, out: Path, say: Say) -> Path:
 
 
 def _draft(options: Options, found: ModelFacts) -> Manifest:
-    """The manifest, but for what only recorded answers can tell."""
+    """The manifest, without what only the recorded outputs show."""
     source = infer.input_spec(found.input, options.layout)
     is_classification = options.task == "classification"
     return Manifest(

@@ -1,4 +1,4 @@
-"""`edgekit init`: a config and a short notebook to start from, made to fit somebody's data, and tried on them."""
+"""`edgekit init`: write a config and a short notebook that fit the user's data, and check them against it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from edgekit.data import Data
 
 SHOWN = 8
-"""Classes that are named where the data are told."""
+"""Classes that are listed in the output."""
 
 
 def start(name: str, task: str, data: str | None, out: Path, *, force: bool, say: Callable[[str], None]) -> None:
-    """Write NAME.yaml and NAME.ipynb into `out`, whole or not at all, and say what was found.
+    """Write NAME.yaml and NAME.ipynb into `out`, both or neither, and print what was found.
 
     Raises ConfigError for a name, a task or a place that will not do, DataError for data that no source reads.
     """
@@ -95,7 +95,7 @@ def _place(data: str | None, out: Path) -> Path | None:
 
 
 def _written(data: str | None, path: Path | None, out: Path) -> str | None:
-    """The path as the config has it, variables as they were given.
+    """The path as it stands in the config, variables unexpanded.
 
     Relative to the config where the data lie beneath its folder, or beneath the folder around that: what is moved
     together stays together. That folder may be somebody's home, which holds what does not belong together.

@@ -1,4 +1,4 @@
-"""What lies at a path, by its content: which source reads it and with which options, or what it looks like instead."""
+"""Detect from the content which data source reads a path, and with which options."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ INSPECTORS = {"picture": inspect.pictures, "sound": inspect.sounds, "recording":
 
 
 def detect(path: Path | None) -> Findings:
-    """What a config says of the data at `path`, or of scikit-learn's digits; DataError for anything that none reads."""
+    """Findings about the data at `path`, or scikit-learn's digits for None; DataError if no source reads it."""
     if path is None:
         return Findings({"source": "digits", "size": 32}, "scikit-learn's handwritten digits, pictures of 32×32 pixels")
     if not path.exists():
@@ -63,7 +63,7 @@ def _tree(path: Path, where: str) -> Findings:
 
 
 def _kind(path: Path, source: Source, names: tuple[str, ...]) -> tuple[str, list[str]]:
-    """What most of the files are, and the names of those looked at that are."""
+    """The kind of most files, and the names of the examined files of that kind."""
     shown = [name for name in names if not any(part[:1] in (".", "_") for part in name.split("/"))]
     found: dict[str, list[str]] = {}
     other: Counter[str] = Counter()
@@ -110,7 +110,7 @@ def _inside(source: Source, name: str) -> bytes:
 
 
 def _like(start: bytes) -> str:
-    """As `looks.like`, with what somebody may take for a data set."""
+    """As `file_type.like`, with formats that a user may take for a data set."""
     if start.startswith(b"\x93NUMPY"):
         return "a single array (.npy): save it with its labels, np.savez('data.npz', x_train=…, y_train=…)"
     if start.startswith(b"PAR1"):

@@ -1,4 +1,4 @@
-"""Trying a config before it is written: read by the very functions that a run reads it and its data with."""
+"""Check a config before it is written, with the functions that a run uses to read it and its data."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def draft(name: str, task: str, found: Findings, written: str | None) -> Draft:
     if len(data.train) < LEAST_TRAIN:
         left = f"{len(data.train)} sample{'' if len(data.train) == 1 else 's'}"
         more = "more normal samples" if task == "anomaly" else "more samples"
-        raise DataError(f"--data: {left} would be left to train on, beside those that calibrate and judge; give {more}")
+        raise DataError(f"--data: {left} would be left to train on, besides calibration and validation; give {more}")
     splits = (data.train, data.calibration, data.validation, data.test)
     if written is not None:
         section["path"] = written

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """The source that reads it, with its own options, and what it is in words.
+    """The source that reads the data, with its options, and a description in words.
 
     `splits` are those that it has already, `comments` are for the config, by option. `labels` are those of arrays,
     `classes` the names in them, or the folders'.

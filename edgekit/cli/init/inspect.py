@@ -1,4 +1,4 @@
-"""The first look into data of a kind: as little of it as tells which options its source needs."""
+"""Inspect data of a known kind: read just enough of it to choose the options of its source."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from edgekit.runner.inputs.picture import FORMATS
 
 Source = archives.Folder | archives.Zip
 MOST_OPENED = 200
-"""Files of a folder that are looked into; the source reads all of them, and refuses what is not like these."""
+"""Files of a folder that are opened; the source reads all of them later, and refuses what differs."""
 LARGEST_SIDE = 64
 """Of pictures as the network sees them: a first run should take minutes on a CPU."""
 LONGEST_S = 10.0
@@ -35,7 +35,7 @@ SHARED = 0.1
 """Share of the files that must have the most common length for it to mean something."""
 SPLITS = 4
 SHOWN = 6
-"""Rows of a text that are looked at, the names among them, to call it a table."""
+"""Rows of a text, headings included, that are read to recognise a table."""
 CLOCKS = re.compile(r"(time(stamp)?|date(time)?|t|ts|index|sample|seconds?|ms|us|unnamed.*|)", re.IGNORECASE)
 """Columns that number the rows."""
 
@@ -113,13 +113,13 @@ def sounds(path: Path, where: str, plan: Layout, source: Source) -> Findings:
 
 
 def _usual(lengths: list[int]) -> tuple[int, str]:
-    """The length that most have, or the middle one where hardly two are alike; and which it is, in words."""
+    """The most common length, or the median where lengths vary; and which of the two it is, as text."""
     ordered = sorted(length for length in lengths if length)
     length, count = max(Counter(ordered).items(), key=lambda item: (item[1], item[0]))
     if len(set(ordered)) == 1:
         return length, "the length of all"
     if count > max(1, SHARED * len(ordered)):
-        return length, f"the length of most ({count} of {len(lengths)} looked at)"
+        return length, f"the length of most ({count} of {len(lengths)} examined)"
     return ordered[len(ordered) // 2], "they differ in length, and this is the middle one"
 
 

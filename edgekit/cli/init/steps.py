@@ -14,7 +14,7 @@ from edgekit.runner import preprocess
 Step = dict[str, Any]
 CHUNK = 1024
 MOST_SOUNDS = 256
-"""Sounds whose spectrograms are measured: they are dear, and so many tell the mean."""
+"""Sounds whose spectrograms are measured: each is expensive, and so many suffice for the mean."""
 MOST_FEATURES = 128
 """Beyond, one mean and one deviation for all: nobody reads a config with a thousand numbers."""
 WINDOW_S, MELS, FFT_SAMPLES, MOST_FRAMES = 0.03, 40, 512, 200

@@ -1,4 +1,4 @@
-"""Whether labels fit a task: refused with the reason, and with the task that they would fit."""
+"""Check that labels fit the task; the error names a task that they would fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parent's side of a load: start the child, watch it, say in one line why it died."""
+"""The parent's side of a load: start the worker, watch it, report in one line why it died."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OPENING_S = 120.0
 
 @dataclass(frozen=True)
 class Job:
-    """What one process is driven with, one load after another. `search` is a server load whose rate is looked for."""
+    """The loads of one process, in turn. `search` is a server load whose highest rate is searched for."""
 
     subject: SubjectSpec
     loads: tuple[Load, ...] = ()
@@ -42,7 +42,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a job; `failed` says in one line why the rest is missing. `search` may be half done then."""
+    """The result of a job; `failed` says in one line why the rest is missing. `search` may be half done then."""
 
     results: list[Result] = field(default_factory=list)
     search: RateSearch | None = None
@@ -52,7 +52,7 @@ class Outcome:
 def drive(job: Job, limit_s: float = math.inf, started: Callable[[int], object] | None = None) -> Outcome:
     """Run the job in a fresh process that ends with this one; raises nothing of what happens there.
 
-    It ends as well after `limit_s`, or where one step takes longer than was to be expected. `started` hears its id.
+    It ends as well after `limit_s`, or when one step takes longer than expected. `started` gets its process id.
     """
     with tempfile.TemporaryDirectory(prefix="edgekit-load-") as folder:
         path = Path(folder) / "job.json"
@@ -77,9 +77,9 @@ def drive(job: Job, limit_s: float = math.inf, started: Callable[[int], object] 
 
 
 class _Step:
-    """What the child is at by its journal, and whether that takes longer than the child itself said it may.
+    """The current step of the worker by its journal, and whether it takes longer than the worker announced.
 
-    Only the child knows how fast the answers come, and so how long their least number takes.
+    Only the worker knows how fast the answers come, and so how long a step takes.
     """
 
     def __init__(self, journal: Path) -> None:
@@ -87,7 +87,7 @@ class _Step:
         self.within_s, self.late = OPENING_S, False
 
     def is_late(self) -> bool:
-        """For `child.run`, which asks often."""
+        """Called often by `subprocesses.run`."""
         written = self._journal.stat().st_size if self._journal.is_file() else 0
         if written != self._read:
             limits = [note["within_s"] for note in subprocesses.notes(self._journal) if "within_s" in note]
@@ -97,7 +97,7 @@ class _Step:
 
 
 def _search_result(job: Job, notes: list[dict[str, Any]]) -> RateSearch | None:
-    """What the search came to, or what is left of it."""
+    """The result of the search, or what a crash left of it."""
     finished = next((RateSearch.from_json(note["found"]) for note in notes if "found" in note), None)
     trials = tuple(Trial.from_json(note["trial"]) for note in notes if "trial" in note)
     return cut_off(job.search.p99_bound_ms, trials) if finished is None and trials and job.search else finished

@@ -1,11 +1,11 @@
-"""Rate: the highest Poisson rate whose p99 stays within a bound.
+"""Search for the highest Poisson rate whose p99 stays within a bound.
 
 Halving the interval finds a candidate, and further runs with other arrivals confirm it; where one of them fails, the
 candidate steps down, as LoadGen's own search did (MLPerf Inference Rules 0.5, "LoadGen Operation"), each time twice as
 far. p99 rises with the rate, but one measured on a busy machine need not: a rate counts as too high only after a second
 failure.
 
-A trial is a look, by default far shorter than MLPerf asks for: then the rate that rests on it is marked short.
+A trial is by default far shorter than MLPerf asks for; a rate that rests on short trials is marked short.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ MOST_TRIALS = 24
 TRIAL_QUERIES = 100
 """At least: of fewer, a p99 is only the slowest."""
 LOWEST_SHARE = 0.03
-"""Of what a closed loop is answered, the lowest rate that is tried, for a hundred arrivals take long there: a p99 is
+"""Share of the closed-loop throughput: the lowest rate that is tried. A hundred arrivals take long there, and a p99 is
 down to 1.7 times what an answer takes alone (the wait in an M/D/1 queue)."""
 TRIALS_BEFORE_GIVING_UP = 4
-"""After so many trials, of two rates, in which answers alone took longer than the bound, a lower rate is no help."""
+"""After so many trials in which the answers alone took longer than the bound, a lower rate cannot help."""
 
 Reason = Literal["search", "again", "confirm"]
 

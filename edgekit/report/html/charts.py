@@ -95,7 +95,7 @@ def _pareto(result: Row) -> Picture:
 def _waterfall(result: Row) -> Picture:
     steps = "; ".join(f"{step['step']} {ratio_text(step, 'gain')}" for step in result["waterfall"][1:])
     caption = "Hatched steps were measured and not kept. In brackets the interval of each ratio."
-    return picture(plots.waterfall(result["waterfall"]), f"p50 after each step of the walk: {steps}", caption)
+    return picture(plots.waterfall(result["waterfall"]), f"p50 after each step of the pipeline: {steps}", caption)
 
 
 def _parts(profile: Row) -> Picture:
@@ -114,7 +114,7 @@ def _operators(profile: Row) -> Picture:
 
 
 def _ways(profile: Row) -> Picture:
-    caption = "The float network as it came, before anything was done to it."
+    caption = "The unmodified float network on each runtime."
     return picture(plots.ways(profile["ways"]), f"One call by each of {len(profile['ways'])} runtimes", caption)
 
 
@@ -129,7 +129,7 @@ def _predicted(rows: Sequence[Row]) -> Picture:
 
 
 def _loads(found: Row) -> Picture:
-    held = ", ".join(f"{row['name']} {count(row['rate_per_s'])}" for row in found["rates"]) or "none was looked for"
+    held = ", ".join(f"{row['name']} {count(row['rate_per_s'])}" for row in found["rates"]) or "not searched"
     caption = (
         "Left, every trial in the search for the highest rate; right, what a query waits and takes. p99 rises long "
         "before the worker is busy all the time, since arrivals bunch."

@@ -13,7 +13,7 @@ MOST_PLACES = 4
 
 
 def build_grids(convert: Artifact, result: Row) -> list[Grid]:
-    """The tables, in the order of the walk."""
+    """The tables, in the order of the pipeline."""
     lost = left_out(result)
     return [around(convert), boundaries(convert), *([lost] if lost else []), left_behind(convert, result)]
 
@@ -57,13 +57,13 @@ def boundaries(convert: Artifact) -> Grid:
 
 
 def left_out(result: Row) -> Grid | None:
-    """What could not be made or was wrong, each with its layer and what to do; None where nothing was left out."""
+    """Variants that failed or were wrong, each with its layer and advice; None if nothing was left out."""
     rows = [
         (row["name"], row["kind"], row["layer"] or row["operator"] or "", row["cause"], row["advice"] or "")
         for row in result["left_out"]
     ]
     columns = ("variant", "because of", "layer", "cause", "what to do")
-    caption = "Left out: what could not be made, or said something else; the run went on without it"
+    caption = "Left out: variants that failed to convert, or gave other answers; the run continued without them"
     return grid(caption, columns, rows, words="layer|cause|what to do") if rows else None
 
 

@@ -17,7 +17,7 @@ def build_section(result: Row, confidence: float) -> Row | None:
     if not loads["runs"] and not loads["failed"]:
         return None
     grids = [rates(loads), latencies(loads, confidence), throughput(loads)]
-    failed = [f"{row['name']} was not driven to the end: {row['reason']}" for row in loads["failed"]]
+    failed = [f"{row['name']} failed under load: {row['reason']}" for row in loads["failed"]]
     return {"grids": [each for each in grids if each is not None], "failed": failed}
 
 

@@ -1,4 +1,4 @@
-"""What the page says, in words and rows: all of it from `result.json` and the sealed artifacts of the run."""
+"""The content of the page, from `result.json` and the sealed artifacts of the run."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def waterfall(result: Row) -> Grid | None:
 
 
 def stages(result: Row) -> list[Row]:
-    """The walk: when each stage was sealed, how long it worked, under which key."""
+    """The stages: when each was sealed, how long it took, and its key."""
     return [
         {
             "stage": stage,

@@ -1,6 +1,6 @@
 """The workbook's figures. Each takes plain rows and returns a closed Figure, ready to show or to save.
 
-Colours are told apart in greyscale too (Okabe & Ito, 2008, ordered by lightness), and never carry a meaning alone:
+Colours differ in greyscale too (Okabe & Ito, 2008, ordered by lightness), and never carry a meaning alone:
 a marker, a hatch or a label says the same.
 """
 

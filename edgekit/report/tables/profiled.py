@@ -25,7 +25,7 @@ def session(artifact: Artifact) -> Table:
 
 
 def ways(artifact: Artifact) -> Table:
-    """The float network on every runtime, as it comes."""
+    """The unmodified float network on every runtime."""
     rows = [
         (
             row["way"],
@@ -38,7 +38,7 @@ def ways(artifact: Artifact) -> Table:
         for row in artifact.metrics["ways"]
     ]
     over = "× eager" if artifact.metrics["ways"][0]["way"] == forecast.EAGER else "× baseline"
-    return Table(("as it comes, float32", "p50, ms", over, "interval", "bytes", ""), rows)
+    return Table(("unmodified, float32", "p50, ms", over, "interval", "bytes", ""), rows)
 
 
 def steps(artifact: Artifact) -> Table:

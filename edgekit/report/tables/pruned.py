@@ -77,12 +77,12 @@ def bought(benchmark: Artifact) -> Table:
             row["dense"],
             f"{times(row['ratio'])} ({span(row['ratio_low'], row['ratio_high'])})",
             percent(row["zipped_share"]),
-            "rejected: buys nothing" if row["name"] in out else "kept as a candidate",
+            "rejected: no speed-up" if row["name"] in out else "kept as a candidate",
         )
         for row in (decision["candidates"] if decision else ())
     ]
     margin = 1 + benchmark.config["tie_margin"]
-    title = f"Zeros pay where the interval is above {margin:g}; what the file compresses to is told beside it"
+    title = f"Sparsity gives a speed-up where the interval is above {margin:g}; the compressed size stands beside it"
     return Table(("with zeros", "without", "times as fast", "compressed, share", ""), rows, title)
 
 

@@ -1,4 +1,4 @@
-"""Account: what each step of the walk bought, what the winner is worth, and what came nearest where nothing won."""
+"""The speed-up of each step, the value of the winner, and the nearest miss if nothing won."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ ANCESTORS = {
     "pruned": ("baseline", "student", "pruned"),
     "sparse": ("baseline", "student"),
 }
-"""Which networks a walk to each of them passes, itself last; zeros are a step of their own."""
+"""The networks on the way to each network, itself last; unstructured sparsity is a step of its own."""
 
 Row = dict[str, Any]
 
 
 def waterfall(winner: Row, rows: list[Row], timings: Timings, baseline: Row) -> list[Row]:
-    """From the baseline to the winner, one step at a time on the winner's target, each with what it bought.
+    """From the baseline to the winner, one step at a time on the winner's target, each with its speed-up.
 
-    A step that leads away from the winner (int8 that is slower than float, say) is shown as not kept. What a step
-    bought is a ratio with its interval: an interval that holds 1 says that it bought nothing that was measurable.
+    A step that leads away from the winner (int8 that is slower than float, say) is shown as not kept. A gain
+    is a ratio with its interval: an interval that holds 1 is no measurable gain.
     """
     wanted = [
         ("convert", "baseline", "fp32"),
@@ -58,7 +58,7 @@ def with_interval(name: str, ratio: Ratio | None) -> Row:
 
 
 def verdict(overall: Row | None, post_training: str | None, baseline: Row, timings: Timings) -> Row:
-    """What the overall winner is worth, against the baseline as it came and what an afternoon would have given."""
+    """The overall winner against the unmodified baseline and the best post-training int8 variant."""
     if overall is None:
         return {"met": False}
     name = overall["name"]

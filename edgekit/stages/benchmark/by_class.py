@@ -1,4 +1,4 @@
-"""By class: what the accuracy of what ships hides, on validation, class by class and sample by sample.
+"""Accuracy of the shipped variants on validation, class by class and sample by sample.
 
 What is shown is bounded, however many classes there are; `evidence/answers.npz` has every answer of every variant.
 """

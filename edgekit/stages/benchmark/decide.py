@@ -64,10 +64,10 @@ def decide(
     targets: Sequence[str],
     recorded: dict[str, Any] | None = None,
 ) -> Decision:
-    """The first row is the baseline as it came; the others have their drop on validation (`paired.Drop`), or of a
-    classification what it is made of, `lost` and `gained` of `samples`.
+    """The first row is the unmodified baseline; the others have their drop on validation (`accuracy_drop.Drop`), or
+    for a classification what it is computed from, `lost` and `gained` of `samples`.
 
-    `recorded` decisions are followed, and today's are told beside them; StageError where they cannot be.
+    `recorded` decisions are followed, and today's are reported beside them; StageError if they cannot be.
     """
     baseline, *variants = rows
     checked = [check_limits(row, budget) for row in variants]
@@ -100,7 +100,7 @@ def decide(
         )
     if compared or nothing:
         beside = Choice(None, NOT_FASTER, compared)
-        decisions.append(_decision_row("zeros that buy nothing", beside, nothing, today_nothing, replaying))
+        decisions.append(_decision_row("sparsity without speed-up", beside, nothing, today_nothing, replaying))
 
     post_training = post_training_baseline(shown, timings)
     facts = [{name: value for name, value in row.items() if name != "zipped_bytes"} for row in checked]  # zlibs differ

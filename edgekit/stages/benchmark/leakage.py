@@ -1,4 +1,4 @@
-"""Does a baseline that was trained elsewhere know validation? It is then surely more often right there than on test.
+"""Leakage: a baseline trained elsewhere that knows validation is right there surely more often than on test.
 
 By Fisher's exact test (Fisher 1935), one-sided: of all that both splits hold, how often would chance put at least so
 many right answers into validation? It keeps its level for any number of samples. It serves accuracies that are the

@@ -1,6 +1,6 @@
-"""Loads: the winners and the baseline driven by LoadGen, each in a process of its own. Evidence, which decides nothing.
+"""The winners and the baseline under load by LoadGen, each in its own process. Evidence only: it decides nothing.
 
-Other than the rounds, which time the model alone, a query goes from the raw sample to the answer.
+Unlike the rounds, which time the model alone, a query goes from the raw sample to the answer.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from edgekit.core.errors import StageError
 
 Row = dict[str, Any]
 
-FIX = "an earlier stage gave something else than when it was recorded; compare their digests, or run without the record"
+FIX = "an earlier stage gave another result than the recorded one; compare their digests, or run without the record"
 
 
 def check(recorded: dict[str, Any], rows: Sequence[Row], budget: Budget, targets: Sequence[str]) -> None:
@@ -24,7 +24,7 @@ def check(recorded: dict[str, Any], rows: Sequence[Row], budget: Budget, targets
     for name in recorded["buys_nothing"]:
         if name not in names:
             raise StageError(
-                f"the recorded decision says that {name!r} buys nothing, which is not among {_list(names)}; {FIX}"
+                f"the recorded decision says that {name!r} gives no speed-up, which is not among {_list(names)}; {FIX}"
             )
     for target, name in recorded["winners"].items():
         if target not in targets:
@@ -39,7 +39,7 @@ def check(recorded: dict[str, Any], rows: Sequence[Row], budget: Budget, targets
         if name in recorded["too_slow"]:
             raise StageError(f"the record contradicts itself: {name} wins {target} and is too slow; remove it")
         if name in recorded["buys_nothing"]:
-            raise StageError(f"the record contradicts itself: {name} wins {target} and buys nothing; remove it")
+            raise StageError(f"the record contradicts itself: {name} wins {target} and gives no speed-up; remove it")
 
 
 def _list(names: Sequence[str]) -> str:

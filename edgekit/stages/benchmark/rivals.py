@@ -1,7 +1,7 @@
-"""Rivals: model files that somebody else made, held against the winner on the same samples and in the same rounds.
+"""Rivals: external baselines, compared with the winner on the same samples and in the same rounds.
 
-A rival decides nothing and wins nothing. Its accuracy is that of the test split alone: what it was trained on nobody
-here knows, and the validation split may have been among it.
+A rival decides nothing and wins nothing. Its accuracy is that of the test split alone: its training data is
+unknown here and may have included the validation split.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ from edgekit.training import fit
 from edgekit.training.evaluate import finite
 
 EAGER, UNMODIFIED = "baseline-eager", "baseline-as-it-came"
-"""Names of the baseline: a network of PyTorch's, and a file on its own interpreter."""
+"""Names of the baseline: a PyTorch network, and a file on its own interpreter."""
 Row = dict[str, Any]
 Opener = Callable[[], Callable[[], object]]
 
@@ -120,7 +120,7 @@ def _measured(
     watch: conditions.Watch,
     recorded: dict[str, Any] | None,
 ) -> tuple[Decision, Timings]:
-    """Round upon round until no winner is open, nor what a step bought: want of rounds would turn on a quieter day."""
+    """Add rounds until every winner and every gain is resolved, so that a quieter day gives the same decision."""
     numbers = (config.rounds, config.most_rounds, config.calls_per_round, config.warmup_per_round)
     for samples_ms, openings in growing(openers, *numbers, on_round=watch.look):
         timings = Timings(samples_ms, openings, config.confidence, config.tie_margin)

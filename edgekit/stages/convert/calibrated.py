@@ -67,7 +67,7 @@ def without_clipped(data: Data, preprocess: list[dict[str, Any]]) -> Data:
     """The data, of whose validation samples no anomaly's input lies beyond what calibration's inputs show.
 
     Calibration is all normal, so int8 clips such an anomaly as it should, and its answer cannot stay the same. Whether
-    it is still told from normal samples, the budget judges, on all of validation.
+    it is still separated from normal samples is decided by the budget, on all of validation.
     """
     if not tasks.named(data.task).RECONSTRUCTS:
         return data

@@ -45,7 +45,7 @@ class _Rejected(Exception):
 class Checker:
     """One network's outputs on the check samples, and what each boundary must keep.
 
-    `locate` says at which layer a file that left its tolerance parts from the network.
+    `locate` finds the first layer at which a file outside its tolerance diverges from the network.
     """
 
     network: Network
@@ -145,7 +145,7 @@ class Checker:
 
     def _located(self, job: Job, step: Step, files: Files) -> first_divergence.Parted:
         if step.precision in FURTHER:
-            return first_divergence.Parted("a candidate, whose layers were not looked at")
+            return first_divergence.Parted("a candidate, whose layers were not examined")
         return self.locate(step.model_folder, job.target, step.out, files, self.inputs, step.precision)
 
 

@@ -34,7 +34,7 @@ def without_reasons(rows: Iterable[Row]) -> list[Row]:
 
 
 def describe(row: Row) -> str:
-    """In one line."""
+    """The failure of one variant in one line."""
     return f"{row['name']} left out: {row['reason']}"
 
 

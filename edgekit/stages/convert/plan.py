@@ -24,7 +24,7 @@ ORIGINS = {
     "sparse": ("prune", "sparse"),
 }
 UNTRAINED: dict[str, Any] = {"method": "ptq", "quantization": MINMAX.to_json(), "ptq_quantization": MINMAX.to_json()}
-"""What a walk that trains nothing decides about int8."""
+"""The int8 settings of a run that trains nothing."""
 TUNED = "pruned"
 """The model that the quantize stage works on."""
 

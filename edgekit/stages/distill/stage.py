@@ -91,7 +91,7 @@ def _single_student(data: Data, preprocess: list[Row], config: Config, place: Un
 def _usable_losses(
     wanted: list[LossOptions], teacher: Candidate, spec: store.ModelSpec
 ) -> tuple[list[LossOptions], dict[str, str]]:
-    """The losses that this teacher and this student can serve, and why the others cannot be: told before hours pass."""
+    """The losses that this teacher and this student can serve, and why the others cannot be."""
     why = ""
     if any(losses.needs_features(options) for options in wanted):
         why = without_maps(teacher.model, teacher.name, store.build(spec), spec.input_shape)

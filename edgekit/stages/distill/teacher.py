@@ -1,4 +1,4 @@
-"""Who teaches: every candidate judged on the validation split, the best of them chosen."""
+"""The teacher: every candidate is evaluated on the validation split, and the best is chosen."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from edgekit.training.teachers.model_file import TeacherFile
 
 @dataclass(frozen=True)
 class Candidate:
-    """A teacher with its validation accuracy; `spec` and `cost` are None for a file, whose inside is not looked at."""
+    """A teacher with its validation accuracy; `spec` and `cost` are None for a file, which is not inspected."""
 
     name: str
     wanted: TeacherConfig
@@ -71,7 +71,7 @@ def candidates(source: Artifact, data: Data, config: Config, unfinished: Unfinis
 
 
 def _names(wanted: list[TeacherConfig]) -> list[str]:
-    """Each another: of equal ones the place in the config is told as well."""
+    """Distinct names: equal ones get their place in the config as well."""
     names = [each.name for each in wanted]
     return [f"{name} (no. {place})" if names.count(name) > 1 else name for place, name in enumerate(names, 1)]
 

@@ -20,9 +20,9 @@ THREADS_PAY = 1.3
 """From this gain on, a call that uses one thread is said to be bound by that."""
 MOST_STEPS = 3
 FILLED = 0.1
-"""Layers that reach less of their roof than this are said to be far below it."""
+"""Layers that reach less of their roofline than this are reported as far below it."""
 REAL_SHARE = 0.01
-"""Of the multiply-adds; less than this outside layers is not told."""
+"""Of the multiply-adds; a smaller share outside layers is not reported."""
 
 Row = dict[str, Any]
 
@@ -178,7 +178,7 @@ def _steps(found: Measured, shares: dict[str, float]) -> list[Step]:
     runs = execution(best["p50_ms"], found.costs, found.machine)
     steps.append(
         Step(
-            f"run it as it is on {best['way']}",
+            f"run it unmodified on {best['way']}",
             "notebook 05",
             of_whole(inside, best["ratio"]),
             f"measured: {best['p50_ms']:.3g} ms in place of {unmodified['p50_ms']:.3g} ms",
@@ -236,17 +236,17 @@ def _layers_text(layers: list[Row]) -> str:
     cause_ms = _inside_ms(layers)
     whole_ms = sum(cause_ms.values())
     said = (
-        f"Of `execute`, {cause_ms['compute'] / whole_ms:.0%} is spent under the flat part of the roof (arithmetic), "
+        f"Of `execute`, {cause_ms['compute'] / whole_ms:.0%} is under the flat part of the roofline (arithmetic), "
         f"{cause_ms['memory'] / whole_ms:.0%} under its slope (bytes), {cause_ms['call overhead'] / whole_ms:.0%} is "
         "what neither explains (Python, the dispatcher, operators too small to fill the machine)."
     )
     multiply = [row for row in layers if row["macs"] and row["bound"]]
     if multiply:
         reached = sum(row["least_ms"] for row in multiply) / sum(row["ms"] for row in multiply)
-        said += f" The layers that multiply reach {reached:.0%} of their roof"
+        said += f" The layers that multiply reach {reached:.0%} of their roofline"
         said += f"{': most of their time is not arithmetic' if reached < FILLED else ''}."
     outside = sum(row["macs"] for row in layers if not row["bound"]) / (sum(row["macs"] for row in layers) or 1)
     if outside >= REAL_SHARE:
         said += f" {outside:.0%} of the multiply-adds are done where PyTorch sees no layer: of their time no more "
-        said += "than this machine's least is told apart from call overhead."
+        said += "than this machine's minimum can be separated from call overhead."
     return said

@@ -65,7 +65,7 @@ def measure(module: nn.Module, folder: Path, spec: ModelSpec, cost: Cost, data: 
     )
     diagnosis = diagnose(found)
     seen = conditions.told(watch.seen())
-    seen["disturbed"] += [f"as it comes: {reason}" for reason in beside]
+    seen["disturbed"] += [f"runtimes: {reason}" for reason in beside]
     return {
         **ends,
         "operators": operators,

@@ -1,4 +1,4 @@
-"""A baseline that came as a file: opened in a process of its own first, then described and kept as it is."""
+"""A baseline from a model file: opened in a child process first, then described and kept unmodified."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def load_model_file(
 
 
 def describe(spec: store.ModelSpec) -> str:
-    """What was found, in words."""
+    """The file in one line: format, outputs and cost."""
     found = spec.source
     assert found is not None
     known = {"probabilities": found.probabilities, "sigmoids": found.sigmoids}

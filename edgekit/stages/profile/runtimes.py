@@ -1,4 +1,4 @@
-"""The network as it is on every runtime, before any compression: what a change of runtime alone is worth."""
+"""The unmodified network on every runtime: the speed-up of a change of runtime alone."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def measure(
     """A row for each way to run the saved network in float32 on one thread, each runtime's operators, what disturbed.
 
     `x` (1, C, H, W) or (1, F) float32. A way that fails has a `reason` in place of figures. `ratio` is the time of
-    the baseline as it came over that of the row, round by round, with its interval. Each round opens every way anew,
+    the unmodified baseline over that of the row, round by round, with its interval. Each round opens every way anew,
     for where the weights come to lie in memory changes the time; not what torch compiled or traced, which would take
     minutes.
     """
@@ -121,7 +121,7 @@ def _openers(
         opener = partial(outcome.call, x)
         try:
             opener()()
-        except Exception as error:  # an interpreter's own, too: what it cannot run is told, and the others go on
+        except Exception as error:  # an interpreter's own, too: the failure is recorded, and the others continue
             failed[RUNTIMES[target]] = _first_line(error)
             continue
         ways[RUNTIMES[target]], made[target] = opener, outcome

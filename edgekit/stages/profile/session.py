@@ -66,7 +66,7 @@ def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: i
             try:
                 ready, stamps = _request_all(process, len(samples), warmup_calls + calls)
                 stamped = _stamped(process, len(samples), max(1, calls // ROUNDS))
-            except (ValueError, OSError):  # it said nothing, or closed its ears
+            except (ValueError, OSError):  # it sent nothing, or closed its standard input
                 late = time.monotonic() > deadline
                 processes.ended(process, DYING_S)  # or its exit code would be that of being killed here
                 subprocesses.end(process)

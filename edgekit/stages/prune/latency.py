@@ -1,4 +1,4 @@
-"""Latency of every pruning step on every target, and what zeros alone are worth there: evidence, which decides nothing.
+"""Latency of every pruning step on every target, and of unstructured sparsity: evidence, which decides nothing.
 
 A step's predicted speed-up is its ratio of multiply-adds, m0/m, against step 0, the student. Its measured speed-up is
 the ratio of the two latencies, t0/t, with the interval over the rounds. `gain_share` is the one over the other,
@@ -69,10 +69,10 @@ def time_steps(
     data: Data,
     config: Config,
 ) -> tuple[Row, list[Row]]:
-    """What the metrics say of the latencies, and every network's own figures, with its rounds.
+    """Time all steps: the metrics, and every network's own figures with its rounds.
 
-    What a target does not take stops no pruning: it is told in `left_out`, or in `failed` where nothing was timed, and
-    `convert` will say it again.
+    A failed conversion does not stop pruning: it is recorded in `left_out`, or in `failed` if nothing was timed, and
+    `convert` reports it again.
     """
     watch = conditions.Watch()
     try:

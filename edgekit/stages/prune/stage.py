@@ -60,7 +60,9 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     artifacts.write_json(out / "decision.json", decision)
     latency = None
     if config.measure:
-        shown = _kept_step(weights) or len(weights) - 1  # none kept: the last says what zeros would have bought
+        shown = (
+            _kept_step(weights) or len(weights) - 1
+        )  # none kept: the last step shows the speed-up that zeros would have given
         latency, rows = time_steps(pruned, sparse[shown], [row["macs"] for row in channels], spec, data, config)
         latency["sparse_step"] = shown
         artifacts.write_json(out / artifacts.EVIDENCE / "latency.json", {**latency, "networks": rows})
@@ -140,7 +142,7 @@ def _prune_in_steps(
 
 
 def mark_kept(rows: list[Step]) -> list[Step]:
-    """The last step inside the budget is kept; none inside: step 0, the student as it came. All others say why not."""
+    """The last step inside the budget is kept; none inside: step 0, the unmodified student. All others have reasons."""
     inside = [row["step"] for row in rows if row["step"] and row["inside_budget"]]
     last = inside[-1] if inside else 0
     passed = f"step {last} goes further and is inside the budget too"

@@ -20,8 +20,9 @@ TITLES = {"ptq": "PTQ", "qat": "QAT", "mixed": "mixed"}
 class Decision:
     """The choice, and what it was made on: accuracies on validation as fractions, and drops below the baseline.
 
-    `…_below_float` are drops below the float network that was quantized: shown, not judged. All in simulation. The
-    reasons against each are empty where there is none; mixed precision has no figures where it was not tried.
+    `…_below_float` are drops below the float network that was quantized: shown, but not compared with the budget.
+    All in simulation. The reasons against each are empty where there is none; mixed precision has no figures where it
+    was not tried.
     """
 
     method: Method

@@ -1,4 +1,4 @@
-"""The stage's walk: recipes compete, QAT tunes the best, mixed precision where neither fits; then the two studies."""
+"""The stage: recipes compete, QAT tunes the best, mixed precision where neither fits; then the two studies."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class _Float:
-    """The network to quantize, and what it is quantized with and judged by."""
+    """The network to quantize, its calibration inputs, and the data that evaluates it."""
 
     module: nn.Module
     spec: store.ModelSpec
