@@ -70,10 +70,10 @@ def _assigned(source: str) -> set[str]:
     return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
 
 
-def choose(stage: str, scalars: dict[str, Any], plan: Plan, insisted: set[str]) -> dict[str, Any]:
+def overrides(stage: str, scalars: dict[str, Any], plan: Plan, explicit: set[str]) -> dict[str, Any]:
     """The parameters that win over the config; says where the two differ, and which is taken.
 
-    One that papermill was told of (`insisted`) wins even where it equals the workbook's default.
+    One that was passed to papermill (`explicit`) wins even if it equals the workbook's default.
     """
     untouched = load_plan(DEFAULT_CONFIG).scalars(stage) if DEFAULT_CONFIG.is_file() else {}
     configured = plan.scalars(stage)
@@ -82,11 +82,11 @@ def choose(stage: str, scalars: dict[str, Any], plan: Plan, insisted: set[str]) 
         here = f"{stage}.{name} is {value} in this cell and {configured.get(name)} in {plan.path.name}"
         if name in configured and (value, type(value)) == (configured[name], type(configured[name])):
             continue
-        as_it_came = name in untouched and (value, type(value)) == (untouched[name], type(untouched[name]))
-        if as_it_came and name not in insisted:
-            print(f'{here}: the config is taken, for the cell was left as it came (or insist with settings = "…")')
+        unmodified = name in untouched and (value, type(value)) == (untouched[name], type(untouched[name]))
+        if unmodified and name not in explicit:
+            print(f'{here}: the config wins, because the cell is unmodified (or force it with settings = "…")')
             continue
         if name in configured:
-            print(f"{here}: the cell is taken")
+            print(f"{here}: the cell wins")
         found[name] = value
     return found

@@ -91,17 +91,17 @@ DEFAULT_CONFIG = workbook_folder("configs") / "digits.yaml"
 
 @dataclass(frozen=True)
 class Plan:
-    """A checked config. `given` is what the user wrote, overrides applied, for the record."""
+    """A checked config. `values` is what the user wrote, overrides applied, for the record."""
 
     path: Path
-    given: dict[str, Any]
+    values: dict[str, Any]
     run: RunConfig
     data: SourceConfig
     stages: dict[str, StageConfig]
     settings: str = ""
 
     @property
-    def walk(self) -> tuple[str, ...]:
+    def pipeline(self) -> tuple[str, ...]:
         """The stages of this run, in order."""
         return tuple(self.stages)
 
@@ -193,7 +193,7 @@ def load_plan(path: Path, settings: str | Iterable[str] = (), *, known: bool = F
 
 
 def _sections(path: Path, given: dict[str, Any]) -> tuple[RunConfig, dict[str, StageConfig], SourceConfig]:
-    """Every section of a config, checked; ConfigError tells the faults of all of them."""
+    """Every section of a config, checked; ConfigError lists the faults of all of them."""
     faults = Faults()
     run: RunConfig = faults.of(lambda: check(RunConfig, given, "")) or _rest(given)
     shared = shared_options(run)
@@ -203,7 +203,7 @@ def _sections(path: Path, given: dict[str, Any]) -> tuple[RunConfig, dict[str, S
         stages[stage] = faults.of(partial(parse_stage, stage, section, shared))
     data = faults.of(lambda: parse_data(_beside(path, run.data), run.task)) if "data" in given else None
     faults.tell(MOST)
-    assert data is not None  # or its fault would have been told
+    assert data is not None  # or its fault would have been raised
     return run, stages, data
 
 
@@ -220,20 +220,20 @@ def _rest(given: dict[str, Any]) -> RunConfig:
 
 
 def shared_options(run: RunConfig) -> dict[str, Any]:
-    """What every stage is told; `threads: 0` becomes this machine's number, which decides the last bits of training."""
+    """Options shared by all stages; `threads: 0` becomes this machine's number, which affects the last bits."""
     shared = {name: getattr(run, name) for name in SHARED_FIELDS}
     return {**shared, "threads": run.threads or cores()}
 
 
 def parse_stage(stage: str, section: dict[str, Any], shared: dict[str, Any]) -> StageConfig:
-    """Check one stage's section, with the shared options it asks for filled in; ConfigError tells all faults."""
+    """Check one stage's section, with the shared options it asks for filled in; ConfigError lists all faults."""
     config, faults = stage_config(stage), Faults()
     for key in section:
         if key in SHARED_FIELDS:
             faults.add(f"{stage}.{key}: stands at the top level of the config, for all stages; move it there")
         elif stage in TRAINING[1:] and key in ("temperature", "alpha"):
             faults.add(
-                f"{stage}.{key}: is an option no more, for fine-tuning follows the loss that distill kept, with its "
+                f"{stage}.{key}: was removed: fine-tuning follows the loss that distill kept, with its "
                 f"options; leave it out, or set distill.{key}"
             )
         elif key not in config.model_fields:
@@ -288,7 +288,7 @@ def agree(plan: Plan) -> None:
 def _reached(plan: Plan) -> None:
     """Something that the run has is converted to something that it can become."""
     converted: Any = plan.stages["convert"]
-    models, trains = set(converted.models), "distill" in plan.walk
+    models, trains = set(converted.models), "distill" in plan.pipeline
     if not trains and "baseline" not in models:
         raise ConfigError(
             f"convert.models and distill disagree: got {list(converted.models)}, and a run without distill has only "

@@ -1,4 +1,4 @@
-"""What a notebook calls: open a stage from its `parameters` cell, run it, look at what came out.
+"""The functions of a notebook: open a stage from its `parameters` cell and run it.
 
 A notebook run by hand, by plain papermill or by `edgekit run` goes through `open_stage` and leaves the same artifact.
 """
@@ -26,7 +26,7 @@ from edgekit.data import Data, fingerprint
 from edgekit.data import load as load_data
 from edgekit.training import resume
 from edgekit.workbook import origin, state
-from edgekit.workbook.parameters import choose, injected, read
+from edgekit.workbook.parameters import injected, overrides, read
 from edgekit.workbook.plan import (
     Plan,
     load_plan,
@@ -44,7 +44,7 @@ ORPHAN_S = 20.0
 COMMAND = "EDGEKIT_RUN"
 """Process number of the `edgekit run` that started this kernel and holds the run's lock."""
 FORCE = "EDGEKIT_FORCE"
-"""The stage to make again although its key is unchanged."""
+"""The stage to re-run although its key is unchanged."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class OpenStage:
             wanted = state.ingredients(self.plan, self.folder, self.name, self.source, self.data.digest)
             working = working_folder(self.folder, self.name)
             artifacts.settle(working, self.out, wanted.key)
-            found, reasons, done = state.judge(self.out, wanted)
+            found, reasons, done = state.check_artifact(self.out, wanted)
             if found == "unchecked" and done is not None and os.environ.get(FORCE) != self.name:
                 print(f"{self.name}: reused, its key {wanted.key[:12]} is unchanged ({self.out.name}/)")
                 return done
@@ -101,7 +101,7 @@ class OpenStage:
         except BaseException as error:
             shutil.rmtree(working, ignore_errors=True)
             if isinstance(error, EdgekitError):
-                error.args = (origin.as_given(str(error), self.plan, self.folder),)
+                error.args = (origin.with_user_paths(str(error), self.plan, self.folder),)
             raise
         result = artifacts.publish(working, self.out)
         resume.forget(self.folder, self.name)
@@ -145,13 +145,13 @@ def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
     config_path, out = find_config(str(scalars.pop("config"))), Path(str(scalars.pop("out")))
     plan = load_plan(config_path, str(scalars.pop("settings")))
     make_importable(plan)
-    if stage not in plan.walk:
-        after = next(name for name in STAGES[STAGES.index(stage) :] if name in plan.walk)
+    if stage not in plan.pipeline:
+        after = next(name for name in STAGES[STAGES.index(stage) :] if name in plan.pipeline)
         raise ConfigError(
-            f"{plan.path.name} has no distill section, so this run trains, prunes and tunes nothing: go on with "
+            f"{plan.path.name} has no distill section, so this run trains, prunes and tunes nothing: continue with "
             f"{notebook_name(after)}, or name distill.student"
         )
-    section = {**plan.section(stage), **choose(stage, scalars, plan, injected(parameters.get("In")))}
+    section = {**plan.section(stage), **overrides(stage, scalars, plan, injected(parameters.get("In")))}
     options = parse_stage(stage, section, shared_options(plan.run))
     options.agree()
     plan = replace(plan, stages={**plan.stages, stage: options})
@@ -193,7 +193,9 @@ def _as_imported(builders: dict[str, str | None]) -> None:
     """StageError where a kernel still holds the code that a file had before it was edited."""
     for name, sha in builders.items():
         if cache_key.top_module(name) in sys.modules and _digests.get(name, sha) != sha:
-            raise StageError(f"{name}: its source was edited after this kernel read it; restart the kernel, run again")
+            raise StageError(
+                f"{name}: its source was edited after this kernel imported it; restart the kernel and run it again"
+            )
         _digests[name] = sha
 
 
@@ -213,7 +215,7 @@ def _source(stage: str, plan: Plan, data: Data, folder: Path) -> Artifact:
     if stage == STAGES[0]:
         with _alone(folder, stage):
             return origin.make(plan, data.digest, folder)
-    before = plan.walk[plan.walk.index(stage) - 1]
+    before = plan.pipeline[plan.pipeline.index(stage) - 1]
     if not (folder / before / artifacts.RECORD).is_file():
         raise StageError(f"{folder}: no finished stage {before!r} here; run {notebook_name(before)} first")
     source = artifacts.load(folder / before)
@@ -222,11 +224,11 @@ def _source(stage: str, plan: Plan, data: Data, folder: Path) -> Artifact:
             f"{source.stage} in {folder} was made from other data (digest {source.data_digest[:12]}, "
             f"now {data.digest[:12]}); run the workbook from 01_profile again"
         )
-    for ancestor in (source.ancestor(name) for name in plan.walk[: plan.walk.index(stage)]):
-        parent = source.ancestor((origin.STAGE, *plan.walk)[plan.walk.index(ancestor.stage)])
+    for ancestor in (source.ancestor(name) for name in plan.pipeline[: plan.pipeline.index(stage)]):
+        parent = source.ancestor((origin.STAGE, *plan.pipeline)[plan.pipeline.index(ancestor.stage)])
         now = state.ingredients(plan, folder, ancestor.stage, parent, data.digest)
         for change in cache_key.differences(ancestor.ingredients, now):
-            print(f"{ancestor.stage}/ is stale: {change} since it was sealed; `edgekit run` would make it again")
+            print(f"{ancestor.stage}/ is stale: {change} since it was sealed; `edgekit run` would re-run it")
     return source
 
 

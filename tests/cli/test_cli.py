@@ -93,7 +93,7 @@ def test_a_stage_that_fails_is_told_with_its_cell_and_the_command_to_go_on_with(
     done = edgekit("run", "tests/configs/tiny.yaml", "--out", str(out), "--set", "profile.timeout_s=0.5")
     assert done.returncode == 6, done.stderr
     assert "01_profile.ipynb, cell" in done.stderr and "Traceback" not in done.stderr
-    assert "go on with: edgekit run tests/configs/tiny.yaml --set profile.timeout_s=0.5 " in done.stderr
+    assert "continue with: edgekit run tests/configs/tiny.yaml --set profile.timeout_s=0.5 " in done.stderr
     assert done.stderr.rstrip().endswith(f"--out {out}")
     (folder,) = (path for path in out.iterdir() if path.is_dir())
     said = edgekit("status", str(folder)).stdout

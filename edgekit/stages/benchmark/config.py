@@ -49,7 +49,7 @@ class Config(StageConfig):
 
     @field_validator("rivals")
     @classmethod
-    def _told_apart(cls, rivals: list[ModelFile]) -> list[ModelFile]:
+    def _unique_names(cls, rivals: list[ModelFile]) -> list[ModelFile]:
         names = [rival.name for rival in rivals]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"names {', '.join(twice)} twice; tables tell rivals apart by the files' names")

@@ -58,24 +58,24 @@ class TeacherConfig(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _one_of_three(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        named = [name for name in ("baseline", "builder", "path") if given.get(name)]
-        if len(named) != 1:
-            raise ValueError(f"names {' and '.join(named) or 'nobody'}; give one of baseline: true, builder, path")
+    def _one_of_three(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        kinds = [name for name in ("baseline", "builder", "path") if values.get(name)]
+        if len(kinds) != 1:
+            raise ValueError(f"names {' and '.join(kinds) or 'nobody'}; give one of baseline: true, builder, path")
         for other, owner in (
             ("kwargs", "builder"),
             ("training", "builder"),
             ("preprocess", "path"),
             ("sha256", "path"),
         ):
-            if given.get(other) and owner != named[0]:
-                raise ValueError(f"{other} belongs to a teacher with {owner}, this one has {named[0]}")
-        return {**given, "sha256": sha256_of(given)} if isinstance(given.get("path"), str) else given
+            if values.get(other) and owner != kinds[0]:
+                raise ValueError(f"{other} belongs to a teacher with {owner}, this one has {kinds[0]}")
+        return {**values, "sha256": sha256_of(values)} if isinstance(values.get("path"), str) else values
 
     @model_serializer(mode="wrap")
-    def _as_said(self, plain: Any) -> dict[str, Any]:
+    def _only_what_is_set(self, plain: Any) -> dict[str, Any]:
         """Only what was said, and of a path its name."""
         said = {name: value for name, value in plain(self).items() if value}
         return {**said, "path": PurePath(self.path).name} if self.path else said
@@ -133,7 +133,7 @@ class Config(StageConfig, TrainOptions):
 
     @field_validator("candidates")
     @classmethod
-    def _each_another(cls, candidates: list[NetworkConfig]) -> list[NetworkConfig]:
+    def _no_candidate_twice(cls, candidates: list[NetworkConfig]) -> list[NetworkConfig]:
         titles = [candidate.title for candidate in candidates]
         if twice := sorted({title for title in titles if titles.count(title) > 1}):
             raise ValueError(f"names {', '.join(twice)} twice; name each network once")
@@ -148,7 +148,7 @@ class Config(StageConfig, TrainOptions):
         return self
 
     @model_serializer(mode="wrap")
-    def _what_has_influence(self, plain: Any) -> dict[str, Any]:
+    def _without_unused_options(self, plain: Any) -> dict[str, Any]:
         """Without what cannot change the result: a new latency budget is no reason to train the one student again."""
         values: dict[str, Any] = plain(self)
         if not self.candidates:
@@ -158,7 +158,7 @@ class Config(StageConfig, TrainOptions):
 
     def agree(self) -> None:
         """ConfigError for a loss that there is not, or that none of the teachers can serve."""
-        wanted = self.lessons()
+        wanted = self.loss_options()
         for options in wanted:
             if not losses.serves(options, self.task):
                 raise ConfigError(
@@ -175,7 +175,7 @@ class Config(StageConfig, TrainOptions):
                         "file shows only its outputs; add a PyTorch teacher or leave that loss out"
                     )
 
-    def lessons(self) -> list[LossOptions]:
+    def loss_options(self) -> list[LossOptions]:
         """The losses' options; soft targets without any of their own have the stage's."""
         own = {"loss": "soft_targets", "temperature": self.temperature, "alpha": self.alpha}
         return [losses.parse({**own, **section} if section.get("loss") == own["loss"] else section)
