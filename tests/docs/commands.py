@@ -82,7 +82,7 @@ ELSEWHERE = {
     "make lab": "opens JupyterLab",
     "make zoo": MAKES,
     "make reference": "executes the reference notebooks, which are committed",
-    "python -m tests.zoo.matrix": "writes docs/zoo.md, in some minutes; `make zoo` compares every cell of it",
+    "python -m tests.zoo.matrix": "writes docs/reference/zoo.md, in some minutes; `make zoo` compares every cell of it",
     "python -m benchmarks.keras_parity": "measures for minutes; tests/benchmarks/test_keras_parity.py runs its parts",
     "pip install .": INSTALLS,
     "pip install '.[tflite]'": INSTALLS,
