@@ -70,6 +70,9 @@ quick: $(VENV)/.dev ## some four thousand tests of every room, none of them slow
 test: lint ## ruff, mypy, and every test that has no target of its own, the reference notebooks under nbval among them
 	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m '$(APART)'
 
+numerics: $(VENV)/.dev ## pipelines broken on purpose, sound ones, and what int8 does to hard samples
+	$(BIN)/pytest -q -m numerics tests
+
 zoo: $(VENV)/.dev ## architectures and model files of all kinds on every target, against docs/reference/zoo.md
 	$(BESIDE) $(BIN)/pytest -q -n 2 --dist load -m zoo tests
 
