@@ -13,8 +13,8 @@ APART := not long and not zoo and not numerics and not matrix and not aarch64 an
 NIGHTLY := test numerics zoo docs defaults matrix aarch64 long faults
 
 .DEFAULT_GOAL := help
-.PHONY: help run quick test numerics zoo long defaults faults matrix aarch64 nightly mutants durations reference lab lint \
-	nbval bench aa clean
+.PHONY: help run quick test docs numerics zoo long defaults faults matrix aarch64 nightly mutants durations reference lab \
+	lint nbval bench aa clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,7 +34,7 @@ $(VENV)/.onnx2tf: onnx2tf.txt $(VENV)/.workbook
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.workbook
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[workbook,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[workbook,dev,docs]'
 	$(MAKE) $(VENV)/.onnx2tf
 	touch $@
 
@@ -46,15 +46,22 @@ lab: $(VENV)/.onnx2tf ## open JupyterLab on the notebooks
 
 lint: $(VENV)/.dev ## ruff and mypy
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check edgekit tests
+	$(BIN)/ruff format --check edgekit tests docs
 	$(BIN)/mypy
 
 nbval: $(VENV)/.dev ## run the reference notebooks under nbval, outputs compared; make test does so too
 	$(BIN)/pytest -q tests/test_nbval.py
 
-# The notebooks as they stand, with their own default parameters, into a folder of their own.
-defaults: $(VENV)/.dev ## run all seven notebooks as they come under nbval
-	rm -rf build/nbval && mkdir -p build/nbval
+# The executed notebooks are pages of the site, so there must be a run: if it is there already, this takes seconds.
+docs: $(VENV)/.dev ## build the documentation into build/site, strictly; needs a run of the digits and makes it
+	$(BIN)/edgekit run configs/digits.yaml --out build/nbval
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	$(BIN)/pytest -q -m docs tests/docs
+
+# The notebooks as they stand, with their own default parameters, into the folder that `make docs` fills: a stage that
+# is unchanged since is not computed twice, every check of the notebooks runs.
+defaults: $(VENV)/.dev ## run all seven notebooks with their default parameters under nbval
+	mkdir -p build/nbval
 	EDGEKIT_ARTIFACTS=$(CURDIR)/build/nbval $(BIN)/pytest -q --nbval-lax --nbval-cell-timeout=1500 -p no:cacheprovider notebooks
 
 quick: $(VENV)/.dev ## some four thousand tests of every room, none of them slow; about a minute
@@ -66,7 +73,7 @@ test: lint ## ruff, mypy, and every test that has no target of its own, the refe
 numerics: $(VENV)/.dev ## pipelines broken on purpose, sound ones, and what int8 does to hard samples
 	$(BIN)/pytest -q -m numerics tests
 
-zoo: $(VENV)/.dev ## architectures and model files of all kinds on every target in float and int8, against docs/zoo.md
+zoo: $(VENV)/.dev ## architectures and model files of all kinds on every target, against docs/reference/zoo.md
 	$(BESIDE) $(BIN)/pytest -q -n 2 --dist load -m zoo tests
 
 long: $(VENV)/.dev ## whole walks: every road, task and parameter set, and bundles made again

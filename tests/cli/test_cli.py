@@ -94,7 +94,7 @@ def test_a_stage_that_fails_is_told_with_its_cell_and_the_command_to_go_on_with(
     done = edgekit("run", "tests/configs/tiny.yaml", "--out", str(out), *few)
     assert done.returncode == 6, done.stderr
     assert "01_profile.ipynb, cell" in done.stderr and "Traceback" not in done.stderr
-    assert f"go on with: edgekit run tests/configs/tiny.yaml {' '.join(few)} " in done.stderr
+    assert f"continue with: edgekit run tests/configs/tiny.yaml {' '.join(few)} " in done.stderr
     assert done.stderr.rstrip().endswith(f"--out {out}")
     (folder,) = (path for path in out.iterdir() if path.is_dir())
     said = edgekit("status", str(folder)).stdout

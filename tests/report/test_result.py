@@ -329,7 +329,7 @@ def test_what_is_no_result_is_not_current(other: Any, tiny_run: FinishedRun, tmp
 
 
 def test_the_schema_knows_every_rule_of_the_benchmark(schema: dict[str, Any]) -> None:
-    rules = {decide.FASTEST, decide.FEWEST_BYTES, decide.FIRST_NAME, decide.NOBODY, decide.RECORDED}
+    rules = {decide.FASTEST, decide.FEWEST_BYTES, decide.FIRST_NAME, decide.NO_WINNER, decide.RECORDED}
     assert set(schema["$defs"]["Choice"]["properties"]["rule"]["enum"]) == rules
     assert set(schema["$defs"]["Limit"]["properties"]["rule"]["enum"]) == {decide.ABOVE_LIMIT, decide.RECORDED}
 
