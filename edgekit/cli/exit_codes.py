@@ -1,4 +1,4 @@
-"""Turn errors into one message on stderr and the documented exit code."""
+"""How a command ends where something is wrong: one message on stderr, and the code of the table of exit codes."""
 
 from __future__ import annotations
 
