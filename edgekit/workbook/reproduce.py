@@ -222,7 +222,7 @@ def _refuse_foreign_code(value: Any, allowed: Sequence[str]) -> None:
     if not isinstance(value, dict):
         return
     for key, inner in value.items():
-        if key in cache_key.CALLED and inner and not _is_reference_network(inner) and inner not in allowed:
+        if key in cache_key.FUNCTION_KEYS and inner and not _is_reference_network(inner) and inner not in allowed:
             raise TrustError(
                 f"the bundle's record wants {inner!r} to be called; if that is code of yours and you trust the bundle, "
                 f"say so with --allow {inner}"

@@ -72,9 +72,9 @@ def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print)
         _tidy(folder)
         write_json(folder / PLAN, {"config": str(plan.path), "settings": plan.settings})
         try:
-            moved = earlier_bundles.settle(folder, met=_walk(plan, out, folder, force, say))
+            moved = earlier_bundles.recover(folder, met=_walk(plan, out, folder, force, say))
         except BudgetUnreachable:  # exit code 3 too: nothing may lie where things ship from
-            earlier_bundles.settle(folder, met=False)
+            earlier_bundles.recover(folder, met=False)
             raise
         if moved:
             say(f"bundle: nothing ships, so the bundles of an earlier run went from bundles/ to {moved}")
@@ -171,13 +171,13 @@ def _settled(plan: Plan, folder: Path, stage: str, digest: str | None) -> StageS
     """The state of a stage whose forerunners are done, after what a kill left there was put right."""
     found = state.examine(plan, folder, digest)[plan.walk.index(stage)]
     key = found.wanted.key if found.wanted else None
-    artifacts.settle(run_folder.working_folder(folder, stage), run_folder.stage_folder(folder, stage), key)
+    artifacts.recover(run_folder.working_folder(folder, stage), run_folder.stage_folder(folder, stage), key)
     return state.examine(plan, folder, digest)[plan.walk.index(stage)]
 
 
 def _settle_origin(plan: Plan, folder: Path, digest: str | None) -> None:
     key = origin.ingredients(plan, digest).key if digest else None
-    artifacts.settle(run_folder.working_folder(folder, origin.STAGE), folder / origin.STAGE, key)
+    artifacts.recover(run_folder.working_folder(folder, origin.STAGE), folder / origin.STAGE, key)
 
 
 def _sealer(plan: Plan, folder: Path, stage: str, digest: str | None) -> Callable[[], Artifact]:

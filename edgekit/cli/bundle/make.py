@@ -19,7 +19,7 @@ from edgekit.core.errors import ConfigError
 from edgekit.runner import backends, inputs, pyz
 from edgekit.runner import bundle as bundles
 from edgekit.runner.bundle.manifest import Manifest
-from edgekit.runner.encode import as_they_are
+from edgekit.runner.encode import passes_through
 from edgekit.runner.files import make_folder, write_atomically
 from edgekit.stages.bundle import golden
 from edgekit.stages.bundle.device import RUNNER, requirements, texts
@@ -97,7 +97,7 @@ def _tell(draft: Manifest, found: Found, say: Say) -> None:
         say(f"changed     {change}")
     source, result, raw = draft.input, draft.output, draft.raw
     say(f"model       {source.dtype}{list(source.shape)} {source.layout}, gives {result.dtype}{list(result.shape)}")
-    as_is = as_they_are(draft.preprocess, raw.dtype, source.dtype)
+    as_is = passes_through(draft.preprocess, raw.dtype, source.dtype)
     limits = f" from {raw.range[0]:g} to {raw.range[1]:g}" if raw.range else ""
     rate = f" at {raw.sample_rate_hz} samples a second" if raw.sample_rate_hz else ""
     say(

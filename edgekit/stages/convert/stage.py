@@ -116,7 +116,7 @@ def _convert_all(
         if config.strict:
             left_out.refuse_any(lost)
         for step, outcome in zip(job.steps, outcomes, strict=True):
-            if isinstance(outcome, launch.Made):
+            if isinstance(outcome, launch.Converted):
                 seconds[step.out.name] = outcome.seconds
         if progress:
             made = ", ".join(record["precision"] for record in records[job] if "files" in record)
