@@ -22,6 +22,7 @@ from edgekit.core.errors import NO_RESOURCES, BudgetMissed, EdgekitError, Resour
 from edgekit.core.run_folder import failed_notebook, notebook_name, working_notebook
 from edgekit.runner import errors as runner_errors
 from edgekit.runner.files import make_folder, move, write_atomically
+from edgekit.runner.native_stderr import quiet_native
 from edgekit.workbook import receipts
 from edgekit.workbook.attempts import ENDED
 from edgekit.workbook.plan import Plan, workbook_folder
@@ -207,16 +208,8 @@ def _native_stderr_into(log: Path) -> Iterator[TextIO]:
 
     Yields the real terminal, for the progress bar.
     """
-    sys.stderr.flush()
-    terminal = os.dup(2)
-    try:
-        with open(log, "wb") as sink:
-            os.dup2(sink.fileno(), 2)
-        with os.fdopen(os.dup(terminal), "w", encoding="utf-8") as stream:
-            yield stream
-    finally:
-        os.dup2(terminal, 2)
-        os.close(terminal)
+    with quiet_native(log) as terminal, os.fdopen(os.dup(terminal), "w", encoding="utf-8") as stream:
+        yield stream
 
 
 @contextmanager

@@ -83,7 +83,7 @@ def conversions(networks: Any, tmp_path_factory: pytest.TempPathFactory) -> Call
         np.save(home / "calibration.npy", calibration)
         steps = tuple(Step(name, plain_method(name), folder, home / name) for name in precisions(target))
         made = launch.convert(Job(network, target, home / "calibration.npy", steps), home, 240, threading.Event())
-        files = {one.precision: one.files for one in made if isinstance(one, launch.Made)}
+        files = {one.precision: one.files for one in made if isinstance(one, launch.Converted)}
         assert len(files) == len(steps), made
         return Converted(target, folder, home, files, inputs)
 

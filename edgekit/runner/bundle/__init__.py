@@ -93,7 +93,7 @@ def read(path: str | os.PathLike[str]) -> Bundle:
         with open(path, "rb") as stream:
             try:
                 return _verified(path, archive.read(stream))
-            except archive.Mangled:
+            except archive.BadArchive:
                 from edgekit.runner.bundle.diagnose import explain
 
                 stream.seek(0)
@@ -106,7 +106,7 @@ def read_bytes(data: bytes, name: str = "bundle") -> Bundle:
     """The same from memory; `name` stands in the messages."""
     try:
         return _verified(name, archive.read(io.BytesIO(data)))
-    except archive.Mangled:
+    except archive.BadArchive:
         from edgekit.runner.bundle.diagnose import explain
 
         raise explain(name, io.BytesIO(data)) from None

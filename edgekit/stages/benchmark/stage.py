@@ -52,7 +52,7 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
     torch.set_num_threads(config.inference_threads)
     try:
         openers |= {rival.name: rival.open for rival in rivals}
-        recorded = replay.recorded(source.path.parent, "benchmark")
+        recorded = replay.read(source.path.parent, "benchmark")
         with conditions.Watch() as watch:
             decision, timings = _measured(rows, openers, config, watch, recorded)
     finally:
@@ -105,7 +105,7 @@ def _conditions(watch: conditions.Watch, rows: list[Row], timings: Timings, conf
             f"{config.warmup_per_round} untimed ones, each opened anew {timings.rounds} times, batch 1, order rotated, "
             "execute only (numpy in, numpy out)"
         ),
-        **conditions.told(watch.seen(spread)),
+        **conditions.to_record(watch.result(spread)),
     }
 
 
@@ -122,7 +122,7 @@ def _measured(
 ) -> tuple[Decision, Timings]:
     """Add rounds until every winner and every gain is resolved, so that a quieter day gives the same decision."""
     numbers = (config.rounds, config.most_rounds, config.calls_per_round, config.warmup_per_round)
-    for samples_ms, openings in growing(openers, *numbers, on_round=watch.look):
+    for samples_ms, openings in growing(openers, *numbers, on_round=watch.sample):
         timings = Timings(samples_ms, openings, config.confidence, config.tie_margin)
         decision = decide(rows, timings, config.budget, config.targets, recorded)
         waterfall = decision.metrics["waterfall"]

@@ -36,7 +36,7 @@ ADVICE = (
 )
 
 
-def told(error: BaseException, root: nn.Module | None = None) -> str:
+def describe(error: BaseException, root: nn.Module | None = None) -> str:
     """`ValueError: what it says (nets.py, line 12, in forward); what to do`, in one line."""
     where = _place(error) or _layer(error, root)
     return f"{_what(error)}{f' ({where})' if where else ''}; {_advice(error)}"
@@ -45,7 +45,7 @@ def told(error: BaseException, root: nn.Module | None = None) -> str:
 def failure(what: str, error: BaseException, root: nn.Module | None = None) -> Exception:
     """What to raise for it: ModelError, but ResourceError where the machine lacks memory, room or leave."""
     kind = ResourceError if _lacks_memory(error) or _lacks_room(error) else ModelError
-    return kind(f"{what}: {told(error, root)}")
+    return kind(f"{what}: {describe(error, root)}")
 
 
 @contextmanager
