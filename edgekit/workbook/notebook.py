@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from edgekit.core.artifact import Artifact
 from edgekit.core.config import STAGES
@@ -44,6 +44,11 @@ class Step:
         return notebook_name(self.stage)
 
     @property
+    def label(self) -> str:
+        """How progress calls it."""
+        return f"{self.number}/{self.of} {self.notebook} {self.stage}"
+
+    @property
     def source(self) -> Path:
         """The notebook as it came."""
         return workbook_folder("notebooks") / self.notebook
@@ -64,7 +69,6 @@ def execute(
     sealed: Callable[[], Artifact],
     *,
     forced: bool = False,
-    progress: bool = True,
 ) -> None:
     """Execute one notebook into `folder`/notebooks and leave its receipt; `sealed` gives the artifact or raises.
 
@@ -80,7 +84,7 @@ def execute(
         receipts.remove(notebooks, step.stage)
         failed.unlink(missing_ok=True)
         try:
-            _papermill(step, working, failed, notebooks / f"{step.stage}.log", forced, progress)
+            _papermill(step, working, failed, notebooks / f"{step.stage}.log", forced)
         except BudgetMissed as error:
             _receive(step, notebooks, sealed(), failed, error.exit_code, started)
             raise
@@ -101,7 +105,7 @@ def _receive(step: Step, notebooks: Path, artifact: Artifact, executed: Path, ex
     receipts.write(notebooks, artifact, step.source, executed, exit_code, time.monotonic() - started)
 
 
-def _papermill(step: Step, working: Path, failed: Path, log: Path, forced: bool, progress: bool) -> None:
+def _papermill(step: Step, working: Path, failed: Path, log: Path, forced: bool) -> None:
     """Leave the executed notebook in `working`; where a cell did not come through, keep it as `failed` and raise."""
     import nbclient.exceptions
     import papermill
@@ -111,9 +115,8 @@ def _papermill(step: Step, working: Path, failed: Path, log: Path, forced: bool,
 
     logging.getLogger("papermill").setLevel(logging.ERROR)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # a task that Ctrl-C or SIGTERM left behind
-    label = f"{step.number}/{step.of} {step.notebook:<19} {step.stage:<9}"
     try:
-        with _kernel_environment(step.stage if forced else ""), _native_stderr_into(log) as terminal:
+        with _kernel_environment(step.stage if forced else ""), _native_stderr_into(log):
             papermill.execute_notebook(
                 step.source,
                 working,
@@ -122,7 +125,7 @@ def _papermill(step: Step, working: Path, failed: Path, log: Path, forced: bool,
                 kernel_manager_class=Kernel,
                 cwd=Path.cwd(),
                 execution_timeout=step.cell_limit_s,
-                progress_bar={"desc": label, "disable": not progress, "dynamic_ncols": True, "file": terminal},
+                progress_bar=False,  # `watch` shows what goes on, within a cell too
             )
     except PapermillExecutionError as error:
         _keep(working, failed)
@@ -202,18 +205,14 @@ def _keep(working: Path, kept: Path, ended: str = "") -> None:
 
 
 @contextmanager
-def _native_stderr_into(log: Path) -> Iterator[TextIO]:
-    """Native libraries in the kernel write to the terminal over the progress bar; give them a file instead.
-
-    Yields the real terminal, for the progress bar.
-    """
+def _native_stderr_into(log: Path) -> Iterator[None]:
+    """Native libraries in the kernel write to the terminal over what is shown there; give them a file instead."""
     sys.stderr.flush()
     terminal = os.dup(2)
     try:
         with open(log, "wb") as sink:
             os.dup2(sink.fileno(), 2)
-        with os.fdopen(os.dup(terminal), "w", encoding="utf-8") as stream:
-            yield stream
+        yield
     finally:
         os.dup2(terminal, 2)
         os.close(terminal)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.core import artifact as artifacts
-from edgekit.core import replay
+from edgekit.core import progress, replay
 from edgekit.core.artifact import Artifact
 from edgekit.data import Data
 from edgekit.models import store
@@ -43,8 +43,13 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     trainer = selection.trainer if selection else _named(data, steps, config, place)
     spec = trainer.spec
     wanted, skipped = _possible(config.lessons(), teacher, spec)
-    alone = (selection.alone if selection else None) or trainer.alone(config.epochs)
-    taught = [trainer.taught(options, teacher) for options in wanted]
+    earlier = selection.alone if selection else None
+    ways = [*([] if earlier else [None]), *wanted]
+    trained = [
+        trainer.taught(options, teacher) if options else trainer.alone(config.epochs)
+        for options in progress.each(ways, "training")
+    ]
+    alone, *taught = [*([earlier] if earlier else []), *trained]
     students = [alone, *taught]
     kept = max([*taught, alone], key=lambda student: student.accuracy)
 
