@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from edgekit.core import artifact as artifacts
-from edgekit.core import replay, tasks
+from edgekit.core import progress, replay, tasks
 from edgekit.core.artifact import Artifact
 from edgekit.core.tasks import Answered
 from edgekit.core.variants import Variant, members, open_variant, read, zipped_bytes
@@ -24,14 +24,14 @@ from edgekit.models.eager import eager_input
 from edgekit.models.from_artifact import open_model
 from edgekit.runner.backends import Backend
 from edgekit.runner.measure import conditions
-from edgekit.runner.measure.bench import growing, machine
+from edgekit.runner.measure.bench import machine
 from edgekit.runner.preprocess import apply, to_layout
 from edgekit.stages.benchmark import by_class
 from edgekit.stages.benchmark.config import LIBRARIES, Config
-from edgekit.stages.benchmark.decide import Decision, decide, too_close, unresolved
 from edgekit.stages.benchmark.leakage import held
 from edgekit.stages.benchmark.loads import driven
 from edgekit.stages.benchmark.rivals import held_against, open_rivals
+from edgekit.stages.benchmark.rounds import Opener, measured
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.training import fit
 from edgekit.training.evaluate import finite
@@ -39,7 +39,6 @@ from edgekit.training.evaluate import finite
 EAGER, AS_IT_CAME = "baseline-eager", "baseline-as-it-came"
 """Names of the baseline: a network of PyTorch's, and a file on its own interpreter."""
 Row = dict[str, Any]
-Opener = Callable[[], Callable[[], object]]
 
 
 def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
@@ -54,7 +53,7 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
         openers |= {rival.name: rival.open for rival in rivals}
         recorded = replay.recorded(source.path.parent, "benchmark")
         with conditions.Watch() as watch:
-            decision, timings = _measured(rows, openers, config, watch, recorded)
+            decision, timings, stayed_open = measured(rows, openers, config, watch, recorded)
     finally:
         torch.set_num_threads(threads_before)
     won = decision.metrics["winner"]
@@ -63,7 +62,8 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
 
     artifacts.write_json(out / "decision.json", decision.content)
     artifacts.write_json(out / artifacts.EVIDENCE / "decisions.json", decision.decisions)
-    evidence = {"latency": timings.latencies, "conditions": _conditions(watch, rows, timings, config)}
+    seen = {**_conditions(watch, rows, timings, config), "stayed_open": stayed_open}
+    evidence = {"latency": timings.latencies, "conditions": seen}
     artifacts.write_json(out / artifacts.EVIDENCE / "latency.json", evidence)
     artifacts.write_json(out / artifacts.EVIDENCE / "loads.json", loads)
     np.savez(out / artifacts.EVIDENCE / "samples_ms.npz", allow_pickle=False, **timings.samples_ms)
@@ -111,24 +111,6 @@ def _row_of(name: str | None, rows: list[Row]) -> Row | None:
     return next((row for row in rows if row["name"] == name), None)
 
 
-def _measured(
-    rows: list[Row],
-    openers: dict[str, Opener],
-    config: Config,
-    watch: conditions.Watch,
-    recorded: dict[str, Any] | None,
-) -> tuple[Decision, Timings]:
-    """Round upon round until no winner is open, nor what a step bought: want of rounds would turn on a quieter day."""
-    numbers = (config.rounds, config.most_rounds, config.calls_per_round, config.warmup_per_round)
-    for samples_ms, openings in growing(openers, *numbers, on_round=watch.look):
-        timings = Timings(samples_ms, openings, config.confidence, config.tie_margin)
-        decision = decide(rows, timings, config.budget, config.targets, recorded)
-        waterfall = decision.metrics["waterfall"]
-        if not too_close(decision.decisions, config.tie_margin) and not unresolved(waterfall, config.tie_margin):
-            break
-    return decision, timings
-
-
 @dataclass(frozen=True)
 class Judged:
     """What is known before anything is timed, of the baseline first and then of every variant.
@@ -167,7 +149,7 @@ def _judge_all(source: Artifact, data: Data, config: Config) -> Judged:
     x = eager_input(data.validation.x[:1], spec.preprocess).numpy()
     opener = baselines.opener(profile.path / "model", baseline, spec, x, config.inference_threads)
     openers: dict[str, Opener] = {name: opener}
-    for variant in read(source):
+    for variant in progress.each(read(source), "variant", lambda variant: f"answers of {variant.name}"):
         backend = open_variant(source, variant, config.inference_threads)
         x = to_layout(prepared, variant.input.layout)
         answers[variant.name], found = _answered(backend, variant, data.validation, spec)
