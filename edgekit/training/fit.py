@@ -26,9 +26,7 @@ from edgekit.training.objective import Labels, Lesson, objective
 if TYPE_CHECKING:
     from edgekit.data import Data
 
-MOMENTUM = 0.9
-WARMUP_FRACTION = 0.1
-SETTLED_RATE = 0.2
+MOMENTUM, WARMUP_FRACTION, SETTLED_RATE = 0.9, 0.1, 0.2
 EVALUATION_BATCH = 256
 
 Steps = list[dict[str, Any]]
@@ -95,8 +93,7 @@ def fit(
             with objective(
                 lesson, module, data, preprocess, options, example, seed=seed, threads=torch.get_num_threads()
             ) as aim:
-                loop = _Loop(module, data, preprocess, options, aim, where, seed, resume)
-                return loop.run(after_step, on_epoch)
+                return _Loop(module, data, preprocess, options, aim, where, seed, resume).run(after_step, on_epoch)
         finally:
             for network in networks:
                 # back to contiguous: kernels for another layout differ in the last bits from a loaded copy's

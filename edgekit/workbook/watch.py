@@ -18,7 +18,7 @@ from typing import Any, TextIO
 
 from edgekit.core import progress
 from edgekit.core.errors import ConfigError
-from edgekit.core.progress import State, duration
+from edgekit.core.progress_state import State, duration
 
 FILE = ".progress.tmp"
 """In the run's folder while it is at work; what a kill leaves goes with the other `.tmp` files."""

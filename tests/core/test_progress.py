@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from edgekit.core import progress
-from edgekit.core.progress import Shown, State, duration
+from edgekit.core.progress_state import Shown, State, duration
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from edgekit.core import progress
-from edgekit.core.progress import duration
+from edgekit.core.progress_state import duration
 from edgekit.runner.measure import conditions
 from edgekit.runner.measure.bench import FRESH_CALLS, growing, openings_of
 from edgekit.stages.benchmark.config import Config
