@@ -18,7 +18,7 @@ from typing import Any, TextIO
 
 from edgekit.core import progress
 from edgekit.core.errors import ConfigError
-from edgekit.core.progress_state import State, duration
+from edgekit.core.progress_state import State
 
 FILE = ".progress.tmp"
 """In the run's folder while it is at work; what a kill leaves goes with the other `.tmp` files."""
@@ -95,7 +95,7 @@ class Watch:
         ended = ""
         try:
             yield
-            ended = "" if quietly else f"{label} · done in {duration(time.monotonic() - self._began)}"
+            ended = "" if quietly else f"{label} · done in {self._taken()}"
         finally:
             with self._lock:
                 self._look()
@@ -128,8 +128,12 @@ class Watch:
         if not self._label:
             return "edgekit run · at work"
         state = str(self._state) if self._state and self._state.steps else self._place()
+        return " · ".join(filter(None, [f"{self._label} {self._taken()}", state]))
+
+    def _taken(self) -> str:
+        """Minutes and seconds since its beginning."""
         minutes, seconds = divmod(int(time.monotonic() - self._began), 60)
-        return " · ".join(filter(None, [f"{self._label} {minutes}:{seconds:02d}", state]))
+        return f"{minutes}:{seconds:02d}"
 
     def _write(self, line: str) -> None:
         with suppress(OSError):  # a reader that has left; the verdict's own line will find out

@@ -166,7 +166,7 @@ class TestWatch:
         assert said.count("6/7 benchmark · about 3 min") == 1
         assert re.search(r"6/7 benchmark 0:0\d · cell 3 of 9\n", said)
         assert re.search(r"6/7 benchmark 0:0\d · timing · round 1 of 30\n", said)
-        assert re.search(r"6/7 benchmark · done in \d s\n$", said)
+        assert re.search(r"6/7 benchmark · done in 0:0\d\n$", said)
 
     def test_an_error_ends_it_without_a_word_of_done(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(ValueError), watch.Watch(tmp_path) as watched, watched.during("1/7 profile"):
