@@ -1,4 +1,4 @@
-"""`edgekit status`: a table of the seven stages of a run, told from its files."""
+"""`edgekit status`: a table of the stages of a run, read from its files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def show(folder: Path) -> None:
         table.add_row(*_row(found, *_seen(found, folder, at_work, bool(who))))
     console.print(table)
     if who and not at_work:
-        console.print(f"At work: {who}; looking ahead, or between two stages.", highlight=False, soft_wrap=True)
+        console.print(f"Running: {who}; preflight checks, or between two stages.", highlight=False, soft_wrap=True)
     now = progress.read(folder / watch.FILE) if who else None
     if now and now.steps:
         console.print(f"Now: {now}", highlight=False, markup=False, soft_wrap=True)
@@ -46,10 +46,10 @@ def show(folder: Path) -> None:
 
 
 def _plan(folder: Path) -> Plan:
-    """The plan that the run was last walked with, its config as it stands now."""
+    """The plan of the last `edgekit run` in this folder, with its config as it is now."""
     try:
-        walked = json.loads((folder / PLAN).read_text())
-        return load_plan(Path(walked["config"]), walked["settings"])
+        last = json.loads((folder / PLAN).read_text())
+        return load_plan(Path(last["config"]), last["settings"])
     except (OSError, ValueError, KeyError, TypeError):
         raise ConfigError(
             f"{folder}: no run of `edgekit run` here; give the folder of one, such as artifacts/digits"
@@ -57,7 +57,7 @@ def _plan(folder: Path) -> Plan:
 
 
 def _seen(found: StageState, folder: Path, at_work: tuple[str, str] | None, busy: bool) -> tuple[str, str]:
-    """The state and why: also of a stage that is being made now, waits for its turn, or failed at its last attempt."""
+    """The state and the reason, also of a stage that is running now, waits its turn, or failed at its last attempt."""
     if at_work and found.stage == at_work[0]:
         return "running", at_work[1]
     if busy and found.state == "not run":

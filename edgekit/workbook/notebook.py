@@ -1,4 +1,4 @@
-"""One notebook through papermill: where its executed copy goes, and what its end is called.
+"""Execute one notebook through papermill: where its executed copy goes, and which error its failure becomes.
 
 Nothing here trusts what papermill reports: a notebook is finished when every cell has run and its artifact is sealed.
 """
@@ -30,7 +30,7 @@ from edgekit.workbook.stage import COMMAND, FORCE
 
 @dataclass(frozen=True)
 class Step:
-    """One notebook of the walk, with the parameters it is given."""
+    """One notebook of the pipeline, with its parameters."""
 
     number: int
     stage: str
@@ -50,16 +50,16 @@ class Step:
 
     @property
     def source(self) -> Path:
-        """The notebook as it came."""
+        """The unmodified notebook."""
         return workbook_folder("notebooks") / self.notebook
 
 
 def steps(plan: Plan, out: Path) -> list[Step]:
-    """The walk of a plan; every parameter is explicit, so an executed notebook says what it ran with."""
+    """The notebooks of a plan; every parameter is explicit, so an executed copy shows what it ran with."""
     common = {"config": str(plan.path), "out": str(out.resolve()), "settings": plan.settings}
     return [
-        Step(number, stage, {**common, **plan.scalars(stage)}, plan.run.cell_limit_s, len(plan.walk))
-        for number, stage in enumerate(plan.walk, 1)
+        Step(number, stage, {**common, **plan.scalars(stage)}, plan.run.cell_limit_s, len(plan.pipeline))
+        for number, stage in enumerate(plan.pipeline, 1)
     ]
 
 

@@ -27,7 +27,7 @@ from edgekit.models import store
 from edgekit.stages.convert import Config
 from edgekit.stages.convert.checker import Checker
 from edgekit.stages.convert.plan import Network
-from edgekit.stages.convert.stage import around
+from edgekit.stages.convert.stage import check_ends
 from edgekit.targets import evaluate, launch
 from edgekit.targets.jobs import Job, Step
 from edgekit.targets.locate import first_divergence
@@ -45,7 +45,7 @@ class Fault:
 
 def ends(clean: Clean, model: Path | None = None, data: Any = None, **options: Any) -> None:
     """What the convert stage checks before and behind the converters."""
-    list(around(_checker(clean, model or clean.model, Config(**options)), data or clean.data))
+    list(check_ends(_checker(clean, model or clean.model, Config(**options)), data or clean.data))
 
 
 def files(clean: Clean, target: str, precision: str, folder: Path | None, model: Path | None = None) -> None:

@@ -45,12 +45,12 @@ def result(*rows: Row) -> Row:
 
 
 def test_a_finished_run_tells_it_again(tmp_path: Path) -> None:
-    told = [line for line in verdict.again(result(*LOST), tmp_path) if line.startswith("Left out")]
+    told = [line for line in verdict.finished_lines(result(*LOST), tmp_path) if line.startswith("Left out")]
     assert told == [
         "Left out: baseline-fp32-onnx (and with it baseline-int8-onnx): svd: no such operator [opset 18].",
         "Left out: baseline-dynamic-tflite: SNR 3.0 dB, at least 20 dB asked.",
     ]
-    assert not [line for line in verdict.again(result(), tmp_path) if line.startswith("Left out")]
+    assert not [line for line in verdict.finished_lines(result(), tmp_path) if line.startswith("Left out")]
 
 
 def test_telling_again_needs_no_numpy() -> None:

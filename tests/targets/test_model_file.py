@@ -1,4 +1,4 @@
-"""The README's table, row by row: what each kind of file is made into, in every precision, and what is refused."""
+"""The table of docs/reference/model-files.md, row by row: what a file is made into, and what is refused."""
 
 from __future__ import annotations
 
@@ -22,8 +22,14 @@ from tests.conftest import ROOT
 from tests.models.files import files
 
 LEAST_DB = {"fp32": 60, "fp16": 40, "int8": 15, "w8": 20, "dynamic": 20}
-CELLS = [
-    (row.kind, target, row.cells[f"convert: {target}"])
+CELLS = [  # those that convert in every precision have `make zoo`, like the architectures; here is what is refused
+    pytest.param(
+        row.kind,
+        target,
+        cell := row.cells[f"convert: {target}"],
+        id=f"{row.kind}-{target}",
+        marks=[pytest.mark.zoo] if cell == support_table.YES else [],
+    )
     for row in support_table.rows()
     if row.kind
     for target in TARGETS
@@ -37,7 +43,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {kind: files.saved(kind, home / kind) for kind in CALLED}
 
 
-@pytest.mark.parametrize(("kind", "target", "cell"), CELLS, ids=[f"{kind}-{target}" for kind, target, _ in CELLS])
+@pytest.mark.parametrize(("kind", "target", "cell"), CELLS)
 def test_a_cell_of_the_table(kind: str, target: str, cell: str, models: dict[str, Path], tmp_path: Path) -> None:
     convert = importlib.import_module(f"edgekit.targets.{target}.convert").convert
     offered = model_file.offered(target, precisions(target), models[kind])
@@ -92,8 +98,8 @@ def test_a_quantized_file_is_taken_as_it_is(tmp_path: Path, models: dict[str, Pa
         openvino.convert(tmp_path / "model", "int8", files.samples(), tmp_path / "other")
 
 
-def test_the_readme_has_the_table() -> None:
-    assert support_table.as_markdown() in (ROOT / "README.md").read_text()
+def test_the_reference_has_the_table() -> None:
+    assert support_table.as_markdown() in (ROOT / "docs" / "reference" / "model-files.md").read_text()
 
 
 def test_what_is_quantized_already_is_seen_whatever_it_takes_and_gives(models: dict[str, Path], tmp_path: Path) -> None:

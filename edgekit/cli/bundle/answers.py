@@ -1,4 +1,4 @@
-"""A model's recorded answers: which inputs are asked, what they tell, and which become golden vectors."""
+"""A model's recorded outputs: which inputs are run, what the outputs show, and which become golden vectors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.cli.bundle import jobs, worker
-from edgekit.cli.bundle.examine import Found
+from edgekit.cli.bundle.examine import ModelFacts
 from edgekit.cli.bundle.options import Options
 from edgekit.core.errors import ConfigError
 from edgekit.runner import bundle as bundles
@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 
 
 def candidates(options: Options, raw: RawSpec) -> list[str]:
-    """The files to ask, spread over all that were named, in their order."""
+    """The input files to run, spread evenly over all that `--golden` names, in their order."""
     for path in options.golden:
         if not path.exists():
             raise InputError(f"{path}: no such file or folder; --golden names real inputs")
@@ -48,7 +48,7 @@ def dtype_seen(options: Options) -> str | None:
 
 
 def record(
-    model: Path, draft: Manifest, found: Found, paths: list[str], home: Path
+    model: Path, draft: Manifest, found: ModelFacts, paths: list[str], home: Path
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """Outputs (n, *output) for the files in `paths`, and which interpreter gave them."""
     bundles.write(home / jobs.DRAFT, draft, {**found.files, golden.INPUTS: b"", golden.OUTPUTS: b""})
@@ -64,7 +64,7 @@ def keep(task: str, outputs: np.ndarray, wanted: int) -> np.ndarray:
     return np.unique(np.linspace(0, len(outputs) - 1, min(wanted, len(outputs))).astype(int))
 
 
-def activation(options: Options, found: Found, outputs: np.ndarray, say: Say) -> str:
+def activation(options: Options, found: ModelFacts, outputs: np.ndarray, say: Say) -> str:
     """What turns the outputs into probabilities: nothing where every recorded one is so already, else softmax.
 
     Sigmoids are, each for its class; they need not sum to 1.
@@ -86,7 +86,7 @@ def _are_sigmoids(outputs: np.ndarray) -> bool:
     return bool(outputs.min() >= 0 and outputs.max() <= 1)
 
 
-def _are_probabilities(outputs: np.ndarray, found: Found) -> bool:
+def _are_probabilities(outputs: np.ndarray, found: ModelFacts) -> bool:
     """All from 0 to 1, and every sample's sum 1; integers round each of them by up to half a step."""
     slack = SUM_HALF if found.output.dtype == "float16" else SUM_FLOAT
     slack = min(slack + outputs.shape[1] * found.output.scale / 2, SUM_MOST)

@@ -1,4 +1,4 @@
-"""What a model file is: refused where it is none, its specs read in a process of its own."""
+"""Examine a model file: detect its format, and read its specs in a child process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgekit.runner.bundle.sha256 import hexdigest
 
 
 @dataclass(frozen=True)
-class Found:
+class ModelFacts:
     """A model, examined: `files` as they will ship, `origin` what they were, `changes` what was done to them.
 
     `integers`: some of its arithmetic is on quantized numbers.
@@ -28,7 +28,7 @@ class Found:
     integers: bool
 
 
-def examine(path: Path, home: Path, size: tuple[int, ...] | None = None) -> Found:
+def examine(path: Path, home: Path, size: tuple[int, ...] | None = None) -> ModelFacts:
     """The model at `path`, worked on in the folder `home`; ModelError, or BackendError where it crashes.
 
     `size` is the height and width of the pictures that reach it.
@@ -51,7 +51,7 @@ def examine(path: Path, home: Path, size: tuple[int, ...] | None = None) -> Foun
     origin = {"source": path.name, "sha256": hexdigest(data)}
     if ".bin" in files:
         origin["bin_sha256"] = hexdigest(files[".bin"])
-    return Found(
+    return ModelFacts(
         target=target,
         files={f"model/{name}": (home / name).read_bytes() for name in (f"{jobs.MODEL}{suffix}" for suffix in files)},
         origin=origin,

@@ -1,4 +1,4 @@
-"""Makes the bundle. Nothing is written before `edgerun.pyz` has proven it in a fresh process."""
+"""Make the bundle. Nothing is written before `edgerun.pyz` passes its selftest in a fresh process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from edgekit import __version__
 from edgekit.cli.bundle import answers, infer
-from edgekit.cli.bundle.examine import Found, examine
+from edgekit.cli.bundle.examine import ModelFacts, examine
 from edgekit.cli.bundle.options import Options
 from edgekit.core.cache_key import installed_versions
 from edgekit.core.errors import ConfigError
@@ -22,8 +22,7 @@ from edgekit.runner.bundle.manifest import Manifest
 from edgekit.runner.encode import as_they_are
 from edgekit.runner.files import make_folder, write_atomically
 from edgekit.stages.bundle import golden
-from edgekit.stages.bundle.device import RUNNER, requirements, texts
-from edgekit.stages.bundle.prove import prove
+from edgekit.stages.bundle.device import RUNNER, prove, requirements, texts
 
 TOLERANCE_FLOAT, TOLERANCE_INTEGER = 0.005, 0.05
 """Allowed difference, share of the outputs' range; the bundle stage's defaults."""
@@ -39,7 +38,7 @@ def make(options: Options, out: Path, say: Say) -> Path:
         home = Path(name)
         found = examine(options.model, home, infer.size_inside(options))
         draft = _draft(options, found)
-        _tell(draft, found, say)
+        _print_facts(draft, found, say)
         paths = answers.candidates(options, draft.raw)
         outputs, by = answers.record(options.model, draft, found, paths, home)
         kept = answers.keep(options.task, outputs, options.samples)
@@ -69,8 +68,8 @@ def make(options: Options, out: Path, say: Say) -> Path:
     return out / file
 
 
-def _draft(options: Options, found: Found) -> Manifest:
-    """The manifest, but for what only recorded answers can tell."""
+def _draft(options: Options, found: ModelFacts) -> Manifest:
+    """The manifest, without what only the recorded outputs show."""
     source = infer.input_spec(found.input, options.layout)
     is_classification = options.task == "classification"
     return Manifest(
@@ -92,7 +91,7 @@ def _draft(options: Options, found: Found) -> Manifest:
     )
 
 
-def _tell(draft: Manifest, found: Found, say: Say) -> None:
+def _print_facts(draft: Manifest, found: ModelFacts, say: Say) -> None:
     for change in found.changes:
         say(f"changed     {change}")
     source, result, raw = draft.input, draft.output, draft.raw
@@ -106,7 +105,7 @@ def _tell(draft: Manifest, found: Found, say: Say) -> None:
     say(f"preprocess  {', '.join(step['step'] for step in draft.preprocess) or 'none'}")
 
 
-def _origin(found: Found, interpreter: str) -> dict[str, Any]:
+def _origin(found: ModelFacts, interpreter: str) -> dict[str, Any]:
     """Where the bundle came from: no path, and nothing that it could be rebuilt from."""
     libraries = ["numpy", backends.module(interpreter).DISTRIBUTION]
     if found.target == "onnx" and found.changes:

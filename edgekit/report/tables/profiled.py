@@ -25,7 +25,7 @@ def session(artifact: Artifact) -> Table:
 
 
 def ways(artifact: Artifact) -> Table:
-    """The float network on every runtime, as it comes."""
+    """The unmodified float network on every runtime."""
     rows = [
         (
             row["way"],
@@ -38,7 +38,7 @@ def ways(artifact: Artifact) -> Table:
         for row in artifact.metrics["ways"]
     ]
     over = "× eager" if artifact.metrics["ways"][0]["way"] == forecast.EAGER else "× baseline"
-    return Table(("as it comes, float32", "p50, ms", over, "interval", "bytes", ""), rows)
+    return Table(("unmodified, float32", "p50, ms", over, "interval", "bytes", ""), rows)
 
 
 def steps(artifact: Artifact) -> Table:
@@ -50,7 +50,7 @@ def steps(artifact: Artifact) -> Table:
     return Table(("", "next step", "a whole call", "where", "because"), rows)
 
 
-def foretold_rows(benchmark: Artifact) -> list[Row]:
+def predicted_rows(benchmark: Artifact) -> list[Row]:
     """What profile predicted of each variant that was measured, in float and in int8, beside what it reached.
 
     Nothing where the two were measured on different machines.
@@ -67,4 +67,4 @@ def foretold_rows(benchmark: Artifact) -> list[Row]:
         name: {"macs": cost["macs"], "moved": cost["weight_bytes"] + cost["activation_bytes"]}
         for name, cost in costs.items()
     }
-    return forecast.against(profile, benchmark.metrics["rows"], moved)
+    return forecast.compare(profile, benchmark.metrics["rows"], moved)

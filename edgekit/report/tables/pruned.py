@@ -77,12 +77,12 @@ def bought(benchmark: Artifact) -> Table:
             row["dense"],
             f"{times(row['ratio'])} ({span(row['ratio_low'], row['ratio_high'])})",
             percent(row["zipped_share"]),
-            "rejected: buys nothing" if row["name"] in out else "kept as a candidate",
+            "rejected: no speed-up" if row["name"] in out else "kept as a candidate",
         )
         for row in (decision["candidates"] if decision else ())
     ]
     margin = 1 + benchmark.config["tie_margin"]
-    title = f"Zeros pay where the interval is above {margin:g}; what the file compresses to is told beside it"
+    title = f"Sparsity gives a speed-up where the interval is above {margin:g}; the compressed size stands beside it"
     return Table(("with zeros", "without", "times as fast", "compressed, share", ""), rows, title)
 
 
@@ -124,7 +124,7 @@ def _measured(row: Row) -> str:
     return f"{speedup(*ends)} · {row['gain_share']:.2f}"
 
 
-def _title(artifact: Artifact, told: str) -> str:
+def _title(artifact: Artifact, text: str) -> str:
     latency = artifact.metrics["latency"]
     if latency is None:
         return "Not measured: prune.measure is false"
@@ -133,4 +133,4 @@ def _title(artifact: Artifact, told: str) -> str:
     lost = [
         f"{row['model']} {row['target']} {row['precision']}: {row['reason']}" for row in latency.get("left_out", [])
     ]
-    return "; not timed: ".join([told, *lost])
+    return "; not timed: ".join([text, *lost])

@@ -36,9 +36,9 @@ def measured(
     watch: conditions.Watch,
     recorded: dict[str, Any] | None,
 ) -> Measured:
-    """Round upon round until no winner is open, nor what a step bought: want of rounds would turn on a quieter day.
+    """Add rounds until every winner and every gain is resolved, so that a quieter day gives the same decision.
 
-    `most_rounds` and `most_minutes` end it too; what is open then is decided by what is known, and listed.
+    `most_rounds` and `most_minutes` end it too. What is open then is decided by what is known, and listed.
     """
     numbers = (config.rounds, config.most_rounds, config.calls_per_round, config.warmup_per_round)
     openings = openings_of(config.rounds)
@@ -57,9 +57,9 @@ def measured(
         took_s, done = time.monotonic() - began, len(next(iter(samples_ms.values()))) // config.calls_per_round
         ended = _ended_by(done, took_s, config)
         if still_open:
-            progress.say(f"ended {ended}; open: {'; '.join(still_open)}")
+            progress.say(f"Rounds ended {ended}. Open: {'; '.join(still_open)}.")
         elif done < config.rounds:
-            progress.say(f"ended {ended}; nothing is open")
+            progress.say(f"Rounds ended {ended}. Nothing is open.")
     return Measured(decision, timings, [f"{line}; rounds ended {ended}" for line in still_open])
 
 
@@ -79,14 +79,14 @@ def foretold(openers: Mapping[str, Opener], config: Config) -> str:
     for open_anew in openers.values():
         opening_s, call_s = _tried(open_anew)
         first_s += openings * opening_s + calls * call_s
-    said = f"{len(openers)} models in {config.rounds} rounds: about {duration(first_s)}"
+    said = f"{len(openers)} models in {config.rounds} rounds: about {duration(first_s)}."
     most = config.most_rounds // config.rounds
     if most > 1:
         said += (
-            f", and up to {most} times as long (benchmark.most_rounds is {config.most_rounds}), since rounds are added "
-            "while a winner or what a step bought is too close to call, which noise on a busy machine prolongs"
+            f" Rounds are added while a winner, or what a step bought, is too close to call: up to {most} times as "
+            f"long (benchmark.most_rounds is {config.most_rounds}). A busy machine prolongs that."
         )
-    return f"{said}; at most {duration(60 * config.most_minutes)} (benchmark.most_minutes)"
+    return f"{said} The limit is {duration(60 * config.most_minutes)} (benchmark.most_minutes)."
 
 
 def _tried(open_anew: Opener) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Who teaches: every candidate judged on the validation split, the best of them chosen."""
+"""The teacher: every candidate is evaluated on the validation split, and the best is chosen."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from edgekit.training.teachers.model_file import TeacherFile
 
 @dataclass(frozen=True)
 class Candidate:
-    """A teacher with its validation accuracy; `spec` and `cost` are None for a file, whose inside is not looked at."""
+    """A teacher with its validation accuracy; `spec` and `cost` are None for a file, which is not inspected."""
 
     name: str
     wanted: TeacherConfig
@@ -65,14 +65,14 @@ def candidates(source: Artifact, data: Data, config: Config, unfinished: Unfinis
             found.append(_trained(name, wanted, data, config, spec.preprocess, unfinished, f"teacher-{place}"))
         elif spec.source:
             file = teacher_file.open_file(source.path / "model" / spec.source.file, spec.preprocess)
-            found.append(_answering(name, wanted, file, data, config.threads))
+            found.append(_evaluated_file(name, wanted, file, data, config.threads))
         else:
-            found.append(_judged(name, wanted, baseline, data, spec))
+            found.append(_evaluated(name, wanted, baseline, data, spec))
     return found
 
 
 def _names(wanted: list[TeacherConfig]) -> list[str]:
-    """Each another: of equal ones the place in the config is told as well."""
+    """Distinct names: equal ones get their place in the config as well."""
     names = [each.name for each in wanted]
     return [f"{name} (no. {place})" if names.count(name) > 1 else name for place, name in enumerate(names, 1)]
 
@@ -82,12 +82,12 @@ def best(found: list[Candidate]) -> Candidate:
     return max(found, key=lambda each: each.accuracy)
 
 
-def _judged(
+def _evaluated(
     name: str, wanted: TeacherConfig, module: nn.Module, data: Data, spec: store.ModelSpec, **more: Any
 ) -> Candidate:
-    spent = asdict(cost(module, spec.input_shape))
+    model_cost = asdict(cost(module, spec.input_shape))
     accuracy = evaluate(module, data.validation, spec.preprocess, data.task)
-    return Candidate(name, wanted, module, accuracy, spec, spent, **more)
+    return Candidate(name, wanted, module, accuracy, spec, model_cost, **more)
 
 
 def _trained(
@@ -113,16 +113,16 @@ def _trained(
         resume=unfinished.checkpoint(checkpoint),
     )
     rows = tuple(asdict(epoch) for epoch in history.epochs)
-    return _judged(name, wanted, module, data, spec, history=rows)
+    return _evaluated(name, wanted, module, data, spec, history=rows)
 
 
 def _from_file(name: str, wanted: TeacherConfig, data: Data, threads: int) -> Candidate:
     assert wanted.path is not None
     opened = teacher_file.open_file(expand(wanted.path, "distill.teachers.path"), wanted.preprocess)
-    return _answering(name, wanted, opened, data, threads)
+    return _evaluated_file(name, wanted, opened, data, threads)
 
 
-def _answering(name: str, wanted: TeacherConfig, opened: TeacherFile, data: Data, threads: int) -> Candidate:
+def _evaluated_file(name: str, wanted: TeacherConfig, opened: TeacherFile, data: Data, threads: int) -> Candidate:
     """The file with its accuracy; ModelError where it knows no class."""
     split, classes = data.validation, len(data.classes)
     found = teacher_file.logits(

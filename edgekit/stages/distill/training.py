@@ -58,11 +58,11 @@ class Trainer:
     name: str = "student"
     title: str = "student"
 
-    def alone(self, epochs: int) -> Student:
+    def train_with_labels(self, epochs: int) -> Student:
         """By the labels."""
         return self._train(ALONE, epochs, None, None)
 
-    def taught(self, options: LossOptions, teacher: Candidate) -> Student:
+    def train_with_loss(self, options: LossOptions, teacher: Candidate) -> Student:
         """By the teacher, for as many epochs as the config says."""
         return self._train(options.loss, self.config.epochs, options, teacher)
 

@@ -1,4 +1,4 @@
-"""A baseline that came as a file: opened in a process of its own first, then described and kept as it is."""
+"""A baseline from a model file: opened in a child process first, then described and kept unmodified."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgekit.stages.profile.config import Config
 from edgekit.training.teachers import model_file as files
 
 
-def as_it_came(
+def load_model_file(
     source: Artifact, origin: dict[str, Any], data: Data, config: Config, out: Path
 ) -> tuple[nn.Module, store.ModelSpec]:
     """The user's model file, saved in `out`; says what it is. ModelError where it cannot be run, or knows no class."""
@@ -36,12 +36,12 @@ def as_it_came(
     outputs.check_answers(path.name, found, split.y, data.classes, origin["preprocess"], data.task)
     spec = spec_for(data, None, {}, origin["preprocess"], store.Source(**facts))
     store.save_source(out, path, spec)
-    print(f"{path.name} is {told(spec)}")
+    print(f"{path.name} is {describe(spec)}")
     return store.load(out)[0], spec
 
 
-def told(spec: store.ModelSpec) -> str:
-    """What was found, in words."""
+def describe(spec: store.ModelSpec) -> str:
+    """The file in one line: format, outputs and cost."""
     found = spec.source
     assert found is not None
     known = {"probabilities": found.probabilities, "sigmoids": found.sigmoids}

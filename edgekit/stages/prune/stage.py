@@ -23,7 +23,7 @@ from edgekit.models.cost import cost
 from edgekit.models.from_artifact import open_model
 from edgekit.stages.prune import structured, unstructured
 from edgekit.stages.prune.config import LIBRARIES, Config
-from edgekit.stages.prune.latency import told
+from edgekit.stages.prune.latency import time_steps
 from edgekit.stages.prune.unstructured import measured_sparsity
 from edgekit.training import resume
 from edgekit.training.evaluate import answered
@@ -45,9 +45,9 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     tuner = _Tuner(baseline, followed.lesson, spec, data, config, place)
     baseline_accuracy = tasks.accuracy(tuner.baseline)
 
-    channels, pruned = _walk(structured, student, config, tuner)
+    channels, pruned = _prune_in_steps(structured, student, config, tuner)
     store.save(out / "model", pruned[_kept_step(channels)], spec)
-    weights, sparse = _walk(unstructured, student, config, tuner)
+    weights, sparse = _prune_in_steps(unstructured, student, config, tuner)
     store.save(out / "sparse", sparse[_kept_step(weights)], spec)
 
     decision = {
@@ -60,8 +60,10 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     artifacts.write_json(out / "decision.json", decision)
     latency = None
     if config.measure:
-        shown = _kept_step(weights) or len(weights) - 1  # none kept: the last says what zeros would have bought
-        latency, rows = told(pruned, sparse[shown], [row["macs"] for row in channels], spec, data, config)
+        shown = (
+            _kept_step(weights) or len(weights) - 1
+        )  # none kept: the last step shows the speed-up that zeros would have given
+        latency, rows = time_steps(pruned, sparse[shown], [row["macs"] for row in channels], spec, data, config)
         latency["sparse_step"] = shown
         artifacts.write_json(out / artifacts.EVIDENCE / "latency.json", {**latency, "networks": rows})
     return artifacts.seal(
@@ -126,7 +128,7 @@ class _Tuner:
         return answered(module, self.data.validation, self.spec.preprocess, self.data.task)
 
 
-def _walk(
+def _prune_in_steps(
     technique: ModuleType, student: nn.Module, config: Config, tuner: _Tuner
 ) -> tuple[list[Step], list[nn.Module]]:
     """Prune a copy of the student step by step, fine-tune after each; what each step did, and the network it left."""
@@ -144,7 +146,7 @@ def _walk(
 
 
 def mark_kept(rows: list[Step]) -> list[Step]:
-    """The last step inside the budget is kept; none inside: step 0, the student as it came. All others say why not."""
+    """The last step inside the budget is kept; none inside: step 0, the unmodified student. All others have reasons."""
     inside = [row["step"] for row in rows if row["step"] and row["inside_budget"]]
     last = inside[-1] if inside else 0
     passed = f"step {last} goes further and is inside the budget too"

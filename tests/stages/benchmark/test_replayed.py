@@ -98,10 +98,10 @@ def test_a_recorded_lack_of_a_winner_is_followed() -> None:
             "the record contradicts itself",
         ),
         ({"winners": {}, "too_slow": ["student-fp32-tflite"]}, "the budget has no latency_p50_ms"),
-        ({"winners": {}, "buys_nothing": ["nobody"]}, "says that 'nobody' buys nothing, which is not among"),
+        ({"winners": {}, "buys_nothing": ["nobody"]}, "says that 'nobody' gives no speed-up, which is not among"),
         (
             {"winners": {"tflite": "student-fp32-tflite"}, "buys_nothing": ["student-fp32-tflite"]},
-            "the record contradicts itself: student-fp32-tflite wins tflite and buys nothing",
+            "the record contradicts itself: student-fp32-tflite wins tflite and gives no speed-up",
         ),
     ],
 )

@@ -71,9 +71,10 @@ def test_a_limit_in_minutes_ends_rounds_and_says_what_stayed_open(
     (line,) = [line for line in found.stayed_open if line.startswith("what convert bought: ")]
     assert line.endswith(f"rounds ended after {done} rounds, by benchmark.most_minutes (0.03)")
     assert "2 models in 10 rounds: about " in said
-    assert "up to 1000 times as long (benchmark.most_rounds is 10000), since rounds are added while" in said
-    assert "at most 2 s (benchmark.most_minutes)" in said
-    assert f"ended after {done} rounds, by benchmark.most_minutes (0.03); open: what convert bought" in said
+    assert "Rounds are added while a winner, or what a step bought, is too close to call: " in said
+    assert "up to 1000 times as long (benchmark.most_rounds is 10000)." in said
+    assert "The limit is 2 s (benchmark.most_minutes)." in said
+    assert f"Rounds ended after {done} rounds, by benchmark.most_minutes (0.03). Open: what convert bought" in said
 
 
 def test_the_limit_in_rounds_is_named_where_it_was_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +89,7 @@ def test_what_is_settled_stays_not_open(tmp_path: Path, monkeypatch: pytest.Monk
         "baseline-eager": opener(itertools.repeat(20.0)), VARIANT: opener(itertools.repeat(1.0))
     })  # fmt: skip
     found, said = measured(tmp_path, monkeypatch, config(most_rounds=20))
-    assert found.stayed_open == [] and "open:" not in said
+    assert found.stayed_open == [] and "Open:" not in said
 
 
 def test_a_decision_under_a_limit_is_recorded_and_replayed_as_any_other(

@@ -12,6 +12,8 @@ from edgekit.targets.onnx import convert as onnx
 from edgekit.targets.tflite import convert as tflite
 from tests.zoo.entries import ENTRIES
 
+pytestmark = pytest.mark.zoo
+
 
 @pytest.mark.parametrize(
     ("name", "target", "precision", "least_db"),
