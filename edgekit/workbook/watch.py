@@ -127,7 +127,7 @@ class Watch:
     def _line(self) -> str:
         if not self._label:
             return "edgekit run · at work"
-        state = str(self._state) if self._state and self._state.steps else self._place()
+        state = (str(self._state) if self._state else "") or self._place()
         return " · ".join(filter(None, [f"{self._label} {self._taken()}", state]))
 
     def _taken(self) -> str:
