@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edgekit.core import subprocesses
+from edgekit.core import progress, subprocesses
 from edgekit.core.errors import ConversionError, ResourceError
 from edgekit.targets.error_causes import OTHERWISE, PROCESS, RESTS, Failure
 from edgekit.targets.jobs import FLOAT, Files, Job
@@ -64,13 +64,17 @@ def convert_all(
     the other jobs and is raised.
     """
     stop = threading.Event()
-    with ThreadPoolExecutor(min(PARALLEL, os.cpu_count() or 1)) as pool:
+    with (
+        progress.step("", "conversion", len(jobs)) as shown,
+        ThreadPoolExecutor(min(PARALLEL, os.cpu_count() or 1)) as pool,
+    ):
         running: dict[Future[list[Outcome]], Job] = {
             pool.submit(convert, job, scratch, timeout_s, stop): job for job in jobs
         }
         try:
-            for future in as_completed(running):
+            for number, future in enumerate(as_completed(running), 1):
                 finished(running[future], future.result())
+                shown.at(number)
         except BaseException:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)

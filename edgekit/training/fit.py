@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from edgekit.core import tasks
+from edgekit.core import progress, tasks
 from edgekit.core.config import TrainOptions
 from edgekit.core.errors import ModelError
 from edgekit.models.onednn import strided_pointwise_as_slices
@@ -26,9 +26,7 @@ from edgekit.training.objective import Distillation, LabelObjective, objective
 if TYPE_CHECKING:
     from edgekit.data import Data
 
-MOMENTUM = 0.9
-WARMUP_FRACTION = 0.1
-SETTLED_RATE = 0.2
+MOMENTUM, WARMUP_FRACTION, SETTLED_RATE = 0.9, 0.1, 0.2
 EVALUATION_BATCH = 256
 
 Steps = list[dict[str, Any]]
@@ -98,8 +96,7 @@ def fit(
             with objective(
                 distillation, module, data, preprocess, options, example, seed=seed, threads=torch.get_num_threads()
             ) as aim:
-                loop = _Loop(module, data, preprocess, options, aim, where, seed, resume)
-                return loop.run(after_step, on_epoch)
+                return _Loop(module, data, preprocess, options, aim, where, seed, resume).run(after_step, on_epoch)
         finally:
             for network in networks:
                 # back to contiguous: kernels for another layout differ in the last bits from a loaded copy's
@@ -136,16 +133,18 @@ class _Loop:
 
     def run(self, after_step: AfterStep, on_epoch: OnEpoch) -> History:
         self._restore()
-        while not self._finished():
-            epoch, rate = len(self.results) + 1, self.optimiser.param_groups[0]["lr"]
-            loss = self._epoch(epoch, after_step)
-            result = EpochResult(epoch, loss, *self._validate(), rate)
-            self.results.append(result)
-            if self.best is None or self._rank(result) > self._rank(self.best):
-                self.best, self.kept = result, copy.deepcopy(self.module.state_dict())
-            self._keep()
-            if on_epoch is not None:
-                on_epoch(result)
+        with progress.step("", "epoch", self.options.epochs, len(self.results)) as shown:
+            while not self._finished():
+                epoch, rate = len(self.results) + 1, self.optimiser.param_groups[0]["lr"]
+                loss = self._epoch(epoch, after_step, shown)
+                result = EpochResult(epoch, loss, *self._validate(), rate)
+                self.results.append(result)
+                if self.best is None or self._rank(result) > self._rank(self.best):
+                    self.best, self.kept = result, copy.deepcopy(self.module.state_dict())
+                self._keep()
+                shown.at(epoch, best=f"{max(each.validation_accuracy for each in self.results):.2%}")
+                if on_epoch is not None:
+                    on_epoch(result)
         assert self.best is not None
         self.module.load_state_dict(self.kept)
         return History(tuple(self.results), self.best)
@@ -188,11 +187,12 @@ class _Loop:
         settled = max(result.learning_rate, ends_at) <= SETTLED_RATE * self.options.learning_rate
         return settled and not self.options.patience_epochs, result.validation_accuracy, -result.validation_loss
 
-    def _epoch(self, epoch: int, after_step: AfterStep) -> float:
+    def _epoch(self, epoch: int, after_step: AfterStep, shown: progress.Step) -> float:
         self.module.train()
         total = torch.zeros((), device=self.device)
         self.aim.begin(epoch, self.random)
-        for raw, labels in batches.epoch(self.data, self.options, self.random):
+        for number, (raw, labels) in enumerate(batches.epoch(self.data, self.options, self.random)):
+            shown.at(epoch - 1 + number / self.steps_per_epoch)
             x, y = _tensor(raw, self.preprocess, self.device), torch.from_numpy(labels).to(self.device)
             loss = self.aim.loss(self.module, x, y)
             self.optimiser.zero_grad(set_to_none=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgekit.core import tasks
+from edgekit.core import progress, tasks
 from edgekit.data.paths import expand
 from edgekit.models.files import detect, standalone
 from edgekit.runner.preprocess import pipeline
@@ -47,7 +47,7 @@ class Rival:
 
 def open_rivals(named: Sequence[ModelFile], data: Data, threads: int) -> list[Rival]:
     """Each file answered the test split in a process of its own before it is opened here; ModelError names the file."""
-    return [_open(one, data, threads) for one in named]
+    return [_open(one, data, threads) for one in progress.each(named, "rival", lambda one: one.name)]
 
 
 def compare_with(rivals: Sequence[Rival], winner: Row | None, timings: Timings) -> list[Row]:

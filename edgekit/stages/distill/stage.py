@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.core import artifact as artifacts
-from edgekit.core import replay
+from edgekit.core import progress, replay
 from edgekit.core.artifact import Artifact
 from edgekit.data import Data
 from edgekit.models import store
@@ -43,8 +43,13 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     trainer = selection.trainer if selection else _single_student(data, steps, config, place)
     spec = trainer.spec
     wanted, skipped = _usable_losses(config.loss_options(), teacher, spec)
-    alone = (selection.alone if selection else None) or trainer.train_with_labels(config.epochs)
-    distilled = [trainer.train_with_loss(options, teacher) for options in wanted]
+    earlier = selection.alone if selection else None
+    ways = [*([] if earlier else [None]), *wanted]
+    trained = [
+        trainer.train_with_loss(options, teacher) if options else trainer.train_with_labels(config.epochs)
+        for options in progress.each(ways, "training")
+    ]
+    alone, *distilled = [*([earlier] if earlier else []), *trained]
     students = [alone, *distilled]
     kept = max([*distilled, alone], key=lambda student: student.accuracy)
 

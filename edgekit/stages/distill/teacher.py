@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from edgekit.core import tasks
+from edgekit.core import progress, tasks
 from edgekit.core.artifact import Artifact
 from edgekit.data import Data
 from edgekit.data.paths import expand
@@ -57,7 +57,8 @@ def candidates(source: Artifact, data: Data, config: Config, unfinished: ResumeF
     """Each teacher of the config, trained where it is to be."""
     baseline, spec = open_model(source)
     found = []
-    for place, (name, wanted) in enumerate(zip(_names(config.teachers), config.teachers, strict=True)):
+    named = list(enumerate(zip(_names(config.teachers), config.teachers, strict=True)))
+    for place, (name, wanted) in progress.each(named, "teacher", lambda item: item[1][0]):
         if wanted.path is not None:
             found.append(_from_file(name, wanted, data, config.threads))
         elif wanted.builder is not None:

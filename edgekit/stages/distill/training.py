@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from edgekit.core import tasks
+from edgekit.core import progress, tasks
 from edgekit.core.errors import ModelError
 from edgekit.core.tasks import Answered
 from edgekit.data import Data
@@ -71,7 +71,7 @@ class Trainer:
         distillation = Distillation(teacher.model, options, self.place.teacher_cache) if teacher and options else None
         length = "" if epochs == self.config.epochs else f"-{epochs}"
         try:
-            with running(self.spec.called, "in training", module):
+            with progress.step(f"{self.title}, {name}"), running(self.spec.called, "in training", module):
                 history = fit(
                     module,
                     self.data,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from edgekit.core import tasks
+from edgekit.core import progress, tasks
 from edgekit.data import Split
 from edgekit.models.eager import eager_input
 from edgekit.stages.quantize.ptq import quantize
@@ -44,7 +44,9 @@ def study(
 
     reference = outputs(module)
     rows = []
-    for size in sorted(size for size in sizes if size < len(calibration)):
+    for size in progress.each(
+        sorted(size for size in sizes if size < len(calibration)), "size", "calibration by {} samples".format
+    ):
         drawn = subsets(len(calibration), size, seed)
         first, second = (
             outputs(quantize(module, _inputs(calibration.x[chosen], preprocess), recipe)) for chosen in drawn

@@ -11,7 +11,7 @@ import numpy as np
 from nncf.torch.quantization.layers import BaseQuantizer
 from torch import nn
 
-from edgekit.core import tasks
+from edgekit.core import progress, tasks
 from edgekit.data import Split
 from edgekit.models.eager import eager_input
 from edgekit.stages.quantize.layers import quantized_layers
@@ -43,7 +43,8 @@ def sensitivity(
     probe = float_with_quantizers(module, quantized)
     reference = fit.logits(module, x, preprocess)
     rows = []
-    for layer in quantized_layers(probe, eager_input(x[:1], preprocess)):
+    layers = quantized_layers(probe, eager_input(x[:1], preprocess))
+    for layer in progress.each(layers, "layer", lambda layer: "sensitivity"):
         switch_on(probe, layer.quantizers)
         scores = fit.logits(probe, x, preprocess)
         rows.append(
