@@ -11,7 +11,7 @@ BESIDE := GOMP_SPINCOUNT=0
 BOX := $(if $(MINUTES),--minutes=$(MINUTES))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test numerics zoo long defaults faults matrix aarch64 mutants reference lab lint nbval bench aa clean
+.PHONY: help run test docs numerics zoo long defaults faults matrix aarch64 mutants reference lab lint nbval bench aa clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -31,7 +31,7 @@ $(VENV)/.onnx2tf: onnx2tf.txt $(VENV)/.workbook
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.workbook
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[workbook,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[workbook,dev,docs]'
 	$(MAKE) $(VENV)/.onnx2tf
 	touch $@
 
@@ -43,7 +43,7 @@ lab: $(VENV)/.onnx2tf ## open JupyterLab on the notebooks
 
 lint: $(VENV)/.dev ## ruff and mypy
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check edgekit tests
+	$(BIN)/ruff format --check edgekit tests docs
 	$(BIN)/mypy
 
 # The reference notebooks on the tiny config, strictly: an output that differs from the stored one fails.
@@ -52,19 +52,26 @@ nbval: $(VENV)/.dev ## run the reference notebooks under nbval, outputs compared
 	EDGEKIT_ARTIFACTS=$(CURDIR)/build/reference $(BIN)/pytest -q --nbval --nbval-sanitize-with tests/reference/sanitize.cfg \
 		--nbval-cell-timeout=600 -p no:cacheprovider tests/reference
 
-# The notebooks as they stand, with their own default parameters, into a folder of their own.
-defaults: $(VENV)/.dev ## run all seven notebooks as they come under nbval; 5 minutes
-	rm -rf build/nbval && mkdir -p build/nbval
+# The notebooks as they stand, with their own default parameters, into the folder that `make docs` fills: a stage that
+# is unchanged since is not computed twice, every check of the notebooks runs.
+defaults: $(VENV)/.dev ## run all seven notebooks as they come under nbval; 5 minutes, or one after make docs
+	mkdir -p build/nbval
 	EDGEKIT_ARTIFACTS=$(CURDIR)/build/nbval $(BIN)/pytest -q --nbval-lax --nbval-cell-timeout=1500 -p no:cacheprovider notebooks
+
+# The executed notebooks are pages of the site, so there must be a run: if it is there already, this takes seconds.
+docs: $(VENV)/.dev ## build the documentation into build/site, strictly; needs a run of the digits and makes it
+	$(BIN)/edgekit run configs/digits.yaml --out build/nbval
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	$(BIN)/pytest -q -m docs tests/docs
 
 test: lint ## ruff, mypy, pytest, nbval
 	$(MAKE) nbval
-	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m 'not long and not zoo and not numerics and not matrix and not aarch64'
+	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m 'not long and not zoo and not numerics and not matrix and not aarch64 and not docs'
 
 numerics: $(VENV)/.dev ## 48 pipelines broken on purpose, and sound ones: what the checks say of each
 	$(BIN)/pytest -q -m numerics tests/numerics
 
-zoo: $(VENV)/.dev ## 29 architectures on every target in float and int8, against docs/zoo.md
+zoo: $(VENV)/.dev ## 29 architectures on every target in float and int8, against docs/reference/zoo.md
 	$(BESIDE) $(BIN)/pytest -q -n 2 --dist load -m zoo tests/zoo
 
 long: $(VENV)/.dev ## every road and parameter set, and bundles made again; 15 to 23 minutes

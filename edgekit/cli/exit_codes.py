@@ -1,4 +1,4 @@
-"""How a command ends where something is wrong: one message on stderr, and the code of the README's table."""
+"""How a command ends where something is wrong: one message on stderr, and the code of the table of exit codes."""
 
 from __future__ import annotations
 

@@ -66,7 +66,20 @@ class Artifact:
         )
 
     def file(self, name: str) -> Path:
-        """Path of a member, checked against its recorded sha256."""
+        """Path of a member, checked against its recorded sha256.
+
+        Parameters
+        ----------
+        name
+            The member, relative to the folder, for example `"decision.json"`.
+
+        Raises
+        ------
+        StageError
+            There is no such member.
+        TrustError
+            The file has changed since it was sealed.
+        """
         if name not in self.files:
             raise StageError(f"{self.stage}: no file {name!r} in {self.path}; it holds {', '.join(sorted(self.files))}")
         path = self.path / name
@@ -75,7 +88,18 @@ class Artifact:
         return path
 
     def ancestor(self, stage: str) -> Artifact:
-        """The artifact of an earlier stage of the same run, every link checked by digest."""
+        """The artifact of an earlier stage of the same run, every link checked by digest.
+
+        Parameters
+        ----------
+        stage
+            Name of the stage.
+
+        Raises
+        ------
+        StageError
+            The run has no such stage, or it was made again since.
+        """
         if self.stage == stage:
             return self
         if self.parent is None:
@@ -99,7 +123,20 @@ class Artifact:
 
 
 def load(path: Path) -> Artifact:
-    """Open a sealed folder; StageError if it is unfinished, TrustError if its record was tampered with."""
+    """Open a sealed folder.
+
+    Parameters
+    ----------
+    path
+        The folder of a finished stage, for example `artifacts/digits/prune`.
+
+    Raises
+    ------
+    StageError
+        The stage has not finished.
+    TrustError
+        The record was edited.
+    """
     record = path / RECORD
     if not record.is_file():
         raise StageError(f"{path}: no finished artifact of stage {path.name!r} here; run its notebook first")

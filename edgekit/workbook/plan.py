@@ -50,22 +50,26 @@ class RunConfig(Strict):
     name: str = Field(pattern=NAME, description="name of the run and of its bundles")
     version: str = Field("1.0.0", pattern=VERSION, description="version of the bundles")
     seed: int = Field(0, ge=0, lt=2**31, description="seed of every random choice")
-    device: Device = Field("auto", description="where training runs: auto takes CUDA, then MPS, then the CPU")
+    device: Device = Field("auto", description="device of the training; auto takes CUDA, else MPS, else the CPU")
     threads: int = Field(0, ge=0, le=256, description="threads for training; 0: all cores")
-    task: Task = Field("classification", description="what the network is for: what labels mean, and accuracy")
-    cell_limit_s: int = Field(43_200, ge=1, le=2_592_000, description="longest time of one cell, seconds")
-    data: dict[str, Any] = Field(description="source and its options")
-    model: ModelConfig = Field(description="the baseline")
-    preprocess: list[dict[str, Any]] = Field(default_factory=list, description="steps from a raw sample to the input")
+    task: Task = Field("classification", description="what the network is for, and so what labels and accuracy mean")
+    cell_limit_s: int = Field(43_200, ge=1, le=2_592_000, description="longest time of one notebook cell, seconds")
+    data: dict[str, Any] = Field(description="where the samples come from, and the options of that source")
+    model: ModelConfig = Field(description="the network to optimise")
+    preprocess: list[dict[str, Any]] = Field(
+        default_factory=list, description="steps from a raw sample to the network's input"
+    )
     budget: Budget = Field(default_factory=lambda: Budget.model_validate({}), description="limits of a variant")
-    targets: list[Target] = Field(default_factory=lambda: list(get_args(Target)), min_length=1)
-    profile: dict[str, Any] = Field(default_factory=dict)
-    distill: dict[str, Any] = Field(default_factory=dict)
-    prune: dict[str, Any] = Field(default_factory=dict)
-    quantize: dict[str, Any] = Field(default_factory=dict)
-    convert: dict[str, Any] = Field(default_factory=dict)
-    benchmark: dict[str, Any] = Field(default_factory=dict)
-    bundle: dict[str, Any] = Field(default_factory=dict)
+    targets: list[Target] = Field(
+        default_factory=lambda: list(get_args(Target)), min_length=1, description="formats to convert to, each once"
+    )
+    profile: dict[str, Any] = Field(default_factory=dict, description="options of the stage profile")
+    distill: dict[str, Any] = Field(default_factory=dict, description="options of the stage distill")
+    prune: dict[str, Any] = Field(default_factory=dict, description="options of the stage prune")
+    quantize: dict[str, Any] = Field(default_factory=dict, description="options of the stage quantize")
+    convert: dict[str, Any] = Field(default_factory=dict, description="options of the stage convert")
+    benchmark: dict[str, Any] = Field(default_factory=dict, description="options of the stage benchmark")
+    bundle: dict[str, Any] = Field(default_factory=dict, description="options of the stage bundle")
 
     @field_validator("targets")
     @classmethod
@@ -149,10 +153,23 @@ def own_fields(config: type[StageConfig]) -> list[str]:
 
 
 def load_plan(path: Path, settings: str | Iterable[str] = (), *, known: bool = False) -> Plan:
-    """Read and check a config; `settings` are `key.key=value` overrides, as after `--set`.
+    """Read and check a config.
 
-    Raises ConfigError with one line per fault. `known` leaves out what needs numpy, for a config of which only its
-    keys are wanted: a key that has been sealed before has been checked before.
+    Parameters
+    ----------
+    path
+        The YAML file.
+    settings
+        Overrides, each `key.key=value` as after `--set`; a text holds several, with spaces between.
+    known
+        True leaves out the checks that need numpy, for a config whose keys have been sealed before.
+
+    Raises
+    ------
+    ConfigError
+        With one line for each fault.
+    ModelError
+        The model's weights cannot be used.
     """
     overrides = split_settings(settings) if isinstance(settings, str) else list(settings)
     given = config_file.read(path)

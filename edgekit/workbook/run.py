@@ -50,10 +50,23 @@ class Terminated(KeyboardInterrupt):
 
 
 def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print) -> tuple[dict[str, Any], bool]:
-    """Bring the run of `plan` in `out` to its end; returns its result and whether anything had to be done.
+    """Run the plan to completion; returns its result, budget met or not, and whether anything had to be done.
 
-    `force` names stages to make again although nothing changed. Needs no lock, no kernel and no framework where the
-    run is finished. Raises what the failing cell raised; a missed budget is no error here, the result says so.
+    Parameters
+    ----------
+    plan
+        A checked config, from `load_plan`.
+    out
+        Folder of the runs; this one is made in `out/NAME`.
+    force
+        Stages to re-run although nothing has changed.
+    say
+        Called with each line of progress.
+
+    Raises
+    ------
+    EdgekitError
+        What the failing cell raised.
     """
     folder = out / plan.run.name
     make_importable(plan)

@@ -5,7 +5,6 @@ A notebook run by hand, by plain papermill or by `edgekit run` goes through `ope
 
 from __future__ import annotations
 
-import ast
 import importlib
 import json
 import os
@@ -20,34 +19,30 @@ from typing import Any
 from edgekit.core import artifact as artifacts
 from edgekit.core import cache_key, lock, telemetry
 from edgekit.core.artifact import Artifact
-from edgekit.core.config import STAGES, StageConfig, refuse_secrets, suggest
+from edgekit.core.config import STAGES, StageConfig
 from edgekit.core.errors import ConfigError, EdgekitError, StageError
 from edgekit.core.run_folder import notebook_name, stage_folder, working_folder
 from edgekit.data import Data, fingerprint
 from edgekit.data import load as load_data
 from edgekit.training import resume
 from edgekit.workbook import origin, state
+from edgekit.workbook.parameters import choose, injected, read
 from edgekit.workbook.plan import (
-    DEFAULT_CONFIG,
     Plan,
-    is_scalar,
     load_plan,
     make_importable,
     own_fields,
     parse_stage,
     shared_options,
-    stage_config,
 )
 
 telemetry.off()  # in a kernel this is the first of edgekit that is imported
 
-COMMON_PARAMETERS = ("config", "out", "settings")
 RUN_LOCK = ".lock"
 STAGE_LOCK = ".stage.lock"
 ORPHAN_S = 20.0
 COMMAND = "EDGEKIT_RUN"
 """Process number of the `edgekit run` that started this kernel and holds the run's lock."""
-PAPERMILLS_CELL = "# Parameters\n"
 FORCE = "EDGEKIT_FORCE"
 """The stage to make again although its key is unchanged."""
 
@@ -69,7 +64,13 @@ class OpenStage:
         return stage_folder(self.folder, self.name)
 
     def run(self) -> Artifact:
-        """Run the stage, or hand back its artifact if nothing it depends on has changed."""
+        """Run the stage, or return its artifact if nothing that it depends on has changed.
+
+        Raises
+        ------
+        EdgekitError
+            The stage failed; the message says what to do. Nothing is sealed then.
+        """
         with _alone(self.folder, self.name):
             wanted = state.ingredients(self.plan, self.folder, self.name, self.source, self.data.digest)
             working = working_folder(self.folder, self.name)
@@ -121,13 +122,26 @@ class OpenStage:
 
 
 def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
-    """Open `stage` with the parameters of a notebook (its `globals()`).
+    """Open a stage with the parameters of a notebook.
 
     A parameter that differs from the workbook's own default wins over the config; one left at that default follows
-    the config. Where cell and config differ, that is printed. Raises ConfigError for an unknown or wrong parameter,
-    StageError where the stage before has not been run.
+    the config. Where cell and config differ, that is printed.
+
+    Parameters
+    ----------
+    stage
+        `"profile"`, `"distill"`, `"prune"`, `"quantize"`, `"convert"`, `"benchmark"` or `"bundle"`.
+    parameters
+        `globals()` of the notebook, or a mapping with `config`, `out`, `settings` and options of the stage.
+
+    Raises
+    ------
+    ConfigError
+        A parameter is unknown or wrong.
+    StageError
+        The stage before has not been run.
     """
-    scalars = _parameters(stage, parameters)
+    scalars = read(stage, parameters)
     config_path, out = find_config(str(scalars.pop("config"))), Path(str(scalars.pop("out")))
     plan = load_plan(config_path, str(scalars.pop("settings")))
     make_importable(plan)
@@ -137,7 +151,7 @@ def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
             f"{plan.path.name} has no distill section, so this run trains, prunes and tunes nothing: go on with "
             f"{notebook_name(after)}, or name distill.student"
         )
-    section = {**plan.section(stage), **_chosen(stage, scalars, plan, _injected(parameters.get("In")))}
+    section = {**plan.section(stage), **choose(stage, scalars, plan, injected(parameters.get("In")))}
     options = parse_stage(stage, section, shared_options(plan.run))
     options.agree()
     plan = replace(plan, stages={**plan.stages, stage: options})
@@ -149,28 +163,6 @@ def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
     source = _source(stage, plan, data, folder)
     state.remember_data(plan, folder, data.digest, sign)
     return OpenStage(stage, plan, options, folder, source, data)
-
-
-def _chosen(stage: str, scalars: dict[str, Any], plan: Plan, insisted: set[str]) -> dict[str, Any]:
-    """The parameters that win over the config; says where the two differ, and which is taken.
-
-    One that papermill was told of (`insisted`) wins even where it equals the workbook's default.
-    """
-    untouched = load_plan(DEFAULT_CONFIG).scalars(stage) if DEFAULT_CONFIG.is_file() else {}
-    configured = plan.scalars(stage)
-    chosen = {}
-    for name, value in scalars.items():
-        here = f"{stage}.{name} is {value} in this cell and {configured.get(name)} in {plan.path.name}"
-        if name in configured and (value, type(value)) == (configured[name], type(configured[name])):
-            continue
-        as_it_came = name in untouched and (value, type(value)) == (untouched[name], type(untouched[name]))
-        if as_it_came and name not in insisted:
-            print(f'{here}: the config is taken, for the cell was left as it came (or insist with settings = "…")')
-            continue
-        if name in configured:
-            print(f"{here}: the cell is taken")
-        chosen[name] = value
-    return chosen
 
 
 def find_config(name: str) -> Path:
@@ -214,63 +206,6 @@ def _alone(folder: Path, stage: str) -> Iterator[None]:
             held.enter_context(lock.hold(folder / RUN_LOCK, who))
         held.enter_context(lock.hold(folder / STAGE_LOCK, who, ORPHAN_S))  # the kernel of a killed run may linger
         yield
-
-
-def _parameters(stage: str, namespace: Mapping[str, Any]) -> dict[str, Any]:
-    allowed = [*COMMON_PARAMETERS, *own_fields(stage_config(stage))]
-    meant = _assigned_as_parameters(namespace.get("In"))
-    given = {
-        name: value
-        for name, value in namespace.items()
-        if not name.startswith("_") and (is_scalar(value) or name in (meant or ()))
-    }
-    if meant is not None:
-        given = {name: value for name, value in given.items() if name in meant or name in allowed}
-    refuse_secrets(given)
-    for name in given:
-        if name not in allowed:
-            raise ConfigError(f"{name}: stage {stage} has no such parameter, {suggest(name, allowed)}")
-    for name in COMMON_PARAMETERS:
-        if not isinstance(given.setdefault(name, _COMMON_DEFAULTS[name]), str):
-            raise ConfigError(f"{name}: got {given[name]!r}; a text is wanted")
-    return given
-
-
-def _assigned_as_parameters(history: Any) -> set[str] | None:
-    """Names assigned in the cells that hold parameters, by IPython's history; None outside of a notebook.
-
-    These are the cells run before the stage was first opened, and any that assigns `config`. What later cells assign
-    is the notebook's own business, so a notebook can be run again from any cell.
-    """
-    if not isinstance(history, list):
-        return None
-    names: set[str] = set()
-    opened = False
-    for source in history:
-        assigned = _assigned(source)
-        if not opened or "config" in assigned:
-            names |= assigned
-        opened = opened or "open_stage(" in source
-    return names
-
-
-def _injected(history: Any) -> set[str]:
-    """Names in the cell that papermill adds for what it is told: `papermill -p ratio 0.5`."""
-    cells = [source for source in history or () if source.lstrip().startswith(PAPERMILLS_CELL)]
-    return set().union(*(_assigned(source) for source in cells))
-
-
-def _assigned(source: str) -> set[str]:
-    try:
-        body = ast.parse(source).body
-    except SyntaxError:  # a magic
-        return set()
-    targets: list[ast.expr] = [node.target for node in body if isinstance(node, ast.AnnAssign)]
-    targets += [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
-    return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
-
-
-_COMMON_DEFAULTS = {"config": "configs/digits.yaml", "out": "artifacts", "settings": ""}
 
 
 def _source(stage: str, plan: Plan, data: Data, folder: Path) -> Artifact:

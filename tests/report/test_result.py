@@ -24,10 +24,11 @@ from edgekit.core.artifact import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.run_folder import stage_folder
 from edgekit.report import result as results
-from edgekit.report.console import show, write_result
+from edgekit.report.console import show
 from edgekit.runner.measure.conditions import Conditions, differences
 from edgekit.stages.benchmark import decide
 from edgekit.workbook.plan import load_plan
+from edgekit.workbook.run import write_result
 from tests.conftest import ROOT, TINY, FinishedRun
 
 PUBLISHED = ROOT / "docs" / "result.schema.json"

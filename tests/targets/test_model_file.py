@@ -1,4 +1,4 @@
-"""The README's table, row by row: what each kind of file is made into, in every precision, and what is refused."""
+"""The table of docs/reference/model-files.md, row by row: what a file is made into, and what is refused."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def test_a_quantized_file_is_taken_as_it_is(tmp_path: Path, models: dict[str, Pa
         openvino.convert(tmp_path / "model", "int8", files.samples(), tmp_path / "other")
 
 
-def test_the_readme_has_the_table() -> None:
-    assert support_table.as_markdown() in (ROOT / "README.md").read_text()
+def test_the_reference_has_the_table() -> None:
+    assert support_table.as_markdown() in (ROOT / "docs" / "reference" / "model-files.md").read_text()
 
 
 def test_what_is_quantized_already_is_seen_whatever_it_takes_and_gives(models: dict[str, Path], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Every architecture on every target: `python -m tests.zoo.matrix` writes docs/zoo.md anew.
+"""Every architecture on every target: `python -m tests.zoo.matrix` writes docs/reference/zoo.md anew.
 
 A cell is `works` where the float file and the int8 one are inside their tolerance of the step before, else it says of
 what kind the failure is, and the note under the table what, where, why, and what to do instead.
@@ -25,7 +25,7 @@ from edgekit.targets.locate import first_divergence
 from tests.conftest import ROOT
 from tests.zoo.entries import ENTRIES, Entry
 
-PAGE = ROOT / "docs" / "zoo.md"
+PAGE = ROOT / "docs" / "reference" / "zoo.md"
 LEAST_DB = {"fp32": 60.0, "int8": 8.0}
 WORKS, REFUSED, NUMERICS = "works", "refused", "numerics"
 LIBRARIES = ("torch", "transformers", "litert-torch", "ai-edge-quantizer", "ai-edge-litert", "openvino", "nncf", "onnx",
@@ -90,12 +90,13 @@ def table(cells: dict[tuple[str, str], Cell]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in library_versions(LIBRARIES).items())
     return "\n".join(
         [
-            "# What converts, and what does not",
+            "# Architectures that convert",
             "",
-            "Random weights. `works` is followed by two SNR in dB, of the float file to PyTorch and of int8 to float:",
-            f"at least {LEAST_DB['fp32']:g} and {LEAST_DB['int8']:g} are asked. Made by",
-            "`python -m tests.zoo.matrix`,",
-            "and held to by `make zoo`.",
+            "Each architecture has random weights and is converted in float and in int8.",
+            "`works` is followed by two signal-to-noise ratios in dB: of the float file to PyTorch, and of int8 to",
+            f"float. At least {LEAST_DB['fp32']:g} and {LEAST_DB['int8']:g} dB are required.",
+            "A number in brackets leads to the note under the table: what failed, where, why, and what to do instead.",
+            "`python -m tests.zoo.matrix` makes this page; `make zoo` fails where a cell is no longer true.",
             "",
             *lines,
             "",

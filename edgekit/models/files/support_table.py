@@ -1,7 +1,4 @@
-"""What can be done with a model file, by its format: the table of the docs.
-
-`python -m edgekit.models.files.support_table` prints it.
-"""
+"""What can be done with a model file, by its format: the table of docs/reference/model-files.md."""
 
 from __future__ import annotations
 
@@ -64,7 +61,3 @@ def _cell(word: str, notes: list[str]) -> str:
     if reason not in notes:
         notes.append(reason)
     return f"{short} ({notes.index(reason) + 1})"
-
-
-if __name__ == "__main__":
-    print(as_markdown())

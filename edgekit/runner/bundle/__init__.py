@@ -46,7 +46,22 @@ class Bundle:
 
 
 def write(path: str | os.PathLike[str], manifest: Manifest, members: Mapping[str, bytes]) -> str:
-    """Write a bundle, atomically; the manifest's `members` are filled in. Returns the file's sha256."""
+    """Write a bundle, atomically, and return the file's sha256.
+
+    Parameters
+    ----------
+    path
+        Where to write; a file that is there is replaced.
+    manifest
+        What the bundle says about itself; its `members` are filled in here.
+    members
+        By name, the bytes of every file but the manifest.
+
+    Raises
+    ------
+    BundleError
+        The manifest contradicts itself or the members.
+    """
     from pathlib import Path
 
     from edgekit.runner.files import write_atomically
@@ -60,7 +75,20 @@ def write(path: str | os.PathLike[str], manifest: Manifest, members: Mapping[str
 
 
 def read(path: str | os.PathLike[str]) -> Bundle:
-    """Read and verify; BundleError for what is no bundle, TrustError naming the member for what was changed."""
+    """Read a bundle and check every digest.
+
+    Parameters
+    ----------
+    path
+        The `.edge.zip` file.
+
+    Raises
+    ------
+    BundleError
+        The file cannot be read, is no bundle, or has another format.
+    TrustError
+        Something was changed, added or removed; the message names the member.
+    """
     try:
         with open(path, "rb") as stream:
             try:

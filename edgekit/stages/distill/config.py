@@ -44,13 +44,17 @@ class TeacherConfig(Strict):
     What is recorded of a file is its name, its steps and its sha256: where it lay is the user's own affair.
     """
 
-    baseline: bool = Field(False, description="the network of the profile stage")
-    builder: Builder | None = Field(None, description="package.module:function of a network that is trained here")
+    baseline: bool = Field(False, description="whether the baseline is a teacher")
+    builder: Builder | None = Field(
+        None, description="function that returns a network to train here, as package.module:function"
+    )
     kwargs: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the builder")
-    training: TrainOptions | None = Field(None, description="how it is trained; absent: as the student is")
-    path: PathText | None = Field(None, description="a .tflite, .onnx, .xml (OpenVINO), .keras or .h5 file")
-    preprocess: list[dict[str, Any]] = Field(default_factory=list, description="the file's own steps from a raw sample")
-    sha256: str | None = Field(None, description="of the file; one with another is refused")
+    training: TrainOptions | None = Field(None, description="options of its training; none: those of the student")
+    path: PathText | None = Field(None, description="path of a .tflite, .onnx, .xml (OpenVINO), .keras or .h5 file")
+    preprocess: list[dict[str, Any]] = Field(
+        default_factory=list, description="steps from a raw sample to the input of the file"
+    )
+    sha256: str | None = Field(None, description="SHA-256 of the file; a file with another one is refused")
 
     @model_validator(mode="before")
     @classmethod
@@ -90,28 +94,34 @@ class TeacherConfig(Strict):
 class Config(StageConfig, TrainOptions):
     """The student, its teacher, and the losses that compete."""
 
-    student: NetworkConfig | None = Field(None, description="the small network; absent: one of the candidates")
+    student: NetworkConfig | None = Field(None, description="the small network; none: the best of the candidates")
     candidates: list[NetworkConfig] = Field(
-        default_factory=list, description="networks that might be the student, timed before any is trained"
+        default_factory=list, description="networks to choose the student from; all are timed before any is trained"
     )
-    candidate_epochs: int = Field(0, ge=0, le=10_000, description="epochs that choose among candidates; 0: all of them")
-    most_trained: int = Field(0, ge=0, le=100, description="candidates trained at most, the fastest first; 0: all")
+    candidate_epochs: int = Field(
+        0, ge=0, le=10_000, description="training epochs of a candidate before the choice; 0: as many as epochs"
+    )
+    most_trained: int = Field(0, ge=0, le=100, description="most candidates to train, the fastest first; 0: all")
     rounds: int = Field(20, ge=10, le=10_000, description="rounds that time the candidates, in rotating order")
     calls_per_round: int = Field(20, ge=5, le=100_000, description="timed calls of a candidate's file in a round")
-    timeout_s: float = Field(300.0, gt=0, le=86_400, description="longest conversion of a candidate, seconds a target")
+    timeout_s: float = Field(
+        300.0, gt=0, le=86_400, description="longest time to convert a candidate to one target, seconds"
+    )
     budget: Budget = Field(default_factory=lambda: Budget.model_validate({}))
     targets: list[Target] = Field(default_factory=lambda: list(TARGETS), min_length=1)
     task: Task = "classification"
     teachers: list[TeacherConfig] = Field(
         default_factory=lambda: [TeacherConfig.model_validate({"baseline": True})],
         min_length=1,
-        description="the best of them on validation teaches",
+        description="possible teachers, of which the best on validation teaches",
     )
     losses: list[dict[str, Any]] = Field(
-        default_factory=list, description="one student is trained with each; none: soft targets"
+        default_factory=list, description="losses to compare, with one student each; none: soft targets alone"
     )
-    temperature: float = Field(4.0, ge=0.1, le=100, description="soft targets: softens teacher and student alike")
-    alpha: float = Field(0.9, ge=0, le=1, description="soft targets: their weight; the labels get the rest")
+    temperature: float = Field(
+        4.0, ge=0.1, le=100, description="temperature of the soft targets, for teacher and student"
+    )
+    alpha: float = Field(0.9, ge=0, le=1, description="weight of the soft targets; the labels get the rest")
 
     @field_validator("losses")
     @classmethod

@@ -232,8 +232,8 @@ WALK = (
     Seed(
         "config-wins-over-the-cell",
         "workbook/stage.py",
-        '{**plan.section(stage), **_chosen(stage, scalars, plan, _injected(parameters.get("In")))}',
-        '{**_chosen(stage, scalars, plan, _injected(parameters.get("In"))), **plan.section(stage)}',
+        '{**plan.section(stage), **choose(stage, scalars, plan, injected(parameters.get("In")))}',
+        '{**choose(stage, scalars, plan, injected(parameters.get("In"))), **plan.section(stage)}',
         "a parameter changed in the notebook has no effect",
         ("tests/workbook/test_stage.py",),
     ),

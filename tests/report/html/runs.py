@@ -14,10 +14,11 @@ from edgekit.core import artifact as artifacts
 from edgekit.core.artifact import RECORD
 from edgekit.core.config import Budget
 from edgekit.core.hashing import digest, write_json
-from edgekit.report import console, result
+from edgekit.report import result
 from edgekit.stages.benchmark.decide import decide
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.workbook.plan import load_plan
+from edgekit.workbook.run import write_result
 from tests.conftest import TINY, FinishedRun
 
 
@@ -62,5 +63,5 @@ def missed(run: FinishedRun, out: Path) -> Path:
         metrics={**made.metrics, **decided.metrics},
     )
     artifacts.publish(working, folder / "benchmark")
-    console.write_result(plan, folder)
+    write_result(plan, folder)
     return folder
