@@ -66,7 +66,7 @@ def disjoint(samples: dict[str, np.ndarray]) -> None:
             index, other, place = leaked[0]
             raise DataError(
                 f"leak: {len(leaked)} of {len(x)} samples of {name} are also in another split (same content; "
-                f"the first is sample {index}, in {other} sample {place}); every figure measured on them flatters: "
+                f"the first is sample {index}, in {other} sample {place}); accuracies on {name} are too high: "
                 f"take them out of {name} or out of {other}"
             )
         for index, one in enumerate(prints):

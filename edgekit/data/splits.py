@@ -1,7 +1,7 @@
 """Division into train, calibration, validation and test: stratified, seeded, and disjoint by content.
 
-Samples with the same bytes always land in the same split, so that no copy of a training sample is ever tested on;
-and so do those of one recording, where a source knows of any.
+Samples with the same bytes always land in the same split, so no copy of a training sample is ever tested. So do the
+samples of one recording, if the source knows recordings.
 """
 
 from __future__ import annotations

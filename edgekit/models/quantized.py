@@ -39,8 +39,8 @@ class _EagerKernels:
 def _use_eager_kernels() -> None:
     """nncf's own operators in plain torch instead of C++ compiled at first use.
 
-    The compiled ones need a compiler, cost half a minute once, round otherwise than the plain ones, and are no faster
-    on small networks; a result must not depend on whether a machine has g++.
+    The compiled kernels need a compiler and half a minute once. They round differently from the plain ones, and are no
+    faster on small networks. A result must not depend on whether a machine has g++.
     """
     for namespace in (quantize_functions.QuantizedFunctionsCPU, quantize_functions.QuantizedFunctionsCUDA):
         if isinstance(namespace, ExtensionNamespace):

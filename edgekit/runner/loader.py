@@ -22,8 +22,8 @@ def load(
 ) -> Model:
     """Verify a bundle and open its model.
 
-    The first load measures what is left open: it tries the installed interpreters and numbers of threads in child
-    processes, proves each with the golden vectors and remembers the fastest.
+    The first load measures what is left open. It tries the installed interpreters and numbers of threads in child
+    processes, proves each with the golden vectors and caches the fastest.
 
     Parameters
     ----------

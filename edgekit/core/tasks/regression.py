@@ -55,7 +55,7 @@ def whole(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
     if flat:
         more = "" if name == "train" else ", or raise data.limit or the fraction that this split is given"
         raise DataError(
-            f"{name}: {some(flat)} is the same for all {len(y)} samples, so there is nothing to learn or to judge by; "
+            f"{name}: {some(flat)} is the same for all {len(y)} samples, so there is nothing to learn or to evaluate; "
             f"give samples in which it varies{more}"
         )
     if name != "train":

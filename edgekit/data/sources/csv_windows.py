@@ -1,9 +1,9 @@
 """Recordings of sensors as .csv in a folder or a zip, laid out as split/class/*.csv, cut into windows (time, channels).
 
 A file is one recording: a header row, then a row for each moment; `edgekit.runner.inputs.table` says what is read. A
-window is `window` rows, the next begins `stride` rows later; what is left at a recording's end is no window and is
-dropped, and a recording shorter than one window is passed over; notes tell of both. The windows of a recording stay in
-one split: they are alike, and may overlap. All are held in memory: 3 KB for 128 moments of six channels.
+window is `window` rows, and the next begins `stride` rows later. Rows at a recording's end that fill no window are
+dropped. A recording shorter than one window is skipped. Notes report both. The windows of a recording stay in one
+split: they are alike, and may overlap. All are held in memory: 3 KB for 128 moments of six channels.
 """
 
 from __future__ import annotations
@@ -138,17 +138,17 @@ class _Cutter:
         """What was taken for a channel, what was not, and what was left out."""
         told = []
         if not self._config.columns:
-            passed = f"; passed over, for they hold no numbers: {', '.join(self._texts)}" if self._texts else ""
+            passed = f"; skipped, for they hold no numbers: {', '.join(self._texts)}" if self._texts else ""
             told.append(f"channels: {', '.join(self.columns)}{passed}")
             if times := [name for name, rises in zip(self.columns, self._rising, strict=True) if rises]:
                 told.append(
-                    f"{', '.join(times)}: rises from row to row of every recording, as a time or a number of the row "
-                    "does, from which a network learns nothing that lasts; name the others in data.columns"
+                    f"{', '.join(times)}: rises from row to row of every recording, as a time or a row number does, "
+                    "and is of no use to a network; name the other columns in data.columns"
                 )
         if self._short:
             more = f" and {len(self._short) - _SHOWN} more" if len(self._short) > _SHOWN else ""
             told.append(
-                f"passed over {len(self._short)} recordings shorter than data.window, {self._config.window} rows: "
+                f"skipped {len(self._short)} recordings shorter than data.window, {self._config.window} rows: "
                 f"{', '.join(self._short[:_SHOWN])}{more}"
             )
         if self._cut:

@@ -37,8 +37,8 @@ class StandaloneModel:
 def open(path: Path, kind: str, sample: Sequence[int], threads: int = 1) -> StandaloneModel:
     """The file at `path` for samples of that shape, channels last.
 
-    It runs on the runner's backend. A kind that no runner knows, as Keras, and a file that one cannot open as it is
-    (an output whose shape nobody knows before it runs) are called as their own library calls them.
+    It runs on the runner's backend. Some files run in their own library instead: formats without a runner backend, such
+    as Keras, and files that the backend cannot open unmodified, such as one with an output of unknown shape.
     """
     with quiet_native():
         backend = _backend(path, kind, threads)

@@ -47,6 +47,6 @@ def table(tried: list[compare.Candidate], winner: compare.Candidate) -> list[str
             lines.append(f"{mark} {way.interpreter:<16}{way.version:<12}{way.threads:>8}  {way.fault}")
             continue
         p50 = f"{way.typical_ms:>12.4f}" if way.p50_ms else f"{'':>12}"
-        note = "  given up after one look" if len(way.p50_ms) == 1 and len(tried) > 1 else ""
+        note = "  stopped after one measurement" if len(way.p50_ms) == 1 and len(tried) > 1 else ""
         lines.append(f"{mark} {way.interpreter:<16}{way.version:<12}{way.threads:>8}{way.open_ms:>10.1f}{p50}{note}")
-    return [*lines, "* is what the next load with these options takes on this machine"]
+    return [*lines, "* is used by the next load with these options on this machine"]

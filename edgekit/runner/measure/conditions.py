@@ -5,8 +5,8 @@
     seen = watch.result(conditions.noise(samples_ms["a"], rounds))
     conditions.disturbances(seen)      # reasons in words, none of a quiet machine
 
-What the kernel does not show is None: unknown, never guessed. The yardstick is a piece of work that is always the
-same; it shows a change of pace where a virtual machine hides the clock, and tells two machines of one name apart.
+What the kernel does not show is None: unknown, never guessed. The yardstick is a piece of work that is always the same.
+It shows a change of pace where a virtual machine hides the clock. It also distinguishes two machines of one name.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str
         found.append(f"pace: the same work took {paces_ms[0]:.3g} ms and {paces_ms[1]:.3g} ms")
     for which, each in (("first", first), ("second", second)):
         if each.get("disturbed") is None:
-            found.append(f"nothing was recorded of what else went on during the {which}; measure it again")
+            found.append(f"no other activity on the machine was recorded during the {which}; measure it again")
         elif each["disturbed"]:
             found.append(f"the {which} was disturbed: {'; '.join(each['disturbed'])}")
     return found

@@ -72,8 +72,8 @@ def saturated(windows: Sequence[Window], rate_per_s: float) -> Finding:
 def drifted(windows: Sequence[Window]) -> Finding:
     """Whether p50 in the last third of the windows differs from the first third's by more than the margin.
 
-    Windows are what is resampled (see `intervals`); it drifted if the whole interval lies beyond the margin, it did
-    not if the whole interval lies within.
+    Windows are resampled (see `intervals`). The latency drifted if the whole interval lies beyond the margin, and did
+    not if it lies within.
     """
     if len(windows) < LEAST_WINDOWS:
         return Finding(None, f"too short to say: {len(windows)} windows, {LEAST_WINDOWS} are needed")

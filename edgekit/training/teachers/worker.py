@@ -1,7 +1,7 @@
 """The process that opens a teacher's file: `python -m edgekit.training.teachers.worker FOLDER`.
 
-The folder holds the job and the samples, and gets the logits, the answer, and on the way the journal: how many samples
-are done, one number a line. It ends by itself when its parent does.
+The folder holds the job and the samples. The process writes the logits, the answer and a journal there: how many
+samples are done, one number a line. It ends by itself when its parent does.
 """
 
 from __future__ import annotations
