@@ -120,7 +120,7 @@ class TrainOptions(Strict):
 
 
 class StageConfig(Strict):
-    """What every stage is told besides its own options; filled in from the top of the config."""
+    """Options of every stage besides its own; filled in from the top of the config."""
 
     seed: int = Field(0, ge=0, lt=2**31, description="seed of every random choice")
     device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="device of the training")

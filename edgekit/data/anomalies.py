@@ -26,15 +26,15 @@ def leave_train(
         return left, ()
     leaving = left[np.isin(groups[left], groups[left[y[left] == 1]])]
     normal, more = np.setdiff1d(left, leaving), len(leaving) - count
-    told = f"{count} anomalies of train" + (f", with {more} normal samples of their recordings," if more else "")
+    moved = f"{count} anomalies of train" + (f", with {more} normal samples of their recordings," if more else "")
     if not taken:
-        return normal, (f"{told} were left out: the network learns from normal samples alone",)
+        return normal, (f"{moved} were left out: the network learns from normal samples alone",)
     names = sorted(taken)
     order = random.permutation(np.unique(groups[leaving]))
     for place, name in enumerate(names):
         mine = leaving[np.isin(groups[leaving], order[place :: len(names)])]
         taken[name] = np.union1d(taken[name], mine)
-    return normal, (f"{told} went to {' and '.join(names)}",)
+    return normal, (f"{moved} went to {' and '.join(names)}",)
 
 
 def lent(splits: dict[str, Split], random: np.random.Generator) -> tuple[dict[str, Split], Notes]:

@@ -89,8 +89,8 @@ def _validation_out_of_test(pools: Pools, prints: overlap.Prints, config: Source
     chosen = _pick(groups, strata[groups], sizes, _rng(config.split_seed, "validation"))
     parts = {"validation": chosen, "test": np.setdiff1d(np.arange(len(test)), chosen)}
     made = {name: test.take(_mixed(indices, config.split_seed, name)) for name, indices in parts.items()}
-    told = f"validation is {len(chosen):,} of the {len(test):,} samples of the test split"
-    return pools.with_splits({"train": pools.train, **made}, told)
+    note = f"validation is {len(chosen):,} of the {len(test):,} samples of the test split"
+    return pools.with_splits({"train": pools.train, **made}, note)
 
 
 def _drawing(

@@ -85,7 +85,7 @@ def save(folder: Path, quantized: nn.Module) -> None:
 def rebuild(model_folder: Path, nncf_folder: Path) -> nn.Module:
     """The quantized network, in eval mode on the CPU, bit-equal to the one saved.
 
-    `openvino.convert_model` takes it as it is; give it the static shape too (`input=[1, C, H, W]`), its CPU plug-in
+    `openvino.convert_model` takes it unmodified; give it the static shape too (`input=[1, C, H, W]`), its CPU plug-in
     has no kernel for some quantized layers of unknown size.
     """
     module, _ = store.load(model_folder)

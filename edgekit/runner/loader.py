@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from edgekit.runner import bundle as bundles
+from edgekit.runner.bundle import read
 from edgekit.runner.model import Model, check_architecture, open_model
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def load(
     BackendError
         No interpreter for its target is installed, or none can run the model.
     """
-    bundle = bundles.read(path)
+    bundle = read(path)
     check_architecture(bundle.manifest)
     if trial:
         from edgekit.runner import autotune

@@ -82,7 +82,7 @@ def _note(journal: Any, **fields: Any) -> None:
 
 
 def _failure(error: Exception, model_folder: Path) -> Failure:
-    """What is told of it; the project's own errors say it themselves."""
+    """The failure to report; errors of this project describe themselves."""
     if isinstance(error, EdgekitError):
         return Failure.of("other", str(error))
     return error_causes.classify(error, model_folder)

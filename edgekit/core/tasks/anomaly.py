@@ -19,15 +19,15 @@ SAID = "accuracy is the AUC: how often an anomaly is reconstructed worse than a 
 OUTPUTS = "kinds of samples"
 AT_MOST_ONE = True
 RECONSTRUCTS = True
-GROUP, SCORE, SCORE_RISES = "kind of sample", "share told rightly", True
+GROUP, SCORE, SCORE_RISES = "kind of sample", "share classified correctly", True
 RIGHT = "an anomaly scores above the threshold that 1 % of the normal samples exceed, a normal sample does not"
 FALSE_ALARMS = 0.01
-"""Share of the normal samples above the threshold by which rates are told."""
+"""Share of the normal samples above the threshold at which rates are reported."""
 NAMES = ("normal", "anomaly")
 NORMAL = ("normal", "good")
 """What the class of normal samples may be called; all others are anomalies."""
 CHANCE = 0.5
-"""Of samples that are all of one kind, where nothing can be told apart."""
+"""The accuracy of samples that are all of one kind: there is nothing to distinguish."""
 NEAR = 0.5
 """Two scores are the same within this share of the reference's standard deviation."""
 

@@ -1,6 +1,7 @@
 """Values of a sample, such as a temperature; accuracy is R², averaged over the values.
 
-R² = 1 − Σ (y − ŷ)² / Σ (y − mean y)²: 1 where all is right, 0 where the mean would be as good, negative below that.
+R² = 1 − Σ (y − ŷ)² / Σ (y − mean y)². It is 1 where all is right, 0 where the mean would be as good, and negative
+below.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def read(config: Config, progress: Progress | None = None) -> Pools:
 
 
 class _Cutter:
-    """Opens recordings, cuts them into windows, and remembers what must be told."""
+    """Opens recordings, cuts them into windows, and collects notes."""
 
     def __init__(self, config: Config, source: Folder | Zip, names: list[str]) -> None:
         import numpy as np
@@ -136,24 +136,24 @@ class _Cutter:
 
     def notes(self) -> list[str]:
         """What was taken for a channel, what was not, and what was left out."""
-        told = []
+        notes = []
         if not self._config.columns:
             passed = f"; skipped, for they hold no numbers: {', '.join(self._texts)}" if self._texts else ""
-            told.append(f"channels: {', '.join(self.columns)}{passed}")
+            notes.append(f"channels: {', '.join(self.columns)}{passed}")
             if times := [name for name, rises in zip(self.columns, self._rising, strict=True) if rises]:
-                told.append(
+                notes.append(
                     f"{', '.join(times)}: rises from row to row of every recording, as a time or a row number does, "
                     "and is of no use to a network; name the other columns in data.columns"
                 )
         if self._short:
             more = f" and {len(self._short) - _SHOWN} more" if len(self._short) > _SHOWN else ""
-            told.append(
+            notes.append(
                 f"skipped {len(self._short)} recordings shorter than data.window, {self._config.window} rows: "
                 f"{', '.join(self._short[:_SHOWN])}{more}"
             )
         if self._cut:
-            told.append(f"{self._cut} of {self._rows} rows, at the ends of recordings, are in no whole window")
-        return told
+            notes.append(f"{self._cut} of {self._rows} rows, at the ends of recordings, are in no whole window")
+        return notes
 
     def _numeric(self, names: list[str]) -> list[str]:
         """Columns of the first recording with rows that hold a number in any of them; all must have its header."""

@@ -118,8 +118,8 @@ class _Changed:
 
     def notes(self) -> list[str]:
         """One line, where anything was changed."""
-        told = [f"{count} {what}" for what, count in self._counts.items() if count]
-        return [f"of {self._all} sounds: {', '.join(told)}"] if told else []
+        changes = [f"{count} {what}" for what, count in self._counts.items() if count]
+        return [f"of {self._all} sounds: {', '.join(changes)}"] if changes else []
 
 
 def _sound(name: str, content: bytes, config: Config, changed: _Changed) -> np.ndarray:

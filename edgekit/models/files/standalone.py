@@ -12,8 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edgekit.models.files import input_layout as layout
-from edgekit.models.files import module
+from edgekit.models.files import input_layout, module
 from edgekit.models.files.input_layout import Layout
 from edgekit.models.files.interface import Run
 from edgekit.runner.backends import Backend, open_backend
@@ -43,9 +42,9 @@ def open(path: Path, kind: str, sample: Sequence[int], threads: int = 1) -> Stan
     with quiet_native():
         backend = _backend(path, kind, threads)
         if backend is not None:
-            return StandaloneModel(backend.run, layout.find(backend.shape, sample))
+            return StandaloneModel(backend.run, input_layout.find(backend.shape, sample))
         opened = module(kind).open(path, threads)
-        placed = layout.find(opened.shape, sample)
+        placed = input_layout.find(opened.shape, sample)
         return StandaloneModel(opened.sized((1, *placed.sides)), placed)
 
 

@@ -242,7 +242,7 @@ def blob(bundles: dict[str, Path], cache: Path) -> Path:
     found = bundle.read(bundles["openvino"])
     data = openvino.compiled(found.model_files(), 1)
     choice = json.loads(record.read_text())
-    choices.put(record.stem, choices.Choice(**{**choice, "blob": bundle.sha.hexdigest(data)}), data)
+    choices.put(record.stem, choices.Choice(**{**choice, "blob": bundle.sha256.hexdigest(data)}), data)
     return record.with_suffix(".blob")
 
 
@@ -264,13 +264,13 @@ def test_a_compiled_model_that_is_not_right_is_purged(
         files = {name: (tmp_path / name).read_bytes() for name in ("model.xml", "model.bin")}
         data = openvino.compiled(files, 1)
         choice = json.loads(record.read_text())
-        choices.put(record.stem, choices.Choice(**{**choice, "blob": bundle.sha.hexdigest(data)}), data)
+        choices.put(record.stem, choices.Choice(**{**choice, "blob": bundle.sha256.hexdigest(data)}), data)
     elif how == "another digest":
         blob.write_bytes(blob.read_bytes()[:-1] + b"\0")
     elif how == "torn":
         data = blob.read_bytes()[:1000]
         choice = json.loads(record.read_text())
-        choices.put(record.stem, choices.Choice(**{**choice, "blob": bundle.sha.hexdigest(data)}), data)
+        choices.put(record.stem, choices.Choice(**{**choice, "blob": bundle.sha256.hexdigest(data)}), data)
     else:
         blob.unlink()
     image = samples()[0]
