@@ -26,8 +26,8 @@ BATCH = 32
 Shapes = dict[str, tuple[int, ...]]
 
 
-def teacher_and_student(profile: Artifact, data: Data, config: DistillConfig) -> tuple[Tensor, Tensor, Tensor]:
-    """Outputs of the baseline and of the untrained student for one batch of train, and what is wanted of both.
+def student_and_teacher(profile: Artifact, data: Data, config: DistillConfig) -> tuple[Tensor, Tensor, Tensor]:
+    """Outputs of the untrained student and of the baseline for one batch of train, and what is wanted of both.
 
     Where there are candidates, the first of them is the student.
     """
@@ -44,7 +44,7 @@ def teacher_and_student(profile: Artifact, data: Data, config: DistillConfig) ->
     x = eager_input(data.train.x[:BATCH], spec.preprocess)
     wanted = x if tasks.named(data.task).RECONSTRUCTS else torch.tensor(data.train.y[:BATCH])
     with torch.no_grad():
-        return teacher(x), student(x), wanted
+        return student(x), teacher(x), wanted
 
 
 def softened(outputs: Tensor, data: Data, temperatures: Sequence[float], most: int = 4) -> Table:
@@ -52,9 +52,9 @@ def softened(outputs: Tensor, data: Data, temperatures: Sequence[float], most: i
     if data.task != "classification":
         return Table(("classes",), [("none: the outputs of this task are not softened together",)])
     order = outputs[0].argsort(descending=True).tolist()[:most]
-    shares = [(outputs[0] / temperature).softmax(dim=0).tolist() for temperature in temperatures]
+    shares = [(outputs[0] / temperature).softmax(dim=0).tolist() for temperature in dict.fromkeys(temperatures)]
     rows = [(data.classes[place], *(percent(share[place]) for share in shares)) for place in order]
-    heads = [f"at T = {temperature:g}" for temperature in temperatures]
+    heads = [f"at T = {temperature:g}" for temperature in dict.fromkeys(temperatures)]
     return Table(("teacher's class", *heads), rows, "One sample: the teacher's most probable classes")
 
 

@@ -1,4 +1,4 @@
-"""What a network has become so far: one step for each stage of the walk, from the sealed artifacts."""
+"""What a network has become so far: one step for each stage of the pipeline, from the sealed artifacts."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class PipelineStep:
     timed_on: str = ""
 
 
-def steps_so_far(source: Artifact, walk: Sequence[str]) -> list[PipelineStep]:
-    """All seven stages of the workbook, for the stage that reads `source`; `walk` names the stages of this run."""
-    reached = walk.index(source.stage) + 1 if source.stage in walk else 0
+def steps_so_far(source: Artifact, stages: Sequence[str]) -> list[PipelineStep]:
+    """All seven stages of the workbook, for the stage that reads `source`; `stages` are those of this run."""
+    reached = stages.index(source.stage) + 1 if source.stage in stages else 0
     steps = []
     for stage in STAGES:
-        if stage not in walk:
+        if stage not in stages:
             steps.append(PipelineStep(stage, "left out"))
-        elif walk.index(stage) < reached:
+        elif stages.index(stage) < reached:
             steps.append(_DONE[stage](source.ancestor(stage).metrics))
         else:
-            steps.append(PipelineStep(stage, "here" if walk.index(stage) == reached else "ahead"))
+            steps.append(PipelineStep(stage, "here" if stages.index(stage) == reached else "ahead"))
     return steps
 
 

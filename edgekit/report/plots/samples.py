@@ -1,4 +1,4 @@
-"""Some raw samples, as they come: what a number about them cannot tell."""
+"""Some raw samples, unmodified: what a number about them cannot tell."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def disturbed(artifact: Artifact) -> str:
     """One line: what else went on while profile or benchmark measured."""
     conditions = artifact.metrics["conditions"]
     noise = conditions["seen"]["noise"]
-    spread = "" if noise is None else f"; the openings of one variant spread by {noise:.1%} in the median"
+    spread = "" if noise is None else f"; re-opened instances of one variant spread by {noise:.1%} in the median"
     if conditions["disturbed"]:
         return f"disturbed: {'; '.join(conditions['disturbed'])}{spread}"
     return f"nothing disturbed the measurement{spread}"

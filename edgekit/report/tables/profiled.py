@@ -20,12 +20,14 @@ def session(artifact: Artifact) -> Table:
     rows.append(("all parts", milliseconds(sum(found["parts_ms"].values())), f"{found['covered']:.2%}"))
     rows.append(("measured from outside", milliseconds(found["whole_ms"]), ""))
     stamped = found["stamped"]
-    rows.append(("a call with stamps, of one without", times(stamped["ratio"]), span(stamped["low"], stamped["high"])))
+    rows.append(
+        ("a call with timestamps, against one without", times(stamped["ratio"]), span(stamped["low"], stamped["high"]))
+    )
     return Table((f"one process, {found['calls']} answers", "ms", "share"), rows)
 
 
 def ways(artifact: Artifact) -> Table:
-    """The float network on every runtime, as it comes."""
+    """The unmodified float network on every runtime."""
     rows = [
         (
             row["way"],
@@ -38,7 +40,7 @@ def ways(artifact: Artifact) -> Table:
         for row in artifact.metrics["ways"]
     ]
     over = "× eager" if artifact.metrics["ways"][0]["way"] == forecast.EAGER else "× baseline"
-    return Table(("as it comes, float32", "p50, ms", over, "interval", "bytes", ""), rows)
+    return Table(("unmodified, float32", "p50, ms", over, "interval", "bytes", ""), rows)
 
 
 def steps(artifact: Artifact) -> Table:
@@ -47,7 +49,7 @@ def steps(artifact: Artifact) -> Table:
         (place, row["title"], times(row["speedup"]), row["where"], row["why"])
         for place, row in enumerate(artifact.metrics["diagnosis"]["steps"], start=1)
     ]
-    return Table(("", "next step", "a whole call", "where", "because"), rows)
+    return Table(("", "next step", "speed-up of a call", "where", "because"), rows)
 
 
 def foretold_rows(benchmark: Artifact) -> list[Row]:

@@ -1,4 +1,4 @@
-"""Tables and pictures' rows of pruning: predicted and measured speed-up, what zeros buy, where they are."""
+"""Tables and pictures' rows of pruning: predicted and measured speed-up, unstructured sparsity, where zeros are."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def zeros(artifact: Artifact) -> Table:
 
 
 def bought(benchmark: Artifact) -> Table:
-    """Every sparse variant that ships beside its dense counterpart, and whether its zeros bought anything."""
+    """Every sparse variant that ships beside its dense counterpart, and whether its zeros gave a speed-up."""
     decision = next((each for each in benchmark.metrics["decisions"] if each["decision"].startswith("zeros")), None)
     out = decision["chosen"] if decision else ()
     rows = [
@@ -77,13 +77,13 @@ def bought(benchmark: Artifact) -> Table:
             row["dense"],
             f"{times(row['ratio'])} ({span(row['ratio_low'], row['ratio_high'])})",
             percent(row["zipped_share"]),
-            "rejected: buys nothing" if row["name"] in out else "kept as a candidate",
+            "rejected: no speed-up" if row["name"] in out else "kept as a candidate",
         )
         for row in (decision["candidates"] if decision else ())
     ]
     margin = 1 + benchmark.config["tie_margin"]
-    title = f"Zeros pay where the interval is above {margin:g}; what the file compresses to is told beside it"
-    return Table(("with zeros", "without", "times as fast", "compressed, share", ""), rows, title)
+    title = f"Unstructured sparsity pays where the interval is above {margin:g}; beside it the compressed size"
+    return Table(("with zeros", "without", "times as fast", "compressed size, share", ""), rows, title)
 
 
 def patterns(artifact: Artifact) -> list[Row]:
