@@ -26,7 +26,7 @@ from tests.reference.make import IGNORE, prepare, sanitize, tags
 
 REFERENCE = ROOT / "tests" / "reference"
 SANITIZER = REFERENCE / "sanitize.cfg"
-MOST_BYTES = 10_000
+MOST_BYTES = 12_000
 
 Cell = Any
 
