@@ -1,4 +1,4 @@
-"""`edgekit status`: a table of the seven stages of a run, told from its files."""
+"""`edgekit status`: a table of the stages of a run, read from its files."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def show(folder: Path) -> None:
         table.add_row(*_row(found, *_seen(found, folder, at_work)))
     console.print(table)
     if not at_work and (who := attempts.holder(folder)):
-        console.print(f"At work: {who}; looking ahead, or between two stages.", highlight=False, soft_wrap=True)
+        console.print(f"Running: {who}; preflight checks, or between two stages.", highlight=False, soft_wrap=True)
     console.print(_result(folder), highlight=False, soft_wrap=True)
 
 
 def _plan(folder: Path) -> Plan:
-    """The plan that the run was last walked with, its config as it stands now."""
+    """The plan of the last `edgekit run` in this folder, with its config as it is now."""
     try:
-        walked = json.loads((folder / PLAN).read_text())
-        return load_plan(Path(walked["config"]), walked["settings"])
+        last = json.loads((folder / PLAN).read_text())
+        return load_plan(Path(last["config"]), last["settings"])
     except (OSError, ValueError, KeyError, TypeError):
         raise ConfigError(
             f"{folder}: no run of `edgekit run` here; give the folder of one, such as artifacts/digits"
@@ -53,7 +53,7 @@ def _plan(folder: Path) -> Plan:
 
 
 def _seen(found: StageState, folder: Path, at_work: tuple[str, str] | None) -> tuple[str, str]:
-    """The state and why: also of a stage that is being made now, or whose last attempt failed."""
+    """The state and the reason, also of a stage that is running now or whose last attempt failed."""
     if at_work and found.stage == at_work[0]:
         return "running", at_work[1]
     failed = attempts.failure(folder, found.stage) if found.state != "done" and not at_work else None

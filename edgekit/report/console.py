@@ -19,16 +19,16 @@ from edgekit.stages.benchmark.decide import FEWEST_BYTES
 
 
 def show(result: dict[str, Any], folder: Path, console: Console) -> None:
-    """Print the verdict table, the wall times and where everything lies."""
+    """Print the verdict table, the wall times and the paths of all outputs."""
     console.print(_table(result))
     console.print()
     if result["verdict"]["met"]:
-        winner, _, figures = escape(verdict.told(result)).partition(" ")
+        winner, _, figures = escape(verdict.message(result)).partition(" ")
         console.print(f"[bold]{winner}[/bold] {figures}")
     else:
-        console.print(f"[bold]{escape(verdict.told(result))}[/bold]", soft_wrap=True)
+        console.print(f"[bold]{escape(verdict.message(result))}[/bold]", soft_wrap=True)
     if result["waterfall"]:
-        console.print(f"Step by step: {_walk(result['waterfall'])}.", soft_wrap=True, highlight=False)
+        console.print(f"Step by step: {_steps_text(result['waterfall'])}.", soft_wrap=True, highlight=False)
     for target, why in verdict.unmet(result):
         console.print(f"[bold]No bundle for {target}:[/bold] {escape(why)}", soft_wrap=True)
     for line in left_out.lines(result["left_out"]):
@@ -97,15 +97,15 @@ def _rivals(result: dict[str, Any]) -> list[str]:
 
 
 def _under_load(result: dict[str, Any]) -> list[str]:
-    """What was held under load, of all that a highest rate was looked for; a failure in one line."""
+    """The highest rates held under load, and one line for each failure."""
     loads = result["loads"]
     rates = ", ".join(f"{row['name']} {held(row)}" for row in loads["rates"])
-    told = [f"Poisson arrivals held with a p99 within {loads['p99_bound_ms']:g} ms: {rates}"] if rates else []
-    return told + [f"Not driven to the end: {row['name']}, {row['reason']}" for row in loads["failed"]]
+    lines = [f"Poisson arrivals held with a p99 within {loads['p99_bound_ms']:g} ms: {rates}"] if rates else []
+    return lines + [f"Load test failed: {row['name']}, {row['reason']}" for row in loads["failed"]]
 
 
 def _seen(result: dict[str, Any]) -> list[str]:
-    """A line where the baseline seems to know validation."""
+    """One line if the baseline seems to know validation."""
     found = result["seen_validation"]
     return [f"Validation: {checks.seen_message(found)}."] if found and found["known"] else []
 
@@ -115,16 +115,16 @@ def _ends(row: dict[str, Any], key: str) -> tuple[float, float, float]:
     return row[key], row[f"{key}_low"], row[f"{key}_high"]
 
 
-def _walk(steps: list[dict[str, Any]]) -> str:
-    told = []
+def _steps_text(steps: list[dict[str, Any]]) -> str:
+    parts = []
     for step in steps[1:]:
         gain = _ends(step, "gain")
-        told.append(f"{step['step']} {faster(*gain)} ({span(*gain[1:])}){'' if step['kept'] else ', not kept'}")
-    return " · ".join(told)
+        parts.append(f"{step['step']} {faster(*gain)} ({span(*gain[1:])}){'' if step['kept'] else ', not kept'}")
+    return " · ".join(parts)
 
 
 def _ties(result: dict[str, Any]) -> Iterator[str]:
-    """One line for each target whose winner was not told from another by its speed but by its size."""
+    """One line for each target whose winner was chosen by its size, because the speeds did not differ."""
     found = {decision["decision"]: decision for decision in result["decisions"]}
     for target in result["winners"]:
         decision = found[f"winner of {target}"]
@@ -135,10 +135,10 @@ def _ties(result: dict[str, Any]) -> Iterator[str]:
         fastest = next(row for row in others if row["ratio_low"] == row["ratio_high"] == 1.0)
         if fastest is own:
             tied = next(row for row in others if row["in_the_tie"] and row is not own)
-            told = f"{tied['name']} is {_by_how_little(tied, 'slower')}"
+            comparison = f"{tied['name']} is {_by_how_little(tied, 'slower')}"
         else:
-            told = f"{fastest['name']} is {_by_how_little(own, 'faster')}"
-        yield f"{target}: {chosen}, by fewer bytes: {told}"
+            comparison = f"{fastest['name']} is {_by_how_little(own, 'faster')}"
+        yield f"{target}: {chosen}, by fewer bytes: {comparison}"
 
 
 def _by_how_little(row: dict[str, Any], word: str) -> str:

@@ -1,4 +1,4 @@
-"""One notebook through papermill: where its executed copy goes, and what its end is called.
+"""Execute one notebook through papermill: where its executed copy goes, and which error its failure becomes.
 
 Nothing here trusts what papermill reports: a notebook is finished when every cell has run and its artifact is sealed.
 """
@@ -22,6 +22,7 @@ from edgekit.core.errors import NO_RESOURCES, BudgetMissed, EdgekitError, Resour
 from edgekit.core.run_folder import failed_notebook, notebook_name, working_notebook
 from edgekit.runner import errors as runner_errors
 from edgekit.runner.files import make_folder, move, write_atomically
+from edgekit.runner.native_stderr import quiet_native
 from edgekit.workbook import receipts
 from edgekit.workbook.attempts import ENDED
 from edgekit.workbook.plan import Plan, workbook_folder
@@ -30,7 +31,7 @@ from edgekit.workbook.stage import COMMAND, FORCE
 
 @dataclass(frozen=True)
 class Step:
-    """One notebook of the walk, with the parameters it is given."""
+    """One notebook of the pipeline, with its parameters."""
 
     number: int
     stage: str
@@ -45,16 +46,16 @@ class Step:
 
     @property
     def source(self) -> Path:
-        """The notebook as it came."""
+        """The unmodified notebook."""
         return workbook_folder("notebooks") / self.notebook
 
 
 def steps(plan: Plan, out: Path) -> list[Step]:
-    """The walk of a plan; every parameter is explicit, so an executed notebook says what it ran with."""
+    """The notebooks of a plan; every parameter is explicit, so an executed copy shows what it ran with."""
     common = {"config": str(plan.path), "out": str(out.resolve()), "settings": plan.settings}
     return [
-        Step(number, stage, {**common, **plan.scalars(stage)}, plan.run.cell_limit_s, len(plan.walk))
-        for number, stage in enumerate(plan.walk, 1)
+        Step(number, stage, {**common, **plan.scalars(stage)}, plan.run.cell_limit_s, len(plan.pipeline))
+        for number, stage in enumerate(plan.pipeline, 1)
     ]
 
 
@@ -207,16 +208,8 @@ def _native_stderr_into(log: Path) -> Iterator[TextIO]:
 
     Yields the real terminal, for the progress bar.
     """
-    sys.stderr.flush()
-    terminal = os.dup(2)
-    try:
-        with open(log, "wb") as sink:
-            os.dup2(sink.fileno(), 2)
-        with os.fdopen(os.dup(terminal), "w", encoding="utf-8") as stream:
-            yield stream
-    finally:
-        os.dup2(terminal, 2)
-        os.close(terminal)
+    with quiet_native(log) as terminal, os.fdopen(os.dup(terminal), "w", encoding="utf-8") as stream:
+        yield stream
 
 
 @contextmanager

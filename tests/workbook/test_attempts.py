@@ -101,11 +101,11 @@ def test_status_shows_what_is_at_work(tiny_run: FinishedRun, tmp_path: Path) -> 
     assert "running" in line and "cell 3 of 5" in line
     said = run_edgekit("status", str(folder)).stdout
     (line,) = [line for line in said.splitlines() if " convert " in line]
-    assert "failed" in line and "killed" in line and "At work" not in said
+    assert "failed" in line and "killed" in line and "Running:" not in said
 
 
 def test_status_shows_a_run_that_looks_ahead(tmp_path: Path) -> None:
     (tmp_path / ".plan.json").write_text(json.dumps({"config": str(TINY), "settings": ""}))
     with lock.hold(tmp_path / RUN_LOCK, "edgekit run tiny.yaml"):
         said = run_edgekit("status", str(tmp_path)).stdout
-    assert f"At work: process {os.getpid()} on " in said and "; looking ahead, or between two stages." in said
+    assert f"Running: process {os.getpid()} on " in said and "; preflight checks, or between two stages." in said

@@ -1,4 +1,4 @@
-"""The notebook that `edgekit init` writes: look at the data, profile a network on it, and go on."""
+"""The notebook that `edgekit init` writes: show the data, profile a network on it, and name the next step."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from edgekit.workbook.stage import find_config, open_stage
 if Path(Path(config).name).is_file() or not Path(config).is_file():
     config = str(find_config(Path(config).name))
 stage = open_stage("profile", globals())
-display(plots.pipeline(steps_so_far(stage.source, stage.plan.walk)))
+display(plots.pipeline(steps_so_far(stage.source, stage.plan.pipeline)))
 stage"""
 SAMPLES_TEXT = """## The data
 

@@ -8,7 +8,7 @@ from edgekit.report.html.rows import Grid, Row, grid
 from edgekit.report.tables.by_class import lost_in_words, said_of, scores
 
 
-def told(result: Row, benchmark: Artifact) -> Row:
+def build_section(result: Row, benchmark: Artifact) -> Row:
     """A table, and a sentence about what was lost."""
     return {"grid": _grid(result["by_class"]), "text": lost_in_words(benchmark)}
 

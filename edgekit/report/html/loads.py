@@ -11,13 +11,13 @@ RANKS = (50, 90, 95, 99)
 MEBI = 2**20
 
 
-def told(result: Row, confidence: float) -> Row | None:
+def build_section(result: Row, confidence: float) -> Row | None:
     """`grids` and `failed`, a line each; None where nothing was driven. `confidence` is that of the intervals."""
     loads = result["loads"]
     if not loads["runs"] and not loads["failed"]:
         return None
     grids = [rates(loads), latencies(loads, confidence), throughput(loads)]
-    failed = [f"{row['name']} was not driven to the end: {row['reason']}" for row in loads["failed"]]
+    failed = [f"{row['name']} failed under load: {row['reason']}" for row in loads["failed"]]
     return {"grids": [each for each in grids if each is not None], "failed": failed}
 
 

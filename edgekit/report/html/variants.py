@@ -1,4 +1,4 @@
-"""Every variant and every step that was given up, each with its reason."""
+"""Tables of every variant and every rejected step, each with its reason."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def table(result: Row) -> Grid:
 
 
 def _line(row: Row, is_baseline: bool, result: Row) -> Line:
-    kind, verdict, reason = ("", "before", "") if is_baseline else _judged(row, result)
+    kind, verdict, reason = ("", "before", "") if is_baseline else _status(row, result)
     cells = [
         row["name"],
         f"{verdict}: {reason}" if reason else verdict,
@@ -43,7 +43,7 @@ def _line(row: Row, is_baseline: bool, result: Row) -> Line:
     return Line(cells, kind)
 
 
-def _judged(row: Row, result: Row) -> tuple[str, str, str]:
+def _status(row: Row, result: Row) -> tuple[str, str, str]:
     """Kind, verdict and reason of a variant."""
     choice = next((one for one in result["decisions"] if one["decision"] == f"winner of {row['target']}"), None)
     beside = next((one for one in choice["candidates"] if one["name"] == row["name"]), None) if choice else None
@@ -77,7 +77,7 @@ def rejected(result: Row) -> Grid | None:
         for row in result["rejected"]
     ]
     columns = ("stage", "what", "accuracy", "drop, pp", "at most, pp", "reason")
-    caption = "Tried and not kept, in the order of the walk; accuracy on validation"
+    caption = "Tried and not kept, in the order of the pipeline; accuracy on validation"
     return grid(caption, columns, rows, "accuracy|drop, pp|at most, pp", "what|reason") if rows else None
 
 

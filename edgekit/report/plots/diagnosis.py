@@ -1,4 +1,4 @@
-"""Where the time goes, and under which roof."""
+"""Where the time goes, and the roofline of the layers."""
 
 from __future__ import annotations
 
@@ -123,9 +123,9 @@ def ways(rows: Sequence[Row]) -> Figure:
 
 
 def roofline(layers: Sequence[Row], machine: Mapping[str, float]) -> Figure:
-    """Every layer's rate against its arithmetic intensity, under the machine's roofs in float and in int8.
+    """Every layer's rate against its arithmetic intensity, under the machine's roofline in float and in int8.
 
-    Layers that multiply nothing have no point; multiply-adds that no layer does are told.
+    Layers that multiply nothing have no point; multiply-adds outside layers are reported in the title.
     """
     shown = [row for row in layers if row["macs"] and row["intensity"]]
     intensity = [row["intensity"] for row in shown]
@@ -172,7 +172,7 @@ def _unshown(layers: Sequence[Row]) -> str:
     return f"not shown: {share:.0%} of the multiply-adds,\ndone where PyTorch sees no layer" if share >= 0.01 else ""
 
 
-def foretold(rows: Sequence[Row]) -> Figure:
+def predicted(rows: Sequence[Row]) -> Figure:
     """The speed-up that profile predicted of each variant against the one that was measured; on the line both agree."""
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 3.8), layout="constrained")

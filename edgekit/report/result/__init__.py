@@ -30,7 +30,7 @@ def schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA, **made}
 
 
-def told(folder: Path) -> dict[str, Any]:
+def build(folder: Path) -> dict[str, Any]:
     """Everything in a result that the sealed artifacts of the run in `folder` tell.
 
     Needs a finished benchmark, and the bundles where the budget was met; StageError or TrustError without.
@@ -82,7 +82,7 @@ def check(result: dict[str, Any]) -> None:
 def is_current(result: Any, folder: Path) -> bool:
     """True for a result of this format that says what the sealed artifacts in `folder` say now."""
     try:
-        now = told(folder)
+        now = build(folder)
     except (StageError, TrustError, KeyError):  # the last: from an edgekit that recorded less
         return False
     return isinstance(result, dict) and {"schema": SCHEMA, **now}.items() <= result.items()

@@ -22,7 +22,7 @@ from edgekit.report.tables.distilled import candidate_points as candidate_points
 from edgekit.report.tables.distilled import candidates as candidates
 from edgekit.report.tables.distilled import latency_limit_ms as latency_limit_ms
 from edgekit.report.tables.loads import loads as loads
-from edgekit.report.tables.profiled import foretold_rows as foretold_rows
+from edgekit.report.tables.profiled import predicted_rows as predicted_rows
 from edgekit.report.tables.profiled import session as session
 from edgekit.report.tables.profiled import steps as steps
 from edgekit.report.tables.profiled import ways as ways

@@ -52,7 +52,7 @@ def steps(artifact: Artifact) -> Table:
     return Table(("", "next step", "speed-up of a call", "where", "because"), rows)
 
 
-def foretold_rows(benchmark: Artifact) -> list[Row]:
+def predicted_rows(benchmark: Artifact) -> list[Row]:
     """What profile predicted of each variant that was measured, in float and in int8, beside what it reached.
 
     Nothing where the two were measured on different machines.
@@ -69,4 +69,4 @@ def foretold_rows(benchmark: Artifact) -> list[Row]:
         name: {"macs": cost["macs"], "moved": cost["weight_bytes"] + cost["activation_bytes"]}
         for name, cost in costs.items()
     }
-    return forecast.against(profile, benchmark.metrics["rows"], moved)
+    return forecast.compare(profile, benchmark.metrics["rows"], moved)

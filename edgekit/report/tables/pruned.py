@@ -8,6 +8,7 @@ import numpy as np
 
 from edgekit.core.artifact import Artifact
 from edgekit.report.formatting import Table, count, faster, milliseconds, percent, span, speedup, times
+from edgekit.stages.benchmark.sparsity import DECISION
 
 Row = dict[str, Any]
 NOTHING = "–"
@@ -68,8 +69,8 @@ def zeros(artifact: Artifact) -> Table:
 
 
 def bought(benchmark: Artifact) -> Table:
-    """Every sparse variant that ships beside its dense counterpart, and whether its zeros gave a speed-up."""
-    decision = next((each for each in benchmark.metrics["decisions"] if each["decision"].startswith("zeros")), None)
+    """Every sparse variant that ships beside its dense counterpart, and whether it is faster."""
+    decision = next((each for each in benchmark.metrics["decisions"] if each["decision"] == DECISION), None)
     out = decision["chosen"] if decision else ()
     rows = [
         (
@@ -124,7 +125,7 @@ def _measured(row: Row) -> str:
     return f"{speedup(*ends)} · {row['gain_share']:.2f}"
 
 
-def _title(artifact: Artifact, told: str) -> str:
+def _title(artifact: Artifact, text: str) -> str:
     latency = artifact.metrics["latency"]
     if latency is None:
         return "Not measured: prune.measure is false"
@@ -133,4 +134,4 @@ def _title(artifact: Artifact, told: str) -> str:
     lost = [
         f"{row['model']} {row['target']} {row['precision']}: {row['reason']}" for row in latency.get("left_out", [])
     ]
-    return "; not timed: ".join([told, *lost])
+    return "; not timed: ".join([text, *lost])

@@ -28,13 +28,13 @@ def not_offered(network: Network, config: Config) -> Iterator[Row]:
                 yield {**_names(network.name, target, precision), "reason": reason}
 
 
-def named(rows: Iterable[Row]) -> list[Row]:
+def without_reasons(rows: Iterable[Row]) -> list[Row]:
     """The rows without their reasons."""
     return [{name: row[name] for name in NAMES} for row in rows]
 
 
-def told(row: Row) -> str:
-    """In one line."""
+def describe(row: Row) -> str:
+    """The failure of one variant in one line."""
     return f"{row['name']} left out: {row['reason']}"
 
 
@@ -42,7 +42,7 @@ def refuse_any(rows: Sequence[Row]) -> None:
     """ConversionError for the first of what `convert.strict` does not let go."""
     if rows:
         raise ConversionError(
-            f"convert: {told(rows[0])}; convert.strict is true: set it to false, and the run goes on without it"
+            f"convert: {describe(rows[0])}; convert.strict is true: set it to false, and the run goes on without it"
         )
 
 
@@ -59,7 +59,7 @@ def refuse_empty(tried: Iterable[str], made: Iterable[Row], lost: Sequence[Row])
 
 def _first(target: str, rows: Sequence[Row]) -> str:
     more = f" (and {len(rows) - 1} more of {target})" if len(rows) > 1 else ""
-    return f"{told(rows[0])}{more}"
+    return f"{describe(rows[0])}{more}"
 
 
 def _names(model: str, target: str, precision: str) -> Row:

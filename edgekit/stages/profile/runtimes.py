@@ -1,4 +1,4 @@
-"""The network as it is on every runtime, before any compression: what a change of runtime alone is worth."""
+"""The unmodified network on every runtime: the speed-up of a change of runtime alone."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from torch import nn
 
 from edgekit.core.config import TARGETS, Target
 from edgekit.core.errors import ConversionError, ResourceError
-from edgekit.core.native_stderr import quiet_native
 from edgekit.measure import latency
 from edgekit.measure.forecast import RUNTIMES, way_of
 from edgekit.models import baseline, store
 from edgekit.models.eager import eager_call, single_thread
 from edgekit.runner.measure import conditions, intervals
 from edgekit.runner.measure.bench import growing
+from edgekit.runner.native_stderr import quiet_native
 from edgekit.targets import launch, profile
 
 COMPILED, SCRIPTED = "torch.compile", "TorchScript"
@@ -49,17 +49,17 @@ def measure(
     """A row for each way to run the saved network in float32 on one thread, each runtime's operators, what disturbed.
 
     `x` (1, C, H, W) or (1, F) float32. A way that fails has a `reason` in place of figures. `ratio` is the time of
-    the baseline as it came over that of the row, round by round, with its interval. Each round opens every way anew,
+    the unmodified baseline over that of the row, round by round, with its interval. Each round opens every way anew,
     for where the weights come to lie in memory changes the time; not what torch compiled or traced, which would take
     minutes.
     """
     with tempfile.TemporaryDirectory(prefix="edgekit-runtimes-") as scratch:
         spec = store.read_spec(folder)
-        as_it_came = way_of(spec.interpreter)
-        ways, failed, made = _ways(spec, module, folder, x, Path(scratch), compiling, runtimes, timeout_s)
+        unmodified = way_of(spec.interpreter)
+        ways, failed, made = _openers(spec, module, folder, x, Path(scratch), compiling, runtimes, timeout_s)
         with single_thread(), conditions.Watch() as watch:
             numbers = (ROUNDS, ROUNDS, max(2, calls // ROUNDS), WARM_UP_CALLS)
-            samples_ms, rounds = next(growing(ways, *numbers, on_round=watch.look))
+            samples_ms, rounds = next(growing(ways, *numbers, on_round=watch.sample))
         noise = float(np.median([conditions.noise(each, rounds) for each in samples_ms.values()]))
         inside = {}
         for target, one in made.items():
@@ -70,12 +70,12 @@ def measure(
             except ConversionError as error:
                 print(f"profile: {error}")
         sizes = {RUNTIMES[target]: one.bytes for target, one in made.items()}
-        rows = [_row(way, as_it_came, samples_ms, sizes.get(way)) for way in ways]
+        rows = [_row(way, unmodified, samples_ms, sizes.get(way)) for way in ways]
     left_out = [{"way": way, "reason": reason} for way, reason in failed.items()]
-    return rows + left_out, inside, conditions.disturbed(watch.seen(noise))
+    return rows + left_out, inside, conditions.disturbances(watch.result(noise))
 
 
-def _ways(
+def _openers(
     spec: store.ModelSpec,
     module: nn.Module,
     folder: Path,
@@ -121,7 +121,7 @@ def _ways(
         opener = partial(outcome.call, x)
         try:
             opener()()
-        except Exception as error:  # an interpreter's own, too: what it cannot run is told, and the others go on
+        except Exception as error:  # an interpreter's own, too: the failure is recorded, and the others continue
             failed[RUNTIMES[target]] = _first_line(error)
             continue
         ways[RUNTIMES[target]], made[target] = opener, outcome
@@ -157,9 +157,9 @@ def _scripted(module: nn.Module, x: np.ndarray) -> Callable[[], np.ndarray]:
     return call
 
 
-def _row(way: str, as_it_came: str, samples_ms: Mapping[str, np.ndarray], size_bytes: int | None) -> Row:
+def _row(way: str, unmodified: str, samples_ms: Mapping[str, np.ndarray], size_bytes: int | None) -> Row:
     median = intervals.p50(samples_ms[way], ROUNDS, CONFIDENCE)
-    faster = intervals.ratio(samples_ms[as_it_came], samples_ms[way], ROUNDS, CONFIDENCE)
+    faster = intervals.ratio(samples_ms[unmodified], samples_ms[way], ROUNDS, CONFIDENCE)
     return {
         "way": way,
         "p50_ms": median.p50_ms,

@@ -34,13 +34,13 @@ def study(
     Sizes that the split cannot fill twice differently are left out, and named.
     """
     kind = tasks.named(task)
-    given = fit.inputs(validation.x, preprocess) if kind.RECONSTRUCTS else None
+    inputs = fit.inputs(validation.x, preprocess) if kind.RECONSTRUCTS else None
 
     def outputs(network: nn.Module) -> np.ndarray:
         return fit.logits(network, validation.x, preprocess)
 
     def accuracy(found: np.ndarray) -> float:
-        return tasks.accuracy(kind.marked(found, given, validation.y))
+        return tasks.accuracy(kind.marked(found, inputs, validation.y))
 
     reference = outputs(module)
     rows = []
@@ -56,7 +56,7 @@ def study(
                 "snr_db": [round(snr_db(reference, scores), 2) for scores in (first, second)],
                 "between_snr_db": round(snr_db(first, second), 2),
                 "accuracy": [accuracy(scores) for scores in (first, second)],
-                "disagreement": float(np.mean(~kind.same(first, second, given))),
+                "disagreement": float(np.mean(~kind.same(first, second, inputs))),
             }
         )
     return {
