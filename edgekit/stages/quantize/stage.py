@@ -26,7 +26,7 @@ from edgekit.stages.quantize.histograms import histograms
 from edgekit.stages.quantize.sensitivity import sensitivity
 from edgekit.targets.jobs import Quantization
 from edgekit.training import predict, resume
-from edgekit.training.evaluate import scored
+from edgekit.training.evaluate import marked
 from edgekit.training.fine_tuning import tuning
 
 Row = dict[str, Any]
@@ -48,7 +48,7 @@ class _Float:
 
     def marked(self, outputs: np.ndarray) -> Answered:
         """What outputs for the validation split are worth."""
-        return scored(outputs, self.data.validation, self.spec.preprocess, self.data.task)
+        return marked(outputs, self.data.validation, self.spec.preprocess, self.data.task)
 
     def answered(self, network: nn.Module) -> Answered:
         """What a network answers of the validation split."""
