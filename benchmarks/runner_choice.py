@@ -44,7 +44,7 @@ def row(network: str, precision: str, target: str, rounds: int) -> float:
         os.environ["XDG_CACHE_HOME"] = name
         model = load(path)
     chosen = (model.backend.name, model.threads)
-    ways = compare.ways(target, None, None)
+    ways = compare.candidates(target, None, None)
     taken = timed(path, [(way.interpreter, way.threads) for way in ways], rounds)
     middle = {way: median(np.median(samples, axis=1)) for way, samples in taken.items()}
     best = min(middle, key=lambda way: middle[way])

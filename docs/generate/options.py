@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from docs.generate.tables import code, sentence, table
 from docs.generate.types import kind, span
-from edgekit.core.config import IN_WORDS, SHARED_FIELDS, STAGES, Budget, ModelConfig, NetworkConfig, TrainOptions
+from edgekit.core.config import PATTERN_ADVICE, SHARED_FIELDS, STAGES, Budget, ModelConfig, NetworkConfig, TrainOptions
 from edgekit.data import SourceConfig, source_names, sources
 from edgekit.stages.distill.config import TeacherConfig
 from edgekit.training import losses
@@ -142,7 +142,7 @@ def _summary(module: str) -> str:
 
 def _span(schema: dict[str, Any]) -> str:
     parts = [schema, *schema.get("anyOf", ()), *schema.get("oneOf", ())]
-    words = next((IN_WORDS[part["pattern"]] for part in parts if part.get("pattern") in IN_WORDS), "")
+    words = next((PATTERN_ADVICE[part["pattern"]] for part in parts if part.get("pattern") in PATTERN_ADVICE), "")
     return words.removeprefix("write ").removesuffix(", or nothing") or span(schema)
 
 

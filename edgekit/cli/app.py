@@ -174,7 +174,7 @@ def reproduce(
             return
         for line in report.members:
             print(f"differs: {line}")
-        cause = "; ".join(report.ingredients) or "nothing that the record knows of: report this"
+        cause = "; ".join(report.changed_inputs) or "nothing that the record knows of: report this"
         raise TrustError(
             f"NOT reproduced: {len(report.members)} parts differ, {report.same} are the same. Cause: {cause}"
         )

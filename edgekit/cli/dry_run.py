@@ -11,7 +11,7 @@ from rich.table import Table
 
 from edgekit.core import tasks
 from edgekit.core.config import STAGES, ModelConfig, NetworkConfig
-from edgekit.models.files import CALLED, detect
+from edgekit.models.files import TITLES, detect
 from edgekit.workbook import preflight
 from edgekit.workbook.plan import Plan, own_fields
 
@@ -35,7 +35,7 @@ def show(plan: Plan, out: Path) -> None:
     limits += [f"p50 ≤ {run_.budget.latency_p50_ms:g} ms"] if run_.budget.latency_p50_ms else []
     limits += [f"size ≤ {run_.budget.size_bytes:,} bytes"] if run_.budget.size_bytes else []
     lines = {
-        "Model": _brief(run_.model) + (f", {CALLED[detect.find(plan.source)]}" if plan.source else ""),
+        "Model": _brief(run_.model) + (f", {TITLES[detect.find(plan.source)]}" if plan.source else ""),
         "Data": "  ".join(f"{name}={value}" for name, value in plan.data.model_dump(exclude_none=True).items()),
         "Task": f"{run_.task}: {tasks.named(run_.task).SAID}",
         "Targets": ", ".join(run_.targets),

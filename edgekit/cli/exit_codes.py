@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import typer
 
 from edgekit.core.errors import EdgekitError, ResourceError
-from edgekit.runner.errors import RunnerError
+from edgekit.runner.errors import RunnerError, keep_exit_code_after_interrupt
 
 INTERRUPTED = 130
 TERMINATED = 143
@@ -32,9 +32,7 @@ def errors_as_exit_codes() -> Iterator[None]:
         print(f"edgekit: {error.strerror or error}: {error.filename or 'a file of the run'}", file=sys.stderr)
         raise typer.Exit(ResourceError.exit_code) from None
     except KeyboardInterrupt as end:
-        # CPython marks an interrupt that left exec() of a string (dataclasses use it) as unhandled, and would
-        # then exit by SIGINT in spite of our code; another exec() clears that mark
-        exec("")
+        keep_exit_code_after_interrupt()
         word, code = ("terminated", TERMINATED) if type(end).__name__ == "Terminated" else ("interrupted", INTERRUPTED)
         print(f"edgekit: {word}; finished stages are kept, run the same command again to continue", file=sys.stderr)
         raise typer.Exit(code) from None

@@ -17,7 +17,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from edgekit.core.cache_key import Ingredients, gather
+from edgekit.core.cache_key import CacheInputs, gather
 from edgekit.core.errors import DataError, StageError, TrustError
 from edgekit.core.hashing import digest, sha256_file, write_json
 from edgekit.runner.files import sync_folder
@@ -52,9 +52,9 @@ class Artifact:
     took: dict[str, Any]
 
     @property
-    def ingredients(self) -> Ingredients:
+    def cache_inputs(self) -> CacheInputs:
         """What it was made of."""
-        return Ingredients(
+        return CacheInputs(
             stage=self.stage,
             config=self.config,
             source=self.parent["digest"] if self.parent else None,
@@ -259,7 +259,7 @@ def publish(finished: Path, final: Path) -> Artifact:
     return load(final)
 
 
-def settle(working: Path, final: Path, key: str | None) -> None:
+def recover(working: Path, final: Path, key: str | None) -> None:
     """Put right what a kill in or before `publish` left: a sealed folder that is not in its place, or none there.
 
     Of what is whole, that with the wanted `key` goes to `final`; else what was there last.

@@ -23,17 +23,17 @@ TRAINING = ("distill", "prune", "quantize")
 
 Target = Literal["tflite", "openvino", "onnx"]
 TARGETS: tuple[Target, ...] = ("tflite", "openvino", "onnx")
-CALLED = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
+BUILDER_PATTERN = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 NAME = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 VERSION = r"^\d+\.\d+\.\d+$"
-IN_WORDS = {
-    CALLED: "write package.module:function, for example nets:make",
-    f"^$|{CALLED}": "write package.module:function, for example prepare:samples, or nothing",
+PATTERN_ADVICE = {
+    BUILDER_PATTERN: "write package.module:function, for example nets:make",
+    f"^$|{BUILDER_PATTERN}": "write package.module:function, for example prepare:samples, or nothing",
     NAME: "write 1 to 64 small letters, digits, - and _, a letter or a digit first, for example my-run",
     VERSION: "write three numbers with dots between them, for example 1.0.0",
 }
 """What a text must look like, by its pattern: nobody should have to read a regular expression."""
-Builder = Annotated[str, Field(pattern=CALLED)]
+Builder = Annotated[str, Field(pattern=BUILDER_PATTERN)]
 
 
 class Strict(BaseModel):
@@ -45,8 +45,8 @@ class Strict(BaseModel):
 class Budget(Strict):
     """The limits a variant must meet, on the validation split and on this machine.
 
-    The drop is that of all samples like those of the split, so what is held against the limit is the upper end of its
-    one-sided interval (`accuracy_drop`). At even odds that would be the drop of the split itself: a claim of nothing.
+    The drop is that of all samples like those of the split. So the upper end of its one-sided interval is compared with
+    the limit (`accuracy_drop`). At even odds that would be the drop of the split itself: a claim of nothing.
     """
 
     accuracy_drop_pp: float = Field(
@@ -120,7 +120,7 @@ class TrainOptions(Strict):
 
 
 class StageConfig(Strict):
-    """What every stage is told besides its own options; filled in from the top of the config."""
+    """Options of every stage besides its own; filled in from the top of the config."""
 
     seed: int = Field(0, ge=0, lt=2**31, description="seed of every random choice")
     device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="device of the training")
@@ -169,7 +169,7 @@ def suggest(word: str, known: Sequence[str]) -> str:
     return "allowed here: " + ", ".join(sorted(known)) if known else "nothing is allowed here"
 
 
-def shortened(value: object, limit: int = 120) -> str:
+def truncated(value: object, limit: int = 120) -> str:
     """A value as messages show it: whole where it is short, its beginning where it is not."""
     shown = repr(value)
     return shown if len(shown) <= limit else f"{shown[:limit]}… ({len(shown):,} characters)"
@@ -192,8 +192,8 @@ def _explain(model: type[BaseModel], fault: ErrorDetails, where: str) -> str:
         return f"{key}: missing; it has no default"
     if fault["type"] == "value_error":
         return f"{key or 'config'}: {fault['ctx']['error']}"
-    words = IN_WORDS.get(fault["ctx"]["pattern"]) if fault["type"] == "string_pattern_mismatch" else None
-    return f"{key}: got {shortened(fault['input'])}; {words or fault['msg'][0].lower() + fault['msg'][1:]}"
+    words = PATTERN_ADVICE.get(fault["ctx"]["pattern"]) if fault["type"] == "string_pattern_mismatch" else None
+    return f"{key}: got {truncated(fault['input'])}; {words or fault['msg'][0].lower() + fault['msg'][1:]}"
 
 
 def _fields_at(model: type[BaseModel], path: list[str]) -> list[str]:
@@ -215,7 +215,7 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     return next(filter(None, map(_model_in, get_args(annotation))), None)
 
 
-def walk_of(sections: Any) -> tuple[str, ...]:
+def stages_of(sections: Any) -> tuple[str, ...]:
     """All stages, or, where the config's `distill` is empty, those that train nothing; ConfigError for half of one."""
     if sections.distill:
         return STAGES

@@ -138,7 +138,7 @@ def _bytes(source: Source, name: str) -> bytes | str:
     try:
         return source.read(name)
     except (OSError, ValueError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        return _told(error)
+        return _reason(error)
 
 
 class _Shapes:
@@ -157,31 +157,31 @@ class _Shapes:
     def notes(self) -> list[str]:
         """One line each; none where nothing was changed beyond the size."""
         odd = Counter({size: count for size, count in self._sizes.items() if max(size) > _SQUARE * min(size)})
-        told = []
+        notes = []
         if odd and self._fit == "stretch":
             (width, height), count = odd.most_common(1)[0]
-            told.append(
+            notes.append(
                 f"{odd.total()} of {self._sizes.total()} pictures are no squares ({count} of {width}×{height}) and are "
                 "squashed into one; data.fit: crop keeps their proportions"
             )
         if self._turned:
-            told.append(f"turned {self._turned} pictures upright, as their EXIF tags say")
-        return told
+            notes.append(f"turned {self._turned} pictures upright, as their EXIF tags say")
+        return notes
 
 
 def _sample(data: bytes, shapes: _Shapes) -> np.ndarray | str:
     try:
         with Image.open(io.BytesIO(data), formats=picture.FORMATS) as image:
-            problem = picture.unfit(image)
+            problem = picture.mismatch(image)
             if problem:
                 return problem
             shapes.see(image)
             return picture.decode(image, shapes.steps)
     except (OSError, ValueError, SyntaxError, EOFError, zlib.error, Image.DecompressionBombError) as error:
-        return _told(error)
+        return _reason(error)
 
 
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     # Pillow's own words for a foreign file end in the address of a buffer, which differs from run to run.
     text = str(error).split(" <_io")[0]
     return text or type(error).__name__
@@ -197,5 +197,5 @@ def _check_corrupt(corrupt: list[str], total: int, most: float, origin: str) -> 
 
 def _corrupt_notes(corrupt: list[str], total: int) -> list[str]:
     more = f"; and {len(corrupt) - _SHOWN} more" if len(corrupt) > _SHOWN else ""
-    told = f"skipped {len(corrupt)} of {total} pictures that cannot be read: {'; '.join(corrupt[:_SHOWN])}{more}"
-    return [told] if corrupt else []
+    note = f"skipped {len(corrupt)} of {total} pictures that cannot be read: {'; '.join(corrupt[:_SHOWN])}{more}"
+    return [note] if corrupt else []

@@ -147,7 +147,7 @@ if __name__ == "__main__":
         main(Path(sys.argv[1]), Path(sys.argv[2]))
     except (Exception, SystemExit) as error:
         from edgekit.core.errors import ModelError
-        from edgekit.models.raised import told
+        from edgekit.models.user_errors import describe
 
-        print(error if isinstance(error, ModelError) else told(error), file=sys.stderr)
+        print(error if isinstance(error, ModelError) else describe(error), file=sys.stderr)
         raise SystemExit(ModelError.exit_code) from None

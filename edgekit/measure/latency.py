@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from edgekit.core import progress
-from edgekit.core.native_stderr import quiet_native
 from edgekit.core.variants import zipped_bytes
 from edgekit.runner.backends import open_backend
 from edgekit.runner.measure import conditions
 from edgekit.runner.measure.bench import interleaved
 from edgekit.runner.measure.intervals import p50
+from edgekit.runner.native_stderr import quiet_native
 from edgekit.targets import launch
 from edgekit.targets import precisions as offered
 from edgekit.targets.jobs import Files, Job, Step, plain_method
@@ -93,7 +93,7 @@ def measure(
             return Times([], lost)
         calls = {key: one.call(calibration[:1], threads) for key, one in made.items()}
         with progress.step("timing", "round", rounds) as shown, watch or conditions.Watch() as seeing:
-            on_round = progress.both(seeing.look, shown.at)
+            on_round = progress.both(seeing.sample, shown.at)
             samples_ms = interleaved(calls, rounds, calls_per_round, warmup_per_round, on_round=on_round)
         return Times([_timed(key, one, samples_ms[key], rounds) for key, one in made.items()], lost)
 
@@ -150,7 +150,7 @@ def convert_plainly(
     lost: list[Lost] = []
     for job in jobs:
         for step, outcome in zip(job.steps, found[job], strict=True):
-            if isinstance(outcome, launch.Made):
+            if isinstance(outcome, launch.Converted):
                 made[step.out.name] = Converted(step, job, outcome.files)
             else:
                 lost.append(Lost(job.model, job.target, step.precision, outcome.reason))

@@ -18,8 +18,8 @@ from edgekit.models.files.as_module import NOTHING, FileModule
 class Cost:
     """Per call at batch 1. `activation_bytes` counts what every leaf layer reads and writes, in float32.
 
-    `layers` are calls of leaf layers. MACs are half of torch's own FLOP count, which knows no recurrent layers;
-    those of a model of another framework were counted when it was first opened.
+    `layers` are calls of leaf layers. MACs are half of torch's own FLOP count, which knows no recurrent layers. A model
+    of another framework was counted when it was first opened.
     """
 
     parameters: int
@@ -96,7 +96,7 @@ def layer_costs(module: nn.Module, input_shape: tuple[int, ...]) -> list[LayerCo
         for name, layer in module.named_modules():
             if not list(layer.children()):
                 hooks.append(layer.register_forward_pre_hook(before))
-                hooks.append(layer.register_forward_hook(partial(_told, behind, name)))
+                hooks.append(layer.register_forward_hook(partial(_report_call, behind, name)))
         was_training = module.training
         module.eval()
         try:
@@ -110,5 +110,5 @@ def layer_costs(module: nn.Module, input_shape: tuple[int, ...]) -> list[LayerCo
     return [*found.values(), LayerCost(OUTSIDE, "", macs=macs)]
 
 
-def _told(tell: Callable[..., None], name: str, layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+def _report_call(tell: Callable[..., None], name: str, layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
     tell(name, layer, inputs, output)

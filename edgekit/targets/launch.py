@@ -31,7 +31,7 @@ QUIET = {
 
 
 @dataclass(frozen=True)
-class Made:
+class Converted:
     """One step that a child finished."""
 
     precision: str
@@ -49,18 +49,19 @@ class LeftOut:
     @property
     def reason(self) -> str:
         """In one line."""
-        return self.failure.told()
+        return self.failure.describe()
 
 
-Outcome = Made | LeftOut
+Outcome = Converted | LeftOut
 
 
 def convert_all(
     jobs: Sequence[Job], scratch: Path, timeout_s: float, finished: Callable[[Job, list[Outcome]], None]
 ) -> None:
-    """Run every job in a process of its own, two at a time; `finished` hears of each in this thread, as it ends.
+    """Run every job in a process of its own, two at a time.
 
-    What a job or `finished` raises stops the others and is raised.
+    `finished(job, outcomes)` is called in this thread when a job ends. An exception of a job or of `finished` stops
+    the other jobs and is raised.
     """
     stop = threading.Event()
     with (
@@ -84,10 +85,10 @@ def convert(job: Job, scratch: Path, timeout_s: float, stop: threading.Event) ->
     """Run the job in a fresh process, one outcome a step.
 
     ResourceError where there is no room for the files or too little memory, for which the system kills the process.
-    ConversionError where a step does not end in time. Neither says anything of the network, so neither costs a row.
-    Where a step takes the process with it, those behind go on in another, but what is made from a float model that came
-    to nothing is not tried. A step that those before it left too little time begins again in another process, with all
-    of `timeout_s`. The process and what it started are killed on a timeout, on `stop` (ConversionError), and on an
+    ConversionError where a step does not end in time. Neither says anything of the network, so neither costs a row. If
+    a step crashes the process, the steps behind it continue in another. Steps that need a float model which failed are
+    not tried. A step that those before it left too little time begins again in another process, with all of
+    `timeout_s`. The process and what it started are killed on a timeout, on `stop` (ConversionError), and on an
     exception in this thread.
     """
     found: dict[str, Outcome] = {}
@@ -111,7 +112,7 @@ def convert(job: Job, scratch: Path, timeout_s: float, stop: threading.Event) ->
     raise AssertionError("not reached")
 
 
-def resting(model: str, target: str) -> Failure:
+def source_left_out(model: str, target: str) -> Failure:
     """Why nothing is made of a float model that was left out."""
     return Failure.of(RESTS, f"it is made from {model}-{FLOAT}-{target}, which was left out")
 
@@ -119,9 +120,9 @@ def resting(model: str, target: str) -> Failure:
 def _resting(job: Job, found: Mapping[str, Outcome]) -> dict[str, Outcome]:
     lost = [step for step in job.steps if isinstance(found.get(step.key), LeftOut)]
     return {
-        step.key: LeftOut(step.precision, resting(job.model, job.target))
+        step.key: LeftOut(step.precision, source_left_out(job.model, job.target))
         for step in job.steps
-        if step.key not in found and any(step.rests_on(other) for other in lost)
+        if step.key not in found and any(step.depends_on(other) for other in lost)
     }
 
 
@@ -134,7 +135,7 @@ def _run(
     return subprocesses.notes(path.with_suffix(".journal")), ended
 
 
-def at_home(folder: Path) -> dict[str, str]:
+def environment(folder: Path) -> dict[str, str]:
     """A quiet process's environment; what it leaves behind when it is killed goes with the folder."""
     return {**QUIET, "TMPDIR": str(folder.absolute())}
 
@@ -142,7 +143,9 @@ def at_home(folder: Path) -> dict[str, str]:
 def start(module: str, path: Path, timeout_s: float, stop: threading.Event | None = None) -> subprocesses.Ended:
     """`python -m MODULE PATH` in a fresh, quiet process, all it says in PATH.log."""
     look = stop.is_set if stop else None
-    return subprocesses.run(module, [str(path)], path.with_suffix(".log"), timeout_s, at_home(path.parent), look=look)
+    return subprocesses.run(
+        module, [str(path)], path.with_suffix(".log"), timeout_s, environment(path.parent), look=look
+    )
 
 
 def _outcomes(job: Job, notes: list[dict[str, Any]]) -> dict[str, Outcome]:
@@ -151,7 +154,7 @@ def _outcomes(job: Job, notes: list[dict[str, Any]]) -> dict[str, Outcome]:
     found: dict[str, Outcome] = {}
     for note in notes:
         if "made" in note:
-            found[note["made"]] = Made(precisions[note["made"]], Files.from_json(note["files"]), note["seconds"])
+            found[note["made"]] = Converted(precisions[note["made"]], Files.from_json(note["files"]), note["seconds"])
         elif "failed" in note:
             found[note["failed"]] = LeftOut(precisions[note["failed"]], Failure(**note["failure"]))
     return found

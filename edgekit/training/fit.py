@@ -21,7 +21,7 @@ from edgekit.models.onednn import strided_pointwise_as_slices
 from edgekit.runner.preprocess import apply
 from edgekit.training import batches, checkpoint, losses
 from edgekit.training.checkpoint import Checkpoint
-from edgekit.training.objective import Labels, Lesson, objective
+from edgekit.training.objective import Distillation, LabelObjective, objective
 
 if TYPE_CHECKING:
     from edgekit.data import Data
@@ -64,7 +64,7 @@ def fit(
     seed: int,
     device: str = "auto",
     threads: int = 0,
-    lesson: Lesson | None = None,
+    distillation: Distillation | None = None,
     resume: Checkpoint | None = None,
     after_step: AfterStep = None,
     on_epoch: OnEpoch = None,
@@ -72,11 +72,11 @@ def fit(
     """Train `module` in place: SGD with Nesterov momentum, linear warm-up, cosine decay.
 
     It ends on the CPU, in eval mode, with the weights of the best epoch: highest validation accuracy, of equals the
-    lowest validation loss. Without early stopping only epochs that began below a fifth of the peak rate compete (if
-    there are any): a high score at a high rate is luck, and costs accuracy on fresh samples.
-    A teacher sees the same augmented batches. `after_step(module)` runs after every optimiser step, `on_epoch(result)`
-    after every epoch. With `resume` the state is kept after each epoch, and a training that was stopped goes on
-    from there to the same bits; `on_epoch` hears of the new epochs only.
+    lowest validation loss. Without early stopping only epochs that began below a fifth of the peak rate compete, if
+    there are any. A high score at a high rate is luck, and costs accuracy on fresh samples. A teacher sees the same
+    augmented batches. `after_step(module)` runs after every optimiser step, `on_epoch(result)` after every epoch. With
+    `resume` the state is saved after each epoch, and a training that was stopped resumes from there to the same bits.
+    Then `on_epoch` is called for the new epochs only.
     """
     if len(data.train.y) < 2 or not len(data.validation.y):
         raise ModelError(
@@ -84,14 +84,17 @@ def fit(
             f"{len(data.validation.y)}; raise data.limit"
         )
     where = pick_device(device)
-    networks = [module, *([lesson.teacher] if lesson and isinstance(lesson.teacher, nn.Module) else [])]
+    networks = [
+        module,
+        *([distillation.teacher] if distillation and isinstance(distillation.teacher, nn.Module) else []),
+    ]
     with _reproducible(where, seed, threads), strided_pointwise_as_slices(module):
         for network in networks:
             network.to(where).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         example = _tensor(data.train.x[:1], preprocess, where)
         try:
             with objective(
-                lesson, module, data, preprocess, options, example, seed=seed, threads=torch.get_num_threads()
+                distillation, module, data, preprocess, options, example, seed=seed, threads=torch.get_num_threads()
             ) as aim:
                 return _Loop(module, data, preprocess, options, aim, where, seed, resume).run(after_step, on_epoch)
         finally:
@@ -109,7 +112,7 @@ class _Loop:
         data: Data,
         preprocess: Steps,
         options: TrainOptions,
-        aim: Labels,
+        aim: LabelObjective,
         device: torch.device,
         seed: int,
         resume: Checkpoint | None,

@@ -22,6 +22,7 @@ from edgekit.core.errors import NO_RESOURCES, BudgetMissed, EdgekitError, Resour
 from edgekit.core.run_folder import failed_notebook, notebook_name, working_notebook
 from edgekit.runner import errors as runner_errors
 from edgekit.runner.files import make_folder, move, write_atomically
+from edgekit.runner.native_stderr import quiet_native
 from edgekit.workbook import receipts
 from edgekit.workbook.attempts import ENDED
 from edgekit.workbook.plan import Plan, workbook_folder
@@ -208,14 +209,8 @@ def _keep(working: Path, kept: Path, ended: str = "") -> None:
 def _native_stderr_into(log: Path) -> Iterator[None]:
     """Native libraries in the kernel write to the terminal over what is shown there; give them a file instead."""
     sys.stderr.flush()
-    terminal = os.dup(2)
-    try:
-        with open(log, "wb") as sink:
-            os.dup2(sink.fileno(), 2)
+    with quiet_native(log):
         yield
-    finally:
-        os.dup2(terminal, 2)
-        os.close(terminal)
 
 
 @contextmanager

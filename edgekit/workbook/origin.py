@@ -18,7 +18,7 @@ STAGE = ORIGIN
 WEIGHTS = "weights.safetensors"
 
 
-def ingredients(plan: Plan, data_digest: str) -> cache_key.Ingredients:
+def cache_inputs(plan: Plan, data_digest: str) -> cache_key.CacheInputs:
     """What the origin of this plan is made of."""
     return cache_key.gather(STAGE, _describe(plan), None, data_digest, ())
 
@@ -26,8 +26,8 @@ def ingredients(plan: Plan, data_digest: str) -> cache_key.Ingredients:
 def make(plan: Plan, data_digest: str, folder: Path) -> Artifact:
     """The sealed origin in the run's `folder`, made if it is not there as the plan wants it."""
     working, final = folder / f".{STAGE}.partial", folder / STAGE
-    key = ingredients(plan, data_digest).key
-    artifacts.settle(working, final, key)
+    key = cache_inputs(plan, data_digest).key
+    artifacts.recover(working, final, key)
     if artifacts.is_whole(final) and (found := artifacts.load(final)).key == key:
         return found
     description = _describe(plan)

@@ -26,8 +26,8 @@ from edgekit.core.config import (
     check,
     cores,
     refuse_secrets,
+    stages_of,
     suggest,
-    walk_of,
 )
 from edgekit.core.errors import ConfigError
 from edgekit.core.faults import MOST, Faults
@@ -186,7 +186,7 @@ def load_plan(path: Path, settings: str | Iterable[str] = (), *, known: bool = F
         faults.of(partial(detect.check, plan.source, run.model.sha256, "model.source"))
     if not known and not (plan.source and faults.found):  # what a missing file can become, nobody knows
         faults.of(lambda: agree(plan))
-    faults.tell(MOST)
+    faults.raise_all(MOST)
     if plan.weights:
         detect.check_weights(plan.weights)  # a ModelError, which must not hide what is wrong with the config
     return plan
@@ -198,11 +198,11 @@ def _sections(path: Path, given: dict[str, Any]) -> tuple[RunConfig, dict[str, S
     run: RunConfig = faults.of(lambda: check(RunConfig, given, "")) or _rest(given)
     shared = shared_options(run)
     stages: dict[str, Any] = {}
-    for stage in faults.of(lambda: walk_of(run)) or ():
+    for stage in faults.of(lambda: stages_of(run)) or ():
         section = _beside(path, getattr(run, stage))
         stages[stage] = faults.of(partial(parse_stage, stage, section, shared))
     data = faults.of(lambda: parse_data(_beside(path, run.data), run.task)) if "data" in given else None
-    faults.tell(MOST)
+    faults.raise_all(MOST)
     assert data is not None  # or its fault would have been raised
     return run, stages, data
 
@@ -241,7 +241,7 @@ def parse_stage(stage: str, section: dict[str, Any], shared: dict[str, Any]) -> 
     own = {name: value for name, value in section.items() if name in own_fields(config)}
     wanted = {name: value for name, value in shared.items() if name in config.model_fields}
     checked: StageConfig | None = faults.of(lambda: check(config, {**own, **wanted}, stage))
-    faults.tell()
+    faults.raise_all()
     assert checked is not None
     return checked
 
@@ -282,7 +282,7 @@ def agree(plan: Plan) -> None:
     faults.of(lambda: _reached(plan))
     for config in plan.stages.values():
         faults.of(config.agree)
-    faults.tell()
+    faults.raise_all()
 
 
 def _reached(plan: Plan) -> None:

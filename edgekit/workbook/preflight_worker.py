@@ -71,14 +71,14 @@ def _outputs(data: Data) -> str:
 
 def _file(plan: Plan, data: Data) -> str:
     """Run the file on a few samples in a child process; its inputs, outputs, layers and types are checked there."""
-    from edgekit.models.files import CALLED
+    from edgekit.models.files import TITLES
     from edgekit.training.teachers import model_file as files
 
     assert plan.source is not None
     opened = files.open_file(plan.source, plan.run.preprocess)
     few = data.validation.x[:SAMPLES]
-    files.examined(opened, few, classes=len(data.classes), timeout_s=FILE_LIMIT_S, threads=1, task=data.task)
-    return f"{CALLED[opened.kind]}, which answers these samples"
+    files.logits_and_facts(opened, few, classes=len(data.classes), timeout_s=FILE_LIMIT_S, threads=1, task=data.task)
+    return f"{TITLES[opened.kind]}, which answers these samples"
 
 
 def _baseline(plan: Plan, data: Data) -> str:
@@ -115,7 +115,7 @@ def _check_network(plan: Plan, data: Data, place: str, network: NetworkConfig) -
     from edgekit.models.from_artifact import spec_for
 
     try:
-        dry_run.built(spec_for(data, network.builder, network.kwargs, plan.run.preprocess), plan.run.seed, data)
+        dry_run.build(spec_for(data, network.builder, network.kwargs, plan.run.preprocess), plan.run.seed, data)
     except EdgekitError as error:
         raise type(error)(f"{place}: {error}") from None
 

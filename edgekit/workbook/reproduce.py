@@ -45,14 +45,14 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Report:
-    """`ingredients`: what is not as it was when the bundle was made. `members`: of both, which differ and how.
+    """`changed_inputs`: what is not as it was when the bundle was made. `members`: of both, which differ and how.
 
     `decisions`: where today's measurement would decide otherwise than the recorded decision that was followed.
     """
 
     bundle: Path
     rebuilt: Path
-    ingredients: list[str]
+    changed_inputs: list[str]
     members: list[str]
     same: int
     decisions: list[str]
@@ -76,8 +76,8 @@ def reproduce(path: Path, settings: Sequence[str], out: Path, say: Say, allowed:
     home = out / original.sha256[:16]
     plan = _plan(record, settings, home)
     make_importable(plan)
-    ingredients = compare_ingredients(record, plan)
-    for line in ingredients:
+    changed = compare_inputs(record, plan)
+    for line in changed:
         say(f"differs: {line}")
     _same_data(record, plan)
     replay.write(home / plan.run.name, record["measured"])
@@ -89,14 +89,14 @@ def reproduce(path: Path, settings: Sequence[str], out: Path, say: Say, allowed:
     return Report(
         bundle=path,
         rebuilt=rebuilt,
-        ingredients=ingredients + _other_stages(record, new),
+        changed_inputs=changed + _other_stages(record, new),
         members=compare_members(original, new),
         same=len(set(original.members.items()) & set(new.members.items())),
         decisions=_other_decisions(home / plan.run.name),
     )
 
 
-def compare_ingredients(record: dict[str, Any], plan: Plan) -> list[str]:
+def compare_inputs(record: dict[str, Any], plan: Plan) -> list[str]:
     """What this machine would make the bundle from, where it is not what the record says; one short line each."""
     changes = []
     from edgekit.stages.bundle.provenance import machine
@@ -222,7 +222,7 @@ def _refuse_foreign_code(value: Any, allowed: Sequence[str]) -> None:
     if not isinstance(value, dict):
         return
     for key, inner in value.items():
-        if key in cache_key.CALLED and inner and not _is_reference_network(inner) and inner not in allowed:
+        if key in cache_key.FUNCTION_KEYS and inner and not _is_reference_network(inner) and inner not in allowed:
             raise TrustError(
                 f"the bundle's record wants {inner!r} to be called; if that is code of yours and you trust the bundle, "
                 f"say so with --allow {inner}"

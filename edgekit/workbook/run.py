@@ -83,9 +83,9 @@ def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print)
 def _to_the_end(plan: Plan, out: Path, folder: Path, force: Collection[str], watch: Watch, say: Say) -> dict[str, Any]:
     """The stages, then the result and its page; returns the result."""
     try:
-        moved = earlier_bundles.settle(folder, met=_run_stages(plan, out, folder, force, watch, say))
+        moved = earlier_bundles.recover(folder, met=_run_stages(plan, out, folder, force, watch, say))
     except BudgetUnreachable:  # exit code 3 too: nothing may lie where things ship from
-        earlier_bundles.settle(folder, met=False)
+        earlier_bundles.recover(folder, met=False)
         raise
     if moved:
         say(f"bundle: nothing ships, so the bundles of an earlier run went from bundles/ to {moved}")
@@ -190,13 +190,13 @@ def _recovered(plan: Plan, folder: Path, stage: str, digest: str | None) -> Stag
     """The state of a stage whose earlier stages are done, after recovery of what a kill left there."""
     found = state.examine(plan, folder, digest)[plan.pipeline.index(stage)]
     key = found.wanted.key if found.wanted else None
-    artifacts.settle(run_folder.working_folder(folder, stage), run_folder.stage_folder(folder, stage), key)
+    artifacts.recover(run_folder.working_folder(folder, stage), run_folder.stage_folder(folder, stage), key)
     return state.examine(plan, folder, digest)[plan.pipeline.index(stage)]
 
 
 def _recover_origin(plan: Plan, folder: Path, digest: str | None) -> None:
-    key = origin.ingredients(plan, digest).key if digest else None
-    artifacts.settle(run_folder.working_folder(folder, origin.STAGE), folder / origin.STAGE, key)
+    key = origin.cache_inputs(plan, digest).key if digest else None
+    artifacts.recover(run_folder.working_folder(folder, origin.STAGE), folder / origin.STAGE, key)
 
 
 def _sealer(plan: Plan, folder: Path, stage: str, digest: str | None) -> Callable[[], Artifact]:

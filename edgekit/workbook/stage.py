@@ -72,9 +72,9 @@ class OpenStage:
             The stage failed; the message says what to do. Nothing is sealed then.
         """
         with _alone(self.folder, self.name):
-            wanted = state.ingredients(self.plan, self.folder, self.name, self.source, self.data.digest)
+            wanted = state.cache_inputs(self.plan, self.folder, self.name, self.source, self.data.digest)
             working = working_folder(self.folder, self.name)
-            artifacts.settle(working, self.out, wanted.key)
+            artifacts.recover(working, self.out, wanted.key)
             found, reasons, done = state.check_artifact(self.out, wanted)
             if found == "unchecked" and done is not None and os.environ.get(FORCE) != self.name:
                 print(f"{self.name}: reused, its key {wanted.key[:12]} is unchanged ({self.out.name}/)")
@@ -83,18 +83,18 @@ class OpenStage:
                 print(f"{self.name}: {'; '.join(reasons)}")
             return self._make(working, wanted)
 
-    def _make(self, working: Path, wanted: cache_key.Ingredients) -> Artifact:
+    def _make(self, working: Path, wanted: cache_key.CacheInputs) -> Artifact:
         module = importlib.import_module(f"edgekit.stages.{self.name}")
         baseline = self.plan.run.model.builder
         before = {**({baseline: cache_key.source_digest(baseline)} if baseline else {}), **wanted.builders}
         _as_imported(before)
         if os.environ.get(FORCE) == self.name:
-            resume.forget(self.folder, self.name)
-            resume.forget_answers(self.folder)
+            resume.remove(self.folder, self.name)
+            resume.remove_teacher_cache(self.folder)
         try:
             with progress.step(""):
                 made = module.run(self.source, self.data, self.config, working)
-            changes = cache_key.differences(wanted, made.ingredients)
+            changes = cache_key.differences(wanted, made.cache_inputs)
             changes += [f"source of {name}" for name, sha in before.items() if cache_key.source_digest(name) != sha]
             if changes:
                 changed = "; ".join(dict.fromkeys(changes))
@@ -105,7 +105,7 @@ class OpenStage:
                 error.args = (origin.with_user_paths(str(error), self.plan, self.folder),)
             raise
         result = artifacts.publish(working, self.out)
-        resume.forget(self.folder, self.name)
+        resume.remove(self.folder, self.name)
         print(f"{self.name}: done in {result.took['seconds']:.1f} s, sealed as {result.digest[:12]}")
         return result
 
@@ -227,8 +227,8 @@ def _source(stage: str, plan: Plan, data: Data, folder: Path) -> Artifact:
         )
     for ancestor in (source.ancestor(name) for name in plan.pipeline[: plan.pipeline.index(stage)]):
         parent = source.ancestor((origin.STAGE, *plan.pipeline)[plan.pipeline.index(ancestor.stage)])
-        now = state.ingredients(plan, folder, ancestor.stage, parent, data.digest)
-        for change in cache_key.differences(ancestor.ingredients, now):
+        now = state.cache_inputs(plan, folder, ancestor.stage, parent, data.digest)
+        for change in cache_key.differences(ancestor.cache_inputs, now):
             print(f"{ancestor.stage}/ is stale: {change} since it was sealed; `edgekit run` would re-run it")
     return source
 

@@ -13,7 +13,7 @@ from edgekit import data as datas
 from edgekit.core import artifact as artifacts
 from edgekit.core import cache_key
 from edgekit.core.artifact import Artifact
-from edgekit.core.cache_key import Ingredients
+from edgekit.core.cache_key import CacheInputs
 from edgekit.core.errors import StageError, TrustError
 from edgekit.core.hashing import write_json
 from edgekit.core.run_folder import notebook_name, stage_folder
@@ -40,7 +40,7 @@ class StageState:
     stage: str
     state: State
     reasons: tuple[str, ...] = ()
-    wanted: Ingredients | None = None
+    wanted: CacheInputs | None = None
     artifact: Artifact | None = None
     exit_code: int = 0
 
@@ -63,7 +63,7 @@ def examine(plan: Plan, folder: Path, data_digest: str | None) -> list[StageStat
     return found
 
 
-def ingredients(plan: Plan, folder: Path, stage: str, source: Artifact, data_digest: str) -> Ingredients:
+def cache_inputs(plan: Plan, folder: Path, stage: str, source: Artifact, data_digest: str) -> CacheInputs:
     """What `stage` would be made of now."""
     libraries = importlib.import_module(f"edgekit.stages.{stage}").LIBRARIES
     config = plan.stages[stage].model_dump()
@@ -91,12 +91,12 @@ def remember_data(plan: Plan, folder: Path, digest: str, sign: str | None) -> No
         write_json(folder / DATA, {"fingerprint": sign, "digest": digest})
 
 
-def check_artifact(path: Path, wanted: Ingredients) -> tuple[State, tuple[str, ...], Artifact | None]:
+def check_artifact(path: Path, wanted: CacheInputs) -> tuple[State, tuple[str, ...], Artifact | None]:
     """Whether the artifact in `path` is the wanted one, every byte checked; "unchecked" if it is."""
     try:
         found = artifacts.load(path)
         if found.key != wanted.key:
-            changes = cache_key.differences(found.ingredients, wanted)
+            changes = cache_key.differences(found.cache_inputs, wanted)
             return "stale", tuple(changes or ["an earlier edgekit computed its key in another way"]), found
         artifacts.verify(found)
     except StageError:
@@ -109,7 +109,7 @@ def check_artifact(path: Path, wanted: Ingredients) -> tuple[State, tuple[str, .
 def _origin(plan: Plan, folder: Path, data_digest: str | None) -> StageState:
     if data_digest is None:
         return StageState(origin.STAGE, "not run")
-    wanted = origin.ingredients(plan, data_digest)
+    wanted = origin.cache_inputs(plan, data_digest)
     state, reasons, found = check_artifact(folder / origin.STAGE, wanted)
     return StageState(origin.STAGE, state, reasons, wanted, found)
 
@@ -120,7 +120,7 @@ def _stage(
     path = stage_folder(folder, stage)
     if source is None or digest is None:
         return _without_source(plan, path, stage, digest, tuple(above))
-    wanted = ingredients(plan, folder, stage, source, digest)
+    wanted = cache_inputs(plan, folder, stage, source, digest)
     state, reasons, found = check_artifact(path, wanted)
     if state != "unchecked" or found is None:
         return StageState(stage, state, reasons, wanted, found)
@@ -139,7 +139,7 @@ def _without_source(plan: Plan, path: Path, stage: str, digest: str | None, abov
         return StageState(stage, "not run", above)
     except TrustError as error:
         return StageState(stage, "damaged", (*above, str(error)))
-    before = found.ingredients
+    before = found.cache_inputs
     libraries = importlib.import_module(f"edgekit.stages.{stage}").LIBRARIES
     now = cache_key.gather(stage, plan.stages[stage].model_dump(), before.source, digest or before.data, libraries)
     own = cache_key.differences(replace(before, replayed=None), now)

@@ -60,7 +60,7 @@ def files(clean: Clean, target: str, precision: str, folder: Path | None, model:
             place, described = clean.files[target, each]
             source = folder if folder and each == precision else place
             steps.append(Step(each, "float", network, Path(shutil.copytree(source, Path(home) / each))))
-            made.append(launch.Made(each, described, 0.0))
+            made.append(launch.Converted(each, described, 0.0))
         checker = _checker(clean, network, Config())
         for record in checker.records(Job("varied", target, Path("unused"), tuple(steps)), list(made)):
             if "reason" in record:
@@ -324,7 +324,7 @@ RANGES = r"^calibration → ranges: "
 
 def boundary(target: str, precision: str, layer: str) -> str:
     """The pattern of a message: this boundary, this layer."""
-    return rf"→ {target}-{precision} is .* part at {layer}"
+    return rf"→ {target}-{precision} is .* diverge at {layer}"
 
 
 FAULTS = (

@@ -82,8 +82,8 @@ def test_a_variant_of_one_run_says_why_the_other_has_none(letter: str) -> None:
 
 
 def test_it_is_a_tag_in_mlflow() -> None:
-    assert mlflow._tags(result(*LOST))["edgekit.core.left_out"] == ", ".join(row["name"] for row in LOST)
-    assert mlflow._tags(result())["edgekit.core.left_out"] == ""
+    assert mlflow._tags(result(*LOST))["edgekit.left_out"] == ", ".join(row["name"] for row in LOST)
+    assert mlflow._tags(result())["edgekit.left_out"] == ""
     many = [lost(f"fp{number}", "operator", "no") for number in range(99)]
     assert len(mlflow._tags(result(*many))["edgekit.core.left_out"]) == mlflow.LONGEST_VALUE
 

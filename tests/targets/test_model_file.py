@@ -14,7 +14,7 @@ from edgekit.core.config import TARGETS
 from edgekit.core.errors import ConversionError
 from edgekit.models import files as sources
 from edgekit.models import store
-from edgekit.models.files import CALLED, support_table
+from edgekit.models.files import TITLES, support_table
 from edgekit.stages.convert.numerics import compare
 from edgekit.targets import evaluate, launch, model_file, precisions
 from edgekit.targets.jobs import Job, Step, plain_method
@@ -40,7 +40,7 @@ CELLS = [  # those that convert in every precision have `make zoo`, like the arc
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A saved network of each kind."""
     home = tmp_path_factory.mktemp("given")
-    return {kind: files.saved(kind, home / kind) for kind in CALLED}
+    return {kind: files.saved(kind, home / kind) for kind in TITLES}
 
 
 @pytest.mark.parametrize(("kind", "target", "cell"), CELLS)
@@ -78,7 +78,7 @@ def test_kerass_weights_outlive_their_model(models: dict[str, Path], tmp_path: P
     job = Job("baseline", "openvino", tmp_path / "calibration.npy", steps)
     expected = evaluate.torch_outputs(models["keras"], x)
     for outcome in launch.convert(job, tmp_path, 300, threading.Event()):
-        assert isinstance(outcome, launch.Made)
+        assert isinstance(outcome, launch.Converted)
         found = evaluate.file_outputs("", "openvino", tmp_path / outcome.precision, outcome.files, x)
         assert compare(expected, found).snr_db > LEAST_DB[outcome.precision], outcome.precision
 

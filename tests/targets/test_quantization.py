@@ -56,7 +56,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, st
         reference = evaluate.torch_outputs(folder, inputs)
         found: Made = {}
         for step, one in zip(steps, outcomes, strict=True):
-            assert isinstance(one, launch.Made)
+            assert isinstance(one, launch.Converted)
             outputs = evaluate.file_outputs(network, target, step.out, one.files, inputs)
             content = b"".join((step.out / name).read_bytes() for name in one.files.names)
             found[step.out.name] = one.files, content, numerics.compare(reference, outputs).snr_db

@@ -73,7 +73,7 @@ def networks(
 
 
 @pytest.fixture(scope="module")
-def converted(networks: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Converted]:
+def conversions(networks: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Converted]:
     """Each network on each target, where a test asks for it, by a fresh process of its own."""
 
     @cache
@@ -83,10 +83,20 @@ def converted(networks: Any, tmp_path_factory: pytest.TempPathFactory) -> Callab
         np.save(home / "calibration.npy", calibration)
         steps = tuple(Step(name, plain_method(name), folder, home / name) for name in precisions(target))
         made = launch.convert(Job(network, target, home / "calibration.npy", steps), home, 240, threading.Event())
-        files = {one.precision: one.files for one in made if isinstance(one, launch.Made)}
+        files = {one.precision: one.files for one in made if isinstance(one, launch.Converted)}
         assert len(files) == len(steps), made
         return Converted(target, folder, home, files, inputs)
 
+    return make
+
+
+@pytest.fixture
+def converted(conversions: Any, request: pytest.FixtureRequest) -> Callable[[str, str], Converted]:
+    """The same; what a test's own parameters name is made before it begins, so that its time is the fixture's."""
+    named = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    if "target" in named:
+        conversions(named.get("network", "tiny"), named["target"])
+    make: Callable[[str, str], Converted] = conversions
     return make
 
 

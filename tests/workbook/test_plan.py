@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from edgekit.core.config import IN_WORDS, STAGES, TRAINING, NetworkConfig, cores
+from edgekit.core.config import PATTERN_ADVICE, STAGES, TRAINING, NetworkConfig, cores
 from edgekit.core.errors import ConfigError, ModelError
 from edgekit.workbook.config_file import split_settings
 from edgekit.workbook.plan import RunConfig, load_plan, stage_config
@@ -159,7 +159,7 @@ def test_no_regular_expression_is_shown() -> None:
         for metadata in field.metadata
         if getattr(metadata, "pattern", None)
     }
-    assert patterns and patterns <= set(IN_WORDS)
+    assert patterns and patterns <= set(PATTERN_ADVICE)
 
 
 def test_relative_paths_start_at_the_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

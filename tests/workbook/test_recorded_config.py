@@ -25,7 +25,7 @@ from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 from edgekit.stages.bundle.stage import origin_of
 from edgekit.workbook import origin
 from edgekit.workbook.plan import Plan, load_plan
-from edgekit.workbook.reproduce import PATHS, compare_ingredients, reproduce
+from edgekit.workbook.reproduce import PATHS, compare_inputs, reproduce
 from tests.conftest import TINY, FinishedRun, run_edgekit
 from tests.core.tasks import made
 
@@ -89,7 +89,7 @@ def same(plan: Plan, found: Plan) -> None:
     assert {stage: options.model_dump() for stage, options in found.stages.items()} == {
         stage: options.model_dump() for stage, options in plan.stages.items()
     }
-    assert origin.ingredients(found, OTHER).key == origin.ingredients(plan, OTHER).key
+    assert origin.cache_inputs(found, OTHER).key == origin.cache_inputs(plan, OTHER).key
 
 
 @pytest.mark.parametrize("source", source_names())
@@ -132,7 +132,7 @@ def test_a_bundle_of_the_digits_comes_out_the_same(tiny_run: FinishedRun, tmp_pa
     """What is the same is reused as in any run; the last two stages follow the record, and the file is the same."""
     path = tiny_run.folder / "bundles" / "tiny-onnx-1.0.0.edge.zip"
     found = bundles.read(path)
-    assert compare_ingredients(found.manifest.provenance, load_plan(TINY)) == []
+    assert compare_inputs(found.manifest.provenance, load_plan(TINY)) == []
     home = tmp_path / "out" / found.sha256[:16]
     shutil.copytree(tiny_run.folder, home / "tiny")
     shutil.rmtree(home / "tiny" / "bundles")

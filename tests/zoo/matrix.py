@@ -58,7 +58,7 @@ def cell(entry: Entry, target: str, home: Path) -> Cell:
             outputs = _flat(evaluate.file_outputs(entry.name, target, out, files, x))
         except Exception as error:  # whatever a converter raises, it must be told by kind
             failure = error_causes.classify(error, home / "model")
-            return Cell(failure.kind, f"{precision}: {failure.told()}", found)
+            return Cell(failure.kind, f"{precision}: {failure.describe()}", found)
         found[precision] = round(compare(before, outputs).snr_db, 1)
         if found[precision] < LEAST_DB[precision]:
             where = _parted(home / "model", target, out, files, x, precision)
@@ -71,9 +71,9 @@ def cell(entry: Entry, target: str, home: Path) -> Cell:
 
 def _parted(model: Path, target: str, out: Path, files: object, x: np.ndarray, precision: str) -> str:
     try:
-        return first_divergence.find(model, target, out, files, x, precision).told  # type: ignore[arg-type]
-    except Exception as error:  # as `parting.find_apart` has it: another fault is being told
-        return f"at which layer was not found ({type(error).__name__})"
+        return first_divergence.find(model, target, out, files, x, precision).message  # type: ignore[arg-type]
+    except Exception as error:  # as `first_divergence.find_in_process` has it: another fault is being reported
+        return f"the layer was not found ({type(error).__name__})"
 
 
 def _flat(outputs: np.ndarray) -> np.ndarray:

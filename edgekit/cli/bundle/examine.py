@@ -40,7 +40,7 @@ def examine(path: Path, home: Path, size: tuple[int, ...] | None = None) -> Mode
     try:
         facts = worker.ask("inspect", path, home, name=str(path), size=size)
     except worker.NoAnswer as error:
-        raise ModelError(f"{error}; {file_type.against(target, data)}") from None
+        raise ModelError(f"{error}; {file_type.explain_mismatch(target, data)}") from None
     for what in ("inputs", "outputs"):
         if len(facts[what]) != 1:
             names = ", ".join(each["name"] for each in facts[what])
@@ -69,9 +69,11 @@ def _read(path: Path) -> tuple[str, dict[str, bytes]]:
         raise ModelError(f"{path}: {what}; name a .tflite, .onnx or .xml file")
     data, suffix = path.read_bytes(), path.suffix.lower()
     if suffix not in jobs.TARGETS:
-        raise ModelError(f"{path}: {file_type.like(data)}; a bundle is made of a .tflite, .onnx or OpenVINO .xml file")
+        raise ModelError(
+            f"{path}: {file_type.describe(data)}; a bundle is made of a .tflite, .onnx or OpenVINO .xml file"
+        )
     if (suffix == ".tflite" and data[4:8] != b"TFL3") or (suffix == ".xml" and b"<net" not in data[:65536]):
-        raise ModelError(f"{path}: no {suffix} model; it looks like {file_type.like(data)}")
+        raise ModelError(f"{path}: no {suffix} model; it looks like {file_type.describe(data)}")
     files = {suffix: data}
     if suffix == ".xml":
         weights = path.with_suffix(".bin")

@@ -20,7 +20,7 @@ from edgekit.core.errors import ConfigError, EdgekitError, ModelError
 from edgekit.core.subprocesses import leave_with_parent
 from edgekit.models.files.integer_range import Grid, fault
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
-from edgekit.runner.encode import as_they_are
+from edgekit.runner.encode import passes_through
 from edgekit.runner.errors import InputError, RunnerError
 from edgekit.runner.preprocess import apply, steps
 
@@ -59,7 +59,7 @@ def inspect(home: Path, name: str, size: Size = None) -> dict[str, Any]:
 
 
 def _type_hint(path: Path) -> str:
-    return file_type.against(TARGETS[path.suffix], path.read_bytes())
+    return file_type.explain_mismatch(TARGETS[path.suffix], path.read_bytes())
 
 
 def record(home: Path, paths: Sequence[str], grid: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def _check_dtype(sample: np.ndarray, raw: RawSpec) -> None:
 
 
 def _check_input_range(grid: Grid, samples: np.ndarray, manifest: Manifest) -> None:
-    if as_they_are(manifest.preprocess, manifest.raw.dtype, manifest.input.dtype):
+    if passes_through(manifest.preprocess, manifest.raw.dtype, manifest.input.dtype):
         return
     problem = fault(grid, apply(manifest.preprocess, samples), manifest.raw.dtype, manifest.preprocess)
     if problem:

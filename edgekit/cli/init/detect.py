@@ -10,7 +10,7 @@ from pathlib import Path
 from edgekit.cli.init import inspect
 from edgekit.cli.init.findings import Findings
 from edgekit.core.errors import DataError
-from edgekit.core.file_type import like
+from edgekit.core.file_type import describe
 from edgekit.data import archives, folder_layout
 
 EXPECTED = """edgekit init takes one of
@@ -121,4 +121,4 @@ def _like(start: bytes) -> str:
         return "a single WAV file"
     if start.startswith(b"PK\3\4"):
         return "a zip that is cut short or damaged; copy it again"
-    return like(start)
+    return describe(start)

@@ -193,7 +193,7 @@ def _result(
     sure = bool(meets and said["early_stopping_met"]) if server else None
     why = [*_why_short(load, len(begun), meter.seconds, said, bool(meets) and not sure), *cut]
     # in server an answer after a pause takes longer than one after another: a spread that is no noise
-    seen = watch.seen(None if server else noise(service_ms))
+    seen = watch.result(None if server else noise(service_ms))
     p50_ms, p99_ms = np.percentile(service_ms, (50, 99)).tolist()
     return Result(
         scenario=load.scenario,
@@ -215,7 +215,7 @@ def _result(
         short=bool(why),
         why_short="; ".join(why),
         seen=seen,
-        disturbed=conditions.disturbed(seen),
+        disturbed=conditions.disturbances(seen),
         loadgen=said,
     )
 

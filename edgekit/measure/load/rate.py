@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from edgekit.measure.load.scenarios import Result
-from edgekit.runner.measure.conditions import Seen
+from edgekit.runner.measure.conditions import Conditions
 
 PRECISION = 0.05
 CONFIRMATIONS = 3
@@ -43,7 +43,7 @@ class Trial:
     reason: Reason
     short: bool
     why_short: str
-    seen: Seen
+    seen: Conditions
     disturbed: list[str]
 
     @classmethod
@@ -66,7 +66,7 @@ class Trial:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Trial:
-        return cls(**{**fields, "seen": Seen(**fields["seen"])})
+        return cls(**{**fields, "seen": Conditions(**fields["seen"])})
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edgekit.core.config import TARGETS
-from edgekit.models.files import CALLED, module
+from edgekit.models.files import TITLES, module
 
 NETWORK = "PyTorch module"
 YES = "works"
@@ -34,7 +34,7 @@ class Row:
 def rows() -> list[Row]:
     """The table, from what the modules of the kinds offer."""
     network = Row(None, NETWORK, dict.fromkeys(COLUMNS, YES))
-    return [network, *(Row(kind, FILES[kind], _cells(kind)) for kind in CALLED)]
+    return [network, *(Row(kind, FILES[kind], _cells(kind)) for kind in TITLES)]
 
 
 def as_markdown() -> str:

@@ -1,4 +1,4 @@
-"""Tables and pictures' rows of pruning: predicted and measured speed-up, what zeros buy, where they are."""
+"""Tables and pictures' rows of pruning: predicted and measured speed-up, unstructured sparsity, where zeros are."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from edgekit.core.artifact import Artifact
 from edgekit.report.formatting import Table, count, faster, milliseconds, percent, span, speedup, times
+from edgekit.stages.benchmark.sparsity import DECISION
 
 Row = dict[str, Any]
 NOTHING = "–"
@@ -68,8 +69,8 @@ def zeros(artifact: Artifact) -> Table:
 
 
 def bought(benchmark: Artifact) -> Table:
-    """Every sparse variant that ships beside its dense counterpart, and whether its zeros bought anything."""
-    decision = next((each for each in benchmark.metrics["decisions"] if each["decision"].startswith("zeros")), None)
+    """Every sparse variant that ships beside its dense counterpart, and whether it is faster."""
+    decision = next((each for each in benchmark.metrics["decisions"] if each["decision"] == DECISION), None)
     out = decision["chosen"] if decision else ()
     rows = [
         (
@@ -82,8 +83,8 @@ def bought(benchmark: Artifact) -> Table:
         for row in (decision["candidates"] if decision else ())
     ]
     margin = 1 + benchmark.config["tie_margin"]
-    title = f"Sparsity gives a speed-up where the interval is above {margin:g}; the compressed size stands beside it"
-    return Table(("with zeros", "without", "times as fast", "compressed, share", ""), rows, title)
+    title = f"Unstructured sparsity pays where the interval is above {margin:g}; beside it the compressed size"
+    return Table(("with zeros", "without", "times as fast", "compressed size, share", ""), rows, title)
 
 
 def patterns(artifact: Artifact) -> list[Row]:

@@ -1,7 +1,7 @@
-"""What a trial found, remembered in the user's cache folder: which interpreter, how many threads.
+"""The cache of measured choices in the user's cache folder: which interpreter, how many threads.
 
-A choice holds for one bundle, one processor and the interpreters that were installed; anything else is tried anew. A
-folder that cannot be written only means that nothing is remembered.
+A choice holds for one bundle, one processor and the interpreters that were installed. Anything else is measured again.
+If the folder cannot be written, nothing is cached.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ class Choice:
 
 
 def key(identity: str, pinned: Iterable[object]) -> str:
-    """A name for what a choice is about: the bundle, what was pinned, the processor, this runner, its environment."""
+    """The key of a choice: the bundle, what was pinned, the processor, this runner and its environment."""
     facts = [FORMAT, __version__, identity, sys.version, sys.prefix, cpu.name(), cpu.usable(), *pinned]
     return sha256.hexdigest(json.dumps(facts).encode())[:32]
 
 
-def recall(name: str) -> Choice | None:
+def get(name: str) -> Choice | None:
     """The choice of this key; None where there is none, or the installed interpreters are no longer the same."""
     try:
         with open(_path(f"{name}.json"), encoding="utf-8") as stream:
             choice = Choice(**json.load(stream))
         sound = isinstance(choice.threads, int) and choice.threads > 0 and isinstance(choice.interpreter, str)
-        sound = sound and all(sign(package) == was for package, was in choice.installed.items())
+        sound = sound and all(build_id(package) == was for package, was in choice.installed.items())
     except (OSError, ValueError, TypeError, AttributeError):
         return None
     return choice if sound else None
 
 
-def remember(name: str, choice: Choice, blob: bytes = b"") -> bool:
-    """Whether it could be kept."""
+def put(name: str, choice: Choice, blob: bytes = b"") -> bool:
+    """Store a choice; False if the folder cannot be written."""
     from pathlib import Path
 
     from edgekit.runner.files import make_folder, write_atomically
@@ -85,7 +85,7 @@ def compiled(name: str, choice: Choice) -> bytes | None:
     return blob if sha256.hexdigest(blob) == choice.blob else None
 
 
-def forget(name: str) -> None:
+def remove(name: str) -> None:
     """Remove a choice and its compiled model."""
     for suffix in (".json", ".blob"):
         with suppress(OSError):
@@ -99,8 +99,8 @@ def _path(name: str) -> str:
     return os.path.join(cache_folder(), name)
 
 
-def sign(package: str) -> list[Any] | None:
-    """Which build of a package Python would import, told without importing it; None where there is none."""
+def build_id(package: str) -> list[Any] | None:
+    """Identifies the build of a package that Python would import, without importing it; None if there is none."""
     for place in sys.path:
         path = os.path.join(place or ".", package, "__init__.py")
         try:

@@ -1,20 +1,20 @@
-"""`edgerun bench --compare`: every way to run a bundle here, and which one it is worth remembering."""
+"""`edgerun bench --compare`: times every way to run a bundle here, and caches the fastest."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from edgekit.runner import bundle as bundles
 from edgekit.runner.autotune import choices, compare
+from edgekit.runner.bundle import read
 from edgekit.runner.commands import _shared
 
 
 def run(options: argparse.Namespace) -> None:
     """A row for each interpreter and number of threads; the winner is what the next load takes."""
-    found = bundles.read(options.bundle)
+    found = read(options.bundle)
     device = options.device or "CPU"
-    ways = compare.ways(found.manifest.target, options.threads, options.interpreter, device, all_of_them=True)
+    ways = compare.candidates(found.manifest.target, options.threads, options.interpreter, device, all_of_them=True)
     if not options.json:
         print(f"trying {len(ways)} ways to run {options.bundle}", file=sys.stderr)
     from edgekit.runner.measure import conditions, intervals
@@ -22,23 +22,23 @@ def run(options: argparse.Namespace) -> None:
     with conditions.Watch(children=True) as watch:
         tried = compare.compare(options.bundle, ways, device)
     spreads = [conditions.spread(way.p50_ms) for way in tried if len(way.p50_ms) >= intervals.LEAST_ROUNDS]
-    seen = conditions.told(watch.seen(sorted(spreads)[len(spreads) // 2] if spreads else None))
+    seen = conditions.to_record(watch.result(sorted(spreads)[len(spreads) // 2] if spreads else None))
     winner = compare.best(tried)
     name = choices.key(found.identity, (options.interpreter, options.threads, device))
-    kept = compare.keep(options.bundle, name, winner, found.manifest.target, device, _shared.warn)
+    kept = compare.store(options.bundle, name, winner, found.manifest.target, device, _shared.warn)
     if options.json:
         from edgekit.runner.measure.bench import machine
 
         rows = [{**vars(way), "chosen": way is winner} for way in tried]
-        told = {"bundle": options.bundle, "ways": rows, "machine": machine(), "compiled": bool(kept.blob), **seen}
-        _shared.print_json(told)
+        report = {"bundle": options.bundle, "ways": rows, "machine": machine(), "compiled": bool(kept.blob), **seen}
+        _shared.print_json(report)
         return
     for line in table(tried, winner):
         print(line)
     _shared.print_disturbed(seen["disturbed"])
 
 
-def table(tried: list[compare.Way], winner: compare.Way) -> list[str]:
+def table(tried: list[compare.Candidate], winner: compare.Candidate) -> list[str]:
     """Aligned lines, in the order they were tried."""
     lines = [f"  {'interpreter':<16}{'version':<12}{'threads':>8}{'open_ms':>10}{'p50_ms':>12}"]
     for way in tried:
@@ -47,6 +47,6 @@ def table(tried: list[compare.Way], winner: compare.Way) -> list[str]:
             lines.append(f"{mark} {way.interpreter:<16}{way.version:<12}{way.threads:>8}  {way.fault}")
             continue
         p50 = f"{way.typical_ms:>12.4f}" if way.p50_ms else f"{'':>12}"
-        note = "  given up after one look" if len(way.p50_ms) == 1 and len(tried) > 1 else ""
+        note = "  stopped after one measurement" if len(way.p50_ms) == 1 and len(tried) > 1 else ""
         lines.append(f"{mark} {way.interpreter:<16}{way.version:<12}{way.threads:>8}{way.open_ms:>10.1f}{p50}{note}")
-    return [*lines, "* is what the next load with these options takes on this machine"]
+    return [*lines, "* is used by the next load with these options on this machine"]

@@ -100,7 +100,7 @@ def decide(
         )
     if compared or nothing:
         beside = Choice(None, NOT_FASTER, compared)
-        decisions.append(_decision_row("sparsity without speed-up", beside, nothing, today_nothing, replaying))
+        decisions.append(_decision_row(sparsity.DECISION, beside, nothing, today_nothing, replaying))
 
     post_training = post_training_baseline(shown, timings)
     facts = [{name: value for name, value in row.items() if name != "zipped_bytes"} for row in checked]  # zlibs differ

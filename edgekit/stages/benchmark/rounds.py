@@ -45,7 +45,7 @@ def measured(
     limit_s = 60 * config.most_minutes
     with progress.step("timing", "opening", openings) as shown:
         progress.say(foretold(openers, config))
-        began, on_round = time.monotonic(), progress.both(watch.look, shown.at)
+        began, on_round = time.monotonic(), progress.both(watch.sample, shown.at)
         for samples_ms, opened in growing(openers, *numbers, on_round=on_round, limit_s=limit_s):
             timings = Timings(samples_ms, opened, config.confidence, config.tie_margin)
             decision = decide(rows, timings, config.budget, config.targets, recorded)

@@ -11,6 +11,8 @@ from typing import Any
 
 from edgekit.stages.benchmark.timings import Timings
 
+DECISION = "sparsity without speed-up"
+"""Name of the decision in the result."""
 DENSE = {"sparse": "student"}
 """The network that a sparse one was made from."""
 

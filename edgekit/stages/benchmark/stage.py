@@ -51,7 +51,7 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
     torch.set_num_threads(config.inference_threads)
     try:
         openers |= {rival.name: rival.open for rival in rivals}
-        recorded = replay.recorded(source.path.parent, "benchmark")
+        recorded = replay.read(source.path.parent, "benchmark")
         with conditions.Watch() as watch:
             decision, timings, stayed_open = measured(rows, openers, config, watch, recorded)
     finally:
@@ -105,7 +105,7 @@ def _conditions(watch: conditions.Watch, rows: list[Row], timings: Timings, conf
             f"{config.warmup_per_round} untimed ones, each opened anew {timings.rounds} times, batch 1, order rotated, "
             "execute only (numpy in, numpy out)"
         ),
-        **conditions.told(watch.seen(spread)),
+        **conditions.to_record(watch.result(spread)),
     }
 
 

@@ -37,7 +37,7 @@ class _Rejected(Exception):
     """A file that may not ship."""
 
     def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.told())
+        super().__init__(failure.describe())
         self.failure = failure
 
 
@@ -51,7 +51,9 @@ class Checker:
     network: Network
     inputs: np.ndarray
     config: Config
-    locate: Callable[[Path, str, Path, Files, np.ndarray, str], first_divergence.Parted] = first_divergence.find_apart
+    locate: Callable[[Path, str, Path, Files, np.ndarray, str], first_divergence.Located] = (
+        first_divergence.find_in_process
+    )
     task: str = "classification"
 
     @cached_property
@@ -76,8 +78,8 @@ class Checker:
             try:
                 if isinstance(outcome, launch.LeftOut):
                     raise _Rejected(outcome.failure)
-                if lost and step.rests_on(lost):
-                    raise _Rejected(launch.resting(job.model, job.target))
+                if lost and step.depends_on(lost):
+                    raise _Rejected(launch.source_left_out(job.model, job.target))
                 outputs = self._outputs(job, step, outcome.files)
                 last = self._boundary(job, step, outcome.files, outputs, float_model)
             except _Rejected as wrong:
@@ -115,7 +117,7 @@ class Checker:
             said = (
                 f"{self.network.name}: {source} → {result} is outside its tolerance on {len(outputs)} validation "
                 f"samples: {'; '.join(faults)} (max |Δ| {agreement.max_abs:.3g}, cosine {agreement.cosine:.4g}); "
-                f"{parted.told}"
+                f"{parted.message}"
             )
             raise _Rejected(Failure.of(NUMERICS, said, ADVICE.get(step.precision, ""), parted.layer))
         row = {"from": source, "to": result, **asdict(agreement), "ok": True}
@@ -130,7 +132,7 @@ class Checker:
         """
         limit_db = self.config.int8_max_layer_loss_db
         try:
-            found = first_divergence.departure(
+            found = first_divergence.divergence(
                 step.model_folder, job.target, step.out, files, self.inputs, step.precision, limit_db
             )
         except Exception as error:  # interpreters' errors share no class, and a comparison must not end what is sound
@@ -138,14 +140,14 @@ class Checker:
         if found:
             said = (
                 f"{what} is inside its tolerance, but one layer loses {found.loss_db:.0f} dB, at most {limit_db:g} dB "
-                f"asked: {found.told()}"
+                f"asked: {found.describe()}"
             )
             raise _Rejected(Failure.of(NUMERICS, said, STEEP, found.layer))
         return ""
 
-    def _located(self, job: Job, step: Step, files: Files) -> first_divergence.Parted:
+    def _located(self, job: Job, step: Step, files: Files) -> first_divergence.Located:
         if step.precision in FURTHER:
-            return first_divergence.Parted("a candidate, whose layers were not examined")
+            return first_divergence.Located("a candidate, whose layers were not examined")
         return self.locate(step.model_folder, job.target, step.out, files, self.inputs, step.precision)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from pydantic import Field, field_validator
 
 from edgekit.core.cache_key import OPTIONAL, top_module
-from edgekit.core.config import CALLED, TARGETS, StageConfig, Target
+from edgekit.core.config import BUILDER_PATTERN, TARGETS, StageConfig, Target
 from edgekit.core.errors import ConfigError
 from edgekit.targets import FURTHER
 
@@ -58,7 +58,7 @@ class Config(StageConfig):
     check_samples: int = Field(200, ge=1, le=100_000, description="validation samples compared at each boundary")
     reference_preprocess: str = Field(
         "",
-        pattern=f"^$|{CALLED}",
+        pattern=f"^$|{BUILDER_PATTERN}",
         description="package.module:function that prepared the samples of an earlier training; empty: trained here",
     )
     input_min_snr_db: float = Field(

@@ -116,7 +116,7 @@ def _convert_all(
         if config.strict:
             left_out.refuse_any(lost)
         for step, outcome in zip(job.steps, outcomes, strict=True):
-            if isinstance(outcome, launch.Made):
+            if isinstance(outcome, launch.Converted):
                 seconds[step.out.name] = outcome.seconds
         if progress:
             made = ", ".join(record["precision"] for record in records[job] if "files" in record)
@@ -128,7 +128,7 @@ def _convert_all(
 
 
 def _machine_independent(variant: Row) -> Row:
-    """The record without what depends on this machine: the debris in what its interpreter compiled."""
+    """The record without what depends on this machine: the redundant operators in what its interpreter compiled."""
     return {**variant, "debris": [one for one in variant["debris"] if not one["compiled"]]}
 
 

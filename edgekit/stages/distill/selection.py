@@ -15,7 +15,7 @@ from edgekit.runner.measure.bench import machine
 from edgekit.stages.distill.config import Config
 from edgekit.stages.distill.shortlist import Entry, Shortlist, best, refusal, targets_without_file
 from edgekit.stages.distill.training import Student, Trainer
-from edgekit.training.resume import Unfinished
+from edgekit.training.resume import ResumeFolder
 
 EVIDENCE_FILE = "candidates.json"
 UNTRAINED = dict.fromkeys(("validation_accuracy", "drop_pp", "lost", "gained", "samples"))
@@ -36,7 +36,7 @@ class Selection:
     history: dict[str, list[Row]]
 
 
-def select(shortlist: Shortlist, data: Data, config: Config, place: Unfinished, baseline: Answered) -> Selection:
+def select(shortlist: Shortlist, data: Data, config: Config, place: ResumeFolder, baseline: Answered) -> Selection:
     """Train those of the shortlist; one alone needs no comparison. `baseline`: its answers on validation."""
     epochs = config.candidate_epochs or config.epochs
     trainers = {

@@ -24,7 +24,7 @@ from edgekit.models.cost import cost
 from edgekit.models.from_artifact import spec_for
 from edgekit.stages.distill.config import Config
 from edgekit.targets import evaluate
-from edgekit.training.resume import Unfinished
+from edgekit.training.resume import ResumeFolder
 
 CALIBRATION_SAMPLES = 32
 PRECISIONS = ("fp32", "int8")
@@ -64,7 +64,7 @@ class Shortlist:
 
 
 def shorten(
-    data: Data, preprocess: list[Row], config: Config, place: Unfinished, recorded: Measured | None
+    data: Data, preprocess: list[Row], config: Config, place: ResumeFolder, recorded: Measured | None
 ) -> Shortlist:
     """Build, convert and time the candidates of the config; BudgetUnreachable where none is within the budget.
 

@@ -19,10 +19,10 @@ from edgekit.stages.distill.shortlist import shorten
 from edgekit.stages.distill.teacher import Candidate, best, candidates
 from edgekit.stages.distill.training import Student, Trainer
 from edgekit.training import losses, resume
-from edgekit.training.evaluate import answered
+from edgekit.training.evaluate import scored_outputs
 from edgekit.training.fine_tuning import without_maps
 from edgekit.training.losses import LossOptions
-from edgekit.training.resume import Unfinished
+from edgekit.training.resume import ResumeFolder
 from edgekit.training.teachers.from_artifact import RECORD
 
 Row = dict[str, Any]
@@ -34,8 +34,8 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     place = resume.of(out, "distill", source, data.digest, config.model_dump(), LIBRARIES)
     baseline, baseline_spec = open_model(source)
     steps = baseline_spec.preprocess
-    before = answered(baseline, data.validation, steps, data.task)
-    recorded = replay.recorded(source.path.parent, "distill")
+    before = scored_outputs(baseline, data.validation, steps, data.task)
+    recorded = replay.read(source.path.parent, "distill")
     shortlist = shorten(data, steps, config, place, recorded) if config.candidates else None
     teachers = candidates(source, data, config, place)
     teacher = best(teachers)
@@ -87,7 +87,7 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     )
 
 
-def _single_student(data: Data, preprocess: list[Row], config: Config, place: Unfinished) -> Trainer:
+def _single_student(data: Data, preprocess: list[Row], config: Config, place: ResumeFolder) -> Trainer:
     """The one student of a config without candidates."""
     assert config.student is not None
     return Trainer(spec_for(data, config.student.builder, config.student.kwargs, preprocess), data, config, place)

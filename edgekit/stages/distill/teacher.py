@@ -17,10 +17,10 @@ from edgekit.models.cost import cost
 from edgekit.models.files import outputs
 from edgekit.models.from_artifact import open_model, spec_for
 from edgekit.stages.distill.config import Config, TeacherConfig
-from edgekit.training.evaluate import evaluate, marked
+from edgekit.training.evaluate import evaluate, scored
 from edgekit.training.fit import fit
-from edgekit.training.objective import ANSWERS_LIMIT_S
-from edgekit.training.resume import Unfinished
+from edgekit.training.objective import TEACHER_LIMIT_S
+from edgekit.training.resume import ResumeFolder
 from edgekit.training.teachers import model_file as teacher_file
 from edgekit.training.teachers.from_artifact import FOLDER, copy_file
 from edgekit.training.teachers.model_file import TeacherFile
@@ -53,7 +53,7 @@ class Candidate:
         return {"kind": "trained here"}
 
 
-def candidates(source: Artifact, data: Data, config: Config, unfinished: Unfinished) -> list[Candidate]:
+def candidates(source: Artifact, data: Data, config: Config, unfinished: ResumeFolder) -> list[Candidate]:
     """Each teacher of the config, trained where it is to be."""
     baseline, spec = open_model(source)
     found = []
@@ -96,12 +96,12 @@ def _trained(
     data: Data,
     config: Config,
     preprocess: list[dict[str, Any]],
-    unfinished: Unfinished,
+    unfinished: ResumeFolder,
     checkpoint: str,
 ) -> Candidate:
     assert wanted.builder is not None
     spec = spec_for(data, wanted.builder, wanted.kwargs, preprocess)
-    module = dry_run.built(spec, config.seed, data)
+    module = dry_run.build(spec, config.seed, data)
     history = fit(
         module,
         data,
@@ -126,7 +126,7 @@ def _evaluated_file(name: str, wanted: TeacherConfig, opened: TeacherFile, data:
     """The file with its accuracy; ModelError where it knows no class."""
     split, classes = data.validation, len(data.classes)
     found = teacher_file.logits(
-        opened, split.x, classes=classes, timeout_s=ANSWERS_LIMIT_S, threads=threads, task=data.task
+        opened, split.x, classes=classes, timeout_s=TEACHER_LIMIT_S, threads=threads, task=data.task
     )
     outputs.check_answers(f"teacher {name}", found, split.y, data.classes, opened.preprocess, data.task)
-    return Candidate(name, wanted, opened, tasks.accuracy(marked(found, split, opened.preprocess, data.task)))
+    return Candidate(name, wanted, opened, tasks.accuracy(scored(found, split, opened.preprocess, data.task)))

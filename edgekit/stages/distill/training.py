@@ -12,14 +12,14 @@ from edgekit.core.errors import ModelError
 from edgekit.core.tasks import Answered
 from edgekit.data import Data
 from edgekit.models import dry_run, store
-from edgekit.models.raised import running
+from edgekit.models.user_errors import running
 from edgekit.stages.distill.config import Config
 from edgekit.stages.distill.teacher import Candidate
-from edgekit.training.evaluate import answered
+from edgekit.training.evaluate import scored_outputs
 from edgekit.training.fit import fit
 from edgekit.training.losses import LossOptions
-from edgekit.training.objective import Lesson
-from edgekit.training.resume import Unfinished
+from edgekit.training.objective import Distillation
+from edgekit.training.resume import ResumeFolder
 
 ALONE = "alone"
 CONFIDENCE = 0.95
@@ -54,7 +54,7 @@ class Trainer:
     spec: store.ModelSpec
     data: Data
     config: Config
-    place: Unfinished
+    place: ResumeFolder
     name: str = "student"
     title: str = "student"
 
@@ -67,8 +67,8 @@ class Trainer:
         return self._train(options.loss, self.config.epochs, options, teacher)
 
     def _train(self, name: str, epochs: int, options: LossOptions | None, teacher: Candidate | None) -> Student:
-        module = dry_run.built(self.spec, self.config.seed, self.data)
-        lesson = Lesson(teacher.model, options, self.place.answers) if teacher and options else None
+        module = dry_run.build(self.spec, self.config.seed, self.data)
+        distillation = Distillation(teacher.model, options, self.place.teacher_cache) if teacher and options else None
         length = "" if epochs == self.config.epochs else f"-{epochs}"
         try:
             with progress.step(f"{self.title}, {name}"), running(self.spec.called, "in training", module):
@@ -80,11 +80,11 @@ class Trainer:
                     seed=self.config.seed,
                     device=self.config.device,
                     threads=self.config.threads,
-                    lesson=lesson,
+                    distillation=distillation,
                     resume=self.place.checkpoint(f"{self.name}-{name}{length}"),
                 )
         except ModelError as error:
             raise ModelError(f"{self.title}, {name}: {error}") from error
-        found = answered(module, self.data.validation, self.spec.preprocess, self.data.task)
+        found = scored_outputs(module, self.data.validation, self.spec.preprocess, self.data.task)
         rows = [asdict(epoch) for epoch in history.epochs]
         return Student(name, module, found, rows, options.model_dump() if options else None)

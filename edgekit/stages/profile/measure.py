@@ -37,7 +37,7 @@ def measure(module: nn.Module, folder: Path, spec: ModelSpec, cost: Cost, data: 
     x = eager_input(samples[:1], spec.preprocess)
     with progress.step("one session, end to end"), conditions.Watch(children=True) as watch:
         ends = session.measure(folder, samples, config.latency_calls, config.warmup_calls, config.timeout_s)
-        watch.look()
+        watch.sample()
         operators = operator_table(module, data, spec.preprocess, config.operator_calls) if spec.is_torch else []
         ceilings = measure_machine()
     with progress.step("every runtime"):
@@ -67,7 +67,7 @@ def measure(module: nn.Module, folder: Path, spec: ModelSpec, cost: Cost, data: 
         calls_per_start=config.calls_per_start,
     )
     diagnosis = diagnose(found)
-    seen = conditions.told(watch.seen())
+    seen = conditions.to_record(watch.result())
     seen["disturbed"] += [f"runtimes: {reason}" for reason in beside]
     return {
         **ends,

@@ -10,7 +10,7 @@ from torch import nn
 from edgekit.core.artifact import Artifact
 from edgekit.data import Data
 from edgekit.models import store
-from edgekit.models.files import CALLED, outputs
+from edgekit.models.files import TITLES, outputs
 from edgekit.models.from_artifact import spec_for
 from edgekit.stages.profile.config import Config
 from edgekit.training.teachers import model_file as files
@@ -25,7 +25,7 @@ def load_model_file(
         source.file(name)
     opened = files.open_file(path, origin["preprocess"])
     split = data.validation
-    found, facts = files.examined(
+    found, facts = files.logits_and_facts(
         opened,
         split.x,
         classes=len(data.classes),
@@ -48,4 +48,4 @@ def describe(spec: store.ModelSpec) -> str:
     ends = "values" if spec.task == "regression" else next((name for name, yes in known.items() if yes), "logits")
     cost = f", {found.parameters:,} parameters, {found.macs / 1e6:.1f} M multiply-adds" if found.parameters else ""
     of = f"{spec.num_classes} {ends}" if spec.task == "regression" else f"{ends} of {spec.num_classes} classes"
-    return f"{CALLED[found.kind]}: gives {of}{cost}"
+    return f"{TITLES[found.kind]}: gives {of}{cost}"

@@ -10,9 +10,9 @@ from torch import nn
 from torch.profiler import ProfilerActivity
 from torch.profiler import profile as torch_profile
 
-from edgekit.core.native_stderr import quiet_native
 from edgekit.data import Data
 from edgekit.models.eager import eager_input, single_thread
+from edgekit.runner.native_stderr import quiet_native
 
 
 def operator_table(module: nn.Module, data: Data, preprocess: list[dict[str, Any]], calls: int) -> list[dict[str, Any]]:

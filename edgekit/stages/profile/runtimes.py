@@ -18,13 +18,13 @@ from torch import nn
 from edgekit.core import progress
 from edgekit.core.config import TARGETS, Target
 from edgekit.core.errors import ConversionError, ResourceError
-from edgekit.core.native_stderr import quiet_native
 from edgekit.measure import latency
 from edgekit.measure.forecast import RUNTIMES, way_of
 from edgekit.models import baseline, store
 from edgekit.models.eager import eager_call, single_thread
 from edgekit.runner.measure import conditions, intervals
 from edgekit.runner.measure.bench import growing
+from edgekit.runner.native_stderr import quiet_native
 from edgekit.targets import launch, profile
 
 COMPILED, SCRIPTED = "torch.compile", "TorchScript"
@@ -60,7 +60,7 @@ def measure(
         ways, failed, made = _openers(spec, module, folder, x, Path(scratch), compiling, runtimes, timeout_s)
         with progress.step("timing", "round", ROUNDS) as shown, single_thread(), conditions.Watch() as watch:
             numbers = (ROUNDS, ROUNDS, max(2, calls // ROUNDS), WARM_UP_CALLS)
-            samples_ms, rounds = next(growing(ways, *numbers, on_round=progress.both(watch.look, shown.at)))
+            samples_ms, rounds = next(growing(ways, *numbers, on_round=progress.both(watch.sample, shown.at)))
         noise = float(np.median([conditions.noise(each, rounds) for each in samples_ms.values()]))
         inside = {}
         for target, one in progress.each(list(made.items()), "operator table", lambda item: RUNTIMES[item[0]]):
@@ -73,7 +73,7 @@ def measure(
         sizes = {RUNTIMES[target]: one.bytes for target, one in made.items()}
         rows = [_row(way, unmodified, samples_ms, sizes.get(way)) for way in ways]
     left_out = [{"way": way, "reason": reason} for way, reason in failed.items()]
-    return rows + left_out, inside, conditions.disturbed(watch.seen(noise))
+    return rows + left_out, inside, conditions.disturbances(watch.result(noise))
 
 
 def _openers(

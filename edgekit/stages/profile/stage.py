@@ -17,14 +17,14 @@ from edgekit.models import dry_run, store
 from edgekit.models.cost import cost
 from edgekit.models.eager import eager_input
 from edgekit.models.from_artifact import spec_for
-from edgekit.models.raised import running
+from edgekit.models.user_errors import running
 from edgekit.stages.profile.config import LIBRARIES, Config
 from edgekit.stages.profile.measure import measure
 from edgekit.stages.profile.model_file import load_model_file
 from edgekit.training import resume
 from edgekit.training.evaluate import evaluate
 from edgekit.training.fit import fit
-from edgekit.training.resume import Unfinished
+from edgekit.training.resume import ResumeFolder
 
 
 def profile(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
@@ -67,7 +67,7 @@ def profile(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
 
 
 def _train_or_load(
-    source: Artifact, data: Data, config: Config, spec: store.ModelSpec, place: Unfinished, has_weights: bool
+    source: Artifact, data: Data, config: Config, spec: store.ModelSpec, place: ResumeFolder, has_weights: bool
 ) -> tuple[nn.Module, list[dict[str, Any]] | None]:
     module = store.build(spec, seed=config.seed)
     if has_weights:

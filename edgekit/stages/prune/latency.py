@@ -89,7 +89,7 @@ def time_steps(
         "order rotated, execute only (numpy in, numpy out)"
     )
     noise = float(np.median([conditions.spread(one.round_p50s_ms) for one in found]))
-    seen = {**machine(), "protocol": protocol, "confidence": CONFIDENCE, **conditions.told(watch.seen(noise))}
+    seen = {**machine(), "protocol": protocol, "confidence": CONFIDENCE, **conditions.to_record(watch.result(noise))}
     left_out = [asdict(one) for one in lost]
     figures = {"steps": gains(found, macs), "sparse": sparse_gains(found), "left_out": left_out, "conditions": seen}
     return figures, [{**one.row(), "round_p50s_ms": one.round_p50s_ms} for one in found]

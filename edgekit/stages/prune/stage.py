@@ -26,11 +26,11 @@ from edgekit.stages.prune.config import LIBRARIES, Config
 from edgekit.stages.prune.latency import time_steps
 from edgekit.stages.prune.unstructured import measured_sparsity
 from edgekit.training import resume
-from edgekit.training.evaluate import answered
+from edgekit.training.evaluate import scored_outputs
 from edgekit.training.fine_tuning import tuning
 from edgekit.training.fit import fit
-from edgekit.training.objective import Lesson
-from edgekit.training.resume import Unfinished
+from edgekit.training.objective import Distillation
+from edgekit.training.resume import ResumeFolder
 
 Step = dict[str, Any]
 
@@ -41,8 +41,8 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     student, spec = open_model(source)
     baseline, _ = open_model(source.ancestor("profile"))
     place = resume.of(out, "prune", source, data.digest, config.model_dump(), LIBRARIES)
-    followed = tuning(source, student, spec.input_shape, place.answers)
-    tuner = _Tuner(baseline, followed.lesson, spec, data, config, place)
+    followed = tuning(source, student, spec.input_shape, place.teacher_cache)
+    tuner = _Tuner(baseline, followed.distillation, spec, data, config, place)
     baseline_accuracy = tasks.accuracy(tuner.baseline)
 
     channels, pruned = _prune_in_steps(structured, student, config, tuner)
@@ -83,13 +83,13 @@ class _Tuner:
     def __init__(
         self,
         baseline: nn.Module,
-        lesson: Lesson | None,
+        distillation: Distillation | None,
         spec: store.ModelSpec,
         data: Data,
         config: Config,
-        place: Unfinished,
+        place: ResumeFolder,
     ) -> None:
-        self.lesson, self.spec, self.data, self.config, self.place = lesson, spec, data, config, place
+        self.distillation, self.spec, self.data, self.config, self.place = distillation, spec, data, config, place
         self.baseline = self._answered(baseline)
 
     def tune(self, module: nn.Module, name: str, after_step: Callable[[nn.Module], None] | None = None) -> None:
@@ -102,7 +102,7 @@ class _Tuner:
             seed=config.seed,
             device=config.device,
             threads=config.threads,
-            lesson=self.lesson,
+            distillation=self.distillation,
             resume=self.place.checkpoint(name),
             after_step=after_step,
         )
@@ -125,7 +125,7 @@ class _Tuner:
         }
 
     def _answered(self, module: nn.Module) -> Answered:
-        return answered(module, self.data.validation, self.spec.preprocess, self.data.task)
+        return scored_outputs(module, self.data.validation, self.spec.preprocess, self.data.task)
 
 
 def _prune_in_steps(

@@ -17,7 +17,7 @@ from edgekit.models.eager import eager_input
 from edgekit.stages.quantize.layers import quantized_layers
 from edgekit.stages.quantize.ptq import spread
 from edgekit.training import fit
-from edgekit.training.evaluate import marked
+from edgekit.training.evaluate import scored
 
 NO_NOISE_DB = 200.0
 
@@ -38,7 +38,7 @@ def sensitivity(
     x = split.x
 
     def accuracy(outputs: np.ndarray) -> float:
-        return tasks.accuracy(marked(outputs, split, preprocess, task))
+        return tasks.accuracy(scored(outputs, split, preprocess, task))
 
     probe = float_with_quantizers(module, quantized)
     reference = fit.logits(module, x, preprocess)

@@ -26,7 +26,7 @@ from edgekit.stages.quantize.histograms import histograms
 from edgekit.stages.quantize.sensitivity import sensitivity
 from edgekit.targets.jobs import Quantization
 from edgekit.training import fit, resume
-from edgekit.training.evaluate import marked
+from edgekit.training.evaluate import scored
 from edgekit.training.fine_tuning import tuning
 
 Row = dict[str, Any]
@@ -48,7 +48,7 @@ class _Float:
 
     def marked(self, outputs: np.ndarray) -> Answered:
         """What outputs for the validation split are worth."""
-        return marked(outputs, self.data.validation, self.spec.preprocess, self.data.task)
+        return scored(outputs, self.data.validation, self.spec.preprocess, self.data.task)
 
     def answered(self, network: nn.Module) -> Answered:
         """What a network answers of the validation split."""
@@ -112,9 +112,9 @@ def quantize(source: Artifact, data: Data, config: Config, out: Path) -> Artifac
 def _tune(source: Artifact, float_network: _Float, network: nn.Module, out: Path) -> tuple[nn.Module, list[Row], Row]:
     """A tuned copy, its epochs, and for the record what it was tuned by."""
     place = resume.of(out, "quantize", source, float_network.data.digest, float_network.config.model_dump(), LIBRARIES)
-    followed = tuning(source.ancestor("distill"), network, float_network.spec.input_shape, place.answers)
+    followed = tuning(source.ancestor("distill"), network, float_network.spec.input_shape, place.teacher_cache)
     tuned, epochs = qat.tune(
-        network, followed.lesson, float_network.data, float_network.spec.preprocess, float_network.config, place
+        network, followed.distillation, float_network.data, float_network.spec.preprocess, float_network.config, place
     )
     return tuned, epochs, followed.row
 

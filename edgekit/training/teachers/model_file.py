@@ -76,21 +76,21 @@ def logits(
 ) -> np.ndarray:
     """Logits (n, classes) float32 of raw samples (n, *sample), uint8 or float32, maybe a memory map.
 
-    Outputs that are probabilities or sigmoids are undone (see `scores.logits`); of a regression they are the values
+    Outputs that are probabilities or sigmoids are undone (see `outputs.logits`); of a regression they are the values
     (n, values). 0 threads: all cores. `progress` is called with (done, n) now and then.
 
-    Raises ModelError, naming the file and the cause in one line, for a model that cannot be opened or run, crashes,
-    takes longer than `timeout_s`, does not fit the samples or the classes, or gives NaN; ConfigError for steps that do
-    not fit the samples; ResourceError where there is no room for the samples' copy.
+    Raises ModelError for a model that cannot be opened or run, crashes, takes longer than `timeout_s`, does not fit the
+    samples or the classes, or gives NaN. Raises ConfigError for steps that do not fit the samples, and ResourceError if
+    there is no room for the samples' copy. Each names the file and the cause in one line.
     """
     import numpy as np
 
     if not len(x):
         return np.empty((0, classes), dtype=np.float32)
-    return _asked(teacher, x, classes, timeout_s, threads, task, counted=False, progress=progress)[0]
+    return _run(teacher, x, classes, timeout_s, threads, task, counted=False, progress=progress)[0]
 
 
-def examined(
+def logits_and_facts(
     teacher: TeacherFile,
     x: np.ndarray,
     *,
@@ -100,11 +100,11 @@ def examined(
     task: Task = "classification",
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """The same, of at least one sample, and the model's facts: the fields of `models.store.Source`."""
-    found, facts = _asked(teacher, x, classes, timeout_s, threads, task, counted=True)
+    found, facts = _run(teacher, x, classes, timeout_s, threads, task, counted=True)
     return found, {"kind": teacher.kind, "file": teacher.path.name, **facts}
 
 
-def _asked(
+def _run(
     teacher: TeacherFile,
     x: np.ndarray,
     classes: int,

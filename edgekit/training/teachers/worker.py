@@ -1,7 +1,7 @@
 """The process that opens a teacher's file: `python -m edgekit.training.teachers.worker FOLDER`.
 
-The folder holds the job and the samples, and gets the logits, the answer, and on the way the journal: how many samples
-are done, one number a line. It ends by itself when its parent does.
+The folder holds the job and the samples. The process writes the logits, the answer and a journal there: how many
+samples are done, one number a line. It ends by itself when its parent does.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ import numpy as np
 
 from edgekit.core.errors import NO_RESOURCES, EdgekitError, ModelError, ResourceError
 from edgekit.core.subprocesses import leave_with_parent
-from edgekit.models.files import input_layout, integer_range, module, outputs
-from edgekit.models.files import op_count as count
+from edgekit.models.files import input_layout, integer_range, module, op_count, outputs
 from edgekit.models.files.interface import Opened, Run
 from edgekit.runner.preprocess import pipeline
 from edgekit.training.teachers import launch
@@ -61,13 +60,13 @@ def _work(
         try:
             model = module(kind).open(Path(path), threads)
         except Exception as error:
-            raise _told("cannot be opened", error) from None
+            raise _model_error("cannot be opened", error) from None
         sample, sized = steps(x[:1]).shape[1:], model.sized
         placed = input_layout.find(model.shape, sample)
-        _holds(model, x, preprocess, counted)
+        _check_input_range(model, x, preprocess, counted)
         if counted:
-            _convertible(model.shape, placed, sample)
-            model = replace(model, sized=lambda shape: _plain(sized(shape), classes))
+            _check_input_shape(model.shape, placed, sample)
+            model = replace(model, sized=lambda shape: _check_outputs(sized(shape), classes))
         try:
             found = outputs.outputs(
                 model,
@@ -78,30 +77,30 @@ def _work(
                 lambda count: print(count, file=journal),
             )
         except Exception as error:
-            raise _told("cannot be run", error) from None
+            raise _model_error("cannot be run", error) from None
     of_classes = task == "classification"
     quantized = bool(model.step) or module(kind).quantized(Path(path))
     step = model.step
     if quantized and not step and not outputs.are_probabilities(found, 0.0):
         step = INSIDE  # its softmax may be rounded, though what it gives are floats
     np.save(folder / launch.LOGITS, outputs.logits(found, step) if of_classes else found)
-    costs = asdict(count.of_file(Path(path), kind)) if counted else {}
+    costs = asdict(op_count.of_file(Path(path), kind)) if counted else {}
     ends = outputs.ends(found, step) if of_classes else None
     return {"probabilities": ends == "probabilities", "sigmoids": ends == "sigmoids", "integers": quantized, **costs}
 
 
-def _holds(model: Opened, x: np.ndarray, preprocess: list[dict[str, Any]], shipped: bool) -> None:
+def _check_input_range(model: Opened, x: np.ndarray, preprocess: list[dict[str, Any]], shipped: bool) -> None:
     """ModelError for an input of integers that cannot hold what the samples become, or means other bytes by them."""
     if model.grid is None:
         return
     some = pipeline(preprocess)(x[:: max(1, len(x) // LOOKED_AT)])
-    told = integer_range.fault(model.grid, some, x.dtype.name, preprocess)
-    told = told or (integer_range.unclear(model.grid, x.dtype.name, preprocess) if shipped else "")
-    if told:
-        raise ModelError(told)
+    problem = integer_range.fault(model.grid, some, x.dtype.name, preprocess)
+    problem = problem or (integer_range.ambiguity(model.grid, x.dtype.name, preprocess) if shipped else "")
+    if problem:
+        raise ModelError(problem)
 
 
-def _convertible(shape: tuple[int, ...], placed: input_layout.Layout, sample: tuple[int, ...]) -> None:
+def _check_input_shape(shape: tuple[int, ...], placed: input_layout.Layout, sample: tuple[int, ...]) -> None:
     """ModelError for an input that a file may have to be asked, and not to be converted and run on a device."""
     if any(side < 0 for side in shape[1:]):
         shown = ", ".join("?" if side < 0 else str(side) for side in shape)
@@ -115,8 +114,8 @@ def _convertible(shape: tuple[int, ...], placed: input_layout.Layout, sample: tu
         )
 
 
-def _plain(run: Run, classes: int) -> Run:
-    """ModelError for outputs that a bundle's model may not have, though their values could be told apart."""
+def _check_outputs(run: Run, classes: int) -> Run:
+    """ModelError for outputs that a bundle's model may not have, though their values could be separated."""
 
     def checked(x: np.ndarray) -> np.ndarray:
         found = run(x)
@@ -130,7 +129,7 @@ def _plain(run: Run, classes: int) -> Run:
     return checked
 
 
-def _told(what: str, error: Exception) -> Exception:
+def _model_error(what: str, error: Exception) -> Exception:
     """One line for what a library says; the libraries' errors share no base class."""
     if isinstance(error, EdgekitError) or (isinstance(error, OSError) and error.errno in NO_RESOURCES):
         return error

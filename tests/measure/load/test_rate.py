@@ -25,11 +25,11 @@ from edgekit.measure.load.rate import (
 )
 from edgekit.measure.load.scenarios import Load
 from edgekit.measure.load.subjects import SubjectSpec
-from edgekit.runner.measure.conditions import Seen
+from edgekit.runner.measure.conditions import Conditions
 
 CAPACITY, BOUND_MS = 1000.0, 10.0
-UNKNOWN: dict[str, Any] = {each.name: None for each in fields(Seen)}
-SEEN = Seen(**{**UNKNOWN, "seconds": 1.0, "pace_ms": 1.0, "pace_change": 0.0})
+UNKNOWN: dict[str, Any] = {each.name: None for each in fields(Conditions)}
+SEEN = Conditions(**{**UNKNOWN, "seconds": 1.0, "pace_ms": 1.0, "pace_change": 0.0})
 
 
 def trial(

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from edgekit.core import cache_key
 from edgekit.core.errors import ConfigError, ModelError
-from edgekit.models.files import CALLED, detect
+from edgekit.models.files import TITLES, detect
 from tests.conftest import ROOT
 from tests.models.files import files
 
@@ -37,7 +37,7 @@ def archive(path: Path, **members: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("kind", CALLED)
+@pytest.mark.parametrize("kind", TITLES)
 def test_a_file_is_what_its_content_says_whatever_it_is_called(kind: str, tmp_path: Path) -> None:
     path = files.make(kind, tmp_path / "made")
     other = path.with_name("model.bin2")
@@ -145,7 +145,7 @@ def test_weights_that_lead_out_of_the_folder_are_refused(tmp_path: Path) -> None
     (tmp_path / "given").mkdir()
     path = tmp_path / "given/net.onnx"
     path.with_name("net.onnx.data").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ModelError, match="net.onnx.data leads out of the model's folder"):
+    with pytest.raises(ModelError, match="net.onnx.data points outside the model's folder"):
         detect.members(path, "onnx")
 
 

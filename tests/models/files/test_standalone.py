@@ -14,7 +14,7 @@ from torch import nn
 
 from edgekit.measure.forecast import UNMODIFIED
 from edgekit.models import baseline, store
-from edgekit.models.files import CALLED, module, standalone
+from edgekit.models.files import TITLES, module, standalone
 from edgekit.runner.backends import openvino as openvino_backend
 from edgekit.runner.backends._tflite import TfliteBackend
 from edgekit.runner.backends.onnxruntime import OnnxruntimeBackend
@@ -22,7 +22,7 @@ from edgekit.stages.profile import runtimes
 from tests.models.files.files import SHAPE, make, samples, spec
 
 BACKENDS = {"onnx": OnnxruntimeBackend, "openvino": openvino_backend.OpenvinoBackend, "tflite": TfliteBackend}
-FILES = sorted(set(CALLED) - {"exported"})
+FILES = sorted(set(TITLES) - {"exported"})
 SAMPLE = (*SHAPE[1:], SHAPE[0])
 
 

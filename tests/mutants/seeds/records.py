@@ -113,11 +113,11 @@ DECIDING = (
     ),
     Seed(
         "old-bundles-ship-after-a-missed-budget",
-        "workbook/earlier_bundles.py",
+        "core/earlier_bundles.py",
         "    os.replace(bundles, aside)\n",
         "    shutil.copytree(bundles, aside)\n",
         "CI copies the bundles of an earlier run to devices after the budget was missed",
-        ("tests/workbook/test_earlier_bundles.py",),
+        ("tests/core/test_earlier_bundles.py",),
     ),
     Seed(
         "speed-up-upside-down",

@@ -15,7 +15,7 @@ import pytest
 
 from edgekit.runner import bundle, load
 from edgekit.runner.autotune import choices, compare, prove
-from edgekit.runner.autotune.compare import Way, best
+from edgekit.runner.autotune.compare import Candidate, best
 from edgekit.runner.autotune.launch import Child
 from edgekit.runner.backends import openvino
 from edgekit.runner.errors import BackendError, InputError, SelftestError
@@ -45,7 +45,7 @@ def test_the_first_load_chooses_and_the_second_follows(bundles: dict[str, Path],
 
 
 def test_every_installed_interpreter_and_number_of_threads_is_tried(bundles: dict[str, Path]) -> None:
-    tried = compare.compare(bundles["onnx"], compare.ways("onnx", None, None), rounds=3)
+    tried = compare.compare(bundles["onnx"], compare.candidates("onnx", None, None), rounds=3)
     cores = len(os.sched_getaffinity(0))
     assert {way.interpreter for way in tried} == {"onnxruntime", "openvino"}
     assert {1, cores} <= {way.threads for way in tried}
@@ -54,9 +54,12 @@ def test_every_installed_interpreter_and_number_of_threads_is_tried(bundles: dic
 
 
 def test_tensorflow_is_the_last_resort() -> None:
-    assert {way.interpreter for way in compare.ways("tflite", 1, None)} == {"litert"}
-    assert {way.interpreter for way in compare.ways("tflite", 1, None, all_of_them=True)} == {"litert", "tensorflow"}
-    assert [way.interpreter for way in compare.ways("tflite", 1, "tensorflow")] == ["tensorflow"]
+    assert {way.interpreter for way in compare.candidates("tflite", 1, None)} == {"litert"}
+    assert {way.interpreter for way in compare.candidates("tflite", 1, None, all_of_them=True)} == {
+        "litert",
+        "tensorflow",
+    }
+    assert [way.interpreter for way in compare.candidates("tflite", 1, "tensorflow")] == ["tensorflow"]
 
 
 def test_what_is_pinned_stays_pinned(bundles: dict[str, Path], cache: Path) -> None:
@@ -106,8 +109,8 @@ def test_a_folder_that_cannot_be_written_only_means_trying_again(
     assert load(bundles["onnx"], threads=1).selftest().ok
 
 
-def timed(interpreter: str, threads: int, *rounds: float, fault: str = "") -> Way:
-    return Way(interpreter, threads, p50_ms=rounds, fault=fault)
+def timed(interpreter: str, threads: int, *rounds: float, fault: str = "") -> Candidate:
+    return Candidate(interpreter, threads, p50_ms=rounds, fault=fault)
 
 
 def test_the_fastest_wins_and_a_tie_goes_to_the_usual_one_with_fewest_threads() -> None:
@@ -119,7 +122,7 @@ def test_the_fastest_wins_and_a_tie_goes_to_the_usual_one_with_fewest_threads() 
     with pytest.raises(BackendError, match="a crashed; b cannot open"):
         best([replace(one, fault="crashed"), replace(other, fault="cannot open")])
     with pytest.raises(SelftestError, match="golden vectors"):
-        best([replace(one, fault="gave other answers than the golden vectors")])
+        best([replace(one, fault="its outputs differ from the golden vectors")])
 
 
 def test_one_that_answers_wrongly_is_left_out(write_bundle: WriteBundle) -> None:
@@ -242,7 +245,7 @@ def blob(bundles: dict[str, Path], cache: Path) -> Path:
     found = bundle.read(bundles["openvino"])
     data = openvino.compiled(found.model_files(), 1)
     choice = json.loads(record.read_text())
-    choices.remember(record.stem, choices.Choice(**{**choice, "blob": bundle.sha.hexdigest(data)}), data)
+    choices.put(record.stem, choices.Choice(**{**choice, "blob": bundle.sha256.hexdigest(data)}), data)
     return record.with_suffix(".blob")
 
 
@@ -264,13 +267,13 @@ def test_a_compiled_model_that_is_not_right_is_purged(
         files = {name: (tmp_path / name).read_bytes() for name in ("model.xml", "model.bin")}
         data = openvino.compiled(files, 1)
         choice = json.loads(record.read_text())
-        choices.remember(record.stem, choices.Choice(**{**choice, "blob": bundle.sha.hexdigest(data)}), data)
+        choices.put(record.stem, choices.Choice(**{**choice, "blob": bundle.sha256.hexdigest(data)}), data)
     elif how == "another digest":
         blob.write_bytes(blob.read_bytes()[:-1] + b"\0")
     elif how == "torn":
         data = blob.read_bytes()[:1000]
         choice = json.loads(record.read_text())
-        choices.remember(record.stem, choices.Choice(**{**choice, "blob": bundle.sha.hexdigest(data)}), data)
+        choices.put(record.stem, choices.Choice(**{**choice, "blob": bundle.sha256.hexdigest(data)}), data)
     else:
         blob.unlink()
     image = samples()[0]

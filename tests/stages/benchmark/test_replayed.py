@@ -71,10 +71,10 @@ def test_what_was_recorded_as_too_slow_stays_out() -> None:
 def test_a_record_without_one_of_its_parts_is_refused(missing: str, tmp_path: Path) -> None:
     whole = {name: kind() for name, kind in replay_file.SHAPES["benchmark"].items()}
     replay_file.write(tmp_path, {"benchmark": whole})
-    assert replay_file.recorded(tmp_path, "benchmark") == whole
+    assert replay_file.read(tmp_path, "benchmark") == whole
     replay_file.write(tmp_path, {"benchmark": {name: value for name, value in whole.items() if name != missing}})
     with pytest.raises(TrustError, match="not a record of decisions"):
-        replay_file.recorded(tmp_path, "benchmark")
+        replay_file.read(tmp_path, "benchmark")
 
 
 def test_a_recorded_lack_of_a_winner_is_followed() -> None:

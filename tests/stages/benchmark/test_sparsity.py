@@ -89,7 +89,7 @@ def test_a_recorded_acceptance_is_followed_too() -> None:
 def test_every_broken_limit_stands_beside_it() -> None:
     decision = found(sparse_ms=0.04, accuracy=0.9, limits=budget(latency_p50_ms=0.03))
     said = reasons(decision)
-    assert [words.partition(" ")[0] for words in said] == ["accuracy", "p50", "buys"]
+    assert [words.partition(" ")[0] for words in said] == ["accuracy", "p50", "no"]
 
 
 def test_compressed_bytes_are_no_content_for_another_zlib_gives_others() -> None:
