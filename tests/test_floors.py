@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,7 @@ def module_of(dotted: str) -> Path | None:
     return None
 
 
+@cache
 def graph() -> dict[Path, set[Path]]:
     """Which file of edgekit imports which, lazily and for typing too; packages stand for their `__init__.py`."""
     files = sorted(PACKAGE.rglob("*.py"))
