@@ -72,11 +72,11 @@ def fit(
     """Train `module` in place: SGD with Nesterov momentum, linear warm-up, cosine decay.
 
     It ends on the CPU, in eval mode, with the weights of the best epoch: highest validation accuracy, of equals the
-    lowest validation loss. Without early stopping only epochs that began below a fifth of the peak rate compete (if
-    there are any): a high score at a high rate is luck, and costs accuracy on fresh samples.
-    A teacher sees the same augmented batches. `after_step(module)` runs after every optimiser step, `on_epoch(result)`
-    after every epoch. With `resume` the state is saved after each epoch, and a training that was stopped resumes
-    from there to the same bits. Then `on_epoch` is called for the new epochs only.
+    lowest validation loss. Without early stopping only epochs that began below a fifth of the peak rate compete, if
+    there are any. A high score at a high rate is luck, and costs accuracy on fresh samples. A teacher sees the same
+    augmented batches. `after_step(module)` runs after every optimiser step, `on_epoch(result)` after every epoch. With
+    `resume` the state is saved after each epoch, and a training that was stopped resumes from there to the same bits.
+    Then `on_epoch` is called for the new epochs only.
     """
     if len(data.train.y) < 2 or not len(data.validation.y):
         raise ModelError(
