@@ -15,7 +15,7 @@ from tests.mutants.seeds import SEEDS, Seed
 PREPROCESS = "tests/runner/preprocess/test_preprocess.py"
 HARMLESS = Seed(
     "harmless",
-    "runner/preprocess/__init__.py",
+    "runner/preprocess/transform.py",
     '"""Preprocess steps, executed',
     '"""Preprocess steps: executed',
     "nothing",
@@ -67,7 +67,7 @@ def test_what_changes_nothing_survives() -> None:
 def test_a_seed_that_no_longer_fits_is_an_error() -> None:
     gone = Seed("gone", HARMLESS.file, "no such text", "", "nothing", (PREPROCESS,))
     with pytest.raises(
-        check.CheckError, match="gone: its text stands 0 times in edgekit/runner/preprocess/__init__.py"
+        check.CheckError, match="gone: its text stands 0 times in edgekit/runner/preprocess/transform.py"
     ):
         check.check([gone], steps=[check.OWN])
 

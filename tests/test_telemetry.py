@@ -82,7 +82,10 @@ def test_who_imports_a_library_that_reports_silences_it_first() -> None:
         assert any(silences(each) for each in (path, *packages)), f"{path} imports {known[path]}"
 
 
-@pytest.mark.parametrize("entry", ["cli", "workbook", "targets.child", "teachers.child", "ready_made.jobs"])
+ENTRIES = ("cli.app", "workbook.stage", "targets.worker", "training.teachers.worker", "cli.bundle.jobs")
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
 def test_what_a_process_starts_is_told_to_be_silent(entry: str, tmp_path: Path) -> None:
     said = "import os, json; print(json.dumps(dict(os.environ)))"
     script = f"import edgekit.{entry}, subprocess, sys; subprocess.run([sys.executable, '-c', {said!r}], check=True)"

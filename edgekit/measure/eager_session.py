@@ -114,7 +114,7 @@ def _file(spec: ModelSpec) -> Callable[[Path], Steps]:
     import numpy as np
 
     from edgekit.models.files import input_layout, standalone
-    from edgekit.runner.preprocess import pipeline
+    from edgekit.runner.preprocess.transform import pipeline
 
     assert spec.source is not None
     source, prepare = spec.source, pipeline(spec.preprocess)

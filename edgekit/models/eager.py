@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from edgekit.runner.preprocess import apply, to_layout
+from edgekit.runner.preprocess.transform import apply, to_layout
 
 
 @contextmanager

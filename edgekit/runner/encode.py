@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from edgekit.runner import preprocess
+from edgekit.runner.preprocess import transform
 from edgekit.runner.preprocess.steps import GEOMETRY
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ def encoder(manifest: Manifest, backend: Backend) -> Encode:
     steps, layout = manifest.preprocess, manifest.input.layout
     if backend.encode is not None and passes_through(steps, manifest.raw.dtype, manifest.input.dtype):
         return _unchanged(steps, layout, backend.dtype)
-    pipeline = preprocess.pipeline(steps)
+    pipeline = transform.pipeline(steps)
 
     def encode(raw: np.ndarray) -> np.ndarray:
-        x = preprocess.to_layout(pipeline(raw)[None], layout)
+        x = transform.to_layout(pipeline(raw)[None], layout)
         return x if backend.encode is None else backend.encode(x)
 
     operations = len(steps) + (backend.encode is not None)
@@ -57,11 +57,11 @@ def passes_through(steps: Sequence[Step], raw_dtype: str, input_dtype: str) -> b
 def _unchanged(steps: Sequence[Step], layout: str, dtype: np.dtype) -> Encode:
     """Integers that go in as they are; what a resize makes of them is rounded to the nearest."""
     if not steps:
-        return lambda raw: preprocess.to_layout(raw[None], layout)
-    pipeline, limits = preprocess.pipeline(steps), np.iinfo(dtype)
+        return lambda raw: transform.to_layout(raw[None], layout)
+    pipeline, limits = transform.pipeline(steps), np.iinfo(dtype)
 
     def encode(raw: np.ndarray) -> np.ndarray:
-        x = np.rint(preprocess.to_layout(pipeline(raw)[None], layout))
+        x = np.rint(transform.to_layout(pipeline(raw)[None], layout))
         return np.clip(x, limits.min, limits.max).astype(dtype)
 
     return encode

@@ -16,7 +16,7 @@ from edgekit.runner.backends import Backend, open_backend
 from edgekit.runner.bundle.manifest import Manifest
 from edgekit.runner.encode import encoder
 from edgekit.runner.errors import BackendError, BundleError, InputError, RunnerError
-from edgekit.runner.preprocess import pipeline
+from edgekit.runner.preprocess.transform import pipeline
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle import Bundle

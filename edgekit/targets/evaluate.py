@@ -12,7 +12,7 @@ from edgekit.core.errors import ConversionError
 from edgekit.runner.backends import open_backend
 from edgekit.runner.errors import RunnerError
 from edgekit.runner.native_stderr import quiet_native
-from edgekit.runner.preprocess import apply, to_layout
+from edgekit.runner.preprocess.transform import apply, to_layout
 from edgekit.targets.jobs import Files
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from edgekit.core.errors import ModelError
-from edgekit.runner.preprocess import apply
+from edgekit.runner.preprocess.transform import apply
 
 EVALUATION_BATCH = 256
 

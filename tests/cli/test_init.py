@@ -27,7 +27,7 @@ from edgekit.cli.init import config, sizes, steps
 from edgekit.core.artifact import load as load_artifact
 from edgekit.core.tasks import TASKS, accuracy_drop
 from edgekit.data import load, source_names
-from edgekit.runner.preprocess import apply
+from edgekit.runner.preprocess.transform import apply
 from edgekit.workbook import origin
 from edgekit.workbook.plan import load_plan
 from tests.conftest import run_edgekit

@@ -20,9 +20,10 @@ import pytest
 
 from edgekit.data import Data, load, parse, source_names
 from edgekit.models.from_artifact import spec_for
-from edgekit.runner import bundle, input_path, inputs, preprocess, pyz
+from edgekit.runner import bundle, input_path, inputs, pyz
 from edgekit.runner.backends import open_backend
 from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
+from edgekit.runner.preprocess import transform
 
 from . import odd_files
 
@@ -126,7 +127,7 @@ def test_every_file_gets_the_evaluations_own_scores(case: tuple[Path, Data], run
     home, data = case
     raw = RawSpec(**spec_for(data, "edgekit.models.mlp:mlp", {}, STEPS[data.kind]).raw)
     samples, labels = all_of(data)
-    x = preprocess.to_layout(preprocess.apply(STEPS[data.kind], samples), "ANY")
+    x = transform.to_layout(transform.apply(STEPS[data.kind], samples), "ANY")
     for name, files in networks(x.shape[1:], len(data.classes), x, tmp_path).items():
         target = name.partition("-")[0]
         layout = "NHWC" if x.ndim == 4 else "ANY"

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from docs.generate import manifest as words
-from edgekit.runner import bundle, input_path, load, preprocess
+from edgekit.runner import bundle, input_path, load
 from edgekit.runner.bundle import manifest_rules as rules
 from edgekit.runner.bundle.manifest import RawSpec, TensorSpec
 from edgekit.runner.errors import InputError
-from edgekit.runner.preprocess import steps
+from edgekit.runner.preprocess import steps, transform
 from tests.docs import bundle_reader
 from tests.docs.bundle_reader import Bundle, Refused
 from tests.runner.bundle.test_bundle import repack
@@ -96,7 +96,7 @@ def test_every_step_computes_what_the_page_says(
     made = Made("onnx", NOTHING.files, spec, SCORES, 1e-4)
     read = Bundle(write_bundle(made, samples, np.zeros((3, 3)), raw=raw, preprocess=listed))
     for sample in read.golden()[0]:
-        x = preprocess.to_layout(preprocess.apply(listed, sample[None]), spec.layout)
+        x = transform.to_layout(transform.apply(listed, sample[None]), spec.layout)
         wanted = np.rint(x) if spec.dtype == "uint8" else x.astype(spec.dtype)
         assert read.tensor(sample).shape == spec.shape and read.tensor(sample).dtype == spec.dtype
         np.testing.assert_allclose(read.tensor(sample), wanted, rtol=1e-4, atol=1e-4)

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgekit.runner import bundle, inputs, preprocess
+from edgekit.runner import bundle, inputs
 from edgekit.runner.bundle.manifest import RawSpec, TensorSpec
 from edgekit.runner.cli import main
 from edgekit.runner.errors import InputError
-from edgekit.runner.preprocess import steps
+from edgekit.runner.preprocess import steps, transform
 
 from .conftest import LABELS, SCORES, Made, manifest_for, members_for
 
@@ -66,7 +66,7 @@ def write(path: Path, raw: RawSpec, preprocess_steps: Sequence[dict[str, object]
     spec = TensorSpec("input", (1, *shape), "float32", layout)
     made = Made("onnx", {"model.onnx": model.SerializeToString()}, spec, SCORES, 1e-2)
     images = examples(raw, 4)
-    x = preprocess.to_layout(preprocess.apply(preprocess_steps, images), layout)
+    x = transform.to_layout(transform.apply(preprocess_steps, images), layout)
     scores = x.reshape(len(x), -1).astype(np.float64) @ weights(size)
     manifest = manifest_for(made, raw=raw, preprocess=list(preprocess_steps))
     bundle.write(path, manifest, members_for(made, images, scores))

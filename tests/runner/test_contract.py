@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from edgekit.runner import inputs, preprocess
+from edgekit.runner import inputs
 from edgekit.runner.errors import InputError
 from edgekit.runner.loader import load
 from edgekit.runner.model import Model
+from edgekit.runner.preprocess import transform
 
 from . import flat
 from .flat import PICTURE, SOUND, coded, form, predict, riff
@@ -156,7 +157,7 @@ def test_steps_on_the_device_equal_the_notebooks_to_the_bit(name: str, layout: s
     model = load(bundle, trial=False)
     batch = flat.examples(PICTURE, 8)
     batch[0], batch[1] = 0, 255
-    wanted = preprocess.to_layout(preprocess.apply(STEPS[name], batch), layout)
+    wanted = transform.to_layout(transform.apply(STEPS[name], batch), layout)
     for number, sample in enumerate(batch):
         np.save(tmp_path / "x.npy", sample)
         Image.fromarray(sample).save(tmp_path / "x.png")
@@ -170,7 +171,7 @@ def test_the_same_holds_for_sounds_and_vectors(tmp_path: Path) -> None:
     steps = [{"step": "scale", "factor": 1.7}, {"step": "normalize", "mean": [0.1], "std": [0.3]}]
     model = load(flat.write(tmp_path / "x.edge.zip", SOUND, steps), trial=False)
     whole = np.random.default_rng(2).integers(-32768, 32768, (6, 400)).astype("<i2")
-    wanted = preprocess.apply(steps, whole.astype(np.float32) / np.float32(32768))
+    wanted = transform.apply(steps, whole.astype(np.float32) / np.float32(32768))
     for row, sample in zip(wanted, whole, strict=True):
         (tmp_path / "a.wav").write_bytes(riff(form(1, 16), sample.tobytes()))
         assert model.prepare(inputs.read(str(tmp_path / "a.wav"), SOUND)).tobytes() == row.tobytes()
@@ -181,7 +182,7 @@ def test_and_for_every_target_quantized_or_not(key: str, bundles: dict[str, Path
     """A table of 256 answers may stand in for the steps; its answers are the steps'."""
     model = load(bundles[key], trial=False)
     batch = np.arange(256, dtype=np.uint8).repeat(4)[: 16 * 64].reshape(16, 8, 8, 1)
-    x = preprocess.to_layout(preprocess.apply(model.manifest.preprocess, batch), model.manifest.input.layout)
+    x = transform.to_layout(transform.apply(model.manifest.preprocess, batch), model.manifest.input.layout)
     encode = model.backend.encode
     for number, sample in enumerate(batch):
         one = np.ascontiguousarray(x[number : number + 1])

@@ -11,7 +11,7 @@ from edgekit.runner import bundle as bundles
 from edgekit.runner import load
 from edgekit.runner.bundle.manifest import RawSpec, TensorSpec
 from edgekit.runner.errors import InputError
-from edgekit.runner.preprocess import apply
+from edgekit.runner.preprocess.transform import apply
 from tests.runner import integers
 from tests.runner.conftest import Made, manifest_for, members_for
 

@@ -22,7 +22,8 @@ from edgekit.models.files.integer_range import Grid, fault
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.encode import passes_through
 from edgekit.runner.errors import InputError, RunnerError
-from edgekit.runner.preprocess import apply, steps
+from edgekit.runner.preprocess import steps
+from edgekit.runner.preprocess.transform import apply
 
 Size = Optional[Sequence[int]]
 MODEL = "model"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.data import Data
-from edgekit.runner import preprocess
+from edgekit.runner.preprocess import transform
 
 Step = dict[str, Any]
 CHUNK = 1024
@@ -74,7 +74,7 @@ def _moments(x: np.ndarray, steps: list[Step], together: bool) -> tuple[list[flo
 
 def _parts(x: np.ndarray, steps: list[Step], together: bool) -> Iterator[np.ndarray]:
     for start in range(0, len(x), CHUNK):
-        values = preprocess.apply(steps, x[start : start + CHUNK]).astype(np.float64)
+        values = transform.apply(steps, x[start : start + CHUNK]).astype(np.float64)
         yield values.reshape(-1, 1 if together else values.shape[-1])
 
 

@@ -43,7 +43,7 @@ def variant(convert: str, name: str, preprocess: list[dict[str, Any]], samples: 
     from edgekit.core import artifact as artifacts
     from edgekit.core.variants import open_variant, read
     from edgekit.measure.load.drive import Subject
-    from edgekit.runner.preprocess import pipeline, to_layout
+    from edgekit.runner.preprocess.transform import pipeline, to_layout
 
     source = artifacts.load(Path(convert))
     found = next(each for each in read(source) if each.name == name)
@@ -64,7 +64,7 @@ def baseline(profile: str, samples: str, threads: int = 1) -> Subject:
     from edgekit.models.eager import eager_input
     from edgekit.models.files import input_layout, standalone
     from edgekit.models.from_artifact import open_model
-    from edgekit.runner.preprocess import pipeline
+    from edgekit.runner.preprocess.transform import pipeline
 
     torch.set_num_threads(threads)
     source = artifacts.load(Path(profile))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgekit.core.errors import ModelError
-from edgekit.runner.preprocess import to_layout
+from edgekit.runner.preprocess.transform import to_layout
 
 
 @dataclass(frozen=True)

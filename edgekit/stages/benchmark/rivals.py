@@ -17,7 +17,7 @@ import numpy as np
 from edgekit.core import progress, tasks
 from edgekit.data.paths import expand
 from edgekit.models.files import detect, standalone
-from edgekit.runner.preprocess import pipeline
+from edgekit.runner.preprocess.transform import pipeline
 from edgekit.stages.benchmark.account import with_interval
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.training.evaluate import marked

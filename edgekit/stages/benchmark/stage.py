@@ -25,7 +25,7 @@ from edgekit.models.from_artifact import open_model
 from edgekit.runner.backends import Backend
 from edgekit.runner.measure import conditions
 from edgekit.runner.measure.bench import machine
-from edgekit.runner.preprocess import apply, to_layout
+from edgekit.runner.preprocess.transform import apply, to_layout
 from edgekit.stages.benchmark import by_class
 from edgekit.stages.benchmark.config import LIBRARIES, Config
 from edgekit.stages.benchmark.leakage import check_leakage

@@ -20,7 +20,7 @@ from edgekit.models import store
 from edgekit.runner import bundle as bundles
 from edgekit.runner import pyz
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
-from edgekit.runner.preprocess import apply, to_layout
+from edgekit.runner.preprocess.transform import apply, to_layout
 from edgekit.stages.bundle import golden, provenance, sbom
 from edgekit.stages.bundle.config import LIBRARIES, Config
 from edgekit.stages.bundle.device import RUNNER, commands, prove, requirements, texts

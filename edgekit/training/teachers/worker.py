@@ -19,7 +19,7 @@ from edgekit.core.errors import NO_RESOURCES, EdgekitError, ModelError, Resource
 from edgekit.core.subprocesses import leave_with_parent
 from edgekit.models.files import input_layout, integer_range, module, op_count, outputs
 from edgekit.models.files.interface import Opened, Run
-from edgekit.runner.preprocess import pipeline
+from edgekit.runner.preprocess.transform import pipeline
 from edgekit.training.teachers import launch
 
 LOOKED_AT = 64

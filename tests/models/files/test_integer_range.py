@@ -12,7 +12,7 @@ import yaml
 from edgekit.core.errors import ModelError
 from edgekit.models.files import tflite
 from edgekit.models.files.integer_range import Grid, ambiguity, fault
-from edgekit.runner.preprocess import apply
+from edgekit.runner.preprocess.transform import apply
 from edgekit.training.teachers.model_file import logits_and_facts, open_file
 from tests.runner import integers
 

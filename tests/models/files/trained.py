@@ -92,7 +92,7 @@ def _keras(path: Path) -> None:
     import tensorflow as tf
 
     from edgekit.data import load
-    from edgekit.runner.preprocess import apply
+    from edgekit.runner.preprocess.transform import apply
 
     plan = load_plan(TINY)
     train = load(plan.data).train

@@ -7,7 +7,7 @@ from tests.mutants.seeds.seed import Seed
 DATA = (
     Seed(
         "resize-axes-swapped",
-        "runner/preprocess/__init__.py",
+        "runner/preprocess/transform.py",
         "_resample(_resample(x, width, axis=-2), height, axis=-3)",
         "_resample(_resample(x, width, axis=-3), height, axis=-2)",
         "pictures that are not square come out with their sides exchanged",
@@ -15,7 +15,7 @@ DATA = (
     ),
     Seed(
         "layout-transposed",
-        "runner/preprocess/__init__.py",
+        "runner/preprocess/transform.py",
         "x = x.transpose(0, 3, 1, 2)",
         "x = x.transpose(0, 3, 2, 1)",
         "OpenVINO and ONNX see every picture mirrored along its diagonal",
@@ -23,7 +23,7 @@ DATA = (
     ),
     Seed(
         "mean-and-std-swapped",
-        "runner/preprocess/__init__.py",
+        "runner/preprocess/transform.py",
         """    mean = np.asarray(step["mean"], dtype=np.float32)
     std = np.asarray(step["std"], dtype=np.float32)
 """,
@@ -35,7 +35,7 @@ DATA = (
     ),
     Seed(
         "scale-divides",
-        "runner/preprocess/__init__.py",
+        "runner/preprocess/transform.py",
         "np.multiply(x, factor, dtype=np.float32)",
         "np.divide(x, factor, dtype=np.float32)",
         "inputs are 65025 times too large",

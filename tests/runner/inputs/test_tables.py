@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgekit.runner import inputs, preprocess
+from edgekit.runner import inputs
 from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.runner.errors import InputError
 from edgekit.runner.inputs import table
 from edgekit.runner.loader import load
+from edgekit.runner.preprocess import transform
 from tests.runner import flat
 from tests.runner.flat import WINDOW, predict, refusal
 
@@ -132,7 +133,7 @@ def test_a_window_on_the_device_is_the_notebooks_to_the_bit(tmp_path: Path) -> N
         model = load(bundle, trial=False)
         assert model.manifest.input.shape == (1, 4, 3) and model.manifest.raw == WINDOW
         batch = flat.examples(WINDOW, 8)
-        wanted = preprocess.to_layout(preprocess.apply(steps, batch), "ANY")
+        wanted = transform.to_layout(transform.apply(steps, batch), "ANY")
         for window, row in zip(batch, wanted):
             np.save(tmp_path / "x.npy", window)
             lines = [",".join(WINDOW.columns or ()), *(",".join(map(repr, moment.tolist())) for moment in window)]
@@ -142,7 +143,7 @@ def test_a_window_on_the_device_is_the_notebooks_to_the_bit(tmp_path: Path) -> N
                 assert x.dtype == np.float32 and x.shape == (1, 4, 3)
                 assert x.tobytes() == row.tobytes()
     by_hand = (batch * np.float32(0.1020408) - np.float32([0.1, -0.2, 0.97])) / np.float32([0.3, 0.41, 1.7])
-    assert preprocess.apply(STEPS, batch).tobytes() == by_hand.tobytes()
+    assert transform.apply(STEPS, batch).tobytes() == by_hand.tobytes()
 
 
 def test_the_runner_answers_a_folder_of_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

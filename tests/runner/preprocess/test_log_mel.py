@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgekit.runner import preprocess
 from edgekit.runner.errors import InputError
-from edgekit.runner.preprocess import steps
+from edgekit.runner.preprocess import steps, transform
 
 SPEECH = {
     "step": "log_mel", "rate_hz": 16_000, "window_samples": 480, "hop_samples": 320, "fft_samples": 512,
@@ -33,7 +32,7 @@ def test_the_figures_are_tensorflows() -> None:
     import tensorflow as tf
 
     x = sound()
-    found = preprocess.apply([SPEECH], x)
+    found = transform.apply([SPEECH], x)
     assert found.shape == steps.check([SPEECH], x.shape, "float32") == (49, 40, 1)
     spectrum = tf.signal.stft(x.astype(np.float64), 480, 320, 512)
     weights = tf.signal.linear_to_mel_weight_matrix(40, 257, 16_000, 20.0, 4000.0, tf.float64)
@@ -43,18 +42,18 @@ def test_the_figures_are_tensorflows() -> None:
 
 def test_a_tone_stands_in_its_band() -> None:
     time = np.arange(16_000) / 16_000
-    found = preprocess.apply([SPEECH], np.sin(2 * np.pi * 1000 * time).astype(np.float32))
+    found = transform.apply([SPEECH], np.sin(2 * np.pi * 1000 * time).astype(np.float32))
     mel = 2595 * np.log10(1 + 1000 / 700)
     low, high = (2595 * np.log10(1 + hz / 700) for hz in (20.0, 4000.0))
     assert abs(found[10, :, 0].argmax() - ((mel - low) / (high - low) * 41 - 1)) <= 1
 
 
 def test_silence_is_the_floor_and_a_batch_is_its_samples() -> None:
-    assert np.allclose(preprocess.apply([SPEECH], np.zeros(16_000, np.float32)), np.log(1e-6), atol=1e-5)
+    assert np.allclose(transform.apply([SPEECH], np.zeros(16_000, np.float32)), np.log(1e-6), atol=1e-5)
     x = sound(count=3)
-    many = preprocess.apply([SPEECH], x)
+    many = transform.apply([SPEECH], x)
     assert many.shape == (3, 49, 40, 1)
-    assert all(np.array_equal(many[place], preprocess.apply([SPEECH], x[place])) for place in range(3))
+    assert all(np.array_equal(many[place], transform.apply([SPEECH], x[place])) for place in range(3))
 
 
 def test_the_bits_are_the_same_everywhere() -> None:
@@ -63,7 +62,7 @@ def test_the_bits_are_the_same_everywhere() -> None:
     for _ in range(16_000):
         state = (1_103_515_245 * state + 12_345) % 2**31
         values.append(state / 2**31 - 0.5)
-    found = preprocess.apply([SPEECH], np.array(values, dtype=np.float32))
+    found = transform.apply([SPEECH], np.array(values, dtype=np.float32))
     assert hashlib.sha256(found.astype("<f4").tobytes()).hexdigest() == BITS
 
 
@@ -95,5 +94,5 @@ def test_a_picture_is_no_sound() -> None:
 def test_further_steps_see_a_picture_of_one_channel() -> None:
     chain = [SPEECH, {"step": "normalize", "mean": [-5.0], "std": [4.0]}]
     assert steps.check(chain, (16_000,), "float32") == (49, 40, 1)
-    plain = preprocess.apply([SPEECH], sound())
-    np.testing.assert_allclose(preprocess.apply(chain, sound()), (plain + 5) / 4, rtol=1e-5, atol=1e-6)
+    plain = transform.apply([SPEECH], sound())
+    np.testing.assert_allclose(transform.apply(chain, sound()), (plain + 5) / 4, rtol=1e-5, atol=1e-6)

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from edgekit.runner import preprocess
 from edgekit.runner.errors import InputError
-from edgekit.runner.preprocess import steps
+from edgekit.runner.preprocess import steps, transform
 
 CHAIN = [
     {"step": "resize", "height": 12, "width": 20},
@@ -29,15 +28,15 @@ def image(height: int = 17, width: int = 9, channels: int = 3, count: int = 0) -
 def test_scale_and_normalize_follow_their_formulas() -> None:
     raw, mean, std = image(), [0.1, 0.2, 0.3], [0.5, 0.25, 2.0]
     steps = [{"step": "scale", "factor": 1 / 255}, {"step": "normalize", "mean": mean, "std": std}]
-    x = preprocess.apply(steps, raw)
+    x = transform.apply(steps, raw)
     assert x.dtype == np.float32
     np.testing.assert_allclose(x, (raw / 255.0 - mean) / std, rtol=1e-5, atol=1e-6)
 
 
 def test_one_mean_serves_every_channel_and_vectors_have_one_each() -> None:
     raw = np.array([1.0, 5.0, -2.0], dtype=np.float32)
-    one = preprocess.apply([{"step": "normalize", "mean": [1.0], "std": [2.0]}], raw)
-    each = preprocess.apply([{"step": "normalize", "mean": [1.0, 5.0, 0.0], "std": [1.0, 1.0, 4.0]}], raw)
+    one = transform.apply([{"step": "normalize", "mean": [1.0], "std": [2.0]}], raw)
+    each = transform.apply([{"step": "normalize", "mean": [1.0, 5.0, 0.0], "std": [1.0, 1.0, 4.0]}], raw)
     assert one.tolist() == [0.0, 2.0, -1.5]
     assert each.tolist() == [0.0, 0.0, -0.5]
 
@@ -45,16 +44,16 @@ def test_one_mean_serves_every_channel_and_vectors_have_one_each() -> None:
 @pytest.mark.parametrize("size", [(17, 9), (34, 27), (5, 4), (1, 1), (16, 30)])
 def test_resize_is_pillows_bilinear_without_its_rounding(size: tuple[int, int]) -> None:
     raw = image(channels=1)
-    x = preprocess.apply([{"step": "resize", "height": size[0], "width": size[1]}], raw)
+    x = transform.apply([{"step": "resize", "height": size[0], "width": size[1]}], raw)
     pillow = Image.fromarray(raw[..., 0].astype(np.float32)).resize((size[1], size[0]), Image.Resampling.BILINEAR)
     np.testing.assert_allclose(x[..., 0], np.asarray(pillow), atol=2e-3)
 
 
 def test_grey_is_luma_and_grey_becomes_three_equal_channels() -> None:
     raw = image()
-    grey = preprocess.apply([{"step": "channels", "count": 1}], raw)
+    grey = transform.apply([{"step": "channels", "count": 1}], raw)
     np.testing.assert_allclose(grey[..., 0], np.asarray(Image.fromarray(raw).convert("L")), atol=1.0)
-    three = preprocess.apply([{"step": "channels", "count": 3}], image(channels=1))
+    three = transform.apply([{"step": "channels", "count": 3}], image(channels=1))
     assert three.shape == (17, 9, 3)
     assert (three == image(channels=1)).all()
 
@@ -68,39 +67,39 @@ def test_check_tells_the_shape_and_a_batch_equals_its_samples(
     height: int, width: int, channels: int, picked: list[dict[str, object]]
 ) -> None:
     batch = image(height, width, channels, count=3)
-    x = preprocess.apply(picked, batch)
+    x = transform.apply(picked, batch)
     assert x.shape == (3, *steps.check(picked, batch.shape[1:], "uint8"))
     for one, raw in zip(x, batch, strict=True):
-        assert one.tobytes() == preprocess.apply(picked, raw).tobytes()
+        assert one.tobytes() == transform.apply(picked, raw).tobytes()
 
 
 def test_the_bits_never_change() -> None:
     """Pinned: a bundle's golden vectors rest on these bits, on every machine and numpy."""
-    x = preprocess.apply(CHAIN, image())
+    x = transform.apply(CHAIN, image())
     assert hashlib.sha256(x.tobytes()).hexdigest() == "3932ae03cb8022827e6b9ba0d6eb022281e09c956be03b173b42763ccb58d595"
 
 
 def test_the_raw_sample_is_left_alone() -> None:
     raw = image().astype(np.float32)
     before = raw.copy()
-    preprocess.apply(CHAIN, raw)
-    preprocess.apply([{"step": "normalize", "mean": [1.0], "std": [2.0]}], raw)
+    transform.apply(CHAIN, raw)
+    transform.apply([{"step": "normalize", "mean": [1.0], "std": [2.0]}], raw)
     assert (raw == before).all()
 
 
 def test_no_steps_give_float32() -> None:
-    x = preprocess.apply([], image())
+    x = transform.apply([], image())
     assert x.dtype == np.float32
     assert (x == image()).all()
 
 
 def test_layout_moves_channels_and_is_contiguous() -> None:
     x = image(count=2).astype(np.float32)
-    moved = preprocess.to_layout(x, "NCHW")
+    moved = transform.to_layout(x, "NCHW")
     assert moved.shape == (2, 3, 17, 9)
     assert moved.flags.c_contiguous
     assert (moved[:, 2] == x[..., 2]).all()
-    assert preprocess.to_layout(x, "NHWC").shape == x.shape
+    assert transform.to_layout(x, "NHWC").shape == x.shape
 
 
 @pytest.mark.parametrize(
@@ -154,7 +153,7 @@ def test_windows_are_scaled_and_normalized_by_channel() -> None:
     raw = np.arange(12, dtype=np.float32).reshape(4, 3)
     each = {"step": "normalize", "mean": [0.0, 1.0, 2.0], "std": [1.0, 2.0, 3.0]}
     assert steps.check([{"step": "scale", "factor": 2.0}, each], (4, 3), "float32") == (4, 3)
-    assert preprocess.apply([each], raw).tolist() == [[3.0 * row, 1.5 * row, row] for row in range(4)]
+    assert transform.apply([each], raw).tolist() == [[3.0 * row, 1.5 * row, row] for row in range(4)]
     with pytest.raises(InputError, match="list of 1 or 3 numbers"):
         steps.check([{**each, "mean": [0.0] * 4}], (4, 3), "float32")
     with pytest.raises(InputError, match="log_mel: works on sounds"):

@@ -1,0 +1,128 @@
+"""Preprocess steps, executed: the same code in training, in evaluation and on the device.
+
+Samples are HWC images, vectors or windows (time, channels); leading axes are free, so the same call serves one sample
+and a batch. Everything is element-wise float32 arithmetic (no BLAS, no fused multiply-add), so that every machine
+computes the same bits.
+`steps.check` says whether a list of steps makes sense.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from edgekit.runner.preprocess.steps import Step
+
+Transform = Callable[[np.ndarray], np.ndarray]
+
+LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, as Pillow's convert("L")
+
+
+def apply(steps: Sequence[Step], raw: np.ndarray) -> np.ndarray:
+    """Float32 array from raw samples, one or many; `steps.check` them first."""
+    return pipeline(steps)(raw)
+
+
+def pipeline(steps: Sequence[Step]) -> Transform:
+    """The steps as one function, for calling it often. It may return its argument when there is nothing to do."""
+    transforms = [_MAKERS[step["step"]](step) for step in steps]
+
+    def run(raw: np.ndarray) -> np.ndarray:
+        x = raw
+        for transform in transforms:
+            x = transform(x)
+        return x if x.dtype == np.float32 else x.astype(np.float32)
+
+    return run
+
+
+def to_layout(x: np.ndarray, layout: str) -> np.ndarray:
+    """A batch (n, height, width, channels), (n, features) or (n, time, channels), contiguous as a model wants it."""
+    if layout == "NCHW":
+        x = x.transpose(0, 3, 1, 2)
+    return np.ascontiguousarray(x)
+
+
+def _make_resize(step: Step) -> Transform:
+    """Triangle filter over pixel centres, widened when shrinking: Pillow's BILINEAR without its rounding to bytes."""
+    height, width = step["height"], step["width"]
+
+    def resize(x: np.ndarray) -> np.ndarray:
+        x = x if x.dtype == np.float32 else x.astype(np.float32)
+        return _resample(_resample(x, width, axis=-2), height, axis=-3)
+
+    return resize
+
+
+def _resample(x: np.ndarray, size: int, axis: int) -> np.ndarray:
+    before = x.shape[axis]
+    if before == size:
+        return x
+    positions, weights = _taps(before, size)
+    trailing = (1,) * (-axis - 1)
+    out = np.zeros((*x.shape[: x.ndim + axis], size, *x.shape[x.ndim + axis + 1 :]), dtype=np.float32)
+    for position, weight in zip(positions, weights):
+        out += np.take(x, position, axis=axis) * weight.reshape(-1, *trailing)
+    return out
+
+
+def _taps(before: int, after: int) -> tuple[np.ndarray, np.ndarray]:
+    """Source positions and float32 weights, both (taps, after); each output's weights add up to one."""
+    ratio = before / after
+    reach = max(ratio, 1.0)
+    centres = (np.arange(after) + 0.5) * ratio
+    first = np.maximum((centres - reach + 0.5).astype(np.int64), 0)
+    positions = first + np.arange(2 * math.ceil(reach) + 1)[:, None]
+    weights = np.maximum(0.0, 1.0 - np.abs((positions + 0.5 - centres) / reach))
+    weights[positions >= before] = 0.0
+    weights /= weights.sum(axis=0)
+    return np.minimum(positions, before - 1), weights.astype(np.float32)
+
+
+def _make_channels(step: Step) -> Transform:
+    count = step["count"]
+    red, green, blue = (np.float32(part) for part in LUMA)
+
+    def channels(x: np.ndarray) -> np.ndarray:
+        if x.shape[-1] == count:
+            return x
+        if count == 3:
+            return np.repeat(x, 3, axis=-1)
+        x = x.astype(np.float32, copy=False)
+        return x[..., 0:1] * red + x[..., 1:2] * green + x[..., 2:3] * blue
+
+    return channels
+
+
+def _make_scale(step: Step) -> Transform:
+    factor = np.float32(step["factor"])
+    return lambda x: np.multiply(x, factor, dtype=np.float32)
+
+
+def _make_normalize(step: Step) -> Transform:
+    mean = np.asarray(step["mean"], dtype=np.float32)
+    std = np.asarray(step["std"], dtype=np.float32)
+
+    def normalize(x: np.ndarray) -> np.ndarray:
+        centred = np.subtract(x, mean, dtype=np.float32)
+        centred /= std
+        return centred
+
+    return normalize
+
+
+def _make_log_mel(step: Step) -> Transform:
+    from edgekit.runner.preprocess.log_mel import LogMel
+
+    return LogMel(step)
+
+
+_MAKERS: dict[str, Callable[[Step], Transform]] = {
+    "resize": _make_resize,
+    "channels": _make_channels,
+    "scale": _make_scale,
+    "normalize": _make_normalize,
+    "log_mel": _make_log_mel,
+}
