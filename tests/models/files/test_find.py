@@ -161,9 +161,8 @@ def test_the_config_wants_another_file(tmp_path: Path) -> None:
 
 def test_finding_out_loads_no_framework(tmp_path: Path) -> None:
     path = files.make("onnx", tmp_path)
-    code = (
-        f"import sys; from pathlib import Path; from edgekit.models.files import kinds; kinds.find(Path({str(path)!r}))"
-    )
+    imports = "import sys; from pathlib import Path; from edgekit.models.files import detect"
+    code = f"{imports}; detect.find(Path({str(path)!r}))"
     done = subprocess.run(
         [sys.executable, "-c", f"{code}; print(*sys.modules)"], capture_output=True, text=True, check=True
     )

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -38,6 +40,18 @@ def test_the_bytes_are_pinned(path: Path, tmp_path: Path) -> None:
     sha256 = bundle.write(again, manifest_for(MODEL), dict(reversed(MEMBERS.items())))
     assert again.read_bytes() == path.read_bytes()
     assert sha256 == bundle.read(path).sha256 == SHA256
+
+
+@pytest.mark.parametrize("command", ["doctor", "verify", "info"])
+def test_a_bundle_is_read_where_numpy_does_not_import(path: Path, command: str) -> None:
+    """The doctor must say what is wrong there, so no module that reads a bundle may import numpy."""
+    script = (
+        "import sys\nsys.modules['numpy'] = None\nfrom edgekit.runner.cli import main\n"
+        f"main([{command!r}, {str(path)!r}])"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout and "numpy cannot be imported" not in done.stderr
 
 
 def test_any_zip_tool_can_list_it(path: Path) -> None:
