@@ -19,21 +19,31 @@ NIGHTLY := test numerics zoo docs defaults matrix aarch64 long faults
 help: ## list the targets
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
+# pip is silent for minutes while it unpacks: a line every BEAT_S seconds says that it is at work. What waits holds no
+# end of a pipe, and goes with the shell that it speaks for.
+BEAT_S ?= 20
+define aloud
+@speak() { while sleep $(BEAT_S) >/dev/null 2>&1 && kill -0 $$$$ 2>/dev/null; do echo "$(1): still at work"; done; }; \
+	speak & speaker=$$!; trap 'kill $$speaker 2>/dev/null' EXIT INT TERM; echo "$(1)";
+endef
+
 # An environment of old knows this project as edgekit, which is a stranger's name.
 # torch first and by itself: where an index of CPU builds is configured, pip then keeps that build.
 $(VENV)/.workbook: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(call aloud,making $(VENV)) test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(call aloud,installing torch) $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(BIN)/pip uninstall --quiet --disable-pip-version-check --yes edgekit
+	$(call aloud,installing the workbook) \
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[workbook]'
 	touch $@
 
 # Last of all, for pip then finds the older versions that onnx2tf pins, and says so at every later installation.
 $(VENV)/.onnx2tf: onnx2tf.txt $(VENV)/.workbook
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r onnx2tf.txt
+	$(call aloud,installing onnx2tf) $(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r onnx2tf.txt
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.workbook
+	$(call aloud,installing the tools of the tests) \
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[workbook,dev,docs]'
 	$(MAKE) $(VENV)/.onnx2tf
 	touch $@

@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from edgekit.core import progress
 from edgekit.core.errors import ConfigError
 from edgekit.report.result import RESULT, is_current
-from edgekit.workbook import attempts, state
+from edgekit.workbook import attempts, state, watch
 from edgekit.workbook.plan import Plan, load_plan, make_importable
 from edgekit.workbook.run import PLAN
 from edgekit.workbook.state import StageState
@@ -32,12 +33,15 @@ def show(folder: Path) -> None:
     table = Table(title=f"Run {plan.run.name} in {folder}", title_justify="left", title_style="bold")
     for heading in ("stage", "state", "key", "finished", "seconds", "why"):
         table.add_column(heading, no_wrap=heading != "why", justify="right" if heading == "seconds" else "left")
-    at_work = attempts.running(folder)
+    at_work, who = attempts.running(folder), attempts.holder(folder)
     for found in state.examine(plan, folder, state.data_digest(plan, folder)):
-        table.add_row(*_row(found, *_seen(found, folder, at_work)))
+        table.add_row(*_row(found, *_seen(found, folder, at_work, bool(who))))
     console.print(table)
-    if not at_work and (who := attempts.holder(folder)):
+    if who and not at_work:
         console.print(f"Running: {who}; preflight checks, or between two stages.", highlight=False, soft_wrap=True)
+    now = progress.read(folder / watch.FILE) if who else None
+    if now and now.steps:
+        console.print(f"Now: {now}", highlight=False, markup=False, soft_wrap=True)
     console.print(_result(folder), highlight=False, soft_wrap=True)
 
 
@@ -52,11 +56,13 @@ def _plan(folder: Path) -> Plan:
         ) from None
 
 
-def _seen(found: StageState, folder: Path, at_work: tuple[str, str] | None) -> tuple[str, str]:
-    """The state and the reason, also of a stage that is running now or whose last attempt failed."""
+def _seen(found: StageState, folder: Path, at_work: tuple[str, str] | None, busy: bool) -> tuple[str, str]:
+    """The state and the reason, also of a stage that is running now, waits its turn, or failed at its last attempt."""
     if at_work and found.stage == at_work[0]:
         return "running", at_work[1]
-    failed = attempts.failure(folder, found.stage) if found.state != "done" and not at_work else None
+    if busy and found.state == "not run":
+        return "waits", "; ".join(found.reasons) or "its turn comes"
+    failed = attempts.failure(folder, found.stage) if found.state != "done" and not busy else None
     if failed:
         return "failed", "; ".join([failed, *(found.reasons if found.state != "not run" else ())])
     return found.state, "; ".join(found.reasons)

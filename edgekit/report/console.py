@@ -42,6 +42,8 @@ def show(result: dict[str, Any], folder: Path, console: Console) -> None:
     )
     if conditions["disturbed"]:
         console.print(f"[bold]Disturbed:[/bold] {'; '.join(conditions['disturbed'])}.", soft_wrap=True, highlight=False)
+    for line in conditions.get("stayed_open", []):  # a result of an earlier edgekit has none
+        console.print(f"[bold]Stayed open:[/bold] {escape(line)}.", soft_wrap=True, highlight=False)
     done = [stage for stage in STAGES if stage in result["stages"]]
     took = " · ".join(f"{stage} {result['stages'][stage]['seconds']:.0f} s" for stage in done)
     console.print(f"\nStages     {took}", soft_wrap=True, highlight=False)

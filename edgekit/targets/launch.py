@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edgekit.core import subprocesses
+from edgekit.core import progress, subprocesses
 from edgekit.core.errors import ConversionError, ResourceError
 from edgekit.targets.error_causes import OTHERWISE, PROCESS, RESTS, Failure
 from edgekit.targets.jobs import FLOAT, Files, Job
@@ -64,13 +64,17 @@ def convert_all(
     the other jobs and is raised.
     """
     stop = threading.Event()
-    with ThreadPoolExecutor(min(PARALLEL, os.cpu_count() or 1)) as pool:
+    with (
+        progress.step("", "conversion", len(jobs)) as shown,
+        ThreadPoolExecutor(min(PARALLEL, os.cpu_count() or 1)) as pool,
+    ):
         running: dict[Future[list[Outcome]], Job] = {
             pool.submit(convert, job, scratch, timeout_s, stop): job for job in jobs
         }
         try:
-            for future in as_completed(running):
+            for number, future in enumerate(as_completed(running), 1):
                 finished(running[future], future.result())
+                shown.at(number)
         except BaseException:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
@@ -81,10 +85,10 @@ def convert(job: Job, scratch: Path, timeout_s: float, stop: threading.Event) ->
     """Run the job in a fresh process, one outcome a step.
 
     ResourceError where there is no room for the files or too little memory, for which the system kills the process.
-    ConversionError where a step does not end in time. Neither says anything of the network, so neither costs a row.
-    Where a step takes the process with it, those behind go on in another, but what is made from a float model that came
-    to nothing is not tried. A step that those before it left too little time begins again in another process, with all
-    of `timeout_s`. The process and what it started are killed on a timeout, on `stop` (ConversionError), and on an
+    ConversionError where a step does not end in time. Neither says anything of the network, so neither costs a row. If
+    a step crashes the process, the steps behind it continue in another. Steps that need a float model which failed are
+    not tried. A step that those before it left too little time begins again in another process, with all of
+    `timeout_s`. The process and what it started are killed on a timeout, on `stop` (ConversionError), and on an
     exception in this thread.
     """
     found: dict[str, Outcome] = {}

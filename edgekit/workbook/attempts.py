@@ -37,6 +37,11 @@ def running(folder: Path) -> tuple[str, str] | None:
     return begun[0], f"{where}{_process(run)}"
 
 
+def cell(folder: Path, stage: str) -> str:
+    """`cell 3 of 20` of the notebook that is being executed; empty where that cannot be read."""
+    return _place(working_notebook(folder, stage)).removesuffix("; ")
+
+
 def holder(folder: Path) -> str | None:
     """The process that holds the run in `folder`, at a stage or before the first; None if there is none."""
     run = lock.holder(folder / RUN_LOCK)

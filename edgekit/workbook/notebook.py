@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from edgekit.core.artifact import Artifact
 from edgekit.core.config import STAGES
@@ -45,6 +45,11 @@ class Step:
         return notebook_name(self.stage)
 
     @property
+    def label(self) -> str:
+        """How progress calls it."""
+        return f"{self.number}/{self.of} {self.notebook} {self.stage}"
+
+    @property
     def source(self) -> Path:
         """The unmodified notebook."""
         return workbook_folder("notebooks") / self.notebook
@@ -65,7 +70,6 @@ def execute(
     sealed: Callable[[], Artifact],
     *,
     forced: bool = False,
-    progress: bool = True,
 ) -> None:
     """Execute one notebook into `folder`/notebooks and leave its receipt; `sealed` gives the artifact or raises.
 
@@ -81,7 +85,7 @@ def execute(
         receipts.remove(notebooks, step.stage)
         failed.unlink(missing_ok=True)
         try:
-            _papermill(step, working, failed, notebooks / f"{step.stage}.log", forced, progress)
+            _papermill(step, working, failed, notebooks / f"{step.stage}.log", forced)
         except BudgetMissed as error:
             _receive(step, notebooks, sealed(), failed, error.exit_code, started)
             raise
@@ -102,7 +106,7 @@ def _receive(step: Step, notebooks: Path, artifact: Artifact, executed: Path, ex
     receipts.write(notebooks, artifact, step.source, executed, exit_code, time.monotonic() - started)
 
 
-def _papermill(step: Step, working: Path, failed: Path, log: Path, forced: bool, progress: bool) -> None:
+def _papermill(step: Step, working: Path, failed: Path, log: Path, forced: bool) -> None:
     """Leave the executed notebook in `working`; where a cell did not come through, keep it as `failed` and raise."""
     import nbclient.exceptions
     import papermill
@@ -112,9 +116,8 @@ def _papermill(step: Step, working: Path, failed: Path, log: Path, forced: bool,
 
     logging.getLogger("papermill").setLevel(logging.ERROR)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # a task that Ctrl-C or SIGTERM left behind
-    label = f"{step.number}/{step.of} {step.notebook:<19} {step.stage:<9}"
     try:
-        with _kernel_environment(step.stage if forced else ""), _native_stderr_into(log) as terminal:
+        with _kernel_environment(step.stage if forced else ""), _native_stderr_into(log):
             papermill.execute_notebook(
                 step.source,
                 working,
@@ -123,7 +126,7 @@ def _papermill(step: Step, working: Path, failed: Path, log: Path, forced: bool,
                 kernel_manager_class=Kernel,
                 cwd=Path.cwd(),
                 execution_timeout=step.cell_limit_s,
-                progress_bar={"desc": label, "disable": not progress, "dynamic_ncols": True, "file": terminal},
+                progress_bar=False,  # `watch` shows what goes on, within a cell too
             )
     except PapermillExecutionError as error:
         _keep(working, failed)
@@ -203,13 +206,11 @@ def _keep(working: Path, kept: Path, ended: str = "") -> None:
 
 
 @contextmanager
-def _native_stderr_into(log: Path) -> Iterator[TextIO]:
-    """Native libraries in the kernel write to the terminal over the progress bar; give them a file instead.
-
-    Yields the real terminal, for the progress bar.
-    """
-    with quiet_native(log) as terminal, os.fdopen(os.dup(terminal), "w", encoding="utf-8") as stream:
-        yield stream
+def _native_stderr_into(log: Path) -> Iterator[None]:
+    """Native libraries in the kernel write to the terminal over what is shown there; give them a file instead."""
+    sys.stderr.flush()
+    with quiet_native(log):
+        yield
 
 
 @contextmanager

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from edgekit import __version__
@@ -16,7 +13,6 @@ from edgekit.core import artifact as artifacts
 from edgekit.core import earlier_bundles, lock, run_folder
 from edgekit.core.artifact import Artifact
 from edgekit.core.errors import (
-    NO_RESOURCES,
     BudgetMissed,
     BudgetUnreachable,
     ConfigError,
@@ -29,12 +25,12 @@ from edgekit.data import fingerprint
 from edgekit.report import html
 from edgekit.report import result as results
 from edgekit.report.result import RESULT, is_current
-from edgekit.runner.files import make_folder
-from edgekit.workbook import origin, state
+from edgekit.workbook import attempts, origin, run_guards, state
 from edgekit.workbook.attempts import next_command
 from edgekit.workbook.plan import Plan, agree, make_importable
 from edgekit.workbook.stage import RUN_LOCK
 from edgekit.workbook.state import StageState
+from edgekit.workbook.watch import Watch
 
 PLAN = ".plan.json"
 """Config and settings of the last run in a folder, for `edgekit status`."""
@@ -43,10 +39,6 @@ CHECKED_AHEAD = ("profile", "distill")
 """Stages that open the data and the networks of the config; later stages read what these made."""
 
 Say = Callable[[str], None]
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM: ends like Ctrl-C, with another exit code."""
 
 
 def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print) -> tuple[dict[str, Any], bool]:
@@ -76,24 +68,31 @@ def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print)
         _redraw(folder, say)
         return found, False
     agree(plan)
-    _writable(folder)
+    run_guards.writable(folder)
     with (
-        _lack_of_resources(folder),
+        run_guards.lack_of_resources(folder),
         lock.hold(folder / RUN_LOCK, f"edgekit run {plan.path.name}"),
-        _sigterm_as_interrupt(),
+        run_guards.sigterm_as_interrupt(),
     ):
-        _tidy(folder)
+        run_guards.tidy(folder)
         write_json(folder / PLAN, {"config": str(plan.path), "settings": plan.settings})
-        try:
-            moved = earlier_bundles.recover(folder, met=_run_stages(plan, out, folder, force, say))
-        except BudgetUnreachable:  # exit code 3 too: nothing may lie where things ship from
-            earlier_bundles.recover(folder, met=False)
-            raise
-        if moved:
-            say(f"bundle: nothing ships, so the bundles of an earlier run went from bundles/ to {moved}")
+        with Watch(folder) as watch:
+            return _to_the_end(plan, out, folder, force, watch, partial(watch.say, say=say)), True
+
+
+def _to_the_end(plan: Plan, out: Path, folder: Path, force: Collection[str], watch: Watch, say: Say) -> dict[str, Any]:
+    """The stages, then the result and its page; returns the result."""
+    try:
+        moved = earlier_bundles.recover(folder, met=_run_stages(plan, out, folder, force, watch, say))
+    except BudgetUnreachable:  # exit code 3 too: nothing may lie where things ship from
+        earlier_bundles.recover(folder, met=False)
+        raise
+    if moved:
+        say(f"bundle: nothing ships, so the bundles of an earlier run went from bundles/ to {moved}")
+    with watch.during(f"{RESULT} and {html.PAGE}", quietly=True):
         result = write_result(plan, folder)
         html.draw(folder, say)
-        return result, True
+    return result
 
 
 def finished(plan: Plan, folder: Path) -> dict[str, Any] | None:
@@ -117,22 +116,28 @@ def _redraw(folder: Path, say: Say) -> None:
     if html.is_drawn(folder):
         return
     try:
-        with lock.hold(folder / RUN_LOCK, f"edgekit run, {html.PAGE}"):
-            html.draw(folder, say)
+        with (
+            lock.hold(folder / RUN_LOCK, f"edgekit run, {html.PAGE}"),
+            Watch(folder) as watch,
+            watch.during(html.PAGE, quietly=True),
+        ):
+            html.draw(folder, partial(watch.say, say=say))
     except ResourceError as error:
         say(f"{html.PAGE} is not drawn: {error}")
 
 
-def _run_stages(plan: Plan, out: Path, folder: Path, force: Collection[str], say: Say) -> bool:
+def _run_stages(plan: Plan, out: Path, folder: Path, force: Collection[str], watch: Watch, say: Say) -> bool:
     """Run or reuse each stage; True if a variant met the budget, so that there are bundles."""
     from edgekit.workbook import notebook
 
-    sign, before = fingerprint(plan.data) if (folder / origin.STAGE).is_dir() else None, _bytes(plan.path)
-    digest = state.data_digest(plan, folder)
-    if digest:
-        state.remember_data(plan, folder, digest, sign)
-    _recover_origin(plan, folder, digest)
-    _preflight(plan, folder, digest, force, say)
+    before = _bytes(plan.path)
+    with watch.during("preflight checks of data and networks", quietly=True):
+        sign = fingerprint(plan.data) if (folder / origin.STAGE).is_dir() else None
+        digest = state.data_digest(plan, folder)
+        if digest:
+            state.remember_data(plan, folder, digest, sign)
+        _recover_origin(plan, folder, digest)
+        _preflight(plan, folder, digest, force, say)
     announced = False
     for number, step in enumerate(notebook.steps(plan, out)):
         if _bytes(plan.path) != before:
@@ -146,7 +151,8 @@ def _run_stages(plan: Plan, out: Path, folder: Path, force: Collection[str], say
         say(_reason(found, plan.pipeline[number:], step.stage in force, announced))
         announced = announced or not found.sealed or step.stage in force
         try:
-            notebook.execute(step, folder, _sealer(plan, folder, step.stage, digest), forced=step.stage in force)
+            with watch.during(step.label, partial(attempts.cell, folder, step.stage)):
+                notebook.execute(step, folder, _sealer(plan, folder, step.stage, digest), forced=step.stage in force)
         except BudgetMissed:
             return False
         except EdgekitError as error:
@@ -230,54 +236,6 @@ def _last(plan: Plan, result: dict[str, Any]) -> int:
 
 def _list_of(stages: Collection[str]) -> str:
     return ", ".join(stages)
-
-
-def _writable(folder: Path) -> None:
-    probe = folder / f".writable.{os.getpid()}.tmp"
-    try:
-        make_folder(folder / "notebooks")
-        probe.write_bytes(b"\0")
-        probe.unlink()
-    except OSError as error:
-        with suppress(OSError):
-            probe.unlink(missing_ok=True)
-        raise ResourceError(
-            f"{folder}: cannot write here ({error.strerror}); choose another folder with --out"
-        ) from None
-
-
-def _tidy(folder: Path) -> None:
-    """Remove half-written files of a killed process; the lock shows that nobody is writing them now."""
-    patterns = (".*.tmp", "notebooks/.*.tmp", "notebooks/.*.partial.ipynb", f"{html.BESIDE}/.*.tmp")
-    for left in [path for pattern in patterns for path in folder.glob(pattern)]:
-        left.unlink(missing_ok=True)
-
-
-@contextmanager
-def _lack_of_resources(folder: Path) -> Iterator[None]:
-    """Turn a refusal of the disk between two notebooks into a ResourceError."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in NO_RESOURCES:
-            raise
-        raise ResourceError(
-            f"{error.filename or folder}: {error.strerror or error}; free space or choose another folder with --out"
-        ) from None
-
-
-@contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """`kill` ends a run as Ctrl-C does: the kernel is stopped, the lock given back, what is sealed stays."""
-
-    def handler(number: int, frame: FrameType | None) -> None:
-        raise Terminated
-
-    before = signal.signal(signal.SIGTERM, handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def write_result(plan: Plan, folder: Path) -> dict[str, Any]:

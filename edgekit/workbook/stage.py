@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.core import artifact as artifacts
-from edgekit.core import cache_key, lock, telemetry
+from edgekit.core import cache_key, lock, progress, telemetry
 from edgekit.core.artifact import Artifact
 from edgekit.core.config import STAGES, StageConfig
 from edgekit.core.errors import ConfigError, EdgekitError, StageError
@@ -92,7 +92,8 @@ class OpenStage:
             resume.remove(self.folder, self.name)
             resume.remove_teacher_cache(self.folder)
         try:
-            made = module.run(self.source, self.data, self.config, working)
+            with progress.step(""):
+                made = module.run(self.source, self.data, self.config, working)
             changes = cache_key.differences(wanted, made.cache_inputs)
             changes += [f"source of {name}" for name, sha in before.items() if cache_key.source_digest(name) != sha]
             if changes:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgekit.core import subprocesses
+from edgekit.core import progress, subprocesses
 from edgekit.measure.load.rate import RateSearch, Trial, cut_off
 from edgekit.measure.load.scenarios import Load, Result
 from edgekit.measure.load.subjects import SubjectSpec
@@ -57,11 +57,12 @@ def drive(job: Job, limit_s: float = math.inf, started: Callable[[int], object] 
     with tempfile.TemporaryDirectory(prefix="edgekit-load-") as folder:
         path = Path(folder) / "job.json"
         path.write_text(json.dumps(job.to_json()))
-        step = _Step(path.with_suffix(".journal"))
         log = path.with_suffix(".log")
-        ended = subprocesses.run(
-            "edgekit.measure.load.worker", [str(path)], log, limit_s, started=started, look=step.is_late
-        )
+        with progress.step("opening it") as shown:
+            step = _Step(path.with_suffix(".journal"), shown)
+            ended = subprocesses.run(
+                "edgekit.measure.load.worker", [str(path)], log, limit_s, started=started, look=step.is_late
+            )
         if ended.code and (ended.late or step.late):
             died: str | None = f"no end within {limit_s if ended.late else step.within_s:,.0f} s"
         else:
@@ -82,15 +83,19 @@ class _Step:
     Only the worker knows how fast the answers come, and so how long a step takes.
     """
 
-    def __init__(self, journal: Path) -> None:
-        self._journal, self._read, self._begun = journal, 0, time.monotonic()
+    def __init__(self, journal: Path, shown: progress.Step | None = None) -> None:
+        self._journal, self._shown, self._read, self._begun = journal, shown, 0, time.monotonic()
         self.within_s, self.late = OPENING_S, False
 
     def is_late(self) -> bool:
         """Called often by `subprocesses.run`."""
         written = self._journal.stat().st_size if self._journal.is_file() else 0
         if written != self._read:
-            limits = [note["within_s"] for note in subprocesses.notes(self._journal) if "within_s" in note]
+            notes = subprocesses.notes(self._journal)
+            limits = [note["within_s"] for note in notes if "within_s" in note]
+            begun = [note["begins"] for note in notes if "begins" in note]
+            if self._shown is not None and begun:
+                self._shown.at(0, name=begun[-1].replace("_", " "))
             self._read, self._begun, self.within_s = written, time.monotonic(), (limits or [OPENING_S])[-1]
         self.late = time.monotonic() - self._begun > self.within_s
         return self.late

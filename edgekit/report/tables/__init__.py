@@ -37,6 +37,7 @@ from edgekit.report.tables.samples import samples as samples
 from edgekit.report.tables.samples import splits as splits
 
 Row = dict[str, Any]
+UNDISTURBED = "nothing disturbed the measurement"
 
 
 def profile(artifact: Artifact) -> Table:
@@ -198,13 +199,12 @@ def rejected(artifact: Artifact) -> Table:
 
 
 def disturbed(artifact: Artifact) -> str:
-    """One line: what else went on while profile or benchmark measured."""
+    """What else went on while profile or benchmark measured, in one line, and a line for each open comparison."""
     conditions = artifact.metrics["conditions"]
     noise = conditions["seen"]["noise"]
     spread = "" if noise is None else f"; re-opened instances of one variant spread by {noise:.1%} in the median"
-    if conditions["disturbed"]:
-        return f"disturbed: {'; '.join(conditions['disturbed'])}{spread}"
-    return f"nothing disturbed the measurement{spread}"
+    seen = f"disturbed: {'; '.join(conditions['disturbed'])}" if conditions["disturbed"] else UNDISTURBED
+    return "\n".join([f"{seen}{spread}", *(f"stayed open: {line}" for line in conditions.get("stayed_open", []))])
 
 
 def decisions(artifact: Artifact) -> Table:

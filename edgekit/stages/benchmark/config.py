@@ -18,7 +18,7 @@ class Config(StageConfig):
 
     Calls of one variant follow one another within a round, so its caches are warm. A variant is faster than another
     where the interval of the ratio of their p50s lies wholly above 1 + `tie_margin`. While noise alone leaves a winner
-    open, rounds are added, up to `most_rounds`.
+    open, rounds are added, up to `most_rounds` and `most_minutes`; what is open then stays so, and that is said.
     """
 
     budget: Budget = Field(default_factory=lambda: Budget.model_validate({}))
@@ -27,6 +27,9 @@ class Config(StageConfig):
         30, ge=10, le=10_000, description="rounds of timing; each times every variant once, in rotating order"
     )
     most_rounds: int = Field(150, ge=10, le=10_000, description="most rounds, where noise leaves a winner open")
+    most_minutes: float = Field(
+        20.0, gt=0, le=10_080, description="most minutes of rounds; ten rounds of each variant are timed in any case"
+    )
     calls_per_round: int = Field(20, ge=5, le=100_000, description="timed calls of a variant in a round")
     warmup_per_round: int = Field(5, ge=1, le=10_000, description="untimed calls of a variant at the start of a round")
     confidence: float = Field(

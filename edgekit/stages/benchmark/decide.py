@@ -152,17 +152,38 @@ def too_close(decisions: Iterable[Row], tie_margin: float) -> bool:
 
     With more rounds it either leaves the tie, or its whole interval comes below the margin.
     """
-    return any(
-        row["ratio_low"] <= 1 + tie_margin < row["ratio_high"]
+    return bool(too_close_to_call(decisions, tie_margin))
+
+
+def too_close_to_call(decisions: Iterable[Row], tie_margin: float) -> list[str]:
+    """Those winners, a line each."""
+    return [
+        f"{decision['decision']}: {row['name']} takes {_with_ends(row, 'ratio')} times as long as the fastest, and a "
+        f"tie ends at {1 + tie_margin:g}"
         for decision in decisions
         for row in decision["candidates"]
-        if decision["decision"].startswith("winner of ") and row["name"] == decision["today"]
-    )
+        if decision["decision"].startswith("winner of ")
+        and row["name"] == decision["today"]
+        and row["ratio_low"] <= 1 + tie_margin < row["ratio_high"]
+    ]
 
 
 def unresolved(waterfall: Iterable[Row], tie_margin: float) -> bool:
     """True where the interval of what a step bought is too wide to tell a few percent from nothing."""
-    return any(too_wide(step["gain_low"], step["gain_high"], tie_margin) for step in waterfall if "gain" in step)
+    return bool(unresolved_steps(waterfall, tie_margin))
+
+
+def unresolved_steps(waterfall: Iterable[Row], tie_margin: float) -> list[str]:
+    """Those steps, a line each."""
+    return [
+        f"what {step['step']} bought: {_with_ends(step, 'gain')} times as fast, which is not known to ±1 %"
+        for step in waterfall
+        if "gain" in step and too_wide(step["gain_low"], step["gain_high"], tie_margin)
+    ]
+
+
+def _with_ends(row: Row, name: str) -> str:
+    return f"{row[name]:.3g} ({row[f'{name}_low']:.3g} to {row[f'{name}_high']:.3g})"
 
 
 def choose(rows: Sequence[Row], timings: Timings) -> Choice:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from edgekit.core import progress
 from edgekit.core.artifact import Artifact
 from edgekit.core.config import Budget
 from edgekit.data import Data
@@ -55,7 +56,8 @@ def measure_loads(
     with tempfile.TemporaryDirectory(prefix="edgekit-loads-") as folder:
         samples = Path(folder) / "samples.npy"
         np.save(samples, data.validation.x[:SAMPLES], allow_pickle=False)
-        for name in (baseline, *sorted(set(winners))):
+        models = [baseline, *sorted(set(winners))]
+        for name in progress.each(models, "model", "load test of {}".format):
             subject = _subject(name, name == baseline, source, samples, config)
             outcome = drive(_job(subject, config, bound, searched=name in (baseline, winner)))
             _add(record, name, outcome)

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgekit.core import tasks
+from edgekit.core import progress, tasks
 from edgekit.data.paths import expand
 from edgekit.models.files import detect, standalone
 from edgekit.runner.preprocess import pipeline
 from edgekit.stages.benchmark.account import with_interval
 from edgekit.stages.benchmark.timings import Timings
-from edgekit.training.evaluate import scored
+from edgekit.training.evaluate import marked
 from edgekit.training.teachers import model_file as files
 from edgekit.training.teachers.config import ModelFile
 
@@ -47,7 +47,7 @@ class Rival:
 
 def open_rivals(named: Sequence[ModelFile], data: Data, threads: int) -> list[Rival]:
     """Each file answered the test split in a process of its own before it is opened here; ModelError names the file."""
-    return [_open(one, data, threads) for one in named]
+    return [_open(one, data, threads) for one in progress.each(named, "rival", lambda one: one.name)]
 
 
 def compare_with(rivals: Sequence[Rival], winner: Row | None, timings: Timings) -> list[Row]:
@@ -78,7 +78,7 @@ def _open(file: ModelFile, data: Data, threads: int) -> Rival:
         "name": file.name,
         "sha256": model.sha256,
         "bytes": sum(path.stat().st_size for path in detect.members(model.path, model.kind)),
-        "accuracy_test": tasks.accuracy(scored(scores, test, model.preprocess, data.task)),
+        "accuracy_test": tasks.accuracy(marked(scores, test, model.preprocess, data.task)),
     }
     return Rival(row, partial(_call, model.path, model.kind, model.preprocess, test.x[:1], threads))
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from edgekit.core import artifact as artifacts
-from edgekit.core import replay, tasks
+from edgekit.core import progress, replay, tasks
 from edgekit.core.artifact import Artifact
 from edgekit.core.tasks import Answered
 from edgekit.core.variants import Variant, members, open_variant, read, zipped_bytes
@@ -24,22 +24,21 @@ from edgekit.models.eager import eager_input
 from edgekit.models.from_artifact import open_model
 from edgekit.runner.backends import Backend
 from edgekit.runner.measure import conditions
-from edgekit.runner.measure.bench import growing, machine
+from edgekit.runner.measure.bench import machine
 from edgekit.runner.preprocess import apply, to_layout
 from edgekit.stages.benchmark import by_class
 from edgekit.stages.benchmark.config import LIBRARIES, Config
-from edgekit.stages.benchmark.decide import Decision, decide, too_close, unresolved
 from edgekit.stages.benchmark.leakage import check_leakage
 from edgekit.stages.benchmark.loads import measure_loads
 from edgekit.stages.benchmark.rivals import compare_with, open_rivals
+from edgekit.stages.benchmark.rounds import Opener, measured
 from edgekit.stages.benchmark.timings import Timings
-from edgekit.training import fit
+from edgekit.training import predict
 from edgekit.training.evaluate import finite
 
 EAGER, UNMODIFIED = "baseline-eager", "baseline-as-it-came"
 """Names of the baseline: a PyTorch network, and a file on its own interpreter."""
 Row = dict[str, Any]
-Opener = Callable[[], Callable[[], object]]
 
 
 def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
@@ -54,7 +53,7 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
         openers |= {rival.name: rival.open for rival in rivals}
         recorded = replay.read(source.path.parent, "benchmark")
         with conditions.Watch() as watch:
-            decision, timings = _measured(rows, openers, config, watch, recorded)
+            decision, timings, stayed_open = measured(rows, openers, config, watch, recorded)
     finally:
         torch.set_num_threads(threads_before)
     won = decision.metrics["winner"]
@@ -65,7 +64,8 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
 
     artifacts.write_json(out / "decision.json", decision.content)
     artifacts.write_json(out / artifacts.EVIDENCE / "decisions.json", decision.decisions)
-    evidence = {"latency": timings.latencies, "conditions": _conditions(watch, rows, timings, config)}
+    seen = {**_conditions(watch, rows, timings, config), "stayed_open": stayed_open}
+    evidence = {"latency": timings.latencies, "conditions": seen}
     artifacts.write_json(out / artifacts.EVIDENCE / "latency.json", evidence)
     artifacts.write_json(out / artifacts.EVIDENCE / "loads.json", loads)
     np.savez(out / artifacts.EVIDENCE / "samples_ms.npz", allow_pickle=False, **timings.samples_ms)
@@ -113,24 +113,6 @@ def _row_of(name: str | None, rows: list[Row]) -> Row | None:
     return next((row for row in rows if row["name"] == name), None)
 
 
-def _measured(
-    rows: list[Row],
-    openers: dict[str, Opener],
-    config: Config,
-    watch: conditions.Watch,
-    recorded: dict[str, Any] | None,
-) -> tuple[Decision, Timings]:
-    """Add rounds until every winner and every gain is resolved, so that a quieter day gives the same decision."""
-    numbers = (config.rounds, config.most_rounds, config.calls_per_round, config.warmup_per_round)
-    for samples_ms, openings in growing(openers, *numbers, on_round=watch.sample):
-        timings = Timings(samples_ms, openings, config.confidence, config.tie_margin)
-        decision = decide(rows, timings, config.budget, config.targets, recorded)
-        waterfall = decision.metrics["waterfall"]
-        if not too_close(decision.decisions, config.tie_margin) and not unresolved(waterfall, config.tie_margin):
-            break
-    return decision, timings
-
-
 @dataclass(frozen=True)
 class Evaluated:
     """What is known before anything is timed, of the baseline first and then of every variant.
@@ -149,8 +131,8 @@ def _evaluate_all(source: Artifact, data: Data, config: Config) -> Evaluated:
     profile = source.ancestor("profile")
     baseline, spec = open_model(profile)
     prepared = apply(spec.preprocess, data.validation.x[:1])
-    said, reference = _score(fit.logits(baseline, data.validation.x, spec.preprocess), data.validation, spec)
-    test = _score(fit.logits(baseline, data.test.x, spec.preprocess), data.test, spec)[1]
+    said, reference = _score(predict.logits(baseline, data.validation.x, spec.preprocess), data.validation, spec)
+    test = _score(predict.logits(baseline, data.test.x, spec.preprocess), data.test, spec)[1]
     name = EAGER if spec.is_torch else UNMODIFIED
     answers = {name: said}
     rows: list[Row] = [
@@ -169,7 +151,7 @@ def _evaluate_all(source: Artifact, data: Data, config: Config) -> Evaluated:
     x = eager_input(data.validation.x[:1], spec.preprocess).numpy()
     opener = baselines.opener(profile.path / "model", baseline, spec, x, config.inference_threads)
     openers: dict[str, Opener] = {name: opener}
-    for variant in read(source):
+    for variant in progress.each(read(source), "variant", lambda variant: f"answers of {variant.name}"):
         backend = open_variant(source, variant, config.inference_threads)
         x = to_layout(prepared, variant.input.layout)
         answers[variant.name], found = _evaluate(backend, variant, data.validation, spec)
@@ -212,5 +194,5 @@ def _evaluate(backend: Backend, variant: Variant, split: Split, spec: store.Mode
 
 def _score(outputs: np.ndarray, split: Split, spec: store.ModelSpec) -> tuple[np.ndarray, Answered]:
     kind = tasks.named(spec.task)
-    inputs = fit.inputs(split.x, spec.preprocess) if kind.RECONSTRUCTS else None
+    inputs = predict.inputs(split.x, spec.preprocess) if kind.RECONSTRUCTS else None
     return kind.answers(outputs, inputs), kind.marked(outputs, inputs, split.y)

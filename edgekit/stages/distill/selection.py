@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.core import artifact as artifacts
+from edgekit.core import progress
 from edgekit.core.tasks import Answered
 from edgekit.data import Data
 from edgekit.runner.measure.bench import machine
@@ -43,9 +44,8 @@ def select(shortlist: Shortlist, data: Data, config: Config, place: ResumeFolder
         for number, entry in enumerate(shortlist.entries, 1)
         if entry.title in shortlist.measured["trained"]
     }
-    tried = (
-        {title: trainer.train_with_labels(epochs) for title, trainer in trainers.items()} if len(trainers) > 1 else {}
-    )
+    compared = list(trainers) if len(trainers) > 1 else []
+    tried = {title: trainers[title].train_with_labels(epochs) for title in progress.each(compared, "candidate")}
     kept = most_accurate(shortlist.entries, {title: each.accuracy for title, each in tried.items()}) or next(
         entry for entry in shortlist.entries if entry.title in trainers
     )

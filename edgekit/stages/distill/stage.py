@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.core import artifact as artifacts
-from edgekit.core import replay
+from edgekit.core import progress, replay
 from edgekit.core.artifact import Artifact
 from edgekit.data import Data
 from edgekit.models import store
@@ -19,7 +19,7 @@ from edgekit.stages.distill.shortlist import shorten
 from edgekit.stages.distill.teacher import Candidate, best, candidates
 from edgekit.stages.distill.training import Student, Trainer
 from edgekit.training import losses, resume
-from edgekit.training.evaluate import scored_outputs
+from edgekit.training.evaluate import answered
 from edgekit.training.fine_tuning import without_maps
 from edgekit.training.losses import LossOptions
 from edgekit.training.resume import ResumeFolder
@@ -34,7 +34,7 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     place = resume.of(out, "distill", source, data.digest, config.model_dump(), LIBRARIES)
     baseline, baseline_spec = open_model(source)
     steps = baseline_spec.preprocess
-    before = scored_outputs(baseline, data.validation, steps, data.task)
+    before = answered(baseline, data.validation, steps, data.task)
     recorded = replay.read(source.path.parent, "distill")
     shortlist = shorten(data, steps, config, place, recorded) if config.candidates else None
     teachers = candidates(source, data, config, place)
@@ -43,8 +43,13 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     trainer = selection.trainer if selection else _single_student(data, steps, config, place)
     spec = trainer.spec
     wanted, skipped = _usable_losses(config.loss_options(), teacher, spec)
-    alone = (selection.alone if selection else None) or trainer.train_with_labels(config.epochs)
-    distilled = [trainer.train_with_loss(options, teacher) for options in wanted]
+    earlier = selection.alone if selection else None
+    ways = [*([] if earlier else [None]), *wanted]
+    trained = [
+        trainer.train_with_loss(options, teacher) if options else trainer.train_with_labels(config.epochs)
+        for options in progress.each(ways, "training")
+    ]
+    alone, *distilled = [*([earlier] if earlier else []), *trained]
     students = [alone, *distilled]
     kept = max([*distilled, alone], key=lambda student: student.accuracy)
 

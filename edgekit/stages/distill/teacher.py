@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from edgekit.core import tasks
+from edgekit.core import progress, tasks
 from edgekit.core.artifact import Artifact
 from edgekit.data import Data
 from edgekit.data.paths import expand
@@ -17,7 +17,7 @@ from edgekit.models.cost import cost
 from edgekit.models.files import outputs
 from edgekit.models.from_artifact import open_model, spec_for
 from edgekit.stages.distill.config import Config, TeacherConfig
-from edgekit.training.evaluate import evaluate, scored
+from edgekit.training.evaluate import evaluate, marked
 from edgekit.training.fit import fit
 from edgekit.training.objective import TEACHER_LIMIT_S
 from edgekit.training.resume import ResumeFolder
@@ -57,7 +57,8 @@ def candidates(source: Artifact, data: Data, config: Config, unfinished: ResumeF
     """Each teacher of the config, trained where it is to be."""
     baseline, spec = open_model(source)
     found = []
-    for place, (name, wanted) in enumerate(zip(_names(config.teachers), config.teachers, strict=True)):
+    named = list(enumerate(zip(_names(config.teachers), config.teachers, strict=True)))
+    for place, (name, wanted) in progress.each(named, "teacher", lambda item: item[1][0]):
         if wanted.path is not None:
             found.append(_from_file(name, wanted, data, config.threads))
         elif wanted.builder is not None:
@@ -128,4 +129,4 @@ def _evaluated_file(name: str, wanted: TeacherConfig, opened: TeacherFile, data:
         opened, split.x, classes=classes, timeout_s=TEACHER_LIMIT_S, threads=threads, task=data.task
     )
     outputs.check_answers(f"teacher {name}", found, split.y, data.classes, opened.preprocess, data.task)
-    return Candidate(name, wanted, opened, tasks.accuracy(scored(found, split, opened.preprocess, data.task)))
+    return Candidate(name, wanted, opened, tasks.accuracy(marked(found, split, opened.preprocess, data.task)))

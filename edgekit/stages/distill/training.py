@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from edgekit.core import tasks
+from edgekit.core import progress, tasks
 from edgekit.core.errors import ModelError
 from edgekit.core.tasks import Answered
 from edgekit.data import Data
@@ -15,7 +15,7 @@ from edgekit.models import dry_run, store
 from edgekit.models.user_errors import running
 from edgekit.stages.distill.config import Config
 from edgekit.stages.distill.teacher import Candidate
-from edgekit.training.evaluate import scored_outputs
+from edgekit.training.evaluate import answered
 from edgekit.training.fit import fit
 from edgekit.training.losses import LossOptions
 from edgekit.training.objective import Distillation
@@ -71,7 +71,7 @@ class Trainer:
         distillation = Distillation(teacher.model, options, self.place.teacher_cache) if teacher and options else None
         length = "" if epochs == self.config.epochs else f"-{epochs}"
         try:
-            with running(self.spec.called, "in training", module):
+            with progress.step(f"{self.title}, {name}"), running(self.spec.called, "in training", module):
                 history = fit(
                     module,
                     self.data,
@@ -85,6 +85,6 @@ class Trainer:
                 )
         except ModelError as error:
             raise ModelError(f"{self.title}, {name}: {error}") from error
-        found = scored_outputs(module, self.data.validation, self.spec.preprocess, self.data.task)
+        found = answered(module, self.data.validation, self.spec.preprocess, self.data.task)
         rows = [asdict(epoch) for epoch in history.epochs]
         return Student(name, module, found, rows, options.model_dump() if options else None)

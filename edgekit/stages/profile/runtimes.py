@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from edgekit.core import progress
 from edgekit.core.config import TARGETS, Target
 from edgekit.core.errors import ConversionError, ResourceError
 from edgekit.measure import latency
@@ -57,12 +58,12 @@ def measure(
         spec = store.read_spec(folder)
         unmodified = way_of(spec.interpreter)
         ways, failed, made = _openers(spec, module, folder, x, Path(scratch), compiling, runtimes, timeout_s)
-        with single_thread(), conditions.Watch() as watch:
+        with progress.step("timing", "round", ROUNDS) as shown, single_thread(), conditions.Watch() as watch:
             numbers = (ROUNDS, ROUNDS, max(2, calls // ROUNDS), WARM_UP_CALLS)
-            samples_ms, rounds = next(growing(ways, *numbers, on_round=watch.sample))
+            samples_ms, rounds = next(growing(ways, *numbers, on_round=progress.both(watch.sample, shown.at)))
         noise = float(np.median([conditions.noise(each, rounds) for each in samples_ms.values()]))
         inside = {}
-        for target, one in made.items():
+        for target, one in progress.each(list(made.items()), "operator table", lambda item: RUNTIMES[item[0]]):
             try:
                 inside[target] = profile.measure(
                     target, one.step.out, one.files, one.as_input(x), operator_calls, timeout_s
@@ -134,7 +135,7 @@ def _always(call: Callable[[], object]) -> Opener:
 
 def _compiled(module: nn.Module, x: np.ndarray) -> Callable[[], np.ndarray]:
     began = time.perf_counter()
-    with quiet_native(), warnings.catch_warnings():
+    with progress.step(COMPILED), quiet_native(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         call = eager_call(torch.compile(module), x)  # type: ignore[arg-type]
         with single_thread():

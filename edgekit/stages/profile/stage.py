@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from edgekit.core import artifact as artifacts
+from edgekit.core import progress
 from edgekit.core.artifact import Artifact
 from edgekit.data import Data
 from edgekit.models import dry_run, store
@@ -76,7 +77,7 @@ def _train_or_load(
     )
     if has_weights:
         return module, None
-    with running(spec.called, "in training", module):
+    with progress.step("training the baseline"), running(spec.called, "in training", module):
         history = fit(
             module,
             data,

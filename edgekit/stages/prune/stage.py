@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from edgekit.core import artifact as artifacts
-from edgekit.core import tasks
+from edgekit.core import progress, tasks
 from edgekit.core.artifact import Artifact
 from edgekit.core.config import Budget
 from edgekit.core.tasks import Answered
@@ -26,7 +26,7 @@ from edgekit.stages.prune.config import LIBRARIES, Config
 from edgekit.stages.prune.latency import time_steps
 from edgekit.stages.prune.unstructured import measured_sparsity
 from edgekit.training import resume
-from edgekit.training.evaluate import scored_outputs
+from edgekit.training.evaluate import answered
 from edgekit.training.fine_tuning import tuning
 from edgekit.training.fit import fit
 from edgekit.training.objective import Distillation
@@ -125,7 +125,7 @@ class _Tuner:
         }
 
     def _answered(self, module: nn.Module) -> Answered:
-        return scored_outputs(module, self.data.validation, self.spec.preprocess, self.data.task)
+        return answered(module, self.data.validation, self.spec.preprocess, self.data.task)
 
 
 def _prune_in_steps(
@@ -134,10 +134,14 @@ def _prune_in_steps(
     """Prune a copy of the student step by step, fine-tune after each; what each step did, and the network it left."""
     module, networks = copy.deepcopy(student), [student]
     rows = [tuner.measure(student, 0, 0.0)]
-    for number, (aimed, keep_up) in enumerate(technique.steps(module, tuner.spec, config, tuner.data.train), 1):
-        tuner.tune(module, f"{technique.__name__.rpartition('.')[2]}-{number}", keep_up)
-        rows.append(tuner.measure(module, number, aimed))
-        networks.append(copy.deepcopy(module))
+    name = technique.__name__.rpartition(".")[2]
+    steps = config.steps if technique is structured else config.sparsity_steps
+    with progress.step(f"{name} pruning", "step", steps) as shown:
+        for number, (aimed, keep_up) in enumerate(technique.steps(module, tuner.spec, config, tuner.data.train), 1):
+            tuner.tune(module, f"{name}-{number}", keep_up)
+            rows.append(tuner.measure(module, number, aimed))
+            networks.append(copy.deepcopy(module))
+            shown.at(number)
     return mark_kept(rows), networks
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from edgekit.core import tasks
+from edgekit.core import progress, tasks
 from edgekit.data import Split
 from edgekit.models.eager import eager_input
 from edgekit.stages.quantize.ptq import quantize
 from edgekit.stages.quantize.sensitivity import snr_db
 from edgekit.targets.jobs import Quantization
-from edgekit.training import fit
+from edgekit.training import predict
 
 Row = dict[str, Any]
 
@@ -34,17 +34,19 @@ def study(
     Sizes that the split cannot fill twice differently are left out, and named.
     """
     kind = tasks.named(task)
-    inputs = fit.inputs(validation.x, preprocess) if kind.RECONSTRUCTS else None
+    inputs = predict.inputs(validation.x, preprocess) if kind.RECONSTRUCTS else None
 
     def outputs(network: nn.Module) -> np.ndarray:
-        return fit.logits(network, validation.x, preprocess)
+        return predict.logits(network, validation.x, preprocess)
 
     def accuracy(found: np.ndarray) -> float:
         return tasks.accuracy(kind.marked(found, inputs, validation.y))
 
     reference = outputs(module)
     rows = []
-    for size in sorted(size for size in sizes if size < len(calibration)):
+    for size in progress.each(
+        sorted(size for size in sizes if size < len(calibration)), "size", "calibration by {} samples".format
+    ):
         drawn = subsets(len(calibration), size, seed)
         first, second = (
             outputs(quantize(module, _inputs(calibration.x[chosen], preprocess), recipe)) for chosen in drawn

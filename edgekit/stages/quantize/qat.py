@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from edgekit.core import progress
 from edgekit.models.quantized import float_state
 from edgekit.targets.jobs import Quantization
 from edgekit.training import fit
@@ -32,17 +33,18 @@ def tune(
     With a `place` it can be stopped and gone on with.
     """
     tuned = copy.deepcopy(quantized)
-    history = fit.fit(
-        tuned,
-        data,
-        preprocess,
-        config,
-        seed=config.seed,
-        device=config.device,
-        threads=config.threads,
-        distillation=distillation,
-        resume=place.checkpoint("qat") if place else None,
-    )
+    with progress.step("quantization-aware training"):
+        history = fit.fit(
+            tuned,
+            data,
+            preprocess,
+            config,
+            seed=config.seed,
+            device=config.device,
+            threads=config.threads,
+            distillation=distillation,
+            resume=place.checkpoint("qat") if place else None,
+        )
     return tuned, [asdict(epoch) for epoch in history.epochs]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from edgekit.core import tasks
+from edgekit.core import progress, tasks
 from edgekit.core.config import Budget
 from edgekit.core.errors import ModelError
 from edgekit.core.tasks import Answered
@@ -57,7 +57,7 @@ def compete(
     """
     made: list[RecipeResult] = []
     failed: dict[str, str] = {}
-    for name in names:
+    for name in progress.each(names, "recipe", str):
         try:
             network = quantize(module, inputs, RECIPES[name])
             made.append(RecipeResult(name, network, right(network)))

@@ -17,7 +17,7 @@ from edgekit.report import tables
 from edgekit.stages.quantize import calibration
 from edgekit.stages.quantize.calibration import study, subsets
 from edgekit.targets.jobs import MINMAX
-from edgekit.training import fit
+from edgekit.training import predict
 
 CALIBRATION = Split(np.random.default_rng(0).normal(size=(40, 8)).astype(np.float32), np.zeros(40, np.int64))
 SHOWN = np.random.default_rng(1).normal(size=(50, 8)).astype(np.float32)
@@ -26,7 +26,7 @@ SHOWN = np.random.default_rng(1).normal(size=(50, 8)).astype(np.float32)
 def made(sizes: list[int], seed: int = 0) -> dict[str, Any]:
     torch.manual_seed(0)
     module = nn.Linear(8, 4).eval()
-    validation = Split(SHOWN, fit.logits(module, SHOWN, []).argmax(axis=1))
+    validation = Split(SHOWN, predict.logits(module, SHOWN, []).argmax(axis=1))
     return study(module, CALIBRATION, validation, sizes, MINMAX, [], seed)
 
 
