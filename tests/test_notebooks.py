@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import re
 from pathlib import Path
@@ -117,6 +118,21 @@ class TestForm:
                 assert type(ast.literal_eval(value)).__name__ == ast.unparse(known[name].annotation), (name, value)
                 if name != "settings":
                     parse_stage(stage, {**plan.section(stage), name: ast.literal_eval(value)}, shared_options(plan.run))
+
+    def test_every_name_it_takes_from_edgekit_is_there(self, path: Path) -> None:
+        """A renamed function fails here in a second, and not in the third notebook of a run."""
+        trees = [ast.parse(source(cell)) for cell in cells(path, "code")]
+        found: dict[str, Any] = {}
+        for node in (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)):
+            for alias in node.names if str(node.module).startswith("edgekit") else ():
+                parent = importlib.import_module(str(node.module))
+                if not hasattr(parent, alias.name):
+                    importlib.import_module(f"{node.module}.{alias.name}")
+                found[alias.asname or alias.name] = getattr(parent, alias.name)
+        used = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+        for node in used:
+            if isinstance(node.value, ast.Name) and node.value.id in found:
+                assert hasattr(found[node.value.id], node.attr), ast.unparse(node)
 
     def test_links_lead_somewhere(self, path: Path) -> None:
         for cell in cells(path, "markdown"):

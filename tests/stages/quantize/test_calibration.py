@@ -123,4 +123,4 @@ def test_the_conclusion_is_drawn_from_the_figures(shares: list[float], used: int
     assert said in tables.calibration_conclusion(sealed)
     assert len(tables.calibration(sealed).rows) == max(1, len(rows))
     left_out: Artifact = Sealed(tmp_path, rows, used, [500])  # type: ignore[assignment]
-    assert tables.calibration_conclusion(left_out).endswith(" Left out: 500, for the calibration split has 200.")
+    assert tables.calibration_conclusion(left_out).endswith(" Left out: 500, because the calibration split has 200.")
