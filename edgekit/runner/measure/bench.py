@@ -112,7 +112,7 @@ def growing(
             if late and opened >= LEAST_OPENINGS:
                 break
         yield {name: np.concatenate(values_ms) for name, values_ms in taken.items()}, opened
-        if late:
+        if late or each_has < rounds // openings:
             return
 
 

@@ -15,7 +15,7 @@ from edgekit.stages.benchmark.decide import Decision, decide, too_close_to_call,
 from edgekit.stages.benchmark.timings import Timings
 
 TRIED_CALLS = 2
-"""Timed before the rounds, to foretell how long they take."""
+"""Timed before the rounds, to predict how long they take."""
 
 Row = dict[str, Any]
 Opener = Callable[[], Callable[[], object]]
