@@ -7,14 +7,14 @@ import os
 import signal
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from edgekit import __version__
-from edgekit.core import artifact as artifacts
-from edgekit.core import earlier_bundles, lock, run_folder
-from edgekit.core.artifact import Artifact
+from edgekit.core import earlier_bundles, lock
 from edgekit.core.errors import (
     NO_RESOURCES,
     BudgetMissed,
@@ -22,7 +22,6 @@ from edgekit.core.errors import (
     ConfigError,
     EdgekitError,
     ResourceError,
-    StageError,
 )
 from edgekit.core.hashing import write_json
 from edgekit.data import fingerprint
@@ -34,6 +33,7 @@ from edgekit.workbook import origin, state
 from edgekit.workbook.attempts import next_command
 from edgekit.workbook.plan import Plan, agree, make_importable
 from edgekit.workbook.stage import RUN_LOCK
+from edgekit.workbook.stage_states import StageStates
 from edgekit.workbook.state import StageState
 
 PLAN = ".plan.json"
@@ -95,8 +95,8 @@ def finished(plan: Plan, folder: Path) -> dict[str, Any] | None:
     if not is_current(result, folder) or not earlier_bundles.in_order(folder, result["verdict"]["met"]):
         return None
     last = _last(plan, result)
-    states = state.examine(plan, folder, state.data_digest(plan, folder))[:last]
-    return result if all(each.state == "done" for each in states) else None
+    states = state.examine(plan, folder, state.data_digest(plan, folder))
+    return result if all(each.state == "done" for each in islice(states, last)) else None
 
 
 def _redraw(folder: Path, say: Say) -> None:
@@ -118,13 +118,14 @@ def _walk(plan: Plan, out: Path, folder: Path, force: Collection[str], say: Say)
     digest = state.data_digest(plan, folder)
     if digest:
         state.remember_data(plan, folder, digest, sign)
-    _settle_origin(plan, folder, digest)
-    _look_ahead(plan, folder, digest, force, say)
+    states = StageStates(plan, folder, digest)
+    states.settle_origin()
+    _look_ahead(plan, states, force, say)
     announced = False
     for number, step in enumerate(notebook.steps(plan, out)):
         if _bytes(plan.path) != before:
             raise ConfigError(f"{plan.path}: edited while its run went; finished stages are kept, run it again")
-        found = _settled(plan, folder, step.stage, digest)
+        found = states.settled(step.stage)
         if found.state == "done" and step.stage not in force:
             say(f"{step.stage}: {'unchanged after all, ' if announced else ''}reused (key {_key(found)})")
             if found.exit_code:
@@ -133,13 +134,12 @@ def _walk(plan: Plan, out: Path, folder: Path, force: Collection[str], say: Say)
         say(_why(found, plan.walk[number:], step.stage in force, announced))
         announced = announced or not found.sealed or step.stage in force
         try:
-            notebook.execute(step, folder, _sealer(plan, folder, step.stage, digest), forced=step.stage in force)
+            notebook.execute(step, folder, partial(states.sealed, step.stage), forced=step.stage in force)
         except BudgetMissed:
             return False
         except EdgekitError as error:
             error.args = (f"{error}{_what_next(plan, out, folder, step.stage)}",)
             raise
-        digest = digest or state.data_digest(plan, folder)
     return True
 
 
@@ -150,10 +150,9 @@ def _what_next(plan: Plan, out: Path, folder: Path, stage: str) -> str:
     return f"{said}\nwhen that is mended, go on with: {next_command(plan, out)}"
 
 
-def _look_ahead(plan: Plan, folder: Path, digest: str | None, force: Collection[str], say: Say) -> None:
+def _look_ahead(plan: Plan, states: StageStates, force: Collection[str], say: Say) -> None:
     """What is wrong with data and networks, before a kernel starts; where they are used for the first time."""
-    states = [each for each in state.examine(plan, folder, digest) if each.stage in LOOKED_AT]
-    if any(not each.sealed or each.stage in force for each in states):
+    if any(stage in force or not states.of(stage).sealed for stage in LOOKED_AT if stage in plan.walk):
         from edgekit.workbook import preflight
 
         if why := preflight.look(plan).get("Not looked at"):
@@ -165,31 +164,6 @@ def _bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
-
-
-def _settled(plan: Plan, folder: Path, stage: str, digest: str | None) -> StageState:
-    """The state of a stage whose forerunners are done, after what a kill left there was put right."""
-    found = state.examine(plan, folder, digest)[plan.walk.index(stage)]
-    key = found.wanted.key if found.wanted else None
-    artifacts.settle(run_folder.working_folder(folder, stage), run_folder.stage_folder(folder, stage), key)
-    return state.examine(plan, folder, digest)[plan.walk.index(stage)]
-
-
-def _settle_origin(plan: Plan, folder: Path, digest: str | None) -> None:
-    key = origin.ingredients(plan, digest).key if digest else None
-    artifacts.settle(run_folder.working_folder(folder, origin.STAGE), folder / origin.STAGE, key)
-
-
-def _sealer(plan: Plan, folder: Path, stage: str, digest: str | None) -> Callable[[], Artifact]:
-    def sealed() -> Artifact:
-        """The artifact as the plan wants it; StageError where the notebook left none, or another."""
-        found = state.examine(plan, folder, digest or state.data_digest(plan, folder))[plan.walk.index(stage)]
-        if not found.sealed or found.artifact is None:
-            why = f": {'; '.join(found.reasons)}" if found.reasons else ""
-            raise StageError(f"ran to its end, but its artifact is {found.state}{why}")
-        return found.artifact
-
-    return sealed
 
 
 def _why(found: StageState, rest: Sequence[str], forced: bool, announced: bool) -> str:
@@ -272,7 +246,7 @@ def write_result(plan: Plan, folder: Path) -> dict[str, Any]:
 
     Needs a finished benchmark; the bundles are there when the budget was met.
     """
-    result = {
+    made = {
         "schema": results.SCHEMA,
         "format": results.FORMAT,
         "edgekit": __version__,
@@ -282,6 +256,7 @@ def write_result(plan: Plan, folder: Path) -> dict[str, Any]:
         "budget": plan.run.budget.model_dump(),
         **results.told(folder),
     }
+    result = results.with_sources(made, folder)
     results.check(result)
     write_json(folder / RESULT, result)
     return result

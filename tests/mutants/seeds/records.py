@@ -247,7 +247,7 @@ WALK = (
     ),
     Seed(
         "any-artifact-ends-a-notebook",
-        "workbook/run.py",
+        "workbook/stage_states.py",
         "if not found.sealed or found.artifact is None:",
         "if found.artifact is None:",
         "a notebook that left an artifact of other options counts as finished",

@@ -14,10 +14,11 @@ from edgekit.core import artifact as artifacts
 from edgekit.core.artifact import RECORD
 from edgekit.core.config import Budget
 from edgekit.core.hashing import digest, write_json
-from edgekit.report import console, result
+from edgekit.report import result
 from edgekit.stages.benchmark.decide import decide
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.workbook.plan import load_plan
+from edgekit.workbook.run import write_result
 from tests.conftest import TINY, FinishedRun
 
 
@@ -34,7 +35,7 @@ def edit(folder: Path, stage: str, change: Callable[[dict[str, Any]], None]) -> 
     kept = {name: value for name, value in fields.items() if name not in ("format", "record_sha256")}
     write_json(path, {**fields, "record_sha256": digest(kept)})
     old = json.loads((folder / result.RESULT).read_text())
-    write_json(folder / result.RESULT, {**old, **result.told(folder)})
+    write_json(folder / result.RESULT, result.with_sources({**old, **result.told(folder)}, folder))
 
 
 def missed(run: FinishedRun, out: Path) -> Path:
@@ -62,5 +63,5 @@ def missed(run: FinishedRun, out: Path) -> Path:
         metrics={**made.metrics, **decided.metrics},
     )
     artifacts.publish(working, folder / "benchmark")
-    console.write_result(plan, folder)
+    write_result(plan, folder)
     return folder
