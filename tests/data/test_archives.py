@@ -6,8 +6,7 @@ import zipfile
 import pytest
 
 from edgekit.core.errors import DataError
-
-from .pictures import picture, read, samples, zipped
+from tests.data.pictures import picture, read, samples, zipped
 
 
 @pytest.mark.parametrize("name", ["/train/bee/x.png", "../x.png", "train/../../x.png", "C:/x.png", "train\\bee\\x.png"])

@@ -15,7 +15,7 @@ from edgekit.workbook.plan import RunConfig, load_plan, stage_config
 from edgekit.workbook.stage import open_stage
 from tests.conftest import TINY
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "configs" / "digits.yaml"
 
 

@@ -12,8 +12,7 @@ from PIL import Image
 
 from edgekit.core.errors import ConfigError, DataError
 from edgekit.data import load, parse
-
-from .pictures import CLASSES, asked, contents, picture, read, samples, unpacked, zipped
+from tests.data.pictures import CLASSES, asked, contents, picture, read, samples, unpacked, zipped
 
 
 def section(tmp_path, monkeypatch):

@@ -19,8 +19,7 @@ from edgekit.runner.autotune.compare import Way, best
 from edgekit.runner.autotune.launch import Child
 from edgekit.runner.backends import openvino
 from edgekit.runner.errors import BackendError, InputError, SelftestError
-
-from .conftest import NCHW, SCORES, Made, WriteBundle, onnx_model, reference, samples
+from tests.runner.conftest import NCHW, SCORES, Made, WriteBundle, onnx_model, reference, samples
 
 
 @pytest.fixture(autouse=True)

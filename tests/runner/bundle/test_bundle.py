@@ -10,8 +10,7 @@ import pytest
 
 from edgekit.runner import bundle
 from edgekit.runner.errors import BundleError, TrustError
-
-from .conftest import NCHW, SCORES, Made, manifest_for
+from tests.runner.conftest import NCHW, SCORES, Made, manifest_for
 
 MODEL = Made("onnx", {"model.onnx": bytes(range(64))}, NCHW, SCORES, 1e-4)
 MEMBERS = {**MODEL.files, "golden/inputs.npy": b"in", "golden/outputs.npy": b"out", "README.md": b"read me\n"}

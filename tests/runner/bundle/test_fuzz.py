@@ -22,10 +22,9 @@ from edgekit.runner.bundle import archive
 from edgekit.runner.bundle.manifest import FORMAT
 from edgekit.runner.cli import main
 from edgekit.runner.errors import BundleError, TrustError
-
-from . import zips
-from .conftest import NCHW, SCORES, Made, WriteBundle, manifest_for, onnx_model
-from .zips import MUTATIONS, Entry, pack, unpack
+from tests.runner import zips
+from tests.runner.conftest import NCHW, SCORES, Made, WriteBundle, manifest_for, onnx_model
+from tests.runner.zips import MUTATIONS, Entry, pack, unpack
 
 MODEL = Made("onnx", {"model.onnx": bytes(range(40))}, NCHW, SCORES, 1e-4)
 MEMBERS = {**MODEL.files, "golden/inputs.npy": b"in", "golden/outputs.npy": b"out", "README.md": b"read me\n"}

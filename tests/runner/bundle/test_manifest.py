@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from edgekit.runner.bundle import manifest, manifest_json
 from edgekit.runner.errors import BundleError
-
-from .conftest import NCHW, SCORES, Made, manifest_for
+from tests.runner.conftest import NCHW, SCORES, Made, manifest_for
 
 MODEL = Made("onnx", {"model.onnx": b"model"}, NCHW, SCORES, 1e-4)
 FACTS = {"bytes": 5, "sha256": "0" * 64}

@@ -19,9 +19,8 @@ from edgekit.runner import inputs
 from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.runner.errors import InputError
 from edgekit.runner.inputs import wav
-
-from . import flat
-from .flat import PICTURE, SOUND, VECTOR, predict, refusal
+from tests.runner import flat
+from tests.runner.flat import PICTURE, SOUND, VECTOR, predict, refusal
 
 
 @pytest.fixture(scope="module")

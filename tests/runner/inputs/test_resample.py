@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgekit.runner.inputs.resample import length, resample
-
-from . import flat
+from tests.runner import flat
 
 PAIRS = [(44_100, 16_000), (48_000, 16_000), (8000, 16_000), (16_000, 8000), (22_050, 16_000), (11_025, 8000)]
 DIGESTS = {

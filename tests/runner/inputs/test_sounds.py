@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from edgekit.runner import inputs
 from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.runner.errors import InputError
-
-from . import flat
-from .flat import SOUND, coded, form, predict, refusal, riff
+from tests.runner import flat
+from tests.runner.flat import SOUND, coded, form, predict, refusal, riff
 
 
 @pytest.fixture(scope="module")

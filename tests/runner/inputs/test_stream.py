@@ -20,9 +20,8 @@ from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.runner.cli import main
 from edgekit.runner.errors import InputError
 from edgekit.runner.inputs import stream
-
-from . import flat
-from .flat import PICTURE
+from tests.runner import flat
+from tests.runner.flat import PICTURE
 
 RUNNER = [sys.executable, "-m", "edgekit.runner"]
 EXACT = RawSpec("image", (48, 64, 3), "uint8")

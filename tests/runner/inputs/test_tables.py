@@ -17,9 +17,8 @@ from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.runner.errors import InputError
 from edgekit.runner.inputs import table
 from edgekit.runner.loader import load
-
-from . import flat
-from .flat import WINDOW, predict, refusal
+from tests.runner import flat
+from tests.runner.flat import WINDOW, predict, refusal
 
 NAMELESS = RawSpec("window", (4, 3), "float32")
 STEPS = [

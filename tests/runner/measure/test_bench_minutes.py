@@ -15,8 +15,7 @@ import pytest
 from edgekit.runner.cli import main
 from edgekit.runner.device import emulation
 from edgekit.runner.measure import soak
-
-from . import flat
+from tests.runner import flat
 
 
 def bench(bundle: Path, *words: object) -> list[str]:
