@@ -32,7 +32,7 @@ CODE = ("core", "report/result", "report/rejected.py", "report/formatting.py")
 """What of edgekit makes a result of sealed artifacts."""
 
 
-def schema() -> dict[str, Any]:
+def json_schema() -> dict[str, Any]:
     """The JSON schema (draft 2020-12) of result.json."""
     from edgekit.report.result.schema import Result
 

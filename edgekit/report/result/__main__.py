@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from edgekit.report.result import schema
+from edgekit.report.result import json_schema
 
 if __name__ == "__main__":
-    print(json.dumps(schema(), indent=2, ensure_ascii=False))
+    print(json.dumps(json_schema(), indent=2, ensure_ascii=False))

@@ -1,0 +1,36 @@
+"""The accuracy of each class: rows of result.json."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+
+class GroupAnswers(TypedDict):
+    """What one network says of the samples of a group."""
+
+    variant: str
+    score: float | None
+    found: int | None
+    false: int | None
+
+
+class GroupRow(TypedDict):
+    """One class, label, kind of sample or range of values."""
+
+    name: str
+    samples: int
+    answers: list[GroupAnswers]
+
+
+class ByClass(TypedDict):
+    """The accuracy class by class, of the baseline and of the variants that ship; of many classes the worst."""
+
+    split: Literal["validation"]
+    group: str
+    score: str
+    samples: int
+    variants: list[str]
+    groups_in_all: int
+    groups: list[GroupRow]
+    lost: dict[str, int]
+    gained: dict[str, int]
