@@ -10,6 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from edgekit.core.rows.forecasts import Foretold
+from edgekit.core.rows.variants import BaselineRow, VariantRow
+
 EAGER = "PyTorch eager"
 AS_IT_CAME = {
     "torch": EAGER,
@@ -22,6 +25,7 @@ AS_IT_CAME = {
 RUNTIMES = {"onnx": "ONNX Runtime", "tflite": "LiteRT", "openvino": "OpenVINO"}
 INT8_BYTES = 0.25
 """Bytes moved in int8, of those in float32."""
+
 
 Row = dict[str, Any]
 
@@ -61,7 +65,9 @@ def of_whole(share: float, speedup: float) -> float:
     return 1 / (1 - share + share / speedup)
 
 
-def against(profile: Mapping[str, Any], variants: Iterable[Row], costs: Mapping[str, Row]) -> list[Row]:
+def against(
+    profile: Mapping[str, Any], variants: Iterable[BaselineRow | VariantRow], costs: Mapping[str, Mapping[str, float]]
+) -> list[Foretold]:
     """What `profile`'s forecast says of each measured variant on its runtime, beside what was measured.
 
     `profile` are the metrics of the profile stage, `variants` the rows of benchmark with their `speedup` against
@@ -69,10 +75,11 @@ def against(profile: Mapping[str, Any], variants: Iterable[Row], costs: Mapping[
     measured.
     """
     forecast = profile.get("forecast") or {}
-    rows = []
+    rows: list[Foretold] = []
     for row in variants:
         found = forecast.get("executions", {}).get(RUNTIMES.get(row["target"], ""))
-        if found is None or row["precision"] not in ("fp32", "int8") or row["model"] not in costs:
+        known = row["precision"] in ("fp32", "int8") and row["model"] in costs
+        if row["target"] == "pytorch" or found is None or not known:
             continue
         base, cost = costs["baseline"], costs[row["model"]]
         step = Execution(**found["execution"]).speedup(
@@ -80,10 +87,20 @@ def against(profile: Mapping[str, Any], variants: Iterable[Row], costs: Mapping[
             macs=_ratio(cost["macs"], base["macs"]),
             moved=_ratio(cost["moved"], base["moved"]),
         )
-        told = {name: row[name] for name in ("name", "model", "precision", "target")}
-        measured = {f"achieved{end}": row[f"speedup{end}"] for end in ("", "_low", "_high")}
         predicted = found["ratio"] * step
-        rows.append({**told, "predicted": predicted, **measured, "share": measured["achieved"] / predicted})
+        rows.append(
+            Foretold(
+                name=row["name"],
+                model=row["model"],
+                precision=row["precision"],
+                target=row["target"],
+                predicted=predicted,
+                achieved=row["speedup"],
+                achieved_low=row["speedup_low"],
+                achieved_high=row["speedup_high"],
+                share=row["speedup"] / predicted,
+            )
+        )
     return rows
 
 

@@ -5,7 +5,7 @@ A finished run tells it again at every start, so nothing here imports a framewor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,10 @@ from edgekit.measure.forecast import way_of
 from edgekit.report import checks, html
 from edgekit.report.formatting import faster, milliseconds, points
 from edgekit.report.result import RESULT
+from edgekit.report.result.types import Result
 
-Row = dict[str, Any]
 
-
-def told(result: Row) -> str:
+def told(result: Result) -> str:
     """The winner with its figures; where the budget was missed, the nearest miss and what it lacks."""
     verdict = result["verdict"]
     if not verdict["met"]:
@@ -36,14 +35,14 @@ def told(result: Row) -> str:
     )
 
 
-def unmet(result: Row) -> Iterator[tuple[str, str]]:
+def unmet(result: Result) -> Iterator[tuple[str, str]]:
     """Each target without a bundle in a run that has others, and what came nearest there."""
     if result["verdict"]["met"]:
         for target, nearest in result["unmet"].items():
             yield target, f"{checks.missed_message(nearest, result['budget'])}."
 
 
-def paths(result: Row, folder: Path) -> Iterator[str]:
+def paths(result: Result, folder: Path) -> Iterator[str]:
     """Lines that say where bundles, runner, notebooks, result and report of the run in `folder` lie."""
     bundles = stage_folder(folder, "bundle")
     for entry in result["bundles"].values():
@@ -61,7 +60,7 @@ def paths(result: Row, folder: Path) -> Iterator[str]:
         yield f"Report     {folder / html.PAGE}"
 
 
-def again(result: Row, folder: Path) -> Iterator[str]:
+def again(result: Result, folder: Path) -> Iterator[str]:
     """All of it, for a run that was finished already."""
     yield f"run {result['name']} is finished"
     yield told(result)
@@ -70,7 +69,7 @@ def again(result: Row, folder: Path) -> Iterator[str]:
     yield from paths(result, folder)
 
 
-def _against(verdict: Row, key: str, what: str) -> str:
+def _against(verdict: Mapping[str, Any], key: str, what: str) -> str:
     if verdict[key] is None:
         return f"{what} is not among the variants"
     return f"against {what} {faster(verdict[key], verdict[f'{key}_low'], verdict[f'{key}_high'])}"

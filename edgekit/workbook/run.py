@@ -11,7 +11,6 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from edgekit import __version__
 from edgekit.core import earlier_bundles, lock
@@ -28,6 +27,7 @@ from edgekit.data import fingerprint
 from edgekit.report import html
 from edgekit.report import result as results
 from edgekit.report.result import RESULT, is_current
+from edgekit.report.result.types import Result
 from edgekit.runner.files import make_folder
 from edgekit.workbook import origin, state
 from edgekit.workbook.attempts import next_command
@@ -49,7 +49,7 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM: ends like Ctrl-C, with another exit code."""
 
 
-def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print) -> tuple[dict[str, Any], bool]:
+def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print) -> tuple[Result, bool]:
     """Bring the run of `plan` in `out` to its end; returns its result and whether anything had to be done.
 
     `force` names stages to make again although nothing changed. Needs no lock, no kernel and no framework where the
@@ -83,10 +83,10 @@ def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print)
         return result, True
 
 
-def finished(plan: Plan, folder: Path) -> dict[str, Any] | None:
+def finished(plan: Plan, folder: Path) -> Result | None:
     """The result of a run that is done and current; None where something is left to do."""
     try:
-        result: dict[str, Any] = json.loads((folder / RESULT).read_text())
+        result: Result = json.loads((folder / RESULT).read_text())
     except (OSError, ValueError):
         return None
     left_by_a_kill = [*folder.glob(".*.partial"), *folder.glob(".*.previous")]
@@ -184,7 +184,7 @@ def _key(found: StageState) -> str:
     return found.wanted.key[:12] if found.wanted else "unknown"
 
 
-def _last(plan: Plan, result: dict[str, Any]) -> int:
+def _last(plan: Plan, result: Result) -> int:
     """How many stages the run of this result has: a missed budget ends at benchmark."""
     return len(plan.walk) if result["verdict"]["met"] else plan.walk.index("benchmark") + 1
 
@@ -241,7 +241,7 @@ def _sigterm_as_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def write_result(plan: Plan, folder: Path) -> dict[str, Any]:
+def write_result(plan: Plan, folder: Path) -> Result:
     """Write result.json for as far as the run came; returns it.
 
     Needs a finished benchmark; the bundles are there when the budget was met.
@@ -256,7 +256,7 @@ def write_result(plan: Plan, folder: Path) -> dict[str, Any]:
         "budget": plan.run.budget.model_dump(),
         **results.told(folder),
     }
-    result = results.with_sources(made, folder)
+    result: Result = results.with_sources(made, folder)
     results.check(result)
     write_json(folder / RESULT, result)
     return result

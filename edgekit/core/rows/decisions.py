@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal, TypedDict, TypeGuard
 
 
 class Candidate(TypedDict):
@@ -71,3 +71,11 @@ class Zeros(TypedDict):
     candidates: list[AgainstDense]
     replayed: bool
     today: list[str]
+
+
+Decision = Choice | Limit | Zeros
+
+
+def is_choice(decision: Decision) -> TypeGuard[Choice]:
+    """Whether it is about a winner, of one target or over all."""
+    return decision["decision"].startswith("winner ")

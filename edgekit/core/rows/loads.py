@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from collections.abc import Mapping
+from typing import Any, Literal, TypedDict
 
 from edgekit.core.rows.conditions import Seen
 
@@ -87,3 +88,8 @@ class Loads(TypedDict):
     runs: list[LoadRun]
     rates: list[LoadRate]
     failed: list[LoadFailed]
+
+
+def ends_ms(row: Mapping[str, Any], rank: int) -> tuple[float, float | None, float | None]:
+    """A percentile of a run and the ends of its interval, which are None where queries are too few."""
+    return row[f"p{rank}_ms"], row[f"p{rank}_low_ms"], row[f"p{rank}_high_ms"]

@@ -113,9 +113,9 @@ class WaterfallStep(TypedDict):
     step: str
     variant: str
     p50_ms: float
-    gain: NotRequired[float | None]
-    gain_low: NotRequired[float | None]
-    gain_high: NotRequired[float | None]
+    gain: NotRequired[float]
+    gain_low: NotRequired[float]
+    gain_high: NotRequired[float]
     kept: bool
 
 

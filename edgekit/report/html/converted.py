@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
 
 from edgekit.core.artifact import Artifact
 from edgekit.report import tables
 from edgekit.report.formatting import count, percent
-from edgekit.report.html.rows import Grid, Line, Row, grid
+from edgekit.report.html.rows import Grid, Line, grid
+from edgekit.report.result.types import Result
 
 MOST_PLACES = 4
 
+Row = dict[str, Any]
 
-def told(convert: Artifact, result: Row) -> list[Grid]:
+
+def told(convert: Artifact, result: Result) -> list[Grid]:
     """The tables, in the order of the walk."""
     lost = left_out(result)
     return [around(convert), boundaries(convert), *([lost] if lost else []), left_behind(convert, result)]
@@ -56,7 +60,7 @@ def boundaries(convert: Artifact) -> Grid:
     return Grid(caption, columns, lines, frozenset(columns[2:7]))
 
 
-def left_out(result: Row) -> Grid | None:
+def left_out(result: Result) -> Grid | None:
     """What could not be made or was wrong, each with its layer and what to do; None where nothing was left out."""
     rows = [
         (row["name"], row["kind"], row["layer"] or row["operator"] or "", row["cause"], row["advice"] or "")
@@ -67,7 +71,7 @@ def left_out(result: Row) -> Grid | None:
     return grid(caption, columns, rows, words="layer|cause|what to do") if rows else None
 
 
-def left_behind(convert: Artifact, result: Row) -> Grid:
+def left_behind(convert: Artifact, result: Result) -> Grid:
     """What computes nothing in the files that ship, or that came nearest where nothing does."""
     debris: dict[str, list[Row]] = convert.metrics["debris"]
     nearest = {target: row["name"] for target, row in result["unmet"].items() if row}

@@ -11,8 +11,9 @@ Most commands only ask whether a result is current, so the models of the schema 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from edgekit.core import artifact as artifacts
 from edgekit.core import cache_key
@@ -22,6 +23,7 @@ from edgekit.core.errors import StageError, TrustError
 from edgekit.core.hashing import digest, sha256_file
 from edgekit.core.run_folder import ORIGIN, stage_folder
 from edgekit.report import rejected
+from edgekit.report.result.types import Result
 
 RESULT = "result.json"
 FORMAT = 2
@@ -82,18 +84,18 @@ def _stage(found: Artifact) -> dict[str, Any]:
     return {"digest": found.digest, "key": found.key, **found.took}
 
 
-def check(result: dict[str, Any]) -> None:
+def check(result: Mapping[str, Any]) -> None:
     """Raise pydantic's ValidationError if `result` is not what the schema promises: a bug here, no fault of a user."""
     from edgekit.report.result.schema import Result
 
     Result.model_validate_json(json.dumps(result, allow_nan=False))
 
 
-def with_sources(result: dict[str, Any], folder: Path) -> dict[str, Any]:
+def with_sources(result: Mapping[str, Any], folder: Path) -> Result:
     """The result with the digest of all that it was made from; OSError where one of its artifacts is not there."""
     made = {**result, SOURCES: {"code": _code()}}
     made[SOURCES]["digest"] = _digest(made, folder)
-    return made
+    return cast("Result", made)  # what `check` holds it to
 
 
 def is_current(result: Any, folder: Path) -> bool:

@@ -7,7 +7,8 @@ from typing import Any
 
 from edgekit.core.artifact import Artifact
 from edgekit.report import rejected as rejections
-from edgekit.report.formatting import Table, count, milliseconds, percent, points, speedup
+from edgekit.report import variants
+from edgekit.report.formatting import Table, count, milliseconds, percent, points
 from edgekit.report.tables.by_class import by_class as by_class
 from edgekit.report.tables.by_class import lost_in_words as lost_in_words
 from edgekit.report.tables.by_class import lost_samples as lost_samples
@@ -146,39 +147,11 @@ def sensitivity(artifact: Artifact, most: int = 10) -> Table:
 
 
 def benchmark(artifact: Artifact) -> Table:
-    """Every variant, fastest first, below the baseline."""
-    baseline, *variants = artifact.metrics["rows"]
-    winners = artifact.metrics["winners"].values()
-    rows = [
-        (
-            row["name"],
-            percent(row["accuracy_validation"]),
-            percent(row["accuracy_test"]),
-            points(row.get("drop_pp", 0.0)),
-            points(row.get("bound_pp")),
-            count(row["bytes"]),
-            *(milliseconds(row[f"p{rank}_ms"]) for rank in (50, 95, 99)),
-            count(row["throughput_per_s"]),
-            "1×" if row is baseline else speedup(row["speedup"], row["speedup_low"], row["speedup_high"]),
-            "wins" if row["name"] in winners else "; ".join(row.get("reasons", ())),
-        )
-        for row in [baseline, *sorted(variants, key=lambda row: row["p50_ms"])]
-    ]
-    heads = (
-        "variant",
-        "validation",
-        "test",
-        "drop, pp",
-        "at most",
-        "bytes",
-        "p50, ms",
-        "p95, ms",
-        "p99, ms",
-        "calls/s",
-        "speed-up",
-        "",
-    )
-    return Table(heads, rows, _confidence(artifact))
+    """Every variant, what ships first, below the baseline."""
+    found = variants.of_benchmark(artifact)
+    columns = (variants.NAME, *variants.FIGURES, variants.THROUGHPUT, variants.VERDICT)
+    rows = [[column.text(line) for column in columns] for line in found.lines]
+    return Table([column.heading for column in columns], rows, found.caption)
 
 
 def rejected(artifact: Artifact) -> Table:
