@@ -34,3 +34,31 @@ class ByClass(TypedDict):
     groups: list[GroupRow]
     lost: dict[str, int]
     gained: dict[str, int]
+
+
+class Confusion(TypedDict):
+    """Which class is taken for which; `counts` by variant, and how many of them among the classes not listed."""
+
+    classes: list[str]
+    rest: int
+    counts: dict[str, list[list[int]]]
+    among_the_rest: dict[str, int]
+
+
+class LostSample(TypedDict):
+    """A sample that the baseline answers rightly and a variant wrongly."""
+
+    place: int
+    label: str
+    baseline: str
+    variant: str
+
+
+class Lost(TypedDict):
+    """Of those samples the ones that are shown, what kind of data they are, and when an answer counts as right."""
+
+    variant: str
+    kind: str
+    in_all: int
+    right_means: str
+    samples: list[LostSample]

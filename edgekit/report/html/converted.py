@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 from edgekit.core.artifact import Artifact
+from edgekit.core.rows.converted import LastBoundary, LeftBehind
 from edgekit.report import tables
 from edgekit.report.formatting import count, percent
 from edgekit.report.html.rows import Grid, Line, grid
 from edgekit.report.result.types import Result
 
 MOST_PLACES = 4
-
-Row = dict[str, Any]
 
 
 def told(convert: Artifact, result: Result) -> list[Grid]:
@@ -34,7 +34,7 @@ def around(convert: Artifact) -> Grid:
 
 def boundaries(convert: Artifact) -> Grid:
     """From network to file, step by step: in each column the worst of all files that crossed that boundary."""
-    found: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    found: dict[tuple[str, str], list[LastBoundary]] = defaultdict(list)
     for row in tables.boundary_rows(convert):
         found[row["to"], row["from"]].append(row)
     lines = [
@@ -73,7 +73,7 @@ def left_out(result: Result) -> Grid | None:
 
 def left_behind(convert: Artifact, result: Result) -> Grid:
     """What computes nothing in the files that ship, or that came nearest where nothing does."""
-    debris: dict[str, list[Row]] = convert.metrics["debris"]
+    debris: dict[str, list[LeftBehind]] = convert.metrics["debris"]
     nearest = {target: row["name"] for target, row in result["unmet"].items() if row}
     shown = {**result["winners"], **nearest}
     in_float = {name: ", ".join(convert.metrics["float_ops"].get(name, [])) for name in shown.values()}
@@ -103,18 +103,18 @@ def left_behind(convert: Artifact, result: Result) -> Grid:
     return Grid(caption, columns, lines, frozenset(columns[2:4]), frozenset(columns[4:]))
 
 
-def _badness(row: Row) -> float:
+def _badness(row: Mapping[str, Any]) -> float:
     """Larger is worse: of inputs the SNR, of ranges the values outside, of answers those that are wrong."""
     if "snr_db" in row:
         return -float(row["snr_db"])
     return float(row["most_outside"] if "most_outside" in row else -row["accuracy"])
 
 
-def _transposes(debris: list[Row]) -> int:
+def _transposes(debris: list[LeftBehind]) -> int:
     return sum(one["kind"] == "transpose" for one in debris)
 
 
-def _in_words(debris: list[Row]) -> str:
+def _in_words(debris: list[LeftBehind]) -> str:
     """`copy 2: stem, head; when compiled here: reshape 1: input → stem.1`."""
     said = []
     for compiled in (False, True):

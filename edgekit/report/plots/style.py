@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-Row = dict[str, Any]
 Look = dict[str, Any]
 """Keywords of matplotlib's: colour, marker and the like."""
 

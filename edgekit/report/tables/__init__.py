@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from edgekit.core.artifact import Artifact
+from edgekit.core.rows.decisions import Candidate, Decision, is_choice
+from edgekit.core.rows.quantized import LayerSensitivity
+from edgekit.core.rows.trained import Epoch
 from edgekit.report import rejected as rejections
 from edgekit.report import variants
 from edgekit.report.formatting import Table, count, milliseconds, percent, points
@@ -36,8 +38,6 @@ from edgekit.report.tables.quantized import recipes as recipes
 from edgekit.report.tables.rivals import rivals as rivals
 from edgekit.report.tables.samples import samples as samples
 from edgekit.report.tables.samples import splits as splits
-
-Row = dict[str, Any]
 
 
 def profile(artifact: Artifact) -> Table:
@@ -86,7 +86,7 @@ def distill(artifact: Artifact) -> Table:
     return Table(heads, rows)
 
 
-def student_curves(artifact: Artifact) -> dict[str, list[Row]]:
+def student_curves(artifact: Artifact) -> dict[str, list[Epoch]]:
     """Epochs of each training of the student, by name."""
     return {"labels alone" if name == "alone" else name: rows for name, rows in artifact.metrics["history"].items()}
 
@@ -131,9 +131,9 @@ def quantize(artifact: Artifact) -> Table:
     return Table(heads, rows, f"{_confidence(artifact)}; QAT: {_tuned(artifact)}")
 
 
-def sensitivity_rows(artifact: Artifact) -> list[Row]:
+def sensitivity_rows(artifact: Artifact) -> list[LayerSensitivity]:
     """One row a layer, most sensitive first."""
-    rows: list[Row] = json.loads(artifact.file("sensitivity.json").read_text())["layers"]
+    rows: list[LayerSensitivity] = json.loads(artifact.file("sensitivity.json").read_text())["layers"]
     return rows
 
 
@@ -219,14 +219,14 @@ def bundle(artifact: Artifact) -> Table:
     return Table(("bundle", "variant", "bytes", "proven on", "max |Δ|", "golden answers", "sha256"), rows)
 
 
-def _telling(decision: Row) -> list[Row]:
+def _telling(decision: Decision) -> list[Candidate]:
     """Of the candidates of a winner, nearest first, those that show why it won."""
-    candidates = [row for row in decision["candidates"] if "in_the_tie" in row]
+    candidates = decision["candidates"] if is_choice(decision) else []
     beaten = [row["name"] for row in candidates if not row["in_the_tie"]][:1]
     return [row for row in candidates if row["in_the_tie"] or row["name"] in (*beaten, decision["chosen"])]
 
 
-def _won(row: Row, decision: Row) -> str:
+def _won(row: Candidate, decision: Decision) -> str:
     if row["name"] == decision["chosen"]:
         return f"wins: {decision['rule']}"
     if row["name"] == decision["today"]:
