@@ -7,10 +7,11 @@ more can be saved than the machine's own ceilings allow (the roofline of William
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from edgekit.core.rows.forecasts import Foretold
+from edgekit.core.rows.profiled import ExecutionFields, RuntimeForecast, Way
 from edgekit.core.rows.variants import BaselineRow, VariantRow
 
 EAGER = "PyTorch eager"
@@ -25,9 +26,6 @@ AS_IT_CAME = {
 RUNTIMES = {"onnx": "ONNX Runtime", "tflite": "LiteRT", "openvino": "OpenVINO"}
 INT8_BYTES = 0.25
 """Bytes moved in int8, of those in float32."""
-
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -109,12 +107,23 @@ def _ratio(part: float, whole: float) -> float:
     return part / whole if whole else 1.0
 
 
-def executions(ways: Iterable[Row], costs: Mapping[str, float], machine: Mapping[str, float]) -> dict[str, Row]:
+def executions(
+    ways: Iterable[Way], costs: Mapping[str, float], machine: Mapping[str, float]
+) -> dict[str, RuntimeForecast]:
     """By runtime: how many times faster than the baseline it was as it came, and its `Execution`, as plain fields."""
     return {
-        row["way"]: {"ratio": row["ratio"], "execution": asdict(execution(row["p50_ms"], costs, machine))}
+        row["way"]: {"ratio": row["ratio"], "execution": _fields(execution(row["p50_ms"], costs, machine))}
         for row in ways
         if row["way"] in RUNTIMES.values() and "p50_ms" in row
+    }
+
+
+def _fields(one: Execution) -> ExecutionFields:
+    return {
+        "measured_ms": one.measured_ms,
+        "compute_ms": one.compute_ms,
+        "int8_compute_ms": one.int8_compute_ms,
+        "memory_ms": one.memory_ms,
     }
 
 
@@ -129,7 +138,7 @@ def execution(measured_ms: float, costs: Mapping[str, float], machine: Mapping[s
 
 
 def stop_here(
-    ways: Iterable[Row],
+    ways: Iterable[Way],
     targets: Iterable[str],
     bytes_now: int,
     latency_p50_ms: float | None,

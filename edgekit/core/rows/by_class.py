@@ -55,10 +55,15 @@ class LostSample(TypedDict):
 
 
 class Lost(TypedDict):
-    """Of those samples the ones that are shown, what kind of data they are, and when an answer counts as right."""
+    """Of those samples the ones that are shown, and when an answer counts as right; no variant where none is there."""
 
-    variant: str
-    kind: str
+    variant: str | None
     in_all: int
     right_means: str
     samples: list[LostSample]
+
+
+class ShownLost(Lost):
+    """The same with the kind of the data."""
+
+    kind: str

@@ -107,11 +107,10 @@ class Forecast(TypedDict):
 
 
 class Diagnosis(TypedDict):
-    """What the network is bound by, in shares of a call, and what to do next."""
+    """What the network is bound by, in shares of a call with its floors, and what to do next."""
 
     bound: str
     shares: dict[str, float]
     floors_ms: dict[str, float]
     steps: list[NextStep]
     text: str
-    forecast: Forecast

@@ -68,14 +68,20 @@ class SparseLatency(Gain):
 
 
 class Latencies(TypedDict):
-    """All that was timed; `failed` stands alone where nothing was."""
+    """All that was timed."""
 
     steps: list[StepLatency]
     sparse: list[SparseLatency]
     left_out: NotRequired[list[dict[str, Any]]]
     conditions: NotRequired[dict[str, Any]]
     sparse_step: NotRequired[int]
-    failed: NotRequired[str]
+
+
+class LatenciesFailed(TypedDict):
+    """Why nothing was timed."""
+
+    failed: str
+    sparse_step: NotRequired[int]
 
 
 class Pattern(TypedDict):

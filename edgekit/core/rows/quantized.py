@@ -17,6 +17,7 @@ class LayerSensitivity(TypedDict):
 class Sensitivity(TypedDict):
     """Every layer, the most sensitive first, and the accuracy in float on the same samples."""
 
+    samples: int
     float_accuracy: float
     layers: list[LayerSensitivity]
 

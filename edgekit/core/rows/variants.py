@@ -8,6 +8,8 @@ from edgekit.core.config import Target
 
 Model = Literal["baseline", "student", "pruned", "sparse"]
 Precision = Literal["fp32", "fp16", "int8", "w8", "dynamic"]
+GivenUpBy = Literal["distill", "prune", "quantize", "convert", "benchmark"]
+"""Stages that try steps and give some of them up."""
 
 
 class Limits(TypedDict):
@@ -119,13 +121,18 @@ class WaterfallStep(TypedDict):
     kept: bool
 
 
-class Rival(Latency):
-    """A file made by others, and what the winner is beside it; measured in the same rounds."""
+class RivalFacts(TypedDict):
+    """What is known of a file made by others without measuring time."""
 
     name: str
     sha256: str
     bytes: int
     accuracy_test: float
+
+
+class Rival(RivalFacts, Latency):
+    """A file made by others, and what the winner is beside it; measured in the same rounds."""
+
     winner: str | None
     winner_gain_pp: float | None
     winner_bytes_share: float | None
@@ -160,4 +167,15 @@ class LeftOut(TypedDict):
     place: str | None
     cause: str
     advice: str | None
+    reason: str
+
+
+class Rejected(TypedDict):
+    """A step that was tried and not kept; its figures are null where nothing could be measured."""
+
+    stage: GivenUpBy
+    what: str
+    accuracy_validation: float | None
+    drop_pp: float | None
+    bound_pp: float | None
     reason: str

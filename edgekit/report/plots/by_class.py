@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
-from edgekit.core.rows.by_class import Confusion, Lost
+from edgekit.core.rows.by_class import Confusion, ShownLost
 from edgekit.report.plots.samples import draw
 from edgekit.report.plots.style import STYLE, done
 
@@ -52,7 +52,7 @@ def confusion(found: Confusion, variants: Sequence[str]) -> Figure:
     return done(figure)
 
 
-def lost(found: Lost, x: np.ndarray) -> Figure | None:
+def lost(found: ShownLost, x: np.ndarray) -> Figure | None:
     """The raw samples `x` that were lost, each with its label and what it is taken for now; None where none was."""
     told = found["samples"]
     if not told:

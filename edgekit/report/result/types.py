@@ -15,23 +15,13 @@ from edgekit.core.rows.variants import (
     Met,
     Missed,
     NearestMiss,
+    Rejected,
     Rival,
     SeenValidation,
     VariantRow,
     WaterfallStep,
 )
 from edgekit.core.tasks import Task
-
-
-class Rejected(TypedDict):
-    """A step that was tried and not kept; its figures are null where nothing could be measured."""
-
-    stage: Literal["distill", "prune", "quantize", "convert", "benchmark"]
-    what: str
-    accuracy_validation: float | None
-    drop_pp: float | None
-    bound_pp: float | None
-    reason: str
 
 
 class Stage(TypedDict):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ import torch
 from edgekit.core import artifact as artifacts
 from edgekit.core import replay, tasks
 from edgekit.core.artifact import Artifact
+from edgekit.core.rows.variants import Facts, SeenValidation
 from edgekit.core.tasks import Answered
 from edgekit.core.variants import Variant, members, open_variant, read, zipped_bytes
 from edgekit.data import Data, Split
@@ -38,7 +39,6 @@ from edgekit.training.evaluate import finite
 
 EAGER, AS_IT_CAME = "baseline-eager", "baseline-as-it-came"
 """Names of the baseline: a network of PyTorch's, and a file on its own interpreter."""
-Row = dict[str, Any]
 Opener = Callable[[], Callable[[], object]]
 
 
@@ -88,7 +88,9 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
     )
 
 
-def _conditions(watch: conditions.Watch, rows: list[Row], timings: Timings, config: Config) -> Row:
+def _conditions(
+    watch: conditions.Watch, rows: list[dict[str, Any]], timings: Timings, config: Config
+) -> dict[str, Any]:
     """Where, how and beside what else it was measured; as noisy as half of the variants are at most."""
     rounds = len(timings.samples_ms[rows[0]["name"]]) // config.calls_per_round
     spread = float(np.median([conditions.noise(each, timings.rounds) for each in timings.samples_ms.values()]))
@@ -107,12 +109,12 @@ def _conditions(watch: conditions.Watch, rows: list[Row], timings: Timings, conf
     }
 
 
-def _row_of(name: str | None, rows: list[Row]) -> Row | None:
-    return next((row for row in rows if row["name"] == name), None)
+def _row_of(name: str | None, rows: list[dict[str, Any]]) -> Facts | None:
+    return next((cast("Facts", row) for row in rows if row["name"] == name), None)
 
 
 def _measured(
-    rows: list[Row],
+    rows: list[dict[str, Any]],
     openers: dict[str, Opener],
     config: Config,
     watch: conditions.Watch,
@@ -137,10 +139,10 @@ class Judged:
     knows validation (`seen.py`), if it was trained elsewhere.
     """
 
-    rows: list[Row]
+    rows: list[dict[str, Any]]
     openers: dict[str, Opener]
     answers: dict[str, np.ndarray]
-    seen: Row | None
+    seen: SeenValidation | None
 
 
 def _judge_all(source: Artifact, data: Data, config: Config) -> Judged:
@@ -151,7 +153,7 @@ def _judge_all(source: Artifact, data: Data, config: Config) -> Judged:
     test = _judged(fit.logits(baseline, data.test.x, spec.preprocess), data.test, spec)[1]
     name = EAGER if spec.is_torch else AS_IT_CAME
     answers = {name: said}
-    rows: list[Row] = [
+    rows: list[dict[str, Any]] = [
         {
             "name": name,
             "model": "baseline",

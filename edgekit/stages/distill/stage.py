@@ -25,8 +25,6 @@ from edgekit.training.losses import LossOptions
 from edgekit.training.resume import Unfinished
 from edgekit.training.teachers.from_artifact import RECORD
 
-Row = dict[str, Any]
-
 
 def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     """See `edgekit.stages.distill`."""
@@ -58,7 +56,7 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
         "skipped": skipped,
         "reason": _reason(kept, alone, taught, teacher),
     }
-    chosen: Row = {}
+    chosen: dict[str, Any] = {}
     if shortlist and selection:
         chosen = {"candidates": selection.rows, "measured": shortlist.measured}
         evidence(shortlist, config, out)
@@ -82,7 +80,7 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     )
 
 
-def _named(data: Data, preprocess: list[Row], config: Config, place: Unfinished) -> Trainer:
+def _named(data: Data, preprocess: list[dict[str, Any]], config: Config, place: Unfinished) -> Trainer:
     """The one student of a config without candidates."""
     assert config.student is not None
     return Trainer(spec_for(data, config.student.builder, config.student.kwargs, preprocess), data, config, place)

@@ -16,7 +16,7 @@ from edgekit.runner.measure.bench import machine
 from edgekit.stages.profile import runtimes, session, threads
 from edgekit.stages.profile.ceilings import measure_machine
 from edgekit.stages.profile.config import Config
-from edgekit.stages.profile.diagnosis import Measured, diagnose
+from edgekit.stages.profile.diagnosis import Measured, diagnose, forecast
 from edgekit.stages.profile.operators import operator_table
 from edgekit.stages.profile.roofline import roofline
 
@@ -70,7 +70,7 @@ def measure(
         "threads": more,
         "layers": layers,
         "machine": ceilings,
-        "forecast": diagnosis.pop("forecast"),
+        "forecast": forecast(found),
         "diagnosis": diagnosis,
         "conditions": {**machine(), **seen},
     }

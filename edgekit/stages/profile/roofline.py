@@ -13,18 +13,17 @@ import torch
 from torch import nn
 
 from edgekit.core.errors import ModelError
+from edgekit.core.rows.profiled import LayerTime
 from edgekit.models.cost import OUTSIDE, LayerCost, layer_costs
 from edgekit.models.eager import single_thread
 from edgekit.models.files.as_module import FileModule
 
 WARM_UP = 3
 
-Row = dict[str, Any]
-
 
 def roofline(
     module: nn.Module, x: torch.Tensor, machine: dict[str, float], calls: int, whole_ms: float | None = None
-) -> list[Row]:
+) -> list[LayerTime]:
     """One row for each leaf layer, in the order of execution, and a last one of what is outside layers.
 
     `ms` is the median of what a layer takes of a call by PyTorch eager, `least_ms` what the machine needs for its
@@ -91,7 +90,7 @@ def _median_ms(values: list[int]) -> float:
     return float(np.median(values[WARM_UP:])) / 1e6
 
 
-def _row(cost: LayerCost, ms: float, machine: dict[str, float]) -> Row:
+def _row(cost: LayerCost, ms: float, machine: dict[str, float]) -> LayerTime:
     least_ms = {
         "compute": cost.macs / machine["gmacs_per_s"] / 1e6,
         "memory": cost.bytes / machine["gbytes_per_s"] / 1e6,

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
 from edgekit.core.config import cores
+from edgekit.core.rows.profiled import ThreadGain
 from edgekit.models.eager import eager_call
 from edgekit.runner.measure import intervals
 from edgekit.runner.measure.bench import interleaved
 from edgekit.stages.profile.runtimes import CONFIDENCE, ROUNDS
 
-ONE = {"threads": 1, "speedup": 1.0, "speedup_low": 1.0, "speedup_high": 1.0}
+ONE: ThreadGain = {"threads": 1, "speedup": 1.0, "speedup_low": 1.0, "speedup_high": 1.0}
 """Where there is one core, and of a model of another framework, which is opened for one thread."""
 
 
-def measure(module: nn.Module, x: np.ndarray, calls: int) -> dict[str, Any]:
+def measure(module: nn.Module, x: np.ndarray, calls: int) -> ThreadGain:
     """`threads` and how many times faster they are than one, with the interval; 1 where there is one core."""
     most = cores()
     if most == 1:

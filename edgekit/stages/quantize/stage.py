@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from edgekit.core import artifact as artifacts
 from edgekit.core.artifact import Artifact
+from edgekit.core.rows.quantized import CalibrationStudy, Histogram, MixedStep, Sensitivity
 from edgekit.core.tasks import Answered
 from edgekit.data import Data
 from edgekit.models import quantized, store
@@ -28,8 +29,6 @@ from edgekit.targets.jobs import Quantization
 from edgekit.training import fit, resume
 from edgekit.training.evaluate import marked
 from edgekit.training.fine_tuning import tuning
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +106,9 @@ def quantize(source: Artifact, data: Data, config: Config, out: Path) -> Artifac
     )
 
 
-def _tune(source: Artifact, given: _Float, network: nn.Module, out: Path) -> tuple[nn.Module, list[Row], Row]:
+def _tune(
+    source: Artifact, given: _Float, network: nn.Module, out: Path
+) -> tuple[nn.Module, list[dict[str, Any]], dict[str, Any]]:
     """A tuned copy, its epochs, and for the record what it was tuned by."""
     place = resume.of(out, "quantize", source, given.data.digest, given.config.model_dump(), LIBRARIES)
     followed = tuning(source.ancestor("distill"), network, given.spec.input_shape, place.answers)
@@ -115,7 +116,7 @@ def _tune(source: Artifact, given: _Float, network: nn.Module, out: Path) -> tup
     return tuned, epochs, followed.row
 
 
-def _sensitivity(given: _Float, network: nn.Module) -> Row:
+def _sensitivity(given: _Float, network: nn.Module) -> Sensitivity:
     data, config = given.data, given.config
     return sensitivity(
         given.module, network, data.validation, given.spec.preprocess, config.sensitivity_samples, data.task
@@ -123,8 +124,8 @@ def _sensitivity(given: _Float, network: nn.Module) -> Row:
 
 
 def _mix(
-    given: _Float, best: recipes.Made, table: Row, right: dict[str, Answered], ways: dict[str, _Way]
-) -> tuple[list[Row], str]:
+    given: _Float, best: recipes.Made, table: Sensitivity, right: dict[str, Answered], ways: dict[str, _Way]
+) -> tuple[list[MixedStep], str]:
     """Mixed precision where it is needed, added to `right` and `ways`; rows of its steps, and why there is none."""
     config = given.config
     if why_not := against_trying_mixed(right, config.budget, config.max_float_layers):
@@ -148,7 +149,7 @@ def _mix(
     return rows, ""
 
 
-def _study(given: _Float, recipe: Quantization) -> Row:
+def _study(given: _Float, recipe: Quantization) -> CalibrationStudy:
     data, config = given.data, given.config
     return calibration.study(
         given.module,
@@ -162,14 +163,18 @@ def _study(given: _Float, recipe: Quantization) -> Row:
     )
 
 
-def _histograms(given: _Float, network: nn.Module, table: Row) -> list[Row]:
+def _histograms(given: _Float, network: nn.Module, table: Sensitivity) -> list[Histogram]:
     worst_first = [row["layer"] for row in table["layers"]]
     return histograms(given.module, network, given.data.validation.x, given.spec.preprocess, worst_first)
 
 
 def _record(
-    decision: Decision, best: recipes.Made, tried: list[Row], steps: list[Row], quantization: Quantization
-) -> Row:
+    decision: Decision,
+    best: recipes.Made,
+    tried: list[dict[str, Any]],
+    steps: list[MixedStep],
+    quantization: Quantization,
+) -> dict[str, Any]:
     """What `decision.json` holds: the choice, every recipe and every step, and what the converters are to do."""
     keep = list(quantization.keep_float)  # as it is read back
     kept = [{**row, "kept": decision.method == "mixed" and row["keep_float"] == keep} for row in steps]
