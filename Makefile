@@ -3,35 +3,48 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 CONFIG ?= configs/digits.yaml
-# Two tests at a time, a file's tests in one process, in the order of tests/conftest.py; where two share the cores, a
-# waiting thread must not spin.
-WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
+# Two tests at a time, a file's tests in one process, in the order of tests/durations.py; where two share the cores, a
+# waiting thread must not spin. The plugin nbval costs each process a second; what uses it starts a process of its own.
+WORKERS := -n 2 --dist loadfile --no-loadscope-reorder -p no:nbval
 BESIDE := GOMP_SPINCOUNT=0
-# MINUTES=N: a long suite begins no test after N minutes and skips the rest by name; see tests/time_box.py.
-BOX := $(if $(MINUTES),--minutes=$(MINUTES))
+# Tests with a target of their own; `make test` runs all others.
+APART := not long and not zoo and not numerics and not matrix and not aarch64 and not docs
+# What `make nightly` runs, each suite whole. tests/README.md says what each proves.
+NIGHTLY := test numerics zoo docs defaults matrix aarch64 long faults
 
 .DEFAULT_GOAL := help
-.PHONY: help run test numerics zoo long defaults faults matrix aarch64 mutants reference lab lint nbval bench aa clean
+.PHONY: help run quick test docs numerics zoo long defaults faults matrix aarch64 nightly mutants durations reference lab \
+	lint nbval bench aa clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
+# pip is silent for minutes while it unpacks: a line every BEAT_S seconds says that it is at work. What waits holds no
+# end of a pipe, and goes with the shell that it speaks for.
+BEAT_S ?= 20
+define aloud
+@speak() { while sleep $(BEAT_S) >/dev/null 2>&1 && kill -0 $$$$ 2>/dev/null; do echo "$(1): still at work"; done; }; \
+	speak & speaker=$$!; trap 'kill $$speaker 2>/dev/null' EXIT INT TERM; echo "$(1)";
+endef
+
 # An environment of old knows this project as edgekit, which is a stranger's name.
 # torch first and by itself: where an index of CPU builds is configured, pip then keeps that build.
 $(VENV)/.workbook: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(call aloud,making $(VENV)) test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(call aloud,installing torch) $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(BIN)/pip uninstall --quiet --disable-pip-version-check --yes edgekit
+	$(call aloud,installing the workbook) \
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[workbook]'
 	touch $@
 
 # Last of all, for pip then finds the older versions that onnx2tf pins, and says so at every later installation.
 $(VENV)/.onnx2tf: onnx2tf.txt $(VENV)/.workbook
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r onnx2tf.txt
+	$(call aloud,installing onnx2tf) $(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r onnx2tf.txt
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.workbook
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[workbook,dev]'
+	$(call aloud,installing the tools of the tests) \
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[workbook,dev,docs]'
 	$(MAKE) $(VENV)/.onnx2tf
 	touch $@
 
@@ -43,45 +56,57 @@ lab: $(VENV)/.onnx2tf ## open JupyterLab on the notebooks
 
 lint: $(VENV)/.dev ## ruff and mypy
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check edgekit tests
+	$(BIN)/ruff format --check edgekit tests docs
 	$(BIN)/mypy
 
-# The reference notebooks on the tiny config, strictly: an output that differs from the stored one fails.
-nbval: $(VENV)/.dev ## run the reference notebooks under nbval, outputs compared
-	rm -rf build/reference && mkdir -p build/reference
-	EDGEKIT_ARTIFACTS=$(CURDIR)/build/reference $(BIN)/pytest -q --nbval --nbval-sanitize-with tests/reference/sanitize.cfg \
-		--nbval-cell-timeout=600 -p no:cacheprovider tests/reference
+nbval: $(VENV)/.dev ## run the reference notebooks under nbval, outputs compared; make test does so too
+	$(BIN)/pytest -q tests/test_nbval.py
 
-# The notebooks as they stand, with their own default parameters, into a folder of their own.
-defaults: $(VENV)/.dev ## run all seven notebooks as they come under nbval; 5 minutes
-	rm -rf build/nbval && mkdir -p build/nbval
+# The executed notebooks are pages of the site, so there must be a run: if it is there already, this takes seconds.
+docs: $(VENV)/.dev ## build the documentation into build/site, strictly; needs a run of the digits and makes it
+	$(BIN)/edgekit run configs/digits.yaml --out build/nbval
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	$(BIN)/pytest -q -m docs tests/docs
+
+# The notebooks as they stand, with their own default parameters, into the folder that `make docs` fills: a stage that
+# is unchanged since is not computed twice, every check of the notebooks runs.
+defaults: $(VENV)/.dev ## run all seven notebooks with their default parameters under nbval
+	mkdir -p build/nbval
 	EDGEKIT_ARTIFACTS=$(CURDIR)/build/nbval $(BIN)/pytest -q --nbval-lax --nbval-cell-timeout=1500 -p no:cacheprovider notebooks
 
-test: lint ## ruff, mypy, pytest, nbval
-	$(MAKE) nbval
-	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m 'not long and not zoo and not numerics and not matrix and not aarch64'
+quick: $(VENV)/.dev ## some four thousand tests of every room, none of them slow; about a minute
+	$(BESIDE) $(BIN)/pytest -q $(WORKERS) --quick -m '$(APART)'
 
-numerics: $(VENV)/.dev ## 48 pipelines broken on purpose, and sound ones: what the checks say of each
-	$(BIN)/pytest -q -m numerics tests/numerics
+test: lint ## ruff, mypy, and every test that has no target of its own, the reference notebooks under nbval among them
+	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m '$(APART)'
 
-zoo: $(VENV)/.dev ## 29 architectures on every target in float and int8, against docs/zoo.md
-	$(BESIDE) $(BIN)/pytest -q -n 2 --dist load -m zoo tests/zoo
+numerics: $(VENV)/.dev ## pipelines broken on purpose, sound ones, and what int8 does to hard samples
+	$(BIN)/pytest -q -m numerics tests
 
-long: $(VENV)/.dev ## every road and parameter set, and bundles made again; 15 to 23 minutes
-	$(BIN)/pytest -q $(BOX) -m long tests
+zoo: $(VENV)/.dev ## architectures and model files of all kinds on every target, against docs/reference/zoo.md
+	$(BESIDE) $(BIN)/pytest -q -n 2 --dist load -m zoo tests
 
-faults: $(VENV)/.dev ## kill, cut off, fill up and block a run in some hundred places; 20 minutes
-	$(BIN)/pytest -q $(BOX) tests/faults -m faults
+long: $(VENV)/.dev ## whole walks: every road, task and parameter set, and bundles made again
+	$(BIN)/pytest -q -m long tests
 
-matrix: $(VENV)/.dev ## the runner on every Python, numpy and interpreter that has wheels; 6 minutes
-	$(BIN)/pytest -q $(BOX) -m matrix tests/matrix
+faults: $(VENV)/.dev ## kill, cut off, fill up and block a run in some hundred places
+	$(BIN)/pytest -q -m faults tests/faults
 
-aarch64: $(VENV)/.dev ## the runner with the real aarch64 wheels under qemu, fetched first; 4 minutes
+matrix: $(VENV)/.dev ## the runner on every Python, numpy and interpreter that has wheels
+	$(BIN)/pytest -q -m matrix tests/matrix
+
+aarch64: $(VENV)/.dev ## the runner with the real aarch64 wheels under qemu, fetched first
 	$(BIN)/python -m tests.aarch64.fetch
-	$(BIN)/pytest -q $(BOX) -m aarch64 tests/aarch64
+	$(BIN)/pytest -q -m aarch64 tests/aarch64
 
-mutants: $(VENV)/.dev ## 106 seeded faults in edgekit, each of which a test or a notebook must notice
+nightly: $(VENV)/.dev ## every suite, each whole, and a table at the end; RESUME=1 leaves out what passed on this tree
+	$(BIN)/python -m tests.suites $(if $(RESUME),--resume) $(NIGHTLY)
+
+mutants: $(VENV)/.dev ## seeded faults in edgekit, each of which a test or a notebook must notice; hours
 	$(BIN)/python -m tests.mutants.check
+
+durations: $(VENV)/.dev ## run make test's tests and write down how long each takes, for the order and for make quick
+	$(BESIDE) $(BIN)/pytest -q $(WORKERS) --measure -m '$(APART)'
 
 reference: $(VENV)/.dev ## execute the reference notebooks of tests/reference again
 	$(BIN)/python -m tests.reference.make

@@ -19,13 +19,13 @@ from statistics import NormalDist, median
 import numpy as np
 
 from benchmarks.networks import make
-from edgekit.core.native_stderr import quiet_native
 from edgekit.report.formatting import faster
 from edgekit.runner import bundle
 from edgekit.runner.backends import open_backend
 from edgekit.runner.measure import conditions, intervals
 from edgekit.runner.measure.bench import growing, interleaved, machine
 from edgekit.runner.measure.intervals import Ratio
+from edgekit.runner.native_stderr import quiet_native
 from edgekit.stages.benchmark import Config
 
 NO_DIFFERENCE = "no difference"
@@ -59,15 +59,17 @@ def main() -> None:
                 found[share].append((ratio, openings))
                 p50s_ms.append(float(np.median(samples_ms)))
                 noises.append(conditions.noise(samples_ms, openings) or 0.0)
-                watch.look()
+                watch.sample()
     known = machine()
     what = f"{options.network}-{options.precision}-{options.target}"
     print(f"{what}, p50 {1000 * median(p50s_ms):.1f} µs, on {known['cpu']}, {known['cores']} cores, one thread")
     print(f"{'takes longer by':<16}{'said to differ':>15}   {'95 % interval':<18}{'median ratio':>13}{'openings':>10}")
     for share, rows in found.items():
         print(row(share, rows))
-    seen = watch.seen(median(noises))
-    print(f"noise {seen.noise:.1%}; disturbed: {'; '.join(conditions.disturbed(seen)) or 'by nothing that was seen'}")
+    seen = watch.result(median(noises))
+    print(
+        f"noise {seen.noise:.1%}; disturbed: {'; '.join(conditions.disturbances(seen)) or 'by nothing that was seen'}"
+    )
     if 0.0 in found and differing(found[0.0]) > ALLOWED * len(found[0.0]):
         raise SystemExit("A/A: a file was found different from itself too often")
     for share, rows in found.items():

@@ -192,14 +192,14 @@ def report(network: str, folder: Path, rounds: int, processes: int) -> list[str]
         files = [folder / f"{side}-{precision}.tflite" for side in SIDES]
         sizes = " : ".join(f"{path.stat().st_size:,}" for path in files)
         counted = [operators(path) for path in files]
-        told = " : ".join(str(one.total()) for one in counted)
+        counts = " : ".join(str(one.total()) for one in counted)
         if counted[0] != counted[1]:
-            told += f" (only edgekit: {dict(counted[0] - counted[1])}, only Keras: {dict(counted[1] - counted[0])})"
+            counts += f" (only edgekit: {dict(counted[0] - counted[1])}, only Keras: {dict(counted[1] - counted[0])})"
         print(
             f"{network} | {precision} | {1e3 * np.median(p50s_ms['edgekit']):.1f} | "
             f"{1e3 * np.median(p50s_ms['keras']):.1f} | {share.ratio:.3f} ({share.low:.3f}-{share.high:.3f}) | "
             f"{single.min():.3f}-{single.max():.3f} | {within} | "
-            f"{sizes} | {told} | {off[f'edgekit-{precision}']:.1e} : {off[f'keras-{precision}']:.1e}",
+            f"{sizes} | {counts} | {off[f'edgekit-{precision}']:.1e} : {off[f'keras-{precision}']:.1e}",
             flush=True,
         )
         verdicts.append(within)

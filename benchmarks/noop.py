@@ -73,8 +73,8 @@ def dvc_pipeline(folder: Path, dvc: Path) -> list[str]:
         }
         before = stage
     (home / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
-    given = yaml.safe_load(CONFIG.read_text())
-    (home / "params.yaml").write_text(yaml.safe_dump({stage: given.get(stage) or {"a": 1} for stage in STAGES}))
+    config = yaml.safe_load(CONFIG.read_text())
+    (home / "params.yaml").write_text(yaml.safe_dump({stage: config.get(stage) or {"a": 1} for stage in STAGES}))
     quietly([str(dvc), "init", "--no-scm"], home)
     quietly([str(dvc), "config", "core.analytics", "false"], home)
     quietly([str(dvc), "repro"], home)

@@ -44,16 +44,16 @@ def row(network: str, precision: str, target: str, rounds: int) -> float:
         os.environ["XDG_CACHE_HOME"] = name
         model = load(path)
     chosen = (model.backend.name, model.threads)
-    ways = compare.ways(target, None, None)
+    ways = compare.candidates(target, None, None)
     taken = timed(path, [(way.interpreter, way.threads) for way in ways], rounds)
     middle = {way: median(np.median(samples, axis=1)) for way, samples in taken.items()}
     best = min(middle, key=lambda way: middle[way])
     share = ratio(taken[chosen].ravel(), taken[best].ravel(), rounds, 0.99) if chosen != best else None
     regret = share.ratio - 1 if share else 0.0
-    told = f"{regret:+.1%} ({share.low - 1:+.1%} to {share.high - 1:+.1%})" if share else "none: it is the best"
+    loss = f"{regret:+.1%} ({share.low - 1:+.1%} to {share.high - 1:+.1%})" if share else "none: it is the best"
     names = ["{} x{}".format(*way) for way in (chosen, best)]
     print(
-        f"{path.name.split('.')[0]:<28}{names[0]:<18}{names[1]:<18}{middle[chosen]:>9.4f}{middle[best]:>9.4f}   {told}",
+        f"{path.name.split('.')[0]:<28}{names[0]:<18}{names[1]:<18}{middle[chosen]:>9.4f}{middle[best]:>9.4f}   {loss}",
         flush=True,
     )
     return regret

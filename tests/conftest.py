@@ -23,15 +23,9 @@ if "XDG_CACHE_HOME" not in os.environ:  # what the runner remembers here must no
     os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="edgekit-tests-")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a shell's background job; no Ctrl-C would reach a child either
     signal.signal(signal.SIGINT, signal.default_int_handler)
-pytest_plugins = ("tests.time_box",)
+pytest_plugins = ("tests.durations", "tests.skips")
 ROOT = Path(__file__).parent.parent
 TINY = ROOT / "tests" / "configs" / "tiny.yaml"
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The module that makes the shared run goes first and its other readers last: no worker waits for it meanwhile."""
-    readers = sorted({item.path for item in items if "tiny_run" in getattr(item, "fixturenames", ())})
-    items.sort(key=lambda item: (item.path in readers) - 2 * (item.path in readers[:1]))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The mutation check itself: its seeds fit today's tree, and its verdicts mean what they say."""
+"""The mutation check itself: its seeds fit today's tree, and its verdicts mean what they say (`long`)."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ class TestSeed:
         assert all((ROOT / test.partition("::")[0]).exists() for test in seed.tests)
 
 
+@pytest.mark.long
 def test_a_fault_is_caught_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = check.main(["mean-and-std-swapped", "--own-tests", "--json", str(tmp_path / "verdicts.json")])
     said = capsys.readouterr().out
@@ -57,6 +58,7 @@ def test_a_fault_is_caught_and_told(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "1 of 1 faults caught" in said
 
 
+@pytest.mark.long
 def test_what_changes_nothing_survives() -> None:
     (verdict,) = check.check([HARMLESS], steps=[check.OWN])
     assert not verdict.caught
@@ -70,6 +72,7 @@ def test_a_seed_that_no_longer_fits_is_an_error() -> None:
         check.check([gone], steps=[check.OWN])
 
 
+@pytest.mark.long
 def test_nothing_counts_where_the_tests_fail_without_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = check.Copy(ROOT, tmp_path).tree
     (broken / PREPROCESS).write_text("def test_that_fails(): assert False\n")
@@ -80,6 +83,7 @@ def test_nothing_counts_where_the_tests_fail_without_a_fault(tmp_path: Path, mon
         check.check([HARMLESS], steps=[check.OWN])
 
 
+@pytest.mark.long
 def test_a_misspelt_test_is_an_error_and_no_catch() -> None:
     misspelt = Seed("misspelt", HARMLESS.file, HARMLESS.old, HARMLESS.new, "nothing", ("tests/test_nowhere.py",))
     with pytest.raises(check.CheckError, match="exit code 4"):

@@ -12,8 +12,8 @@ import papermill
 import pytest
 
 from edgekit.core.config import STAGES
+from edgekit.workbook.parameters import COMMON_PARAMETERS
 from edgekit.workbook.plan import load_plan, own_fields, stage_config
-from edgekit.workbook.stage import COMMON_PARAMETERS
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = [ROOT / "notebooks" / f"{number:02d}_{stage}.ipynb" for number, stage in enumerate(STAGES, 1)]

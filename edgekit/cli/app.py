@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from edgekit import __version__
-from edgekit.cli.exit_codes import errors_as_exit_codes as _errors_as_exit_codes
+from edgekit.cli.exit_codes import errors_as_exit_codes
 from edgekit.cli.help import bare_switches
 from edgekit.cli.init.command import init
 from edgekit.core import telemetry
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from edgekit.report.result.types import Result
 
 telemetry.off()  # here, and in whatever is started from here
+
+Kind = Literal["image", "vector", "audio", "window"]
 
 app = typer.Typer(
     add_completion=False,
@@ -38,9 +40,11 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def main(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
 ) -> None:
-    """The options that every command shares."""
+    """Options shared by all commands."""
 
 
 app.command()(init)
@@ -51,18 +55,20 @@ def run(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A config file, for example configs/digits.yaml.")],
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one option.")] = None,
     out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("artifacts"),
-    force: Annotated[list[str] | None, typer.Option(metavar="STAGE", help="Make it again though unchanged.")] = None,
-    from_: Annotated[str | None, typer.Option("--from", metavar="STAGE", help="The same, and all after it.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check data and networks, print the plan, stop.")] = False,
+    force: Annotated[list[str] | None, typer.Option(metavar="STAGE", help="Re-run this stage in any case.")] = None,
+    from_: Annotated[
+        str | None, typer.Option("--from", metavar="STAGE", help="Re-run this stage and all after it.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check data and networks, print the plan, exit.")] = False,
     mlflow: Annotated[
         str | None, typer.Option(metavar="URI", help="Log the finished run to this MLflow store.")
     ] = None,
 ) -> None:
-    """Run the notebooks for one config, those whose stage has changed, and print the verdict.
+    """Run the plan of one config to completion and print the verdict. Stages that did not change are reused.
 
     Exit codes: 0 done, 2 config, 3 budget missed, 4 data or model, 5 conversion, 6 a stage died, 7 resources, 8 trust.
     """
-    with _errors_as_exit_codes():
+    with errors_as_exit_codes():
         forced = _forced(force or [], from_)
         plan = load_plan(config, set_ or [], known=not dry_run)  # `run_plan` checks the rest if anything runs
         if mlflow is not None:
@@ -80,7 +86,7 @@ def run(
         _show_result(result, out / plan.run.name, whole=anything_done)
         met = result["verdict"]["met"]
         if mlflow is not None:  # a store that has gone away since must not hide that the budget was missed
-            log = tracking.log if met else tracking.tried
+            log = tracking.log if met else tracking.log_or_reason
             print(f"MLflow     {log(out / plan.run.name, mlflow)}")
         if not met:
             raise typer.Exit(BudgetMissed.exit_code)
@@ -92,11 +98,11 @@ def report(
     out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("artifacts"),
     mlflow: Annotated[str | None, typer.Option(metavar="URI", help="Log the run to this MLflow store.")] = None,
 ) -> None:
-    """Draw report.html of a finished run, if what is there is not current.
+    """Write report.html of a finished run, unless the existing page is up to date.
 
-    Exit code 4 where stages are missing, 8 where an artifact is not as it was sealed.
+    Exit codes: 4 stages are missing, 8 an artifact was changed after it was sealed.
     """
-    with _errors_as_exit_codes():
+    with errors_as_exit_codes():
         from edgekit.core import lock
         from edgekit.report import html
         from edgekit.report import run as finished
@@ -117,15 +123,15 @@ def report(
 @app.command()
 def compare(
     run_a: Annotated[str, typer.Argument(metavar="RUN_A", help="A run's folder, or its name below --out.")],
-    run_b: Annotated[str, typer.Argument(metavar="RUN_B", help="The run to hold against it.")],
+    run_b: Annotated[str, typer.Argument(metavar="RUN_B", help="The run to compare it with.")],
     out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("artifacts"),
 ) -> None:
-    """Print what differs between two finished runs: config, versions, machine, and every variant's figures.
+    """Compare two finished runs: config, versions, machine, and the figures of every variant.
 
-    Latencies are compared only where both were measured under the same conditions. Exit codes: 0 compared, whatever
-    differs; 2 no run; 4 a run without a verdict; 8 an artifact whose record was edited.
+    Latencies are compared only if both runs were measured under the same conditions. Exit codes: 0 compared, whatever
+    differs; 2 no such run; 4 a run without a verdict; 8 an artifact whose record was edited.
     """
-    with _errors_as_exit_codes():
+    with errors_as_exit_codes():
         from rich.console import Console
 
         from edgekit.report import compare as comparing
@@ -140,8 +146,8 @@ def status(
     run_: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or its name below --out.")],
     out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("artifacts"),
 ) -> None:
-    """Say of each stage of a run whether it is done, when it was made, how long it took, and what made it stale."""
-    with _errors_as_exit_codes():
+    """Show the state of each stage of a run: when it finished, how long it took, and why it is stale."""
+    with errors_as_exit_codes():
         from edgekit.cli.status import show
 
         show(Path(run_) if Path(run_).is_dir() else out / run_)
@@ -152,15 +158,15 @@ def reproduce(
     bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A NAME-TARGET-VERSION.edge.zip.")],
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Where a file of the config lies here."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Path on this machine of a file that the config names."),
     ] = None,
     allow: Annotated[
-        list[str] | None, typer.Option(metavar="MODULE:FUNCTION", help="Code of your own that may run, as recorded.")
+        list[str] | None, typer.Option(metavar="MODULE:FUNCTION", help="Allow this function of your own code to run.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder to rebuild in.")] = Path("artifacts/reproduced"),
 ) -> None:
-    """Make a bundle again from its own record and compare the two, member by member; exit code 8 if they differ."""
-    with _errors_as_exit_codes():
+    """Rebuild a bundle from its own record and compare the two, member by member. Exit code 8 if they differ."""
+    with errors_as_exit_codes():
         from edgekit.workbook.reproduce import reproduce as rebuild
 
         report = rebuild(bundle, set_ or [], out, print, allow or [])
@@ -171,7 +177,7 @@ def reproduce(
             return
         for line in report.members:
             print(f"differs: {line}")
-        cause = "; ".join(report.ingredients) or "nothing that the record knows of: report this"
+        cause = "; ".join(report.changed_inputs) or "nothing that the record knows of: report this"
         raise TrustError(
             f"NOT reproduced: {len(report.members)} parts differ, {report.same} are the same. Cause: {cause}"
         )
@@ -181,49 +187,45 @@ def reproduce(
 def bundle(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A .tflite, .onnx or OpenVINO .xml file.")],
     golden: Annotated[
-        list[Path], typer.Option(metavar="PATH", help="Real inputs: a folder or a file; give it again for more.")
+        list[Path], typer.Option(metavar="PATH", help="Real inputs: a file or a folder. Repeat for more.")
     ],
-    labels: Annotated[str | None, typer.Option(metavar="FILE|LIST", help="One a line, or with commas.")] = None,
+    labels: Annotated[str | None, typer.Option(metavar="FILE|LIST", help="File of class names, or a,b,c.")] = None,
     preprocess: Annotated[
         str | None, typer.Option(metavar="FILE|YAML", help="Steps as in a config: '[{step: scale, factor: 0.0039}]'.")
     ] = None,
-    golden_samples: Annotated[int, typer.Option(min=1, max=1000, help="Answers to record.")] = 16,
-    name: Annotated[str | None, typer.Option(help="The bundle's name; by default the file's.")] = None,
-    version: Annotated[str, typer.Option(help="The bundle's version.")] = "1.0.0",
-    task: Annotated[Literal["classification", "regression", "raw"], typer.Option(help="What the outputs are.")] = (
+    golden_samples: Annotated[int, typer.Option(min=1, max=1000, help="Number of golden vectors to record.")] = 16,
+    name: Annotated[str | None, typer.Option(help="Name of the bundle; by default the file's name.")] = None,
+    version: Annotated[str, typer.Option(help="Version of the bundle.")] = "1.0.0",
+    task: Annotated[Literal["classification", "regression", "raw"], typer.Option(help="What the outputs mean.")] = (
         "classification"
     ),
     activation: Annotated[
-        Literal["auto", "softmax", "none"], typer.Option(help="What makes probabilities; auto looks at the answers.")
+        Literal["auto", "softmax", "none"], typer.Option(help="What makes probabilities; auto inspects outputs.")
     ] = "auto",
-    kind: Annotated[Literal["image", "vector", "audio", "window"] | None, typer.Option(help="Raw, if unclear.")] = None,
+    kind: Annotated[Kind | None, typer.Option(help="Kind of raw sample, if unclear.")] = None,
     dtype: Annotated[
         Literal["uint8", "int8", "float32"] | None,
         typer.Option(
-            help="Of raw samples: images uint8, others float32, and integers that the model takes as they are."
+            help="Type of raw samples. By default images are uint8, others float32 or the model's own integers."
         ),
     ] = None,
-    size: Annotated[
-        str | None, typer.Option(metavar="HxW[xC]", help="Raw pictures, height first, where a step changes it.")
-    ] = None,
-    layout: Annotated[Literal["NHWC", "NCHW"] | None, typer.Option(help="Of the model's input, if not clear.")] = None,
-    sample_rate: Annotated[int | None, typer.Option(min=1, help="Samples a second; makes a vector audio.")] = None,
-    range_: Annotated[
-        str | None, typer.Option("--range", metavar="LOW,HIGH", help="What float samples must lie in.")
-    ] = None,
+    size: Annotated[str | None, typer.Option(metavar="HxW[xC]", help="Size of raw images, height first.")] = None,
+    layout: Annotated[Literal["NHWC", "NCHW"] | None, typer.Option(help="Of the model input, if unclear.")] = None,
+    sample_rate: Annotated[int | None, typer.Option(min=1, help="In Hz; it turns a vector into audio.")] = None,
+    range_: Annotated[str | None, typer.Option("--range", metavar="LOW,HIGH", help="Range of float samples.")] = None,
     architecture: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only for such machines, as `uname -m` calls them.")
+        list[str] | None, typer.Option(metavar="NAME", help="Allow only this architecture, named as by `uname -m`.")
     ] = None,
     tolerance: Annotated[
-        float | None, typer.Option(help="Allowed difference, share of the outputs' range [0.005; integers 0.05].")
+        float | None, typer.Option(help="Allowed difference, as a share of the outputs' range [0.005; integers 0.05].")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path("."),
 ) -> None:
     """Make a bundle from a ready-made model, proven with answers recorded from real inputs."""
-    with _errors_as_exit_codes():
+    with errors_as_exit_codes():
         from edgekit.cli.bundle import make, options
 
-        wishes = options.Options(
+        request = options.Options(
             model=model,
             golden=tuple(golden),
             labels=options.labels(labels),
@@ -242,7 +244,7 @@ def bundle(
             architectures=tuple(architecture or ()),
             tolerance=tolerance,
         )
-        made = make.make(wishes, out, print)
+        made = make.make(request, out, print)
         print(f"wrote       {made} ({made.stat().st_size:,} bytes) and {made.parent / 'edgerun.pyz'}")
 
 
@@ -253,24 +255,24 @@ def load(
         list[str] | None, typer.Option(metavar="NAME", help="single_stream, server or offline; by default all.")
     ] = None,
     rate: Annotated[
-        float | None, typer.Option(help="Arrivals a second in server; by default half of a closed loop's.")
+        float | None, typer.Option(help="Arrivals per second in server; by default half of the closed-loop throughput.")
     ] = None,
-    seconds: Annotated[float | None, typer.Option(help="Of each; by default as long as MLPerf asks for.")] = None,
-    p99_ms: Annotated[float | None, typer.Option(help="What the p99 of server is held to [10].")] = None,
-    max_rate: Annotated[bool, typer.Option("--max-rate", help="Find the highest rate within that bound.")] = False,
-    threads: Annotated[int, typer.Option(min=1, max=256, help="Of the interpreter.")] = 1,
+    seconds: Annotated[float | None, typer.Option(help="Duration of each; by default MLPerf's minimum.")] = None,
+    p99_ms: Annotated[float | None, typer.Option(help="Limit on the p99 latency of server, in ms [10].")] = None,
+    max_rate: Annotated[bool, typer.Option("--max-rate", help="Find the highest rate within the p99 limit.")] = False,
+    threads: Annotated[int, typer.Option(min=1, max=256, help="Threads of the interpreter.")] = 1,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Drive a bundle with MLPerf's LoadGen, from raw sample to answer, and say how long answers take under load.
+    """Measure a bundle under load with MLPerf's LoadGen, from raw sample to answer.
 
-    A result that rests on less than MLPerf asks for (600 s each) is marked short. Exit code 6 where the driven process
-    dies, 0 otherwise, whether the bound is met or not.
+    A run shorter than MLPerf asks for (600 s each) is marked short. Exit codes: 0 measured, whether or not the limit is
+    met; 6 the measured process died.
     """
-    with _errors_as_exit_codes():
+    with errors_as_exit_codes():
         from edgekit.cli import load as command
 
-        wishes = command.Wishes(bundle, tuple(scenario or ()), rate, seconds, p99_ms, max_rate, threads)
-        command.run(wishes, json_, print)
+        request = command.Request(bundle, tuple(scenario or ()), rate, seconds, p99_ms, max_rate, threads)
+        command.run(request, json_, print)
 
 
 bare_switches(app)
@@ -285,7 +287,7 @@ def _forced(force: list[str], from_: str | None) -> set[str]:
 
 
 def _show_result(result: Result, folder: Path, *, whole: bool) -> None:
-    """The verdict with all its tables where something was made; in words, and the paths, where it was there already."""
+    """The verdict with all its tables if a stage ran; a short summary if the run was finished already."""
     if whole:
         from rich.console import Console
 
@@ -295,5 +297,5 @@ def _show_result(result: Result, folder: Path, *, whole: bool) -> None:
         return
     from edgekit.report import verdict
 
-    for line in verdict.again(result, folder):
+    for line in verdict.finished_lines(result, folder):
         print(line)

@@ -1,4 +1,4 @@
-"""`edgekit run --dry-run`: the plan as it would be walked."""
+"""`edgekit run --dry-run`: print the plan without running it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from rich.table import Table
 
 from edgekit.core import tasks
 from edgekit.core.config import STAGES, ModelConfig, NetworkConfig
-from edgekit.models.files import CALLED, detect
+from edgekit.models.files import TITLES, detect
 from edgekit.workbook import preflight
 from edgekit.workbook.plan import Plan, own_fields
 
 
 def show(plan: Plan, out: Path) -> None:
-    """Print every option of every stage, and what the run rests on; raises what is wrong with data or networks."""
+    """Print every option of every stage and what the run reads; raises for faults of data or networks."""
     console = Console(width=None if sys.stdout.isatty() else 120)
     run_ = plan.run
     table = Table(title=f"Plan of run {run_.name} {run_.version}", title_justify="left", title_style="bold")
     for heading in ("notebook", "options"):
         table.add_column(heading, no_wrap=heading == "notebook")
     for number, stage in enumerate(STAGES, 1):
-        if stage not in plan.walk:
-            table.add_row(f"{number:02d}_{stage}", "left out: there is no distill section, so nothing is trained")
+        if stage not in plan.pipeline:
+            table.add_row(f"{number:02d}_{stage}", "left out: without a distill section nothing is trained")
             continue
         config = plan.stages[stage]
         options = "  ".join(f"{name}={_brief(getattr(config, name))}" for name in own_fields(type(config)))
@@ -35,7 +35,7 @@ def show(plan: Plan, out: Path) -> None:
     limits += [f"p50 ≤ {run_.budget.latency_p50_ms:g} ms"] if run_.budget.latency_p50_ms else []
     limits += [f"size ≤ {run_.budget.size_bytes:,} bytes"] if run_.budget.size_bytes else []
     lines = {
-        "Model": _brief(run_.model) + (f", {CALLED[detect.find(plan.source)]}" if plan.source else ""),
+        "Model": _brief(run_.model) + (f", {TITLES[detect.find(plan.source)]}" if plan.source else ""),
         "Data": "  ".join(f"{name}={value}" for name, value in plan.data.model_dump(exclude_none=True).items()),
         "Task": f"{run_.task}: {tasks.named(run_.task).SAID}",
         "Targets": ", ".join(run_.targets),
@@ -43,7 +43,7 @@ def show(plan: Plan, out: Path) -> None:
         "Seed": str(run_.seed),
         "Writes": str(out / run_.name),
     }
-    lines |= preflight.look(plan)
+    lines |= preflight.check(plan)
     console.print(table)
     for name, value in lines.items():
         console.print(f"{name + ':':<9} {value}", highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""How a command ends where something is wrong: one message on stderr, and the code of the README's table."""
+"""How a command ends where something is wrong: one message on stderr, and the code of the table of exit codes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import typer
 
 from edgekit.core.errors import EdgekitError, ResourceError
-from edgekit.runner.errors import RunnerError
+from edgekit.runner.errors import RunnerError, keep_exit_code_after_interrupt
 
 INTERRUPTED = 130
 TERMINATED = 143
@@ -19,7 +19,7 @@ BROKEN_PIPE = 141
 
 @contextmanager
 def errors_as_exit_codes() -> Iterator[None]:
-    """One clear message on stderr and the code of the design; no traceback for a fault that is the user's."""
+    """One message on stderr and the exit code of the error; no traceback for a fault of the user's."""
     try:
         yield
     except (EdgekitError, RunnerError) as error:
@@ -32,7 +32,7 @@ def errors_as_exit_codes() -> Iterator[None]:
         print(f"edgekit: {error.strerror or error}: {error.filename or 'a file of the run'}", file=sys.stderr)
         raise typer.Exit(ResourceError.exit_code) from None
     except KeyboardInterrupt as end:
-        exec("")  # one that struck in a string's exec, as dataclasses run them, would end Python by SIGINT after all
+        keep_exit_code_after_interrupt()
         word, code = ("terminated", TERMINATED) if type(end).__name__ == "Terminated" else ("interrupted", INTERRUPTED)
-        print(f"edgekit: {word}; finished stages are kept, run the same command again to go on", file=sys.stderr)
+        print(f"edgekit: {word}; finished stages are kept, run the same command again to continue", file=sys.stderr)
         raise typer.Exit(code) from None

@@ -1,8 +1,9 @@
-"""`edgekit load`: one bundle under load, told in a few lines."""
+"""`edgekit load`: measure one bundle under load and print a short report."""
 
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,23 +11,24 @@ from typing import Any, cast
 
 from edgekit.core.errors import ConfigError, StageError
 from edgekit.measure.load.launch import Job, Outcome, drive
-from edgekit.measure.load.rate import TRIAL_QUERIES, Found
+from edgekit.measure.load.rate import TRIAL_QUERIES, RateSearch
 from edgekit.measure.load.scenarios import MINIMUM, P99_BOUND_MS, SCENARIOS, Load, Result, Scenario
-from edgekit.measure.load.subjects import Words
+from edgekit.measure.load.subjects import SubjectSpec
 from edgekit.report.formatting import count, milliseconds, percent
 from edgekit.runner import bundle as bundles
 from edgekit.runner.autotune import prove
 from edgekit.runner.backends import installed
 from edgekit.runner.errors import SelftestError
 from edgekit.runner.measure import bench
+from edgekit.workbook.watch import Watch
 
 TRIAL_S = 10.0
 """Of one run in the search for the highest rate."""
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What was typed; ConfigError where it does not fit together."""
+class Request:
+    """The options of one command; ConfigError for options that exclude one another."""
 
     bundle: Path
     scenarios: tuple[str, ...] = ()
@@ -37,17 +39,17 @@ class Wishes:
     threads: int = 1
 
     def job(self) -> Job:
-        """What to drive it with; without `seconds`, what MLPerf asks for at least."""
+        """The loads to run; without `seconds`, the minimum of MLPerf."""
         bound_ms = P99_BOUND_MS if self.p99_ms is None else self.p99_ms
         names = self.scenarios or (("server",) if self.max_rate else SCENARIOS)
         self._check(names)
-        words = Words(
+        subject = SubjectSpec(
             "edgekit.measure.load.subjects:bundle", {"path": str(self.bundle.resolve()), "threads": self.threads}
         )
         if self.max_rate:
             length_s = TRIAL_S if self.seconds is None else self.seconds
-            return Job(words, search=Load("server", length_s, TRIAL_QUERIES, p99_bound_ms=bound_ms))
-        return Job(words, tuple(self._load(name, bound_ms) for name in names))
+            return Job(subject, search=Load("server", length_s, TRIAL_QUERIES, p99_bound_ms=bound_ms))
+        return Job(subject, tuple(self._load(name, bound_ms) for name in names))
 
     def _check(self, names: tuple[str, ...]) -> None:
         for name in names:
@@ -70,55 +72,60 @@ class Wishes:
         return Load(scenario, self.seconds, 1, rate_per_s, bound_ms)
 
 
-def run(wishes: Wishes, as_json: bool, say: Callable[[str], object]) -> None:
-    """Drive and tell; SelftestError for a bundle that answers wrong, StageError where the driven process died."""
-    job = wishes.job()
-    bundle = bundles.read(wishes.bundle)  # a wrong one is told as such, not as a process that died
-    _prove(wishes, bundle)
-    outcome = drive(job)
+def run(request: Request, as_json: bool, say: Callable[[str], object]) -> None:
+    """Measure and print; SelftestError if the bundle gives wrong answers, StageError if the measured process died."""
+    job = request.job()
+    bundle = bundles.read(request.bundle)  # so that a damaged bundle is reported as such, not as a process that died
+    _prove(request, bundle)
+    with (
+        tempfile.TemporaryDirectory(prefix="edgekit-load-") as folder,
+        Watch(Path(folder)) as watch,
+        watch.during(f"{request.bundle.name} under load", quietly=True),
+    ):
+        outcome = drive(job)
     if as_json:
-        say(json.dumps(_record(wishes, bundle.sha256, outcome), indent=2))
+        say(json.dumps(_record(request, bundle.sha256, outcome), indent=2))
     else:
-        for line in _told(wishes, outcome):
+        for line in _report_lines(request, outcome):
             say(line)
     if outcome.failed:
-        raise StageError(f"{wishes.bundle.name}: {outcome.failed}")
+        raise StageError(f"{request.bundle.name}: {outcome.failed}")
 
 
-def _prove(wishes: Wishes, bundle: bundles.Bundle) -> None:
-    """How fast wrong answers come is of no use, so the golden vectors come first, on the interpreter that is driven."""
+def _prove(request: Request, bundle: bundles.Bundle) -> None:
+    """Check the golden vectors first, on the interpreter under load: the speed of wrong answers is worthless."""
     interpreter = installed(bundle.manifest.target)[0]
-    report = prove(wishes.bundle, wishes.threads, interpreter)
+    report = prove(request.bundle, request.threads, interpreter)
     if not report.ok:
         raise SelftestError(
-            f"{wishes.bundle}: the golden vectors did not come out as recorded on {report.interpreter} "
-            f"{report.version}, so it is not driven; `edgerun selftest` says by how much"
+            f"{request.bundle}: the golden vectors did not come out as recorded on {report.interpreter} "
+            f"{report.version}, so it is not measured; `edgerun selftest` shows by how much"
         )
 
 
-def _record(wishes: Wishes, sha256: str, outcome: Outcome) -> dict[str, Any]:
+def _record(request: Request, sha256: str, outcome: Outcome) -> dict[str, Any]:
     return {
-        "bundle": str(wishes.bundle),
+        "bundle": str(request.bundle),
         "sha256": sha256,
-        "threads": wishes.threads,
+        "threads": request.threads,
         "machine": bench.machine(),
         "runs": [result.to_json() for result in outcome.results],
-        "rate": outcome.found.to_json() if outcome.found else None,
+        "rate": outcome.search.to_json() if outcome.search else None,
         "failed": outcome.failed,
     }
 
 
-def _told(wishes: Wishes, outcome: Outcome) -> Iterator[str]:
+def _report_lines(request: Request, outcome: Outcome) -> Iterator[str]:
     machine = bench.machine()
-    yield f"{wishes.bundle.name}, threads: {wishes.threads}, one worker, raw sample to answer, driven by LoadGen"
+    yield f"{request.bundle.name}, threads: {request.threads}, one worker, raw sample to answer, driven by LoadGen"
     yield f"on {machine['host']} ({machine['cpu']}, {machine['cores']} cores), Python {machine['python']}"
     for result in outcome.results:
-        yield from _result(result)
-    if outcome.found:
-        yield from _found(outcome.found)
+        yield from _result_lines(result)
+    if outcome.search:
+        yield from _search_lines(outcome.search)
 
 
-def _result(result: Result) -> Iterator[str]:
+def _result_lines(result: Result) -> Iterator[str]:
     asked = "" if result.rate_per_s is None else f" at {result.rate_per_s:,.1f} arrivals per s"
     yield f"{result.scenario}{asked}: {count(result.queries)} queries in {result.seconds:.1f} s"
     yield f"  answered    {result.throughput_per_s:,.1f} per s, {percent(result.error_rate)} with an error"
@@ -136,23 +143,23 @@ def _result(result: Result) -> Iterator[str]:
     if result.p99_bound_ms is not None:
         sure = ", 99 % sure" if result.sure else ""
         yield f"  p99 bound   {result.p99_bound_ms:g} ms: {'met' + sure if result.meets else 'NOT met'}"
-    yield from _marks(result)
+    yield from _warnings(result)
 
 
-def _found(found: Found) -> Iterator[str]:
-    for trial in found.trials:
+def _search_lines(search: RateSearch) -> Iterator[str]:
+    for trial in search.trials:
         word = ("met" if trial.meets else "over") + (", disturbed" if trial.disturbed else "")
         yield f"  {trial.reason:<8} {trial.rate_per_s:>10,.1f} per s   p99 {milliseconds(trial.p99_ms):>8} ms   {word}"
-    if found.rate_per_s is None:
-        yield f"no rate with a p99 within {found.p99_bound_ms:g} ms: {found.why}"
+    if search.rate_per_s is None:
+        yield f"no rate with a p99 within {search.p99_bound_ms:g} ms: {search.why}"
     else:
-        yield f"highest rate with a p99 within {found.p99_bound_ms:g} ms: {found.rate_per_s:,.1f} per s; {found.why}"
-    yield from _marks(found)
+        yield f"highest rate with a p99 within {search.p99_bound_ms:g} ms: {search.rate_per_s:,.1f} per s; {search.why}"
+    yield from _warnings(search)
 
 
-def _marks(told: Result | Found) -> Iterator[str]:
-    """Why it is not to be relied on."""
-    if told.short:
-        yield f"  SHORT       of what MLPerf asks for: {told.why_short}"
-    if told.disturbed:
-        yield f"  DISTURBED   {'; '.join(told.disturbed)}"
+def _warnings(result: Result | RateSearch) -> Iterator[str]:
+    """Why the result is not reliable."""
+    if result.short:
+        yield f"  SHORT       of what MLPerf asks for: {result.why_short}"
+    if result.disturbed:
+        yield f"  DISTURBED   {'; '.join(result.disturbed)}"

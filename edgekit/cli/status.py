@@ -1,4 +1,4 @@
-"""`edgekit status`: a table of the seven stages of a run, told from its files."""
+"""`edgekit status`: a table of the stages of a run, read from its files."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from edgekit.core import progress
 from edgekit.core.errors import ConfigError
 from edgekit.report.result import RESULT, is_current
-from edgekit.workbook import attempts, state
+from edgekit.workbook import attempts, state, watch
 from edgekit.workbook.plan import Plan, load_plan, make_importable
 from edgekit.workbook.run import PLAN
 from edgekit.workbook.state import StageState
@@ -32,31 +33,36 @@ def show(folder: Path) -> None:
     table = Table(title=f"Run {plan.run.name} in {folder}", title_justify="left", title_style="bold")
     for heading in ("stage", "state", "key", "finished", "seconds", "why"):
         table.add_column(heading, no_wrap=heading != "why", justify="right" if heading == "seconds" else "left")
-    at_work = attempts.running(folder)
+    at_work, who = attempts.running(folder), attempts.holder(folder)
     for found in state.examine(plan, folder, state.data_digest(plan, folder)):
-        table.add_row(*_row(found, *_seen(found, folder, at_work)))
+        table.add_row(*_row(found, *_seen(found, folder, at_work, bool(who))))
     console.print(table)
-    if not at_work and (who := attempts.holder(folder)):
-        console.print(f"At work: {who}; looking ahead, or between two stages.", highlight=False, soft_wrap=True)
+    if who and not at_work:
+        console.print(f"Running: {who}; preflight checks, or between two stages.", highlight=False, soft_wrap=True)
+    now = progress.read(folder / watch.FILE) if who else None
+    if now and now.steps:
+        console.print(f"Now: {now}", highlight=False, markup=False, soft_wrap=True)
     console.print(_result(folder), highlight=False, soft_wrap=True)
 
 
 def _plan(folder: Path) -> Plan:
-    """The plan that the run was last walked with, its config as it stands now."""
+    """The plan of the last `edgekit run` in this folder, with its config as it is now."""
     try:
-        walked = json.loads((folder / PLAN).read_text())
-        return load_plan(Path(walked["config"]), walked["settings"])
+        last = json.loads((folder / PLAN).read_text())
+        return load_plan(Path(last["config"]), last["settings"])
     except (OSError, ValueError, KeyError, TypeError):
         raise ConfigError(
             f"{folder}: no run of `edgekit run` here; give the folder of one, such as artifacts/digits"
         ) from None
 
 
-def _seen(found: StageState, folder: Path, at_work: tuple[str, str] | None) -> tuple[str, str]:
-    """The state and why: also of a stage that is being made now, or whose last attempt failed."""
+def _seen(found: StageState, folder: Path, at_work: tuple[str, str] | None, busy: bool) -> tuple[str, str]:
+    """The state and the reason, also of a stage that is running now, waits its turn, or failed at its last attempt."""
     if at_work and found.stage == at_work[0]:
         return "running", at_work[1]
-    failed = attempts.failure(folder, found.stage) if found.state != "done" and not at_work else None
+    if busy and found.state == "not run":
+        return "waits", "; ".join(found.reasons) or "its turn comes"
+    failed = attempts.failure(folder, found.stage) if found.state != "done" and not busy else None
     if failed:
         return "failed", "; ".join([failed, *(found.reasons if found.state != "not run" else ())])
     return found.state, "; ".join(found.reasons)

@@ -17,7 +17,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from edgekit.core.cache_key import Ingredients, gather
+from edgekit.core.cache_key import CacheInputs, gather
 from edgekit.core.errors import DataError, StageError, TrustError
 from edgekit.core.hashing import digest, sha256_file, write_json
 from edgekit.runner.files import sync_folder
@@ -52,9 +52,9 @@ class Artifact:
     took: dict[str, Any]
 
     @property
-    def ingredients(self) -> Ingredients:
+    def cache_inputs(self) -> CacheInputs:
         """What it was made of."""
-        return Ingredients(
+        return CacheInputs(
             stage=self.stage,
             config=self.config,
             source=self.parent["digest"] if self.parent else None,
@@ -66,7 +66,20 @@ class Artifact:
         )
 
     def file(self, name: str) -> Path:
-        """Path of a member, checked against its recorded sha256."""
+        """Path of a member, checked against its recorded sha256.
+
+        Parameters
+        ----------
+        name
+            The member, relative to the folder, for example `"decision.json"`.
+
+        Raises
+        ------
+        StageError
+            There is no such member.
+        TrustError
+            The file has changed since it was sealed.
+        """
         if name not in self.files:
             raise StageError(f"{self.stage}: no file {name!r} in {self.path}; it holds {', '.join(sorted(self.files))}")
         path = self.path / name
@@ -75,7 +88,18 @@ class Artifact:
         return path
 
     def ancestor(self, stage: str) -> Artifact:
-        """The artifact of an earlier stage of the same run, every link checked by digest."""
+        """The artifact of an earlier stage of the same run, every link checked by digest.
+
+        Parameters
+        ----------
+        stage
+            Name of the stage.
+
+        Raises
+        ------
+        StageError
+            The run has no such stage, or it was made again since.
+        """
         if self.stage == stage:
             return self
         if self.parent is None:
@@ -99,7 +123,20 @@ class Artifact:
 
 
 def load(path: Path) -> Artifact:
-    """Open a sealed folder; StageError if it is unfinished, TrustError if its record was tampered with."""
+    """Open a sealed folder.
+
+    Parameters
+    ----------
+    path
+        The folder of a finished stage, for example `artifacts/digits/prune`.
+
+    Raises
+    ------
+    StageError
+        The stage has not finished.
+    TrustError
+        The record was edited.
+    """
     record = path / RECORD
     if not record.is_file():
         raise StageError(f"{path}: no finished artifact of stage {path.name!r} here; run its notebook first")
@@ -222,7 +259,7 @@ def publish(finished: Path, final: Path) -> Artifact:
     return load(final)
 
 
-def settle(working: Path, final: Path, key: str | None) -> None:
+def recover(working: Path, final: Path, key: str | None) -> None:
     """Put right what a kill in or before `publish` left: a sealed folder that is not in its place, or none there.
 
     Of what is whole, that with the wanted `key` goes to `final`; else what was there last.

@@ -26,7 +26,7 @@ _SHOWN = 8
 
 
 @dataclass(frozen=True)
-class Ingredients:
+class CacheInputs:
     """Everything that a stage's result depends on. Digests are hex; `source` is the artifact it reads."""
 
     stage: str
@@ -51,9 +51,9 @@ def gather(
     data_digest: str,
     libraries: Iterable[str],
     folder: Path | None = None,
-) -> Ingredients:
+) -> CacheInputs:
     """What a stage would be made of now; `folder` is the run's, where recorded decisions may lie."""
-    return Ingredients(
+    return CacheInputs(
         stage=stage,
         config=config,
         source=source,
@@ -61,11 +61,11 @@ def gather(
         libraries=library_versions(libraries),
         code=code_digests(stage),
         builders={name: source_digest(name) for name in sorted(_builders(config))},
-        replayed=replay.recorded(folder, stage) if folder else None,
+        replayed=replay.read(folder, stage) if folder else None,
     )
 
 
-def differences(before: Ingredients, now: Ingredients) -> list[str]:
+def differences(before: CacheInputs, now: CacheInputs) -> list[str]:
     """What changed, one short line each: `ratio 0.5 → 0.4`, `torch 2.13.0 → 2.14.0`, `code of stages/prune`."""
     told = [f"{name} {old} → {new}" for name, old, new in _changes(before.config, now.config)]
     if before.data != now.data:
@@ -179,14 +179,14 @@ def _imported(path: Path) -> set[str]:
     return {name.partition(".")[0] for name in names}
 
 
-CALLED = ("builder", "function", "reference_preprocess")
+FUNCTION_KEYS = ("builder", "function", "reference_preprocess")
 """Keys of a config whose values, `package.module:function`, are code that is called."""
 
 
 def _builders(value: Any) -> set[str]:
     """Every such code named anywhere in a stage's config."""
     if isinstance(value, dict):
-        own = {value[key] for key in CALLED if value.get(key) and isinstance(value[key], str)}
+        own = {value[key] for key in FUNCTION_KEYS if value.get(key) and isinstance(value[key], str)}
         return own.union(*(_builders(inner) for inner in value.values()))
     return set().union(*(_builders(inner) for inner in value)) if isinstance(value, list) else set()
 

@@ -23,17 +23,17 @@ TRAINING = ("distill", "prune", "quantize")
 
 Target = Literal["tflite", "openvino", "onnx"]
 TARGETS: tuple[Target, ...] = ("tflite", "openvino", "onnx")
-CALLED = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
+BUILDER_PATTERN = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 NAME = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 VERSION = r"^\d+\.\d+\.\d+$"
-IN_WORDS = {
-    CALLED: "write package.module:function, for example nets:make",
-    f"^$|{CALLED}": "write package.module:function, for example prepare:samples, or nothing",
+PATTERN_ADVICE = {
+    BUILDER_PATTERN: "write package.module:function, for example nets:make",
+    f"^$|{BUILDER_PATTERN}": "write package.module:function, for example prepare:samples, or nothing",
     NAME: "write 1 to 64 small letters, digits, - and _, a letter or a digit first, for example my-run",
     VERSION: "write three numbers with dots between them, for example 1.0.0",
 }
 """What a text must look like, by its pattern: nobody should have to read a regular expression."""
-Builder = Annotated[str, Field(pattern=CALLED)]
+Builder = Annotated[str, Field(pattern=BUILDER_PATTERN)]
 
 
 class Strict(BaseModel):
@@ -49,8 +49,12 @@ class Budget(Strict):
     one-sided interval (`accuracy_drop`). At even odds that would be the drop of the split itself: a claim of nothing.
     """
 
-    accuracy_drop_pp: float = Field(1.0, ge=0, le=100, description="largest drop below the baseline, percentage points")
-    accuracy_confidence: float = Field(0.95, gt=0.5, lt=1, description="how sure it must be that the drop is no larger")
+    accuracy_drop_pp: float = Field(
+        1.0, ge=0, le=100, description="largest drop of accuracy below the baseline, percentage points"
+    )
+    accuracy_confidence: float = Field(
+        0.95, gt=0.5, lt=1, description="confidence that the drop on unseen samples is no larger"
+    )
     latency_p50_ms: float | None = Field(None, gt=0, description="largest median latency of one call, milliseconds")
     size_bytes: int | None = Field(None, gt=0, description="largest size of the model's files, bytes")
 
@@ -66,7 +70,7 @@ def arguments(kwargs: Mapping[str, Any]) -> str:
 class NetworkConfig(Strict):
     """A network: who builds it, and with what."""
 
-    builder: Builder = Field(description="package.module:function that returns a torch.nn.Module")
+    builder: Builder = Field(description="function that returns a torch.nn.Module, as package.module:function")
     kwargs: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the builder")
 
     @property
@@ -78,11 +82,15 @@ class NetworkConfig(Strict):
 class ModelConfig(Strict):
     """The network a user came with: code that builds it and where its weights come from, or a model file."""
 
-    builder: Builder | None = Field(None, description="package.module:function that returns a torch.nn.Module")
+    builder: Builder | None = Field(
+        None, description="function that returns a torch.nn.Module, as package.module:function"
+    )
     kwargs: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the builder")
-    weights: str | None = Field(None, description="a .safetensors file; absent, the network is trained here")
-    source: str | None = Field(None, description="a .pt2, .keras, .h5, .onnx, OpenVINO .xml or .tflite file")
-    sha256: str | None = Field(None, description="of the source; a file with another is refused")
+    weights: str | None = Field(
+        None, description="path of a .safetensors file; without it, the profile stage trains the network"
+    )
+    source: str | None = Field(None, description="path of a .pt2, .keras, .h5, .onnx, OpenVINO .xml or .tflite file")
+    sha256: str | None = Field(None, description="SHA-256 of the source; a file with another one is refused")
 
     @model_validator(mode="after")
     def _one_of_two(self) -> ModelConfig:
@@ -100,18 +108,22 @@ class TrainOptions(Strict):
     """Options of the one training loop, `edgekit.training.fit.fit`."""
 
     epochs: int = Field(20, ge=1, le=10_000, description="passes over the train split")
-    batch_size: int = Field(64, ge=2, le=8192, description="samples per optimiser step")
-    learning_rate: float = Field(0.05, gt=0, le=10, description="peak rate of SGD with Nesterov momentum")
-    weight_decay: float = Field(5e-4, ge=0, le=1, description="L2 penalty, weights only")
-    augment: Literal["none", "shift", "shift_flip"] = Field("shift", description="random shifts, mirror images too")
-    patience_epochs: int = Field(0, ge=0, description="stop after so many epochs without a better validation; 0: never")
+    batch_size: int = Field(64, ge=2, le=8192, description="samples in each optimiser step")
+    learning_rate: float = Field(0.05, gt=0, le=10, description="peak learning rate of SGD with Nesterov momentum")
+    weight_decay: float = Field(5e-4, ge=0, le=1, description="L2 penalty on the weights")
+    augment: Literal["none", "shift", "shift_flip"] = Field(
+        "shift", description="random changes of train images: shifts, or shifts and mirror images"
+    )
+    patience_epochs: int = Field(
+        0, ge=0, description="epochs without a better validation after which training stops; 0: never"
+    )
 
 
 class StageConfig(Strict):
     """What every stage is told besides its own options; filled in from the top of the config."""
 
     seed: int = Field(0, ge=0, lt=2**31, description="seed of every random choice")
-    device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="where training runs")
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="device of the training")
     threads: int = Field(0, ge=0, le=256, description="threads for training; 0: all cores")
 
     def agree(self) -> None:
@@ -157,7 +169,7 @@ def suggest(word: str, known: Sequence[str]) -> str:
     return "allowed here: " + ", ".join(sorted(known)) if known else "nothing is allowed here"
 
 
-def shortened(value: object, limit: int = 120) -> str:
+def truncated(value: object, limit: int = 120) -> str:
     """A value as messages show it: whole where it is short, its beginning where it is not."""
     shown = repr(value)
     return shown if len(shown) <= limit else f"{shown[:limit]}… ({len(shown):,} characters)"
@@ -180,8 +192,8 @@ def _explain(model: type[BaseModel], fault: ErrorDetails, where: str) -> str:
         return f"{key}: missing; it has no default"
     if fault["type"] == "value_error":
         return f"{key or 'config'}: {fault['ctx']['error']}"
-    words = IN_WORDS.get(fault["ctx"]["pattern"]) if fault["type"] == "string_pattern_mismatch" else None
-    return f"{key}: got {shortened(fault['input'])}; {words or fault['msg'][0].lower() + fault['msg'][1:]}"
+    words = PATTERN_ADVICE.get(fault["ctx"]["pattern"]) if fault["type"] == "string_pattern_mismatch" else None
+    return f"{key}: got {truncated(fault['input'])}; {words or fault['msg'][0].lower() + fault['msg'][1:]}"
 
 
 def _fields_at(model: type[BaseModel], path: list[str]) -> list[str]:
@@ -203,7 +215,7 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     return next(filter(None, map(_model_in, get_args(annotation))), None)
 
 
-def walk_of(sections: Any) -> tuple[str, ...]:
+def stages_of(sections: Any) -> tuple[str, ...]:
     """All stages, or, where the config's `distill` is empty, those that train nothing; ConfigError for half of one."""
     if sections.distill:
         return STAGES

@@ -20,7 +20,7 @@ def in_order(folder: Path, met: bool) -> bool:
     return not (folder / EARLIER if met else run_folder.stage_folder(folder, BUNDLE)).exists()
 
 
-def settle(folder: Path, met: bool) -> Path | None:
+def recover(folder: Path, met: bool) -> Path | None:
     """Move the bundles of an earlier run aside, or, where there are new ones, remove those; where they were moved to.
 
     Killed at any moment it is done again, by the next run: the bundles move by one rename, after room was made.
@@ -29,7 +29,7 @@ def settle(folder: Path, met: bool) -> Path | None:
     if met:
         _remove(aside)
         return None
-    artifacts.settle(run_folder.working_folder(folder, BUNDLE), bundles, None)
+    artifacts.recover(run_folder.working_folder(folder, BUNDLE), bundles, None)
     if not bundles.exists():
         return None
     _remove(aside)

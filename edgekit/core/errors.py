@@ -76,6 +76,6 @@ def by_name(name: str) -> type[EdgekitError] | None:
     return found if isinstance(found, type) and issubclass(found, EdgekitError) else None
 
 
-def a(noun: str) -> str:
+def with_article(noun: str) -> str:
     """The noun with its article: `an int`, `a dict`."""
     return f"an {noun}" if noun[:1].lower() in "aeiou" else f"a {noun}"

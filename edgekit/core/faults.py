@@ -30,7 +30,7 @@ class Faults:
             self.add(str(error))
             return None
 
-    def tell(self, most: int | None = None) -> None:
+    def raise_all(self, most: int | None = None) -> None:
         """ConfigError where there is any, with at most so many lines."""
         if not self.found:
             return

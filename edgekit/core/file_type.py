@@ -24,13 +24,13 @@ STARTS = (
 MODELS = {"tflite": "a TensorFlow Lite model", "openvino": "an OpenVINO model", "onnx": "an ONNX model"}
 
 
-def against(target: str, data: bytes) -> str:
+def explain_mismatch(target: str, data: bytes) -> str:
     """What to think of a file that could not be opened as a model for `target`."""
-    found = like(data)
+    found = describe(data)
     return "it is cut short or damaged" if found == MODELS[target] else f"it looks like {found}"
 
 
-def like(data: bytes) -> str:
+def describe(data: bytes) -> str:
     """A few words about the first bytes."""
     if not data:
         return "an empty file"

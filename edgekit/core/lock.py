@@ -28,7 +28,7 @@ def hold(path: Path, who: str, wait_s: float = 0.0) -> Iterator[None]:
         make_folder(path.parent)
         lock.acquire(timeout=wait_s, poll_interval=0.1)
     except Timeout:
-        raise ResourceError(f"{path.parent}: in use by {_told(holder)}; wait for it, or stop it") from None
+        raise ResourceError(f"{path.parent}: in use by {_describe_holder(holder)}; wait for it, or stop it") from None
     except (OSError, NotImplementedError) as error:
         raise ResourceError(
             f"{path}: cannot be locked ({getattr(error, 'strerror', None) or error}); choose another folder with --out"
@@ -72,7 +72,7 @@ def _about(who: str) -> dict[str, object]:
     }
 
 
-def _told(holder: Path) -> str:
+def _describe_holder(holder: Path) -> str:
     try:
         found = json.loads(holder.read_text())
         return f"`{found['who']}` (process {found['process']} on {found['host']}, since {found['since']})"

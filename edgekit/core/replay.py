@@ -23,7 +23,7 @@ SHAPES: dict[str, dict[str, type]] = {
 """The stages whose decisions rest on a measurement, and what stands in their decision.json under `measured`."""
 
 
-def recorded(folder: Path, stage: str) -> dict[str, Any] | None:
+def read(folder: Path, stage: str) -> dict[str, Any] | None:
     """What `stage` must decide in the run of this folder, as `SHAPES` has it; None: it is free.
 
     TrustError for a file that is not what `write` left.

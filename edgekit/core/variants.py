@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgekit.core.artifact import Artifact
-from edgekit.core.native_stderr import quiet_native
 from edgekit.runner.backends import Backend, open_backend
 from edgekit.runner.bundle.manifest import TensorSpec
+from edgekit.runner.native_stderr import quiet_native
 
 LIST = "variants.json"
 

@@ -12,6 +12,7 @@ import importlib
 import pkgutil
 from typing import Any
 
+from edgekit.core import progress as steps
 from edgekit.core.cache_key import code_digest, library_versions
 from edgekit.core.config import check, suggest
 from edgekit.core.errors import ConfigError
@@ -60,10 +61,11 @@ def load(config: SourceConfig, progress: Progress | None = None) -> Data:
     """
     from edgekit.data import checks, splits
 
-    pools: Pools = _module(config.source).read(config, progress)
-    pools = checks.normal(pools, config.task)
-    pools = splits.limited(pools, config.limit, config.split_seed, config.task)
-    return splits.divide(pools, config)
+    with steps.step("data", "files") as shown:
+        pools: Pools = _module(config.source).read(config, progress or shown.at)
+        pools = checks.normal(pools, config.task)
+        pools = splits.limited(pools, config.limit, config.split_seed, config.task)
+        return splits.divide(pools, config)
 
 
 def fingerprint(config: SourceConfig) -> str | None:

@@ -83,7 +83,7 @@ class Zip(AbstractContextManager["Zip"]):
         infos = self._archive().infolist()
         seen: set[str] = set()
         for info in infos:
-            problem = "appears twice" if info.filename in seen else _problem(info)
+            problem = "appears twice" if info.filename in seen else _unsafe(info)
             if problem:
                 raise DataError(f"{self._path.name}: member {info.filename!r} {problem}; make the zip anew without it")
             seen.add(info.filename)
@@ -115,7 +115,7 @@ class Zip(AbstractContextManager["Zip"]):
         return self._open
 
 
-def _problem(info: zipfile.ZipInfo) -> str | None:
+def _unsafe(info: zipfile.ZipInfo) -> str | None:
     name = PurePosixPath(info.filename)
     if name.is_absolute() or ".." in name.parts or "\\" in info.orig_filename or ":" in info.filename.partition("/")[0]:
         return "points outside the archive"

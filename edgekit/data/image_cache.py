@@ -29,7 +29,7 @@ _STALE_SECONDS = 24 * 3600
 
 
 @dataclass(frozen=True)
-class Found:
+class CachedImages:
     """What an entry holds; `corrupt` names each picture out of `total` that could not be read, and why."""
 
     splits: dict[str, Split]
@@ -45,7 +45,7 @@ def default_folder() -> Path:
     return (Path(home) if home else Path.home() / ".cache") / "edgekit"
 
 
-def open_entry(root: Path, key: str) -> Found | None:
+def open_entry(root: Path, key: str) -> CachedImages | None:
     """The entry, every byte of it checked; None if there is none or it is damaged."""
     folder = root / key
     try:
@@ -57,7 +57,9 @@ def open_entry(root: Path, key: str) -> Found | None:
             name: Split(np.load(folder / f"{name}_x.npy", mmap_mode="r"), np.load(folder / f"{name}_y.npy"))
             for name in record["splits"]
         }
-        return Found(splits, tuple(record["classes"]), tuple(record["notes"]), record["corrupt"], record["total"])
+        return CachedImages(
+            splits, tuple(record["classes"]), tuple(record["notes"]), record["corrupt"], record["total"]
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

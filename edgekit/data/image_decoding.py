@@ -138,7 +138,7 @@ def _bytes(source: Source, name: str) -> bytes | str:
     try:
         return source.read(name)
     except (OSError, ValueError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        return _told(error)
+        return _reason(error)
 
 
 class _Shapes:
@@ -172,16 +172,16 @@ class _Shapes:
 def _sample(data: bytes, shapes: _Shapes) -> np.ndarray | str:
     try:
         with Image.open(io.BytesIO(data), formats=picture.FORMATS) as image:
-            problem = picture.unfit(image)
+            problem = picture.mismatch(image)
             if problem:
                 return problem
             shapes.see(image)
             return picture.decode(image, shapes.steps)
     except (OSError, ValueError, SyntaxError, EOFError, zlib.error, Image.DecompressionBombError) as error:
-        return _told(error)
+        return _reason(error)
 
 
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     # Pillow's own words for a foreign file end in the address of a buffer, which differs from run to run.
     text = str(error).split(" <_io")[0]
     return text or type(error).__name__

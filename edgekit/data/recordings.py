@@ -71,7 +71,7 @@ class Drawn:
             )
 
     def pick(self, among: np.ndarray, sizes: np.ndarray, rng: np.random.Generator, later: int) -> np.ndarray:
-        """Ascending indices out of `among`, recordings drawn at random, as near to each stratum's size as they come.
+        """Ascending indices out of `among`, recordings drawn at random, as near to each stratum's size as possible.
 
         One recording at least is taken of each stratum that must be everywhere, and `later` are left.
         """
@@ -104,7 +104,7 @@ class Drawn:
         return inverse, found[:, list(self.must.values())]
 
 
-def told(splits: Mapping[str, Split]) -> tuple[str, ...]:
+def describe(splits: Mapping[str, Split]) -> tuple[str, ...]:
     """A note on how few recordings the samples come from; none where that is not known."""
     counts = {name: len(np.unique(split.groups)) for name, split in splits.items() if split.groups is not None}
     if not counts:

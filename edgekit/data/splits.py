@@ -74,7 +74,7 @@ def divide(pools: Pools, config: SourceConfig) -> Data:
     if config.task == "anomaly":
         splits, moved = anomalies.lent(splits, _rng(config.split_seed, "anomalies"))
         notes = (*notes, *moved)
-    return _sealed(pools, splits, (*notes, *recordings.told(splits)), config.task)
+    return _sealed(pools, splits, (*notes, *recordings.describe(splits)), config.task)
 
 
 def _validation_out_of_test(pools: Pools, prints: overlap.Prints, config: SourceConfig) -> Pools:

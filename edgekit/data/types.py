@@ -27,24 +27,27 @@ _CHUNK_BYTES = 16 << 20
 class SourceConfig(Strict):
     """Options that every source takes. A source's own `Config` narrows `source` to its file's name."""
 
-    source: str = Field(description="the file in edgekit/data/ that reads the samples")
+    source: str = Field(description="name of the data source, one of those below")
     task: Task = Field("classification", description="what the labels mean; stands at the top level of a config")
     split_seed: int = Field(0, ge=0, lt=2**31, description="seed of the division into splits")
     validation_fraction: float = Field(
         0.2, gt=0, lt=1, description="share of a pool that becomes validation, where the source has none"
     )
     validation_from: Literal["train", "test"] = Field(
-        "train", description="that pool; test for a model that was trained elsewhere, on all of train"
+        "train",
+        description="pool that validation is taken from; test suits a model that was trained elsewhere on all of train",
     )
     test_fraction: float = Field(
         0.2, gt=0, lt=1, description="share of the train pool that becomes test, where the source has none"
     )
-    calibration_samples: int = Field(200, ge=1, le=100_000, description="samples taken out of train, classes balanced")
+    calibration_samples: int = Field(
+        200, ge=1, le=100_000, description="samples taken out of the train split for calibration, with classes balanced"
+    )
     limit: int | None = Field(
-        None, ge=10, description="largest train pool, stratified; validation and test shrink in proportion"
+        None, ge=10, description="most samples of the train pool, stratified; validation and test shrink in proportion"
     )
     overlap: Literal["error", "drop"] = Field(
-        "error", description="samples that stand in two given splits: refuse, or drop them from the earlier one"
+        "error", description="sample in two splits: stop with an error, or drop it from the earlier split"
     )
 
     @property

@@ -1,4 +1,4 @@
-"""A process that opens a saved network and answers requests as it came, and tells when it did what.
+"""A process that opens a saved network, answers requests, and records the time of each step.
 
 A network of PyTorch's runs in eager mode; a file on its own interpreter, and PyTorch is not even imported.
 
@@ -37,7 +37,7 @@ WARM_UP_CALLS = 3
 def main(model_folder: Path, samples_path: Path) -> None:
     """Answer until standard input ends."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a network or a library prints is no answer
+    os.dup2(2, 1)  # what a network or a library prints must not mix with the answers
     clock = time.perf_counter_ns
     import numpy as np
 
@@ -75,8 +75,8 @@ def main(model_folder: Path, samples_path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class How:
-    """A raw sample (1, …) to a model's input, that to its scores, scores and input to an answer; and inside what."""
+class Steps:
+    """The steps of an answer: raw sample (1, …) → input → scores → answer; `inside` is the context of all calls."""
 
     prepare: Callable[[Any], Any]
     run: Callable[[Any], Any]
@@ -84,7 +84,7 @@ class How:
     inside: AbstractContextManager[Any] = field(default_factory=nullcontext)
 
 
-def _torch(spec: ModelSpec) -> Callable[[Path], How]:
+def _torch(spec: ModelSpec) -> Callable[[Path], Steps]:
     """PyTorch eager on one thread, once it is imported."""
     import torch
 
@@ -93,23 +93,23 @@ def _torch(spec: ModelSpec) -> Callable[[Path], How]:
 
     torch.set_num_threads(1)
 
-    def read(scores: torch.Tensor, given: torch.Tensor) -> dict[str, object]:
+    def read(scores: torch.Tensor, inputs: torch.Tensor) -> dict[str, object]:
         if spec.task == "anomaly":
-            return {"score": float(torch.mean((scores - given) ** 2))}
+            return {"score": float(torch.mean((scores - inputs) ** 2))}
         if spec.task == "regression":
             return {"values": scores[0].tolist()}
         if spec.task == "multi_label":
             return {"scores": torch.sigmoid(scores)[0].tolist()}
         probabilities = (scores if spec.gives_probabilities else torch.softmax(scores, dim=1))[0]
-        return _named(spec, int(probabilities.argmax()), probabilities.tolist())
+        return _class_answer(spec, int(probabilities.argmax()), probabilities.tolist())
 
-    def load(folder: Path) -> How:
-        return How(lambda raw: eager_input(raw, spec.preprocess), store.load(folder)[0], read, torch.inference_mode())
+    def load(folder: Path) -> Steps:
+        return Steps(lambda raw: eager_input(raw, spec.preprocess), store.load(folder)[0], read, torch.inference_mode())
 
     return load
 
 
-def _file(spec: ModelSpec) -> Callable[[Path], How]:
+def _file(spec: ModelSpec) -> Callable[[Path], Steps]:
     """A file's own interpreter on one thread; Keras is imported as it is opened."""
     import numpy as np
 
@@ -128,17 +128,17 @@ def _file(spec: ModelSpec) -> Callable[[Path], How]:
         if not spec.gives_probabilities:
             found = np.exp(found - found.max())
             found /= found.sum()
-        return _named(spec, int(found.argmax()), found.tolist())
+        return _class_answer(spec, int(found.argmax()), found.tolist())
 
-    def load(folder: Path) -> How:
+    def load(folder: Path) -> Steps:
         opened = standalone.open(folder / source.file, source.kind, input_layout.channels_last(spec.input_shape))
         arrange = opened.layout.arrange
-        return How(lambda raw: arrange(prepare(raw)), opened.run, read)
+        return Steps(lambda raw: arrange(prepare(raw)), opened.run, read)
 
     return load
 
 
-def _named(spec: ModelSpec, top: int, scores: list[float]) -> dict[str, object]:
+def _class_answer(spec: ModelSpec, top: int, scores: list[float]) -> dict[str, object]:
     return {"top": top, "label": spec.classes[top], "scores": scores}
 
 
@@ -147,7 +147,7 @@ if __name__ == "__main__":
         main(Path(sys.argv[1]), Path(sys.argv[2]))
     except (Exception, SystemExit) as error:
         from edgekit.core.errors import ModelError
-        from edgekit.models.raised import told
+        from edgekit.models.user_errors import describe
 
-        print(error if isinstance(error, ModelError) else told(error), file=sys.stderr)
+        print(error if isinstance(error, ModelError) else describe(error), file=sys.stderr)
         raise SystemExit(ModelError.exit_code) from None

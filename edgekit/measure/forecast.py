@@ -1,4 +1,4 @@
-"""What a step should buy, said before it is taken, and what it bought.
+"""The speed-up that a step should give, predicted before it is taken, and the speed-up that it gave.
 
 Two laws: what is not touched stays (Amdahl 1967, "Validity of the single processor approach"), and of what computes no
 more can be saved than the machine's own ceilings allow (the roofline of Williams, Waterman & Patterson 2009).
@@ -15,12 +15,12 @@ from edgekit.core.rows.profiled import ExecutionFields, RuntimeForecast, Way
 from edgekit.core.rows.variants import BaselineRow, VariantRow
 
 EAGER = "PyTorch eager"
-AS_IT_CAME = {
+UNMODIFIED = {
     "torch": EAGER,
-    "tensorflow": "Keras as it came",
-    "onnxruntime": "ONNX Runtime as it came",
-    "openvino": "OpenVINO as it came",
-    "litert": "LiteRT as it came",
+    "tensorflow": "Keras (unmodified)",
+    "onnxruntime": "ONNX Runtime (unmodified)",
+    "openvino": "OpenVINO (unmodified)",
+    "litert": "LiteRT (unmodified)",
 }
 """How the baseline is run, by the first word of its `interpreter`."""
 RUNTIMES = {"onnx": "ONNX Runtime", "tflite": "LiteRT", "openvino": "OpenVINO"}
@@ -42,7 +42,7 @@ class Execution:
 
     @property
     def fixed_ms(self) -> float:
-        """What remains of the measured time; nothing where the ceilings already ask for more than was measured."""
+        """The rest of the measured time; 0 where the roofline alone predicts more than was measured."""
         return max(0.0, self.measured_ms - self.compute_ms - self.memory_ms)
 
     def speedup(self, *, int8: bool = False, macs: float = 1.0, moved: float = 1.0) -> float:
@@ -55,7 +55,7 @@ class Execution:
 
 def way_of(interpreter: str) -> str:
     """How a baseline is run, in words, from what the record calls its interpreter: `torch 2.13.0`."""
-    return AS_IT_CAME[interpreter.partition(" ")[0]]
+    return UNMODIFIED[interpreter.partition(" ")[0]]
 
 
 def of_whole(share: float, speedup: float) -> float:
@@ -63,13 +63,13 @@ def of_whole(share: float, speedup: float) -> float:
     return 1 / (1 - share + share / speedup)
 
 
-def against(
+def compare(
     profile: Mapping[str, Any], variants: Iterable[BaselineRow | VariantRow], costs: Mapping[str, Mapping[str, float]]
 ) -> list[Foretold]:
     """What `profile`'s forecast says of each measured variant on its runtime, beside what was measured.
 
     `profile` are the metrics of the profile stage, `variants` the rows of benchmark with their `speedup` against
-    the baseline as it came, `costs` macs and bytes moved of each model. Only fp32 and int8, and runtimes that profile
+    the unmodified baseline, `costs` macs and bytes moved of each model. Only fp32 and int8, and runtimes that profile
     measured.
     """
     forecast = profile.get("forecast") or {}
@@ -110,7 +110,7 @@ def _ratio(part: float, whole: float) -> float:
 def executions(
     ways: Iterable[Way], costs: Mapping[str, float], machine: Mapping[str, float]
 ) -> dict[str, RuntimeForecast]:
-    """By runtime: how many times faster than the baseline it was as it came, and its `Execution`, as plain fields."""
+    """By runtime: its speed-up over the unmodified baseline, and its `Execution`, as plain fields."""
     return {
         row["way"]: {"ratio": row["ratio"], "execution": _fields(execution(row["p50_ms"], costs, machine))}
         for row in ways
@@ -144,10 +144,10 @@ def stop_here(
     latency_p50_ms: float | None,
     size_bytes: int | None,
 ) -> str | None:
-    """Why nothing need be done: a target's runtime meets the budget with the float network as it is; None where none
+    """Why no compression is needed: a runtime meets the budget with the unmodified float network; None where none
     does.
 
-    `ways` as the profile has them; the first, the baseline as it came, of `bytes_now`, counts where no runtime is
+    `ways` as the profile has them; the first, the unmodified baseline of `bytes_now`, counts where no runtime is
     inside. Without a limit of latency or size there is nothing to meet.
     """
     if latency_p50_ms is None and size_bytes is None:
@@ -164,12 +164,12 @@ def stop_here(
         limits = [f"{row['p50_ms']:.3g} ms of {latency_p50_ms:g} ms"] if latency_p50_ms is not None else []
         limits += [f"{size:,} bytes of {size_bytes:,}"] if size_bytes is not None else []
         done = (
-            "Nothing need be changed; for a device, convert it (notebook 05)"
+            "No change is needed; for a device, convert it (notebook 05)"
             if row is first
-            else "Convert it (notebook 05) and be done"
+            else "Convert it (notebook 05) and stop"
         )
         return (
-            f"Stop here: {row['way']} runs the network as it is within the budget ({', '.join(limits)}), at no loss of "
-            f"accuracy. {done}; all that follows costs time and may cost accuracy."
+            f"Stop here: {row['way']} runs the unmodified network within the budget ({', '.join(limits)}), at no loss "
+            f"of accuracy. {done}; further stages cost time and may cost accuracy."
         )
     return None

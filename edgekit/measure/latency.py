@@ -1,4 +1,4 @@
-"""Time networks on the targets, as files converted for this alone: what a choice between networks rests on."""
+"""Time networks on the targets, with files converted for this purpose, to choose between networks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from edgekit.core.native_stderr import quiet_native
+from edgekit.core import progress
 from edgekit.core.variants import zipped_bytes
 from edgekit.runner.backends import open_backend
 from edgekit.runner.measure import conditions
 from edgekit.runner.measure.bench import interleaved
 from edgekit.runner.measure.intervals import p50
+from edgekit.runner.native_stderr import quiet_native
 from edgekit.targets import launch
 from edgekit.targets import precisions as offered
 from edgekit.targets.jobs import Files, Job, Step, plain_method
@@ -48,20 +49,20 @@ class Timed:
 
 @dataclass(frozen=True)
 class Lost:
-    """A file that was to be timed and came to nothing."""
+    """A file that could not be made or timed, and why."""
 
     model: str
     target: str
     precision: str
     reason: str
 
-    def told(self) -> str:
-        """In one line."""
+    def describe(self) -> str:
+        """The failure in one line."""
         return f"{self.model}, {self.target}, {self.precision}: {self.reason}"
 
 
 class Times(NamedTuple):
-    """What was timed, and what could not be."""
+    """The files that were timed, and those that could not be."""
 
     files: list[Timed]
     lost: list[Lost]
@@ -83,15 +84,17 @@ def measure(
     """Convert every saved network (`models` by name), time all of them interleaved; in the order of the arguments.
 
     `calibration` is (n, C, H, W) or (n, F) float32, and its first sample is what is timed, at batch 1. At least 10
-    `rounds`. `watch` sees what goes on beside the timing. One that comes to nothing is lost, and the others are timed.
+    `rounds`. `watch` records other load on the machine. A file that cannot be made is listed in `lost`; the others
+    are timed.
     """
     with tempfile.TemporaryDirectory(prefix="edgekit-timed-") as folder:
         made, lost = convert_plainly(models, calibration, targets, precisions, Path(folder), timeout_s)
         if not made:
             return Times([], lost)
         calls = {key: one.call(calibration[:1], threads) for key, one in made.items()}
-        with watch or conditions.Watch() as seeing:
-            samples_ms = interleaved(calls, rounds, calls_per_round, warmup_per_round, on_round=seeing.look)
+        with progress.step("timing", "round", rounds) as shown, watch or conditions.Watch() as seeing:
+            on_round = progress.both(seeing.sample, shown.at)
+            samples_ms = interleaved(calls, rounds, calls_per_round, warmup_per_round, on_round=on_round)
         return Times([_timed(key, one, samples_ms[key], rounds) for key, one in made.items()], lost)
 
 
@@ -119,11 +122,11 @@ class Converted:
 
     def call(self, x: np.ndarray, threads: int = 1) -> Callable[[], object]:
         """One inference of `x` by the runner's own backend."""
-        given = self.as_input(x)
+        inputs = self.as_input(x)
         with quiet_native():
             content = {path.name: path.read_bytes() for path in self.paths}
             backend = open_backend(self.job.target, content, self.files.input, self.files.output, threads)
-        return lambda: backend.run(given)
+        return lambda: backend.run(inputs)
 
 
 def convert_plainly(
@@ -134,7 +137,7 @@ def convert_plainly(
     scratch: Path,
     timeout_s: float,
 ) -> tuple[dict[str, Converted], list[Lost]]:
-    """Every saved network on every target that offers the precision, as it comes, and what could not be made.
+    """Every saved network on every target that offers the precision, with default settings, and what failed.
 
     Files lie in `scratch`, in the folder that is the result's key: NAME-PRECISION-TARGET.
     """
@@ -147,7 +150,7 @@ def convert_plainly(
     lost: list[Lost] = []
     for job in jobs:
         for step, outcome in zip(job.steps, found[job], strict=True):
-            if isinstance(outcome, launch.Made):
+            if isinstance(outcome, launch.Converted):
                 made[step.out.name] = Converted(step, job, outcome.files)
             else:
                 lost.append(Lost(job.model, job.target, step.precision, outcome.reason))

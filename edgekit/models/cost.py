@@ -96,7 +96,7 @@ def layer_costs(module: nn.Module, input_shape: tuple[int, ...]) -> list[LayerCo
         for name, layer in module.named_modules():
             if not list(layer.children()):
                 hooks.append(layer.register_forward_pre_hook(before))
-                hooks.append(layer.register_forward_hook(partial(_told, behind, name)))
+                hooks.append(layer.register_forward_hook(partial(_report_call, behind, name)))
         was_training = module.training
         module.eval()
         try:
@@ -110,5 +110,5 @@ def layer_costs(module: nn.Module, input_shape: tuple[int, ...]) -> list[LayerCo
     return [*found.values(), LayerCost(OUTSIDE, "", macs=macs)]
 
 
-def _told(tell: Callable[..., None], name: str, layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+def _report_call(tell: Callable[..., None], name: str, layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
     tell(name, layer, inputs, output)

@@ -15,8 +15,8 @@ from torch.utils.hooks import RemovableHandle
 from edgekit.core.errors import ModelError
 from edgekit.models import store
 from edgekit.models.eager import eager_input
-from edgekit.models.raised import FAULTS, failure
 from edgekit.models.spec import ModelSpec
+from edgekit.models.user_errors import FAULTS, failure
 
 if TYPE_CHECKING:
     from edgekit.data import Data
@@ -26,7 +26,7 @@ SAME = 1e-2
 """Share of the largest answer by which a sample's answers alone and among others may differ: not a rounding."""
 
 
-def built(spec: ModelSpec, seed: int, data: Data) -> nn.Module:
+def build(spec: ModelSpec, seed: int, data: Data) -> nn.Module:
     """A fresh network that will be trained, as `store.build` makes it, tried on samples of validation."""
     module = store.build(spec, seed)
     check(module, spec, eager_input(data.validation.x[:SAMPLES], spec.preprocess), trains=True)

@@ -21,16 +21,16 @@ from safetensors.torch import save as serialise_tensors
 from torch import Tensor, nn
 
 from edgekit.core.config import suggest
-from edgekit.core.errors import ModelError, a
+from edgekit.core.errors import ModelError, with_article
 from edgekit.core.hashing import write_json
 from edgekit.models.files import as_module, detect, exported
-from edgekit.models.files.op_count import Counted
-from edgekit.models.raised import FAULTS, failure, told
+from edgekit.models.files.op_count import OpCount
 from edgekit.models.resize import resize
 from edgekit.models.spec import FORMAT, SPEC
 from edgekit.models.spec import ModelSpec as ModelSpec
 from edgekit.models.spec import Source as Source
 from edgekit.models.spec import read_spec as read_spec
+from edgekit.models.user_errors import FAULTS, describe, failure
 from edgekit.runner.files import write_atomically
 
 WEIGHTS = "weights.safetensors"
@@ -134,11 +134,11 @@ def check_output(out: Any, spec: ModelSpec, samples: int = 1, when: str = "") ->
     must = f"{spec.called}: must return {said} of shape {wanted}"
     if isinstance(out, tuple | list) and len(out) > 1:
         raise ModelError(
-            f"{must}, returned {when}{a(type(out).__name__)} of {len(out)}; a bundle's model has one output: join "
-            "them, torch.cat(heads, dim=1), or return the one that counts"
+            f"{must}, returned {when}{with_article(type(out).__name__)} of {len(out)}; a bundle's model has one "
+            "output: join them, torch.cat(heads, dim=1), or return the one that counts"
         )
     if not isinstance(out, Tensor):
-        raise ModelError(f"{must}, returned {when}{a(type(out).__name__)}; {_instead(out)}")
+        raise ModelError(f"{must}, returned {when}{with_article(type(out).__name__)}; {_instead(out)}")
     if tuple(out.shape) != wanted:
         raise ModelError(
             f"{must}, returned {when}shape {tuple(out.shape)}; its last layer must give {spec.num_classes} of them, "
@@ -169,7 +169,7 @@ def _opened(path: Path, spec: ModelSpec) -> nn.Module:
     if spec.source.kind == "exported":
         return exported.network(path)
     found = spec.source
-    counted = Counted(found.parameters, found.macs, found.weight_bytes)
+    counted = OpCount(found.parameters, found.macs, found.weight_bytes)
     try:
         return as_module.network(path, found.kind, spec.input_shape, spec.num_classes, counted)
     except ModelError:
@@ -190,7 +190,7 @@ def _construct(spec: ModelSpec, seed: int) -> nn.Module:
     except FAULTS as error:
         raise failure(f"{spec.builder}({_spelt(kwargs)})", error) from error
     if not isinstance(module, nn.Module):
-        made = f"the class {module.__name__}" if isinstance(module, type) else a(type(module).__name__)
+        made = f"the class {module.__name__}" if isinstance(module, type) else with_article(type(module).__name__)
         advice = "call it: return Net()" if isinstance(module, type) else "let it end with `return net`"
         raise ModelError(f"{spec.builder}: must return a torch.nn.Module, returned {made}; {advice}")
     try:
@@ -210,7 +210,7 @@ def _find_builder(name: str) -> Callable[..., Any]:
                 f"builder {name!r}: cannot import {module_name}, there is no module {missing!r} beside the config, in "
                 "this folder or installed; put its file there, or its folder on PYTHONPATH"
             ) from None
-        raise ModelError(f"builder {name!r}: cannot import {module_name}: {told(error)}") from error
+        raise ModelError(f"builder {name!r}: cannot import {module_name}: {describe(error)}") from error
     found = getattr(module, function, None)
     if found is None:
         public = [word for word, value in vars(module).items() if callable(value) and not word.startswith("_")]
@@ -218,8 +218,8 @@ def _find_builder(name: str) -> Callable[..., Any]:
         raise ModelError(f"builder {name!r}: no {function!r} in {module_name}; name one of its functions: {advice}")
     if not callable(found):
         raise ModelError(
-            f"builder {name!r}: {function!r} is {a(type(found).__name__)}, not a function; name a function that "
-            "returns the network"
+            f"builder {name!r}: {function!r} is {with_article(type(found).__name__)}, not a function; name a function "
+            "that returns the network"
         )
     return found
 

@@ -12,7 +12,7 @@ from edgekit.core.tasks import accuracy_drop
 
 def at_least(what: str, value: float, limit: float, fix: str) -> None:
     """`value` ≥ `limit`, else StageError."""
-    _judge(
+    _check(
         value >= limit,
         f"{what}: {value:.4g} ≥ {limit:.4g}",
         f"{what}: got {value:.4g}, wanted at least {limit:.4g}; {fix}",
@@ -21,7 +21,7 @@ def at_least(what: str, value: float, limit: float, fix: str) -> None:
 
 def at_most(what: str, value: float, limit: float, fix: str) -> None:
     """`value` ≤ `limit`, else StageError."""
-    _judge(
+    _check(
         value <= limit,
         f"{what}: {value:.4g} ≤ {limit:.4g}",
         f"{what}: got {value:.4g}, wanted at most {limit:.4g}; {fix}",
@@ -36,7 +36,7 @@ def quietly_at_least(what: str, value: float, limit: float, fix: str) -> None:
 
 def holds(what: str, condition: bool, fix: str) -> None:
     """A plain fact, else StageError."""
-    _judge(condition, what, f"does not hold: {what}; {fix}")
+    _check(condition, what, f"does not hold: {what}; {fix}")
 
 
 def whole(artifact: Artifact) -> None:
@@ -76,14 +76,14 @@ def budget_possible(budget: Budget, samples: int, task: str = "classification") 
 
 
 def validation_unseen(benchmark: Artifact) -> None:
-    """Say whether a baseline that was trained elsewhere knows validation; no error, for only its owner can tell."""
+    """Print whether a baseline trained elsewhere seems to know validation; no error, because only its owner knows."""
     found = benchmark.metrics["seen_validation"]
     if found:
         print(f"{'✗' if found['known'] else '✓'} {seen_message(found)}")
 
 
 def decisions_follow(benchmark: Artifact) -> None:
-    """Every winner is what the rule makes of its own evidence, else StageError; a replayed one is only told."""
+    """Every winner follows from its own evidence by the rule, else StageError; a replayed decision is only printed."""
     for decision in benchmark.metrics["decisions"]:
         what, chosen = decision["decision"], decision["chosen"]
         if decision["replayed"]:
@@ -92,12 +92,12 @@ def decisions_follow(benchmark: Artifact) -> None:
             print(f"{'✗' if differs else '✓'} {what}: {chosen}, as recorded{today}")
         elif decision["candidates"] and "in_the_tie" in decision["candidates"][0]:
             tie = [(row["bytes"], row["name"]) for row in decision["candidates"] if row["in_the_tie"]]
-            told = f"{what}: {chosen}, {decision['rule']}" + (f" of {len(tie)}" if len(tie) > 1 else "")
-            holds(told, chosen == min(tie)[1], "the code that decides is at fault, please report it")
+            summary = f"{what}: {chosen}, {decision['rule']}" + (f" of {len(tie)}" if len(tie) > 1 else "")
+            holds(summary, chosen == min(tie)[1], "this is a fault of edgekit, please report it")
 
 
 def missed_message(nearest: NearestMiss | None, budget: Limits) -> str:
-    """What to tell somebody whose budget no variant meets: what came nearest, and by how much it missed."""
+    """The message of a missed budget: the nearest variant, and by how much it missed."""
     if nearest is None:
         return "no variant inside the budget: there was none to measure; check convert.models and targets"
     over = _over(nearest, budget)
@@ -123,7 +123,7 @@ def _over(nearest: NearestMiss, budget: Limits) -> list[str]:
 
 
 def seen_message(found: SeenValidation) -> str:
-    """What to tell of a baseline from elsewhere, by its row of `stages/benchmark/seen.py`."""
+    """The message about a baseline trained elsewhere, from its row of `stages/benchmark/leakage.py`."""
     rates = (
         f"{found['accuracy_validation']:.2%} right of {found['samples_validation']} validation samples and "
         f"{found['accuracy_test']:.2%} of {found['samples_test']} of test"
@@ -138,7 +138,7 @@ def seen_message(found: SeenValidation) -> str:
     )
 
 
-def _judge(good: bool, found: str, fault: str) -> None:
+def _check(good: bool, found: str, fault: str) -> None:
     if not good:
         raise StageError(fault)
     print(f"✓ {found}")

@@ -45,7 +45,7 @@ class Comparison:
 def compare(folder_a: Path, folder_b: Path) -> Comparison:
     """Read both; DataError where one has no verdict."""
     a, b = (run.result_of(folder) for folder in (folder_a, folder_b))
-    both = set(a["stages"]) & set(b["stages"])  # a missed budget has no bundle, which is told once, above
+    both = set(a["stages"]) & set(b["stages"])  # a missed budget has no bundle; the line above says so
     made_a, made_b = (
         {stage: made for stage, made in run.chain(folder, result).items() if stage in both}
         for folder, result in ((folder_a, a), (folder_b, b))
@@ -101,11 +101,11 @@ def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> Differences:
 
 def _about(result: Result, folder: Path) -> str:
     verdict = result["verdict"]
-    told = "no variant inside the budget"
+    outcome = "no variant inside the budget"
     if verdict["met"]:
-        told = f"{verdict['winner']} wins; ships for {', '.join(result['winners'])}"
+        outcome = f"{verdict['winner']} wins; ships for {', '.join(result['winners'])}"
     when = result["stages"]["benchmark"]["finished"].replace("T", " ").replace("+00:00", " UTC")
-    return f"{result['name']} {result['version']} in {folder}, measured {when}: {told}"
+    return f"{result['name']} {result['version']} in {folder}, measured {when}: {outcome}"
 
 
 def _table(title: str, differing: Differences) -> Table:
@@ -130,7 +130,7 @@ def _variants(found: Comparison) -> Table:
         cells = [*_pair(a, b, "accuracy_validation", percent), _accuracy(found, a, b)]
         cells += [*_pair(a, b, "bytes", count), _bytes(a, b)]
         cells += _pair(a, b, "p50_ms", milliseconds) if timed else []
-        table.add_row(name, *cells, escape(_told(found, name, a, b)))
+        table.add_row(name, *cells, escape(_latency_note(found, name, a, b)))
     return table
 
 
@@ -150,7 +150,7 @@ def _bytes(a: Variant | None, b: Variant | None) -> str:
     return "same" if a["bytes"] == b["bytes"] else times(b["bytes"] / a["bytes"])
 
 
-def _told(found: Comparison, name: str, a: Variant | None, b: Variant | None) -> str:
+def _latency_note(found: Comparison, name: str, a: Variant | None, b: Variant | None) -> str:
     """The latency in words; a difference within the margin is none, for two processes differ by as much."""
     if a is None or b is None:
         letter, other, without = ("A", "B", found.b) if a else ("B", "A", found.a)

@@ -22,16 +22,16 @@ from edgekit.stages.benchmark.decide import FEWEST_BYTES
 
 
 def show(result: Result, folder: Path, console: Console) -> None:
-    """Print the verdict table, the wall times and where everything lies."""
+    """Print the verdict table, the wall times and the paths of all outputs."""
     console.print(_table(result))
     console.print()
     if result["verdict"]["met"]:
-        winner, _, figures = escape(verdict.told(result)).partition(" ")
+        winner, _, figures = escape(verdict.message(result)).partition(" ")
         console.print(f"[bold]{winner}[/bold] {figures}")
     else:
-        console.print(f"[bold]{escape(verdict.told(result))}[/bold]", soft_wrap=True)
+        console.print(f"[bold]{escape(verdict.message(result))}[/bold]", soft_wrap=True)
     if result["waterfall"]:
-        console.print(f"Step by step: {_walk(result['waterfall'])}.", soft_wrap=True, highlight=False)
+        console.print(f"Step by step: {_steps_text(result['waterfall'])}.", soft_wrap=True, highlight=False)
     for target, why in verdict.unmet(result):
         console.print(f"[bold]No bundle for {target}:[/bold] {escape(why)}", soft_wrap=True)
     for line in left_out.lines(result["left_out"]):
@@ -45,6 +45,8 @@ def show(result: Result, folder: Path, console: Console) -> None:
     )
     if conditions["disturbed"]:
         console.print(f"[bold]Disturbed:[/bold] {'; '.join(conditions['disturbed'])}.", soft_wrap=True, highlight=False)
+    for line in conditions.get("stayed_open", []):  # a result of an earlier edgekit has none
+        console.print(f"[bold]Stayed open:[/bold] {escape(line)}.", soft_wrap=True, highlight=False)
     done = [stage for stage in STAGES if stage in result["stages"]]
     took = " · ".join(f"{stage} {result['stages'][stage]['seconds']:.0f} s" for stage in done)
     console.print(f"\nStages     {took}", soft_wrap=True, highlight=False)
@@ -78,15 +80,15 @@ def _rivals(result: Result) -> list[str]:
 
 
 def _under_load(result: Result) -> list[str]:
-    """What was held under load, of all that a highest rate was looked for; a failure in one line."""
+    """The highest rates held under load, and one line for each failure."""
     loads = result["loads"]
     rates = ", ".join(f"{row['name']} {held(row)}" for row in loads["rates"])
-    told = [f"Poisson arrivals held with a p99 within {loads['p99_bound_ms']:g} ms: {rates}"] if rates else []
-    return told + [f"Not driven to the end: {row['name']}, {row['reason']}" for row in loads["failed"]]
+    lines = [f"Poisson arrivals held with a p99 within {loads['p99_bound_ms']:g} ms: {rates}"] if rates else []
+    return lines + [f"Load test failed: {row['name']}, {row['reason']}" for row in loads["failed"]]
 
 
 def _seen(result: Result) -> list[str]:
-    """A line where the baseline seems to know validation."""
+    """One line if the baseline seems to know validation."""
     found = result["seen_validation"]
     return [f"Validation: {checks.seen_message(found)}."] if found and found["known"] else []
 
@@ -96,16 +98,16 @@ def _ends(row: Mapping[str, Any], key: str) -> tuple[float, float, float]:
     return row[key], row[f"{key}_low"], row[f"{key}_high"]
 
 
-def _walk(steps: list[WaterfallStep]) -> str:
-    told = []
+def _steps_text(steps: list[WaterfallStep]) -> str:
+    parts = []
     for step in steps[1:]:
         gain = _ends(step, "gain")
-        told.append(f"{step['step']} {faster(*gain)} ({span(*gain[1:])}){'' if step['kept'] else ', not kept'}")
-    return " · ".join(told)
+        parts.append(f"{step['step']} {faster(*gain)} ({span(*gain[1:])}){'' if step['kept'] else ', not kept'}")
+    return " · ".join(parts)
 
 
 def _ties(result: Result) -> Iterator[str]:
-    """One line for each target whose winner was not told from another by its speed but by its size."""
+    """One line for each target whose winner was chosen by its size, because the speeds did not differ."""
     found = {decision["decision"]: decision for decision in result["decisions"] if is_choice(decision)}
     for target in result["winners"]:
         decision = found[f"winner of {target}"]
@@ -116,10 +118,10 @@ def _ties(result: Result) -> Iterator[str]:
         fastest = next(row for row in others if row["ratio_low"] == row["ratio_high"] == 1.0)
         if fastest is own:
             tied = next(row for row in others if row["in_the_tie"] and row is not own)
-            told = f"{tied['name']} is {_by_how_little(tied, 'slower')}"
+            comparison = f"{tied['name']} is {_by_how_little(tied, 'slower')}"
         else:
-            told = f"{fastest['name']} is {_by_how_little(own, 'faster')}"
-        yield f"{target}: {chosen}, by fewer bytes: {told}"
+            comparison = f"{fastest['name']} is {_by_how_little(own, 'faster')}"
+        yield f"{target}: {chosen}, by fewer bytes: {comparison}"
 
 
 def _by_how_little(row: Candidate, word: str) -> str:

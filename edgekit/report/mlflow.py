@@ -76,8 +76,8 @@ def log(folder: Path, uri: str) -> str:
     return f"run {run} of experiment {result['name']} at {_masked(uri)}"
 
 
-def tried(folder: Path, uri: str) -> str:
-    """As `log`, of a run that has worse to tell: what went wrong is returned as well."""
+def log_or_reason(folder: Path, uri: str) -> str:
+    """As `log`, but a failure is returned as text, so that it does not hide a missed budget."""
     try:
         return log(folder, uri)
     except (ConfigError, ResourceError) as error:

@@ -1,4 +1,4 @@
-"""Every step of a run that was measured and not kept, with its figures and the reason: told from sealed artifacts."""
+"""Every step of a run that was measured and not kept, with its figures and the reason, from sealed artifacts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Bounds = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 def steps(benchmark: Artifact) -> list[Rejected]:
-    """What distilling, pruning, quantizing, converting and measuring gave up, in the order of the walk.
+    """What distilling, pruning, quantizing, converting and measuring gave up, in the order of the pipeline.
 
     Each row: `stage`, `what`, `accuracy_validation`, `drop_pp` below the baseline and its `bound_pp`, and `reason`. The
     figures are None for a network that was not trained, and for what could not be made or measured.
@@ -54,11 +54,11 @@ def _candidates(found: Mapping[str, Any], bounds: Bounds) -> Iterator[Rejected]:
         if not each["kept"]:
             best, lost = each["best"], each["left_out"]
             if best:
-                told = f"untrained {milliseconds(best['p50_ms'])} ms at best ({best['target']} {best['precision']})"
+                detail = f"untrained {milliseconds(best['p50_ms'])} ms at best ({best['target']} {best['precision']})"
             else:
-                told = f"{lost[0]['target']} {lost[0]['precision']}: {lost[0]['reason']}"
+                detail = f"{lost[0]['target']} {lost[0]['precision']}: {lost[0]['reason']}"
             what = f"candidate {each['name']}"
-            yield _row("distill", what, each["validation_accuracy"], bounds(each), f"{each['reason']}; {told}")
+            yield _row("distill", what, each["validation_accuracy"], bounds(each), f"{each['reason']}; {detail}")
 
 
 def _students(found: Mapping[str, Any], bounds: Bounds) -> Iterator[Rejected]:

@@ -45,7 +45,7 @@ def result_of(folder: Path) -> Result:
         why = f"{', '.join(missing)} {'has' if len(missing) == 1 else 'have'} yet to run"
     else:
         why = f"{RESULT} {'is missing' if result is None else 'is not that of the artifacts beside it'}"
-    raise DataError(f"{folder}: no verdict to tell, {why}; bring it to its end with `edgekit run` and its config")
+    raise DataError(f"{folder}: no verdict yet: {why}; complete the run with `edgekit run` and its config")
 
 
 def check_whole(folder: Path, result: Result) -> None:

@@ -1,6 +1,6 @@
-"""How a run ended, in words: who won, or what came nearest and by how much it missed, and where everything lies.
+"""The outcome of a run as text: the winner, or the nearest miss, and the paths of all outputs.
 
-A finished run tells it again at every start, so nothing here imports a framework, not even numpy.
+A finished run prints it at every start, so nothing here imports a framework, not even numpy.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from edgekit.report.result import RESULT
 from edgekit.report.result.types import Result
 
 
-def told(result: Result) -> str:
-    """The winner with its figures; where the budget was missed, the nearest miss and what it lacks."""
+def message(result: Result) -> str:
+    """The winner with its figures; if the budget was missed, the nearest miss and by how much."""
     verdict = result["verdict"]
     if not verdict["met"]:
         return checks.missed_message(result["nearest_miss"], result["budget"])
@@ -60,10 +60,10 @@ def paths(result: Result, folder: Path) -> Iterator[str]:
         yield f"Report     {folder / html.PAGE}"
 
 
-def again(result: Result, folder: Path) -> Iterator[str]:
-    """All of it, for a run that was finished already."""
+def finished_lines(result: Result, folder: Path) -> Iterator[str]:
+    """All lines for a run that was finished already."""
     yield f"run {result['name']} is finished"
-    yield told(result)
+    yield message(result)
     yield from (f"No bundle for {target}: {why}" for target, why in unmet(result))
     yield from (f"Left out: {line}." for line in left_out.lines(result["left_out"]))
     yield from paths(result, folder)

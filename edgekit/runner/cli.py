@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from edgekit import __version__
-from edgekit.runner.errors import RunnerError
+from edgekit.runner.errors import RunnerError, keep_exit_code_after_interrupt
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _fail(f"numpy cannot be imported ({_first_line(error)}); `edgerun doctor` says what to install", 5)
     except KeyboardInterrupt:
-        exec("")  # one that struck in a string's exec, as dataclasses run them, would end Python by SIGINT after all
+        keep_exit_code_after_interrupt()
         return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:  # the reader has gone
         _leave_stdout()

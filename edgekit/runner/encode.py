@@ -28,7 +28,7 @@ Encode = Callable[[np.ndarray], np.ndarray]
 def encoder(manifest: Manifest, backend: Backend) -> Encode:
     """The function from one raw sample to the model's input, in the model's own dtype and layout."""
     steps, layout = manifest.preprocess, manifest.input.layout
-    if backend.encode is not None and as_they_are(steps, manifest.raw.dtype, manifest.input.dtype):
+    if backend.encode is not None and passes_through(steps, manifest.raw.dtype, manifest.input.dtype):
         return _unchanged(steps, layout, backend.dtype)
     pipeline = preprocess.pipeline(steps)
 
@@ -49,7 +49,7 @@ def encoder(manifest: Manifest, backend: Backend) -> Encode:
     return _lookup(tables, layout, backend.shape)
 
 
-def as_they_are(steps: Sequence[Step], raw_dtype: str, input_dtype: str) -> bool:
+def passes_through(steps: Sequence[Step], raw_dtype: str, input_dtype: str) -> bool:
     """Whether a raw sample's integers are what the model takes: of its type, and no step gives them other values."""
     return raw_dtype == input_dtype != "float32" and all(step["step"] in GEOMETRY for step in steps)
 

@@ -1,4 +1,4 @@
-"""Errors of the device's side. `exit_code` is what `edgerun.pyz` returns; a message names cause, value and fix."""
+"""Errors of the device's side. `exit_code` is what `edgerun.pyz` returns. A message names cause, value and fix."""
 
 from __future__ import annotations
 
@@ -43,3 +43,13 @@ class TrustError(RunnerError):
     """A member of a bundle is not what its manifest says."""
 
     exit_code = 8
+
+
+def keep_exit_code_after_interrupt() -> None:
+    """Call after catching KeyboardInterrupt, so that the process ends with its own exit code.
+
+    CPython sets a flag when an interrupt leaves code that `exec` runs from a string, as dataclasses do to make their
+    methods. With that flag set, Python ends by SIGINT at exit, although the exception was caught. Every further `exec`
+    of a string clears the flag.
+    """
+    exec("")

@@ -22,9 +22,32 @@ def load(
 ) -> Model:
     """Verify a bundle and open its model.
 
-    What is left open is chosen by measuring: the first load tries the installed interpreters and numbers of threads in
-    child processes, proves each with the golden vectors and remembers the fastest; `on_progress` is called with a line
-    for what it does. Without `trial`: the usual interpreter, one thread, in this process.
+    The first load measures what is left open: it tries the installed interpreters and numbers of threads in child
+    processes, proves each with the golden vectors and remembers the fastest.
+
+    Parameters
+    ----------
+    path
+        The `.edge.zip` file.
+    threads
+        Threads of the interpreter; None: measured.
+    interpreter
+        One of those installed, for example `"litert"`; None: measured.
+    device
+        OpenVINO's device, `"CPU"`, `"GPU"` or `"NPU"`; None: the CPU.
+    trial
+        False measures nothing: the usual interpreter and one thread, in this process.
+    on_progress
+        Called with a line for each step of the measurement, and whether it matters afterwards.
+
+    Raises
+    ------
+    BundleError
+        The file is no bundle, or is for other machines.
+    TrustError
+        A member of it was changed.
+    BackendError
+        No interpreter for its target is installed, or none can run the model.
     """
     bundle = bundles.read(path)
     check_architecture(bundle.manifest)

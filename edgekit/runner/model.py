@@ -62,7 +62,18 @@ class Model:
         self._sample = _in_order(manifest) if postprocess.needs_sample(manifest) else None
 
     def prepare(self, raw: np.ndarray) -> np.ndarray:
-        """The model's input tensor for one raw sample; InputError unless it is exactly what the bundle promises."""
+        """The model's input tensor for one raw sample.
+
+        Parameters
+        ----------
+        raw
+            An array of exactly the shape and type that `manifest.raw` states.
+
+        Raises
+        ------
+        InputError
+            The sample has another shape, type or range of values.
+        """
         if type(raw) not in ARRAYS or raw.shape != self._raw_shape or raw.dtype != self._raw_dtype:
             spec = self.manifest.raw
             got = f"{raw.dtype}{list(raw.shape)}" if isinstance(raw, np.ndarray) else type(raw).__name__
@@ -72,7 +83,18 @@ class Model:
         return self._encode(raw)
 
     def execute(self, x: np.ndarray) -> np.ndarray:
-        """The model's outputs float32, without their batch axis, for an input tensor; BackendError when it fails."""
+        """The model's outputs, float32 without their batch axis.
+
+        Parameters
+        ----------
+        x
+            An input tensor, as `prepare` makes it.
+
+        Raises
+        ------
+        BackendError
+            The interpreter fails.
+        """
         try:
             y = self._invoke(x)
         except RunnerError:
@@ -85,7 +107,22 @@ class Model:
         return outputs
 
     def predict(self, raw: np.ndarray, top_k: int = 5) -> Prediction:
-        """The answer for one raw sample, of the kind that the bundle's task has in `edgekit.runner.postprocess`."""
+        """The answer for one raw sample, of the kind that the bundle's task has.
+
+        Parameters
+        ----------
+        raw
+            An array of exactly the shape and type that `manifest.raw` states.
+        top_k
+            How many classes the answer of a classification lists.
+
+        Raises
+        ------
+        InputError
+            The sample has another shape, type or range of values.
+        BackendError
+            The interpreter fails, or its outputs are not finite.
+        """
         started = perf_counter_ns()
         x = self.prepare(raw)
         prepared = perf_counter_ns()
@@ -99,9 +136,23 @@ class Model:
         return answer
 
     def predict_file(self, path: str | os.PathLike[str], top_k: int = 5, strict: bool = False) -> Iterator[FileAnswer]:
-        """Answers for a file as it lies in the data: one, or of a recording, one for each window.
+        """Answers for a file: one, or, for a recording, one for each window.
 
-        The bundle's input path turns, resizes, mixes, resamples and cuts it; with `strict`, InputError where it must.
+        The steps of the bundle's input path make samples of the file, as in training.
+
+        Parameters
+        ----------
+        path
+            A picture, a WAV or CSV file, or an `.npy` array.
+        top_k
+            How many classes the answer of a classification lists.
+        strict
+            True refuses a file that has to be turned, resized, mixed, resampled or cut.
+
+        Raises
+        ------
+        InputError
+            The file cannot be read, or does not fit the bundle.
         """
         from edgekit.runner import inputs
 
@@ -113,7 +164,13 @@ class Model:
             yield FileAnswer(prediction, sample.span)
 
     def golden(self) -> tuple[np.ndarray, np.ndarray]:
-        """Golden vectors: raw samples (n, *raw) and what was recorded for them (n, *output)."""
+        """Golden vectors: raw samples (n, *raw) and the outputs recorded for them (n, *output).
+
+        Raises
+        ------
+        BundleError
+            They are no plain arrays, or their shapes do not fit.
+        """
         manifest = self.manifest
         inputs, outputs = self._array(manifest.golden["inputs"]), self._array(manifest.golden["outputs"])
         wanted = (len(inputs), *manifest.output.shape[1:])
@@ -122,7 +179,13 @@ class Model:
         return inputs, outputs
 
     def selftest(self, most_s: float | None = None) -> SelftestReport:
-        """Run the golden vectors, as many as fit into `most_s`, and hold the outputs against the recorded ones."""
+        """Run the golden vectors and compare the outputs with the recorded ones.
+
+        Parameters
+        ----------
+        most_s
+            Seconds after which no further vector is run; None: all are run.
+        """
         from edgekit.runner.selftest import selftest
 
         return selftest(self, most_s)

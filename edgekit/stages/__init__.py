@@ -1,4 +1,4 @@
-"""The stages of the walk, one module or folder each; they never import one another."""
+"""The stages of the pipeline, one folder each; they never import one another."""
 
 from __future__ import annotations
 

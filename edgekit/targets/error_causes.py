@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 # converters append whole graphs and reading lists to their messages
-TELLING = r"\berror: |no conversion rule|not supported|unsupported|validation failed"
+CAUSE_WORDS = r"\berror: |no conversion rule|not supported|unsupported|validation failed"
 PLACE = re.compile(r'File "((?:(?!site-packages)[^"])+)", line (\d+)')
 OPERATOR = re.compile(
     r"target=torch\.ops\.aten\.(\w+)"  # litert-torch: the node that it was at
@@ -64,7 +64,7 @@ class Failure:
         """One that says itself what is wrong."""
         return cls(kind, "", layer, "", cause, alternative)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """In one line."""
         what = f"{self.operator}: " if self.operator else ""
         where = " in layer " + self.layer if self.operator and self.layer else ""
@@ -75,7 +75,7 @@ class Failure:
     def row(self) -> dict[str, str | None]:
         """Its fields for a record, null for what nobody knows, and the line."""
         known = {name: value or None for name, value in asdict(self).items() if name != "alternative"}
-        return {**known, "advice": self.alternative or None, "reason": self.told()}
+        return {**known, "advice": self.alternative or None, "reason": self.describe()}
 
 
 def classify(error: BaseException, model_folder: Path | None = None) -> Failure:
@@ -85,12 +85,12 @@ def classify(error: BaseException, model_folder: Path | None = None) -> Failure:
     first = innermost(error)
     all_words = f"{words}\n{first}\n{type(first).__name__}"
     pattern, kind, alternative = next(
-        (cause for cause in CAUSES if re.search(cause[0], all_words, re.IGNORECASE)), (TELLING, "other", OTHERWISE)
+        (cause for cause in CAUSES if re.search(cause[0], all_words, re.IGNORECASE)), (CAUSE_WORDS, "other", OTHERWISE)
     )
     found = OPERATOR.search(all_words)
     operator = next(filter(None, found.groups()), "") if found else ""
     layer = _layer(model_folder, operator) if model_folder and operator else ""
-    return Failure(kind, operator, layer, place, _telling(first, pattern), alternative)
+    return Failure(kind, operator, layer, place, _cause_line(first, pattern), alternative)
 
 
 def innermost(error: BaseException) -> BaseException:
@@ -100,10 +100,10 @@ def innermost(error: BaseException) -> BaseException:
     return error
 
 
-def _telling(error: BaseException, pattern: str) -> str:
+def _cause_line(error: BaseException, pattern: str) -> str:
     """The first line that says what was found, else the first that sounds like a cause, else the first."""
     lines = [line.strip(" -\t") for line in str(error).splitlines() if line.strip()] or ["no message"]
-    found = [line for wanted in (pattern, TELLING) for line in lines if re.search(wanted, line, re.IGNORECASE)]
+    found = [line for wanted in (pattern, CAUSE_WORDS) for line in lines if re.search(wanted, line, re.IGNORECASE)]
     telling = [*found, *lines][0]
     return f"{type(error).__name__}: {telling[:300].rstrip('.;')}"
 

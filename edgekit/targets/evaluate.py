@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit.core.errors import ConversionError
-from edgekit.core.native_stderr import quiet_native
 from edgekit.runner.backends import open_backend
 from edgekit.runner.errors import RunnerError
+from edgekit.runner.native_stderr import quiet_native
 from edgekit.runner.preprocess import apply, to_layout
 from edgekit.targets.jobs import Files
 
@@ -41,7 +41,7 @@ def torch_outputs(model_folder: Path, inputs: np.ndarray) -> np.ndarray:
     import torch
 
     from edgekit.models import store
-    from edgekit.models.raised import running
+    from edgekit.models.user_errors import running
 
     module, spec = store.load(model_folder)
     threads = torch.get_num_threads()

@@ -1,4 +1,4 @@
-"""What still computes in float inside an int8 model, operator by operator, told from the file itself.
+"""What still computes in float inside an int8 model, operator by operator, read from the file.
 
 Not listed: what only crosses between float and integers (quantize, dequantize), what only moves values (reshapes,
 padding and the like), and what an interpreter computes as part of the operator before it (a bias, an activation).
@@ -14,9 +14,10 @@ import numpy as np
 
 from edgekit.core.errors import ConversionError
 
-Found = tuple[bool, str, bool]
-TfliteOperator = tuple[Any, Any, Any, str]
+FoundOp = tuple[bool, str, bool]
 """Whether it has weights, `OPERATOR:its name`, whether it computes in float."""
+TfliteOperator = tuple[Any, Any, Any, str]
+"""The model, the graph, the operator and the format's name for it."""
 
 TFLITE_WEIGHTED = {"FULLY_CONNECTED", "CONV_2D", "DEPTHWISE_CONV_2D", "BATCH_MATMUL", "TRANSPOSE_CONV"}
 TFLITE_MOVING = {"RESHAPE", "TRANSPOSE", "SQUEEZE", "EXPAND_DIMS", "PAD", "PADV2", "SLICE", "STRIDED_SLICE", "GATHER",
@@ -44,21 +45,21 @@ OPENVINO_FUSED = {"Add", "Subtract", "Multiply", "Maximum", "Minimum", "Relu", "
 
 
 def tflite(content: bytes, finished: bool = False) -> tuple[str, ...]:
-    """Told by the types of an operator's tensors; `_judged` says when it is an error."""
-    return _judged("tflite", list(_tflite(content)), finished)
+    """Operators that compute in float, by the types of their tensors; `_classified` says when that is an error."""
+    return _classified("tflite", list(_tflite(content)), finished)
 
 
 def onnx(content: bytes, finished: bool = False) -> tuple[str, ...]:
-    """Told by what stands between DequantizeLinear and QuantizeLinear."""
-    return _judged("onnx", list(_onnx(content)), finished)
+    """The same; in integers is what stands between DequantizeLinear and QuantizeLinear."""
+    return _classified("onnx", list(_onnx(content)), finished)
 
 
 def openvino(path: Path, finished: bool = False) -> tuple[str, ...]:
-    """Told by where FakeQuantize and int8 constants stand; `path` is the .xml, its .bin beside it."""
-    return _judged("openvino", list(_openvino(path)), finished)
+    """The same, by where FakeQuantize and int8 constants stand; `path` is the .xml, its .bin beside it."""
+    return _classified("openvino", list(_openvino(path)), finished)
 
 
-def _judged(target: str, found: list[Found], finished: bool) -> tuple[str, ...]:
+def _classified(target: str, found: list[FoundOp], finished: bool) -> tuple[str, ...]:
     """Those in float; ConversionError if that is every operator with weights, unless the file came so."""
     weighted = [in_float for has_weights, _, in_float in found if has_weights]
     if weighted and all(weighted) and not finished:
@@ -67,7 +68,7 @@ def _judged(target: str, found: list[Found], finished: bool) -> tuple[str, ...]:
 
 
 def tflite_operators(content: bytes) -> Iterator[TfliteOperator]:
-    """The model, the graph, the operator and the format's name for it, of each operator."""
+    """Every operator of every graph in the file."""
     from ai_edge_litert import schema_py_generated as schema
 
     names = {value: name for name, value in vars(schema.BuiltinOperator).items() if not name.startswith("_")}
@@ -83,7 +84,7 @@ def in_main(found: Iterable[TfliteOperator]) -> list[TfliteOperator]:
     return [one for one in found if one[1] is one[0].subgraphs[0]]
 
 
-def _tflite(content: bytes) -> Iterator[Found]:
+def _tflite(content: bytes) -> Iterator[FoundOp]:
     from ai_edge_litert import schema_py_generated as schema
 
     floats = (schema.TensorType.FLOAT32, schema.TensorType.FLOAT16)
@@ -101,7 +102,7 @@ def module_of(tensor: str) -> str:
     return ".".join(part for part in parts if part) or tensor
 
 
-def _onnx(content: bytes) -> Iterator[Found]:
+def _onnx(content: bytes) -> Iterator[FoundOp]:
     import onnx as library
 
     graph = library.load_from_string(content).graph
@@ -133,7 +134,7 @@ def _onnx(content: bytes) -> Iterator[Found]:
         yield weighted, f"{node.op_type}:{layer}", not (integer or fused)
 
 
-def _openvino(path: Path) -> Iterator[Found]:
+def _openvino(path: Path) -> Iterator[FoundOp]:
     import openvino as library
 
     states: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""A graph of operators as the rules of debris need it, whatever format it was read from."""
+"""A graph of operators in one form for all formats, for the rules of `redundant_ops`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 Role = Literal[
     "compute", "transpose", "reshape", "quantize", "dequantize", "cast", "identity", "pad", "broadcast", "shape"
 ]
-"""What an operator does, `compute` for all that is no debris by itself; `shape` asks for a tensor's shape."""
+"""What an operator does. `compute` is never redundant by itself; `shape` asks for a tensor's shape."""
 
 MOVING = ("transpose", "reshape", "quantize", "dequantize", "cast", "identity")
 """Roles that carry the same numbers on: what has only these between itself and an end of the graph lies outside."""

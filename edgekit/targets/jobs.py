@@ -42,8 +42,8 @@ MINMAX = Quantization()
 class Files:
     """A converted model: file names inside its folder, and its two tensors.
 
-    `float_ops` lists the operators of an int8 model that still compute in float, as `in_float` tells them;
-    `not_offered` what its `Quantization` asked for and the target cannot do; `debris` what the converter left behind.
+    `float_ops` lists the operators of an int8 model that still compute in float, as the module `float_ops` finds them.
+    `not_offered` lists what its `Quantization` asks for and the target cannot do, `debris` its redundant operators.
     """
 
     names: tuple[str, ...]
@@ -84,7 +84,7 @@ class Step:
         """What its job calls it: a precision may be made by several recipes."""
         return self.out.name
 
-    def rests_on(self, other: Step) -> bool:
+    def depends_on(self, other: Step) -> bool:
         """Whether it is made from the same float model that `other`, an fp32 step, is; learnt ranges come without."""
         same = self.model_folder == other.model_folder and self.nncf_folder is None
         return other.precision == FLOAT and self.precision != FLOAT and same

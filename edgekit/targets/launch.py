@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edgekit.core import subprocesses
+from edgekit.core import progress, subprocesses
 from edgekit.core.errors import ConversionError, ResourceError
 from edgekit.targets.error_causes import OTHERWISE, PROCESS, RESTS, Failure
 from edgekit.targets.jobs import FLOAT, Files, Job
@@ -31,7 +31,7 @@ QUIET = {
 
 
 @dataclass(frozen=True)
-class Made:
+class Converted:
     """One step that a child finished."""
 
     precision: str
@@ -49,27 +49,32 @@ class LeftOut:
     @property
     def reason(self) -> str:
         """In one line."""
-        return self.failure.told()
+        return self.failure.describe()
 
 
-Outcome = Made | LeftOut
+Outcome = Converted | LeftOut
 
 
 def convert_all(
     jobs: Sequence[Job], scratch: Path, timeout_s: float, finished: Callable[[Job, list[Outcome]], None]
 ) -> None:
-    """Run every job in a process of its own, two at a time; `finished` hears of each in this thread, as it ends.
+    """Run every job in a process of its own, two at a time.
 
-    What a job or `finished` raises stops the others and is raised.
+    `finished(job, outcomes)` is called in this thread when a job ends. An exception of a job or of `finished` stops
+    the other jobs and is raised.
     """
     stop = threading.Event()
-    with ThreadPoolExecutor(min(PARALLEL, os.cpu_count() or 1)) as pool:
+    with (
+        progress.step("", "conversion", len(jobs)) as shown,
+        ThreadPoolExecutor(min(PARALLEL, os.cpu_count() or 1)) as pool,
+    ):
         running: dict[Future[list[Outcome]], Job] = {
             pool.submit(convert, job, scratch, timeout_s, stop): job for job in jobs
         }
         try:
-            for future in as_completed(running):
+            for number, future in enumerate(as_completed(running), 1):
                 finished(running[future], future.result())
+                shown.at(number)
         except BaseException:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
@@ -107,7 +112,7 @@ def convert(job: Job, scratch: Path, timeout_s: float, stop: threading.Event) ->
     raise AssertionError("not reached")
 
 
-def resting(model: str, target: str) -> Failure:
+def source_left_out(model: str, target: str) -> Failure:
     """Why nothing is made of a float model that was left out."""
     return Failure.of(RESTS, f"it is made from {model}-{FLOAT}-{target}, which was left out")
 
@@ -115,9 +120,9 @@ def resting(model: str, target: str) -> Failure:
 def _resting(job: Job, found: Mapping[str, Outcome]) -> dict[str, Outcome]:
     lost = [step for step in job.steps if isinstance(found.get(step.key), LeftOut)]
     return {
-        step.key: LeftOut(step.precision, resting(job.model, job.target))
+        step.key: LeftOut(step.precision, source_left_out(job.model, job.target))
         for step in job.steps
-        if step.key not in found and any(step.rests_on(other) for other in lost)
+        if step.key not in found and any(step.depends_on(other) for other in lost)
     }
 
 
@@ -130,7 +135,7 @@ def _run(
     return subprocesses.notes(path.with_suffix(".journal")), ended
 
 
-def at_home(folder: Path) -> dict[str, str]:
+def environment(folder: Path) -> dict[str, str]:
     """A quiet process's environment; what it leaves behind when it is killed goes with the folder."""
     return {**QUIET, "TMPDIR": str(folder.absolute())}
 
@@ -138,7 +143,9 @@ def at_home(folder: Path) -> dict[str, str]:
 def start(module: str, path: Path, timeout_s: float, stop: threading.Event | None = None) -> subprocesses.Ended:
     """`python -m MODULE PATH` in a fresh, quiet process, all it says in PATH.log."""
     look = stop.is_set if stop else None
-    return subprocesses.run(module, [str(path)], path.with_suffix(".log"), timeout_s, at_home(path.parent), look=look)
+    return subprocesses.run(
+        module, [str(path)], path.with_suffix(".log"), timeout_s, environment(path.parent), look=look
+    )
 
 
 def _outcomes(job: Job, notes: list[dict[str, Any]]) -> dict[str, Outcome]:
@@ -147,7 +154,7 @@ def _outcomes(job: Job, notes: list[dict[str, Any]]) -> dict[str, Outcome]:
     found: dict[str, Outcome] = {}
     for note in notes:
         if "made" in note:
-            found[note["made"]] = Made(precisions[note["made"]], Files.from_json(note["files"]), note["seconds"])
+            found[note["made"]] = Converted(precisions[note["made"]], Files.from_json(note["files"]), note["seconds"])
         elif "failed" in note:
             found[note["failed"]] = LeftOut(precisions[note["failed"]], Failure(**note["failure"]))
     return found

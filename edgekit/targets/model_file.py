@@ -14,12 +14,12 @@ from edgekit.models import files
 from edgekit.models.files import input_layout
 from edgekit.models.spec import Source, read_spec
 
-FINISHED = "int8"
+QUANTIZED = "int8"
 """What a quantized file is called: it is taken as it is."""
 
 
 @dataclass(frozen=True)
-class Given:
+class ModelFile:
     """The file at `path`; `input_shape` is (C, H, W) or (F,), whatever order it has itself."""
 
     path: Path
@@ -31,16 +31,16 @@ class Given:
         return files.module(self.source.kind)
 
     @property
-    def finished(self) -> bool:
+    def is_quantized(self) -> bool:
         """Whether it is quantized already, so that nothing is left to do but to take it."""
         return self.source.integers
 
     def refusal(self, target: str) -> str:
         """Why nothing can be made of it for this target; empty where something can."""
         if reason := self._module.NOT.get(target, ""):
-            return f"{files.CALLED[self.source.kind]}: {reason}"
-        if self.finished and target != self.source.kind:
-            return f"{files.CALLED[self.source.kind]}, quantized already: give the float model that it was made of"
+            return f"{files.TITLES[self.source.kind]}: {reason}"
+        if self.is_quantized and target != self.source.kind:
+            return f"{files.TITLES[self.source.kind]}, quantized already: give the float model that it was made of"
         return ""
 
     def make(self, target: str, *how: Any) -> Any:
@@ -49,11 +49,11 @@ class Given:
             raise ConversionError(reason)
         return getattr(self._module, target)(self.path, *how)
 
-    def order(self, shape: Sequence[int]) -> str:
+    def layout(self, shape: Sequence[int]) -> str:
         """NHWC, NCHW or NC: how an input of that shape (batch first) stands."""
         return input_layout.find(shape, self.sample_shape).order
 
-    def arranged(self, x: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    def arrange(self, x: np.ndarray, shape: Sequence[int]) -> np.ndarray:
         """Samples (n, C, H, W) or (n, F) as an input of that shape takes them."""
         return input_layout.find(shape, self.sample_shape).arrange(x.transpose(0, 2, 3, 1) if x.ndim == 4 else x)
 
@@ -63,12 +63,12 @@ class Given:
         return input_layout.channels_last(self.input_shape)
 
 
-def read(model_folder: Path) -> Given | None:
+def read(model_folder: Path) -> ModelFile | None:
     """The file that the saved network is; None for a network of PyTorch's, exported or not."""
     spec = read_spec(model_folder)
     if spec.source is None or spec.source.kind == "exported":
         return None
-    return Given(model_folder / spec.source.file, spec.source, spec.input_shape)
+    return ModelFile(model_folder / spec.source.file, spec.source, spec.input_shape)
 
 
 def offered(target: str, precisions: Sequence[str], model_folder: Path) -> tuple[str, ...]:
@@ -78,4 +78,4 @@ def offered(target: str, precisions: Sequence[str], model_folder: Path) -> tuple
         return tuple(precisions)
     if given.refusal(target):
         return ()
-    return (FINISHED,) if given.finished else tuple(precisions)
+    return (QUANTIZED,) if given.is_quantized else tuple(precisions)

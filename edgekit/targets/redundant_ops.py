@@ -1,4 +1,4 @@
-"""What counts as debris in a graph, kind by kind."""
+"""Redundant operators that a converter left in a graph, kind by kind."""
 
 from __future__ import annotations
 

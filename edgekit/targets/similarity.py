@@ -1,4 +1,4 @@
-"""How like two tensors are, and which tensor of a network an operator of a file gives."""
+"""The similarity of two tensors, and which tensor of a network an operator of a file computes."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ NEARER_DB = 0.5
 
 
 @dataclass(frozen=True)
-class Likeness:
+class Similarity:
     """Cosine of two tensors, mean over samples, and SNR in dB; of tensors that cannot be compared 0 and -200."""
 
     cosine: float
     snr_db: float
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """`cosine 0.9998, SNR 34.1 dB`."""
         cosine = f"{self.cosine:.4f}" if self.cosine < 0.9999 else f"{self.cosine:.6g}"
         return f"cosine {cosine}" + (", equal" if self.snr_db >= EQUAL_DB else f", SNR {self.snr_db:.1f} dB")
 
 
 Places = dict[tuple[int, ...], list[int]]
-NOTHING = Likeness(0.0, -EQUAL_DB)
+NONE = Similarity(0.0, -EQUAL_DB)
 
 
 @dataclass(frozen=True)
 class Match:
-    """The place of a network's tensor, and how like it is."""
+    """The index of a network's tensor, and its similarity."""
 
     node: int
-    likeness: Likeness
+    similarity: Similarity
 
 
 def cosines(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -74,9 +74,9 @@ def _nearest(operator: Operator, rows: list[np.ndarray], powers: list[float], by
             if best is None or snr_db > best[0] + NEARER_DB:
                 best = snr_db, place, values
     if best is None:
-        return Match(next(iter(by_shape.values()))[0], NOTHING)
+        return Match(next(iter(by_shape.values()))[0], NONE)
     snr_db, place, values = best
-    return Match(place, Likeness(float(cosines(rows[place], values).mean()), snr_db))
+    return Match(place, Similarity(float(cosines(rows[place], values).mean()), snr_db))
 
 
 def _orders(values: np.ndarray) -> list[np.ndarray]:

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from edgekit.core.errors import ConversionError
-from edgekit.core.native_stderr import quiet_native
+from edgekit.runner.native_stderr import quiet_native
 from edgekit.targets.jobs import Files
 
 INPUT = "INPUT"

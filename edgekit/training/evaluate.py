@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Steps = list[dict[str, Any]]
 
 
-def marked(outputs: np.ndarray, split: Split, preprocess: Steps, task: str = "classification") -> Answered:
+def scored(outputs: np.ndarray, split: Split, preprocess: Steps, task: str = "classification") -> Answered:
     """What the outputs (n, …), in the network's own order of axes, say of its accuracy on the split."""
     kind = tasks.named(task)
     inputs = fit.inputs(split.x, preprocess) if kind.RECONSTRUCTS else None
@@ -35,11 +35,11 @@ def finite(outputs: np.ndarray, what: str, fix: str) -> np.ndarray:
     return outputs
 
 
-def answered(module: nn.Module, split: Split, preprocess: Steps, task: str = "classification") -> Answered:
+def scored_outputs(module: nn.Module, split: Split, preprocess: Steps, task: str = "classification") -> Answered:
     """The same of a network, on the device it is on."""
-    return marked(fit.logits(module, split.x, preprocess), split, preprocess, task)
+    return scored(fit.logits(module, split.x, preprocess), split, preprocess, task)
 
 
 def evaluate(module: nn.Module, split: Split, preprocess: Steps, task: str = "classification") -> float:
     """Accuracy on a split, a fraction."""
-    return tasks.accuracy(answered(module, split, preprocess, task))
+    return tasks.accuracy(scored_outputs(module, split, preprocess, task))

@@ -14,7 +14,7 @@ from edgekit.core.errors import ModelError
 from edgekit.models.features import Features
 from edgekit.training import losses
 from edgekit.training.losses import LossOptions, hints, soft_targets
-from edgekit.training.objective import Lesson
+from edgekit.training.objective import Distillation
 from edgekit.training.teachers.from_artifact import RECORD, chosen_teacher
 from edgekit.training.teachers.model_file import TeacherFile
 
@@ -23,15 +23,15 @@ from edgekit.training.teachers.model_file import TeacherFile
 class Tuning:
     """How a student is fine-tuned.
 
-    lesson: None where it is by labels alone
+    distillation: None where it is by labels alone
     row: for the record: `loss` with its `options` and `teacher`, all None for labels alone, and the `reason`
     """
 
-    lesson: Lesson | None
+    distillation: Distillation | None
     row: dict[str, Any]
 
 
-def tuning(distill: Artifact, module: nn.Module, input_shape: tuple[int, ...], answers: Path | None) -> Tuning:
+def tuning(distill: Artifact, module: nn.Module, input_shape: tuple[int, ...], cache_folder: Path | None) -> Tuning:
     """As the student was trained that `distill` kept; a teacher's logits are remembered below `answers`.
 
     Where that loss compares feature maps, and `module`, which takes `input_shape`, shows none of the teacher's sizes,
@@ -47,7 +47,7 @@ def tuning(distill: Artifact, module: nn.Module, input_shape: tuple[int, ...], a
     if losses.needs_features(options) and (why := without_maps(teacher, teacher_name, module, input_shape)):
         reason = f"{reason}, and here it goes on without feature maps: {why}"
         options = without_features(options)
-    return Tuning(Lesson(teacher, options, answers), _row(options, teacher_name, reason))
+    return Tuning(Distillation(teacher, options, cache_folder), _row(options, teacher_name, reason))
 
 
 def without_maps(teacher: nn.Module | TeacherFile, name: str, module: nn.Module, input_shape: tuple[int, ...]) -> str:

@@ -14,21 +14,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from edgekit.core import tasks
+from edgekit.core import progress, tasks
 from edgekit.core.config import TrainOptions
 from edgekit.core.errors import ModelError
 from edgekit.models.onednn import strided_pointwise_as_slices
 from edgekit.runner.preprocess import apply
 from edgekit.training import batches, checkpoint, losses
 from edgekit.training.checkpoint import Checkpoint
-from edgekit.training.objective import Labels, Lesson, objective
+from edgekit.training.objective import Distillation, LabelObjective, objective
 
 if TYPE_CHECKING:
     from edgekit.data import Data
 
-MOMENTUM = 0.9
-WARMUP_FRACTION = 0.1
-SETTLED_RATE = 0.2
+MOMENTUM, WARMUP_FRACTION, SETTLED_RATE = 0.9, 0.1, 0.2
 EVALUATION_BATCH = 256
 
 Steps = list[dict[str, Any]]
@@ -66,7 +64,7 @@ def fit(
     seed: int,
     device: str = "auto",
     threads: int = 0,
-    lesson: Lesson | None = None,
+    distillation: Distillation | None = None,
     resume: Checkpoint | None = None,
     after_step: AfterStep = None,
     on_epoch: OnEpoch = None,
@@ -77,8 +75,8 @@ def fit(
     lowest validation loss. Without early stopping only epochs that began below a fifth of the peak rate compete (if
     there are any): a high score at a high rate is luck, and costs accuracy on fresh samples.
     A teacher sees the same augmented batches. `after_step(module)` runs after every optimiser step, `on_epoch(result)`
-    after every epoch. With `resume` the state is kept after each epoch, and a training that was stopped goes on
-    from there to the same bits; `on_epoch` hears of the new epochs only.
+    after every epoch. With `resume` the state is saved after each epoch, and a training that was stopped resumes
+    from there to the same bits. Then `on_epoch` is called for the new epochs only.
     """
     if len(data.train.y) < 2 or not len(data.validation.y):
         raise ModelError(
@@ -86,17 +84,19 @@ def fit(
             f"{len(data.validation.y)}; raise data.limit"
         )
     where = pick_device(device)
-    networks = [module, *([lesson.teacher] if lesson and isinstance(lesson.teacher, nn.Module) else [])]
+    networks = [
+        module,
+        *([distillation.teacher] if distillation and isinstance(distillation.teacher, nn.Module) else []),
+    ]
     with _reproducible(where, seed, threads), strided_pointwise_as_slices(module):
         for network in networks:
             network.to(where).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         example = _tensor(data.train.x[:1], preprocess, where)
         try:
             with objective(
-                lesson, module, data, preprocess, options, example, seed=seed, threads=torch.get_num_threads()
+                distillation, module, data, preprocess, options, example, seed=seed, threads=torch.get_num_threads()
             ) as aim:
-                loop = _Loop(module, data, preprocess, options, aim, where, seed, resume)
-                return loop.run(after_step, on_epoch)
+                return _Loop(module, data, preprocess, options, aim, where, seed, resume).run(after_step, on_epoch)
         finally:
             for network in networks:
                 # back to contiguous: kernels for another layout differ in the last bits from a loaded copy's
@@ -112,7 +112,7 @@ class _Loop:
         data: Data,
         preprocess: Steps,
         options: TrainOptions,
-        aim: Labels,
+        aim: LabelObjective,
         device: torch.device,
         seed: int,
         resume: Checkpoint | None,
@@ -133,16 +133,18 @@ class _Loop:
 
     def run(self, after_step: AfterStep, on_epoch: OnEpoch) -> History:
         self._restore()
-        while not self._finished():
-            epoch, rate = len(self.results) + 1, self.optimiser.param_groups[0]["lr"]
-            loss = self._epoch(epoch, after_step)
-            result = EpochResult(epoch, loss, *self._validate(), rate)
-            self.results.append(result)
-            if self.best is None or self._rank(result) > self._rank(self.best):
-                self.best, self.kept = result, copy.deepcopy(self.module.state_dict())
-            self._keep()
-            if on_epoch is not None:
-                on_epoch(result)
+        with progress.step("", "epoch", self.options.epochs, len(self.results)) as shown:
+            while not self._finished():
+                epoch, rate = len(self.results) + 1, self.optimiser.param_groups[0]["lr"]
+                loss = self._epoch(epoch, after_step, shown)
+                result = EpochResult(epoch, loss, *self._validate(), rate)
+                self.results.append(result)
+                if self.best is None or self._rank(result) > self._rank(self.best):
+                    self.best, self.kept = result, copy.deepcopy(self.module.state_dict())
+                self._keep()
+                shown.at(epoch, best=f"{max(each.validation_accuracy for each in self.results):.2%}")
+                if on_epoch is not None:
+                    on_epoch(result)
         assert self.best is not None
         self.module.load_state_dict(self.kept)
         return History(tuple(self.results), self.best)
@@ -185,11 +187,12 @@ class _Loop:
         settled = max(result.learning_rate, ends_at) <= SETTLED_RATE * self.options.learning_rate
         return settled and not self.options.patience_epochs, result.validation_accuracy, -result.validation_loss
 
-    def _epoch(self, epoch: int, after_step: AfterStep) -> float:
+    def _epoch(self, epoch: int, after_step: AfterStep, shown: progress.Step) -> float:
         self.module.train()
         total = torch.zeros((), device=self.device)
         self.aim.begin(epoch, self.random)
-        for raw, labels in batches.epoch(self.data, self.options, self.random):
+        for number, (raw, labels) in enumerate(batches.epoch(self.data, self.options, self.random)):
+            shown.at(epoch - 1 + number / self.steps_per_epoch)
             x, y = _tensor(raw, self.preprocess, self.device), torch.from_numpy(labels).to(self.device)
             loss = self.aim.loss(self.module, x, y)
             self.optimiser.zero_grad(set_to_none=True)

@@ -1,4 +1,4 @@
-"""What a network is trained towards: the labels alone, or a teacher's answers as well."""
+"""What a training minimises: the distance to the labels alone, or to a teacher's outputs as well."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from edgekit.core.tasks import Task
 from edgekit.models.features import Features
 from edgekit.training import batches, losses
 from edgekit.training.losses import LossOptions, Outputs, hints, soft_targets
-from edgekit.training.teacher_cache import Answers
+from edgekit.training.teacher_cache import TeacherCache
 from edgekit.training.teachers import model_file as teacher_file
 from edgekit.training.teachers.model_file import TeacherFile
 
@@ -29,57 +29,59 @@ if TYPE_CHECKING:
     from edgekit.data import Data
 
 Compare = Callable[[Outputs, Outputs, Tensor], Tensor]
-ANSWERS_LIMIT_S = 24 * 3600.0
+TEACHER_LIMIT_S = 24 * 3600.0
 
 
 @dataclass(frozen=True)
-class Lesson:
-    """Who teaches, and how what is taught is weighed against the labels.
+class Distillation:
+    """A teacher, and the loss that weighs its outputs against the labels.
 
-    The teacher's logits are remembered below `answers`, if that is given: trainings with the same seed, batch size and
-    augmentation see the same batches, so each batch is answered only once.
+    `cache_folder` holds the teacher's logits; None: they are not cached. Trainings with the same seed, batch size and
+    augmentation see the same batches, so the teacher runs on each batch only once.
     """
 
     teacher: nn.Module | TeacherFile
     loss: LossOptions = field(default_factory=lambda: soft_targets.Options.model_validate({}))
-    answers: Path | None = None
+    cache_folder: Path | None = None
 
 
-class Labels:
-    """The distance to what is wanted, by `losses.hard`; the three calls that a training makes."""
+class LabelObjective:
+    """The task's own loss (`losses.hard`) on labels alone. A training calls `begin`, `loss` and `end`."""
 
     def __init__(self, task: Task = "classification") -> None:
         self.hard, self.reconstructs = losses.hard(task), tasks.named(task).RECONSTRUCTS
 
     beside: nn.Module | None = None
-    """What is trained with the network and dropped afterwards."""
+    """Layers that are trained with the network and dropped afterwards."""
 
     def begin(self, epoch: int, random: np.random.Generator) -> None:
-        """Before an epoch's first batch, with the generator that is about to draw its batches."""
+        """Called before an epoch's first batch. `random` is the generator that is about to draw its batches."""
 
     def loss(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         """The scalar to minimise for inputs x (N, …) and labels y (N, …)."""
         return self.hard(module(x), self.wanted(x, y))
 
     def wanted(self, x: Tensor, y: Tensor) -> Tensor:
-        """What the network is to say: the labels, or, of a reconstruction, its input."""
+        """The target of the loss: the labels, or the input where the task reconstructs it."""
         return x if self.reconstructs else y
 
     def end(self) -> None:
-        """After an epoch's last batch."""
+        """Called after an epoch's last batch."""
 
 
-class Taught(Labels):
-    """A teacher's logits, recalled, or given batch by batch and remembered."""
+class LogitObjective(LabelObjective):
+    """Compares logits. The teacher's come from the cache, or batch by batch from the teacher, and are then cached."""
 
-    def __init__(self, compare: Compare, teacher: nn.Module, answers: Answers, task: Task = "classification") -> None:
+    def __init__(
+        self, compare: Compare, teacher: nn.Module, cache: TeacherCache, task: Task = "classification"
+    ) -> None:
         super().__init__(task)
-        self.compare, self.teacher, self.answers = compare, teacher, answers
+        self.compare, self.teacher, self.cache = compare, teacher, cache
 
     def begin(self, epoch: int, random: np.random.Generator) -> None:
-        """Recall the epoch, if it was remembered."""
+        """Read the epoch's logits from the cache, if they are there."""
         self.epoch = epoch
-        self.known, self.given = self.answers.recall(epoch), list[np.ndarray]()
+        self.cached, self.computed = self.cache.get(epoch), list[np.ndarray]()
         self.at = 0
 
     def loss(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -88,70 +90,70 @@ class Taught(Labels):
         return self.compare(Outputs(scores), Outputs(self._logits(x)), self.wanted(x, y))
 
     def end(self) -> None:
-        """Remember the epoch, if it was not."""
-        if self.given:
-            self.answers.remember(self.epoch, np.concatenate(self.given))
+        """Cache the epoch's logits, if they were computed."""
+        if self.computed:
+            self.cache.put(self.epoch, np.concatenate(self.computed))
 
     def _logits(self, x: Tensor) -> Tensor:
-        if self.known is not None:
-            rows = self.known[self.at : self.at + len(x)]
+        if self.cached is not None:
+            rows = self.cached[self.at : self.at + len(x)]
             self.at += len(x)
             return torch.from_numpy(rows).to(x.device)
         with torch.no_grad():
             logits: Tensor = self.teacher(x)
-        self.given.append(logits.cpu().numpy())
+        self.computed.append(logits.cpu().numpy())
         return logits
 
 
-class TaughtAhead(Taught):
-    """A teacher that answers a whole epoch at once, before it begins: one that runs in a process of its own."""
+class PrecomputedLogits(LogitObjective):
+    """Compares logits that are computed for a whole epoch before it begins: the teacher runs in its own process."""
 
     def __init__(
         self,
         compare: Compare,
-        answer: Callable[[np.random.Generator], np.ndarray],
-        answers: Answers,
+        logits: Callable[[np.random.Generator], np.ndarray],
+        cache: TeacherCache,
         task: Task = "classification",
     ) -> None:
-        super().__init__(compare, nn.Identity(), answers, task)
-        self.answer = answer
+        super().__init__(compare, nn.Identity(), cache, task)
+        self.logits = logits
 
     def begin(self, epoch: int, random: np.random.Generator) -> None:
-        """Recall the epoch, or have it answered."""
+        """Read the epoch's logits from the cache, or compute them."""
         super().begin(epoch, random)
-        if self.known is None:
-            self.known = self.answer(copy.deepcopy(random))
-            self.answers.remember(epoch, self.known)
+        if self.cached is None:
+            self.cached = self.logits(copy.deepcopy(random))
+            self.cache.put(epoch, self.cached)
 
 
-class Hinted(Labels):
-    """A teacher whose feature maps count as well, where the student has one of that size; too large to remember."""
+class FeatureObjective(LabelObjective):
+    """Compares feature maps as well, where both networks have one of that size. They are too large to cache."""
 
     def __init__(
         self,
         compare: Compare,
         teacher: nn.Module,
-        learnt: Features,
-        shown: Features,
+        student_maps: Features,
+        teacher_maps: Features,
         task: Task = "classification",
     ) -> None:
         super().__init__(task)
-        self.compare, self.teacher, self.learnt, self.shown = compare, teacher, learnt, shown
-        self.beside = self.regressors = hints.regressors(*hints.paired(learnt(), shown()))
+        self.compare, self.teacher, self.student_maps, self.teacher_maps = compare, teacher, student_maps, teacher_maps
+        self.beside = self.regressors = hints.regressors(*hints.paired(student_maps(), teacher_maps()))
 
     def loss(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         """See `Labels.loss`."""
         scores = module(x)
         with torch.no_grad():
-            taught = self.teacher(x)
-        learnt, shown = hints.paired(self.learnt(), self.shown())
-        foretold = tuple(regress(each) for regress, each in zip(self.regressors, learnt, strict=True))
-        return self.compare(Outputs(scores, foretold), Outputs(taught, shown), self.wanted(x, y))
+            targets = self.teacher(x)
+        student_maps, teacher_maps = hints.paired(self.student_maps(), self.teacher_maps())
+        predicted = tuple(regress(each) for regress, each in zip(self.regressors, student_maps, strict=True))
+        return self.compare(Outputs(scores, predicted), Outputs(targets, teacher_maps), self.wanted(x, y))
 
 
 @contextmanager
 def objective(
-    lesson: Lesson | None,
+    distillation: Distillation | None,
     module: nn.Module,
     data: Data,
     preprocess: list[dict[str, Any]],
@@ -160,34 +162,34 @@ def objective(
     *,
     seed: int,
     threads: int,
-) -> Iterator[Labels]:
-    """What `module` is trained towards; a live teacher must be where `example`, one network input (1, …), is.
+) -> Iterator[LabelObjective]:
+    """The objective of one training. A teacher network must be on the device of `example`, a network input (1, …).
 
-    `seed` and `threads` decide, with the options, whether remembered answers are those of this training.
+    `seed` and `threads` belong to the key of the teacher's cache.
     """
-    if lesson is None:
-        yield Labels(data.task)
+    if distillation is None:
+        yield LabelObjective(data.task)
         return
-    teacher, compare = lesson.teacher, losses.function(lesson.loss, data.task)
+    teacher, compare = distillation.teacher, losses.function(distillation.loss, data.task)
     where = {"seed": seed, "threads": threads, "device": example.device.type}
-    answers = Answers.of(lesson.answers, teacher, data, preprocess, options, **where)
+    cache = TeacherCache.of(distillation.cache_folder, teacher, data, preprocess, options, **where)
     if isinstance(teacher, TeacherFile):
-        if losses.needs_features(lesson.loss):
+        if losses.needs_features(distillation.loss):
             raise ModelError(
-                f"{lesson.loss.loss}: compares feature maps, and the teacher {teacher.path.name} is a file, which "
-                "shows only its outputs; choose a loss of logits alone or a PyTorch teacher"
+                f"{distillation.loss.loss}: compares feature maps, and the teacher {teacher.path.name} is a file, "
+                "which shows only its outputs; choose a loss of logits alone or a PyTorch teacher"
             )
-        yield TaughtAhead(compare, partial(_ahead, teacher, data, options, threads), answers, data.task)
+        yield PrecomputedLogits(compare, partial(_ahead, teacher, data, options, threads), cache, data.task)
         return
     teacher.eval()
-    if not losses.needs_features(lesson.loss):
-        yield Taught(compare, teacher, answers, data.task)
+    if not losses.needs_features(distillation.loss):
+        yield LogitObjective(compare, teacher, cache, data.task)
         return
     shape = tuple(example.shape[1:])
-    with Features(module, shape) as learnt, Features(teacher, shape) as shown:
-        hinted = Hinted(compare, teacher, learnt, shown, data.task)
-        hinted.regressors.to(example.device)
-        yield hinted
+    with Features(module, shape) as student_maps, Features(teacher, shape) as teacher_maps:
+        features = FeatureObjective(compare, teacher, student_maps, teacher_maps, data.task)
+        features.regressors.to(example.device)
+        yield features
 
 
 def _ahead(
@@ -197,5 +199,5 @@ def _ahead(
     samples = np.concatenate([raw for raw, _ in batches.epoch(data, options, random)])
     classes = len(data.classes)
     return teacher_file.logits(
-        teacher, samples, classes=classes, timeout_s=ANSWERS_LIMIT_S, threads=threads, task=data.task
+        teacher, samples, classes=classes, timeout_s=TEACHER_LIMIT_S, threads=threads, task=data.task
     )

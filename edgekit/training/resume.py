@@ -1,6 +1,6 @@
-"""What a stage keeps while it works, so that a later attempt goes on from there: `.training/` in the run's folder.
+"""Checkpoints of unfinished stages, in `.training/` of the run's folder: a later attempt resumes from them.
 
-It may be deleted at any time; only time is lost.
+The folder may be deleted at any time. Only time is lost.
 """
 
 from __future__ import annotations
@@ -18,47 +18,47 @@ if TYPE_CHECKING:
     from edgekit.training.checkpoint import Checkpoint
 
 FOLDER = ".training"
-ANSWERS = "answers"
+TEACHER_CACHE = "answers"
 
 
 @dataclass(frozen=True)
-class Unfinished:
-    """A stage's place there, and the key of what it makes."""
+class ResumeFolder:
+    """A stage's folder in `.training/`, and the key of its artifact."""
 
     folder: Path
     key: str
 
     def checkpoint(self, name: str) -> Checkpoint:
-        """Where the training called `name` keeps its state."""
+        """The checkpoint of the training called `name`."""
         from edgekit.training.checkpoint import Checkpoint
 
         return Checkpoint(self.folder / f"{name}.safetensors", f"{self.key}/{name}")
 
     @property
-    def answers(self) -> Path:
-        """Where teachers' answers are remembered, for all stages of the run."""
-        return self.folder.parent / ANSWERS
+    def teacher_cache(self) -> Path:
+        """The folder of the teachers' logits, which all stages of the run share."""
+        return self.folder.parent / TEACHER_CACHE
 
 
 def of(
     out: Path, stage: str, source: Artifact, data_digest: str, config: dict[str, Any], libraries: Iterable[str]
-) -> Unfinished:
-    """The place of a stage that works in `out`, as it will be sealed."""
+) -> ResumeFolder:
+    """The folder for a stage that works in `out`, under the key that its artifact will have."""
     key = gather(stage, config, source.digest, data_digest, libraries).key
-    return Unfinished(out.parent / FOLDER / stage, key)
+    return ResumeFolder(out.parent / FOLDER / stage, key)
 
 
-def forget(run_folder: Path, stage: str) -> None:
-    """Remove what a stage kept: it is sealed, or it is to begin anew."""
+def remove(run_folder: Path, stage: str) -> None:
+    """Remove a stage's checkpoints: it is sealed, or it starts again."""
     _remove(run_folder / FOLDER / stage)
 
 
-def forget_answers(run_folder: Path) -> None:
-    """Remove what teachers answered: a stage is to begin anew, whatever is remembered."""
-    _remove(run_folder / FOLDER / ANSWERS)
+def remove_teacher_cache(run_folder: Path) -> None:
+    """Remove the teachers' cached logits: a stage starts again without them."""
+    _remove(run_folder / FOLDER / TEACHER_CACHE)
 
 
 def _remove(folder: Path) -> None:
-    """A disk that refuses is told of, though nothing is lost: the next write would meet it."""
+    """An error of the disk is raised although nothing is lost: the next write would fail too."""
     if folder.exists():
         shutil.rmtree(folder)

@@ -1,4 +1,4 @@
-"""A teacher's logits, epoch by epoch, remembered on disk: trainings that see the same batches share them."""
+"""A cache on disk for a teacher's logits, epoch by epoch. Trainings that see the same batches share it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from edgekit.data import Data
 
 SHAPED_BY = (*floors.below("training"), "training")
-"""Code on which the answers, or the batches they belong to, may depend."""
+"""Packages whose code may change the logits or the batches that they belong to."""
 PACKAGES = ("edgekit", "torch")
-"""Whose networks are known by that code and by version."""
+"""Packages whose networks are identified by that code and by version; all others by their source."""
 
 
 @dataclass(frozen=True)
-class Answers:
-    """(n, classes) float32 for each epoch, in the order of its batches; without a folder nothing is remembered."""
+class TeacherCache:
+    """Logits (n, classes) float32 of each epoch, in the order of its batches. Without a folder nothing is cached."""
 
     folder: Path | None
 
@@ -44,8 +44,11 @@ class Answers:
         preprocess: list[dict[str, Any]],
         options: TrainOptions,
         **conditions: Any,
-    ) -> Answers:
-        """A folder below `home` for all that decides the answers; `conditions` are seed, threads and device."""
+    ) -> TeacherCache:
+        """A folder in `home`, named by a digest of all that decides the logits.
+
+        `conditions` are seed, threads and device. Without `home` nothing is cached.
+        """
         if home is None:
             return cls(None)
         stream = {
@@ -60,8 +63,8 @@ class Answers:
         }
         return cls(home / digest(stream)[:32])
 
-    def recall(self, epoch: int) -> np.ndarray | None:
-        """What was remembered of an epoch; None where that is nothing, or damaged."""
+    def get(self, epoch: int) -> np.ndarray | None:
+        """The logits of an epoch; None where they are missing or damaged."""
         if self.folder is None:
             return None
         try:
@@ -71,8 +74,8 @@ class Answers:
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
             return None
 
-    def remember(self, epoch: int, logits: np.ndarray) -> None:
-        """Keep an epoch's answers; a zip, for its checksum."""
+    def put(self, epoch: int, logits: np.ndarray) -> None:
+        """Store the logits of an epoch. The file is a zip, for its checksum."""
         if self.folder is None:
             return
         make_folder(self.folder)
@@ -86,9 +89,10 @@ class Answers:
 
 
 def teacher_digest(teacher: nn.Module | TeacherFile) -> str:
-    """Hex sha256 of what decides a teacher's answers.
+    """Hex sha256 of what decides a teacher's logits.
 
-    Its weights, its structure and the user's source behind it; or its file, that file's steps and what may run it.
+    Of a network: its weights, its structure and its own source code.
+    Of a file: its content, its preprocess steps and the versions of the interpreters.
     """
     if isinstance(teacher, TeacherFile):
         return digest([teacher.sha256, teacher.preprocess, installed_versions(("numpy", *LIBRARIES))])

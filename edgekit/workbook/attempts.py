@@ -1,4 +1,4 @@
-"""What goes on in a run's folder, and how its last attempt at a stage ended: told from locks and executed notebooks."""
+"""What runs in a run's folder now, and how the last attempt at a stage ended, from locks and executed notebooks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENDED = "edgekit_ended"
 
 
 def running(folder: Path) -> tuple[str, str] | None:
-    """The stage that is being made now, and by whom, in words; None where nobody is at work."""
+    """The stage that runs now, and its process as text; None if nothing runs."""
     run, stage_holder = (lock.holder(folder / name) for name in (RUN_LOCK, STAGE_LOCK))
     if run is None:
         return None
@@ -34,13 +34,18 @@ def running(folder: Path) -> tuple[str, str] | None:
     if begun[0] not in STAGES:
         return None
     where = _place(working_notebook(folder, begun[0]))
-    return begun[0], f"{where}{_named(run)}"
+    return begun[0], f"{where}{_process(run)}"
+
+
+def cell(folder: Path, stage: str) -> str:
+    """`cell 3 of 20` of the notebook that is being executed; empty where that cannot be read."""
+    return _place(working_notebook(folder, stage)).removesuffix("; ")
 
 
 def holder(folder: Path) -> str | None:
-    """Who works on the run in `folder`, at a stage or before the first; None where nobody does."""
+    """The process that holds the run in `folder`, at a stage or before the first; None if there is none."""
     run = lock.holder(folder / RUN_LOCK)
-    return _named(run) if run else None
+    return _process(run) if run else None
 
 
 def failure(folder: Path, stage: str) -> str | None:
@@ -65,14 +70,14 @@ def failure(folder: Path, stage: str) -> str | None:
 
 
 def next_command(plan: Plan, out: Path) -> str:
-    """What to type to go on: finished stages are reused, and the one that failed goes on where it stopped."""
+    """The command to continue with: finished stages are reused, and the failed one resumes where it stopped."""
     words = ["edgekit", "run", _short(plan.path)]
     words += [word for setting in split_settings(plan.settings) for word in ("--set", setting)]
     words += ["--out", str(out)] if out != Path("artifacts") else []
     return shlex.join(words)
 
 
-def _named(holder: dict[str, Any]) -> str:
+def _process(holder: dict[str, Any]) -> str:
     return f"process {holder['process']} on {holder['host']}, since {holder['since'].replace('T', ' ')}"
 
 

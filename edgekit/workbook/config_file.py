@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from edgekit.core.config import shortened, suggest
-from edgekit.core.errors import ConfigError, a
+from edgekit.core.config import suggest, truncated
+from edgekit.core.errors import ConfigError, with_article
 
 MOST_BYTES = 1_000_000
 MOST_LEVELS = 50
@@ -91,7 +91,7 @@ def read(path: Path) -> dict[str, Any]:
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
     if not isinstance(values, dict):
-        raise ConfigError(f"{path}: holds {a(type(values).__name__)}, not a mapping of keys to values")
+        raise ConfigError(f"{path}: holds {with_article(type(values).__name__)}, not a mapping of keys to values")
     return values
 
 
@@ -138,7 +138,7 @@ def override(given: dict[str, Any], setting: str) -> None:
         value = parse(text)
     except ConfigError as error:
         raise ConfigError(
-            f"--set {key}: {shortened(text)} is not a YAML value; quote it if it is text ({error})"
+            f"--set {key}: {truncated(text)} is not a YAML value; quote it if it is text ({error})"
         ) from None
     *parents, last = key.split(".")
     section = given

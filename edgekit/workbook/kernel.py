@@ -1,4 +1,4 @@
-"""A kernel that goes with all that it started: what its libraries leave running does not outlive its notebook."""
+"""A kernel that ends with all processes that it started: nothing outlives its notebook."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jupyter_client.manager import AsyncKernelManager
 
 
 class Kernel(AsyncKernelManager):
-    """Jupyter's own manager, which asks its kernel to end and looks after nothing else in the kernel's group."""
+    """Jupyter's own manager ends its kernel only; this one ends the kernel's whole process group."""
 
     async def _async_cleanup_resources(self, restart: bool = False) -> None:
         group = getattr(self.provisioner, "pgid", None)

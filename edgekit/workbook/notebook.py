@@ -1,4 +1,4 @@
-"""One notebook through papermill: where its executed copy goes, and what its end is called.
+"""Execute one notebook through papermill: where its executed copy goes, and which error its failure becomes.
 
 Nothing here trusts what papermill reports: a notebook is finished when every cell has run and its artifact is sealed.
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from edgekit.core.artifact import Artifact
 from edgekit.core.config import STAGES
@@ -22,6 +22,7 @@ from edgekit.core.errors import NO_RESOURCES, BudgetMissed, EdgekitError, Resour
 from edgekit.core.run_folder import failed_notebook, notebook_name, working_notebook
 from edgekit.runner import errors as runner_errors
 from edgekit.runner.files import make_folder, move, write_atomically
+from edgekit.runner.native_stderr import quiet_native
 from edgekit.workbook import receipts
 from edgekit.workbook.attempts import ENDED
 from edgekit.workbook.plan import Plan, workbook_folder
@@ -30,7 +31,7 @@ from edgekit.workbook.stage import COMMAND, FORCE
 
 @dataclass(frozen=True)
 class Step:
-    """One notebook of the walk, with the parameters it is given."""
+    """One notebook of the pipeline, with its parameters."""
 
     number: int
     stage: str
@@ -44,17 +45,22 @@ class Step:
         return notebook_name(self.stage)
 
     @property
+    def label(self) -> str:
+        """How progress calls it."""
+        return f"{self.number}/{self.of} {self.notebook} {self.stage}"
+
+    @property
     def source(self) -> Path:
-        """The notebook as it came."""
+        """The unmodified notebook."""
         return workbook_folder("notebooks") / self.notebook
 
 
 def steps(plan: Plan, out: Path) -> list[Step]:
-    """The walk of a plan; every parameter is explicit, so an executed notebook says what it ran with."""
+    """The notebooks of a plan; every parameter is explicit, so an executed copy shows what it ran with."""
     common = {"config": str(plan.path), "out": str(out.resolve()), "settings": plan.settings}
     return [
-        Step(number, stage, {**common, **plan.scalars(stage)}, plan.run.cell_limit_s, len(plan.walk))
-        for number, stage in enumerate(plan.walk, 1)
+        Step(number, stage, {**common, **plan.scalars(stage)}, plan.run.cell_limit_s, len(plan.pipeline))
+        for number, stage in enumerate(plan.pipeline, 1)
     ]
 
 
@@ -64,7 +70,6 @@ def execute(
     sealed: Callable[[], Artifact],
     *,
     forced: bool = False,
-    progress: bool = True,
 ) -> None:
     """Execute one notebook into `folder`/notebooks and leave its receipt; `sealed` gives the artifact or raises.
 
@@ -80,7 +85,7 @@ def execute(
         receipts.remove(notebooks, step.stage)
         failed.unlink(missing_ok=True)
         try:
-            _papermill(step, working, failed, notebooks / f"{step.stage}.log", forced, progress)
+            _papermill(step, working, failed, notebooks / f"{step.stage}.log", forced)
         except BudgetMissed as error:
             _receive(step, notebooks, sealed(), failed, error.exit_code, started)
             raise
@@ -101,7 +106,7 @@ def _receive(step: Step, notebooks: Path, artifact: Artifact, executed: Path, ex
     receipts.write(notebooks, artifact, step.source, executed, exit_code, time.monotonic() - started)
 
 
-def _papermill(step: Step, working: Path, failed: Path, log: Path, forced: bool, progress: bool) -> None:
+def _papermill(step: Step, working: Path, failed: Path, log: Path, forced: bool) -> None:
     """Leave the executed notebook in `working`; where a cell did not come through, keep it as `failed` and raise."""
     import nbclient.exceptions
     import papermill
@@ -111,9 +116,8 @@ def _papermill(step: Step, working: Path, failed: Path, log: Path, forced: bool,
 
     logging.getLogger("papermill").setLevel(logging.ERROR)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # a task that Ctrl-C or SIGTERM left behind
-    label = f"{step.number}/{step.of} {step.notebook:<19} {step.stage:<9}"
     try:
-        with _kernel_environment(step.stage if forced else ""), _native_stderr_into(log) as terminal:
+        with _kernel_environment(step.stage if forced else ""), _native_stderr_into(log):
             papermill.execute_notebook(
                 step.source,
                 working,
@@ -122,7 +126,7 @@ def _papermill(step: Step, working: Path, failed: Path, log: Path, forced: bool,
                 kernel_manager_class=Kernel,
                 cwd=Path.cwd(),
                 execution_timeout=step.cell_limit_s,
-                progress_bar={"desc": label, "disable": not progress, "dynamic_ncols": True, "file": terminal},
+                progress_bar=False,  # `watch` shows what goes on, within a cell too
             )
     except PapermillExecutionError as error:
         _keep(working, failed)
@@ -202,21 +206,11 @@ def _keep(working: Path, kept: Path, ended: str = "") -> None:
 
 
 @contextmanager
-def _native_stderr_into(log: Path) -> Iterator[TextIO]:
-    """Native libraries in the kernel write to the terminal over the progress bar; give them a file instead.
-
-    Yields the real terminal, for the progress bar.
-    """
+def _native_stderr_into(log: Path) -> Iterator[None]:
+    """Native libraries in the kernel write to the terminal over what is shown there; give them a file instead."""
     sys.stderr.flush()
-    terminal = os.dup(2)
-    try:
-        with open(log, "wb") as sink:
-            os.dup2(sink.fileno(), 2)
-        with os.fdopen(os.dup(terminal), "w", encoding="utf-8") as stream:
-            yield stream
-    finally:
-        os.dup2(terminal, 2)
-        os.close(terminal)
+    with quiet_native(log):
+        yield
 
 
 @contextmanager

@@ -18,7 +18,7 @@ STAGE = ORIGIN
 WEIGHTS = "weights.safetensors"
 
 
-def ingredients(plan: Plan, data_digest: str) -> cache_key.Ingredients:
+def cache_inputs(plan: Plan, data_digest: str) -> cache_key.CacheInputs:
     """What the origin of this plan is made of."""
     return cache_key.gather(STAGE, _describe(plan), None, data_digest, ())
 
@@ -26,8 +26,8 @@ def ingredients(plan: Plan, data_digest: str) -> cache_key.Ingredients:
 def make(plan: Plan, data_digest: str, folder: Path) -> Artifact:
     """The sealed origin in the run's `folder`, made if it is not there as the plan wants it."""
     working, final = folder / f".{STAGE}.partial", folder / STAGE
-    key = ingredients(plan, data_digest).key
-    artifacts.settle(working, final, key)
+    key = cache_inputs(plan, data_digest).key
+    artifacts.recover(working, final, key)
     if artifacts.is_whole(final) and (found := artifacts.load(final)).key == key:
         return found
     description = _describe(plan)
@@ -42,7 +42,7 @@ def make(plan: Plan, data_digest: str, folder: Path) -> Artifact:
     return artifacts.publish(working, final)
 
 
-def as_given(said: str, plan: Plan, folder: Path) -> str:
+def with_user_paths(said: str, plan: Plan, folder: Path) -> str:
     """A message that names the user's own file, where it named the copy that the run keeps of it."""
     copies = {plan.source.name: plan.source} if plan.source else {}
     copies |= {WEIGHTS: plan.weights} if plan.weights else {}
@@ -55,7 +55,9 @@ def as_given(said: str, plan: Plan, folder: Path) -> str:
 def _describe(plan: Plan) -> dict[str, Any]:
     run = plan.run
     return {
-        "model": _named(plan.source) if plan.source else {"builder": run.model.builder, "kwargs": run.model.kwargs},
+        "model": _model_file(plan.source)
+        if plan.source
+        else {"builder": run.model.builder, "kwargs": run.model.kwargs},
         "source_sha256": cache_key.source_digest(run.model.builder) if run.model.builder else None,
         "data": plan.data.model_dump(exclude={"path", "cache"}),
         "preprocess": run.preprocess,
@@ -63,6 +65,6 @@ def _describe(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _named(source: Path) -> dict[str, str]:
+def _model_file(source: Path) -> dict[str, str]:
     """A model file by its name: where it lay is the user's own affair."""
     return {"source": source.name, "sha256": detect.sha256(source, detect.find(source))}

@@ -26,8 +26,8 @@ from edgekit.core.config import (
     check,
     cores,
     refuse_secrets,
+    stages_of,
     suggest,
-    walk_of,
 )
 from edgekit.core.errors import ConfigError
 from edgekit.core.faults import MOST, Faults
@@ -50,22 +50,26 @@ class RunConfig(Strict):
     name: str = Field(pattern=NAME, description="name of the run and of its bundles")
     version: str = Field("1.0.0", pattern=VERSION, description="version of the bundles")
     seed: int = Field(0, ge=0, lt=2**31, description="seed of every random choice")
-    device: Device = Field("auto", description="where training runs: auto takes CUDA, then MPS, then the CPU")
+    device: Device = Field("auto", description="device of the training; auto takes CUDA, else MPS, else the CPU")
     threads: int = Field(0, ge=0, le=256, description="threads for training; 0: all cores")
-    task: Task = Field("classification", description="what the network is for: what labels mean, and accuracy")
-    cell_limit_s: int = Field(43_200, ge=1, le=2_592_000, description="longest time of one cell, seconds")
-    data: dict[str, Any] = Field(description="source and its options")
-    model: ModelConfig = Field(description="the baseline")
-    preprocess: list[dict[str, Any]] = Field(default_factory=list, description="steps from a raw sample to the input")
+    task: Task = Field("classification", description="what the network is for, and so what labels and accuracy mean")
+    cell_limit_s: int = Field(43_200, ge=1, le=2_592_000, description="longest time of one notebook cell, seconds")
+    data: dict[str, Any] = Field(description="where the samples come from, and the options of that source")
+    model: ModelConfig = Field(description="the network to optimise")
+    preprocess: list[dict[str, Any]] = Field(
+        default_factory=list, description="steps from a raw sample to the network's input"
+    )
     budget: Budget = Field(default_factory=lambda: Budget.model_validate({}), description="limits of a variant")
-    targets: list[Target] = Field(default_factory=lambda: list(get_args(Target)), min_length=1)
-    profile: dict[str, Any] = Field(default_factory=dict)
-    distill: dict[str, Any] = Field(default_factory=dict)
-    prune: dict[str, Any] = Field(default_factory=dict)
-    quantize: dict[str, Any] = Field(default_factory=dict)
-    convert: dict[str, Any] = Field(default_factory=dict)
-    benchmark: dict[str, Any] = Field(default_factory=dict)
-    bundle: dict[str, Any] = Field(default_factory=dict)
+    targets: list[Target] = Field(
+        default_factory=lambda: list(get_args(Target)), min_length=1, description="formats to convert to, each once"
+    )
+    profile: dict[str, Any] = Field(default_factory=dict, description="options of the stage profile")
+    distill: dict[str, Any] = Field(default_factory=dict, description="options of the stage distill")
+    prune: dict[str, Any] = Field(default_factory=dict, description="options of the stage prune")
+    quantize: dict[str, Any] = Field(default_factory=dict, description="options of the stage quantize")
+    convert: dict[str, Any] = Field(default_factory=dict, description="options of the stage convert")
+    benchmark: dict[str, Any] = Field(default_factory=dict, description="options of the stage benchmark")
+    bundle: dict[str, Any] = Field(default_factory=dict, description="options of the stage bundle")
 
     @field_validator("targets")
     @classmethod
@@ -87,17 +91,17 @@ DEFAULT_CONFIG = workbook_folder("configs") / "digits.yaml"
 
 @dataclass(frozen=True)
 class Plan:
-    """A checked config. `given` is what the user wrote, overrides applied, for the record."""
+    """A checked config. `values` is what the user wrote, overrides applied, for the record."""
 
     path: Path
-    given: dict[str, Any]
+    values: dict[str, Any]
     run: RunConfig
     data: SourceConfig
     stages: dict[str, StageConfig]
     settings: str = ""
 
     @property
-    def walk(self) -> tuple[str, ...]:
+    def pipeline(self) -> tuple[str, ...]:
         """The stages of this run, in order."""
         return tuple(self.stages)
 
@@ -149,10 +153,23 @@ def own_fields(config: type[StageConfig]) -> list[str]:
 
 
 def load_plan(path: Path, settings: str | Iterable[str] = (), *, known: bool = False) -> Plan:
-    """Read and check a config; `settings` are `key.key=value` overrides, as after `--set`.
+    """Read and check a config.
 
-    Raises ConfigError with one line per fault. `known` leaves out what needs numpy, for a config of which only its
-    keys are wanted: a key that has been sealed before has been checked before.
+    Parameters
+    ----------
+    path
+        The YAML file.
+    settings
+        Overrides, each `key.key=value` as after `--set`; a text holds several, with spaces between.
+    known
+        True leaves out the checks that need numpy, for a config whose keys have been sealed before.
+
+    Raises
+    ------
+    ConfigError
+        With one line for each fault.
+    ModelError
+        The model's weights cannot be used.
     """
     overrides = split_settings(settings) if isinstance(settings, str) else list(settings)
     given = config_file.read(path)
@@ -169,24 +186,24 @@ def load_plan(path: Path, settings: str | Iterable[str] = (), *, known: bool = F
         faults.of(partial(detect.check, plan.source, run.model.sha256, "model.source"))
     if not known and not (plan.source and faults.found):  # what a missing file can become, nobody knows
         faults.of(lambda: agree(plan))
-    faults.tell(MOST)
+    faults.raise_all(MOST)
     if plan.weights:
         detect.check_weights(plan.weights)  # a ModelError, which must not hide what is wrong with the config
     return plan
 
 
 def _sections(path: Path, given: dict[str, Any]) -> tuple[RunConfig, dict[str, StageConfig], SourceConfig]:
-    """Every section of a config, checked; ConfigError tells the faults of all of them."""
+    """Every section of a config, checked; ConfigError lists the faults of all of them."""
     faults = Faults()
     run: RunConfig = faults.of(lambda: check(RunConfig, given, "")) or _rest(given)
     shared = shared_options(run)
     stages: dict[str, Any] = {}
-    for stage in faults.of(lambda: walk_of(run)) or ():
+    for stage in faults.of(lambda: stages_of(run)) or ():
         section = _beside(path, getattr(run, stage))
         stages[stage] = faults.of(partial(parse_stage, stage, section, shared))
     data = faults.of(lambda: parse_data(_beside(path, run.data), run.task)) if "data" in given else None
-    faults.tell(MOST)
-    assert data is not None  # or its fault would have been told
+    faults.raise_all(MOST)
+    assert data is not None  # or its fault would have been raised
     return run, stages, data
 
 
@@ -203,20 +220,20 @@ def _rest(given: dict[str, Any]) -> RunConfig:
 
 
 def shared_options(run: RunConfig) -> dict[str, Any]:
-    """What every stage is told; `threads: 0` becomes this machine's number, which decides the last bits of training."""
+    """Options shared by all stages; `threads: 0` becomes this machine's number, which affects the last bits."""
     shared = {name: getattr(run, name) for name in SHARED_FIELDS}
     return {**shared, "threads": run.threads or cores()}
 
 
 def parse_stage(stage: str, section: dict[str, Any], shared: dict[str, Any]) -> StageConfig:
-    """Check one stage's section, with the shared options it asks for filled in; ConfigError tells all faults."""
+    """Check one stage's section, with the shared options it asks for filled in; ConfigError lists all faults."""
     config, faults = stage_config(stage), Faults()
     for key in section:
         if key in SHARED_FIELDS:
             faults.add(f"{stage}.{key}: stands at the top level of the config, for all stages; move it there")
         elif stage in TRAINING[1:] and key in ("temperature", "alpha"):
             faults.add(
-                f"{stage}.{key}: is an option no more, for fine-tuning follows the loss that distill kept, with its "
+                f"{stage}.{key}: was removed: fine-tuning follows the loss that distill kept, with its "
                 f"options; leave it out, or set distill.{key}"
             )
         elif key not in config.model_fields:
@@ -224,7 +241,7 @@ def parse_stage(stage: str, section: dict[str, Any], shared: dict[str, Any]) -> 
     own = {name: value for name, value in section.items() if name in own_fields(config)}
     wanted = {name: value for name, value in shared.items() if name in config.model_fields}
     checked: StageConfig | None = faults.of(lambda: check(config, {**own, **wanted}, stage))
-    faults.tell()
+    faults.raise_all()
     assert checked is not None
     return checked
 
@@ -265,13 +282,13 @@ def agree(plan: Plan) -> None:
     faults.of(lambda: _reached(plan))
     for config in plan.stages.values():
         faults.of(config.agree)
-    faults.tell()
+    faults.raise_all()
 
 
 def _reached(plan: Plan) -> None:
     """Something that the run has is converted to something that it can become."""
     converted: Any = plan.stages["convert"]
-    models, trains = set(converted.models), "distill" in plan.walk
+    models, trains = set(converted.models), "distill" in plan.pipeline
     if not trains and "baseline" not in models:
         raise ConfigError(
             f"convert.models and distill disagree: got {list(converted.models)}, and a run without distill has only "

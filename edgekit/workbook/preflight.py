@@ -1,6 +1,6 @@
-"""What a run can know of its data and its networks before a kernel starts: told now, not in notebook 01.
+"""Preflight checks: faults of the data and the networks, found before a kernel starts.
 
-A process of its own looks, for the frameworks take seconds to import and a network may take its process with it.
+They run in a child process, for the frameworks take seconds to import and a network may take its process with it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from edgekit.core.errors import DataError, EdgekitError, ModelError, ResourceErr
 from edgekit.workbook.plan import Plan
 
 LIMIT_S = 90.0
-"""Longer than a sound set-up of ordinary size needs on a busy machine; behind it the notebooks tell what there is."""
+"""Longer than a sound set-up of ordinary size needs on a busy machine; after it the notebooks report the fault."""
 LOG, ANSWER, AT = "log", "answer.json", "at"
+NOT_CHECKED = "Not checked"
 QUIET = {"CUDA_VISIBLE_DEVICES": "", "KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
-def look(plan: Plan, limit_s: float = LIMIT_S) -> dict[str, str]:
-    """What was found, in words by heading; `Not looked at` says why where the look did not end.
+def check(plan: Plan, limit_s: float = LIMIT_S) -> dict[str, str]:
+    """What the checks found, as text by heading; `Not checked` says why they did not finish.
 
     Raises what the first notebooks would: DataError, ModelError, ConfigError.
     """
@@ -32,13 +33,13 @@ def look(plan: Plan, limit_s: float = LIMIT_S) -> dict[str, str]:
         )
         at = (home / AT).read_text() if (home / AT).is_file() else ""
         if ended.late:
-            return {"Not looked at": f"{at or 'data and network'}, within {limit_s:g} s; notebook 01 will tell"}
+            return {NOT_CHECKED: f"{at or 'data and network'} took over {limit_s:g} s; notebook 01 checks it again"}
         if ended.code < 0:
             raise _crashed(ended.code, at)
         if not ended.code and not (home / ANSWER).is_file():
-            raise _kind(at)(f"{at}: ends Python with exit code 0, as os._exit does; take that call out")
+            raise _kind(at)(f"{at}: ends Python with exit code 0, as os._exit does; remove that call")
         if ended.code:
-            return {"Not looked at": ended.cause("the process that looks ahead")}
+            return {NOT_CHECKED: ended.cause("the preflight process")}
         answer = json.loads((home / ANSWER).read_text())
     if "error" in answer:
         raise _raised(answer)
@@ -54,10 +55,8 @@ def _raised(answer: dict[str, str | int]) -> EdgekitError:
 
 def _crashed(code: int, at: str) -> EdgekitError:
     if code == -signal.SIGKILL:
-        return ResourceError(f"{at}: the process that looks at it was killed (SIGKILL), as when memory runs out")
-    return _kind(at)(
-        f"{at}: crashes Python ({signal.Signals(-code).name}); try it by itself, with python -X faulthandler"
-    )
+        return ResourceError(f"{at}: the process that checks it was killed (SIGKILL), as when memory runs out")
+    return _kind(at)(f"{at}: crashes Python ({signal.Signals(-code).name}); run it alone with python -X faulthandler")
 
 
 def _kind(at: str) -> type[EdgekitError]:

@@ -28,27 +28,27 @@ FILE_LIMIT_S = 60.0
 
 
 def main(config: Path, settings: str, folder: Path) -> int:
-    """Look, and leave what was found or what is wrong."""
+    """Run the checks and write the answer."""
     leave_with_parent()
     (folder / ANSWER).write_text(json.dumps(answer(load_plan(config, settings, known=True), folder)))
     return 0
 
 
 def answer(plan: Plan, folder: Path) -> dict[str, Any]:
-    """`found`, or `error` with its class and exit code; the file `AT` in `folder` says what is looked at."""
+    """`found`, or `error` with its class and exit code; the file `AT` in `folder` names what is being checked."""
     make_importable(plan)
     try:
-        return {"found": dict(_found(plan, folder / AT))}
+        return {"found": dict(_checks(plan, folder / AT))}
     except (EdgekitError, RunnerError) as error:
         return {"error": str(error), "kind": type(error).__name__, "exit_code": error.exit_code}
     except OSError as error:
         if error.errno not in NO_RESOURCES:
             raise
-        said = f"{(folder / AT).read_text()}: {error.filename or 'a file'}: {error.strerror}; make room, or allow more"
+        said = f"{(folder / AT).read_text()}: {error.filename or 'a file'}: {error.strerror}; free space"
         return {"error": said, "kind": ResourceError.__name__, "exit_code": ResourceError.exit_code}
 
 
-def _found(plan: Plan, at: Path) -> Iterator[tuple[str, str]]:
+def _checks(plan: Plan, at: Path) -> Iterator[tuple[str, str]]:
     at.write_text("data")
     data = load_data(plan.data)
     sizes = ", ".join(f"{len(getattr(data, name)):,} {name}" for name in ("train", "calibration", "validation"))
@@ -62,7 +62,7 @@ def _found(plan: Plan, at: Path) -> Iterator[tuple[str, str]]:
     yield "Network", _file(plan, data) if plan.source else _baseline(plan, data)
     for place, network in _students(plan):
         at.write_text(f"{place}: {network.builder}")
-        _built(plan, data, place, network)
+        _check_network(plan, data, place, network)
 
 
 def _outputs(data: Data) -> str:
@@ -70,15 +70,15 @@ def _outputs(data: Data) -> str:
 
 
 def _file(plan: Plan, data: Data) -> str:
-    """The file asked for a few answers, in a process of its own: its inputs, outputs, layers and types tell then."""
-    from edgekit.models.files import CALLED
+    """Run the file on a few samples in a child process; its inputs, outputs, layers and types are checked there."""
+    from edgekit.models.files import TITLES
     from edgekit.training.teachers import model_file as files
 
     assert plan.source is not None
     opened = files.open_file(plan.source, plan.run.preprocess)
     few = data.validation.x[:SAMPLES]
-    files.examined(opened, few, classes=len(data.classes), timeout_s=FILE_LIMIT_S, threads=1, task=data.task)
-    return f"{CALLED[opened.kind]}, which answers these samples"
+    files.logits_and_facts(opened, few, classes=len(data.classes), timeout_s=FILE_LIMIT_S, threads=1, task=data.task)
+    return f"{TITLES[opened.kind]}, which answers these samples"
 
 
 def _baseline(plan: Plan, data: Data) -> str:
@@ -110,12 +110,12 @@ def _students(plan: Plan) -> Iterator[tuple[str, NetworkConfig]]:
             yield f"distill.teachers.{place}", NetworkConfig(builder=teacher.builder, kwargs=teacher.kwargs)
 
 
-def _built(plan: Plan, data: Data, place: str, network: NetworkConfig) -> None:
+def _check_network(plan: Plan, data: Data, place: str, network: NetworkConfig) -> None:
     from edgekit.models import dry_run
     from edgekit.models.from_artifact import spec_for
 
     try:
-        dry_run.built(spec_for(data, network.builder, network.kwargs, plan.run.preprocess), plan.run.seed, data)
+        dry_run.build(spec_for(data, network.builder, network.kwargs, plan.run.preprocess), plan.run.seed, data)
     except EdgekitError as error:
         raise type(error)(f"{place}: {error}") from None
 

@@ -1,4 +1,4 @@
-"""Receipts: that a notebook ran to its end, on which artifact, and how it ended.
+"""Receipts: which notebook completed on which artifact, and with which exit code.
 
 A sealed artifact says that a stage's work is done; the cells after it hold the checks. A notebook counts as finished
 only with a receipt that names this very artifact, this notebook's source and the executed copy, each by its sha256.
@@ -28,7 +28,7 @@ class Receipt:
 
 
 def write(notebooks: Path, artifact: Artifact, source: Path, executed: Path, exit_code: int, seconds: float) -> None:
-    """Leave the receipt of a notebook that ran to its end on `artifact`."""
+    """Write the receipt of a notebook that completed on `artifact`."""
     receipt = Receipt(
         artifact.key,
         artifact.digest,

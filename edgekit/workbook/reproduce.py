@@ -1,4 +1,4 @@
-"""`edgekit reproduce BUNDLE`: make it again from its own record, and say member by member what came out the same."""
+"""`edgekit reproduce BUNDLE`: rebuild it from its own record, and compare the two member by member."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RECORDED = {
     "edgekit": str,
 }
 FOLDERS = ("distill.teachers", "benchmark.rivals")
-"""Lists of model files, of which a bundle records the names; what is given is the folder they lie in."""
+"""Lists of model files, of which a bundle records the names; `--set` gives their folder."""
 PATHS = ("data.path", "data.cache", "model.weights", "model.source", *FOLDERS)
 """What no bundle records."""
 
@@ -45,14 +45,14 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Report:
-    """`ingredients`: what is not as it was when the bundle was made. `members`: of both, which differ and how.
+    """`changed_inputs`: what is not as it was when the bundle was made. `members`: of both, which differ and how.
 
     `decisions`: where today's measurement would decide otherwise than the recorded decision that was followed.
     """
 
     bundle: Path
     rebuilt: Path
-    ingredients: list[str]
+    changed_inputs: list[str]
     members: list[str]
     same: int
     decisions: list[str]
@@ -76,8 +76,8 @@ def reproduce(path: Path, settings: Sequence[str], out: Path, say: Say, allowed:
     home = out / original.sha256[:16]
     plan = _plan(record, settings, home)
     make_importable(plan)
-    ingredients = compare_ingredients(record, plan)
-    for line in ingredients:
+    changed = compare_inputs(record, plan)
+    for line in changed:
         say(f"differs: {line}")
     _same_data(record, plan)
     replay.write(home / plan.run.name, record["measured"])
@@ -85,47 +85,47 @@ def reproduce(path: Path, settings: Sequence[str], out: Path, say: Say, allowed:
     run(plan, home, say=say)
     folder = stage_folder(home / plan.run.name, "bundle")
     rebuilt = folder / f"{original.manifest.name}-{original.manifest.target}-{original.manifest.version}.edge.zip"
-    again = bundles.read(rebuilt)
+    new = bundles.read(rebuilt)
     return Report(
         bundle=path,
         rebuilt=rebuilt,
-        ingredients=ingredients + _other_stages(record, again),
-        members=compare_members(original, again),
-        same=len(set(original.members.items()) & set(again.members.items())),
+        changed_inputs=changed + _other_stages(record, new),
+        members=compare_members(original, new),
+        same=len(set(original.members.items()) & set(new.members.items())),
         decisions=_other_decisions(home / plan.run.name),
     )
 
 
-def compare_ingredients(record: dict[str, Any], plan: Plan) -> list[str]:
+def compare_inputs(record: dict[str, Any], plan: Plan) -> list[str]:
     """What this machine would make the bundle from, where it is not what the record says; one short line each."""
-    told = []
+    changes = []
     from edgekit.stages.bundle.provenance import machine
 
     here = machine()
     for name, before in record["machine"].items():
         if before != here.get(name):
-            told.append(f"machine, {name}: {_plain(before)} → {_plain(here.get(name))}")
+            changes.append(f"machine, {name}: {_plain(before)} → {_plain(here.get(name))}")
     installed = cache_key.installed_versions(record["libraries"])
     for name, before in record["libraries"].items():
         if before != installed[name]:
-            told.append(f"library {name}: {before} → {installed[name] or 'not installed'}")
+            changes.append(f"library {name}: {before} → {installed[name] or 'not installed'}")
     code = {part: sha for stage in STAGES for part, sha in cache_key.code_digests(stage).items()}
     for part in sorted({*record["code"], *code}):
         if record["code"].get(part) != code.get(part):
-            told.append(f"code of edgekit/{part}")
+            changes.append(f"code of edgekit/{part}")
     for name, sha in record["builders"].items():
         if sha != cache_key.source_digest(name):
-            told.append(f"your source of {name}" + ("" if cache_key.source_digest(name) else " (not found here)"))
-    return told
+            changes.append(f"your source of {name}" + ("" if cache_key.source_digest(name) else " (not found here)"))
+    return changes
 
 
 def compare_members(before: Bundle, now: Bundle) -> list[str]:
     """Every member that is not the same in both, by sha256; for the manifest, which of its keys."""
-    told = []
+    changes = []
     for name in sorted({*before.members, *now.members}):
         old, new = (facts.manifest.members.get(name, {}).get("sha256") for facts in (before, now))
         if old != new:
-            told.append(f"{name}: {_short(old)} → {_short(new)}")
+            changes.append(f"{name}: {_short(old)} → {_short(new)}")
     if before.sha256 != now.sha256:
         old_values, new_values = ({**vars(each.manifest), "members": None} for each in (before, now))
         other = sorted(key for key, value in old_values.items() if value != new_values[key])
@@ -134,9 +134,9 @@ def compare_members(before: Bundle, now: Bundle) -> list[str]:
             for key in {*before.manifest.provenance, *now.manifest.provenance}
             if before.manifest.provenance.get(key) != now.manifest.provenance.get(key)
         )
-        named = [key for key in other if key != "provenance"] + inner
-        told.append(f"{MANIFEST}: {', '.join(named) or 'digests of the members'}")
-    return told
+        keys = [key for key in other if key != "provenance"] + inner
+        changes.append(f"{MANIFEST}: {', '.join(keys) or 'digests of the members'}")
+    return changes
 
 
 def _record(path: Path, original: Bundle) -> dict[str, Any]:
@@ -144,12 +144,12 @@ def _record(path: Path, original: Bundle) -> dict[str, Any]:
     if "config" not in record and isinstance(record.get("source"), str):
         raise ConfigError(
             f"{path}: was made by `edgekit bundle` from the ready-made file {record['source']} "
-            f"(sha256 {str(record.get('sha256'))[:12]}…), no run can make it again; give that file to `edgekit bundle`"
+            f"(sha256 {str(record.get('sha256'))[:12]}…), so no run can rebuild it; give that file to `edgekit bundle`"
         )
     missing = [name for name, kind in RECORDED.items() if not isinstance(record.get(name), kind)]
     if missing:
         raise TrustError(
-            f"{path}: its record lacks {', '.join(missing)}, so nobody can tell how it was made; "
+            f"{path}: its record lacks {', '.join(missing)}, so it cannot be rebuilt; "
             "it was packed by an older edgekit or by hand: run its config again"
         )
     return record
@@ -167,8 +167,8 @@ def _plan(record: dict[str, Any], settings: Sequence[str], home: Path) -> Plan:
             )
     make_folder(home)
     config = home / "config.yaml"
-    given = [setting.partition("=")[::2] for setting in settings]
-    absolute = {name: os.path.abspath(os.path.expanduser(value)) for name, value in given}
+    pairs = [setting.partition("=")[::2] for setting in settings]
+    absolute = {name: os.path.abspath(os.path.expanduser(value)) for name, value in pairs}
     recorded = _with_task_on_top(record["config"])
     for files in FOLDERS:
         recorded = _with_files(recorded, files, absolute.pop(files, None))
@@ -176,8 +176,8 @@ def _plan(record: dict[str, Any], settings: Sequence[str], home: Path) -> Plan:
     try:
         plan = load_plan(config, [f"{name}={value}" for name, value in absolute.items()])
     except ConfigError as error:
-        named = [name for name in ("data.path", "model.source") if name in str(error)]
-        hint = f"; name it with --set {named[0]}=…" if named else ""
+        unset = [name for name in ("data.path", "model.source") if name in str(error)]
+        hint = f"; name it with --set {unset[0]}=…" if unset else ""
         for files in FOLDERS:
             hint = f"; name the folder it lies in with --set {files}=…" if files in str(error) else hint
         raise ConfigError(f"the bundle's recorded config cannot be used as it is: {error}{hint}") from None
@@ -192,7 +192,7 @@ def _plan(record: dict[str, Any], settings: Sequence[str], home: Path) -> Plan:
 
 
 def _with_task_on_top(config: dict[str, Any]) -> dict[str, Any]:
-    """The recorded config; edgekit 0.1 told the task among the options of the data, where a config may not have it."""
+    """The recorded config; edgekit 0.1 had the task among the options of the data, where a config may not have it."""
     data = config.get("data")
     if not isinstance(data, dict) or "task" not in data:
         return config
@@ -222,7 +222,7 @@ def _refuse_foreign_code(value: Any, allowed: Sequence[str]) -> None:
     if not isinstance(value, dict):
         return
     for key, inner in value.items():
-        if key in cache_key.CALLED and inner and not _is_reference_network(inner) and inner not in allowed:
+        if key in cache_key.FUNCTION_KEYS and inner and not _is_reference_network(inner) and inner not in allowed:
             raise TrustError(
                 f"the bundle's record wants {inner!r} to be called; if that is code of yours and you trust the bundle, "
                 f"say so with --allow {inner}"
@@ -250,9 +250,9 @@ def _same_data(record: dict[str, Any], plan: Plan) -> None:
         )
 
 
-def _other_stages(record: dict[str, Any], again: Bundle) -> list[str]:
+def _other_stages(record: dict[str, Any], new: Bundle) -> list[str]:
     """The first stage whose result is another: what differs after it follows from it."""
-    now = again.manifest.provenance["stages"]
+    now = new.manifest.provenance["stages"]
     other = [stage for stage, sha in record["stages"].items() if now.get(stage) != sha]
     return [f"result of stage {other[0]} (the first that differs)"] if other else []
 

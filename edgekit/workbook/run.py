@@ -1,4 +1,4 @@
-"""The whole walk: what is reused and why, the rest one notebook after another, and the verdict at the end."""
+"""A run: which stages are reused and why, the others notebook by notebook, and the verdict at the end."""
 
 from __future__ import annotations
 
@@ -29,18 +29,19 @@ from edgekit.report import result as results
 from edgekit.report.result import RESULT, is_current
 from edgekit.report.result.types import Result
 from edgekit.runner.files import make_folder
-from edgekit.workbook import origin, state
+from edgekit.workbook import attempts, origin, state
 from edgekit.workbook.attempts import next_command
 from edgekit.workbook.plan import Plan, agree, make_importable
 from edgekit.workbook.stage import RUN_LOCK
 from edgekit.workbook.stage_states import StageStates
 from edgekit.workbook.state import StageState
+from edgekit.workbook.watch import Watch
 
 PLAN = ".plan.json"
-"""Config and settings that a run's folder was last walked with, for `edgekit status`."""
+"""Config and settings of the last run in a folder, for `edgekit status`."""
 
-LOOKED_AT = ("profile", "distill")
-"""Stages that open the data and the networks of the config; the others open what these left."""
+CHECKED_AHEAD = ("profile", "distill")
+"""Stages that open the data and the networks of the config; later stages read what these made."""
 
 Say = Callable[[str], None]
 
@@ -50,16 +51,29 @@ class Terminated(KeyboardInterrupt):
 
 
 def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print) -> tuple[Result, bool]:
-    """Bring the run of `plan` in `out` to its end; returns its result and whether anything had to be done.
+    """Run the plan to completion; returns its result, budget met or not, and whether anything had to be done.
 
-    `force` names stages to make again although nothing changed. Needs no lock, no kernel and no framework where the
-    run is finished. Raises what the failing cell raised; a missed budget is no error here, the result says so.
+    Parameters
+    ----------
+    plan
+        A checked config, from `load_plan`.
+    out
+        Folder of the runs; this one is made in `out/NAME`.
+    force
+        Stages to re-run although nothing has changed.
+    say
+        Called with each line of progress.
+
+    Raises
+    ------
+    EdgekitError
+        What the failing cell raised.
     """
     folder = out / plan.run.name
     make_importable(plan)
     found = finished(plan, folder) if not force else None
     if found is not None:
-        say(f"reused: {_list_of(plan.walk[: _last(plan, found)])}; every key is unchanged")
+        say(f"reused: {_list_of(plan.pipeline[: _last(plan, found)])}; every key is unchanged")
         _redraw(folder, say)
         return found, False
     agree(plan)
@@ -71,16 +85,23 @@ def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print)
     ):
         _tidy(folder)
         write_json(folder / PLAN, {"config": str(plan.path), "settings": plan.settings})
-        try:
-            moved = earlier_bundles.settle(folder, met=_walk(plan, out, folder, force, say))
-        except BudgetUnreachable:  # exit code 3 too: nothing may lie where things ship from
-            earlier_bundles.settle(folder, met=False)
-            raise
-        if moved:
-            say(f"bundle: nothing ships, so the bundles of an earlier run went from bundles/ to {moved}")
+        with Watch(folder) as watch:
+            return _to_the_end(plan, out, folder, force, watch, partial(watch.say, say=say)), True
+
+
+def _to_the_end(plan: Plan, out: Path, folder: Path, force: Collection[str], watch: Watch, say: Say) -> Result:
+    """The stages, then the result and its page; returns the result."""
+    try:
+        moved = earlier_bundles.recover(folder, met=_run_stages(plan, out, folder, force, watch, say))
+    except BudgetUnreachable:  # exit code 3 too: nothing may lie where things ship from
+        earlier_bundles.recover(folder, met=False)
+        raise
+    if moved:
+        say(f"bundle: nothing ships, so the bundles of an earlier run went from bundles/ to {moved}")
+    with watch.during(f"{RESULT} and {html.PAGE}", quietly=True):
         result = write_result(plan, folder)
         html.draw(folder, say)
-        return result, True
+    return result
 
 
 def finished(plan: Plan, folder: Path) -> Result | None:
@@ -90,7 +111,7 @@ def finished(plan: Plan, folder: Path) -> Result | None:
     except (OSError, ValueError):
         return None
     left_by_a_kill = [*folder.glob(".*.partial"), *folder.glob(".*.previous")]
-    if not isinstance(result, dict) or left_by_a_kill or result.get("config") != json.loads(json.dumps(plan.given)):
+    if not isinstance(result, dict) or left_by_a_kill or result.get("config") != json.loads(json.dumps(plan.values)):
         return None
     if not is_current(result, folder) or not earlier_bundles.in_order(folder, result["verdict"]["met"]):
         return None
@@ -100,41 +121,48 @@ def finished(plan: Plan, folder: Path) -> Result | None:
 
 
 def _redraw(folder: Path, say: Say) -> None:
-    """The page of a finished run where it is not there or an earlier edgekit drew it."""
+    """Draw the page of a finished run, if it is missing or an earlier edgekit drew it."""
     if html.is_drawn(folder):
         return
     try:
-        with lock.hold(folder / RUN_LOCK, f"edgekit run, {html.PAGE}"):
-            html.draw(folder, say)
+        with (
+            lock.hold(folder / RUN_LOCK, f"edgekit run, {html.PAGE}"),
+            Watch(folder) as watch,
+            watch.during(html.PAGE, quietly=True),
+        ):
+            html.draw(folder, partial(watch.say, say=say))
     except ResourceError as error:
         say(f"{html.PAGE} is not drawn: {error}")
 
 
-def _walk(plan: Plan, out: Path, folder: Path, force: Collection[str], say: Say) -> bool:
-    """Go through the stages; whether a variant met the budget, so that the last of them has its bundles."""
+def _run_stages(plan: Plan, out: Path, folder: Path, force: Collection[str], watch: Watch, say: Say) -> bool:
+    """Run or reuse each stage; True if a variant met the budget, so that there are bundles."""
     from edgekit.workbook import notebook
 
-    sign, before = fingerprint(plan.data) if (folder / origin.STAGE).is_dir() else None, _bytes(plan.path)
-    digest = state.data_digest(plan, folder)
-    if digest:
-        state.remember_data(plan, folder, digest, sign)
-    states = StageStates(plan, folder, digest)
-    states.settle_origin()
-    _look_ahead(plan, states, force, say)
+    before = _bytes(plan.path)
+    with watch.during("preflight checks of data and networks", quietly=True):
+        sign = fingerprint(plan.data) if (folder / origin.STAGE).is_dir() else None
+        digest = state.data_digest(plan, folder)
+        if digest:
+            state.remember_data(plan, folder, digest, sign)
+        states = StageStates(plan, folder, digest)
+        states.recover_origin()
+        _preflight(plan, states, force, say)
     announced = False
     for number, step in enumerate(notebook.steps(plan, out)):
         if _bytes(plan.path) != before:
-            raise ConfigError(f"{plan.path}: edited while its run went; finished stages are kept, run it again")
-        found = states.settled(step.stage)
+            raise ConfigError(f"{plan.path}: edited during its run; finished stages are kept, run it again")
+        found = states.recovered(step.stage)
         if found.state == "done" and step.stage not in force:
             say(f"{step.stage}: {'unchanged after all, ' if announced else ''}reused (key {_key(found)})")
             if found.exit_code:
                 return False
             continue
-        say(_why(found, plan.walk[number:], step.stage in force, announced))
+        say(_reason(found, plan.pipeline[number:], step.stage in force, announced))
         announced = announced or not found.sealed or step.stage in force
         try:
-            notebook.execute(step, folder, partial(states.sealed, step.stage), forced=step.stage in force)
+            with watch.during(step.label, partial(attempts.cell, folder, step.stage)):
+                notebook.execute(step, folder, partial(states.sealed, step.stage), forced=step.stage in force)
         except BudgetMissed:
             return False
         except EdgekitError as error:
@@ -144,19 +172,19 @@ def _walk(plan: Plan, out: Path, folder: Path, force: Collection[str], say: Say)
 
 
 def _what_next(plan: Plan, out: Path, folder: Path, stage: str) -> str:
-    """Lines to follow an error: where the kernel's own words lie, if it had any, and the command to go on with."""
+    """Lines to follow an error: where the stderr of native libraries is, if any, and the command to continue with."""
     log = folder / "notebooks" / f"{stage}.log"
-    said = f"\nwhat native libraries said: {log}" if log.is_file() and log.stat().st_size else ""
-    return f"{said}\nwhen that is mended, go on with: {next_command(plan, out)}"
+    said = f"\nstderr of native libraries: {log}" if log.is_file() and log.stat().st_size else ""
+    return f"{said}\nafter fixing it, continue with: {next_command(plan, out)}"
 
 
-def _look_ahead(plan: Plan, states: StageStates, force: Collection[str], say: Say) -> None:
-    """What is wrong with data and networks, before a kernel starts; where they are used for the first time."""
-    if any(stage in force or not states.of(stage).sealed for stage in LOOKED_AT if stage in plan.walk):
+def _preflight(plan: Plan, states: StageStates, force: Collection[str], say: Say) -> None:
+    """Check data and networks before a kernel starts, if a stage that uses them first is to run."""
+    if any(stage in force or not states.of(stage).sealed for stage in CHECKED_AHEAD if stage in plan.pipeline):
         from edgekit.workbook import preflight
 
-        if why := preflight.look(plan).get("Not looked at"):
-            say(f"not looked at ahead: {why}")
+        if why := preflight.check(plan).get(preflight.NOT_CHECKED):
+            say(f"preflight checks did not finish: {why}")
 
 
 def _bytes(path: Path) -> bytes:
@@ -166,12 +194,12 @@ def _bytes(path: Path) -> bytes:
         return b""
 
 
-def _why(found: StageState, rest: Sequence[str], forced: bool, announced: bool) -> str:
-    """What is said of a stage that is not done; `rest`: it and the stages of this walk after it."""
+def _reason(found: StageState, rest: Sequence[str], forced: bool, announced: bool) -> str:
+    """Why a stage runs; `rest`: it and the stages after it."""
     if forced:
-        return f"{found.stage}: made again as told"
+        return f"{found.stage}: re-running (forced)"
     if found.state == "unchecked":
-        return f"{found.stage}: sealed and reused (key {_key(found)}); its notebook runs for its checks"
+        return f"{found.stage}: sealed and reused (key {_key(found)}); its notebook runs for the checks"
     reasons = "; ".join(found.reasons)
     if found.state == "not run" or not reasons:
         return f"{found.stage}: runs" + (f" ({reasons})" if reasons else "")
@@ -185,8 +213,8 @@ def _key(found: StageState) -> str:
 
 
 def _last(plan: Plan, result: Result) -> int:
-    """How many stages the run of this result has: a missed budget ends at benchmark."""
-    return len(plan.walk) if result["verdict"]["met"] else plan.walk.index("benchmark") + 1
+    """The number of stages in this result: a missed budget ends the run at benchmark."""
+    return len(plan.pipeline) if result["verdict"]["met"] else plan.pipeline.index("benchmark") + 1
 
 
 def _list_of(stages: Collection[str]) -> str:
@@ -208,7 +236,7 @@ def _writable(folder: Path) -> None:
 
 
 def _tidy(folder: Path) -> None:
-    """Half-written files of a killed process; the lock says that nobody is writing them now."""
+    """Remove half-written files of a killed process; the lock shows that nobody is writing them now."""
     patterns = (".*.tmp", "notebooks/.*.tmp", "notebooks/.*.partial.ipynb", f"{html.BESIDE}/.*.tmp")
     for left in [path for pattern in patterns for path in folder.glob(pattern)]:
         left.unlink(missing_ok=True)
@@ -216,14 +244,14 @@ def _tidy(folder: Path) -> None:
 
 @contextmanager
 def _lack_of_resources(folder: Path) -> Iterator[None]:
-    """What the disk refuses between two notebooks, told as such."""
+    """Turn a refusal of the disk between two notebooks into a ResourceError."""
     try:
         yield
     except OSError as error:
         if error.errno not in NO_RESOURCES:
             raise
         raise ResourceError(
-            f"{error.filename or folder}: {error.strerror or error}; make room or choose another folder with --out"
+            f"{error.filename or folder}: {error.strerror or error}; free space or choose another folder with --out"
         ) from None
 
 
@@ -242,7 +270,7 @@ def _sigterm_as_interrupt() -> Iterator[None]:
 
 
 def write_result(plan: Plan, folder: Path) -> Result:
-    """Write result.json for as far as the run came; returns it.
+    """Write result.json of the stages that ran; returns it.
 
     Needs a finished benchmark; the bundles are there when the budget was met.
     """
@@ -252,9 +280,9 @@ def write_result(plan: Plan, folder: Path) -> Result:
         "edgekit": __version__,
         "name": plan.run.name,
         "version": plan.run.version,
-        "config": plan.given,
+        "config": plan.values,
         "budget": plan.run.budget.model_dump(),
-        **results.told(folder),
+        **results.build(folder),
     }
     result: Result = results.with_sources(made, folder)
     results.check(result)

@@ -1,11 +1,10 @@
-"""What a notebook calls: open a stage from its `parameters` cell, run it, look at what came out.
+"""The functions of a notebook: open a stage from its `parameters` cell and run it.
 
 A notebook run by hand, by plain papermill or by `edgekit run` goes through `open_stage` and leaves the same artifact.
 """
 
 from __future__ import annotations
 
-import ast
 import importlib
 import json
 import os
@@ -18,38 +17,34 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.core import artifact as artifacts
-from edgekit.core import cache_key, lock, telemetry
+from edgekit.core import cache_key, lock, progress, telemetry
 from edgekit.core.artifact import Artifact
-from edgekit.core.config import STAGES, StageConfig, refuse_secrets, suggest
+from edgekit.core.config import STAGES, StageConfig
 from edgekit.core.errors import ConfigError, EdgekitError, StageError
 from edgekit.core.run_folder import notebook_name, stage_folder, working_folder
 from edgekit.data import Data, fingerprint
 from edgekit.data import load as load_data
 from edgekit.training import resume
 from edgekit.workbook import origin, state
+from edgekit.workbook.parameters import injected, overrides, read
 from edgekit.workbook.plan import (
-    DEFAULT_CONFIG,
     Plan,
-    is_scalar,
     load_plan,
     make_importable,
     own_fields,
     parse_stage,
     shared_options,
-    stage_config,
 )
 
 telemetry.off()  # in a kernel this is the first of edgekit that is imported
 
-COMMON_PARAMETERS = ("config", "out", "settings")
 RUN_LOCK = ".lock"
 STAGE_LOCK = ".stage.lock"
 ORPHAN_S = 20.0
 COMMAND = "EDGEKIT_RUN"
 """Process number of the `edgekit run` that started this kernel and holds the run's lock."""
-PAPERMILLS_CELL = "# Parameters\n"
 FORCE = "EDGEKIT_FORCE"
-"""The stage to make again although its key is unchanged."""
+"""The stage to re-run although its key is unchanged."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +64,18 @@ class OpenStage:
         return stage_folder(self.folder, self.name)
 
     def run(self) -> Artifact:
-        """Run the stage, or hand back its artifact if nothing it depends on has changed."""
+        """Run the stage, or return its artifact if nothing that it depends on has changed.
+
+        Raises
+        ------
+        EdgekitError
+            The stage failed; the message says what to do. Nothing is sealed then.
+        """
         with _alone(self.folder, self.name):
-            wanted = state.ingredients(self.plan, self.folder, self.name, self.source, self.data.digest)
+            wanted = state.cache_inputs(self.plan, self.folder, self.name, self.source, self.data.digest)
             working = working_folder(self.folder, self.name)
-            artifacts.settle(working, self.out, wanted.key)
-            found, reasons, done = state.judge(self.out, wanted)
+            artifacts.recover(working, self.out, wanted.key)
+            found, reasons, done = state.check_artifact(self.out, wanted)
             if found == "unchecked" and done is not None and os.environ.get(FORCE) != self.name:
                 print(f"{self.name}: reused, its key {wanted.key[:12]} is unchanged ({self.out.name}/)")
                 return done
@@ -82,17 +83,18 @@ class OpenStage:
                 print(f"{self.name}: {'; '.join(reasons)}")
             return self._make(working, wanted)
 
-    def _make(self, working: Path, wanted: cache_key.Ingredients) -> Artifact:
+    def _make(self, working: Path, wanted: cache_key.CacheInputs) -> Artifact:
         module = importlib.import_module(f"edgekit.stages.{self.name}")
         baseline = self.plan.run.model.builder
         before = {**({baseline: cache_key.source_digest(baseline)} if baseline else {}), **wanted.builders}
         _as_imported(before)
         if os.environ.get(FORCE) == self.name:
-            resume.forget(self.folder, self.name)
-            resume.forget_answers(self.folder)
+            resume.remove(self.folder, self.name)
+            resume.remove_teacher_cache(self.folder)
         try:
-            made = module.run(self.source, self.data, self.config, working)
-            changes = cache_key.differences(wanted, made.ingredients)
+            with progress.step(""):
+                made = module.run(self.source, self.data, self.config, working)
+            changes = cache_key.differences(wanted, made.cache_inputs)
             changes += [f"source of {name}" for name, sha in before.items() if cache_key.source_digest(name) != sha]
             if changes:
                 changed = "; ".join(dict.fromkeys(changes))
@@ -100,10 +102,10 @@ class OpenStage:
         except BaseException as error:
             shutil.rmtree(working, ignore_errors=True)
             if isinstance(error, EdgekitError):
-                error.args = (origin.as_given(str(error), self.plan, self.folder),)
+                error.args = (origin.with_user_paths(str(error), self.plan, self.folder),)
             raise
         result = artifacts.publish(working, self.out)
-        resume.forget(self.folder, self.name)
+        resume.remove(self.folder, self.name)
         print(f"{self.name}: done in {result.took['seconds']:.1f} s, sealed as {result.digest[:12]}")
         return result
 
@@ -121,23 +123,36 @@ class OpenStage:
 
 
 def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
-    """Open `stage` with the parameters of a notebook (its `globals()`).
+    """Open a stage with the parameters of a notebook.
 
     A parameter that differs from the workbook's own default wins over the config; one left at that default follows
-    the config. Where cell and config differ, that is printed. Raises ConfigError for an unknown or wrong parameter,
-    StageError where the stage before has not been run.
+    the config. Where cell and config differ, that is printed.
+
+    Parameters
+    ----------
+    stage
+        `"profile"`, `"distill"`, `"prune"`, `"quantize"`, `"convert"`, `"benchmark"` or `"bundle"`.
+    parameters
+        `globals()` of the notebook, or a mapping with `config`, `out`, `settings` and options of the stage.
+
+    Raises
+    ------
+    ConfigError
+        A parameter is unknown or wrong.
+    StageError
+        The stage before has not been run.
     """
-    scalars = _parameters(stage, parameters)
+    scalars = read(stage, parameters)
     config_path, out = find_config(str(scalars.pop("config"))), Path(str(scalars.pop("out")))
     plan = load_plan(config_path, str(scalars.pop("settings")))
     make_importable(plan)
-    if stage not in plan.walk:
-        after = next(name for name in STAGES[STAGES.index(stage) :] if name in plan.walk)
+    if stage not in plan.pipeline:
+        after = next(name for name in STAGES[STAGES.index(stage) :] if name in plan.pipeline)
         raise ConfigError(
-            f"{plan.path.name} has no distill section, so this run trains, prunes and tunes nothing: go on with "
+            f"{plan.path.name} has no distill section, so this run trains, prunes and tunes nothing: continue with "
             f"{notebook_name(after)}, or name distill.student"
         )
-    section = {**plan.section(stage), **_chosen(stage, scalars, plan, _injected(parameters.get("In")))}
+    section = {**plan.section(stage), **overrides(stage, scalars, plan, injected(parameters.get("In")))}
     options = parse_stage(stage, section, shared_options(plan.run))
     options.agree()
     plan = replace(plan, stages={**plan.stages, stage: options})
@@ -149,28 +164,6 @@ def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
     source = _source(stage, plan, data, folder)
     state.remember_data(plan, folder, data.digest, sign)
     return OpenStage(stage, plan, options, folder, source, data)
-
-
-def _chosen(stage: str, scalars: dict[str, Any], plan: Plan, insisted: set[str]) -> dict[str, Any]:
-    """The parameters that win over the config; says where the two differ, and which is taken.
-
-    One that papermill was told of (`insisted`) wins even where it equals the workbook's default.
-    """
-    untouched = load_plan(DEFAULT_CONFIG).scalars(stage) if DEFAULT_CONFIG.is_file() else {}
-    configured = plan.scalars(stage)
-    chosen = {}
-    for name, value in scalars.items():
-        here = f"{stage}.{name} is {value} in this cell and {configured.get(name)} in {plan.path.name}"
-        if name in configured and (value, type(value)) == (configured[name], type(configured[name])):
-            continue
-        as_it_came = name in untouched and (value, type(value)) == (untouched[name], type(untouched[name]))
-        if as_it_came and name not in insisted:
-            print(f'{here}: the config is taken, for the cell was left as it came (or insist with settings = "…")')
-            continue
-        if name in configured:
-            print(f"{here}: the cell is taken")
-        chosen[name] = value
-    return chosen
 
 
 def find_config(name: str) -> Path:
@@ -201,7 +194,9 @@ def _as_imported(builders: dict[str, str | None]) -> None:
     """StageError where a kernel still holds the code that a file had before it was edited."""
     for name, sha in builders.items():
         if cache_key.top_module(name) in sys.modules and _digests.get(name, sha) != sha:
-            raise StageError(f"{name}: its source was edited after this kernel read it; restart the kernel, run again")
+            raise StageError(
+                f"{name}: its source was edited after this kernel imported it; restart the kernel and run it again"
+            )
         _digests[name] = sha
 
 
@@ -216,69 +211,12 @@ def _alone(folder: Path, stage: str) -> Iterator[None]:
         yield
 
 
-def _parameters(stage: str, namespace: Mapping[str, Any]) -> dict[str, Any]:
-    allowed = [*COMMON_PARAMETERS, *own_fields(stage_config(stage))]
-    meant = _assigned_as_parameters(namespace.get("In"))
-    given = {
-        name: value
-        for name, value in namespace.items()
-        if not name.startswith("_") and (is_scalar(value) or name in (meant or ()))
-    }
-    if meant is not None:
-        given = {name: value for name, value in given.items() if name in meant or name in allowed}
-    refuse_secrets(given)
-    for name in given:
-        if name not in allowed:
-            raise ConfigError(f"{name}: stage {stage} has no such parameter, {suggest(name, allowed)}")
-    for name in COMMON_PARAMETERS:
-        if not isinstance(given.setdefault(name, _COMMON_DEFAULTS[name]), str):
-            raise ConfigError(f"{name}: got {given[name]!r}; a text is wanted")
-    return given
-
-
-def _assigned_as_parameters(history: Any) -> set[str] | None:
-    """Names assigned in the cells that hold parameters, by IPython's history; None outside of a notebook.
-
-    These are the cells run before the stage was first opened, and any that assigns `config`. What later cells assign
-    is the notebook's own business, so a notebook can be run again from any cell.
-    """
-    if not isinstance(history, list):
-        return None
-    names: set[str] = set()
-    opened = False
-    for source in history:
-        assigned = _assigned(source)
-        if not opened or "config" in assigned:
-            names |= assigned
-        opened = opened or "open_stage(" in source
-    return names
-
-
-def _injected(history: Any) -> set[str]:
-    """Names in the cell that papermill adds for what it is told: `papermill -p ratio 0.5`."""
-    cells = [source for source in history or () if source.lstrip().startswith(PAPERMILLS_CELL)]
-    return set().union(*(_assigned(source) for source in cells))
-
-
-def _assigned(source: str) -> set[str]:
-    try:
-        body = ast.parse(source).body
-    except SyntaxError:  # a magic
-        return set()
-    targets: list[ast.expr] = [node.target for node in body if isinstance(node, ast.AnnAssign)]
-    targets += [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
-    return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
-
-
-_COMMON_DEFAULTS = {"config": "configs/digits.yaml", "out": "artifacts", "settings": ""}
-
-
 def _source(stage: str, plan: Plan, data: Data, folder: Path) -> Artifact:
     """The artifact that `stage` reads, its chain of parents checked; says where that chain is not the config's."""
     if stage == STAGES[0]:
         with _alone(folder, stage):
             return origin.make(plan, data.digest, folder)
-    before = plan.walk[plan.walk.index(stage) - 1]
+    before = plan.pipeline[plan.pipeline.index(stage) - 1]
     if not (folder / before / artifacts.RECORD).is_file():
         raise StageError(f"{folder}: no finished stage {before!r} here; run {notebook_name(before)} first")
     source = artifacts.load(folder / before)
@@ -287,11 +225,11 @@ def _source(stage: str, plan: Plan, data: Data, folder: Path) -> Artifact:
             f"{source.stage} in {folder} was made from other data (digest {source.data_digest[:12]}, "
             f"now {data.digest[:12]}); run the workbook from 01_profile again"
         )
-    for ancestor in (source.ancestor(name) for name in plan.walk[: plan.walk.index(stage)]):
-        parent = source.ancestor((origin.STAGE, *plan.walk)[plan.walk.index(ancestor.stage)])
-        now = state.ingredients(plan, folder, ancestor.stage, parent, data.digest)
-        for change in cache_key.differences(ancestor.ingredients, now):
-            print(f"{ancestor.stage}/ is stale: {change} since it was sealed; `edgekit run` would make it again")
+    for ancestor in (source.ancestor(name) for name in plan.pipeline[: plan.pipeline.index(stage)]):
+        parent = source.ancestor((origin.STAGE, *plan.pipeline)[plan.pipeline.index(ancestor.stage)])
+        now = state.cache_inputs(plan, folder, ancestor.stage, parent, data.digest)
+        for change in cache_key.differences(ancestor.cache_inputs, now):
+            print(f"{ancestor.stage}/ is stale: {change} since it was sealed; `edgekit run` would re-run it")
     return source
 
 

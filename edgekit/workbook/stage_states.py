@@ -1,4 +1,4 @@
-"""The states of a run's stages while it is walked: each is examined once, and once more after its notebook ran."""
+"""The states of a run's stages while it runs: each is examined once, and once more after its notebook ran."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ class StageStates:
             self._known[stage] = self._examine(stage)
         return self._known[stage]
 
-    def settle_origin(self) -> None:
-        """Put right what a kill left of the artifact that the run starts from."""
-        key = origin.ingredients(self.plan, self.data_digest).key if self.data_digest else None
-        artifacts.settle(run_folder.working_folder(self.folder, origin.STAGE), self.folder / origin.STAGE, key)
+    def recover_origin(self) -> None:
+        """Recover what a kill left of the artifact that the run starts from."""
+        key = origin.cache_inputs(self.plan, self.data_digest).key if self.data_digest else None
+        artifacts.recover(run_folder.working_folder(self.folder, origin.STAGE), self.folder / origin.STAGE, key)
         self._known.clear()
 
-    def settled(self, stage: str) -> StageState:
-        """The state of a stage whose forerunners are done, after what a kill left there was put right."""
+    def recovered(self, stage: str) -> StageState:
+        """The state of a stage whose earlier stages are done, after recovery of what a kill left there."""
         found = self.of(stage)
         key = found.wanted.key if found.wanted else None
         working, final = run_folder.working_folder(self.folder, stage), run_folder.stage_folder(self.folder, stage)
         if working.exists() or final.with_name(f".{final.name}.previous").exists():
-            artifacts.settle(working, final, key)
+            artifacts.recover(working, final, key)
             self._forget(stage)
         return self.of(stage)
 
@@ -54,16 +54,16 @@ class StageStates:
         found = self.of(stage)
         if not found.sealed or found.artifact is None:
             why = f": {'; '.join(found.reasons)}" if found.reasons else ""
-            raise StageError(f"ran to its end, but its artifact is {found.state}{why}")
+            raise StageError(f"completed, but its artifact is {found.state}{why}")
         return found.artifact
 
     def _examine(self, stage: str) -> StageState:
         if stage == origin.STAGE:
             return state.examine_origin(self.plan, self.folder, self.data_digest)
-        before = (origin.STAGE, *self.plan.walk)[self.plan.walk.index(stage)]
+        before = (origin.STAGE, *self.plan.pipeline)[self.plan.pipeline.index(stage)]
         return state.examine_one(self.plan, self.folder, stage, self.of(before), self.data_digest)
 
     def _forget(self, stage: str) -> None:
         """The state of `stage` and of all that rests on it."""
-        for name in self.plan.walk[self.plan.walk.index(stage) :]:
+        for name in self.plan.pipeline[self.plan.pipeline.index(stage) :]:
             self._known.pop(name, None)

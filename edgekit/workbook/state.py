@@ -1,4 +1,4 @@
-"""Is each stage of a run done, and if not, why: told from its files in a moment, without starting any framework."""
+"""The state of each stage of a run, and why it is not done: read from its files, without any framework."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgekit import data as datas
 from edgekit.core import artifact as artifacts
 from edgekit.core import cache_key
 from edgekit.core.artifact import Artifact
-from edgekit.core.cache_key import Ingredients
+from edgekit.core.cache_key import CacheInputs
 from edgekit.core.errors import StageError, TrustError
 from edgekit.core.hashing import write_json
 from edgekit.core.run_folder import notebook_name, stage_folder
@@ -26,8 +26,8 @@ DATA = ".data.json"
 MEANING = {
     "done": "sealed, its key unchanged, its notebook ran to the end",
     "unchecked": "sealed, but its notebook's checks did not finish",
-    "stale": "made from something else than the config says now",
-    "waits": "for a stage before it that runs again",
+    "stale": "made from other inputs or options than the config has now",
+    "waits": "for an earlier stage that is re-run",
     "damaged": "changed since it was sealed",
     "not run": "no finished artifact",
 }
@@ -40,7 +40,7 @@ class StageState:
     stage: str
     state: State
     reasons: tuple[str, ...] = ()
-    wanted: Ingredients | None = None
+    wanted: CacheInputs | None = None
     artifact: Artifact | None = None
     exit_code: int = 0
 
@@ -51,12 +51,12 @@ class StageState:
 
 
 def examine(plan: Plan, folder: Path, data_digest: str | None) -> Iterator[StageState]:
-    """The state of every stage of the walk, in order, each examined when it is asked for.
+    """The state of every stage of the pipeline, in order, each examined when it is asked for.
 
     `data_digest` None: nothing is there to compare with.
     """
     before = examine_origin(plan, folder, data_digest)
-    for stage in plan.walk:
+    for stage in plan.pipeline:
         before = examine_one(plan, folder, stage, before, data_digest)
         yield before
 
@@ -73,12 +73,12 @@ def examine_origin(plan: Plan, folder: Path, data_digest: str | None) -> StageSt
     """The state of the artifact that the first stage reads."""
     if data_digest is None:
         return StageState(origin.STAGE, "not run")
-    wanted = origin.ingredients(plan, data_digest)
-    state, reasons, found = judge(folder / origin.STAGE, wanted)
+    wanted = origin.cache_inputs(plan, data_digest)
+    state, reasons, found = check_artifact(folder / origin.STAGE, wanted)
     return StageState(origin.STAGE, state, reasons, wanted, found)
 
 
-def ingredients(plan: Plan, folder: Path, stage: str, source: Artifact, data_digest: str) -> Ingredients:
+def cache_inputs(plan: Plan, folder: Path, stage: str, source: Artifact, data_digest: str) -> CacheInputs:
     """What `stage` would be made of now."""
     libraries = importlib.import_module(f"edgekit.stages.{stage}").LIBRARIES
     config = plan.stages[stage].model_dump()
@@ -101,18 +101,18 @@ def data_digest(plan: Plan, folder: Path) -> str | None:
 
 
 def remember_data(plan: Plan, folder: Path, digest: str, sign: str | None) -> None:
-    """Spare the next look at this run the reading of its data; `sign` is the fingerprint from before it was read."""
+    """Save the digest, so that the next check need not read the data; `sign` is its fingerprint before reading."""
     if sign is not None and sign == datas.fingerprint(plan.data):
         write_json(folder / DATA, {"fingerprint": sign, "digest": digest})
 
 
-def judge(path: Path, wanted: Ingredients) -> tuple[State, tuple[str, ...], Artifact | None]:
+def check_artifact(path: Path, wanted: CacheInputs) -> tuple[State, tuple[str, ...], Artifact | None]:
     """Whether the artifact in `path` is the wanted one, every byte checked; "unchecked" if it is."""
     try:
         found = artifacts.load(path)
         if found.key != wanted.key:
-            changes = cache_key.differences(found.ingredients, wanted)
-            return "stale", tuple(changes or ["an earlier edgekit made its key otherwise"]), found
+            changes = cache_key.differences(found.cache_inputs, wanted)
+            return "stale", tuple(changes or ["an earlier edgekit computed its key in another way"]), found
         artifacts.verify(found)
     except StageError:
         return "not run", (), None
@@ -122,14 +122,14 @@ def judge(path: Path, wanted: Ingredients) -> tuple[State, tuple[str, ...], Arti
 
 
 def _with_source(plan: Plan, folder: Path, stage: str, source: Artifact, digest: str) -> StageState:
-    wanted = ingredients(plan, folder, stage, source, digest)
-    state, reasons, found = judge(stage_folder(folder, stage), wanted)
+    wanted = cache_inputs(plan, folder, stage, source, digest)
+    state, reasons, found = check_artifact(stage_folder(folder, stage), wanted)
     if state != "unchecked" or found is None:
         return StageState(stage, state, reasons, wanted, found)
     notebook = workbook_folder("notebooks") / notebook_name(stage)
     receipt = receipts.find(folder / "notebooks", found, notebook)
     if receipt is None:
-        return StageState(stage, "unchecked", ("its notebook has yet to run to its end",), wanted, found)
+        return StageState(stage, "unchecked", ("its notebook has not completed yet",), wanted, found)
     return StageState(stage, "done", (), wanted, found, receipt.exit_code)
 
 
@@ -141,7 +141,7 @@ def _without_source(plan: Plan, path: Path, stage: str, digest: str | None, abov
         return StageState(stage, "not run", above)
     except TrustError as error:
         return StageState(stage, "damaged", (*above, str(error)))
-    before = found.ingredients
+    before = found.cache_inputs
     libraries = importlib.import_module(f"edgekit.stages.{stage}").LIBRARIES
     now = cache_key.gather(stage, plan.stages[stage].model_dump(), before.source, digest or before.data, libraries)
     own = cache_key.differences(replace(before, replayed=None), now)

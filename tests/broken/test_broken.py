@@ -23,7 +23,7 @@ from edgekit.core.errors import EdgekitError, ModelError, ResourceError
 from edgekit.core.hashing import write_json
 from edgekit.data import Data, Split
 from edgekit.models import dry_run, store
-from edgekit.models.raised import running, told
+from edgekit.models.user_errors import describe, running
 from edgekit.stages import profile
 from edgekit.stages.profile import session
 from edgekit.targets import evaluate
@@ -247,7 +247,7 @@ def test_code_of_libraries_wherever_they_lie_is_not_the_users() -> None:
         exec(compile("def fails():\n    raise ValueError('x')\n", f"{folder}/theirs.py", "exec"), namespace)
         with pytest.raises(ValueError, match="x") as caught:
             namespace["fails"]()
-        assert ("theirs.py" in told(caught.value)) == (folder == "/home/me")
+        assert ("theirs.py" in describe(caught.value)) == (folder == "/home/me")
 
 
 def test_there_are_many() -> None:

@@ -13,7 +13,7 @@ import torch
 
 from edgekit.core.errors import ModelError
 from edgekit.runner import load
-from edgekit.training.teachers.model_file import examined, open_file
+from edgekit.training.teachers.model_file import logits_and_facts, open_file
 from tests.cli.test_bundle import edgekit, made, said
 
 LABELS = ("--labels", "a,b,c")
@@ -179,4 +179,4 @@ def test_and_so_it_is_where_such_a_file_is_the_source(
     model = flat(tmp_path / "net.onnx", values, end, dtype)
     samples = np.random.default_rng(1).normal(0, 1, (8, 4)).astype(np.float32)
     with pytest.raises(ModelError, match=told):
-        examined(open_file(model), samples, classes=2, timeout_s=60)
+        logits_and_facts(open_file(model), samples, classes=2, timeout_s=60)

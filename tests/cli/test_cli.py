@@ -90,10 +90,11 @@ def test_missing_data_is_exit_code_4_and_starts_no_kernel(dry: list[str], tmp_pa
 def test_a_stage_that_fails_is_told_with_its_cell_and_the_command_to_go_on_with(tmp_path: Path) -> None:
     """Nothing can be wrong with half a second, but no session starts Python and imports torch in it."""
     out = tmp_path / "runs"
-    done = edgekit("run", "tests/configs/tiny.yaml", "--out", str(out), "--set", "profile.timeout_s=0.5")
+    few = ["--set", "profile.epochs=1", "--set", "profile.timeout_s=0.5"]
+    done = edgekit("run", "tests/configs/tiny.yaml", "--out", str(out), *few)
     assert done.returncode == 6, done.stderr
     assert "01_profile.ipynb, cell" in done.stderr and "Traceback" not in done.stderr
-    assert "go on with: edgekit run tests/configs/tiny.yaml --set profile.timeout_s=0.5 " in done.stderr
+    assert f"continue with: edgekit run tests/configs/tiny.yaml {' '.join(few)} " in done.stderr
     assert done.stderr.rstrip().endswith(f"--out {out}")
     (folder,) = (path for path in out.iterdir() if path.is_dir())
     said = edgekit("status", str(folder)).stdout

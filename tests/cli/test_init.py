@@ -171,7 +171,7 @@ def test_sounds_of_other_lengths_have_the_most_common_one(tmp_path: Path) -> Non
     assert (values["data"]["rate_hz"], values["data"]["seconds"]) == (44_100, 0.5)
     step = values["preprocess"][0]
     assert (step["rate_hz"], step["window_samples"], step["fft_samples"], step["high_hz"]) == (44100, 1323, 2048, 8000)
-    assert "the length of most (16 of 24 looked at)" in (tmp_path / "mine.yaml").read_text()
+    assert "the length of most (16 of 24 examined)" in (tmp_path / "mine.yaml").read_text()
 
 
 def test_lengths_that_nothing_has_in_common_give_the_middle_one(tmp_path: Path) -> None:

@@ -102,10 +102,10 @@ def test_ancestors_are_followed_by_digest(tmp_path: Path) -> None:
 
 def test_what_a_sealed_artifact_was_made_of_gives_its_key(tmp_path: Path) -> None:
     sealed = make(tmp_path)
-    assert sealed.ingredients.key == sealed.key
+    assert sealed.cache_inputs.key == sealed.key
     child = make(tmp_path, "distill", sealed)
-    assert child.ingredients.source == sealed.digest
-    assert child.ingredients.key == child.key
+    assert child.cache_inputs.source == sealed.digest
+    assert child.cache_inputs.key == child.key
 
 
 def test_a_sealed_artifact_says_when_and_how_long(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ class TestSettle:
     def test_sealed_but_not_yet_in_its_place(self, tmp_path: Path) -> None:
         working, final, _ = self.kinds(tmp_path)
         sealed = self.put(tmp_path, working, "new")
-        artifacts.settle(working, final, sealed.key)
+        artifacts.recover(working, final, sealed.key)
         assert artifacts.load(final).file("model/weights").read_text() == "new"
         assert not working.exists()
 
@@ -145,7 +145,7 @@ class TestSettle:
         working, final, previous = self.kinds(tmp_path)
         self.put(tmp_path, working, "new")
         self.put(tmp_path, previous, "old")
-        artifacts.settle(working, final, None)
+        artifacts.recover(working, final, None)
         assert artifacts.load(final).file("model/weights").read_text() == "new"
         assert not previous.exists()
 
@@ -153,7 +153,7 @@ class TestSettle:
         working, final, previous = self.kinds(tmp_path)
         self.put(tmp_path, previous, "old")
         artifacts.begin(working)
-        artifacts.settle(working, final, "any")
+        artifacts.recover(working, final, "any")
         assert artifacts.load(final).file("model/weights").read_text() == "old"
         assert not working.exists()
 
@@ -161,7 +161,7 @@ class TestSettle:
         working, final, _ = self.kinds(tmp_path)
         kept = self.put(tmp_path, final, "old")
         self.put(tmp_path, working, "new")
-        artifacts.settle(working, final, kept.key)
+        artifacts.recover(working, final, kept.key)
         assert artifacts.load(final).file("model/weights").read_text() == "old"
         assert not working.exists()
 
@@ -169,14 +169,14 @@ class TestSettle:
         working, final, _ = self.kinds(tmp_path)
         self.put(tmp_path, final, "old")
         self.put(tmp_path, working, "new")
-        artifacts.settle(working, final, "another key")
+        artifacts.recover(working, final, "another key")
         assert artifacts.load(final).file("model/weights").read_text() == "old"
 
     def test_a_damaged_folder_is_never_put_in_place(self, tmp_path: Path) -> None:
         working, final, _ = self.kinds(tmp_path)
         sealed = self.put(tmp_path, working, "new")
         (working / "model/weights").write_text("torn")
-        artifacts.settle(working, final, sealed.key)
+        artifacts.recover(working, final, sealed.key)
         assert not final.exists()
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from edgekit.core import cache_key, replay
-from edgekit.core.cache_key import Ingredients, differences, gather
+from edgekit.core.cache_key import CacheInputs, differences, gather
 from edgekit.core.config import STAGES
 from tests.test_floors import FLOORS, PACKAGE
 
 DATA = "d" * 64
 
 
-def made(**changed: object) -> Ingredients:
+def made(**changed: object) -> CacheInputs:
     base = gather("prune", {"ratio": 0.5, "budget": {"accuracy_drop_pp": 1.0}}, "s" * 64, DATA, ["numpy"])
     return dataclasses.replace(base, **changed)  # type: ignore[arg-type]
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from edgekit.core import artifact as artifacts
-from edgekit.core.earlier_bundles import EARLIER, in_order, settle
+from edgekit.core.earlier_bundles import EARLIER, in_order, recover
 from tests.conftest import TINY, FinishedRun, run_edgekit
 
 
@@ -57,10 +57,10 @@ def test_killed_before_any_step_the_next_run_finishes_it(place: str, number: int
     with pytest.MonkeyPatch.context() as patched:
         kill_at(number, patched)
         with suppress(Killed):
-            settle(tmp_path, met=False)
+            recover(tmp_path, met=False)
     whole = [path for path in tmp_path.iterdir() if artifacts.is_whole(path)]
     assert digest in [artifacts.load(path).digest for path in whole]
-    settle(tmp_path, met=False)
+    recover(tmp_path, met=False)
     assert in_order(tmp_path, met=False)
     assert [path.name for path in tmp_path.iterdir()] == [EARLIER]
     assert artifacts.is_whole(tmp_path / EARLIER) and artifacts.load(tmp_path / EARLIER).digest == digest
@@ -72,7 +72,7 @@ def test_there_are_enough_steps_to_be_killed_at(tmp_path: Path) -> None:
     sealed(tmp_path / EARLIER, "old")
     with pytest.MonkeyPatch.context() as patched:
         kill_at(11, patched)
-        assert settle(tmp_path, met=False) == tmp_path / EARLIER
+        assert recover(tmp_path, met=False) == tmp_path / EARLIER
 
 
 def test_a_success_leaves_no_other_bundles_beside_its_own(tiny_run: FinishedRun, tmp_path: Path) -> None:

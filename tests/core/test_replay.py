@@ -17,16 +17,16 @@ DISTILL = {"in_time": ["a", "b"], "trained": ["a"]}
 
 
 def test_each_stage_hears_its_own(tmp_path: Path) -> None:
-    assert replay.recorded(tmp_path, "distill") is None
+    assert replay.read(tmp_path, "distill") is None
     replay.write(tmp_path, {"benchmark": BENCHMARK, "distill": DISTILL})
-    assert replay.recorded(tmp_path, "distill") == DISTILL
-    assert replay.recorded(tmp_path, "benchmark") == BENCHMARK
-    assert replay.recorded(tmp_path, "prune") is None
+    assert replay.read(tmp_path, "distill") == DISTILL
+    assert replay.read(tmp_path, "benchmark") == BENCHMARK
+    assert replay.read(tmp_path, "prune") is None
 
 
 def test_a_bundle_of_a_run_without_candidates_leaves_distill_free(tmp_path: Path) -> None:
     replay.write(tmp_path, {"benchmark": BENCHMARK})
-    assert replay.recorded(tmp_path, "distill") is None
+    assert replay.read(tmp_path, "distill") is None
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_bundle_of_a_run_without_candidates_leaves_distill_free(tmp_path: Path
 def test_any_other_shape_is_refused(tmp_path: Path, other: Any) -> None:
     replay.write(tmp_path, other)
     with pytest.raises(TrustError, match="not a record of decisions"):
-        replay.recorded(tmp_path, "benchmark")
+        replay.read(tmp_path, "benchmark")
 
 
 def test_a_torn_file_is_refused(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def work(folder: Path, version: int) -> None:
     final, working = folder / "prune", folder / ".prune.partial"
     make_folder(folder)
     write_json(folder / "note.json", {"version": version, "padding": "x" * 9000})
-    artifacts.settle(working, final, None)
+    artifacts.recover(working, final, None)
     artifacts.begin(working)
     write_json(working / "weights.json", [version] * 100)
     (working / "native.bin").write_bytes(bytes([version]) * 5000)  # not synced by its writer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgekit.measure.forecast import Execution, against, execution, executions, of_whole, stop_here
+from edgekit.measure.forecast import Execution, compare, execution, executions, of_whole, stop_here
 
 MACHINE = {"gmacs_per_s": 10.0, "int8_gmacs_per_s": 40.0, "gbytes_per_s": 5.0}
 COSTS = {"macs": 10_000_000, "moved": 5_000_000}
@@ -48,7 +48,7 @@ def test_predicted_stands_beside_achieved() -> None:
         row("student-int8-onnx", "student", "int8", "onnx", 2.0),
     ]
     half = {"macs": COSTS["macs"] / 2, "moved": COSTS["moved"] / 2}
-    found = {one["name"]: one for one in against(profile, variants, {"baseline": COSTS, "student": half})}
+    found = {one["name"]: one for one in compare(profile, variants, {"baseline": COSTS, "student": half})}
     assert set(found) == {"baseline-int8-tflite", "student-fp32-tflite"}, "no forecast for w8, nor where nothing ran"
     assert found["baseline-int8-tflite"]["predicted"] == pytest.approx(3.0 * 4.0 / 2.5)
     assert found["baseline-int8-tflite"]["share"] == pytest.approx(1.0)
@@ -61,12 +61,12 @@ def test_a_baseline_without_counted_multiply_adds_is_foretold_by_its_bytes() -> 
     profile = {"forecast": {"executions": executions([{"way": "LiteRT", "p50_ms": 4.0, "ratio": 3.0}], costs, MACHINE)}}
     variants = [row("student-fp32-tflite", "student", "fp32", "tflite", 3.4)]
     half = {"macs": 0, "moved": 2_500_000}
-    (found,) = against(profile, variants, {"baseline": costs, "student": half})
+    (found,) = compare(profile, variants, {"baseline": costs, "student": half})
     assert found["predicted"] == pytest.approx(3.0 * 4.0 / 3.5)
 
 
 def test_a_profile_that_foretold_nothing_gives_no_rows() -> None:
-    assert against({}, [row("baseline-fp32-onnx", "baseline", "fp32", "onnx", 2.0)], {"baseline": COSTS}) == []
+    assert compare({}, [row("baseline-fp32-onnx", "baseline", "fp32", "onnx", 2.0)], {"baseline": COSTS}) == []
 
 
 WAYS = [

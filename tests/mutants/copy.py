@@ -13,7 +13,9 @@ from tests.mutants import ready
 from tests.mutants.seeds import Seed
 
 LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "artifacts", "build", "dist", "shared")
-NOT_ABOUT_EDGEKIT = "tests/test_mutants.py"
+NOT_ABOUT_EDGEKIT = ("tests/test_mutants.py", "tests/test_suites.py")
+WALKED = "tests/test_nbval.py"
+"""The notebooks have a step of their own."""
 LONGEST_S = 7200
 """For a command without any fault."""
 
@@ -50,7 +52,8 @@ class Copy:
     def pytest(self, *arguments: str) -> list[str]:
         """What failed, one line each; CheckError where no test ran at all."""
         command = ["-m", "pytest", "-q", "-m", "not slow", "--tb=no", "-p", "no:cacheprovider", "-p", ready.__name__]
-        command += [f"--ignore={NOT_ABOUT_EDGEKIT}", f"--basetemp={self.scratch / 'pytest'}", *arguments]
+        command += [f"--ignore={path}" for path in (*NOT_ABOUT_EDGEKIT, WALKED)]
+        command += [f"--basetemp={self.scratch / 'pytest'}", *arguments]
         code, said = self._python(*command, cwd=self.tree)
         failed = [line.partition(" ")[2] for line in said.splitlines() if line.startswith(("FAILED ", "ERROR "))]
         if code is None:

@@ -27,7 +27,7 @@ from edgekit.models import store
 from edgekit.stages.convert import Config
 from edgekit.stages.convert.checker import Checker
 from edgekit.stages.convert.plan import Network
-from edgekit.stages.convert.stage import around
+from edgekit.stages.convert.stage import check_ends
 from edgekit.targets import evaluate, launch
 from edgekit.targets.jobs import Job, Step
 from edgekit.targets.locate import first_divergence
@@ -45,7 +45,7 @@ class Fault:
 
 def ends(clean: Clean, model: Path | None = None, data: Any = None, **options: Any) -> None:
     """What the convert stage checks before and behind the converters."""
-    list(around(_checker(clean, model or clean.model, Config(**options)), data or clean.data))
+    list(check_ends(_checker(clean, model or clean.model, Config(**options)), data or clean.data))
 
 
 def files(clean: Clean, target: str, precision: str, folder: Path | None, model: Path | None = None) -> None:
@@ -60,7 +60,7 @@ def files(clean: Clean, target: str, precision: str, folder: Path | None, model:
             place, described = clean.files[target, each]
             source = folder if folder and each == precision else place
             steps.append(Step(each, "float", network, Path(shutil.copytree(source, Path(home) / each))))
-            made.append(launch.Made(each, described, 0.0))
+            made.append(launch.Converted(each, described, 0.0))
         checker = _checker(clean, network, Config())
         for record in checker.records(Job("varied", target, Path("unused"), tuple(steps)), list(made)):
             if "reason" in record:

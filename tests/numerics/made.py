@@ -93,7 +93,7 @@ def converted(
     made = launch.convert(Job("varied", target, calibration, steps), folder, 300, threading.Event())
     found = {}
     for step, outcome in zip(steps, made, strict=True):
-        assert isinstance(outcome, launch.Made), outcome
+        assert isinstance(outcome, launch.Converted), outcome
         found[step.precision] = step.out, outcome.files
     return found
 

@@ -45,12 +45,12 @@ def result(*rows: Row) -> Row:
 
 
 def test_a_finished_run_tells_it_again(tmp_path: Path) -> None:
-    told = [line for line in verdict.again(result(*LOST), tmp_path) if line.startswith("Left out")]
+    told = [line for line in verdict.finished_lines(result(*LOST), tmp_path) if line.startswith("Left out")]
     assert told == [
         "Left out: baseline-fp32-onnx (and with it baseline-int8-onnx): svd: no such operator [opset 18].",
         "Left out: baseline-dynamic-tflite: SNR 3.0 dB, at least 20 dB asked.",
     ]
-    assert not [line for line in verdict.again(result(), tmp_path) if line.startswith("Left out")]
+    assert not [line for line in verdict.finished_lines(result(), tmp_path) if line.startswith("Left out")]
 
 
 def test_telling_again_needs_no_numpy() -> None:
@@ -82,8 +82,8 @@ def test_a_variant_of_one_run_says_why_the_other_has_none(letter: str) -> None:
 
 
 def test_it_is_a_tag_in_mlflow() -> None:
-    assert mlflow._tags(result(*LOST))["edgekit.core.left_out"] == ", ".join(row["name"] for row in LOST)
-    assert mlflow._tags(result())["edgekit.core.left_out"] == ""
+    assert mlflow._tags(result(*LOST))["edgekit.left_out"] == ", ".join(row["name"] for row in LOST)
+    assert mlflow._tags(result())["edgekit.left_out"] == ""
     many = [lost(f"fp{number}", "operator", "no") for number in range(99)]
     assert len(mlflow._tags(result(*many))["edgekit.core.left_out"]) == mlflow.LONGEST_VALUE
 

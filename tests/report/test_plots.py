@@ -12,7 +12,7 @@ from matplotlib.text import Text
 from edgekit.report import plots
 from edgekit.report.plots.candidates import LEAST_GAP, lines_up
 from edgekit.report.plots.labels import apart
-from edgekit.stages.benchmark.by_class import broken_down
+from edgekit.stages.benchmark.by_class import break_down
 
 
 @pytest.mark.parametrize("shares", [[0.5, 0.5, 0.5], [0.9, 0.99, 0.98, 0.97], [0.0, 0.01], [0.2, 0.8]])
@@ -55,7 +55,7 @@ def confused(classes: int) -> dict[str, Any]:
     y = np.repeat(np.arange(classes), 5)
     names = [f"a class with a name that is long and ends in {index}" for index in range(classes)]
     answers = {"baseline-eager": y, "w": np.roll(y, 2)}
-    found = broken_down("classification", y, names, answers, ["w"])
+    found = break_down("classification", y, names, answers, ["w"])
     assert found.confusion
     return {"confusion": found.confusion, "lost": {**found.lost, "kind": "vector"}}
 

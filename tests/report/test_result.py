@@ -25,7 +25,7 @@ from edgekit.core.config import STAGES
 from edgekit.core.run_folder import stage_folder
 from edgekit.report import result as results
 from edgekit.report.console import show
-from edgekit.runner.measure.conditions import Seen, differences
+from edgekit.runner.measure.conditions import Conditions, differences
 from edgekit.stages.benchmark import decide
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.run import write_result
@@ -41,7 +41,7 @@ LOAD = {
     **{"name": "mine", "scenario": "offline", "queries": 1, "errors": 0, "error_rate": 0.0},
     **{"short": True, "why_short": "1 of 600 s", "disturbed": []},
     "seen": {
-        **{each.name: None for each in fields(Seen)},
+        **{each.name: None for each in fields(Conditions)},
         **{"seconds": 1.0, "pace_ms": 1.0, "pace_change": 0.0},
     },
 }
@@ -373,7 +373,7 @@ def test_what_is_no_result_is_not_current(other: Any, tiny_run: FinishedRun, tmp
 
 
 def test_the_schema_knows_every_rule_of_the_benchmark(schema: dict[str, Any]) -> None:
-    rules = {decide.FASTEST, decide.FEWEST_BYTES, decide.FIRST_NAME, decide.NOBODY, decide.RECORDED}
+    rules = {decide.FASTEST, decide.FEWEST_BYTES, decide.FIRST_NAME, decide.NO_WINNER, decide.RECORDED}
     assert set(schema["$defs"]["Choice"]["properties"]["rule"]["enum"]) == rules
     assert set(schema["$defs"]["Limit"]["properties"]["rule"]["enum"]) == {decide.ABOVE_LIMIT, decide.RECORDED}
 

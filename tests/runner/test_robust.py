@@ -67,12 +67,12 @@ def test_a_cache_that_others_can_write_is_not_used(bundles: dict[str, Path], cac
     load(bundles["onnx"], threads=1)
     (path,) = cache.glob("*.json")
     cache.chmod(0o777)
-    assert choices.recall(path.stem) is None
+    assert choices.get(path.stem) is None
     cache.chmod(0o700)
-    assert choices.recall(path.stem) is not None
+    assert choices.get(path.stem) is not None
     if os.getuid() == 0:
         os.chown(cache, 54321, 54321)
-        assert choices.recall(path.stem) is None
+        assert choices.get(path.stem) is None
 
 
 def runner_in(folder: Path) -> tuple[Path, dict[str, str]]:

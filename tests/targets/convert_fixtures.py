@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,14 +32,18 @@ def data() -> Data:
 
 @pytest.fixture(scope="session")
 def trained(data: Data) -> Callable[[str], tuple[nn.Module, ModelSpec]]:
-    """A network of `convert_nets`, trained for a second."""
+    """A network of `convert_nets`, trained for a second, once; each asker has a copy of its own."""
+    known: dict[str, nn.Module] = {}
 
     def train(builder: str, **kwargs: Any) -> tuple[nn.Module, ModelSpec]:
         spec = spec_of(builder, **kwargs)
-        module = store.build(spec, seed=1)
-        options = TrainOptions(epochs=6, batch_size=16, augment="none")
-        fit(module, data, STEPS, options, seed=1, device="cpu", threads=1)
-        return module, spec
+        name = json.dumps([builder, kwargs])
+        if name not in known:
+            module = store.build(spec, seed=1)
+            options = TrainOptions(epochs=6, batch_size=16, augment="none")
+            fit(module, data, STEPS, options, seed=1, device="cpu", threads=1)
+            known[name] = module
+        return copy.deepcopy(known[name]), spec
 
     return train
 

@@ -66,13 +66,13 @@ def test_a_tensor_that_does_not_begin_with_the_samples_is_no_counterpart() -> No
     """As in attention, whose matrices stand one behind the other."""
     nodes = record(torch.nn.Flatten(0, 1), np.ones((2, 3, 4), np.float32))
     operator = tensors.Operator("x", "Reshape", (0,), np.ones((2, 4), np.float32))
-    assert similarity.matches(nodes[1:], [operator])[0].likeness == similarity.NOTHING
+    assert similarity.matches(nodes[1:], [operator])[0].similarity == similarity.NONE
 
 
 def test_a_sound_file_parts_nowhere(converted: Any) -> None:
     home, files = converted
     assert (
-        first_divergence.find(home / "model", "openvino", home / "file", files, INPUTS, "fp32").told
+        first_divergence.find(home / "model", "openvino", home / "file", files, INPUTS, "fp32").message
         == first_divergence.NOWHERE
     )
 
@@ -89,10 +89,10 @@ def test_a_sound_file_parts_nowhere(converted: Any) -> None:
 def test_the_layer_is_named(converted: Any, change: Any, layer: str, agreed: str) -> None:
     home, files = converted
     operators = tensors.read("openvino", home / "file", files, INPUTS)
-    found = bisect.departure(network(change), INPUTS, operators, "fp32")
+    found = bisect.divergence(network(change), INPUTS, operators, "fp32")
     assert found is not None and (found.layer, found.agreed) == (layer, agreed)
     assert found.before.snr_db > 100 > 40 > found.after.snr_db
-    assert f"agree up to {agreed} (cosine 1" in found.told() and f"part at {layer} (cosine " in found.told()
+    assert f"agree up to {agreed} (cosine 1" in found.describe() and f"part at {layer} (cosine " in found.describe()
 
 
 def test_an_activation_that_the_file_has_and_the_network_lacks(converted: Any) -> None:
@@ -100,7 +100,7 @@ def test_an_activation_that_the_file_has_and_the_network_lacks(converted: Any) -
     module = network()
     module.deep[2] = torch.nn.LeakyReLU(0.5)
     operators = tensors.read("openvino", home / "file", files, INPUTS)
-    found = bisect.departure(module, INPUTS, operators, "fp32")
+    found = bisect.divergence(module, INPUTS, operators, "fp32")
     assert found is not None and (found.layer, found.layers, found.operator) == ("deep.2", ("deep.2",), "Relu")
 
 

@@ -41,6 +41,7 @@ def network_with_dead_channels(folder: Path, sign: int) -> np.ndarray:
     return np.random.default_rng(0).normal(size=(64, 1, 16, 16)).astype(np.float32)
 
 
+@pytest.mark.numerics
 @pytest.mark.parametrize("sign", [1, -1])
 def test_int8_stays_close_to_float(sign: int, tmp_path: Path) -> None:
     inputs = network_with_dead_channels(tmp_path / "model", sign)

@@ -26,18 +26,18 @@ def test_an_operator_that_a_target_has_not(tmp_path: Path) -> None:
     assert (found.kind, found.operator) == ("operator", "_fft_r2c")
     assert found.layer == "the network's own forward" and found.place.startswith("networks.py:")
     assert "Only 1D FFT" in found.cause and "before the network" in found.alternative
-    assert found.told().startswith("_fft_r2c: NotImplementedError: Only 1D FFT")
+    assert found.describe().startswith("_fft_r2c: NotImplementedError: Only 1D FFT")
 
 
 def test_control_flow_that_depends_on_values(tmp_path: Path) -> None:
     found = failed("Branching", tflite, tmp_path)
     assert found.kind == "control flow" and found.place.startswith("networks.py:")
-    assert "torch.where" in found.told()
+    assert "torch.where" in found.describe()
 
 
 def test_a_window_that_is_too_large(tmp_path: Path) -> None:
     found = failed("EfficientNet, transformers", openvino, tmp_path)
-    assert found.kind == "shape" and "AdaptiveAvgPool2d(1)" in found.told()
+    assert found.kind == "shape" and "AdaptiveAvgPool2d(1)" in found.describe()
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_window_that_is_too_large(tmp_path: Path) -> None:
 def test_other_words(words: str, kind: str) -> None:
     found = error_causes.classify(RuntimeError(f"first line\n{words}\nlast line"))
     assert found.kind == kind
-    assert "\n" not in found.told() and found.alternative in found.told()
+    assert "\n" not in found.describe() and found.alternative in found.describe()
 
 
 def test_the_innermost_error_is_told() -> None:
@@ -69,7 +69,7 @@ def test_the_innermost_error_is_told() -> None:
         except KeyError as inner:
             raise RuntimeError("around it") from inner
     except RuntimeError as error:
-        assert "KeyError: 'the cause'" in error_causes.classify(error).told()
+        assert "KeyError: 'the cause'" in error_causes.classify(error).describe()
 
 
 def test_a_row_for_a_record_holds_what_is_known() -> None:
@@ -101,4 +101,4 @@ def test_trees_in_an_onnx_file_are_told_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(Exception) as caught:
         source.tflite(tmp_path / "forest.onnx", "fp32", None, (4,))
     found = error_causes.classify(caught.value)
-    assert found.kind == "operator" and "no trees" in found.told() and "\n" not in found.told()
+    assert found.kind == "operator" and "no trees" in found.describe() and "\n" not in found.describe()

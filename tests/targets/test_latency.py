@@ -37,8 +37,8 @@ def test_a_network_that_cannot_be_converted_is_lost_and_the_others_are_timed(tmp
     rows, lost = latency.measure(models, CALIBRATION, ["onnx"], ["fp32", "int8"], **EFFORT)
     assert [(row.model, row.precision) for row in rows] == [("fine", "fp32"), ("fine", "int8")]
     first, rests = lost
-    assert first.told().startswith("odd one, onnx, fp32: ") and "svd" in first.reason
-    assert rests.told() == "odd one, onnx, int8: it is made from odd one-fp32-onnx, which was left out"
+    assert first.describe().startswith("odd one, onnx, fp32: ") and "svd" in first.reason
+    assert rests.describe() == "odd one, onnx, int8: it is made from odd one-fp32-onnx, which was left out"
 
 
 def test_where_nothing_can_be_converted_nothing_is_timed(tmp_path: Path) -> None:

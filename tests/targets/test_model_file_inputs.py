@@ -83,6 +83,7 @@ def bytes_of_keras(path: Path) -> tuple[int, ...]:
     return files.SHAPE
 
 
+@pytest.mark.zoo
 @pytest.mark.parametrize("target", ["tflite", "openvino", "onnx"])
 @pytest.mark.parametrize(
     ("kind", "make"),

@@ -56,7 +56,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, st
         reference = evaluate.torch_outputs(folder, inputs)
         found: Made = {}
         for step, one in zip(steps, outcomes, strict=True):
-            assert isinstance(one, launch.Made)
+            assert isinstance(one, launch.Converted)
             outputs = evaluate.file_outputs(network, target, step.out, one.files, inputs)
             content = b"".join((step.out / name).read_bytes() for name in one.files.names)
             found[step.out.name] = one.files, content, numerics.compare(reference, outputs).snr_db
@@ -70,12 +70,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, st
         stop.set()
 
 
+@pytest.mark.numerics
 @pytest.mark.parametrize("target", TARGETS)
 def test_percentiles_are_not_moved_by_wild_samples(made: Any, target: str) -> None:
     found = made("tiny", target)
     assert found["percentile"][2] > found["minmax"][2] + 1
 
 
+@pytest.mark.numerics
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_kept_layer_and_no_other_computes_in_float(made: Any, target: str) -> None:
     found = made("waving", target)
@@ -91,6 +93,7 @@ def test_a_kept_layer_and_no_other_computes_in_float(made: Any, target: str) -> 
     assert found["kept"][2] > found["minmax"][2] + 3, "the wild values now meet a layer in float"
 
 
+@pytest.mark.numerics
 @pytest.mark.parametrize("target", TARGETS)
 def test_biases_are_corrected_or_said_not_to_be(made: Any, target: str) -> None:
     (plain, plain_bytes, _), (corrected, corrected_bytes, snr_db) = (
@@ -103,16 +106,19 @@ def test_biases_are_corrected_or_said_not_to_be(made: Any, target: str) -> None:
     assert snr_db > 10
 
 
+@pytest.mark.numerics
 @pytest.mark.parametrize("target", TARGETS)
 def test_an_operator_that_has_no_integer_form_is_named(made: Any, target: str) -> None:
     files, _, _ = made("waving", target)["minmax"]
     assert [name.partition(":")[0].upper() for name in files.float_ops] == ["SIN"]
 
 
+@pytest.mark.numerics
 def test_nothing_of_a_plain_network_stays_in_float_on_tflite(made: Any) -> None:
     assert made("tiny", "tflite")["minmax"][0].float_ops == ()
 
 
+@pytest.mark.numerics
 def test_onnx_takes_the_mean_of_an_image_in_float(made: Any) -> None:
     assert [name.partition(":")[0] for name in made("tiny", "onnx")["minmax"][0].float_ops] == ["ReduceMean"]
 

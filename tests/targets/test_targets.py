@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -73,29 +73,38 @@ def networks(
 
 
 @pytest.fixture(scope="module")
-def converted(networks: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, str], Converted]]:
-    """Each network on each target by a fresh process of its own; started at once, two at a time."""
-    stop = threading.Event()
+def conversions(networks: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Converted]:
+    """Each network on each target, where a test asks for it, by a fresh process of its own."""
 
+    @cache
     def make(network: str, target: str) -> Converted:
         folder, calibration, inputs = networks[network]
         home = tmp_path_factory.mktemp(f"{network}-{target}")
         np.save(home / "calibration.npy", calibration)
         steps = tuple(Step(name, plain_method(name), folder, home / name) for name in precisions(target))
-        made = launch.convert(Job(network, target, home / "calibration.npy", steps), home, 240, stop)
-        files = {one.precision: one.files for one in made if isinstance(one, launch.Made)}
+        made = launch.convert(Job(network, target, home / "calibration.npy", steps), home, 240, threading.Event())
+        files = {one.precision: one.files for one in made if isinstance(one, launch.Converted)}
         assert len(files) == len(steps), made
         return Converted(target, folder, home, files, inputs)
 
-    with ThreadPoolExecutor(2) as pool:
-        futures: dict[tuple[str, str], Future[Converted]] = {
-            (network, target): pool.submit(make, network, target) for target in TARGETS for network in networks
-        }
-        yield lambda network, target: futures[network, target].result()
-        stop.set()
+    return make
 
 
-@pytest.mark.parametrize("network", ["tiny", "odd", "dense"])
+@pytest.fixture
+def converted(conversions: Any, request: pytest.FixtureRequest) -> Callable[[str, str], Converted]:
+    """The same; what a test's own parameters name is made before it begins, so that its time is the fixture's."""
+    named = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    if "target" in named:
+        conversions(named.get("network", "tiny"), named["target"])
+    make: Callable[[str, str], Converted] = conversions
+    return make
+
+
+ODD = pytest.mark.zoo
+"""The network of layers that few have goes with the other architectures."""
+
+
+@pytest.mark.parametrize("network", ["tiny", pytest.param("odd", marks=ODD), "dense"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_precision_agrees_with_torch(converted: Any, target: str, network: str) -> None:
     found = converted(network, target).agreements()
@@ -117,10 +126,15 @@ def test_int8_uses_the_whole_range_of_the_samples(converted: Any, target: str, n
     ("target", "network", "in_float"),
     [
         *((target, network, []) for target in TARGETS for network in ("tiny", "dense")),
-        ("tflite", "odd", []),
+        pytest.param("tflite", "odd", [], marks=ODD),
         # nncf keeps squeeze-excite in float, by a rule of its own
-        ("openvino", "odd", ["GroupNormalization:norm", "HSwish", "Convolution:squeeze", "Convolution:excite"]),
-        ("onnx", "odd", ["InstanceNormalization", "HardSigmoid", "Gelu"]),
+        pytest.param(
+            "openvino",
+            "odd",
+            ["GroupNormalization:norm", "HSwish", "Convolution:squeeze", "Convolution:excite"],
+            marks=ODD,
+        ),
+        pytest.param("onnx", "odd", ["InstanceNormalization", "HardSigmoid", "Gelu"], marks=ODD),
     ],
 )
 def test_what_stays_in_float_is_named(converted: Any, target: str, network: str, in_float: list[str]) -> None:

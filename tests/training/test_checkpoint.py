@@ -11,7 +11,7 @@ from edgekit.models.resnet import resnet8
 from edgekit.training.checkpoint import Checkpoint
 from edgekit.training.fit import History, fit
 from edgekit.training.losses import hints, soft_targets
-from edgekit.training.objective import Lesson
+from edgekit.training.objective import Distillation
 from tests.training.test_fit import SCALE, bars, blobs, convolutions, data_of, options, perceptron, same
 
 
@@ -63,15 +63,23 @@ def test_images_augmented_under_a_teacher_go_on_as_well(tmp_path) -> None:
         student = resnet8(**shapes, width=4) if part == "b" else convolutions()
         taught_by = resnet8(**shapes, width=8) if part == "b" else teacher
         start = {name: value.clone() for name, value in student.state_dict().items()}
-        given = Lesson(taught_by, lesson, tmp_path / "answers")
-        trained(student, data, preprocess=SCALE, options=chosen, lesson=given)
+        given = Distillation(taught_by, lesson, tmp_path / "answers")
+        trained(student, data, preprocess=SCALE, options=chosen, distillation=given)
         expected = {name: value.clone() for name, value in student.state_dict().items()}
         place = Checkpoint(tmp_path / f"{part}.safetensors", "key")
         student.load_state_dict(start)
-        given = Lesson(taught_by, lesson, tmp_path / "answers again")  # nothing is remembered there yet
+        given = Distillation(taught_by, lesson, tmp_path / "answers again")  # an empty cache
         with pytest.raises(Stopped):
-            trained(student, data, preprocess=SCALE, options=chosen, lesson=given, resume=place, on_epoch=stop_after(2))
-        trained(student, data, preprocess=SCALE, options=chosen, lesson=given, resume=place)
+            trained(
+                student,
+                data,
+                preprocess=SCALE,
+                options=chosen,
+                distillation=given,
+                resume=place,
+                on_epoch=stop_after(2),
+            )
+        trained(student, data, preprocess=SCALE, options=chosen, distillation=given, resume=place)
         networks.append(all(torch.equal(value, expected[name]) for name, value in student.state_dict().items()))
     assert networks == [True, True]
 

@@ -51,18 +51,18 @@ def test_every_loss_has_options_here() -> None:
 @pytest.mark.parametrize("name", losses.NAMES)
 def test_a_loss_that_was_kept_goes_on_with_its_options_and_its_teacher(name: str, tmp_path: Path) -> None:
     found = tuning(distilled(tmp_path, options_of(name)), store.build(SPEC, 3), SPEC.input_shape, tmp_path / "answers")
-    assert found.lesson is not None and found.lesson.answers == tmp_path / "answers"
-    assert found.lesson.loss == losses.parse({"loss": name, **OPTIONS[name]})
-    assert isinstance(found.lesson.teacher, torch.nn.Module)
+    assert found.distillation is not None and found.distillation.cache_folder == tmp_path / "answers"
+    assert found.distillation.loss == losses.parse({"loss": name, **OPTIONS[name]})
+    assert isinstance(found.distillation.teacher, torch.nn.Module)
     expected = store.build(SPEC, 0).state_dict()
-    assert all(torch.equal(value, expected[key]) for key, value in found.lesson.teacher.state_dict().items())
+    assert all(torch.equal(value, expected[key]) for key, value in found.distillation.teacher.state_dict().items())
     assert (found.row["loss"], found.row["options"], found.row["teacher"]) == (name, options_of(name), "baseline")
     assert found.row["reason"] == f"distill kept the student that {name} made"
 
 
 def test_where_the_lone_student_was_kept_nobody_teaches(tmp_path: Path) -> None:
     found = tuning(distilled(tmp_path, None), store.build(SPEC, 3), SPEC.input_shape, tmp_path)
-    assert found.lesson is None
+    assert found.distillation is None
     reason = "distill kept the student that baseline did not teach"
     assert found.row == {"loss": None, "options": None, "teacher": None, "reason": reason}
 
@@ -71,8 +71,8 @@ def test_a_network_without_maps_of_the_teachers_sizes_learns_its_soft_targets(tm
     """With hints' own temperature and weight of them, and why is told."""
     flat = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2))
     found = tuning(distilled(tmp_path, options_of("hints")), flat, SPEC.input_shape, None)
-    assert found.lesson is not None
-    assert found.lesson.loss == losses.parse({"loss": "soft_targets", "temperature": 5.0, "alpha": 0.5})
+    assert found.distillation is not None
+    assert found.distillation.loss == losses.parse({"loss": "soft_targets", "temperature": 5.0, "alpha": 0.5})
     assert found.row["loss"] == "soft_targets"
     assert "goes on without feature maps: Sequential: no layer gives feature maps" in found.row["reason"]
 
@@ -82,5 +82,5 @@ def test_a_teacher_that_is_a_file_goes_on_as_it_was_copied(tmp_path: Path) -> No
     path.write_bytes(b"\x1c\0\0\0TFL3" + bytes(64))
     made = distilled(tmp_path / "run", options_of("dkd"), name="teacher.tflite", path=path)
     found = tuning(made, store.build(SPEC, 3), SPEC.input_shape, None)
-    assert found.lesson is not None and found.row["teacher"] == "teacher.tflite"
-    assert found.lesson.teacher.path == made.path / "teacher/teacher.tflite"  # type: ignore[union-attr]
+    assert found.distillation is not None and found.row["teacher"] == "teacher.tflite"
+    assert found.distillation.teacher.path == made.path / "teacher/teacher.tflite"  # type: ignore[union-attr]

@@ -12,7 +12,7 @@ from edgekit.models.conv1d import conv1d
 from edgekit.training.evaluate import evaluate
 from edgekit.training.fit import fit, learning_rate_at, logits, pick_device
 from edgekit.training.losses import hints, soft_targets
-from edgekit.training.objective import Lesson
+from edgekit.training.objective import Distillation
 
 SCALE = [{"step": "scale", "factor": 1 / 255}]
 
@@ -130,7 +130,7 @@ def test_windows_are_not_mirrored(windows):
 def test_a_wider_network_of_windows_teaches_by_its_feature_maps(windows):
     teacher, student = over_time(1, width=8), over_time()
     train(teacher, windows)
-    history = train(student, windows, lesson=Lesson(teacher, hints.Options()))
+    history = train(student, windows, distillation=Distillation(teacher, hints.Options()))
     assert history.best.validation_accuracy > 0.9
 
 
@@ -209,8 +209,8 @@ def test_a_teacher_alone_can_teach(vectors):
         None,
     )
     student = perceptron(2)
-    lesson = Lesson(teacher.train(), soft_targets.Options(temperature=2.0, alpha=1.0))
-    train(student, wrong, lesson=lesson, options=options(10))
+    distillation = Distillation(teacher.train(), soft_targets.Options(temperature=2.0, alpha=1.0))
+    train(student, wrong, distillation=distillation, options=options(10))
     assert evaluate(student, vectors.validation, []) > 0.95
     assert all(torch.equal(value, before[name]) for name, value in teacher.state_dict().items())
 

@@ -12,8 +12,8 @@ from torch import nn
 
 from edgekit.training.fit import fit
 from edgekit.training.losses import dkd, soft_targets
-from edgekit.training.objective import Lesson
-from edgekit.training.teacher_cache import SHAPED_BY, Answers, teacher_digest
+from edgekit.training.objective import Distillation
+from edgekit.training.teacher_cache import SHAPED_BY, TeacherCache, teacher_digest
 from tests.test_floors import PACKAGE, imported, module_of
 from tests.training.test_fit import SCALE, bars, convolutions, data_of, options, same
 
@@ -38,7 +38,7 @@ def images():
 def train(module, data, teacher, home, loss=None, seed=0, epochs=2, **changes) -> nn.Module:
     chosen = options(epochs, **{"augment": "shift_flip", **changes})
     fit(module, data, SCALE, chosen, seed=seed, device="cpu", threads=1,
-        lesson=Lesson(teacher, loss or soft_targets.Options(), home))  # fmt: skip
+        distillation=Distillation(teacher, loss or soft_targets.Options(), home))  # fmt: skip
     return module
 
 
@@ -70,7 +70,7 @@ def test_what_they_rest_on_is_asked_anew(images, tmp_path, change) -> None:
     more = {"seed": {"seed": 1}, "batch_size": {"batch_size": 8}, "augment": {"augment": "none"}}.get(change, {})
     if change == "steps":
         fit(convolutions(), data, [{"step": "scale", "factor": 1 / 128}], options(2, augment="shift_flip"), seed=0,
-            device="cpu", threads=1, lesson=Lesson(teacher, soft_targets.Options(), tmp_path))  # fmt: skip
+            device="cpu", threads=1, distillation=Distillation(teacher, soft_targets.Options(), tmp_path))  # fmt: skip
     else:
         train(convolutions(), data, teacher, tmp_path, **more)
     assert teacher.asked
@@ -88,9 +88,9 @@ def test_damaged_ones_are_asked_anew(images, tmp_path) -> None:
 
 
 def test_without_a_folder_nothing_is_written(tmp_path) -> None:
-    nowhere = Answers(None)
-    nowhere.remember(1, np.zeros((2, 2), np.float32))
-    assert nowhere.recall(1) is None
+    nowhere = TeacherCache(None)
+    nowhere.put(1, np.zeros((2, 2), np.float32))
+    assert nowhere.get(1) is None
     assert list(tmp_path.iterdir()) == []
 
 

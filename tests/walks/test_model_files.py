@@ -16,12 +16,12 @@ from edgekit.targets import precisions
 from tests.conftest import FinishedRun, run_edgekit
 from tests.models.files import trained
 
-WALKS = [("keras", True), ("exported", False), ("onnx", False), ("openvino", False)]
+pytestmark = pytest.mark.long
+
+WALKS = [("keras", True), ("exported", False), ("onnx", False), ("openvino", False), ("tflite", False)]
 
 
-@pytest.mark.parametrize(
-    ("kind", "student"), [*(pytest.param(*walk, marks=pytest.mark.long) for walk in WALKS), ("tflite", False)]
-)
+@pytest.mark.parametrize(("kind", "student"), WALKS)
 def test_a_file_walks_through_to_bundles(kind: str, student: bool, tiny_run: FinishedRun, tmp_path: Path) -> None:
     """Its own variants are the table's, and they ship; a student is given no time to learn."""
     model = trained.make(kind, tiny_run.folder / "profile/model", tmp_path / "made")
@@ -57,7 +57,6 @@ def test_a_file_walks_through_to_bundles(kind: str, student: bool, tiny_run: Fin
     assert again.returncode == 0 and "every key is unchanged" in again.stdout
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kind", ["keras", "onnx"])
 def test_a_file_that_takes_bytes_walks_through_to_bundles(kind: str, tiny_run: FinishedRun, tmp_path: Path) -> None:
     """It scales them itself, so the run has no step before it, on the device either."""

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.core import lock, run_folder
-from edgekit.workbook import attempts
+from edgekit.core.config import STAGES
+from edgekit.core.progress_state import Shown, State
+from edgekit.workbook import attempts, watch
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.stage import RUN_LOCK, STAGE_LOCK
 from tests.conftest import TINY, FinishedRun, run_edgekit
@@ -101,11 +103,14 @@ def test_status_shows_what_is_at_work(tiny_run: FinishedRun, tmp_path: Path) -> 
     assert "running" in line and "cell 3 of 5" in line
     said = run_edgekit("status", str(folder)).stdout
     (line,) = [line for line in said.splitlines() if " convert " in line]
-    assert "failed" in line and "killed" in line and "At work" not in said
+    assert "failed" in line and "killed" in line and "Running:" not in said
 
 
 def test_status_shows_a_run_that_looks_ahead(tmp_path: Path) -> None:
     (tmp_path / ".plan.json").write_text(json.dumps({"config": str(TINY), "settings": ""}))
+    (tmp_path / watch.FILE).write_text(State(1, (Shown("data", "files", 12, 60),), 45.0).to_json())
     with lock.hold(tmp_path / RUN_LOCK, "edgekit run tiny.yaml"):
         said = run_edgekit("status", str(tmp_path)).stdout
-    assert f"At work: process {os.getpid()} on " in said and "; looking ahead, or between two stages." in said
+    assert "not run" not in said and said.count(" waits ") == len(STAGES)
+    assert "Now: data · 12 of 60 files · about 45 s left" in said
+    assert f"Running: process {os.getpid()} on " in said and "; preflight checks, or between two stages." in said

@@ -39,7 +39,6 @@ def execute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> Path:
         execution.Step(step.number, step.stage, {"config": str(TINY)}, cell_limit_s=4),
         folder,
         nothing_sealed,
-        progress=False,
     )
     return folder
 

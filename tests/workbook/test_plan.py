@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from edgekit.core.config import IN_WORDS, STAGES, TRAINING, NetworkConfig, cores
+from edgekit.core.config import PATTERN_ADVICE, STAGES, TRAINING, NetworkConfig, cores
 from edgekit.core.errors import ConfigError, ModelError
 from edgekit.workbook.config_file import split_settings
 from edgekit.workbook.plan import RunConfig, load_plan, stage_config
@@ -41,10 +41,10 @@ def test_without_a_distill_section_nothing_is_trained(tmp_path: Path) -> None:
     values = yaml.safe_load(DIGITS.read_text())
     path = tmp_path / "plain.yaml"
     path.write_text(yaml.safe_dump({key: value for key, value in values.items() if key not in TRAINING}))
-    assert load_plan(path).walk == ("profile", "convert", "benchmark", "bundle")
+    assert load_plan(path).pipeline == ("profile", "convert", "benchmark", "bundle")
     with pytest.raises(ConfigError, match="prune: is given, and distill is not: name distill.student"):
         load_plan(path, ["prune.ratio=0.3"])
-    with pytest.raises(ConfigError, match="has no distill section, .* go on with 05_convert.ipynb"):
+    with pytest.raises(ConfigError, match="has no distill section, .* continue with 05_convert.ipynb"):
         open_stage("prune", {"config": str(path), "out": str(tmp_path)})
 
 
@@ -54,7 +54,7 @@ def test_settings_override_the_file() -> None:
     assert {stage.seed for stage in plan.stages.values()} == {3}
     assert plan.stages["convert"].targets == ["onnx"]  # type: ignore[attr-defined]
     assert plan.stages["benchmark"].budget.size_bytes == 5000  # type: ignore[attr-defined]
-    assert plan.given["prune"]["ratio"] == 0.4
+    assert plan.values["prune"]["ratio"] == 0.4
 
 
 def test_settings_as_one_text_mean_the_same() -> None:
@@ -159,7 +159,7 @@ def test_no_regular_expression_is_shown() -> None:
         for metadata in field.metadata
         if getattr(metadata, "pattern", None)
     }
-    assert patterns and patterns <= set(IN_WORDS)
+    assert patterns and patterns <= set(PATTERN_ADVICE)
 
 
 def test_relative_paths_start_at_the_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +183,7 @@ def test_settings_survive_the_way_into_a_notebook() -> None:
     parts = ["model.kwargs={depth: 20, note: 'a b=c'}", "seed=3", "profile.learning_rate=1e-2"]
     plan = load_plan(DIGITS, parts)
     again = load_plan(DIGITS, plan.settings)
-    assert again.given == plan.given
+    assert again.values == plan.values
     assert again.stages["profile"].learning_rate == 0.01  # type: ignore[attr-defined]
 
 

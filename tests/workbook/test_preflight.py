@@ -197,10 +197,10 @@ def test_a_look_that_dies_or_takes_long_harms_nobody(
     plan = load_plan(config, ["data={source: python, function: 'samples_of_mine:make'}"])
     if raised:
         with pytest.raises(raised) as caught:
-            preflight.look(plan)
+            preflight.check(plan)
         assert said in str(caught.value)
     else:
-        assert said in str(preflight.look(plan, limit_s=4))
+        assert said in str(preflight.check(plan, limit_s=4))
 
 
 @pytest.mark.parametrize(
@@ -220,9 +220,9 @@ def test_what_no_look_can_tell_is_told_as_such(body: str, said: Any, config: Pat
     plan = load_plan(config, ["model.builder=nets_of_mine:make"])
     if isinstance(said, str):
         dry = CliRunner().invoke(app, ["run", str(config), "--dry-run", "--set", "model.builder=nets_of_mine:make"])
-        assert "\nNot looked at: the process that looks ahead " in dry.stdout and dry.stdout.rstrip().endswith(said)
+        assert "\nNot checked: the preflight process " in dry.stdout and dry.stdout.rstrip().endswith(said)
         return
     dry = CliRunner().invoke(app, ["run", str(config), "--dry-run", "--set", "model.builder=nets_of_mine:make"])
     assert dry.exit_code == 4
     with pytest.raises(said, match=r"nets_of_mine:make: ends Python with exit code 0.*os\._exit"):
-        preflight.look(plan)
+        preflight.check(plan)

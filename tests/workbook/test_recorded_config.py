@@ -25,7 +25,7 @@ from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 from edgekit.stages.bundle.stage import origin_of
 from edgekit.workbook import origin
 from edgekit.workbook.plan import Plan, load_plan
-from edgekit.workbook.reproduce import PATHS, compare_ingredients, reproduce
+from edgekit.workbook.reproduce import PATHS, compare_inputs, reproduce
 from tests.conftest import TINY, FinishedRun, run_edgekit
 from tests.core.tasks import made
 
@@ -46,7 +46,7 @@ def planned(folder: Path, config: dict[str, Any]) -> Plan:
 def chain(plan: Plan, run: Path) -> Artifact:
     """The artifact that the bundle stage of this plan would read, and all before it, sealed in the folder of a run."""
     found = origin.make(plan, OTHER, run)
-    for stage in plan.walk[:-1]:
+    for stage in plan.pipeline[:-1]:
         out = artifacts.begin(run / stage)
         artifacts.write_json(out / "decision.json", {})
         found = artifacts.seal(out, stage=stage, source=found, data_digest=OTHER, metrics={},
@@ -85,11 +85,11 @@ def read_back(plan: Plan, path: Path, folder: Path) -> Plan:
 
 
 def same(plan: Plan, found: Plan) -> None:
-    assert found.run.task == plan.run.task and found.walk == plan.walk
+    assert found.run.task == plan.run.task and found.pipeline == plan.pipeline
     assert {stage: options.model_dump() for stage, options in found.stages.items()} == {
         stage: options.model_dump() for stage, options in plan.stages.items()
     }
-    assert origin.ingredients(found, OTHER).key == origin.ingredients(plan, OTHER).key
+    assert origin.cache_inputs(found, OTHER).key == origin.cache_inputs(plan, OTHER).key
 
 
 @pytest.mark.parametrize("source", source_names())
@@ -117,7 +117,7 @@ def test_the_record_of_every_task_is_a_config_again(task: str, sections: dict[st
     plan = planned(tmp_path, {"task": task, "data": data, "budget": {"latency_p50_ms": 2.0}, **sections})
     found = read_back(plan, bundle(plan, tmp_path), tmp_path)
     same(plan, found)
-    assert (TRAINING[0] in found.walk) == bool(sections)
+    assert (TRAINING[0] in found.pipeline) == bool(sections)
 
 
 def test_a_record_of_edgekit_0_1_is_read_too(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_bundle_of_the_digits_comes_out_the_same(tiny_run: FinishedRun, tmp_pa
     """What is the same is reused as in any run; the last two stages follow the record, and the file is the same."""
     path = tiny_run.folder / "bundles" / "tiny-onnx-1.0.0.edge.zip"
     found = bundles.read(path)
-    assert compare_ingredients(found.manifest.provenance, load_plan(TINY)) == []
+    assert compare_inputs(found.manifest.provenance, load_plan(TINY)) == []
     home = tmp_path / "out" / found.sha256[:16]
     shutil.copytree(tiny_run.folder, home / "tiny")
     shutil.rmtree(home / "tiny" / "bundles")

@@ -129,7 +129,7 @@ def test_force_makes_one_stage_again_and_what_follows_only_if_it_differs(copy: P
     made = artifacts.load(copy / "quantize").took
     done = run_edgekit("run", str(TINY), "--out", str(copy.parent), "--force", "quantize")
     assert done.returncode == 0, done.stderr
-    assert "quantize: made again as told" in done.stdout
+    assert "quantize: re-running (forced)" in done.stdout
     assert "convert: unchanged after all, reused" in done.stdout
     assert artifacts.load(copy / "quantize").took != made
     assert digests(copy) == before
@@ -162,7 +162,7 @@ def test_a_notebook_that_did_not_finish_runs_again_for_its_checks_but_its_stage_
     done = run_edgekit("run", str(TINY), "--out", str(copy.parent))
     assert done.returncode == 0, done.stderr
     assert "prune: sealed and reused" in done.stdout
-    assert "its notebook runs for its checks" in done.stdout
+    assert "its notebook runs for the checks" in done.stdout
     assert (copy / "prune/artifact.json").read_bytes() == record
 
 

@@ -53,7 +53,7 @@ def test_a_changed_parameter_wins_over_the_config_and_says_so(
 ) -> None:
     stage = open_stage("prune", parameters(tiny_run.out, ratio=0.4))
     assert stage.config.ratio == 0.4  # type: ignore[attr-defined]
-    assert "prune.ratio is 0.4 in this cell and 0.3 in tiny.yaml: the cell is taken" in capsys.readouterr().out
+    assert "prune.ratio is 0.4 in this cell and 0.3 in tiny.yaml: the cell wins" in capsys.readouterr().out
 
 
 def test_a_parameter_left_as_it_came_follows_the_config(
@@ -62,7 +62,7 @@ def test_a_parameter_left_as_it_came_follows_the_config(
     untouched = load_plan(DEFAULT_CONFIG).scalars("prune")
     stage = open_stage("prune", {**parameters(tiny_run.out), **untouched})
     assert stage.config == load_plan(TINY).stages["prune"]
-    assert "prune.ratio is 0.5 in this cell and 0.3 in tiny.yaml: the config is taken" in capsys.readouterr().out
+    assert "prune.ratio is 0.5 in this cell and 0.3 in tiny.yaml: the config wins" in capsys.readouterr().out
 
 
 def test_a_parameter_that_papermill_was_told_of_wins_even_at_its_default(
@@ -72,7 +72,7 @@ def test_a_parameter_that_papermill_was_told_of_wins_even_at_its_default(
     cells = ["config: str = '…'\nratio: float = 0.5", f"# Parameters\nratio = {ratio}\n"]
     stage = open_stage("prune", {**parameters(tiny_run.out, ratio=ratio), "In": cells})
     assert stage.config.ratio == ratio  # type: ignore[attr-defined]
-    assert "the cell is taken" in capsys.readouterr().out
+    assert "the cell wins" in capsys.readouterr().out
 
 
 def test_a_notebook_may_be_run_again_but_a_misspelt_parameter_is_still_found(tiny_run: FinishedRun) -> None:

@@ -1,4 +1,4 @@
-"""Every architecture on every target: `python -m tests.zoo.matrix` writes docs/zoo.md anew.
+"""Every architecture on every target: `python -m tests.zoo.matrix` writes docs/reference/zoo.md anew.
 
 A cell is `works` where the float file and the int8 one are inside their tolerance of the step before, else it says of
 what kind the failure is, and the note under the table what, where, why, and what to do instead.
@@ -25,7 +25,7 @@ from edgekit.targets.locate import first_divergence
 from tests.conftest import ROOT
 from tests.zoo.entries import ENTRIES, Entry
 
-PAGE = ROOT / "docs" / "zoo.md"
+PAGE = ROOT / "docs" / "reference" / "zoo.md"
 LEAST_DB = {"fp32": 60.0, "int8": 8.0}
 WORKS, REFUSED, NUMERICS = "works", "refused", "numerics"
 LIBRARIES = ("torch", "transformers", "litert-torch", "ai-edge-quantizer", "ai-edge-litert", "openvino", "nncf", "onnx",
@@ -58,7 +58,7 @@ def cell(entry: Entry, target: str, home: Path) -> Cell:
             outputs = _flat(evaluate.file_outputs(entry.name, target, out, files, x))
         except Exception as error:  # whatever a converter raises, it must be told by kind
             failure = error_causes.classify(error, home / "model")
-            return Cell(failure.kind, f"{precision}: {failure.told()}", found)
+            return Cell(failure.kind, f"{precision}: {failure.describe()}", found)
         found[precision] = round(compare(before, outputs).snr_db, 1)
         if found[precision] < LEAST_DB[precision]:
             where = _parted(home / "model", target, out, files, x, precision)
@@ -71,8 +71,8 @@ def cell(entry: Entry, target: str, home: Path) -> Cell:
 
 def _parted(model: Path, target: str, out: Path, files: object, x: np.ndarray, precision: str) -> str:
     try:
-        return first_divergence.find(model, target, out, files, x, precision).told  # type: ignore[arg-type]
-    except Exception as error:  # as `parting.find_apart` has it: another fault is being told
+        return first_divergence.find(model, target, out, files, x, precision).message  # type: ignore[arg-type]
+    except Exception as error:  # as `first_divergence.find_in_process` has it: another fault is being reported
         return f"at which layer was not found ({type(error).__name__})"
 
 
@@ -90,12 +90,13 @@ def table(cells: dict[tuple[str, str], Cell]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in library_versions(LIBRARIES).items())
     return "\n".join(
         [
-            "# What converts, and what does not",
+            "# Architectures that convert",
             "",
-            "Random weights. `works` is followed by two SNR in dB, of the float file to PyTorch and of int8 to float:",
-            f"at least {LEAST_DB['fp32']:g} and {LEAST_DB['int8']:g} are asked. Made by",
-            "`python -m tests.zoo.matrix`,",
-            "and held to by `make zoo`.",
+            "Each architecture has random weights and is converted in float and in int8.",
+            "`works` is followed by two signal-to-noise ratios in dB: of the float file to PyTorch, and of int8 to",
+            f"float. At least {LEAST_DB['fp32']:g} and {LEAST_DB['int8']:g} dB are required.",
+            "A number in brackets leads to the note under the table: what failed, where, why, and what to do instead.",
+            "`python -m tests.zoo.matrix` makes this page; `make zoo` fails where a cell is no longer true.",
             "",
             *lines,
             "",

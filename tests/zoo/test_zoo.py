@@ -1,4 +1,4 @@
-"""Every architecture on every target does what docs/zoo.md says; what fails is told in one line, with what to do."""
+"""Every architecture on every target does what docs/reference/zoo.md says; a failure is one line with what to do."""
 
 from __future__ import annotations
 

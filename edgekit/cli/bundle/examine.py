@@ -1,4 +1,4 @@
-"""What a model file is: refused where it is none, its specs read in a process of its own."""
+"""Examine a model file: detect its format, and read its specs in a child process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgekit.runner.bundle.sha256 import hexdigest
 
 
 @dataclass(frozen=True)
-class Found:
+class ModelFacts:
     """A model, examined: `files` as they will ship, `origin` what they were, `changes` what was done to them.
 
     `integers`: some of its arithmetic is on quantized numbers.
@@ -28,7 +28,7 @@ class Found:
     integers: bool
 
 
-def examine(path: Path, home: Path, size: tuple[int, ...] | None = None) -> Found:
+def examine(path: Path, home: Path, size: tuple[int, ...] | None = None) -> ModelFacts:
     """The model at `path`, worked on in the folder `home`; ModelError, or BackendError where it crashes.
 
     `size` is the height and width of the pictures that reach it.
@@ -40,7 +40,7 @@ def examine(path: Path, home: Path, size: tuple[int, ...] | None = None) -> Foun
     try:
         facts = worker.ask("inspect", path, home, name=str(path), size=size)
     except worker.NoAnswer as error:
-        raise ModelError(f"{error}; {file_type.against(target, data)}") from None
+        raise ModelError(f"{error}; {file_type.explain_mismatch(target, data)}") from None
     for what in ("inputs", "outputs"):
         if len(facts[what]) != 1:
             names = ", ".join(each["name"] for each in facts[what])
@@ -51,7 +51,7 @@ def examine(path: Path, home: Path, size: tuple[int, ...] | None = None) -> Foun
     origin = {"source": path.name, "sha256": hexdigest(data)}
     if ".bin" in files:
         origin["bin_sha256"] = hexdigest(files[".bin"])
-    return Found(
+    return ModelFacts(
         target=target,
         files={f"model/{name}": (home / name).read_bytes() for name in (f"{jobs.MODEL}{suffix}" for suffix in files)},
         origin=origin,
@@ -69,9 +69,11 @@ def _read(path: Path) -> tuple[str, dict[str, bytes]]:
         raise ModelError(f"{path}: {what}; name a .tflite, .onnx or .xml file")
     data, suffix = path.read_bytes(), path.suffix.lower()
     if suffix not in jobs.TARGETS:
-        raise ModelError(f"{path}: {file_type.like(data)}; a bundle is made of a .tflite, .onnx or OpenVINO .xml file")
+        raise ModelError(
+            f"{path}: {file_type.describe(data)}; a bundle is made of a .tflite, .onnx or OpenVINO .xml file"
+        )
     if (suffix == ".tflite" and data[4:8] != b"TFL3") or (suffix == ".xml" and b"<net" not in data[:65536]):
-        raise ModelError(f"{path}: no {suffix} model; it looks like {file_type.like(data)}")
+        raise ModelError(f"{path}: no {suffix} model; it looks like {file_type.describe(data)}")
     files = {suffix: data}
     if suffix == ".xml":
         weights = path.with_suffix(".bin")

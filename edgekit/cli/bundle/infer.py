@@ -1,4 +1,4 @@
-"""The specs of a bundle, from what a model says about itself and what the user adds."""
+"""Infer the specs of a bundle from the model's own tensors and the user's options."""
 
 from __future__ import annotations
 

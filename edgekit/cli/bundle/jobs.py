@@ -1,4 +1,4 @@
-"""What is done to a model in a process of its own: reading its specs, and recording its answers.
+"""Jobs of the child process: read the specs of a model, and record its outputs.
 
 The working folder holds the model's files as MODEL.tflite, MODEL.onnx, or MODEL.xml with MODEL.bin.
 """
@@ -20,7 +20,7 @@ from edgekit.core.errors import ConfigError, EdgekitError, ModelError
 from edgekit.core.subprocesses import leave_with_parent
 from edgekit.models.files.integer_range import Grid, fault
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
-from edgekit.runner.encode import as_they_are
+from edgekit.runner.encode import passes_through
 from edgekit.runner.errors import InputError, RunnerError
 from edgekit.runner.preprocess import apply, steps
 
@@ -32,7 +32,7 @@ OUTPUTS = "outputs.npy"
 
 
 def main(folder: str) -> None:
-    """Do the job that lies in the folder, and leave the answer there."""
+    """Run the job in the folder and write the answer there."""
     leave_with_parent()
     home = Path(folder)
     what = json.loads((home / JOB).read_text(encoding="utf-8"))
@@ -55,11 +55,11 @@ def inspect(home: Path, name: str, size: Size = None) -> dict[str, Any]:
         raise
     except Exception as error:  # the libraries' errors share no base class
         reason = " ".join(str(error).split())[:300] or type(error).__name__
-        raise ModelError(f"{name}: cannot be opened: {reason}; {_looks(path)}") from None
+        raise ModelError(f"{name}: cannot be opened: {reason}; {_type_hint(path)}") from None
 
 
-def _looks(path: Path) -> str:
-    return file_type.against(TARGETS[path.suffix], path.read_bytes())
+def _type_hint(path: Path) -> str:
+    return file_type.explain_mismatch(TARGETS[path.suffix], path.read_bytes())
 
 
 def record(home: Path, paths: Sequence[str], grid: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -80,12 +80,12 @@ def record(home: Path, paths: Sequence[str], grid: dict[str, Any] | None = None)
             output = model.execute(model.prepare(sample))
             postprocess.check_finite(output)
         except RunnerError as error:
-            told = str(error)
-            raise type(error)(told if told.startswith(path) else f"{path}: {told}") from None
+            message = str(error)
+            raise type(error)(message if message.startswith(path) else f"{path}: {message}") from None
         found.append(output)
         samples.append(sample)
     if grid is not None:
-        _check_held(Grid(**grid), np.stack(samples), model.manifest)
+        _check_input_range(Grid(**grid), np.stack(samples), model.manifest)
     np.save(home / OUTPUTS, np.stack(found))
     return {"interpreter": model.backend.name, "version": model.backend.version}
 
@@ -94,21 +94,23 @@ def _check_dtype(sample: np.ndarray, raw: RawSpec) -> None:
     """InputError for an array of the right shape and another dtype, with the option that takes it."""
     if sample.dtype == raw.dtype or sample.shape != raw.shape:
         return
-    fits = "float32" if sample.dtype.kind == "f" else sample.dtype.name
-    told = f"sample: got {sample.dtype}{list(sample.shape)}; the bundle takes {raw.dtype}{list(raw.shape)} ({raw.kind})"
-    if fits not in steps.RAW_DTYPES:
-        raise InputError(f"{told}; save it as {raw.dtype}, or as another of {', '.join(steps.RAW_DTYPES)}")
-    saved = "" if sample.dtype == fits else f" once it is saved as {fits}"
-    raise InputError(f"{told}; --dtype {fits} fits{saved}")
+    dtype = "float32" if sample.dtype.kind == "f" else sample.dtype.name
+    message = (
+        f"sample: got {sample.dtype}{list(sample.shape)}; the bundle takes {raw.dtype}{list(raw.shape)} ({raw.kind})"
+    )
+    if dtype not in steps.RAW_DTYPES:
+        raise InputError(f"{message}; save it as {raw.dtype}, or as another of {', '.join(steps.RAW_DTYPES)}")
+    saved = "" if sample.dtype == dtype else f" once it is saved as {dtype}"
+    raise InputError(f"{message}; --dtype {dtype} fits{saved}")
 
 
-def _check_held(grid: Grid, samples: np.ndarray, manifest: Manifest) -> None:
-    if as_they_are(manifest.preprocess, manifest.raw.dtype, manifest.input.dtype):
+def _check_input_range(grid: Grid, samples: np.ndarray, manifest: Manifest) -> None:
+    if passes_through(manifest.preprocess, manifest.raw.dtype, manifest.input.dtype):
         return
-    told = fault(grid, apply(manifest.preprocess, samples), manifest.raw.dtype, manifest.preprocess)
-    if told:
+    problem = fault(grid, apply(manifest.preprocess, samples), manifest.raw.dtype, manifest.preprocess)
+    if problem:
         own = "" if manifest.raw.dtype != "float32" else f"; for the model's own integers give --dtype {grid.dtype}"
-        raise ConfigError(f"--preprocess: the model {told}{own}")
+        raise ConfigError(f"--preprocess: the model {problem}{own}")
 
 
 def _tflite(path: Path, name: str, size: Size) -> dict[str, Any]:
@@ -155,7 +157,7 @@ def _onnx(path: Path, name: str, size: Size) -> dict[str, Any]:
 
     model = onnx.load_model_from_string(path.read_bytes())
     if not model.graph.output:
-        raise ModelError(f"{name}: no ONNX model: it has no graph; {_looks(path)}")
+        raise ModelError(f"{name}: no ONNX model: it has no graph; {_type_hint(path)}")
     if onnx_batch.external(model):
         raise ModelError(
             f"{name}: keeps its weights in other files; make one file of it: "

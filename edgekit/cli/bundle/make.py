@@ -1,4 +1,4 @@
-"""Makes the bundle. Nothing is written before `edgerun.pyz` has proven it in a fresh process."""
+"""Make the bundle. Nothing is written before `edgerun.pyz` passes its selftest in a fresh process."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from typing import Any
 import numpy as np
 
 from edgekit import __version__
-from edgekit.cli.bundle import answers, infer
-from edgekit.cli.bundle.examine import Found, examine
+from edgekit.cli.bundle import golden_outputs, infer
+from edgekit.cli.bundle.examine import ModelFacts, examine
 from edgekit.cli.bundle.options import Options
 from edgekit.core.cache_key import installed_versions
 from edgekit.core.errors import ConfigError
 from edgekit.runner import backends, inputs, pyz
 from edgekit.runner import bundle as bundles
 from edgekit.runner.bundle.manifest import Manifest
-from edgekit.runner.encode import as_they_are
+from edgekit.runner.encode import passes_through
 from edgekit.runner.files import make_folder, write_atomically
 from edgekit.stages.bundle import golden
-from edgekit.stages.bundle.device import RUNNER, requirements, texts
-from edgekit.stages.bundle.prove import prove
+from edgekit.stages.bundle.device import RUNNER, prove, requirements, texts
 
 TOLERANCE_FLOAT, TOLERANCE_INTEGER = 0.005, 0.05
 """Allowed difference, share of the outputs' range; the bundle stage's defaults."""
@@ -39,15 +38,15 @@ def make(options: Options, out: Path, say: Say) -> Path:
         home = Path(name)
         found = examine(options.model, home, infer.size_inside(options))
         draft = _draft(options, found)
-        _tell(draft, found, say)
-        paths = answers.candidates(options, draft.raw)
-        outputs, by = answers.record(options.model, draft, found, paths, home)
-        kept = answers.keep(options.task, outputs, options.samples)
+        _print_facts(draft, found, say)
+        paths = golden_outputs.candidates(options, draft.raw)
+        outputs, by = golden_outputs.record(options.model, draft, found, paths, home)
+        kept = golden_outputs.keep(options.task, outputs, options.samples)
         say(f"golden      {len(kept)} of {len(outputs)} inputs that were run on {by['interpreter']} {by['version']}")
         share = options.tolerance or (TOLERANCE_INTEGER if found.integers else TOLERANCE_FLOAT)
         manifest = replace(
             draft,
-            activation=answers.activation(options, found, outputs, say),
+            activation=golden_outputs.activation(options, found, outputs, say),
             golden={**draft.golden, "atol": golden.tolerance(outputs[kept], share)},
             provenance=_origin(found, by["interpreter"]),
         )
@@ -69,8 +68,8 @@ def make(options: Options, out: Path, say: Say) -> Path:
     return out / file
 
 
-def _draft(options: Options, found: Found) -> Manifest:
-    """The manifest, but for what only recorded answers can tell."""
+def _draft(options: Options, found: ModelFacts) -> Manifest:
+    """The manifest, without what only the recorded outputs show."""
     source = infer.input_spec(found.input, options.layout)
     is_classification = options.task == "classification"
     return Manifest(
@@ -78,7 +77,7 @@ def _draft(options: Options, found: Found) -> Manifest:
         version=options.version,
         target=found.target,
         variant=f"ready-made-{found.target}",
-        raw=infer.raw_spec(options, source, answers.dtype_seen(options)),
+        raw=infer.raw_spec(options, source, golden_outputs.dtype_seen(options)),
         input=source,
         output=infer.output_spec(found.output, options),
         preprocess=[dict(step) for step in options.preprocess],
@@ -92,12 +91,12 @@ def _draft(options: Options, found: Found) -> Manifest:
     )
 
 
-def _tell(draft: Manifest, found: Found, say: Say) -> None:
+def _print_facts(draft: Manifest, found: ModelFacts, say: Say) -> None:
     for change in found.changes:
         say(f"changed     {change}")
     source, result, raw = draft.input, draft.output, draft.raw
     say(f"model       {source.dtype}{list(source.shape)} {source.layout}, gives {result.dtype}{list(result.shape)}")
-    as_is = as_they_are(draft.preprocess, raw.dtype, source.dtype)
+    as_is = passes_through(draft.preprocess, raw.dtype, source.dtype)
     limits = f" from {raw.range[0]:g} to {raw.range[1]:g}" if raw.range else ""
     rate = f" at {raw.sample_rate_hz} samples a second" if raw.sample_rate_hz else ""
     say(
@@ -106,7 +105,7 @@ def _tell(draft: Manifest, found: Found, say: Say) -> None:
     say(f"preprocess  {', '.join(step['step'] for step in draft.preprocess) or 'none'}")
 
 
-def _origin(found: Found, interpreter: str) -> dict[str, Any]:
+def _origin(found: ModelFacts, interpreter: str) -> dict[str, Any]:
     """Where the bundle came from: no path, and nothing that it could be rebuilt from."""
     libraries = ["numpy", backends.module(interpreter).DISTRIBUTION]
     if found.target == "onnx" and found.changes:

@@ -1,4 +1,4 @@
-"""What the user says about a ready-made model: words of the command line, turned into values."""
+"""Options of `edgekit bundle`: text of the command line, parsed into values."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Options:
 
     @property
     def bundle_name(self) -> str:
-        """The name that was given, else one made of the file's."""
+        """The value of `--name`, else a name made from the file's."""
         return self.name or re.sub(r"[^A-Za-z0-9._-]+", "-", self.model.stem).lstrip("._-") or "model"
 
 

@@ -1,4 +1,4 @@
-"""Asks a process of its own about a model that nobody has proven yet: a broken one may crash its interpreter."""
+"""Run jobs on a model in a child process: a broken model may crash its interpreter."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ JOB, ANSWER, LOG = "job.json", "answer.json", "log"
 
 
 class NoAnswer(ModelError):
-    """The process ended with an error of its own, and said nothing of the model."""
+    """The child process failed without an answer about the model."""
 
 
 def ask(job: str, model: Path, folder: Path, **what: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`edgekit init`: a config and a short notebook to start from, made to fit somebody's data, and tried on them."""
+"""`edgekit init`: write a config and a short notebook that fit the user's data, and check them against it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from edgekit.data import Data
 
 SHOWN = 8
-"""Classes that are named where the data are told."""
+"""Classes that are listed in the output."""
 
 
 def start(name: str, task: str, data: str | None, out: Path, *, force: bool, say: Callable[[str], None]) -> None:
-    """Write NAME.yaml and NAME.ipynb into `out`, whole or not at all, and say what was found.
+    """Write NAME.yaml and NAME.ipynb into `out`, both or neither, and print what was found.
 
     Raises ConfigError for a name, a task or a place that will not do, DataError for data that no source reads.
     """
     from edgekit.cli.init import dry_run, notebook, sizes, task_fit
-    from edgekit.cli.init.config import told
-    from edgekit.cli.init.detect import look
+    from edgekit.cli.init.config import describe_sizes
+    from edgekit.cli.init.detect import detect
 
     _check_name(name)
     if task not in TASKS:
@@ -38,21 +38,21 @@ def start(name: str, task: str, data: str | None, out: Path, *, force: bool, say
     if not force:
         _refuse_to_overwrite(config, pages)
     path = _place(data, out)
-    found = look(path)
+    found = detect(path)
     task_fit.check(task, found)
     draft = dry_run.draft(name, task, found, _written(data, path, out))
     text = draft.text()
     dry_run.check(text, found.section, draft.data)
-    say(f"found  {draft.found.words}")
-    say(f"       {told(draft.sizes)}; {_labels(draft.data)}")
+    say(f"found  {draft.findings.words}")
+    say(f"       {describe_sizes(draft.sizes)}; {_labels(draft.data)}")
     for note in draft.data.notes:
         say(f"       {note}")
-    if named(task).AT_MOST_ONE and (little := sizes.says_little(draft.sizes)):
+    if named(task).AT_MOST_ONE and (little := sizes.small_validation_warning(draft.sizes)):
         say(f"       {little}")
     make_folder(out.absolute())
     if not force:
         _refuse_to_overwrite(config, pages)
-    shown = notebook.text(name, config.absolute(), draft.found.words, draft.data.kind)
+    shown = notebook.text(name, config.absolute(), draft.findings.words, draft.data.kind)
     _write_both({config: text.encode(), pages: shown.encode()})
     say(f"wrote  {config} and {pages}")
     say(f"next   edgekit run {config} --dry-run, then edgekit run {config}; or open {pages.name} in JupyterLab")
@@ -95,7 +95,7 @@ def _place(data: str | None, out: Path) -> Path | None:
 
 
 def _written(data: str | None, path: Path | None, out: Path) -> str | None:
-    """The path as the config has it, variables as they were given.
+    """The path as it stands in the config, variables unexpanded.
 
     Relative to the config where the data lie beneath its folder, or beneath the folder around that: what is moved
     together stays together. That folder may be somebody's home, which holds what does not belong together.

@@ -12,16 +12,18 @@ from edgekit.core.tasks import Task
 
 
 def init(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the run and of the two files, for example doorbell.")],
-    task: Annotated[Task, typer.Option(help="What is to be learned.")] = "classification",
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the run and of the two files, for example doorbell.")
+    ],
+    task: Annotated[Task, typer.Option(help="What the model learns.")] = "classification",
     data: Annotated[
         str | None,
         typer.Option(metavar="PATH", help="An .npz, or a folder or zip of pictures, WAV or CSV; without it, digits."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path("."),
-    force: Annotated[bool, typer.Option("--force", help="Overwrite both files where they are there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
-    """Look at data and write NAME.yaml and NAME.ipynb to start from, which run as they are.
+    """Inspect data and write NAME.yaml and NAME.ipynb, a config and a notebook that run unmodified.
 
     \b
     What PATH may be:
@@ -32,7 +34,7 @@ def init(
       a folder, zip   of recordings, SPLIT/CLASS/*.csv: train/walking/0001.csv
     Splits are train and, if there, validation and test.
 
-    Exit codes: 0 written, 2 a name or a task that does not fit, or files that are there, 4 data that cannot be used.
+    Exit codes: 0 written; 2 a name or a task that does not fit, or existing files; 4 data that cannot be used.
     """
     with errors_as_exit_codes():
         from edgekit.cli.init import start

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgekit.cli.init import networks, steps
-from edgekit.cli.init.findings import Found
-from edgekit.cli.init.sizes import CONFIDENCE, Sizes, says_little
+from edgekit.cli.init.findings import Findings
+from edgekit.cli.init.sizes import CONFIDENCE, Sizes, small_validation_warning
 from edgekit.core import tasks
 from edgekit.core.tasks import accuracy_drop
 from edgekit.data import Data
@@ -31,7 +31,7 @@ class Draft:
 
     name: str
     task: str
-    found: Found
+    findings: Findings
     section: dict[str, Any]
     data: Data
     sizes: Sizes
@@ -50,8 +50,8 @@ class Draft:
         training |= alike
         fine = {"epochs": max(1, sizes.epochs // 6), "batch_size": sizes.batch}
         lines = [
-            *_comment(f"Written by `edgekit init`: {self.found.words}."),
-            *_comment(f"{told(sizes)}. Check it with: edgekit run {self.name}.yaml --dry-run"),
+            *_comment(f"Written by `edgekit init`: {self.findings.words}."),
+            *_comment(f"{describe_sizes(sizes)}. Check it with: edgekit run {self.name}.yaml --dry-run"),
             f"name: {scalar(self.name)}",
             *_entries({"task": self.task}, {"task": tasks.named(self.task).SAID}, indent=0),
             "version: 1.0.0",
@@ -104,7 +104,7 @@ class Draft:
 
     def _comments(self) -> dict[str, str]:
         return {
-            **self.found.comments,
+            **self.findings.comments,
             "validation_fraction": "of the train split, for the data have no validation split",
             "test_fraction": "the same for the test split",
             "calibration_samples": "taken out of train: what int8 ranges are set by",
@@ -127,12 +127,12 @@ class Draft:
         )
         if self.task == "classification":
             shown += f"; {lost} lost leave{'s' if lost == 1 else ''} {min(some, 100):.3g} pp"
-        little = says_little(self.sizes)
-        told = [*_comment(shown, "  "), *(_comment(little, "  ") if little else [])]
-        return ["budget:", *told, f"  accuracy_drop_pp: {self.sizes.drop_pp}", *later]
+        little = small_validation_warning(self.sizes)
+        comments = [*_comment(shown, "  "), *(_comment(little, "  ") if little else [])]
+        return ["budget:", *comments, f"  accuracy_drop_pp: {self.sizes.drop_pp}", *later]
 
 
-def told(sizes: Sizes) -> str:
+def describe_sizes(sizes: Sizes) -> str:
     """The splits, as a sentence."""
     return (
         f"{sizes.train:,} samples train, {sizes.calibration:,} calibrate, {sizes.validation:,} validate, "

@@ -1,4 +1,4 @@
-"""What lies at a path, by its content: which source reads it and with which options, or what it looks like instead."""
+"""Detect from the content which data source reads a path, and with which options."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections import Counter
 from pathlib import Path
 
 from edgekit.cli.init import inspect
-from edgekit.cli.init.findings import Found
+from edgekit.cli.init.findings import Findings
 from edgekit.core.errors import DataError
-from edgekit.core.file_type import like
+from edgekit.core.file_type import describe
 from edgekit.data import archives, folder_layout
 
 EXPECTED = """edgekit init takes one of
@@ -19,19 +19,19 @@ EXPECTED = """edgekit init takes one of
   a folder or a zip of sounds, split/class/*.wav, as in train/yes/0001.wav
   a folder or a zip of recordings, split/class/*.csv, as in train/walking/0001.csv
 where split is train and, if there, validation and test"""
-LOOKED_AT = 60
+MOST_FILES = 60
 HEAD_BYTES = 2**16
 """A table's first line names every channel, which may be many."""
 Source = archives.Folder | archives.Zip
 PICTURES = (b"\x89PNG\r\n", b"\xff\xd8\xff")
 WANTED = {"picture": folder_layout.PICTURES, "sound": folder_layout.SOUNDS, "recording": folder_layout.RECORDINGS}
-PEEKS = {"picture": inspect.pictures, "sound": inspect.sounds, "recording": inspect.recordings}
+INSPECTORS = {"picture": inspect.pictures, "sound": inspect.sounds, "recording": inspect.recordings}
 
 
-def look(path: Path | None) -> Found:
-    """What a config says of the data at `path`, or of scikit-learn's digits; DataError for anything that none reads."""
+def detect(path: Path | None) -> Findings:
+    """Findings about the data at `path`, or scikit-learn's digits for None; DataError if no source reads it."""
     if path is None:
-        return Found({"source": "digits", "size": 32}, "scikit-learn's handwritten digits, pictures of 32×32 pixels")
+        return Findings({"source": "digits", "size": 32}, "scikit-learn's handwritten digits, pictures of 32×32 pixels")
     if not path.exists():
         raise DataError(f"--data: nothing at {path}; name a file or a folder that is there, or leave --data out")
     if path.is_dir():
@@ -47,7 +47,7 @@ def look(path: Path | None) -> Found:
     return _tree(path, "a zip")
 
 
-def _tree(path: Path, where: str) -> Found:
+def _tree(path: Path, where: str) -> Findings:
     with archives.Folder(path) if path.is_dir() else archives.Zip(path) as source:
         listing = source.listing()
         kind, seen = _kind(path, source, listing.files)
@@ -59,15 +59,15 @@ def _tree(path: Path, where: str) -> Found:
                 f"rename the files, or convert them to what their names say; {wanted.expected}"
             )
         plan = folder_layout.parse(listing, path.name, wanted)
-        return PEEKS[kind](path, where, plan, source)
+        return INSPECTORS[kind](path, where, plan, source)
 
 
 def _kind(path: Path, source: Source, names: tuple[str, ...]) -> tuple[str, list[str]]:
-    """What most of the files are, and the names of those looked at that are."""
+    """The kind of most files, and the names of the examined files of that kind."""
     shown = [name for name in names if not any(part[:1] in (".", "_") for part in name.split("/"))]
     found: dict[str, list[str]] = {}
     other: Counter[str] = Counter()
-    for name in shown[:: max(1, len(shown) // LOOKED_AT)]:
+    for name in shown[:: max(1, len(shown) // MOST_FILES)]:
         start = _start(path / name) if path.is_dir() else _inside(source, name)
         kind = kind_of(start, columns=1 if name.lower().endswith(folder_layout.RECORDINGS.suffixes) else 2)
         if kind:
@@ -110,7 +110,7 @@ def _inside(source: Source, name: str) -> bytes:
 
 
 def _like(start: bytes) -> str:
-    """As `looks.like`, with what somebody may take for a data set."""
+    """As `file_type.like`, with formats that a user may take for a data set."""
     if start.startswith(b"\x93NUMPY"):
         return "a single array (.npy): save it with its labels, np.savez('data.npz', x_train=…, y_train=…)"
     if start.startswith(b"PAR1"):
@@ -121,4 +121,4 @@ def _like(start: bytes) -> str:
         return "a single WAV file"
     if start.startswith(b"PK\3\4"):
         return "a zip that is cut short or damaged; copy it again"
-    return like(start)
+    return describe(start)

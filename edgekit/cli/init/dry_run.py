@@ -1,4 +1,4 @@
-"""Trying a config before it is written: read by the very functions that a run reads it and its data with."""
+"""Check a config before it is written, with the functions that a run uses to read it and its data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from edgekit.cli.init import networks
 from edgekit.cli.init.config import Draft, scalar
-from edgekit.cli.init.findings import Found
+from edgekit.cli.init.findings import Findings
 from edgekit.cli.init.sizes import Sizes, calibration
 from edgekit.core.errors import DataError
 from edgekit.data import Data
@@ -23,14 +23,14 @@ PROGRESS = 100
 """Samples between two words of how far the reading is."""
 
 
-def draft(name: str, task: str, found: Found, written: str | None) -> Draft:
+def draft(name: str, task: str, found: Findings, written: str | None) -> Draft:
     """The config for these data, which have been read and split as it says; `written` is the path as it stands there.
 
     They are read twice: only their number says how many of them may calibrate, and what is measured must be measured
     on the train split that this leaves.
     """
     section = {**found.section}
-    section |= {f"{split}_fraction": 0.2 for split in ("validation", "test") if split not in found.given}
+    section |= {f"{split}_fraction": 0.2 for split in ("validation", "test") if split not in found.splits}
     data = _read(name, task, {**section, "calibration_samples": 1, "overlap": "drop"})
     section["calibration_samples"] = calibration(len(data.train) + len(data.calibration))
     if any(note.startswith("overlap:") for note in data.notes):
@@ -42,7 +42,7 @@ def draft(name: str, task: str, found: Found, written: str | None) -> Draft:
     if len(data.train) < LEAST_TRAIN:
         left = f"{len(data.train)} sample{'' if len(data.train) == 1 else 's'}"
         more = "more normal samples" if task == "anomaly" else "more samples"
-        raise DataError(f"--data: {left} would be left to train on, beside those that calibrate and judge; give {more}")
+        raise DataError(f"--data: {left} would be left to train on, besides calibration and validation; give {more}")
     splits = (data.train, data.calibration, data.validation, data.test)
     if written is not None:
         section["path"] = written

@@ -1,4 +1,4 @@
-"""What `edgekit init` has found out about somebody's data."""
+"""What `edgekit init` finds out about data."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """The source that reads it, with its own options, and what it is in words.
+class Findings:
+    """The source that reads the data, with its options, and a description in words.
 
-    `given` are the splits that it came with, `comments` are for the config, by option. `labels` are those of arrays,
+    `splits` are those that it has already, `comments` are for the config, by option. `labels` are those of arrays,
     `classes` the names in them, or the folders'.
     """
 
     section: dict[str, Any]
     words: str
-    given: frozenset[str] = frozenset({"train"})
+    splits: frozenset[str] = frozenset({"train"})
     comments: dict[str, str] = field(default_factory=dict)
     labels: np.ndarray | None = None
     classes: tuple[str, ...] | None = None

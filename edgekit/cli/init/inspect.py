@@ -1,4 +1,4 @@
-"""The first look into data of a kind: as little of it as tells which options its source needs."""
+"""Inspect data of a known kind: read just enough of it to choose the options of its source."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from edgekit.cli.init.findings import Found
+from edgekit.cli.init.findings import Findings
 from edgekit.core.errors import DataError
 from edgekit.data import archives
 from edgekit.data.folder_layout import Layout
@@ -24,8 +24,8 @@ from edgekit.runner.inputs import wav
 from edgekit.runner.inputs.picture import FORMATS
 
 Source = archives.Folder | archives.Zip
-OPENED = 200
-"""Files of a folder that are looked into; the source reads all of them, and refuses what is not like these."""
+MOST_OPENED = 200
+"""Files of a folder that are opened; the source reads all of them later, and refuses what differs."""
 LARGEST_SIDE = 64
 """Of pictures as the network sees them: a first run should take minutes on a CPU."""
 LONGEST_S = 10.0
@@ -35,27 +35,27 @@ SHARED = 0.1
 """Share of the files that must have the most common length for it to mean something."""
 SPLITS = 4
 SHOWN = 6
-"""Rows of a text that are looked at, the names among them, to call it a table."""
+"""Rows of a text, headings included, that are read to recognise a table."""
 CLOCKS = re.compile(r"(time(stamp)?|date(time)?|t|ts|index|sample|seconds?|ms|us|unnamed.*|)", re.IGNORECASE)
 """Columns that number the rows."""
 
 
-def arrays(path: Path) -> Found:
+def arrays(path: Path) -> Findings:
     """An .npz; its names are for the source to check, which knows them."""
-    labels, classes, given = None, None, set()
+    labels, classes, splits = None, None, set()
     try:
         with np.load(path, allow_pickle=False) as archive:
-            given = {name.removeprefix("x_") for name in archive.files if name.startswith("x_")}
+            splits = {name.removeprefix("x_") for name in archive.files if name.startswith("x_")}
             if "y_train" in archive.files:
                 labels = archive["y_train"]
             if "classes" in archive.files:
                 classes = tuple(map(str, archive["classes"].ravel().tolist()))
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error):
         labels = None  # the source says what is wrong
-    return Found({"source": "npz", "path": str(path)}, "an .npz file", frozenset(given), {}, labels, classes)
+    return Findings({"source": "npz", "path": str(path)}, "an .npz file", frozenset(splits), {}, labels, classes)
 
 
-def pictures(path: Path, where: str, plan: Layout, source: Source) -> Found:
+def pictures(path: Path, where: str, plan: Layout, source: Source) -> Findings:
     """Size and colour of most of them."""
     sides: Counter[tuple[int, int]] = Counter()
     coloured = False
@@ -70,12 +70,12 @@ def pictures(path: Path, where: str, plan: Layout, source: Source) -> Found:
         raise DataError(f"{path}: none of its pictures can be opened; check that they are whole")
     (width, height), _ = sides.most_common(1)[0]
     size = int(np.clip(min(width, height), 4, LARGEST_SIDE))
-    told = f"{width}×{height}" + (" and other sizes" if len(sides) > 1 else "")
+    sizes = f"{width}×{height}" + (" and other sizes" if len(sides) > 1 else "")
     section = {"source": "image_folder", "path": str(path), "size": size, "channels": 3 if coloured else 1}
     colour = "in colour" if coloured else "grey"
-    comments = {"size": f"the pictures are {told}; more pixels see more and take longer"}
-    words = f"{where} of pictures, {told}, {colour}, seen as {size}×{size}"
-    return Found(section, words, frozenset(plan.names), comments, classes=plan.classes)
+    comments = {"size": f"the pictures are {sizes}; more pixels see more and take longer"}
+    words = f"{where} of pictures, {sizes}, {colour}, seen as {size}×{size}"
+    return Findings(section, words, frozenset(plan.names), comments, classes=plan.classes)
 
 
 def _is_grey(picture: Image.Image) -> bool:
@@ -85,7 +85,7 @@ def _is_grey(picture: Image.Image) -> bool:
     return bool((pixels == pixels[..., :1]).all())
 
 
-def sounds(path: Path, where: str, plan: Layout, source: Source) -> Found:
+def sounds(path: Path, where: str, plan: Layout, source: Source) -> Findings:
     """Rate and length of most of them, from their headers."""
     rates: Counter[int] = Counter()
     lengths: list[float] = []
@@ -100,26 +100,26 @@ def sounds(path: Path, where: str, plan: Layout, source: Source) -> Found:
     if not lengths or not max(lengths):
         raise DataError(f"{path}: none of its sounds can be opened; check that they are whole")
     rate_hz = rates.most_common(1)[0][0]
-    samples, told = _usual([round(seconds * rate_hz) for seconds in lengths])
+    samples, which = _usual([round(seconds * rate_hz) for seconds in lengths])
     cut = min(samples, round(LONGEST_S * rate_hz))
     seconds = cut / rate_hz
-    comments = {"seconds": f"{told}; a shorter sound is filled up with silence, of a longer one the rest is cut"}
+    comments = {"seconds": f"{which}; a shorter sound is filled up with silence, of a longer one the rest is cut"}
     if len(rates) > 1:
         others = ", ".join(f"{count} at {rate} Hz" for rate, count in rates.most_common())
         comments["rate_hz"] = f"the rate of most ({others}); the others are resampled"
     section = {"source": "wav_folder", "path": str(path), "rate_hz": rate_hz, "seconds": seconds}
     words = f"{where} of sounds at {rate_hz:,} Hz, heard for {seconds:.4g} s"
-    return Found(section, words, frozenset(plan.names), comments, classes=plan.classes)
+    return Findings(section, words, frozenset(plan.names), comments, classes=plan.classes)
 
 
 def _usual(lengths: list[int]) -> tuple[int, str]:
-    """The length that most have, or the middle one where hardly two are alike; and which it is, in words."""
+    """The most common length, or the median where lengths vary; and which of the two it is, as text."""
     ordered = sorted(length for length in lengths if length)
     length, count = max(Counter(ordered).items(), key=lambda item: (item[1], item[0]))
     if len(set(ordered)) == 1:
         return length, "the length of all"
     if count > max(1, SHARED * len(ordered)):
-        return length, f"the length of most ({count} of {len(lengths)} looked at)"
+        return length, f"the length of most ({count} of {len(lengths)} examined)"
     return ordered[len(ordered) // 2], "they differ in length, and this is the middle one"
 
 
@@ -131,11 +131,11 @@ def is_table(start: bytes, columns: int = 2) -> bool:
     return len(rows) > 1 and len(rows[0]) >= columns and any(map(_is_number, itertools.chain(*rows[1:SHOWN])))
 
 
-def recordings(path: Path, where: str, plan: Layout, source: Source) -> Found:
+def recordings(path: Path, where: str, plan: Layout, source: Source) -> Findings:
     """Columns of numbers, and how long the recordings are."""
     columns: list[str] = []
     by_class: dict[str, list[int]] = {}
-    for name, content in _named(plan, source):
+    for name, content in _opened_with_names(plan, source):
         rows = _rows(content)
         if len(rows) < 2:
             continue  # the source names the file
@@ -147,7 +147,7 @@ def recordings(path: Path, where: str, plan: Layout, source: Source) -> Found:
             "channel, named in the first line: ax,ay,az"
         )
     lengths = [length for of in by_class.values() for length in of]
-    usual, told = _usual(lengths)
+    usual, which = _usual(lengths)
     whole = len(set(lengths)) == 1 and 2 <= usual <= LONGEST_WINDOW
     # of the shortest quarter nothing is seen, but of every class as many as the splits need
     shortest = min(sorted(of)[max(0, len(of) - SPLITS) // 4] for of in by_class.values())
@@ -155,12 +155,12 @@ def recordings(path: Path, where: str, plan: Layout, source: Source) -> Found:
     stride = window if whole else window // 2
     comments = {
         "columns": "the channels, in this order",
-        "window": f"rows; the recordings have {usual:,}, {told}",
+        "window": f"rows; the recordings have {usual:,}, {which}",
         "stride": "rows from the beginning of one window to that of the next",
     }
     section = {"source": "csv_windows", "path": str(path), "columns": columns, "window": window, "stride": stride}
     words = f"{where} of recordings, {len(columns)} columns ({', '.join(columns)}), in windows of {window} rows"
-    return Found(section, words, frozenset(plan.names), comments, classes=plan.classes)
+    return Findings(section, words, frozenset(plan.names), comments, classes=plan.classes)
 
 
 def _channels(rows: list[list[str]]) -> list[str]:
@@ -193,13 +193,13 @@ def _is_number(text: str) -> bool:
 
 def _opened(plan: Layout, source: Source) -> Iterator[bytes]:
     """The content of some files of each split, evenly over them; what cannot be read is left to the source."""
-    return (content for _, content in _named(plan, source))
+    return (content for _, content in _opened_with_names(plan, source))
 
 
-def _named(plan: Layout, source: Source) -> Iterator[tuple[str, bytes]]:
+def _opened_with_names(plan: Layout, source: Source) -> Iterator[tuple[str, bytes]]:
     """The same, with their names."""
     names = list(itertools.chain(*plan.names.values()))
-    for name in names[:: max(1, len(names) // OPENED)]:
+    for name in names[:: max(1, len(names) // MOST_OPENED)]:
         try:
             yield name, source.read(name)
         except (OSError, ValueError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error):

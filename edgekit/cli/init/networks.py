@@ -17,13 +17,13 @@ HALVED = ("width", "bottleneck")
 
 def pair(task: str, kind: str, shape: tuple[int, ...]) -> tuple[Network, Network]:
     """The model and the student for raw samples of this shape; DataError where edgekit has no network for them."""
-    name, kwargs = _chosen(task, kind, shape)
+    name, kwargs = _reference_network(task, kind, shape)
     student = {key: value // 2 if key in HALVED else value for key, value in kwargs.items()}
     builder = f"edgekit.models.{name}"
     return {"builder": builder, "kwargs": kwargs}, {"builder": builder, "kwargs": student}
 
 
-def _chosen(task: str, kind: str, shape: tuple[int, ...]) -> tuple[str, dict[str, int]]:
+def _reference_network(task: str, kind: str, shape: tuple[int, ...]) -> tuple[str, dict[str, int]]:
     if task == "anomaly":  # whatever it is, to be given back
         return "autoencoder:autoencoder", {"width": 64, "bottleneck": 8}
     if kind == "vector":

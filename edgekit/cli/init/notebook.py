@@ -1,4 +1,4 @@
-"""The notebook that `edgekit init` writes: look at the data, profile a network on it, and go on."""
+"""The notebook that `edgekit init` writes: show the data, profile a network on it, and name the next step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PARAMETERS = """config: str = {config}  # the run: data, model, preprocess, budg
 out: str = "artifacts"  # folder that holds the runs
 settings: str = ""  # more options, each as after --set, a space between two"""
 OPEN_TEXT = """Opening the stage checks the config and reads the data, which is split into four disjoint parts. The \
-test part stays closed: it is looked at once, at the end of a run, so that nothing is decided by it."""
+test split is read once, at the end of a run, so that no decision rests on it."""
 OPEN = """from pathlib import Path
 
 from edgekit.core import tasks
@@ -36,10 +36,10 @@ stage = open_stage("profile", globals())
 stage"""
 SAMPLES_TEXT = """## The data
 
-Some samples of the train split, as they come, before any preprocessing. Look for what should not be there: labels \
-that are wrong, samples that are empty, an answer that is told by something else than you think."""
-COUNT_TEXT = """What is rare is learned badly and judged worse: of ten validation samples, each is a tenth of \
-the verdict."""
+Some raw samples of the train split, before any preprocessing. Look for what should not be there: wrong labels, empty \
+samples, or a detail other than the object that gives the class away."""
+COUNT_TEXT = """Rare classes are learned badly, and their accuracy is uncertain: of ten validation samples, each \
+counts for a tenth."""
 COUNT = """task = tasks.named(stage.data.task)
 always, saying = task.always(stage.data.validation.y)
 print(f"{task.SAID}; {saying} would give {always:.1%}")
@@ -57,7 +57,7 @@ print(tables.disturbed(artifact))
 tables.steps(artifact)"""
 NEXT_TEXT = """## Next
 
-The whole walk distils a student of half the width, prunes and quantizes it, converts everything to TFLite, OpenVINO \
+The full run distils a student of half the width, prunes and quantizes it, converts everything to TFLite, OpenVINO \
 and ONNX, measures all of it in one run and packs the winners. `edgekit run` begins with what this notebook has made. \
 Set `budget.latency_p50_ms` and `budget.size_bytes` in the config to what your device must reach; then, in the \
 config's folder:"""

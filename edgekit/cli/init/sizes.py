@@ -50,7 +50,7 @@ class Sizes:
         return min(100.0, math.ceil(step * bound_pp) / step)
 
 
-def says_little(sizes: Sizes) -> str:
+def small_validation_warning(sizes: Sizes) -> str:
     """What to do where so few samples validate that nearly every variant is inside the budget; empty elsewhere."""
     if sizes.drop_pp <= LOOSE_PP:
         return ""

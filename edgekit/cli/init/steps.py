@@ -13,8 +13,8 @@ from edgekit.runner import preprocess
 
 Step = dict[str, Any]
 CHUNK = 1024
-HEARD = 256
-"""Sounds whose spectrograms are measured: they are dear, and so many tell the mean."""
+MOST_SOUNDS = 256
+"""Sounds whose spectrograms are measured: each is expensive, and so many suffice for the mean."""
 MOST_FEATURES = 128
 """Beyond, one mean and one deviation for all: nobody reads a config with a thousand numbers."""
 WINDOW_S, MELS, FFT_SAMPLES, MOST_FRAMES = 0.03, 40, 512, 200
@@ -34,7 +34,7 @@ def measured(data: Data) -> list[tuple[Step, str]]:
         by = "by channel"
     if data.kind == "vector" and data.raw_shape[0] > MOST_FEATURES:
         by = "of all features together"
-    x = data.train.x if data.kind != "audio" else data.train.x[:HEARD]
+    x = data.train.x if data.kind != "audio" else data.train.x[:MOST_SOUNDS]
     mean, std = _moments(x, [step for step, _ in found], together=by.startswith("of all"))
     steps = {"step": "normalize", "mean": mean, "std": std}
     return [*found, (steps, f"of the train split, {by}")]

@@ -1,10 +1,10 @@
-"""Whether labels fit a task: refused with the reason, and with the task that they would fit."""
+"""Check that labels fit the task; the error names a task that they would fit."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edgekit.cli.init.findings import Found
+from edgekit.cli.init.findings import Findings
 from edgekit.core.errors import ConfigError
 from edgekit.core.tasks import Task, anomaly
 
@@ -20,7 +20,7 @@ WANTED = {
 FOLDERS = ("classification", "anomaly")
 
 
-def check(task: str, found: Found) -> None:
+def check(task: str, found: Findings) -> None:
     """ConfigError where the data cannot serve the task."""
     if found.section["source"] != "npz" and task not in (FOLDERS if found.classes else FOLDERS[:1]):
         raise ConfigError(

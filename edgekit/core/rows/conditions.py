@@ -45,3 +45,4 @@ class Conditions(TypedDict):
     protocol: str
     seen: Seen
     disturbed: list[str]
+    stayed_open: list[str]

@@ -37,11 +37,13 @@ class Config(SourceConfig):
     """Options of a folder of recordings."""
 
     source: Literal["csv_windows"] = "csv_windows"
-    path: PathText = Field(description="folder or .zip with split/class/recordings; ${VARIABLE} and ~ are filled in")
-    window: int = Field(ge=2, le=1_000_000, description="rows of a window: a sample is (window, columns)")
-    stride: int | None = Field(None, ge=1, description="rows from one window's beginning to the next; default window")
+    path: PathText = Field(description="folder or .zip with recordings as SPLIT/CLASS/*.csv")
+    window: int = Field(ge=2, le=1_000_000, description="rows in a window; a sample has the shape (window, columns)")
+    stride: int | None = Field(
+        None, ge=1, description="rows from the start of a window to the start of the next; none: window"
+    )
     columns: list[str] | None = Field(
-        None, min_length=1, description="columns that are channels, in this order; default all that hold numbers"
+        None, min_length=1, description="columns to use as channels, in this order; none: all that hold numbers"
     )
 
     @field_validator("columns")

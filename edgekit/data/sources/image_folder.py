@@ -24,15 +24,17 @@ class Config(SourceConfig):
     """Options of an image folder."""
 
     source: Literal["image_folder"] = "image_folder"
-    path: PathText = Field(description="folder or .zip with split/class/pictures; ${VARIABLE} and ~ are filled in")
+    path: PathText = Field(description="folder or .zip with pictures as SPLIT/CLASS/*")
     size: int = Field(32, ge=4, le=1024, description="height and width of the samples, pixels")
-    channels: Literal[1, 3] = Field(3, description="1: grey, 3: RGB")
+    channels: Literal[1, 3] = Field(3, description="colour channels of a sample: 1 is grey, 3 is RGB")
     fit: Literal["stretch", "crop"] = Field(
-        "stretch", description="of other proportions: stretch; or crop to the largest square around the middle"
+        "stretch", description="picture that is not square: stretch it, or crop the largest square at its centre"
     )
-    orientation: Literal["apply", "ignore"] = Field("apply", description="EXIF's turn: apply it, or leave it")
-    max_corrupt_fraction: float = Field(0.01, ge=0, lt=1, description="largest share of unreadable pictures")
-    cache: PathText | None = Field(None, description="folder of decoded samples; default ~/.cache/edgekit")
+    orientation: Literal["apply", "ignore"] = Field("apply", description="whether the EXIF orientation turns a picture")
+    max_corrupt_fraction: float = Field(
+        0.01, ge=0, lt=1, description="largest share of unreadable pictures before the source is refused"
+    )
+    cache: PathText | None = Field(None, description="folder for decoded samples; none: ~/.cache/edgekit")
 
     @property
     def raw_shape(self) -> tuple[int, ...]:

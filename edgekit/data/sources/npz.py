@@ -17,7 +17,7 @@ class Config(SourceConfig):
     """Options of an .npz file."""
 
     source: Literal["npz"] = "npz"
-    path: PathText = Field(description="the .npz file; ${VARIABLE} and ~ are filled in")
+    path: PathText = Field(description="path of the .npz file")
 
 
 def identity(config: Config) -> list[object]:

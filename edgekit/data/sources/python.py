@@ -18,7 +18,7 @@ class Config(SourceConfig):
     """Options of a function that makes the samples. It must give the same arrays every time it is called."""
 
     source: Literal["python"] = "python"
-    function: Builder = Field(description="package.module:function that returns a dict of arrays")
+    function: Builder = Field(description="function that returns a dict of arrays, as package.module:function")
     kwargs: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the function")
 
 

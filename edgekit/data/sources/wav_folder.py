@@ -32,12 +32,18 @@ class Config(SourceConfig):
     """Options of a folder of sounds."""
 
     source: Literal["wav_folder"] = "wav_folder"
-    path: PathText = Field(description="folder or .zip with split/class/sounds; ${VARIABLE} and ~ are filled in")
-    rate_hz: int = Field(16_000, ge=1000, le=192_000, description="samples a second of a sample")
+    path: PathText = Field(description="folder or .zip with sounds as SPLIT/CLASS/*.wav")
+    rate_hz: int = Field(16_000, ge=1000, le=192_000, description="samples per second that a sound has after reading")
     seconds: float = Field(1.0, gt=0, le=600, description="length of a sample, seconds")
-    lengths: Literal["fit", "exact"] = Field("fit", description="of other lengths: fill up with silence or cut; refuse")
-    rates: Literal["resample", "exact"] = Field("resample", description="of other rates: resample; refuse")
-    channels: Literal["mix", "exact"] = Field("mix", description="of several channels: mix them to mono; refuse")
+    lengths: Literal["fit", "exact"] = Field(
+        "fit", description="sound of another length: fill it with silence or cut it, or refuse it"
+    )
+    rates: Literal["resample", "exact"] = Field(
+        "resample", description="sound of another sample rate: resample it, or refuse it"
+    )
+    channels: Literal["mix", "exact"] = Field(
+        "mix", description="sound with several channels: mix them to mono, or refuse it"
+    )
 
     @model_validator(mode="after")
     def _whole_samples(self) -> Config:

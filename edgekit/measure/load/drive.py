@@ -1,10 +1,10 @@
-"""Drive: one run of LoadGen against one callable, in this process.
+"""One run of LoadGen against one callable, in this process.
 
 An answer is given inside LoadGen's own call, by one worker, as on the device: LoadGen allows for that ("it may block
 and signal completion on the current stack", system_under_test.h) and no thread of ours competes for the interpreter.
 In `server` the next query is then issued late while one is being answered; its latency still runs from its scheduled
 arrival, as LoadGen's does, for LoadGen's trace has both. That trace takes 650 bytes a query, so it is written there
-only; elsewhere the intended start is the actual one, and our own stamps tell it without the cost of the binding.
+only; elsewhere the intended start is the actual one, and our own stamps record it without the cost of the binding.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from edgekit.runner.device import health
 from edgekit.runner.measure import conditions, soak
 
 SHARE = 0.5
-"""Of what a closed loop is answered, the rate of `server` where none is given."""
+"""Share of the closed-loop throughput that is the default rate of `server`."""
 SLACK = 1.5
-"""By how much a run may be faster than the closed loop foretold before LoadGen runs out of queries."""
+"""How many times faster than the closed loop a run may be before LoadGen runs out of queries."""
 QUERY_BYTES = 800
-"""What LoadGen takes for each query that it prepares, and we for its stamps; 720 and 16 were measured."""
+"""Memory that LoadGen needs for each prepared query, and we for its stamps; 720 and 16 were measured."""
 LATE = 2.0
-"""An overloaded server is left after so many times its seconds, for it would never catch up."""
+"""An overloaded server is stopped after so many times its seconds, because it would never catch up."""
 PATIENCE = 4.0
 """A load may take so many times what is foreseen: twice that of an overloaded server."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What answers: `predict` takes one of `samples`."""
+    """The system under load: `predict` takes one of `samples`."""
 
     predict: Callable[[Any], object]
     samples: Sequence[Any]
@@ -59,7 +59,7 @@ class Subject:
 
 
 def run(load: Load, subject: Subject, capacity_per_s: float, folder: Path) -> Result:
-    """Drive it once; LoadGen's logs stay in `folder`."""
+    """Run LoadGen once; its logs stay in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     rate_per_s = _rate_per_s(load, capacity_per_s)
     asked, load = load, fitting(load, rate_per_s or SLACK * capacity_per_s, health.memory()[1])
@@ -193,7 +193,7 @@ def _result(
     sure = bool(meets and said["early_stopping_met"]) if server else None
     why = [*_why_short(load, len(begun), meter.seconds, said, bool(meets) and not sure), *cut]
     # in server an answer after a pause takes longer than one after another: a spread that is no noise
-    seen = watch.seen(None if server else noise(service_ms))
+    seen = watch.result(None if server else noise(service_ms))
     p50_ms, p99_ms = np.percentile(service_ms, (50, 99)).tolist()
     return Result(
         scenario=load.scenario,
@@ -215,7 +215,7 @@ def _result(
         short=bool(why),
         why_short="; ".join(why),
         seen=seen,
-        disturbed=conditions.disturbed(seen),
+        disturbed=conditions.disturbances(seen),
         loadgen=said,
     )
 

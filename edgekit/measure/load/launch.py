@@ -1,4 +1,4 @@
-"""The parent's side of a load: start the child, watch it, say in one line why it died."""
+"""The parent's side of a load: start the worker, watch it, report in one line why it died."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgekit.core import subprocesses
-from edgekit.measure.load.rate import Found, Trial, cut_off
+from edgekit.core import progress, subprocesses
+from edgekit.measure.load.rate import RateSearch, Trial, cut_off
 from edgekit.measure.load.scenarios import Load, Result
-from edgekit.measure.load.subjects import Words
+from edgekit.measure.load.subjects import SubjectSpec
 
 OPENING_S = 120.0
 """For the start of the child, of its interpreter and for warming up, at most; from then on the child says it itself."""
@@ -22,9 +22,9 @@ OPENING_S = 120.0
 
 @dataclass(frozen=True)
 class Job:
-    """What one process is driven with, one load after another. `search` is a server load whose rate is looked for."""
+    """The loads of one process, in turn. `search` is a server load whose highest rate is searched for."""
 
-    subject: Words
+    subject: SubjectSpec
     loads: tuple[Load, ...] = ()
     search: Load | None = None
 
@@ -34,7 +34,7 @@ class Job:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Job:
         return cls(
-            subject=Words(**fields["subject"]),
+            subject=SubjectSpec(**fields["subject"]),
             loads=tuple(Load.from_json(each) for each in fields["loads"]),
             search=Load.from_json(fields["search"]) if fields["search"] else None,
         )
@@ -42,26 +42,27 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a job; `failed` says in one line why the rest is missing. `found` may be half a search then."""
+    """The result of a job; `failed` says in one line why the rest is missing. `search` may be half done then."""
 
     results: list[Result] = field(default_factory=list)
-    found: Found | None = None
+    search: RateSearch | None = None
     failed: str | None = None
 
 
 def drive(job: Job, limit_s: float = math.inf, started: Callable[[int], object] | None = None) -> Outcome:
     """Run the job in a fresh process that ends with this one; raises nothing of what happens there.
 
-    It ends as well after `limit_s`, or where one step takes longer than was to be expected. `started` hears its id.
+    It ends as well after `limit_s`, or when one step takes longer than expected. `started` gets its process id.
     """
     with tempfile.TemporaryDirectory(prefix="edgekit-load-") as folder:
         path = Path(folder) / "job.json"
         path.write_text(json.dumps(job.to_json()))
-        step = _Step(path.with_suffix(".journal"))
         log = path.with_suffix(".log")
-        ended = subprocesses.run(
-            "edgekit.measure.load.worker", [str(path)], log, limit_s, started=started, look=step.is_late
-        )
+        with progress.step("opening it") as shown:
+            step = _Step(path.with_suffix(".journal"), shown)
+            ended = subprocesses.run(
+                "edgekit.measure.load.worker", [str(path)], log, limit_s, started=started, look=step.is_late
+            )
         if ended.code and (ended.late or step.late):
             died: str | None = f"no end within {limit_s if ended.late else step.within_s:,.0f} s"
         else:
@@ -71,33 +72,37 @@ def drive(job: Job, limit_s: float = math.inf, started: Callable[[int], object] 
     begun = next((note["begins"] for note in reversed(notes) if "begins" in note), "its start")
     return Outcome(
         results=[Result.from_json(note["result"]) for note in notes if "result" in note],
-        found=_found(job, notes),
+        search=_search_result(job, notes),
         failed=f"{begun}: {' '.join(failed.split())}" if failed else None,
     )
 
 
 class _Step:
-    """What the child is at by its journal, and whether that takes longer than the child itself said it may.
+    """The current step of the worker by its journal, and whether it takes longer than the worker announced.
 
-    Only the child knows how fast the answers come, and so how long their least number takes.
+    Only the worker knows how fast the answers come, and so how long a step takes.
     """
 
-    def __init__(self, journal: Path) -> None:
-        self._journal, self._read, self._begun = journal, 0, time.monotonic()
+    def __init__(self, journal: Path, shown: progress.Step | None = None) -> None:
+        self._journal, self._shown, self._read, self._begun = journal, shown, 0, time.monotonic()
         self.within_s, self.late = OPENING_S, False
 
     def is_late(self) -> bool:
-        """For `child.run`, which asks often."""
+        """Called often by `subprocesses.run`."""
         written = self._journal.stat().st_size if self._journal.is_file() else 0
         if written != self._read:
-            told = [note["within_s"] for note in subprocesses.notes(self._journal) if "within_s" in note]
-            self._read, self._begun, self.within_s = written, time.monotonic(), (told or [OPENING_S])[-1]
+            notes = subprocesses.notes(self._journal)
+            limits = [note["within_s"] for note in notes if "within_s" in note]
+            begun = [note["begins"] for note in notes if "begins" in note]
+            if self._shown is not None and begun:
+                self._shown.at(0, name=begun[-1].replace("_", " "))
+            self._read, self._begun, self.within_s = written, time.monotonic(), (limits or [OPENING_S])[-1]
         self.late = time.monotonic() - self._begun > self.within_s
         return self.late
 
 
-def _found(job: Job, notes: list[dict[str, Any]]) -> Found | None:
-    """What the search came to, or what is left of it."""
-    found = next((Found.from_json(note["found"]) for note in notes if "found" in note), None)
+def _search_result(job: Job, notes: list[dict[str, Any]]) -> RateSearch | None:
+    """The result of the search, or what a crash left of it."""
+    finished = next((RateSearch.from_json(note["found"]) for note in notes if "found" in note), None)
     trials = tuple(Trial.from_json(note["trial"]) for note in notes if "trial" in note)
-    return cut_off(job.search.p99_bound_ms, trials) if found is None and trials and job.search else found
+    return cut_off(job.search.p99_bound_ms, trials) if finished is None and trials and job.search else finished

@@ -1,4 +1,4 @@
-"""Spread: percentiles of latencies with bootstrap intervals.
+"""Percentiles of latencies with bootstrap intervals.
 
 What is resampled is a block of consecutive queries, for a queue makes neighbours alike (block bootstrap, Künsch 1989);
 the percentile is that of all queries of the blocks drawn, since one block is too short to have a p99 of its own.

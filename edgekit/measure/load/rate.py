@@ -1,11 +1,11 @@
-"""Rate: the highest Poisson rate whose p99 stays within a bound.
+"""Search for the highest Poisson rate whose p99 stays within a bound.
 
 Halving the interval finds a candidate, and further runs with other arrivals confirm it; where one of them fails, the
 candidate steps down, as LoadGen's own search did (MLPerf Inference Rules 0.5, "LoadGen Operation"), each time twice as
 far. p99 rises with the rate, but one measured on a busy machine need not: a rate counts as too high only after a second
 failure.
 
-A trial is a look, by default far shorter than MLPerf asks for: then the rate that rests on it is marked short.
+A trial is by default far shorter than MLPerf asks for; a rate that rests on short trials is marked short.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from edgekit.measure.load.scenarios import Result
-from edgekit.runner.measure.conditions import Seen
+from edgekit.runner.measure.conditions import Conditions
 
 PRECISION = 0.05
 CONFIRMATIONS = 3
 MOST_TRIALS = 24
 TRIAL_QUERIES = 100
 """At least: of fewer, a p99 is only the slowest."""
-FLOOR = 0.03
-"""Of what a closed loop is answered, the lowest rate that is tried, for a hundred arrivals take long there: a p99 is
+LOWEST_SHARE = 0.03
+"""Share of the closed-loop throughput: the lowest rate that is tried. A hundred arrivals take long there, and a p99 is
 down to 1.7 times what an answer takes alone (the wait in an M/D/1 queue)."""
-HOPELESS = 4
-"""After so many trials, of two rates, in which answers alone took longer than the bound, a lower rate is no help."""
+TRIALS_BEFORE_GIVING_UP = 4
+"""After so many trials in which the answers alone took longer than the bound, a lower rate cannot help."""
 
 Reason = Literal["search", "again", "confirm"]
 
@@ -43,7 +43,7 @@ class Trial:
     reason: Reason
     short: bool
     why_short: str
-    seen: Seen
+    seen: Conditions
     disturbed: list[str]
 
     @classmethod
@@ -66,11 +66,11 @@ class Trial:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Trial:
-        return cls(**{**fields, "seen": Seen(**fields["seen"])})
+        return cls(**{**fields, "seen": Conditions(**fields["seen"])})
 
 
 @dataclass(frozen=True)
-class Found:
+class RateSearch:
     """`rate_per_s` is the highest rate that was confirmed, None where none was; `why` says how it ended."""
 
     p99_bound_ms: float
@@ -99,7 +99,7 @@ class Found:
         return {**asdict(self), "short": self.short, "why_short": self.why_short, "disturbed": self.disturbed}
 
     @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Found:
+    def from_json(cls, fields: dict[str, Any]) -> RateSearch:
         trials = tuple(Trial.from_json(each) for each in fields["trials"])
         return cls(fields["p99_bound_ms"], fields["rate_per_s"], fields["why"], trials)
 
@@ -111,18 +111,18 @@ class Found:
         return tuple(each for each in self.trials if (each.reason, each.rate_per_s) == ("confirm", self.rate_per_s))
 
 
-Try = Callable[[float, Reason, int], Trial]
+Attempt = Callable[[float, Reason, int], Trial]
 """Makes one trial of a rate; the number, from 0, makes its arrivals others than those before."""
 
 
 def find(
-    attempt: Try,
+    attempt: Attempt,
     most_per_s: float,
     p99_bound_ms: float,
     precision: float = PRECISION,
     confirmations: int = CONFIRMATIONS,
     most_trials: int = MOST_TRIALS,
-) -> Found:
+) -> RateSearch:
     """Search below `most_per_s`, what a closed loop is answered: no open one can be answered more often for long.
 
     Where answers alone take longer than the bound, no rate is tried, or no lower one.
@@ -133,8 +133,8 @@ def find(
         trials.append(attempt(rate_per_s, reason, len(trials)))
         return trials[-1].meets
 
-    def done(rate_per_s: float | None, why: str) -> Found:
-        return Found(p99_bound_ms, rate_per_s, why, tuple(trials))
+    def done(rate_per_s: float | None, why: str) -> RateSearch:
+        return RateSearch(p99_bound_ms, rate_per_s, why, tuple(trials))
 
     alone_ms = 1000 / most_per_s
     if alone_ms > p99_bound_ms:
@@ -142,13 +142,13 @@ def find(
     low, high = 0.0, most_per_s
     while high - low > precision * high and len(trials) + 1 < most_trials - confirmations:
         middle = (low + high) / 2
-        if middle < FLOOR * most_per_s:
+        if middle < LOWEST_SHARE * most_per_s:
             break
         if meets(middle, "search") or meets(middle, "again"):
             low = middle
         else:
             high = middle
-        if low == 0.0 and len(trials) >= HOPELESS and (least_ms := _alone_ms(trials)) > p99_bound_ms:
+        if low == 0.0 and len(trials) >= TRIALS_BEFORE_GIVING_UP and (least_ms := _alone_ms(trials)) > p99_bound_ms:
             why = f"one answer in a hundred takes {least_ms:.4g} ms by itself, the bound is {p99_bound_ms:g} ms"
             return done(None, why)
     if low == 0.0:
@@ -162,16 +162,16 @@ def find(
     return done(None, f"no rate was confirmed within {most_trials} trials: the machine is too noisy for so short ones")
 
 
-def cut_off(p99_bound_ms: float, trials: tuple[Trial, ...]) -> Found:
+def cut_off(p99_bound_ms: float, trials: tuple[Trial, ...]) -> RateSearch:
     """What is left of a search whose process died after these trials; nothing was confirmed."""
     met = [trial.rate_per_s for trial in trials if trial.meets]
     so_far = f"up to {max(met):.4g} per s met the bound" if met else "none met the bound"
-    return Found(p99_bound_ms, None, f"the search was cut off after trial {len(trials)}; so far {so_far}", trials)
+    return RateSearch(p99_bound_ms, None, f"the search was cut off after trial {len(trials)}; so far {so_far}", trials)
 
 
 def _alone_ms(trials: list[Trial]) -> float:
     """The p99 of the answers themselves, milliseconds: of the last trials the least, for noise only adds to it."""
-    return min(trial.service_p99_ms for trial in trials[-HOPELESS:])
+    return min(trial.service_p99_ms for trial in trials[-TRIALS_BEFORE_GIVING_UP:])
 
 
 def _nearest(low: float, most_per_s: float, trials: list[Trial]) -> str:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from edgekit.core.errors import ConfigError
-from edgekit.runner.measure.conditions import Seen
+from edgekit.runner.measure.conditions import Conditions
 
 Scenario = Literal["single_stream", "server", "offline"]
 SCENARIOS: tuple[Scenario, ...] = get_args(Scenario)
@@ -108,7 +108,7 @@ class Result:
     sure: bool | None  # the same at 99 % confidence: LoadGen's early stopping
     short: bool
     why_short: str
-    seen: Seen  # what else went on meanwhile
+    seen: Conditions  # what else went on meanwhile
     disturbed: list[str]  # what of it speaks against the latencies, in words
     loadgen: dict[str, Any]  # from its own log
 
@@ -123,4 +123,4 @@ class Result:
     def from_json(cls, fields: dict[str, Any]) -> Result:
         kept = {name: value for name, value in fields.items() if name != "error_rate"}
         latency = {name: Percentile(**each) for name, each in fields["latency"].items()}
-        return cls(**{**kept, "latency": latency, "seen": Seen(**fields["seen"])})
+        return cls(**{**kept, "latency": latency, "seen": Conditions(**fields["seen"])})

@@ -1,4 +1,4 @@
-"""Subjects: what a child drives, opened in it from a few plain words. From raw sample to answer, one at a time."""
+"""Subjects under load, opened in the worker from plain JSON. From raw sample to answer, one at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Words:
+class SubjectSpec:
     """A function that opens a `Subject`, as package.module:function, and its keywords, plain JSON."""
 
     function: str
@@ -27,7 +27,7 @@ class Words:
 
 
 def bundle(path: str, threads: int = 1) -> Subject:
-    """A bundle as a device opens it, asked its own golden inputs; nothing is tried out first."""
+    """A bundle as a device opens it, with its own golden inputs and without the autotune trial."""
     from edgekit.measure.load.drive import Subject
     from edgekit.runner.loader import load
 
@@ -36,7 +36,7 @@ def bundle(path: str, threads: int = 1) -> Subject:
 
 
 def variant(convert: str, name: str, preprocess: list[dict[str, Any]], samples: str, threads: int = 1) -> Subject:
-    """A variant of the artifact in the folder `convert`, on the interpreter that it will meet on the device.
+    """A variant of the artifact in the folder `convert`, on the interpreter of the device.
 
     `samples` is an .npy file of raw samples (n, …).
     """
@@ -55,8 +55,8 @@ def variant(convert: str, name: str, preprocess: list[dict[str, Any]], samples: 
     return Subject(predict, list(np.load(samples, allow_pickle=False)))
 
 
-def as_it_came(profile: str, samples: str, threads: int = 1) -> Subject:
-    """The baseline as it came, from the profile artifact in a folder; preprocessed by the same numpy code."""
+def baseline(profile: str, samples: str, threads: int = 1) -> Subject:
+    """The unmodified baseline, from the profile artifact in a folder; preprocessed by the same numpy code."""
     import torch
 
     from edgekit.core import artifact as artifacts

@@ -1,6 +1,6 @@
-"""The fresh process that is driven: `python -m edgekit.measure.load.worker JOB.json`.
+"""The worker process of a load: `python -m edgekit.measure.load.worker JOB.json`.
 
-It notes what it begins and what came of it in JOB.journal, one JSON object a line, so that what was measured before a
+It writes each step and its result to JOB.journal, one JSON object a line, so that what was measured before a
 crash is kept. It ends by itself when its parent does.
 """
 
@@ -21,7 +21,7 @@ from edgekit.measure.load.launch import Job
 from edgekit.measure.load.scenarios import Load
 
 WARM_UP_S = 0.5
-"""At most, of the closed loop that warms up and tells how much can be asked."""
+"""Longest warm-up: a closed loop, which also measures the throughput."""
 
 Note = Callable[..., None]
 
@@ -57,7 +57,7 @@ def _work(job: Job, folder: Path, note: Note) -> None:
         note(found=found.to_json())
 
 
-def _search(load: Load, subject: drive.Subject, capacity_per_s: float, folder: Path, note: Note) -> rate.Found:
+def _search(load: Load, subject: drive.Subject, capacity_per_s: float, folder: Path, note: Note) -> rate.RateSearch:
     def attempt(rate_per_s: float, reason: rate.Reason, number: int) -> rate.Trial:
         one = replace(load, rate_per_s=rate_per_s, seed=load.seed + number)
         note(begins="the search for the highest rate", within_s=drive.longest_s(one, capacity_per_s))

@@ -1,12 +1,12 @@
-"""Models that come as files: what a file is, how it is run as it came, and what each target is made of.
+"""Models that come as files: the format of a file, how it runs unmodified, and what each target is made from.
 
-A kind of file is one module here. Each has
+Each format is one module here. It has
 
-- `open(path, threads) -> Opened`, how it is run, in whatever framework it came from;
-- for each target either a function of that name, the float model that the target's precisions are made of, or an entry
-  in `NOT`, why there is none and what to do instead.
+- `open(path, threads) -> Opened`, which runs the file in its own framework;
+- for each target a function of that name, which makes the float model for the target's precisions, or an entry in
+  `NOT`: why there is none, and what to do instead.
 
-What a file is, its content decides and not its name (`kinds.find`).
+The format is detected from the content, not the extension (`detect.find`).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from edgekit.core import telemetry
 
 telemetry.off()
 
-CALLED = {
+TITLES = {
     "exported": "an exported PyTorch program",
     "keras": "a Keras model",
     "onnx": "an ONNX model",
     "openvino": "an OpenVINO model",
     "tflite": "a TFLite model",
 }
-"""What messages and tables call each kind."""
+"""The name of each format in messages and tables."""
 
 
 def module(kind: str) -> Any:
-    """The module of a kind, imported only where it is needed; its framework is imported by its functions."""
+    """The module of a format. Its functions import the framework, so importing it is cheap."""
     return importlib.import_module(f"edgekit.models.files.{kind}")

@@ -13,30 +13,30 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from edgekit.core.native_stderr import quiet_native
 from edgekit.models.files import input_layout, module, outputs
 from edgekit.models.files.interface import Run
-from edgekit.models.files.op_count import Counted
+from edgekit.models.files.op_count import OpCount
+from edgekit.runner.native_stderr import quiet_native
 
-NOTHING = Counted()
+NOTHING = OpCount()
 THREADS = 1
 """As every interpreter here is timed; TensorFlow takes the number once in a process."""
 
 
-def network(path: Path, kind: str, input_shape: tuple[int, ...], classes: int, counted: Counted) -> nn.Module:
+def network(path: Path, kind: str, input_shape: tuple[int, ...], classes: int, counted: OpCount) -> nn.Module:
     """The file as a network whose one layer is called `model`."""
     return nn.Sequential(OrderedDict(model=FileModule(path, kind, input_shape, classes, counted))).eval()
 
 
 class FileModule(nn.Module):
-    """The file at `path`: (n, C, H, W) or (n, F) float32 in, its outputs (n, classes) as they come out.
+    """The file at `path`: (n, C, H, W) or (n, F) float32 in, its outputs (n, classes) unchanged.
 
     `input_shape` is (C, H, W) or (F,). Copied, it is opened anew. Samples go in one by one unless its answers are the
     same for several at once.
     """
 
     def __init__(
-        self, path: Path, kind: str, input_shape: tuple[int, ...], classes: int, counted: Counted = NOTHING
+        self, path: Path, kind: str, input_shape: tuple[int, ...], classes: int, counted: OpCount = NOTHING
     ) -> None:
         super().__init__()
         self.path, self.kind, self.input_shape, self.classes = path, kind, input_shape, classes

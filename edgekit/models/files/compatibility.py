@@ -7,7 +7,7 @@ from pathlib import Path
 
 from edgekit.core import cache_key
 from edgekit.core.errors import ConfigError
-from edgekit.models.files import CALLED, detect, module
+from edgekit.models.files import TITLES, detect, module
 
 
 def check(path: Path, targets: Sequence[str], *, alone: bool) -> None:
@@ -22,7 +22,7 @@ def check(path: Path, targets: Sequence[str], *, alone: bool) -> None:
     if alone and len(refused) == len(targets):
         reasons = "; ".join(f"{target}: {reason}" for target, reason in refused.items())
         raise ConfigError(
-            f"model.source and targets disagree: {CALLED[kind]} becomes none of {list(targets)} ({reasons}); name "
+            f"model.source and targets disagree: {TITLES[kind]} becomes none of {list(targets)} ({reasons}); name "
             "another target, or give distill a student"
         )
     if kind != "onnx" or "tflite" not in targets:
@@ -30,7 +30,7 @@ def check(path: Path, targets: Sequence[str], *, alone: bool) -> None:
     missing = [name for name, version in cache_key.installed_versions(cache_key.OPTIONAL).items() if version is None]
     if missing and not _is_quantized(path):  # what is quantized becomes nothing else anyway
         raise ConfigError(
-            f"targets: {CALLED[kind]} needs {', '.join(missing)} to become TFLite: {module(kind).ONNX2TF}; or leave "
+            f"targets: {TITLES[kind]} needs {', '.join(missing)} to become TFLite: {module(kind).ONNX2TF}; or leave "
             "out tflite, or baseline from convert.models"
         )
 

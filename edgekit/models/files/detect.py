@@ -27,7 +27,7 @@ def find(path: Path) -> str:
     if not path.is_file():
         raise ModelError(f"{path}: {_no_file(path)}; {WANTED}")
     with open(path, "rb") as stream:
-        words = file_type.like(stream.read(HEAD_BYTES))
+        words = file_type.describe(stream.read(HEAD_BYTES))
     if words in BY_LOOKS:
         return BY_LOOKS[words]
     if words == file_type.PICKLE:
@@ -57,7 +57,7 @@ def check_weights(path: Path) -> None:
     """ModelError unless `path` begins like safetensors, the only weights that are read; with what to do instead."""
     try:
         with open(path, "rb") as stream:
-            words = file_type.like(stream.read(HEAD_BYTES))
+            words = file_type.describe(stream.read(HEAD_BYTES))
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from None
     if words == file_type.SAFETENSORS:

@@ -55,12 +55,12 @@ def fault(grid: Grid, x: np.ndarray, raw_dtype: str, steps: Sequence[Step]) -> s
     if lost <= MOST_LOST:
         return ""
     return (
-        f"{_told(grid)}, and the preprocess makes {x.min():.6g} to {x.max():.6g}, of which {100 * min(lost, 1):.0f} % "
-        f"would be lost; {_advice(grid, raw_dtype, steps)}"
+        f"{_describe(grid)}, and the preprocess makes {x.min():.6g} to {x.max():.6g}, of which "
+        f"{100 * min(lost, 1):.0f} % would be lost; {_advice(grid, raw_dtype, steps)}"
     )
 
 
-def unclear(grid: Grid, raw_dtype: str, steps: Sequence[Step]) -> str:
+def ambiguity(grid: Grid, raw_dtype: str, steps: Sequence[Step]) -> str:
     """What is to be said where bytes meet an input of bytes whose scale makes other bytes of them; empty elsewhere.
 
     On the device they would reach it as they are, and elsewhere by its scale.
@@ -68,10 +68,10 @@ def unclear(grid: Grid, raw_dtype: str, steps: Sequence[Step]) -> str:
     step = grid.through(raw_dtype)
     if raw_dtype != grid.dtype or step is None or any(each["step"] not in GEOMETRY for each in steps):
         return ""
-    return f"{_told(grid)}, and the preprocess leaves bytes as they are; {_advice(grid, raw_dtype, steps)}"
+    return f"{_describe(grid)}, and the preprocess leaves bytes as they are; {_advice(grid, raw_dtype, steps)}"
 
 
-def _told(grid: Grid) -> str:
+def _describe(grid: Grid) -> str:
     low, high = grid.limits
     return f"takes {grid.dtype} in steps of {grid.scale:.6g}, from {low:.6g} to {high:.6g}"
 

@@ -43,7 +43,7 @@ def open(path: Path, threads: int) -> Opened:
     """
     tf = _tensorflow()
     if threads:
-        _settle(tf, threads)
+        _configure(tf, threads)
     model = _read(path)
     one_each(len(model.inputs), len(model.outputs))
     source = model.inputs[0]
@@ -109,7 +109,7 @@ def openvino(path: Path) -> Any:
     return ov.convert_model(model, input=shape, share_weights=False)
 
 
-def _settle(tf: Any, threads: int) -> None:
+def _configure(tf: Any, threads: int) -> None:
     """The CPU alone, and so many threads: TensorFlow takes both before it has done anything, or never."""
     with contextlib.suppress(RuntimeError):
         tf.config.set_visible_devices([], "GPU")
@@ -165,10 +165,10 @@ def _load(load_model: Any, path: Path) -> Any:
         try:
             return load_model(str(Path(folder) / name), compile=False, safe_mode=True)
         except (ValueError, TypeError) as error:
-            raise _told(error) from None
+            raise _load_error(error) from None
 
 
-def _told(error: Exception) -> Exception:
+def _load_error(error: Exception) -> Exception:
     """What to do about the faults that Keras tells at length; of any other, what stands behind the configurations."""
     said = str(error)
     if "Python lambda" in said:

@@ -14,7 +14,7 @@ RECURRENT = ("RNNSequence", "RNNCell", "GRUSequence", "GRUCell", "LSTMSequence",
 
 
 @dataclass(frozen=True)
-class Counted:
+class OpCount:
     """Of one call at batch 1; 0 where nothing could be counted. Weights in the number of bytes that they are stored in.
 
     Multiply-adds are those of convolutions, of matrix products and of recurrent layers.
@@ -25,19 +25,19 @@ class Counted:
     weight_bytes: int = 0
 
 
-def of_file(path: Path, kind: str) -> Counted:
+def of_file(path: Path, kind: str) -> OpCount:
     """Nothing where OpenVINO cannot read the model."""
     try:
         return of_graph(module(kind).openvino(path))
     except Exception:  # readers' errors share no class, and a count is no reason to refuse a model that runs
-        return Counted()
+        return OpCount()
 
 
-def of_graph(model: Any) -> Counted:
+def of_graph(model: Any) -> OpCount:
     """Of an `openvino.Model` whose shapes are all fixed."""
     operators = list(_operators(model))
     weights = [op for op, _ in operators if op.get_type_name() == "Constant" and _is_weight(op)]
-    return Counted(
+    return OpCount(
         parameters=sum(prod(op.output(0).get_shape()) for op in weights),
         macs=sum(_macs(op) * times for op, times in operators),
         weight_bytes=sum(op.get_byte_size() for op in weights),

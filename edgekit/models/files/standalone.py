@@ -12,17 +12,17 @@ from pathlib import Path
 
 import numpy as np
 
-from edgekit.core.native_stderr import quiet_native
 from edgekit.models.files import input_layout as layout
 from edgekit.models.files import module
 from edgekit.models.files.input_layout import Layout
 from edgekit.models.files.interface import Run
 from edgekit.runner.backends import Backend, open_backend
 from edgekit.runner.errors import BackendError
+from edgekit.runner.native_stderr import quiet_native
 
 
 @dataclass(frozen=True)
-class Alone:
+class StandaloneModel:
     """A file, opened for one sample at a time: float32 (1, *layout.sides) in, float32 (1, …) out."""
 
     run: Run
@@ -34,7 +34,7 @@ class Alone:
         return lambda: run(given)
 
 
-def open(path: Path, kind: str, sample: Sequence[int], threads: int = 1) -> Alone:
+def open(path: Path, kind: str, sample: Sequence[int], threads: int = 1) -> StandaloneModel:
     """The file at `path` for samples of that shape, channels last.
 
     It runs on the runner's backend. A kind that no runner knows, as Keras, and a file that one cannot open as it is
@@ -43,10 +43,10 @@ def open(path: Path, kind: str, sample: Sequence[int], threads: int = 1) -> Alon
     with quiet_native():
         backend = _backend(path, kind, threads)
         if backend is not None:
-            return Alone(backend.run, layout.find(backend.shape, sample))
+            return StandaloneModel(backend.run, layout.find(backend.shape, sample))
         opened = module(kind).open(path, threads)
         placed = layout.find(opened.shape, sample)
-        return Alone(opened.sized((1, *placed.sides)), placed)
+        return StandaloneModel(opened.sized((1, *placed.sides)), placed)
 
 
 def _backend(path: Path, kind: str, threads: int) -> Backend | None:

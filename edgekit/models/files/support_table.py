@@ -1,14 +1,11 @@
-"""What can be done with a model file, by its format: the table of the docs.
-
-`python -m edgekit.models.files.support_table` prints it.
-"""
+"""What can be done with a model file, by its format: the table of docs/reference/model-files.md."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from edgekit.core.config import TARGETS
-from edgekit.models.files import CALLED, module
+from edgekit.models.files import TITLES, module
 
 NETWORK = "PyTorch module"
 YES = "works"
@@ -37,7 +34,7 @@ class Row:
 def rows() -> list[Row]:
     """The table, from what the modules of the kinds offer."""
     network = Row(None, NETWORK, dict.fromkeys(COLUMNS, YES))
-    return [network, *(Row(kind, FILES[kind], _cells(kind)) for kind in CALLED)]
+    return [network, *(Row(kind, FILES[kind], _cells(kind)) for kind in TITLES)]
 
 
 def as_markdown() -> str:
@@ -64,7 +61,3 @@ def _cell(word: str, notes: list[str]) -> str:
     if reason not in notes:
         notes.append(reason)
     return f"{short} ({notes.index(reason) + 1})"
-
-
-if __name__ == "__main__":
-    print(as_markdown())

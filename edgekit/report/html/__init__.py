@@ -1,7 +1,7 @@
 """`report.html`: one page about a finished run, with nothing in it that comes from elsewhere.
 
 Drawn from `result.json`, the sealed artifacts and the executed notebooks, whose copies in HTML lie beside it in
-`report/`. It carries a sign of all that it was drawn from, so that a page that is still true is not drawn again.
+`report/`. It carries a digest of its sources, so that an up-to-date page is not drawn again.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def write(folder: Path) -> Path:
     sign = _sign(folder)
     make_folder(folder / BESIDE)
     links = notebooks.write(executed(folder), folder / BESIDE)
-    text = render("page.html.j2", sign=sign, **story.told(folder, result, links))
+    text = render("page.html.j2", sign=sign, **story.build_context(folder, result, links))
     write_atomically(folder / PAGE, text.encode())
     return folder / PAGE
 
 
 def draw(folder: Path, say: Callable[[str], None]) -> None:
-    """`write` at the end of a run: what goes wrong is told, for the verdict stands without a page."""
+    """`write` at the end of a run; an error is printed only, because the verdict stands without a page."""
     try:
         write(folder)
     except Exception as error:

@@ -12,7 +12,7 @@ from edgekit.report.result.types import Result
 from edgekit.report.tables.by_class import lost_in_words, said_of, scores
 
 
-def told(result: Result, benchmark: Artifact) -> dict[str, Any]:
+def build_section(result: Result, benchmark: Artifact) -> dict[str, Any]:
     """A table, and a sentence about what was lost."""
     return {"grid": _grid(result["by_class"]), "text": lost_in_words(benchmark)}
 

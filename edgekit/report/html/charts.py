@@ -1,26 +1,55 @@
-"""Which figures the page shows of a run, with their words."""
+"""The figures of the page with their words: SVG in a data URI, its letters as outlines."""
 
 from __future__ import annotations
 
+import base64
+import io
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib.figure import Figure
 
 from edgekit.core.artifact import EVIDENCE, Artifact
 from edgekit.core.rows.forecasts import Foretold
 from edgekit.core.rows.loads import Loads
 from edgekit.report import plots, tables
 from edgekit.report.formatting import count, milliseconds, times
-from edgekit.report.html.figures import Picture, picture
-from edgekit.report.html.rows import in_words
+from edgekit.report.html.rows import ratio_text
 from edgekit.report.result.types import Result
 
 SAMPLES = f"{EVIDENCE}/samples_ms.npz"
 MOST_CURVES = 7
+CSS_PIXELS_PER_INCH = 96
 
 
-def drawn(result: Result, profile: Artifact, benchmark: Artifact, foretold: Sequence[Foretold]) -> dict[str, Picture]:
+@dataclass(frozen=True)
+class Picture:
+    """One figure; `alt` says in words what it shows, `caption` how to read it."""
+
+    source: str
+    width: int
+    height: int
+    alt: str
+    caption: str
+
+
+def picture(figure: Figure, alt: str, caption: str) -> Picture:
+    """The same bytes for the same figure: no date, and names that do not depend on chance."""
+    written = io.BytesIO()
+    with mpl.rc_context({"svg.fonttype": "path", "svg.hashsalt": "edgekit"}):
+        figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
+    width, height = (math.ceil(side * CSS_PIXELS_PER_INCH) for side in figure.get_size_inches())
+    source = "data:image/svg+xml;base64," + base64.b64encode(written.getvalue()).decode()
+    return Picture(source, width, height, alt, caption)
+
+
+def build_pictures(
+    result: Result, profile: Artifact, benchmark: Artifact, predicted: Sequence[Foretold]
+) -> dict[str, Picture]:
     """The figures by name; one whose figures the run does not have is left out."""
     found = {"pareto": _pareto(result), "ecdf": _ecdf(benchmark)}
     if result["waterfall"]:
@@ -29,8 +58,8 @@ def drawn(result: Result, profile: Artifact, benchmark: Artifact, foretold: Sequ
     found |= {"parts": _parts(metrics), "operators": _operators(metrics), "roofline": _roofline(metrics)}
     if metrics["ways"]:
         found["ways"] = _ways(metrics)
-    if foretold:
-        found["foretold"] = _foretold(foretold)
+    if predicted:
+        found["predicted"] = _predicted(predicted)
     found |= _by_class(benchmark)
     if result["loads"]["runs"]:
         found["loads"] = _loads(result["loads"])
@@ -70,9 +99,9 @@ def _pareto(result: Result) -> Picture:
 
 
 def _waterfall(result: Result) -> Picture:
-    steps = "; ".join(f"{step['step']} {in_words(step, 'gain')}" for step in result["waterfall"][1:])
+    steps = "; ".join(f"{step['step']} {ratio_text(step, 'gain')}" for step in result["waterfall"][1:])
     caption = "Hatched steps were measured and not kept. In brackets the interval of each ratio."
-    return picture(plots.waterfall(result["waterfall"]), f"p50 after each step of the walk: {steps}", caption)
+    return picture(plots.waterfall(result["waterfall"]), f"p50 after each step of the pipeline: {steps}", caption)
 
 
 def _parts(profile: Mapping[str, Any]) -> Picture:
@@ -91,22 +120,22 @@ def _operators(profile: Mapping[str, Any]) -> Picture:
 
 
 def _ways(profile: Mapping[str, Any]) -> Picture:
-    caption = "The float network as it came, before anything was done to it."
+    caption = "The unmodified float network on each runtime."
     return picture(plots.ways(profile["ways"]), f"One call by each of {len(profile['ways'])} runtimes", caption)
 
 
-def _foretold(rows: Sequence[Foretold]) -> Picture:
+def _predicted(rows: Sequence[Foretold]) -> Picture:
     shares = sorted(row["share"] for row in rows)
     alt = f"Of {len(rows)} variants, achieved over predicted speed-up from {times(shares[0])} to {times(shares[-1])}"
     caption = (
         "On the line the prediction held; below it, something that is neither arithmetic nor bytes took the time; "
         "above it, what a call costs besides shrank too."
     )
-    return picture(plots.foretold(rows), alt, caption)
+    return picture(plots.predicted(rows), alt, caption)
 
 
 def _loads(found: Loads) -> Picture:
-    held = ", ".join(f"{row['name']} {count(row['rate_per_s'])}" for row in found["rates"]) or "none was looked for"
+    held = ", ".join(f"{row['name']} {count(row['rate_per_s'])}" for row in found["rates"]) or "not searched"
     caption = (
         "Left, every trial in the search for the highest rate; right, what a query waits and takes. p99 rises long "
         "before the worker is busy all the time, since arrivals bunch."
@@ -130,9 +159,9 @@ def _by_class(benchmark: Artifact) -> dict[str, Picture]:
         found["confusion"] = picture(plots.confusion(confusion, names), alt, caption)
     figure = plots.lost(lost, tables.lost_samples(benchmark))
     if figure is not None:
-        told = "; ".join(f"{row['label']} answered as {row['variant']}" for row in lost["samples"])
+        answers = "; ".join(f"{row['label']} answered as {row['variant']}" for row in lost["samples"])
         caption = f"Right by the baseline, wrong by {lost['variant']}: {len(lost['samples'])} of {lost['in_all']:,}."
-        found["lost"] = picture(figure, f"Lost validation samples: {told}", caption)
+        found["lost"] = picture(figure, f"Lost validation samples: {answers}", caption)
     return found
 
 

@@ -16,8 +16,8 @@ from edgekit.report.result.types import Result
 MOST_PLACES = 4
 
 
-def told(convert: Artifact, result: Result) -> list[Grid]:
-    """The tables, in the order of the walk."""
+def build_grids(convert: Artifact, result: Result) -> list[Grid]:
+    """The tables, in the order of the pipeline."""
     lost = left_out(result)
     return [around(convert), boundaries(convert), *([lost] if lost else []), left_behind(convert, result)]
 
@@ -61,13 +61,13 @@ def boundaries(convert: Artifact) -> Grid:
 
 
 def left_out(result: Result) -> Grid | None:
-    """What could not be made or was wrong, each with its layer and what to do; None where nothing was left out."""
+    """Variants that failed or were wrong, each with its layer and advice; None if nothing was left out."""
     rows = [
         (row["name"], row["kind"], row["layer"] or row["operator"] or "", row["cause"], row["advice"] or "")
         for row in result["left_out"]
     ]
     columns = ("variant", "because of", "layer", "cause", "what to do")
-    caption = "Left out: what could not be made, or said something else; the run went on without it"
+    caption = "Left out: variants that failed to convert, or gave other answers; the run continued without them"
     return grid(caption, columns, rows, words="layer|cause|what to do") if rows else None
 
 
@@ -77,7 +77,7 @@ def left_behind(convert: Artifact, result: Result) -> Grid:
     nearest = {target: row["name"] for target, row in result["unmet"].items() if row}
     shown = {**result["winners"], **nearest}
     in_float = {name: ", ".join(convert.metrics["float_ops"].get(name, [])) for name in shown.values()}
-    told = any(in_float.values())
+    has_float = any(in_float.values())
     lines = [
         Line(
             (
@@ -85,8 +85,8 @@ def left_behind(convert: Artifact, result: Result) -> Grid:
                 target if target in result["winners"] else f"{target}: no bundle",
                 str(_transposes(debris.get(name, []))),
                 count(sum(one["moved_bytes"] for one in debris.get(name, []))),
-                _in_words(debris.get(name, [])),
-                *([in_float[name]] if told else []),
+                _summary(debris.get(name, [])),
+                *([in_float[name]] if has_float else []),
             )
         )
         for target, name in shown.items()
@@ -94,7 +94,7 @@ def left_behind(convert: Artifact, result: Result) -> Grid:
     turned = sum(_transposes(found) > 0 for found in debris.values())
     columns = (
         "variant", "target", "transposes inside", "bytes moved", "left behind, and where",
-        *(["in float inside int8"] if told else []),
+        *(["in float inside int8"] if has_float else []),
     )  # fmt: skip
     caption = (
         f"What the converters left behind that computes nothing; {turned or 'none'} of "
@@ -114,7 +114,7 @@ def _transposes(debris: list[LeftBehind]) -> int:
     return sum(one["kind"] == "transpose" for one in debris)
 
 
-def _in_words(debris: list[LeftBehind]) -> str:
+def _summary(debris: list[LeftBehind]) -> str:
     """`copy 2: stem, head; when compiled here: reshape 1: input → stem.1`."""
     said = []
     for compiled in (False, True):

@@ -36,12 +36,12 @@ class Exporter(HTMLExporter):
         renderer = Renderer(cell.get("attachments", {}), formulas=cell.cell_type == "markdown")
         return str(MarkdownWithMath(renderer=renderer).render(source))
 
-    def from_notebook_node(self, nb: NotebookNode, resources: Any = None, **given: Any) -> Any:
+    def from_notebook_node(self, nb: NotebookNode, resources: Any = None, **options: Any) -> Any:
         """As the base class; the outputs of `nb` are cut down to what is shown."""
         for cell in nb.cells:
             if cell.cell_type == "code":
                 cell.outputs = [_shown(output) for output in cell.outputs]
-        return super().from_notebook_node(nb, resources, **given)
+        return super().from_notebook_node(nb, resources, **options)
 
 
 class Renderer(IPythonRenderer):
@@ -95,10 +95,10 @@ def _shown(output: NotebookNode) -> NotebookNode:
     if "data" not in output:
         return output
     data = {kind: output.data[kind] for kind in SHOWN if kind in output.data}
-    told = {"text/plain": f"not shown on this page: {', '.join(output.data) or 'nothing'}"}
+    notice = {"text/plain": f"not shown on this page: {', '.join(output.data) or 'nothing'}"}
     sizes = {kind: _size(output.get("metadata", {}).get(kind)) for kind in data}
     kept = {key: output[key] for key in ("output_type", "execution_count") if key in output}
-    return from_dict({**kept, "data": data or told, "metadata": sizes})
+    return from_dict({**kept, "data": data or notice, "metadata": sizes})
 
 
 def _size(metadata: Any) -> dict[str, float]:

@@ -15,13 +15,13 @@ RANKS = (50, 90, 95, 99)
 MEBI = 2**20
 
 
-def told(result: Result, confidence: float) -> dict[str, Any] | None:
+def build_section(result: Result, confidence: float) -> dict[str, Any] | None:
     """`grids` and `failed`, a line each; None where nothing was driven. `confidence` is that of the intervals."""
     loads = result["loads"]
     if not loads["runs"] and not loads["failed"]:
         return None
     grids = [rates(loads), latencies(loads, confidence), throughput(loads)]
-    failed = [f"{row['name']} was not driven to the end: {row['reason']}" for row in loads["failed"]]
+    failed = [f"{row['name']} failed under load: {row['reason']}" for row in loads["failed"]]
     return {"grids": [each for each in grids if each is not None], "failed": failed}
 
 

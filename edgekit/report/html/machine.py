@@ -55,6 +55,7 @@ def machine(result: Result) -> list[tuple[str, str]]:
         *rows,
         ("interpreters", interpreters),
         ("disturbed", "; ".join(conditions["disturbed"]) or "by nothing that was seen"),
+        ("stayed open", "; ".join(conditions.get("stayed_open", [])) or "no comparison"),
     ]
 
 

@@ -66,9 +66,9 @@ def _page(path: Path, name: str, sign: str) -> str:
 
     exporter = Exporter(template_name="basic", exclude_input_prompt=True, exclude_output_prompt=True)
     exporter.log = logging.getLogger(f"{__name__}.quiet")
-    exporter.log.setLevel(logging.ERROR)  # each picture without words would be told on the run's stderr
+    exporter.log.setLevel(logging.ERROR)  # or it warns on stderr about each picture without alt text
     body, _ = exporter.from_filename(str(path))
-    body = body.replace(WORDLESS, f"Figure of {name}, told by the text and the tables around it")
+    body = body.replace(WORDLESS, f"Figure of {name}, described by the text and the tables around it")
     title = _TITLE.search(body)
     styles = {shade: HtmlFormatter(style=style) for shade, style in (("light", "default"), ("dark", "github-dark"))}
     return render(

@@ -1,4 +1,4 @@
-"""Templates to text; whatever comes from a config or an artifact is escaped, and the browser is told to run nothing."""
+"""Templates to text; values from configs and artifacts are escaped, and a policy forbids all scripts."""
 
 from __future__ import annotations
 

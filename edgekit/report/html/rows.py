@@ -48,7 +48,7 @@ def ratio(row: Mapping[str, Any], key: str) -> str:
     return "–" if found is None else f"{times(found[0])} ({span(*found[1:])})"
 
 
-def in_words(row: Mapping[str, Any], key: str) -> str:
+def ratio_text(row: Mapping[str, Any], key: str) -> str:
     """12.3× faster (11.9–12.7); no difference (0.97–1.04)."""
     found = ends(row, key)
     return "–" if found is None else f"{faster(*found)} ({span(*found[1:])})"

@@ -1,4 +1,4 @@
-"""What the page says, in words and rows: all of it from `result.json` and the sealed artifacts of the run."""
+"""The content of the page, from `result.json` and the sealed artifacts of the run."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from edgekit.report import checks, run, tables
 from edgekit.report.formatting import count, faster, milliseconds, percent, points, span, times
 from edgekit.report.html import by_class, charts, converted, loads, machine, time_breakdown, variants
 from edgekit.report.html.notebooks import Link
-from edgekit.report.html.rows import Grid, Line, ends, grid, in_words, ratio
+from edgekit.report.html.rows import Grid, Line, ends, grid, ratio, ratio_text
 from edgekit.report.result import RESULT
 from edgekit.report.result.types import Result
 
 
-def told(folder: Path, result: Result, links: list[Link]) -> dict[str, Any]:
+def build_context(folder: Path, result: Result, links: list[Link]) -> dict[str, Any]:
     """Everything that `page.html.j2` names."""
     chain = run.chain(folder, result)
     profile, benchmark = chain["profile"], chain["benchmark"]
-    foretold = _foretold(benchmark)
+    predicted = _predicted(benchmark)
     return {
         "run": result,
         "headline": headline(result),
@@ -37,14 +37,14 @@ def told(folder: Path, result: Result, links: list[Link]) -> dict[str, Any]:
         "bundles": bundles(result),
         "waterfall": waterfall(result),
         "tail": variants.percentiles(result, charts.shown_in_ecdf(benchmark)),
-        "loads": loads.told(result, benchmark.config["confidence"]),
-        "spent": time_breakdown.told(profile.metrics, result, foretold),
-        "by_class": by_class.told(result, benchmark),
+        "loads": loads.build_section(result, benchmark.config["confidence"]),
+        "time_breakdown": time_breakdown.build_section(profile.metrics, result, predicted),
+        "by_class": by_class.build_section(result, benchmark),
         "variants": variants.table(result),
         "rejected": variants.rejected(result),
         "rivals": variants.rivals(result),
         "decisions": variants.decisions(result),
-        "converted": converted.told(chain["convert"], result),
+        "converted": converted.build_grids(chain["convert"], result),
         "machine": machine.machine(result),
         "seen": machine.seen(result),
         "versions": machine.versions(result, chain),
@@ -52,14 +52,14 @@ def told(folder: Path, result: Result, links: list[Link]) -> dict[str, Any]:
         "links": {link.stage: link for link in links},
         "config": yaml.safe_dump(result["config"], sort_keys=False, allow_unicode=True),
         "result_sha256": sha256_file(folder / RESULT),
-        "figures": charts.drawn(result, profile, benchmark, foretold),
+        "figures": charts.build_pictures(result, profile, benchmark, predicted),
     }
 
 
-def _foretold(benchmark: Artifact) -> list[Foretold]:
+def _predicted(benchmark: Artifact) -> list[Foretold]:
     """What was predicted beside what was achieved; nothing from an edgekit whose profile recorded less."""
     try:
-        return tables.foretold_rows(benchmark)
+        return tables.predicted_rows(benchmark)
     except KeyError:
         return []
 
@@ -73,7 +73,7 @@ def headline(result: Result) -> tuple[str, str]:
     ships, wanted = len(result["winners"]), len(result["winners"]) + len(result["unmet"])
     found = (
         f"{verdict['winner']} is the fastest of what ships: {milliseconds(verdict['p50_ms'])} ms a call at p50, "
-        f"against {way_of(result['variants'][0]['interpreter'])} {in_words(verdict, 'speedup_vs_eager')}, "
+        f"against {way_of(result['variants'][0]['interpreter'])} {ratio_text(verdict, 'speedup_vs_eager')}, "
         f"and {_size(verdict['size_ratio'])}. "
         f"On validation it {_loss(verdict['drop_validation_pp'])}; with {100 * verdict['confidence']:g} % confidence "
         f"{_bound(verdict['bound_validation_pp'])}, and the budget allows a loss of "
@@ -220,7 +220,7 @@ def waterfall(result: Result) -> Grid | None:
             step["step"],
             step["variant"],
             milliseconds(step["p50_ms"]),
-            in_words(step, "gain"),
+            ratio_text(step, "gain"),
             "yes" if step["kept"] else "no",
         )
         for step in result["waterfall"]
@@ -230,7 +230,7 @@ def waterfall(result: Result) -> Grid | None:
 
 
 def stages(result: Result) -> list[dict[str, str]]:
-    """The walk: when each stage was sealed, how long it worked, under which key."""
+    """The stages: when each was sealed, how long it took, and its key."""
     return [
         {
             "stage": stage,

@@ -1,7 +1,7 @@
 """Where the time goes, before and after: the profile's parts of a session and of one call, what was predicted of the
 variants, and the same rounds for before and winner.
 
-What `01_profile` measures beyond this is one more function that gives a Grid, named in `told`.
+What `01_profile` measures beyond this is one more function that gives a Grid, named in `build_section`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ IN_ORDER = (*COLD, *PARTS)
 """Of a session, and from `queue` on of a call; a record does not keep it."""
 
 
-def told(profile: Mapping[str, Any], result: Result, foretold: Sequence[Foretold]) -> dict[str, Any]:
+def build_section(profile: Mapping[str, Any], result: Result, predicted: Sequence[Foretold]) -> dict[str, Any]:
     """`text` from the diagnosis, what `disturbed` it, and `grids`, the tables that the profile's metrics allow.
 
-    `foretold` are the predictions beside what was achieved, none where profile measured no runtime.
+    `predicted` are the predictions beside what was achieved, none where profile measured no runtime.
     """
     diagnosis = profile.get("diagnosis", {})
     grids = [
@@ -30,7 +30,7 @@ def told(profile: Mapping[str, Any], result: Result, foretold: Sequence[Foretold
         parts(profile),
         causes(profile),
         steps(profile),
-        achieved(foretold, result),
+        achieved(predicted, result),
         executed(result),
     ]
     return {
@@ -101,7 +101,7 @@ def steps(profile: Mapping[str, Any]) -> Grid | None:
     return grid("What the diagnosis advised", columns, rows, "predicted", "next step|why") if rows else None
 
 
-def achieved(foretold: Sequence[Foretold], result: Result) -> Grid | None:
+def achieved(predicted: Sequence[Foretold], result: Result) -> Grid | None:
     """What was predicted of each variant before a step was taken, and what it reached; None where nothing was."""
     ships = set(result["winners"].values())
     lines = [
@@ -109,7 +109,7 @@ def achieved(foretold: Sequence[Foretold], result: Result) -> Grid | None:
             (row["name"], times(row["predicted"]), ratio(row, "achieved"), times(row["share"])),
             "ships" if row["name"] in ships else "",
         )
-        for row in sorted(foretold, key=lambda row: -row["achieved"])
+        for row in sorted(predicted, key=lambda row: -row["achieved"])
     ]
     columns = ("variant", "predicted", "achieved", "achieved over predicted")
     caption = "What the profile predicted against what was achieved: speed-up over the baseline, execute alone"

@@ -1,4 +1,4 @@
-"""Every variant and every step that was given up, each with its reason."""
+"""Tables of every variant and every rejected step, each with its reason."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rejected(result: Result) -> Grid | None:
         for row in result["rejected"]
     ]
     columns = ("stage", "what", "accuracy", "drop, pp", "at most, pp", "reason")
-    caption = "Tried and not kept, in the order of the walk; accuracy on validation"
+    caption = "Tried and not kept, in the order of the pipeline; accuracy on validation"
     return grid(caption, columns, rows, "accuracy|drop, pp|at most, pp", "what|reason") if rows else None
 
 

@@ -1,6 +1,6 @@
 """The workbook's figures. Each takes plain rows and returns a closed Figure, ready to show or to save.
 
-Colours are told apart in greyscale too (Okabe & Ito, 2008, ordered by lightness), and never carry a meaning alone:
+Colours differ in greyscale too (Okabe & Ito, 2008, ordered by lightness), and never carry a meaning alone:
 a marker, a hatch or a label says the same.
 """
 
@@ -8,7 +8,7 @@ from edgekit.report.plots.by_class import confusion, lost
 from edgekit.report.plots.candidates import candidates
 from edgekit.report.plots.compression import learning_curves, pruning, sensitivity
 from edgekit.report.plots.delivery import boundaries, bundle_members
-from edgekit.report.plots.diagnosis import foretold, latency_parts, operators, roofline, ways
+from edgekit.report.plots.diagnosis import latency_parts, operators, predicted, roofline, ways
 from edgekit.report.plots.distribution import ecdf
 from edgekit.report.plots.loads import loads
 from edgekit.report.plots.pruned import accuracy_by_cost, predicted_and_measured, zero_patterns
@@ -24,7 +24,6 @@ __all__ = [
     "candidates",
     "confusion",
     "ecdf",
-    "foretold",
     "histograms",
     "latency_parts",
     "learning_curves",
@@ -32,6 +31,7 @@ __all__ = [
     "lost",
     "operators",
     "pareto",
+    "predicted",
     "predicted_and_measured",
     "pruning",
     "roofline",

@@ -54,15 +54,15 @@ def confusion(found: Confusion, variants: Sequence[str]) -> Figure:
 
 def lost(found: ShownLost, x: np.ndarray) -> Figure | None:
     """The raw samples `x` that were lost, each with its label and what it is taken for now; None where none was."""
-    told = found["samples"]
-    if not told:
+    samples = found["samples"]
+    if not samples:
         return None
-    rows = -(-len(told) // COLUMNS)
-    titles = [[*_lines("is", row["label"]), *_lines("said", row["variant"])] for row in told]
+    rows = -(-len(samples) // COLUMNS)
+    titles = [[*_lines("is", row["label"]), *_lines("said", row["variant"])] for row in samples]
     height = 0.3 + rows * (1.25 + 0.14 * max(map(len, titles)))
     with plt.rc_context(STYLE):
         figure, grid = plt.subplots(rows, COLUMNS, figsize=(7.6, height), layout="constrained", squeeze=False)
-        for axes in grid.flat[len(told) :]:
+        for axes in grid.flat[len(samples) :]:
             axes.set_axis_off()
         for axes, sample, lines in zip(grid.flat, x, titles, strict=False):
             draw(axes, sample, found["kind"])
@@ -75,8 +75,8 @@ def lost(found: ShownLost, x: np.ndarray) -> Figure | None:
 def _heading(name: str, counts: np.ndarray, found: Confusion) -> str:
     among = found["among_the_rest"][name]
     wrong = int(counts.sum() - np.trace(counts)) + among
-    told = f"{name}\n{wrong:,} of {int(counts.sum()) + among:,} samples wrong"
-    return f"{told},\n{among:,} of them within the {found['rest']} others" if found["rest"] else told
+    heading = f"{name}\n{wrong:,} of {int(counts.sum()) + among:,} samples wrong"
+    return f"{heading},\n{among:,} of them within the {found['rest']} others" if found["rest"] else heading
 
 
 def _wrong(counts: np.ndarray, rest: bool) -> np.ndarray:

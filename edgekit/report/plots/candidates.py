@@ -22,7 +22,7 @@ LEAST_GAP = 0.075
 """Between two numbers of one line, share of a panel's width."""
 LINE_POINTS = 10
 FAR = 4
-"""A limit so many times above the slowest is told and not drawn: the points would be pressed to the ground."""
+"""A limit so many times above the slowest is named, not drawn: it would compress the scale."""
 
 
 class Network(NamedTuple):

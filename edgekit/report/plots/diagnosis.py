@@ -1,4 +1,4 @@
-"""Where the time goes, and under which roof."""
+"""Where the time goes, and the roofline of the layers."""
 
 from __future__ import annotations
 
@@ -118,16 +118,16 @@ def ways(rows: Sequence[Way]) -> Figure:
                 label, (row["high_ms"], place), xytext=(6, 0), textcoords="offset points", va="center", fontsize=8
             )
         axes.set(xlim=(0, 1.3 * max(row["high_ms"] for row in measured)))
-        axes.set_xlabel("p50 of one call, ms, one thread (line: 99 % interval; ×: against the baseline as it came)")
-        axes.set_title("As it comes, before any compression")
+        axes.set_xlabel("p50 of one call, ms, one thread (line: 99 % interval; ×: against the unmodified baseline)")
+        axes.set_title("Unmodified, before any compression")
         axes.grid(axis="y", visible=False)
     return done(figure)
 
 
 def roofline(layers: Sequence[LayerTime], machine: Mapping[str, float]) -> Figure:
-    """Every layer's rate against its arithmetic intensity, under the machine's roofs in float and in int8.
+    """Every layer's rate against its arithmetic intensity, under the machine's roofline in float and in int8.
 
-    Layers that multiply nothing have no point; multiply-adds that no layer does are told.
+    Layers that multiply nothing have no point; multiply-adds outside layers are reported in the title.
     """
     shown = [row for row in layers if row["macs"] and row["intensity"]]
     intensity = {row["layer"]: row["intensity"] or 0.0 for row in shown}
@@ -158,7 +158,7 @@ def roofline(layers: Sequence[LayerTime], machine: Mapping[str, float]) -> Figur
         axes.annotate(_unshown(layers), (0.02, 0.97), xycoords="axes fraction", va="top", fontsize=8)
         axes.set(xscale="log", yscale="log", xlim=(low, high), ylabel="multiply-adds, GMAC/s")
         axes.set_xlabel(f"arithmetic intensity, multiply-adds per byte (slope: {machine['gbytes_per_s']:.0f} GB/s)")
-        axes.set_title("Every layer under this machine's roof; area: its share of the time")
+        axes.set_title("Every layer on this machine's roofline; area: its share of the time")
         axes.legend(loc="lower right", fontsize=8)
     return done(figure)
 
@@ -172,7 +172,7 @@ def _unshown(layers: Sequence[LayerTime]) -> str:
     return f"not shown: {share:.0%} of the multiply-adds,\ndone where PyTorch sees no layer" if share >= 0.01 else ""
 
 
-def foretold(rows: Sequence[Foretold]) -> Figure:
+def predicted(rows: Sequence[Foretold]) -> Figure:
     """The speed-up that profile predicted of each variant against the one that was measured; on the line both agree."""
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 3.8), layout="constrained")

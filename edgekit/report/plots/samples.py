@@ -1,4 +1,4 @@
-"""Some raw samples, as they come: what a number about them cannot tell."""
+"""Some raw samples: what figures about them do not show."""
 
 from __future__ import annotations
 

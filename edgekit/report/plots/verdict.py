@@ -1,4 +1,4 @@
-"""Every variant side by side, and what each step of the walk bought."""
+"""Every variant side by side, and the speed-up of each step."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def pareto(rows: Sequence[BaselineRow | VariantRow], budget: Limits, winners: Se
 
 
 def waterfall(steps: Sequence[WaterfallStep]) -> Figure:
-    """p50 after each step of the walk, log scale, with what the step bought; steps not kept are hatched.
+    """p50 after each step of the pipeline, log scale, with its speed-up; steps not kept are hatched.
 
     Below what a step bought stands the interval of that ratio; one that holds 1 bought nothing measurable.
     """
@@ -74,7 +74,7 @@ def waterfall(steps: Sequence[WaterfallStep]) -> Figure:
         axes.set_xticks(range(len(steps)), [f"{step['step']}\n{_short(step)}" for step in steps], fontsize=8)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.set(ylabel="p50 of one call, ms (log scale)")
-        axes.set_title("What each step of the walk bought")
+        axes.set_title("Speed-up of each step")
         axes.grid(axis="x", visible=False)
     return done(figure)
 

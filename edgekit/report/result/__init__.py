@@ -42,7 +42,7 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA, **made}
 
 
-def told(folder: Path) -> dict[str, Any]:
+def build(folder: Path) -> dict[str, Any]:
     """Everything in a result that the sealed artifacts of the run in `folder` tell.
 
     Needs a finished benchmark, and the bundles where the budget was met; StageError or TrustError without.
@@ -106,7 +106,7 @@ def is_current(result: Any, folder: Path) -> bool:
     try:
         if result["schema"] != SCHEMA or result[SOURCES]["digest"] != _digest(result, folder):
             return False
-        return bool(result[SOURCES]["code"] == _code() or told(folder).items() <= result.items())
+        return bool(result[SOURCES]["code"] == _code() or build(folder).items() <= result.items())
     except (StageError, TrustError, OSError, KeyError, TypeError, ValueError):  # of an artifact that is not there,
         return False  # or of something else than a result
 

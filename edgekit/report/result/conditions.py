@@ -54,3 +54,6 @@ class Conditions(Strict):
     protocol: str = Field(description="rounds, calls and order, in words")
     seen: Seen = Field(description="what went on beside the measurement")
     disturbed: list[str] = Field(description="why the latencies are not to be relied on; empty where nothing was seen")
+    stayed_open: list[str] = Field(
+        default_factory=list, description="comparisons that rounds ended before they were settled, and by which limit"
+    )

@@ -71,8 +71,10 @@ class AgainstDense(Strict):
 class Zeros(Strict):
     """Which variants with zeros are not faster for them."""
 
-    decision: Literal["zeros that buy nothing"] = Field(description="what was decided")
-    chosen: list[str] = Field(description="names of the variants whose zeros buy nothing")
+    decision: Literal["sparsity without speed-up"] = Field(description="what was decided")
+    chosen: list[str] = Field(
+        description="names of the sparse variants that are not faster than their dense counterpart"
+    )
     rule: Literal["not faster than without them", "recorded"] = Field(description="why they do not")
     candidates: list[AgainstDense] = Field(description="every sparse variant whose dense one is inside the budget")
     replayed: bool = Field(description="true where the decision of an earlier run was followed")

@@ -79,7 +79,7 @@ class Judged(Facts):
 
 
 class BaselineRow(Facts, Latency):
-    """The float model that the user came with, as it came: by PyTorch eager, a file by its own interpreter."""
+    """The unmodified float model of the user: a network by PyTorch eager, a file by its own interpreter."""
 
     target: Literal["pytorch"] = Field(description="PyTorch, which it is not converted from")
 
@@ -105,7 +105,7 @@ class Missed(Strict):
 
 
 class Met(Strict):
-    """The verdict of a run: its winner, against the baseline as it came and against post-training quantization."""
+    """The verdict of a run: its winner, against the unmodified baseline and against post-training quantization."""
 
     met: Literal[True] = Field(description="at least one variant is inside the budget")
     winner: str = Field(description="name of the variant that wins over all targets")
@@ -222,7 +222,7 @@ class Sources(Strict):
 
 
 class Result(Strict):
-    """The verdict of a run of edgekit with everything that it rests on, told from the run's sealed artifacts."""
+    """The verdict of a run of edgekit with all evidence for it, from the run's sealed artifacts."""
 
     schema_: Literal["edgekit/result/2"] = Field(alias="schema", description="$id of this schema")
     format: Literal[2] = Field(description="number of this format; it is raised when a reader has to know")
@@ -238,7 +238,7 @@ class Result(Strict):
     winners: dict[Target, str] = Field(description="name of the winning variant by target")
     unmet: dict[Target, NearestMiss | None] = Field(description="what came nearest by target that has no winner")
     variants: list[Annotated[BaselineRow | VariantRow, Field(discriminator="target")]] = Field(
-        min_length=1, description="the baseline as it came first, then every variant"
+        min_length=1, description="the unmodified baseline first, then every variant"
     )
     decisions: list[Choice | Limit | Zeros] = Field(
         description="every decision that rests on a latency, with its evidence"
@@ -250,7 +250,7 @@ class Result(Strict):
         description="whether the baseline knows validation; null where it was trained here, or not tested"
     )
     by_class: ByClass = Field(description="accuracy class by class, of the baseline and of what ships")
-    rejected: list[Rejected] = Field(description="every step that was tried and not kept, in the order of the walk")
+    rejected: list[Rejected] = Field(description="every step that was tried and not kept, in the order of the pipeline")
     left_out: list[LeftOut] = Field(description="variants that could not be made or were wrong, in the order of making")
     conditions: Conditions = Field(description="where and how it was measured")
     stages: dict[StageName, Stage] = Field(description="the artifacts by stage, as far as the run came")
@@ -263,7 +263,7 @@ class Result(Strict):
         baseline, *rows = self.variants
         variants = [row for row in rows if isinstance(row, VariantRow)]
         won = set(self.winners.items())
-        told = {(choice.decision, choice.chosen) for choice in self.decisions if isinstance(choice, Choice)}
+        recorded = {(choice.decision, choice.chosen) for choice in self.decisions if isinstance(choice, Choice)}
         winner = self.verdict.winner if isinstance(self.verdict, Met) else None
         agrees = {
             "variants": isinstance(baseline, BaselineRow) and variants == rows,
@@ -275,7 +275,7 @@ class Result(Strict):
             "loads": {run.name for run in self.loads.runs} <= {row.name for row in self.variants},
             "by_class": set(self.by_class.variants) <= {row.name for row in self.variants},
             "unmet": not set(self.unmet) & set(self.winners),
-            "decisions": {(f"winner of {target}", name) for target, name in won} <= told,
+            "decisions": {(f"winner of {target}", name) for target, name in won} <= recorded,
             "verdict": winner in self.winners.values() if self.winners else winner is None,
             "bundles": {(target, bundle.variant) for target, bundle in self.bundles.items()} == won,
             "stages": set(self.stages) | {"bundle"} in ({"origin", *STAGES}, {"origin", *STAGES} - set(TRAINING))

@@ -25,7 +25,7 @@ from edgekit.report.tables.distilled import candidate_points as candidate_points
 from edgekit.report.tables.distilled import candidates as candidates
 from edgekit.report.tables.distilled import latency_limit_ms as latency_limit_ms
 from edgekit.report.tables.loads import loads as loads
-from edgekit.report.tables.profiled import foretold_rows as foretold_rows
+from edgekit.report.tables.profiled import predicted_rows as predicted_rows
 from edgekit.report.tables.profiled import session as session
 from edgekit.report.tables.profiled import steps as steps
 from edgekit.report.tables.profiled import ways as ways
@@ -38,6 +38,8 @@ from edgekit.report.tables.quantized import recipes as recipes
 from edgekit.report.tables.rivals import rivals as rivals
 from edgekit.report.tables.samples import samples as samples
 from edgekit.report.tables.samples import splits as splits
+
+UNDISTURBED = "nothing disturbed the measurement"
 
 
 def profile(artifact: Artifact) -> Table:
@@ -171,13 +173,12 @@ def rejected(artifact: Artifact) -> Table:
 
 
 def disturbed(artifact: Artifact) -> str:
-    """One line: what else went on while profile or benchmark measured."""
+    """What else went on while profile or benchmark measured, in one line, and a line for each open comparison."""
     conditions = artifact.metrics["conditions"]
     noise = conditions["seen"]["noise"]
     spread = "" if noise is None else f"; the openings of one variant spread by {noise:.1%} in the median"
-    if conditions["disturbed"]:
-        return f"disturbed: {'; '.join(conditions['disturbed'])}{spread}"
-    return f"nothing disturbed the measurement{spread}"
+    seen = f"disturbed: {'; '.join(conditions['disturbed'])}" if conditions["disturbed"] else UNDISTURBED
+    return "\n".join([f"{seen}{spread}", *(f"stayed open: {line}" for line in conditions.get("stayed_open", []))])
 
 
 def decisions(artifact: Artifact) -> Table:

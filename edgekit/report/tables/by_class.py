@@ -35,21 +35,21 @@ def said_of(found: ByClass) -> str:
     """What the table's cells are, on which split, and how many rows are left out."""
     more = found["groups_in_all"] - len(found["groups"])
     counted = any(one["found"] is not None for row in found["groups"] for one in row["answers"])
-    told = f"{found['score']} on {found['split']}, {found['samples']:,} samples"
-    told += "; in brackets samples found more or fewer than by the baseline" if counted else ""
-    return f"{told}; the {len(found['groups'])} that lose most, {more:,} more are not shown" if more else told
+    text = f"{found['score']} on {found['split']}, {found['samples']:,} samples"
+    text += "; in brackets samples found more or fewer than by the baseline" if counted else ""
+    return f"{text}; the {len(found['groups'])} that lose most, {more:,} more are not shown" if more else text
 
 
 def lost_in_words(artifact: Artifact) -> str:
     """How many samples were lost and gained by each variant that ships, and when one counts as right."""
     found, lost = artifact.metrics["by_class"], artifact.metrics["lost"]
-    told = [
+    counts = [
         f"{name} loses {found['lost'][name]:,} and gains {found['gained'][name]:,} of {found['samples']:,}"
         for name in found["variants"][1:]
     ]
     shown = len(lost["samples"])
     some = f"; {'all' if shown == lost['in_all'] else shown} lost by {lost['variant']} are shown" if shown else ""
-    return f"{'; '.join(told) or 'no variant to compare'}{some}. A sample is right where {lost['right_means']}."
+    return f"{'; '.join(counts) or 'no variant to compare'}{some}. A sample is right where {lost['right_means']}."
 
 
 def lost_samples(artifact: Artifact) -> np.ndarray:

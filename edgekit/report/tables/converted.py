@@ -119,8 +119,8 @@ def missing(artifact: Artifact) -> list[str]:
         for target in config["targets"]
         for precision in config["precisions"]
     ]
-    told = {row["name"] for row in (*_variants(artifact), *found["left_out"], *_not_offered(artifact))}
-    return [name for name in asked if name not in told]
+    known = {row["name"] for row in (*_variants(artifact), *found["left_out"], *_not_offered(artifact))}
+    return [name for name in asked if name not in known]
 
 
 def _not_offered(artifact: Artifact) -> list[NotOffered]:

@@ -17,7 +17,7 @@ def candidates(artifact: Artifact) -> Table:
         return Table(("candidates",), [("one student was named: nothing to choose",)])
     files = list(dict.fromkeys((file["target"], file["precision"]) for row in rows for file in row["timed"]))
     heads = ("candidate", "parameters", "MACs", "bytes", *map(" ".join, files), "best", "validation", "")
-    told = [
+    rows = [
         (
             row["name"],
             count(row["parameters"]),
@@ -30,7 +30,7 @@ def candidates(artifact: Artifact) -> Table:
         )
         for row in rows
     ]
-    return Table(heads, told, _title(artifact.metrics["shortlist"]))
+    return Table(heads, rows, _title(artifact.metrics["shortlist"]))
 
 
 def _times(row: ShownCandidate, files: list[tuple[str, str]]) -> list[str]:
@@ -62,12 +62,12 @@ def latency_limit_ms(artifact: Artifact) -> float | None:
 def _title(shortlist: ShortlistRow) -> str:
     limits = [f"p50 {shortlist['latency_p50_ms']:g} ms"] if shortlist["latency_p50_ms"] else []
     limits += [f"{shortlist['size_bytes']:,} bytes"] if shortlist["size_bytes"] else []
-    told = "p50 of one call untrained, ms, by target; bytes of the smallest file; budget: "
-    told += ", ".join(limits) or "none on latency or size"
+    text = "p50 of one call untrained, ms, by target; bytes of the smallest file; budget: "
+    text += ", ".join(limits) or "none on latency or size"
     if shortlist["no_student_for"]:
-        told += f"; no student for {', '.join(shortlist['no_student_for'])}: the one that is kept has no file for it"
+        text += f"; no student for {', '.join(shortlist['no_student_for'])}: the one that is kept has no file for it"
     if shortlist["replayed"] and shortlist["measured"] != shortlist["today"]:
-        told += (
+        text += (
             f"; a recorded choice is followed, today's would train {', '.join(shortlist['today']['trained']) or 'none'}"
         )
-    return told
+    return text

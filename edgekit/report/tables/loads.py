@@ -22,8 +22,8 @@ def loads(artifact: Artifact) -> Table:
 def held(row: LoadRate) -> str:
     """What a search for the highest rate came to, and why it is not to be relied on: 1,234/s (short: 1 of 600 s)."""
     rate, but = row["rate_per_s"], "; ".join(marks(row))
-    told = f"none that was confirmed, {row['why']}" if rate is None else f"{count(rate)}/s"
-    return f"{told} ({but})" if but else told
+    rate_text = f"none that was confirmed, {row['why']}" if rate is None else f"{count(rate)}/s"
+    return f"{rate_text} ({but})" if but else rate_text
 
 
 def _run(row: LoadRun, best: LoadRate | None) -> tuple[str, ...]:

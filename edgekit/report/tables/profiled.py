@@ -22,7 +22,7 @@ def session(artifact: Artifact) -> Table:
 
 
 def ways(artifact: Artifact) -> Table:
-    """The float network on every runtime, as it comes."""
+    """The unmodified float network on every runtime."""
     rows = [
         (
             row["way"],
@@ -35,7 +35,7 @@ def ways(artifact: Artifact) -> Table:
         for row in artifact.metrics["ways"]
     ]
     over = "× eager" if artifact.metrics["ways"][0]["way"] == forecast.EAGER else "× baseline"
-    return Table(("as it comes, float32", "p50, ms", over, "interval", "bytes", ""), rows)
+    return Table(("unmodified, float32", "p50, ms", over, "interval", "bytes", ""), rows)
 
 
 def steps(artifact: Artifact) -> Table:
@@ -47,7 +47,7 @@ def steps(artifact: Artifact) -> Table:
     return Table(("", "next step", "a whole call", "where", "because"), rows)
 
 
-def foretold_rows(benchmark: Artifact) -> list[Foretold]:
+def predicted_rows(benchmark: Artifact) -> list[Foretold]:
     """What profile predicted of each variant that was measured, in float and in int8, beside what it reached.
 
     Nothing where the two were measured on different machines.
@@ -64,4 +64,4 @@ def foretold_rows(benchmark: Artifact) -> list[Foretold]:
         name: {"macs": cost["macs"], "moved": cost["weight_bytes"] + cost["activation_bytes"]}
         for name, cost in costs.items()
     }
-    return forecast.against(profile, benchmark.metrics["rows"], moved)
+    return forecast.compare(profile, benchmark.metrics["rows"], moved)

@@ -7,6 +7,7 @@ import numpy as np
 from edgekit.core.artifact import Artifact
 from edgekit.core.rows.pruned import Latencies, Pattern, StepLatency
 from edgekit.report.formatting import Table, count, faster, milliseconds, percent, span, speedup, times
+from edgekit.stages.benchmark.sparsity import DECISION
 
 NOTHING = "–"
 """In the place of what was not timed."""
@@ -66,8 +67,8 @@ def zeros(artifact: Artifact) -> Table:
 
 
 def bought(benchmark: Artifact) -> Table:
-    """Every sparse variant that ships beside its dense counterpart, and whether its zeros bought anything."""
-    decision = next((each for each in benchmark.metrics["decisions"] if each["decision"].startswith("zeros")), None)
+    """Every sparse variant that ships beside its dense counterpart, and whether it is faster."""
+    decision = next((each for each in benchmark.metrics["decisions"] if each["decision"] == DECISION), None)
     out = decision["chosen"] if decision else ()
     rows = [
         (
@@ -75,12 +76,12 @@ def bought(benchmark: Artifact) -> Table:
             row["dense"],
             f"{times(row['ratio'])} ({span(row['ratio_low'], row['ratio_high'])})",
             percent(row["zipped_share"]),
-            "rejected: buys nothing" if row["name"] in out else "kept as a candidate",
+            "rejected: no speed-up" if row["name"] in out else "kept as a candidate",
         )
         for row in (decision["candidates"] if decision else ())
     ]
     margin = 1 + benchmark.config["tie_margin"]
-    title = f"Zeros pay where the interval is above {margin:g}; what the file compresses to is told beside it"
+    title = f"Sparsity gives a speed-up where the interval is above {margin:g}; the compressed size stands beside it"
     return Table(("with zeros", "without", "times as fast", "compressed, share", ""), rows, title)
 
 
@@ -122,7 +123,7 @@ def _measured(row: StepLatency) -> str:
     return f"{speedup(*ends)} · {row['gain_share']:.2f}"
 
 
-def _title(artifact: Artifact, told: str) -> str:
+def _title(artifact: Artifact, text: str) -> str:
     latency = artifact.metrics["latency"]
     if latency is None:
         return "Not measured: prune.measure is false"
@@ -131,4 +132,4 @@ def _title(artifact: Artifact, told: str) -> str:
     lost = [
         f"{row['model']} {row['target']} {row['precision']}: {row['reason']}" for row in latency.get("left_out", [])
     ]
-    return "; not timed: ".join([told, *lost])
+    return "; not timed: ".join([text, *lost])

@@ -32,16 +32,16 @@ def open_best(
 ) -> Model:
     """Open a verified bundle the fastest way there is; the first time, find out which."""
     name = choices.key(bundle.identity, (interpreter, threads, device))
-    choice = choices.recall(name)
+    choice = choices.get(name)
     if choice is not None:
         try:
             return _open(bundle, name, choice)
         except (BackendError, InputError):  # what was proven once no longer opens: numpy or a library has changed
-            choices.forget(name)
+            choices.remove(name)
     from edgekit.runner.autotune import compare
 
     winner = compare.find(path, bundle, threads, interpreter, device, on_progress)
-    return _open(bundle, name, compare.keep(path, name, winner, bundle.manifest.target, device, on_progress))
+    return _open(bundle, name, compare.store(path, name, winner, bundle.manifest.target, device, on_progress))
 
 
 def prove(
@@ -55,7 +55,7 @@ def prove(
     bundle = bundles.read(path)
     check_architecture(bundle.manifest)
     check_threads(1 if threads is None else threads)
-    choice = choices.recall(choices.key(bundle.identity, (interpreter, threads, device)))
+    choice = choices.get(choices.key(bundle.identity, (interpreter, threads, device)))
     if choice is not None:
         return _proof(path, choice)
     faults: list[str] = []
@@ -86,7 +86,7 @@ def _open(bundle: Bundle, name: str, choice: Choice) -> Model:
         restored = _restored(bundle, name, choice)
         if restored is not None:
             return Model(bundle, restored, choice.threads)
-        choices.forget(name)
+        choices.remove(name)
     return open_model(bundle, choice.threads, choice.interpreter, choice.device)
 
 

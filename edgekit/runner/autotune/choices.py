@@ -43,19 +43,19 @@ def key(identity: str, pinned: Iterable[object]) -> str:
     return sha256.hexdigest(json.dumps(facts).encode())[:32]
 
 
-def recall(name: str) -> Choice | None:
+def get(name: str) -> Choice | None:
     """The choice of this key; None where there is none, or the installed interpreters are no longer the same."""
     try:
         with open(_path(f"{name}.json"), encoding="utf-8") as stream:
             choice = Choice(**json.load(stream))
         sound = isinstance(choice.threads, int) and choice.threads > 0 and isinstance(choice.interpreter, str)
-        sound = sound and all(sign(package) == was for package, was in choice.installed.items())
+        sound = sound and all(build_id(package) == was for package, was in choice.installed.items())
     except (OSError, ValueError, TypeError, AttributeError):
         return None
     return choice if sound else None
 
 
-def remember(name: str, choice: Choice, blob: bytes = b"") -> bool:
+def put(name: str, choice: Choice, blob: bytes = b"") -> bool:
     """Whether it could be kept."""
     from pathlib import Path
 
@@ -85,7 +85,7 @@ def compiled(name: str, choice: Choice) -> bytes | None:
     return blob if sha256.hexdigest(blob) == choice.blob else None
 
 
-def forget(name: str) -> None:
+def remove(name: str) -> None:
     """Remove a choice and its compiled model."""
     for suffix in (".json", ".blob"):
         with suppress(OSError):
@@ -99,7 +99,7 @@ def _path(name: str) -> str:
     return os.path.join(cache_folder(), name)
 
 
-def sign(package: str) -> list[Any] | None:
+def build_id(package: str) -> list[Any] | None:
     """Which build of a package Python would import, told without importing it; None where there is none."""
     for place in sys.path:
         path = os.path.join(place or ".", package, "__init__.py")

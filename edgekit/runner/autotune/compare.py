@@ -41,7 +41,7 @@ LAST_RESORT = ("tensorflow",)
 
 
 @dataclass(frozen=True)
-class Way:
+class Candidate:
     """One way to run a bundle, and how it went. `p50_ms` has one entry a round; `fault` says why it is out."""
 
     interpreter: str
@@ -64,10 +64,10 @@ def find(
     interpreter: str | None,
     device: str = "CPU",
     on_progress: OnProgress | None = None,
-) -> Way:
+) -> Candidate:
     """The best way that there is; SelftestError or BackendError when there is none."""
     target = bundle.manifest.target
-    quick = ways(target, threads, interpreter, device)
+    quick = candidates(target, threads, interpreter, device)
     if on_progress is not None and len(quick) > 1:
         ways_tried = f"trying {len(quick)} ways to run it, once (--no-trial leaves it out)"
         on_progress(f"first time with this bundle: {ways_tried}", False)
@@ -75,14 +75,14 @@ def find(
     tried = compare(path, quick, device, one_at_a_time=crowded)
     if all(way.fault for way in tried):
         names = {way.interpreter for way in tried}
-        slow = ways(target, threads, interpreter, device, all_of_them=True)
+        slow = candidates(target, threads, interpreter, device, all_of_them=True)
         tried += compare(path, [way for way in slow if way.interpreter not in names], device)
     return best(tried)
 
 
-def ways(
+def candidates(
     target: str, threads: int | None, interpreter: str | None, device: str = "CPU", all_of_them: bool = False
-) -> list[Way]:
+) -> list[Candidate]:
     """What there is to try, the usual first; BackendError when no interpreter is installed."""
     names = backends.installed(target, interpreter)
     quick = [name for name in names if name not in LAST_RESORT]
@@ -91,21 +91,21 @@ def ways(
     if threads is not None:
         backends.check_threads(threads)
     counts = [threads] if threads else _thread_counts() if device == "CPU" else [1]
-    return [Way(name, count) for name in names for count in counts]
+    return [Candidate(name, count) for name in names for count in counts]
 
 
 def compare(
     path: str | os.PathLike[str],
-    tried: Sequence[Way],
+    tried: Sequence[Candidate],
     device: str = "CPU",
     rounds: int = ROUNDS,
     one_at_a_time: bool = False,
-) -> list[Way]:
+) -> list[Candidate]:
     """Every way with its figures or its fault, in the order given; nothing is timed where there is but one.
 
     `one_at_a_time` keeps no two of them in memory: less fair, for models that would not fit otherwise.
     """
-    found: dict[int, Way] = {}
+    found: dict[int, Candidate] = {}
     with ExitStack() as stack:
         running: dict[int, Child] = {}
         for number, way in enumerate(tried):
@@ -123,7 +123,7 @@ def compare(
     return [found[number] for number in range(len(tried))]
 
 
-def best(tried: Sequence[Way]) -> Way:
+def best(tried: Sequence[Candidate]) -> Candidate:
     """The fastest; among equals the first. SelftestError or BackendError, with every reason, when none is sound."""
     sound = [way for way in tried if not way.fault]
     if not sound:
@@ -138,24 +138,24 @@ def best(tried: Sequence[Way]) -> Way:
     return next(way for way in finalists if way.typical_ms <= SAME * fastest)
 
 
-def keep(
+def store(
     path: str | os.PathLike[str],
     name: str,
-    winner: Way,
+    winner: Candidate,
     target: str,
     device: str,
     on_progress: OnProgress | None = None,
 ) -> Choice:
     """Remember the winner, with OpenVINO's compiled model where that opens faster than the model."""
     packages = ["numpy", *(backends.module(each).PACKAGE for each in backends.candidates(target))]
-    installed = {package: choices.sign(package) for package in packages}
+    installed = {package: choices.build_id(package) for package in packages}
     choice = Choice(winner.interpreter, winner.threads, device, "", installed)
     blob = _compiled(path, winner, device) if winner.interpreter == "openvino" else b""
     if blob:
         from edgekit.runner.bundle import sha256
 
         choice = replace(choice, blob=sha256.hexdigest(blob))
-    if not choices.remember(name, choice, blob) and on_progress is not None:
+    if not choices.put(name, choice, blob) and on_progress is not None:
         place = choices.cache_folder() or "a cache folder"
         on_progress(
             f"{place} cannot be written, or not by this user alone, so every start tries anew; "
@@ -165,7 +165,7 @@ def keep(
     return choice
 
 
-def _prove(child: Child, way: Way, device: str) -> Way:
+def _prove(child: Child, way: Candidate, device: str) -> Candidate:
     try:
         opened = child.ask("open", interpreter=way.interpreter, threads=way.threads, device=device)
         report = child.ask("selftest", most_s=PROOF_S)
@@ -178,7 +178,7 @@ def _prove(child: Child, way: Way, device: str) -> Way:
     return replace(way, fault=f"gave other answers than the golden vectors: max |Δ| {delta:.3g}, allowed {atol:.3g}")
 
 
-def _timed(child: Child, way: Way, rounds: int) -> Way:
+def _timed(child: Child, way: Candidate, rounds: int) -> Candidate:
     """A first look, and so many rounds in a row."""
     try:
         first = _round(child, None)
@@ -187,7 +187,7 @@ def _timed(child: Child, way: Way, rounds: int) -> Way:
         return replace(way, fault=str(error))
 
 
-def _take_turns(running: dict[int, Child], found: dict[int, Way], rounds: int) -> None:
+def _take_turns(running: dict[int, Child], found: dict[int, Candidate], rounds: int) -> None:
     """Rounds until there are enough or the time is up."""
     numbers = list(running)
     begun = perf_counter()
@@ -212,7 +212,7 @@ def _round(child: Child, expected_ms: float | None) -> float:
     return median(taken)
 
 
-def _compiled(path: str | os.PathLike[str], winner: Way, device: str) -> bytes:
+def _compiled(path: str | os.PathLike[str], winner: Candidate, device: str) -> bytes:
     """OpenVINO's compiled model, empty where loading it is not clearly faster than compiling."""
     import tempfile
 

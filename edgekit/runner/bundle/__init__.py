@@ -46,7 +46,22 @@ class Bundle:
 
 
 def write(path: str | os.PathLike[str], manifest: Manifest, members: Mapping[str, bytes]) -> str:
-    """Write a bundle, atomically; the manifest's `members` are filled in. Returns the file's sha256."""
+    """Write a bundle, atomically, and return the file's sha256.
+
+    Parameters
+    ----------
+    path
+        Where to write; a file that is there is replaced.
+    manifest
+        What the bundle says about itself; its `members` are filled in here.
+    members
+        By name, the bytes of every file but the manifest.
+
+    Raises
+    ------
+    BundleError
+        The manifest contradicts itself or the members.
+    """
     from pathlib import Path
 
     from edgekit.runner.files import write_atomically
@@ -60,12 +75,25 @@ def write(path: str | os.PathLike[str], manifest: Manifest, members: Mapping[str
 
 
 def read(path: str | os.PathLike[str]) -> Bundle:
-    """Read and verify; BundleError for what is no bundle, TrustError naming the member for what was changed."""
+    """Read a bundle and check every digest.
+
+    Parameters
+    ----------
+    path
+        The `.edge.zip` file.
+
+    Raises
+    ------
+    BundleError
+        The file cannot be read, is no bundle, or has another format.
+    TrustError
+        Something was changed, added or removed; the message names the member.
+    """
     try:
         with open(path, "rb") as stream:
             try:
                 return _verified(path, archive.read(stream))
-            except archive.Mangled:
+            except archive.BadArchive:
                 from edgekit.runner.bundle.diagnose import explain
 
                 stream.seek(0)
@@ -78,7 +106,7 @@ def read_bytes(data: bytes, name: str = "bundle") -> Bundle:
     """The same from memory; `name` stands in the messages."""
     try:
         return _verified(name, archive.read(io.BytesIO(data)))
-    except archive.Mangled:
+    except archive.BadArchive:
         from edgekit.runner.bundle.diagnose import explain
 
         raise explain(name, io.BytesIO(data)) from None

@@ -25,7 +25,7 @@ MOST_MEMBERS = 2**16 - 1
 LARGEST_BYTES = 2**31 - 1
 
 
-class Mangled(ValueError):
+class BadArchive(ValueError):
     """Not an archive as `parts` spells it."""
 
 
@@ -43,11 +43,11 @@ def parts(members: Mapping[str, bytes]) -> Iterator[bytes]:
 
 
 def read(stream: IO[bytes]) -> dict[str, bytes]:
-    """Members in their order; Mangled for the first byte that `parts` would not have written."""
+    """Members in their order; BadArchive for the first byte that `parts` would not have written."""
     size = stream.seek(0, 2)
     stream.seek(0)
     if size > LARGEST_BYTES:
-        raise Mangled("larger than 2 GB")
+        raise BadArchive("larger than 2 GB")
     members: dict[str, bytes] = {}
     directory = b""
     while True:
@@ -56,31 +56,31 @@ def read(stream: IO[bytes]) -> dict[str, bytes]:
         if start[:4] != b"PK\3\4":
             break
         if len(start) < LOCAL.size:
-            raise Mangled("cut short")
+            raise BadArchive("cut short")
         name, data = _member(stream, LOCAL.unpack(start), size)
         if name in members or len(members) == MOST_MEMBERS:
-            raise Mangled(f"{name}: twice, or one too many")
+            raise BadArchive(f"{name}: twice, or one too many")
         checksum = crc32(data)
         if start + name.encode() != _local(name, len(data), checksum):
-            raise Mangled(f"{name}: odd header")
+            raise BadArchive(f"{name}: odd header")
         directory += _central(name, len(data), checksum, offset)
         members[name] = data
     end = END.pack(b"PK\5\6", 0, 0, len(members), len(members), len(directory), offset, 0)
     if start + stream.read() != directory + end:
-        raise Mangled("odd directory")
+        raise BadArchive("odd directory")
     return members
 
 
 def _member(stream: IO[bytes], header: tuple[Any, ...], size: int) -> tuple[str, bytes]:
     data_bytes, name_bytes = header[8], header[9]
     if stream.tell() + name_bytes + data_bytes > size:
-        raise Mangled("cut short")
+        raise BadArchive("cut short")
     try:
         name = stream.read(name_bytes).decode("ascii")
     except UnicodeDecodeError:
-        raise Mangled("a name that is not ASCII") from None
+        raise BadArchive("a name that is not ASCII") from None
     if not name.isprintable():
-        raise Mangled("a name with control characters")
+        raise BadArchive("a name with control characters")
     return name, stream.read(data_bytes)
 
 

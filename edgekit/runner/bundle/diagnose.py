@@ -1,4 +1,4 @@
-"""Why an archive is no bundle: what `zipfile` makes of it, told as one line. Nothing here ever accepts one."""
+"""Why an archive is no bundle, in one line from `zipfile`. Nothing here ever accepts an archive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgekit.runner.bundle.manifest_rules import is_member
 from edgekit.runner.errors import BundleError, RunnerError, TrustError
 
 FAULTS = (zipfile.BadZipFile, zlib.error, RuntimeError, ValueError, EOFError, OSError, struct.error, LookupError)
-"""What `zipfile` raises on mangled archives."""
+"""What `zipfile` raises on damaged archives."""
 
 
 def explain(path: str | os.PathLike[str], stream: IO[bytes]) -> RunnerError:

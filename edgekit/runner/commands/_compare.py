@@ -14,7 +14,7 @@ def run(options: argparse.Namespace) -> None:
     """A row for each interpreter and number of threads; the winner is what the next load takes."""
     found = bundles.read(options.bundle)
     device = options.device or "CPU"
-    ways = compare.ways(found.manifest.target, options.threads, options.interpreter, device, all_of_them=True)
+    ways = compare.candidates(found.manifest.target, options.threads, options.interpreter, device, all_of_them=True)
     if not options.json:
         print(f"trying {len(ways)} ways to run {options.bundle}", file=sys.stderr)
     from edgekit.runner.measure import conditions, intervals
@@ -22,10 +22,10 @@ def run(options: argparse.Namespace) -> None:
     with conditions.Watch(children=True) as watch:
         tried = compare.compare(options.bundle, ways, device)
     spreads = [conditions.spread(way.p50_ms) for way in tried if len(way.p50_ms) >= intervals.LEAST_ROUNDS]
-    seen = conditions.told(watch.seen(sorted(spreads)[len(spreads) // 2] if spreads else None))
+    seen = conditions.to_record(watch.result(sorted(spreads)[len(spreads) // 2] if spreads else None))
     winner = compare.best(tried)
     name = choices.key(found.identity, (options.interpreter, options.threads, device))
-    kept = compare.keep(options.bundle, name, winner, found.manifest.target, device, _shared.warn)
+    kept = compare.store(options.bundle, name, winner, found.manifest.target, device, _shared.warn)
     if options.json:
         from edgekit.runner.measure.bench import machine
 
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> None:
     _shared.print_disturbed(seen["disturbed"])
 
 
-def table(tried: list[compare.Way], winner: compare.Way) -> list[str]:
+def table(tried: list[compare.Candidate], winner: compare.Candidate) -> list[str]:
     """Aligned lines, in the order they were tried."""
     lines = [f"  {'interpreter':<16}{'version':<12}{'threads':>8}{'open_ms':>10}{'p50_ms':>12}"]
     for way in tried:

@@ -6,8 +6,6 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,7 +24,7 @@ def as_json(parser: argparse.ArgumentParser) -> None:
 
 
 def interpreter(parser: argparse.ArgumentParser) -> None:
-    """Where the model runs; what is left open is chosen by measuring, once, and remembered."""
+    """Where the model runs. Options that are not given are measured once, and the result is cached."""
     parser.add_argument(
         "--interpreter", metavar="NAME", type=known, help="one of those installed (default: the fastest)"
     )
@@ -40,12 +38,13 @@ def interpreter(parser: argparse.ArgumentParser) -> None:
 def load(options: argparse.Namespace) -> Model:
     """The model that the arguments of `interpreter` ask for."""
     from edgekit.runner.loader import load
+    from edgekit.runner.native_stderr import quiet_native
 
-    with hushed() as spoken:
+    with quiet_native() as stderr:  # LiteRT reports to every user that it made a delegate
 
-        def told(text: str, lasting: bool) -> None:
-            if lasting or os.isatty(spoken):  # what only passes the time is for a person who waits
-                os.write(spoken, f"edgerun: {text}\n".encode())
+        def print_progress(text: str, lasting: bool) -> None:
+            if lasting or os.isatty(stderr):  # lines that only pass the time are for a person who waits
+                os.write(stderr, f"edgerun: {text}\n".encode())
 
         return load(
             options.bundle,
@@ -53,31 +52,12 @@ def load(options: argparse.Namespace) -> Model:
             interpreter=options.interpreter,
             device=options.device,
             trial=not options.no_trial,
-            on_progress=told,
+            on_progress=print_progress,
         )
 
 
-@contextmanager
-def hushed() -> Iterator[int]:
-    """Keep what native code prints off standard error: LiteRT tells every user that it made a delegate.
-
-    Gives a handle that still speaks. For a command only: a library must not take a process's standard error away. What
-    fails says so by an exception.
-    """
-    sys.stderr.flush()
-    kept = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield kept
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
-
-
 def warn(text: str, lasting: bool = True) -> None:
-    """One line on standard error that is no error; hears what a trial has to say."""
+    """One line on standard error that is no error. Fits `on_progress`."""
     print(f"edgerun: {text}", file=sys.stderr)
 
 

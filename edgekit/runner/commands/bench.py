@@ -60,10 +60,10 @@ def _calls(options: argparse.Namespace) -> None:
     rounds = min(ROUNDS, wanted)
     calls = {"execute": lambda: model.execute(x), "predict": lambda: model.predict(raw)}
     with conditions.Watch() as watch:
-        samples = bench.interleaved(calls, rounds, -(-wanted // rounds), warmup, on_round=watch.look)
+        samples = bench.interleaved(calls, rounds, -(-wanted // rounds), warmup, on_round=watch.sample)
     figures = {name: bench.summary(taken) for name, taken in samples.items()}
     known = _shared.facts(options, model)
-    seen = conditions.told(watch.seen(conditions.noise(samples["execute"], rounds)))
+    seen = conditions.to_record(watch.result(conditions.noise(samples["execute"], rounds)))
     reasons = known["why"] + seen["disturbed"]
     known.update(seen, comparable=not reasons, why=reasons)
     if options.json:

@@ -38,7 +38,7 @@ def read(path: str, raw: RawSpec) -> np.ndarray:
     try:
         large = os.path.getsize(path) > most
         value = np.load(path, mmap_mode="r" if large else None, allow_pickle=False)
-    except Exception as error:  # numpy hands on whatever Python's own parser makes of a mangled header
+    except Exception as error:  # numpy passes on what Python's parser raises for a damaged header
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise InputError(f"{path}: not a plain .npy array ({reason}); save one sample with numpy.save") from None
     if not isinstance(value, np.ndarray):

@@ -41,7 +41,7 @@ def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what Pillow warns of here is an error two lines below
             with Image.open(path, formats=FORMATS) as picture:
-                problem = unfit(picture) or (_strictly(picture, raw) if strict else None)
+                problem = mismatch(picture) or (_strictly(picture, raw) if strict else None)
                 if problem:
                     raise InputError(f"{path}: {problem}")
                 return iter((Sample(decode(picture, raw.steps)),))
@@ -78,12 +78,12 @@ def orientation(picture: Any) -> int:
     picture.load()  # a PNG loads itself to find its tag: that it is broken must not be swallowed below
     try:
         found = picture.getexif().get(ORIENTATION, 1)
-    except Exception:  # a mangled tag turns nothing
+    except Exception:  # a damaged tag turns nothing
         return 1
     return found if isinstance(found, int) else 1
 
 
-def unfit(picture: Any) -> str | None:
+def mismatch(picture: Any) -> str | None:
     """Why an opened Pillow image is no sample: deeper than 8 bits a channel, too large, or moving."""
     deep = any(";16" in str(tile[-1]) for tile in picture.tile)  # Pillow would cut 16 bits a channel down in silence
     if picture.mode not in MODES or deep:

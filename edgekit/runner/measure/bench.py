@@ -12,9 +12,10 @@ reasonable time").
 from __future__ import annotations
 
 import gc
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping
-from time import perf_counter_ns
+from time import perf_counter, perf_counter_ns
 from typing import Any
 
 import numpy as np
@@ -35,20 +36,28 @@ def interleaved(
     calls_per_round: int,
     warmup_per_round: int,
     on_round: Callable[[int], object] | None = None,
+    enough: Callable[[int], bool] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Milliseconds of every single call, (rounds * calls_per_round,) each; `on_round` hears the rounds done, from 1."""
+    """Milliseconds of every single call, (rounds * calls_per_round,) each; `on_round` hears the rounds done, from 1.
+
+    `enough` is asked after each round: true ends it, with fewer rounds.
+    """
     for what, value, least in (("rounds", rounds, 1), ("calls", calls_per_round, 1), ("warmup", warmup_per_round, 0)):
         if value < least:
             raise InputError(f"{what}: got {value}; use a whole number from {least}")
     order = list(calls)
     taken = {name: np.empty((rounds, calls_per_round), dtype=np.int64) for name in order}
+    done = 0
     for number in range(rounds):
         start = number % len(order) if order else 0
         for name in order[start:] + order[:start]:
             taken[name][number] = _timed(calls[name], calls_per_round, warmup_per_round)
+        done = number + 1
         if on_round is not None:
-            on_round(number + 1)
-    return {name: nanoseconds.ravel() / 1e6 for name, nanoseconds in taken.items()}
+            on_round(done)
+        if enough is not None and enough(done):
+            break
+    return {name: nanoseconds[:done].ravel() / 1e6 for name, nanoseconds in taken.items()}
 
 
 def growing(
@@ -58,15 +67,30 @@ def growing(
     calls_per_round: int,
     warmup_per_round: int,
     on_round: Callable[[int], object] | None = None,
+    limit_s: float = math.inf,
 ) -> Iterator[tuple[dict[str, np.ndarray], int]]:
     """As `interleaved`, of what `openers` open anew, in rotating order, every few rounds.
 
     Gives the milliseconds so far and how many openings they are from, after every `rounds` more while that is no more
     than `most_rounds`: the caller stops when it knows enough. Each opening has as many calls as any other, and is what
     `intervals` are to resample.
+
+    After `limit_s` seconds nothing is opened any more, and where the first `rounds` would take longer, every opening
+    has fewer of them; `LEAST_OPENINGS` of one round each there are in any case.
     """
-    openings = next(count for count in range(min(LEAST_OPENINGS, rounds), rounds + 1) if rounds % count == 0)
+    openings = openings_of(rounds)
+    each_has, began = rounds // openings, perf_counter()
     order = list(openers)
+
+    def as_many_as_fit(done: int) -> bool:
+        """After the first round of the first opening it is known how many of them the time is enough for."""
+        nonlocal each_has
+        if not opened and done == 1:
+            one_s = perf_counter() - timed_from
+            spare_s = limit_s / openings - (timed_from - began)
+            each_has = int(max(1, min(each_has, spare_s / max(one_s, 1e-9))))
+        return done >= each_has
+
     taken: dict[str, list[np.ndarray]] = {name: [] for name in order}
     opened = 0
     while opened == 0 or opened // openings * rounds + rounds <= most_rounds:
@@ -77,13 +101,24 @@ def growing(
                 calls[name] = openers[name]()
                 for _ in range(FRESH_CALLS):
                     calls[name]()
-            some = interleaved(calls, rounds // openings, calls_per_round, warmup_per_round)
+            timed_from = perf_counter()
+            some = interleaved(calls, each_has, calls_per_round, warmup_per_round, enough=as_many_as_fit)
             for name, values_ms in some.items():
                 taken[name].append(values_ms)
             opened += 1
             if on_round is not None:
                 on_round(opened)
+            late = perf_counter() - began >= limit_s
+            if late and opened >= LEAST_OPENINGS:
+                break
         yield {name: np.concatenate(values_ms) for name, values_ms in taken.items()}, opened
+        if late:
+            return
+
+
+def openings_of(rounds: int) -> int:
+    """How many times each is opened anew for so many rounds: at least `LEAST_OPENINGS`, all with as many rounds."""
+    return next(count for count in range(min(LEAST_OPENINGS, rounds), rounds + 1) if rounds % count == 0)
 
 
 def _timed(call: Callable[[], object], count: int, warmup: int) -> list[int]:

@@ -1,9 +1,9 @@
 """What else went on while something was timed, and whether two results may be held against each other.
 
     with conditions.Watch() as watch:
-        samples_ms = bench.interleaved(calls, rounds, calls_per_round, warmup, on_round=watch.look)
-    seen = watch.seen(conditions.noise(samples_ms["a"], rounds))
-    conditions.disturbed(seen)         # reasons in words, none of a quiet machine
+        samples_ms = bench.interleaved(calls, rounds, calls_per_round, warmup, on_round=watch.sample)
+    seen = watch.result(conditions.noise(samples_ms["a"], rounds))
+    conditions.disturbances(seen)      # reasons in words, none of a quiet machine
 
 What the kernel does not show is None: unknown, never guessed. The yardstick is a piece of work that is always the
 same; it shows a change of pace where a virtual machine hides the clock, and tells two machines of one name apart.
@@ -55,7 +55,7 @@ MACHINE = {
 
 
 @dataclass(frozen=True)
-class Seen:
+class Conditions:
     """What was seen from before the first call to after the last; None where the machine does not show it.
 
     Shares are of the time of all cores that this process may use. `pace_ms` is what the yardstick took, the median of
@@ -97,23 +97,23 @@ class Watch:
 
     def __enter__(self) -> Watch:
         self._before, self._load_before = health.read(self._root), counters.load()
-        self.look()
+        self.sample()
         self._started = counters.read(self._children, self._root)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._ended = counters.read(self._children, self._root)
-        self.look()
+        self.sample()
         self._after, self._load_after = health.read(self._root), counters.load()
 
-    def look(self, _round: int = 0) -> None:
+    def sample(self, _round: int = 0) -> None:
         """Between two rounds: the clock and the yardstick, a few milliseconds."""
         self._paces_ms.append(counters.yardstick_ms())
         clock_mhz = health.fastest_core_mhz(self._root)
         if clock_mhz is not None:
             self._clocks_mhz.append(clock_mhz)
 
-    def seen(self, noise: float | None = None) -> Seen:
+    def result(self, noise: float | None = None) -> Conditions:
         """All of it, after the measurement."""
         start, end = self._started, self._ended
         seconds = end.at_s - start.at_s
@@ -123,7 +123,7 @@ class Watch:
             for name in ("busy_s", "steal_s", "preempted", "quota_stops")
         )
         clocks = self._clocks_mhz[1:] or self._clocks_mhz  # before the first call the clock may still be asleep
-        return Seen(
+        return Conditions(
             seconds=seconds,
             others_share=None if busy_s is None else max(busy_s - (end.own_s - start.own_s), 0) / capacity_s,
             steal_share=None if steal_s is None else steal_s / capacity_s,
@@ -159,7 +159,7 @@ def spread(p50s_ms: np.ndarray | Sequence[float]) -> float:
     return float(1.4826 * np.median(np.abs(np.asarray(p50s_ms) - middle)) / middle)
 
 
-def disturbed(seen: Seen) -> list[str]:
+def disturbances(seen: Conditions) -> list[str]:
     """Why a measurement is not to be relied on, in words with the figures; empty where nothing speaks against it."""
     changed = f"the clock changed by {seen.clock_change or 0:.0%}"
     told = {
@@ -175,10 +175,10 @@ def disturbed(seen: Seen) -> list[str]:
     return [words for words, true in told.items() if true]
 
 
-def told(seen: Seen) -> dict[str, Any]:
+def to_record(seen: Conditions) -> dict[str, Any]:
     """What a result carries with it beside `bench.machine()`."""
     known = {"governor": seen.governor, "emulator": emulation.emulator() or None}
-    return {**known, "seen": seen.to_dict(), "disturbed": disturbed(seen)}
+    return {**known, "seen": seen.to_dict(), "disturbed": disturbances(seen)}
 
 
 def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Account: what each step of the walk bought, what the winner is worth, and what came nearest where nothing won."""
+"""The speed-up of each step, the value of the winner, and the nearest miss if nothing won."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from edgekit.measure.forecast import way_of
 from edgekit.runner.measure.intervals import Ratio
 from edgekit.stages.benchmark.timings import Timings
 
-CAME_FROM = {
+ANCESTORS = {
     "baseline": ("baseline",),
     "student": ("baseline", "student"),
     "pruned": ("baseline", "student", "pruned"),
     "sparse": ("baseline", "student"),
 }
-"""Which networks a walk to each of them passes, itself last; zeros are a step of their own."""
+"""The networks on the way to each network, itself last; unstructured sparsity is a step of its own."""
 
 
 def waterfall(winner: Judged, rows: list[Judged], timings: Timings, baseline: Facts) -> list[WaterfallStep]:
-    """From the baseline to the winner, one step at a time on the winner's target, each with what it bought.
+    """From the baseline to the winner, one step at a time on the winner's target, each with its speed-up.
 
-    A step that leads away from the winner (int8 that is slower than float, say) is shown as not kept. What a step
-    bought is a ratio with its interval: an interval that holds 1 says that it bought nothing that was measurable.
+    A step that leads away from the winner (int8 that is slower than float, say) is shown as not kept. A gain
+    is a ratio with its interval: an interval that holds 1 is no measurable gain.
     """
     wanted: list[tuple[str, Model, Precision]] = [
         ("convert", "baseline", "fp32"),
@@ -40,7 +40,7 @@ def waterfall(winner: Judged, rows: list[Judged], timings: Timings, baseline: Fa
         row = found.get((model, precision))
         if row is None:
             continue
-        kept = row["name"] == winner["name"] or (precision == "fp32" and model in CAME_FROM[winner["model"]])
+        kept = row["name"] == winner["name"] or (precision == "fp32" and model in ANCESTORS[winner["model"]])
         steps.append(_step(step, row["name"], before, timings, kept))
         before = row["name"] if kept else before
     if winner["name"] not in {step["variant"] for step in steps}:
@@ -49,14 +49,14 @@ def waterfall(winner: Judged, rows: list[Judged], timings: Timings, baseline: Fa
     return steps
 
 
-def told_with_ends(name: str, ratio: Ratio | None) -> dict[str, float | None]:
+def with_interval(name: str, ratio: Ratio | None) -> dict[str, float | None]:
     """A ratio and the ends of its interval, as fields of a record; nulls where nothing was compared."""
     ends = (ratio.ratio, ratio.low, ratio.high) if ratio else (None, None, None)
     return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
 
 
 def verdict(overall: Judged | None, post_training: str | None, baseline: Facts, timings: Timings) -> Met | Missed:
-    """What the overall winner is worth, against the baseline as it came and what an afternoon would have given."""
+    """The overall winner against the unmodified baseline and the best post-training int8 variant."""
     if overall is None:
         return {"met": False}
     name = overall["name"]

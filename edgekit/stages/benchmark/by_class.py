@@ -1,4 +1,4 @@
-"""By class: what the accuracy of what ships hides, on validation, class by class and sample by sample.
+"""Accuracy of the shipped variants on validation, class by class and sample by sample.
 
 What is shown is bounded, however many classes there are; `evidence/answers.npz` has every answer of every variant.
 """
@@ -31,7 +31,7 @@ Answers = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Broken:
+class Breakdown:
     """`by_class` stands in result.json; `confusion` is None where answers are no classes; `lost` are the samples
     that the baseline answers rightly and the first of the shown variants wrongly, `places` where they stand."""
 
@@ -49,33 +49,37 @@ def shown(metrics: Mapping[str, Any]) -> list[str]:
     return [nearest["name"]] if nearest else []
 
 
-def broken_down(task: Task, y: np.ndarray, names: Sequence[str], answers: Answers, ship: Sequence[str]) -> Broken:
+def break_down(task: Task, y: np.ndarray, names: Sequence[str], answers: Answers, ship: Sequence[str]) -> Breakdown:
     """The answers of the baseline and of the variants in `ship` to the samples with the labels `y`."""
     kind, baseline = tasks.named(task), next(iter(answers))
-    told = {name: kind.groups(answers[name], y, names) for name in (baseline, *ship)}
-    right = {name: kind.right(answers[name], y) for name in told}
-    order = _worst_first(told[baseline], told[ship[0]], kind.SCORE_RISES) if ship else list(range(len(told[baseline])))
+    groups = {name: kind.groups(answers[name], y, names) for name in (baseline, *ship)}
+    right = {name: kind.right(answers[name], y) for name in groups}
+    order = (
+        _worst_first(groups[baseline], groups[ship[0]], kind.SCORE_RISES)
+        if ship
+        else list(range(len(groups[baseline])))
+    )
     kept = sorted(order[:MOST_GROUPS]) if len(order) <= MOST_GROUPS else order[:MOST_GROUPS]
     by_class: ByClass = {
         "split": "validation",
         "group": kind.GROUP,
         "score": kind.SCORE,
         "samples": len(y),
-        "variants": list(told),
+        "variants": list(groups),
         "groups_in_all": len(order),
-        "groups": [_row(place, told) for place in kept],
+        "groups": [_row(place, groups) for place in kept],
         "lost": {name: int((right[baseline] & ~right[name]).sum()) for name in ship},
         "gained": {name: int((right[name] & ~right[baseline]).sum()) for name in ship},
     }
-    places = _in_turn(np.flatnonzero(right[baseline] & ~right[ship[0]]), kind.strata(y)) if ship else []
+    places = _spread_over_strata(np.flatnonzero(right[baseline] & ~right[ship[0]]), kind.strata(y)) if ship else []
     lost: Lost = {
         "variant": ship[0] if ship else None,
         "right_means": kind.RIGHT,
         "in_all": by_class["lost"][ship[0]] if ship else 0,
-        "samples": _in_words(kind, y, names, answers[baseline], answers[ship[0]], places) if ship else [],
+        "samples": _lost_rows(kind, y, names, answers[baseline], answers[ship[0]], places) if ship else [],
     }
-    confused = _confusion({name: answers[name] for name in told}, y, names) if task == "classification" else None
-    return Broken(by_class, confused, lost, places)
+    confused = _confusion({name: answers[name] for name in groups}, y, names) if task == "classification" else None
+    return Breakdown(by_class, confused, lost, places)
 
 
 def keep(out: Path, data: Data, answers: Answers, places: Sequence[int]) -> None:
@@ -84,12 +88,12 @@ def keep(out: Path, data: Data, answers: Answers, places: Sequence[int]) -> None
     np.savez_compressed(out / LOST, allow_pickle=False, x=data.validation.x[list(places)], places=np.array(places, int))
 
 
-def _row(place: int, told: Mapping[str, list[Group]]) -> GroupRow:
-    first = next(iter(told.values()))[place]
+def _row(place: int, groups_by_variant: Mapping[str, list[Group]]) -> GroupRow:
+    first = next(iter(groups_by_variant.values()))[place]
     return {
         "name": first.name,
         "samples": first.samples,
-        "answers": [_answers(name, groups[place]) for name, groups in told.items()],
+        "answers": [_answers(name, groups[place]) for name, groups in groups_by_variant.items()],
     }
 
 
@@ -138,7 +142,7 @@ def _confusion(answers: Answers, y: np.ndarray, names: Sequence[str]) -> Confusi
     }
 
 
-def _in_turn(places: np.ndarray, strata: np.ndarray) -> list[int]:
+def _spread_over_strata(places: np.ndarray, strata: np.ndarray) -> list[int]:
     """At most `MOST_LOST` of the places, one of each stratum and then a second, in the order of the strata."""
     of = [places[strata[places] == stratum] for stratum in np.unique(strata[places])]
     turns = (int(own[turn]) for turn in range(MOST_LOST) for own in of if turn < len(own))
@@ -146,7 +150,7 @@ def _in_turn(places: np.ndarray, strata: np.ndarray) -> list[int]:
     return sorted(chosen, key=lambda place: (int(strata[place]), place))
 
 
-def _in_words(
+def _lost_rows(
     kind: Any, y: np.ndarray, names: Sequence[str], before: np.ndarray, after: np.ndarray, places: Sequence[int]
 ) -> list[LostSample]:
     """The places with their labels and what both networks said; all answers go in, for thresholds rest on all."""

@@ -18,33 +18,41 @@ class Config(StageConfig):
 
     Calls of one variant follow one another within a round, so its caches are warm. A variant is faster than another
     where the interval of the ratio of their p50s lies wholly above 1 + `tie_margin`. While noise alone leaves a winner
-    open, rounds are added, up to `most_rounds`.
+    open, rounds are added, up to `most_rounds` and `most_minutes`; what is open then stays so, and that is said.
     """
 
     budget: Budget = Field(default_factory=lambda: Budget.model_validate({}))
     targets: list[Target] = Field(default_factory=lambda: list(TARGETS))
-    rounds: int = Field(30, ge=10, le=10_000, description="rounds; each times every variant once, in rotating order")
-    most_rounds: int = Field(150, ge=10, le=10_000, description="rounds at most, where a winner is too close to call")
+    rounds: int = Field(
+        30, ge=10, le=10_000, description="rounds of timing; each times every variant once, in rotating order"
+    )
+    most_rounds: int = Field(150, ge=10, le=10_000, description="most rounds, where noise leaves a winner open")
+    most_minutes: float = Field(
+        20.0, gt=0, le=10_080, description="most minutes of rounds; ten rounds of each variant are timed in any case"
+    )
     calls_per_round: int = Field(20, ge=5, le=100_000, description="timed calls of a variant in a round")
-    warmup_per_round: int = Field(5, ge=1, le=10_000, description="untimed calls before them")
-    confidence: float = Field(0.99, ge=0.8, le=0.999, description="of the interval of a p50 or of a ratio of two")
-    tie_margin: float = Field(0.1, ge=0.0, le=1.0, description="a ratio of p50s nearer to 1 than this is a tie")
+    warmup_per_round: int = Field(5, ge=1, le=10_000, description="untimed calls of a variant at the start of a round")
+    confidence: float = Field(
+        0.99, ge=0.8, le=0.999, description="confidence of the interval of a p50, or of a ratio of two"
+    )
+    tie_margin: float = Field(0.1, ge=0.0, le=1.0, description="distance from 1 within which a ratio of p50s is a tie")
     rivals: list[ModelFile] = Field(
-        default_factory=list, description="files made by others, held against the winner in the same rounds"
+        default_factory=list, description="model files made by others, compared with the winner in the same rounds"
     )
-    load_s: float = Field(
-        1.0, ge=0, le=3600, description="seconds of each load that LoadGen drives the winners with; 0: none"
-    )
+    load_s: float = Field(1.0, ge=0, le=3600, description="seconds of each LoadGen run of a winner; 0: no load test")
     p99_bound_ms: float = Field(
-        0.0, ge=0, le=600_000, description="what a p99 under load is held to; 0: ten times the budget's p50, or 10 ms"
+        0.0,
+        ge=0,
+        le=600_000,
+        description="limit of the p99 under load, milliseconds; 0: ten times the p50 of the budget, or 10",
     )
-    inference_threads: int = Field(1, ge=1, le=256, description="threads of every interpreter and of PyTorch")
+    inference_threads: int = Field(1, ge=1, le=256, description="threads of every interpreter, and of PyTorch")
 
     task: Task = "classification"
 
     @field_validator("rivals")
     @classmethod
-    def _told_apart(cls, rivals: list[ModelFile]) -> list[ModelFile]:
+    def _unique_names(cls, rivals: list[ModelFile]) -> list[ModelFile]:
         names = [rival.name for rival in rivals]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"names {', '.join(twice)} twice; tables tell rivals apart by the files' names")

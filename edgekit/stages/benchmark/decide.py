@@ -20,9 +20,9 @@ from edgekit.stages.benchmark import sparsity
 from edgekit.stages.benchmark.account import (
     nearest_miss,
     post_training_baseline,
-    told_with_ends,
     verdict,
     waterfall,
+    with_interval,
 )
 from edgekit.stages.benchmark.replayed import check
 from edgekit.stages.benchmark.timings import Timings
@@ -33,7 +33,7 @@ FIRST_NAME = "tie: same bytes, first name"
 ABOVE_LIMIT = "whole interval above the limit"
 NOT_FASTER = "not faster than without them"
 RECORDED = "recorded"
-NOBODY = "none inside the budget"
+NO_WINNER = "none inside the budget"
 
 
 @dataclass(frozen=True)
@@ -65,45 +65,47 @@ def decide(
     targets: Sequence[str],
     recorded: dict[str, Any] | None = None,
 ) -> Decision:
-    """The first row is the baseline as it came; the others have their drop on validation (`paired.Drop`), or of a
-    classification what it is made of, `lost` and `gained` of `samples`.
+    """The first row is the unmodified baseline; the others have their drop on validation (`accuracy_drop.Drop`), or
+    for a classification what it is computed from, `lost` and `gained` of `samples`.
 
-    `recorded` decisions are followed, and today's are told beside them; StageError where they cannot be.
+    `recorded` decisions are followed, and today's are reported beside them; StageError if they cannot be.
     """
     first, *variants = rows
     baseline = cast("Facts", first)
-    judged = [judge(row, budget) for row in variants]
-    today_slow = too_slow(judged, timings, budget)
-    compared = sparsity.against_dense(judged, today_slow, timings)
-    today_nothing = sparsity.buys_nothing(compared)
-    choices = {target: choose(_inside(judged, {*today_slow, *today_nothing}, target), timings) for target in targets}
+    checked = [check_limits(row, budget) for row in variants]
+    today_slow = too_slow(checked, timings, budget)
+    compared = sparsity.against_dense(checked, today_slow, timings)
+    today_nothing = sparsity.without_speedup(compared)
+    choices = {target: choose(_inside(checked, {*today_slow, *today_nothing}, target), timings) for target in targets}
     today = {target: choice.chosen for target, choice in choices.items() if choice.chosen}
     if recorded is not None:
-        check(recorded, judged, budget, targets)
+        check(recorded, checked, budget, targets)
     measured = recorded or {"winners": today, "too_slow": today_slow, "buys_nothing": today_nothing}
     winners, slow, nothing = measured["winners"], measured["too_slow"], measured["buys_nothing"]
 
-    whys = {name: sparsity.reason(name, compared, recorded is not None) for name in nothing}
-    shown = [_with_measured(row, slow, whys, budget, recorded is not None) for row in judged]
+    reasons = {name: sparsity.reason(name, compared, recorded is not None) for name in nothing}
+    shown = [_with_measured(row, slow, reasons, budget, recorded is not None) for row in checked]
     by_name = {row["name"]: row for row in shown}
     over_all = choose([by_name[name] for name in winners.values()], timings)
     overall = by_name[over_all.chosen] if over_all.chosen else None
     today_overall = choose([by_name[name] for name in today.values()], timings).chosen
     replaying = recorded is not None
     decisions = [
-        _told(f"winner of {target}", choice, winners.get(target), choice.chosen, replaying)
+        _decision_row(f"winner of {target}", choice, winners.get(target), choice.chosen, replaying)
         for target, choice in choices.items()
     ]
-    decisions.append(_told("winner over all targets", over_all, over_all.chosen, today_overall))
+    decisions.append(_decision_row("winner over all targets", over_all, over_all.chosen, today_overall))
     if budget.latency_p50_ms is not None:
-        limited = Choice(None, ABOVE_LIMIT, [_against_limit(row, timings, today_slow) for row in judged])
-        decisions.append(_told(f"too slow for {budget.latency_p50_ms:g} ms", limited, slow, today_slow, replaying))
+        limited = Choice(None, ABOVE_LIMIT, [_against_limit(row, timings, today_slow) for row in checked])
+        decisions.append(
+            _decision_row(f"too slow for {budget.latency_p50_ms:g} ms", limited, slow, today_slow, replaying)
+        )
     if compared or nothing:
         beside = Choice(None, NOT_FASTER, compared)
-        decisions.append(_told("zeros that buy nothing", beside, nothing, today_nothing, replaying))
+        decisions.append(_decision_row(sparsity.DECISION, beside, nothing, today_nothing, replaying))
 
     post_training = post_training_baseline(shown, timings)
-    facts = [{name: value for name, value in row.items() if name != "zipped_bytes"} for row in judged]  # zlibs differ
+    facts = [{name: value for name, value in row.items() if name != "zipped_bytes"} for row in checked]  # zlibs differ
     content = {"variants": [baseline, *facts], "measured": measured, "budget": budget.model_dump()}
     metrics = {
         "variants": content["variants"],
@@ -128,7 +130,7 @@ def decide(
     return Decision(content, decisions, metrics)
 
 
-def judge(row: Mapping[str, Any], budget: Budget) -> Judged:
+def check_limits(row: Mapping[str, Any], budget: Budget) -> Judged:
     """The row with its drop on validation, what bounds it, and the limits of accuracy and size that it breaks."""
     figures = {field.name: row[field.name] for field in fields(Drop) if field.name in row}
     drop = Drop(**figures) if "bound_pp" in figures else bounded(**figures, confidence=budget.accuracy_confidence)
@@ -152,24 +154,43 @@ def too_close(decisions: Iterable[DecisionRow], tie_margin: float) -> bool:
 
     With more rounds it either leaves the tie, or its whole interval comes below the margin.
     """
-    return any(
-        row["ratio_low"] <= 1 + tie_margin < row["ratio_high"]
+    return bool(too_close_to_call(decisions, tie_margin))
+
+
+def too_close_to_call(decisions: Iterable[DecisionRow], tie_margin: float) -> list[str]:
+    """Those winners, a line each."""
+    return [
+        f"{decision['decision']}: {row['name']} takes {_with_ends(row, 'ratio')} times as long as the fastest, and a "
+        f"tie ends at {1 + tie_margin:g}"
         for decision in decisions
         if is_choice(decision) and decision["decision"].startswith("winner of ")
         for row in decision["candidates"]
-        if row["name"] == decision["today"]
-    )
+        if row["name"] == decision["today"] and row["ratio_low"] <= 1 + tie_margin < row["ratio_high"]
+    ]
 
 
 def unresolved(waterfall: Iterable[WaterfallStep], tie_margin: float) -> bool:
     """True where the interval of what a step bought is too wide to tell a few percent from nothing."""
-    return any(too_wide(step["gain_low"], step["gain_high"], tie_margin) for step in waterfall if "gain" in step)
+    return bool(unresolved_steps(waterfall, tie_margin))
+
+
+def unresolved_steps(waterfall: Iterable[WaterfallStep], tie_margin: float) -> list[str]:
+    """Those steps, a line each."""
+    return [
+        f"what {step['step']} bought: {_with_ends(step, 'gain')} times as fast, known to ±1 % at best"
+        for step in waterfall
+        if "gain" in step and too_wide(step["gain_low"], step["gain_high"], tie_margin)
+    ]
+
+
+def _with_ends(row: Mapping[str, Any], name: str) -> str:
+    return f"{row[name]:.3g} ({row[f'{name}_low']:.3g} to {row[f'{name}_high']:.3g})"
 
 
 def choose(rows: Sequence[Judged], timings: Timings) -> Choice:
     """The fastest; of all that it does not beat for sure, the one with the fewest bytes, then the first by name."""
     if not rows:
-        return Choice(None, NOBODY, [])
+        return Choice(None, NO_WINNER, [])
     fastest = timings.fastest(row["name"] for row in rows)
     candidates = sorted(
         (_candidate(row, fastest, timings) for row in rows), key=lambda row: (row["ratio"], row["name"])
@@ -225,11 +246,11 @@ def _with_measured(
 def _timed(row: Judged, baseline: str, timings: Timings) -> VariantRow:
     """The row with its latencies, and how many times the baseline's speed it has."""
     name = row["name"]
-    gain = told_with_ends("speedup", timings.ratio(baseline, name))
+    gain = with_interval("speedup", timings.ratio(baseline, name))
     return cast("VariantRow", {**row, **timings.latencies[name], **gain})
 
 
-def _told(decision: str, choice: Choice, chosen: Any, today: Any, replayed: bool = False) -> DecisionRow:
+def _decision_row(decision: str, choice: Choice, chosen: Any, today: Any, replayed: bool = False) -> DecisionRow:
     """One decision with its evidence, which is always today's; `today` is what it would decide by itself."""
     told = {
         "decision": decision,

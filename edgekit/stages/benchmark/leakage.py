@@ -1,4 +1,4 @@
-"""Does a baseline that was trained elsewhere know validation? It is then surely more often right there than on test.
+"""Leakage: a baseline trained elsewhere that knows validation is right there surely more often than on test.
 
 By Fisher's exact test (Fisher 1935), one-sided: of all that both splits hold, how often would chance put at least so
 many right answers into validation? It keeps its level for any number of samples. It serves accuracies that are the
@@ -19,7 +19,7 @@ LEVEL = 0.01
 """Of baselines that know neither split, so many are called to know validation, at most."""
 
 
-def held(name: str, validation: Answered, test: Answered) -> SeenValidation | None:
+def check_leakage(name: str, validation: Answered, test: Answered) -> SeenValidation | None:
     """The row of metrics of what `name` answered of either split; None where accuracy is no share of right answers."""
     if not isinstance(validation, np.ndarray) or not isinstance(test, np.ndarray):
         return None

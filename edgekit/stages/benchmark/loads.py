@@ -1,6 +1,6 @@
-"""Loads: the winners and the baseline driven by LoadGen, each in a process of its own. Evidence, which decides nothing.
+"""The winners and the baseline under load by LoadGen, each in its own process. Evidence only: it decides nothing.
 
-Other than the rounds, which time the model alone, a query goes from the raw sample to the answer.
+Unlike the rounds, which time the model alone, a query goes from the raw sample to the answer.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from typing import Any, cast
 
 import numpy as np
 
+from edgekit.core import progress
 from edgekit.core.artifact import Artifact
 from edgekit.core.config import Budget
 from edgekit.core.rows.loads import LoadRate, LoadRun, Loads
 from edgekit.data import Data
 from edgekit.measure.load.launch import Job, Outcome, drive
-from edgekit.measure.load.rate import TRIAL_QUERIES, Found
+from edgekit.measure.load.rate import TRIAL_QUERIES, RateSearch
 from edgekit.measure.load.scenarios import P99_BOUND_MS, SCENARIOS, Load, Result
-from edgekit.measure.load.subjects import Words
+from edgekit.measure.load.subjects import SubjectSpec
 from edgekit.stages.benchmark.config import Config
 
 SAMPLES = 64
@@ -35,12 +36,12 @@ def bound_ms(config: Config) -> float:
     return config.p99_bound_ms or _from_budget(config.budget) or P99_BOUND_MS
 
 
-def driven(
+def measure_loads(
     source: Artifact, data: Data, config: Config, baseline: str, winners: Iterable[str], winner: str | None
 ) -> Loads:
     """Every scenario for the baseline and each winner; the highest rate for the baseline and the overall `winner`."""
     bound = bound_ms(config)
-    told: Loads = {
+    record: Loads = {
         "seconds": 0.0,
         "p99_bound_ms": bound,
         "loadgen": None,
@@ -49,33 +50,34 @@ def driven(
         "failed": [],
     }
     if not config.load_s or winner is None:
-        return told
-    told["seconds"] = config.load_s
+        return record
+    record["seconds"] = config.load_s
     with tempfile.TemporaryDirectory(prefix="edgekit-loads-") as folder:
         samples = Path(folder) / "samples.npy"
         np.save(samples, data.validation.x[:SAMPLES], allow_pickle=False)
-        for name in (baseline, *sorted(set(winners))):
-            words = _words(name, name == baseline, source, samples, config)
-            outcome = drive(_job(words, config, bound, searched=name in (baseline, winner)))
-            _tell(told, name, outcome)
-    return told
+        models = [baseline, *sorted(set(winners))]
+        for name in progress.each(models, "model", "load test of {}".format):
+            subject = _subject(name, name == baseline, source, samples, config)
+            outcome = drive(_job(subject, config, bound, searched=name in (baseline, winner)))
+            _add(record, name, outcome)
+    return record
 
 
 def _from_budget(budget: Budget) -> float:
     return QUEUE * (budget.latency_p50_ms or 0.0)
 
 
-def _words(name: str, is_baseline: bool, source: Artifact, samples: Path, config: Config) -> Words:
+def _subject(name: str, is_baseline: bool, source: Artifact, samples: Path, config: Config) -> SubjectSpec:
     shared = {"samples": str(samples), "threads": config.inference_threads}
     profile = source.ancestor("profile")
     if is_baseline:
-        return Words("edgekit.measure.load.subjects:as_it_came", {"profile": str(profile.path.resolve()), **shared})
+        return SubjectSpec("edgekit.measure.load.subjects:baseline", {"profile": str(profile.path.resolve()), **shared})
     spec = json.loads(profile.file("model/model.json").read_text())
-    told = {"convert": str(source.path.resolve()), "name": name, "preprocess": spec["preprocess"]}
-    return Words("edgekit.measure.load.subjects:variant", {**told, **shared})
+    keywords = {"convert": str(source.path.resolve()), "name": name, "preprocess": spec["preprocess"]}
+    return SubjectSpec("edgekit.measure.load.subjects:variant", {**keywords, **shared})
 
 
-def _job(words: Words, config: Config, bound: float, searched: bool) -> Job:
+def _job(subject: SubjectSpec, config: Config, bound: float, searched: bool) -> Job:
     common: dict[str, Any] = {
         "seconds": config.load_s,
         "p99_bound_ms": bound,
@@ -83,16 +85,16 @@ def _job(words: Words, config: Config, bound: float, searched: bool) -> Job:
         "seed": config.seed,
     }
     search = Load("server", queries=TRIAL_QUERIES, **common) if searched else None
-    return Job(words, tuple(Load(scenario, **common) for scenario in SCENARIOS), search)
+    return Job(subject, tuple(Load(scenario, **common) for scenario in SCENARIOS), search)
 
 
-def _tell(told: Loads, name: str, outcome: Outcome) -> None:
-    told["runs"] += [_run(name, result) for result in outcome.results]
-    told["loadgen"] = next((result.loadgen["version"] for result in outcome.results), told["loadgen"])
-    if outcome.found:
-        told["rates"].append(_rate(name, outcome.found))
+def _add(record: Loads, name: str, outcome: Outcome) -> None:
+    record["runs"] += [_run(name, result) for result in outcome.results]
+    record["loadgen"] = next((result.loadgen["version"] for result in outcome.results), record["loadgen"])
+    if outcome.search:
+        record["rates"].append(_rate(name, outcome.search))
     if outcome.failed:
-        told["failed"].append({"name": name, "reason": outcome.failed})
+        record["failed"].append({"name": name, "reason": outcome.failed})
 
 
 def _run(name: str, result: Result) -> LoadRun:
@@ -103,6 +105,6 @@ def _run(name: str, result: Result) -> LoadRun:
     return cast("LoadRun", kept)
 
 
-def _rate(name: str, found: Found) -> LoadRate:
+def _rate(name: str, found: RateSearch) -> LoadRate:
     row = found.to_json()
     return cast("LoadRate", {"name": name, **{key: value for key, value in row.items() if key != "p99_bound_ms"}})

@@ -9,12 +9,12 @@ from edgekit.core.config import Budget
 from edgekit.core.errors import StageError
 from edgekit.core.rows.variants import Judged
 
-FIX = "an earlier stage gave something else than when it was recorded; compare their digests, or run without the record"
+FIX = "an earlier stage gave another result than the recorded one; compare their digests, or run without the record"
 
 
-def check(recorded: dict[str, Any], judged: Sequence[Judged], budget: Budget, targets: Sequence[str]) -> None:
+def check(recorded: dict[str, Any], rows: Sequence[Judged], budget: Budget, targets: Sequence[str]) -> None:
     """StageError where a recorded winner is not there to win, or breaks a limit that needs no clock."""
-    names = [row["name"] for row in judged]
+    names = [row["name"] for row in rows]
     for name in recorded["too_slow"]:
         if name not in names:
             raise StageError(f"the recorded decision calls {name!r} too slow, which is not among {_list(names)}; {FIX}")
@@ -23,14 +23,14 @@ def check(recorded: dict[str, Any], judged: Sequence[Judged], budget: Budget, ta
     for name in recorded["buys_nothing"]:
         if name not in names:
             raise StageError(
-                f"the recorded decision says that {name!r} buys nothing, which is not among {_list(names)}; {FIX}"
+                f"the recorded decision says that {name!r} gives no speed-up, which is not among {_list(names)}; {FIX}"
             )
     for target, name in recorded["winners"].items():
         if target not in targets:
             raise StageError(f"the recorded winner {name!r} is for target {target!r}; this run has {_list(targets)}")
-        row = next((row for row in judged if row["name"] == name and row["target"] == target), None)
+        row = next((row for row in rows if row["name"] == name and row["target"] == target), None)
         if row is None:
-            own = [row["name"] for row in judged if row["target"] == target]
+            own = [row["name"] for row in rows if row["target"] == target]
             raise StageError(f"the recorded winner of {target} is {name!r}, which is not among {_list(own)}; {FIX}")
         if not row["inside_budget"]:
             reasons = "; ".join(row["reasons"])
@@ -38,7 +38,7 @@ def check(recorded: dict[str, Any], judged: Sequence[Judged], budget: Budget, ta
         if name in recorded["too_slow"]:
             raise StageError(f"the record contradicts itself: {name} wins {target} and is too slow; remove it")
         if name in recorded["buys_nothing"]:
-            raise StageError(f"the record contradicts itself: {name} wins {target} and buys nothing; remove it")
+            raise StageError(f"the record contradicts itself: {name} wins {target} and gives no speed-up; remove it")
 
 
 def _list(names: Sequence[str]) -> str:

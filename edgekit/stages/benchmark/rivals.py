@@ -1,7 +1,7 @@
-"""Rivals: model files that somebody else made, held against the winner on the same samples and in the same rounds.
+"""Rivals: external baselines, compared with the winner on the same samples and in the same rounds.
 
-A rival decides nothing and wins nothing. Its accuracy is that of the test split alone: what it was trained on nobody
-here knows, and the validation split may have been among it.
+A rival decides nothing and wins nothing. Its accuracy is that of the test split alone: its training data is
+unknown here and may have included the validation split.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from edgekit.core import tasks
+from edgekit.core import progress, tasks
 from edgekit.core.rows.variants import Facts, RivalFacts
 from edgekit.core.rows.variants import Rival as RivalRow
 from edgekit.data.paths import expand
 from edgekit.models.files import detect, standalone
 from edgekit.runner.preprocess import pipeline
-from edgekit.stages.benchmark.account import told_with_ends
+from edgekit.stages.benchmark.account import with_interval
 from edgekit.stages.benchmark.timings import Timings
-from edgekit.training.evaluate import marked
+from edgekit.training.evaluate import scored
 from edgekit.training.teachers import model_file as files
 from edgekit.training.teachers.config import ModelFile
 
@@ -47,10 +47,10 @@ class Rival:
 
 def open_rivals(named: Sequence[ModelFile], data: Data, threads: int) -> list[Rival]:
     """Each file answered the test split in a process of its own before it is opened here; ModelError names the file."""
-    return [_open(one, data, threads) for one in named]
+    return [_open(one, data, threads) for one in progress.each(named, "rival", lambda one: one.name)]
 
 
-def held_against(rivals: Sequence[Rival], winner: Facts | None, timings: Timings) -> list[RivalRow]:
+def compare_with(rivals: Sequence[Rival], winner: Facts | None, timings: Timings) -> list[RivalRow]:
     """Each rival with its latencies and what the winner is beside it; nulls where nothing won.
 
     `winner_speedup` is the rival's p50 over the winner's, `winner_bytes_share` the winner's bytes over the rival's.
@@ -62,24 +62,24 @@ def held_against(rivals: Sequence[Rival], winner: Facts | None, timings: Timings
             "winner": winner["name"] if winner else None,
             "winner_gain_pp": 100 * (winner["accuracy_test"] - rival.row["accuracy_test"]) if winner else None,
             "winner_bytes_share": winner["bytes"] / rival.row["bytes"] if winner else None,
-            **told_with_ends("winner_speedup", timings.ratio(rival.name, winner["name"]) if winner else None),
+            **with_interval("winner_speedup", timings.ratio(rival.name, winner["name"]) if winner else None),
         }
         for rival in rivals
     ]
     return [cast("RivalRow", row) for row in rows]
 
 
-def _open(named: ModelFile, data: Data, threads: int) -> Rival:
-    model = files.open_file(expand(named.path, "benchmark.rivals"), named.preprocess)
+def _open(file: ModelFile, data: Data, threads: int) -> Rival:
+    model = files.open_file(expand(file.path, "benchmark.rivals"), file.preprocess)
     test = data.test
     scores = files.logits(
         model, test.x, classes=len(data.classes), timeout_s=ANSWERS_LIMIT_S, threads=threads, task=data.task
     )
     row: RivalFacts = {
-        "name": named.name,
+        "name": file.name,
         "sha256": model.sha256,
         "bytes": sum(path.stat().st_size for path in detect.members(model.path, model.kind)),
-        "accuracy_test": tasks.accuracy(marked(scores, test, model.preprocess, data.task)),
+        "accuracy_test": tasks.accuracy(scored(scores, test, model.preprocess, data.task)),
     }
     return Rival(row, partial(_call, model.path, model.kind, model.preprocess, test.x[:1], threads))
 

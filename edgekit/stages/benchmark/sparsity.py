@@ -1,7 +1,7 @@
-"""Sparsity: whether zeros bought anything, beside the dense network that they were put into.
+"""Sparsity: whether unstructured zeros gave a speed-up over the dense network.
 
 Zeros shorten a call only where the kernels skip them, and a file only where somebody compresses it, which a bundle does
-not. A sparse variant that is not faster for sure, by `tie_margin`, is rejected; what it compresses to is told with it.
+not. A sparse variant that is not surely faster, by `tie_margin`, is rejected; its compressed size is reported.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from edgekit.core.rows.decisions import AgainstDense
 from edgekit.core.rows.variants import Judged
 from edgekit.stages.benchmark.timings import Timings
 
+DECISION = "sparsity without speed-up"
+"""Name of the decision in the result."""
 DENSE = {"sparse": "student"}
 """The network that a sparse one was made from."""
 
 
 def against_dense(rows: Sequence[Judged], slow: Collection[str], timings: Timings) -> list[AgainstDense]:
-    """Each sparse variant beside its dense counterpart, of the same precision and target: did it buy anything?
+    """Each sparse variant beside its dense counterpart, of the same precision and target: is it faster?
 
     A counterpart that is outside the budget itself is none: nobody could take it instead.
     """
@@ -33,20 +35,20 @@ def against_dense(rows: Sequence[Judged], slow: Collection[str], timings: Timing
     ]
 
 
-def buys_nothing(compared: Iterable[AgainstDense]) -> list[str]:
-    """Names of those that bought nothing, sorted."""
+def without_speedup(compared: Iterable[AgainstDense]) -> list[str]:
+    """Names of the sparse variants without speed-up, sorted."""
     return sorted(row["name"] for row in compared if not row["buys"])
 
 
 def reason(name: str, compared: Iterable[AgainstDense], replaying: bool) -> str:
-    """Why a variant that bought nothing is out, with the figures of today."""
+    """Why a variant without speed-up is rejected, with today's figures."""
     recorded = ", as recorded" if replaying else ""
     row = next((row for row in compared if row["name"] == name), None)
     if row is None:
-        return f"buys nothing{recorded}"
+        return f"no speed-up{recorded}"
     interval = f"{row['ratio_low']:.2f}–{row['ratio_high']:.2f}"
     return (
-        f"buys nothing{recorded}: {row['ratio']:.2f}× ({interval}) as fast as {row['dense']}, "
+        f"no speed-up{recorded}: {row['ratio']:.2f}× ({interval}) as fast as {row['dense']}, "
         f"compressed {100 * row['zipped_share']:.0f} %"
     )
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from edgekit.core import artifact as artifacts
-from edgekit.core import replay, tasks
+from edgekit.core import progress, replay, tasks
 from edgekit.core.artifact import Artifact
 from edgekit.core.rows.variants import Facts, SeenValidation
 from edgekit.core.tasks import Answered
@@ -25,49 +25,51 @@ from edgekit.models.eager import eager_input
 from edgekit.models.from_artifact import open_model
 from edgekit.runner.backends import Backend
 from edgekit.runner.measure import conditions
-from edgekit.runner.measure.bench import growing, machine
+from edgekit.runner.measure.bench import machine
 from edgekit.runner.preprocess import apply, to_layout
 from edgekit.stages.benchmark import by_class
 from edgekit.stages.benchmark.config import LIBRARIES, Config
-from edgekit.stages.benchmark.decide import Decision, decide, too_close, unresolved
-from edgekit.stages.benchmark.leakage import held
-from edgekit.stages.benchmark.loads import driven
-from edgekit.stages.benchmark.rivals import held_against, open_rivals
+from edgekit.stages.benchmark.leakage import check_leakage
+from edgekit.stages.benchmark.loads import measure_loads
+from edgekit.stages.benchmark.rivals import compare_with, open_rivals
+from edgekit.stages.benchmark.rounds import Opener, measured
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.training import fit
 from edgekit.training.evaluate import finite
 
-EAGER, AS_IT_CAME = "baseline-eager", "baseline-as-it-came"
-"""Names of the baseline: a network of PyTorch's, and a file on its own interpreter."""
-Opener = Callable[[], Callable[[], object]]
+EAGER, UNMODIFIED = "baseline-eager", "baseline-as-it-came"
+"""Names of the baseline: a PyTorch network, and a file on its own interpreter."""
 
 
 def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     """See `edgekit.stages.benchmark`."""
     artifacts.begin(out)
     rivals = open_rivals(config.rivals, data, config.inference_threads)
-    judged = _judge_all(source, data, config)
-    rows, openers, answers = judged.rows, judged.openers, judged.answers
+    evaluated = _evaluate_all(source, data, config)
+    rows, openers, answers = evaluated.rows, evaluated.openers, evaluated.answers
     threads_before = torch.get_num_threads()
     torch.set_num_threads(config.inference_threads)
     try:
         openers |= {rival.name: rival.open for rival in rivals}
-        recorded = replay.recorded(source.path.parent, "benchmark")
+        recorded = replay.read(source.path.parent, "benchmark")
         with conditions.Watch() as watch:
-            decision, timings = _measured(rows, openers, config, watch, recorded)
+            decision, timings, stayed_open = measured(rows, openers, config, watch, recorded)
     finally:
         torch.set_num_threads(threads_before)
     won = decision.metrics["winner"]
-    broken = by_class.broken_down(data.task, data.validation.y, data.classes, answers, by_class.shown(decision.metrics))
-    loads = driven(source, data, config, rows[0]["name"], decision.metrics["winners"].values(), won)
+    breakdown = by_class.break_down(
+        data.task, data.validation.y, data.classes, answers, by_class.shown(decision.metrics)
+    )
+    loads = measure_loads(source, data, config, rows[0]["name"], decision.metrics["winners"].values(), won)
 
     artifacts.write_json(out / "decision.json", decision.content)
     artifacts.write_json(out / artifacts.EVIDENCE / "decisions.json", decision.decisions)
-    evidence = {"latency": timings.latencies, "conditions": _conditions(watch, rows, timings, config)}
+    seen = {**_conditions(watch, rows, timings, config), "stayed_open": stayed_open}
+    evidence = {"latency": timings.latencies, "conditions": seen}
     artifacts.write_json(out / artifacts.EVIDENCE / "latency.json", evidence)
     artifacts.write_json(out / artifacts.EVIDENCE / "loads.json", loads)
     np.savez(out / artifacts.EVIDENCE / "samples_ms.npz", allow_pickle=False, **timings.samples_ms)
-    by_class.keep(out, data, answers, broken.places)
+    by_class.keep(out, data, answers, breakdown.places)
     return artifacts.seal(
         out,
         stage="benchmark",
@@ -76,12 +78,12 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
         config=config.model_dump(),
         metrics={
             **decision.metrics,
-            "rivals": held_against(rivals, _row_of(won, rows), timings),
+            "rivals": compare_with(rivals, _row_of(won, rows), timings),
             "loads": loads,
-            "seen_validation": judged.seen,
-            "by_class": broken.by_class,
-            "confusion": broken.confusion,
-            "lost": {**broken.lost, "kind": data.kind},
+            "seen_validation": evaluated.seen,
+            "by_class": breakdown.by_class,
+            "confusion": breakdown.confusion,
+            "lost": {**breakdown.lost, "kind": data.kind},
             **evidence,
         },
         libraries=LIBRARIES,
@@ -105,7 +107,7 @@ def _conditions(
             f"{config.warmup_per_round} untimed ones, each opened anew {timings.rounds} times, batch 1, order rotated, "
             "execute only (numpy in, numpy out)"
         ),
-        **conditions.told(watch.seen(spread)),
+        **conditions.to_record(watch.result(spread)),
     }
 
 
@@ -113,26 +115,8 @@ def _row_of(name: str | None, rows: list[dict[str, Any]]) -> Facts | None:
     return next((cast("Facts", row) for row in rows if row["name"] == name), None)
 
 
-def _measured(
-    rows: list[dict[str, Any]],
-    openers: dict[str, Opener],
-    config: Config,
-    watch: conditions.Watch,
-    recorded: dict[str, Any] | None,
-) -> tuple[Decision, Timings]:
-    """Round upon round until no winner is open, nor what a step bought: want of rounds would turn on a quieter day."""
-    numbers = (config.rounds, config.most_rounds, config.calls_per_round, config.warmup_per_round)
-    for samples_ms, openings in growing(openers, *numbers, on_round=watch.look):
-        timings = Timings(samples_ms, openings, config.confidence, config.tie_margin)
-        decision = decide(rows, timings, config.budget, config.targets, recorded)
-        waterfall = decision.metrics["waterfall"]
-        if not too_close(decision.decisions, config.tie_margin) and not unresolved(waterfall, config.tie_margin):
-            break
-    return decision, timings
-
-
 @dataclass(frozen=True)
-class Judged:
+class Evaluated:
     """What is known before anything is timed, of the baseline first and then of every variant.
 
     A row of facts each, what opens each for calls, and what each says of validation. `seen` tells whether the baseline
@@ -145,13 +129,13 @@ class Judged:
     seen: SeenValidation | None
 
 
-def _judge_all(source: Artifact, data: Data, config: Config) -> Judged:
+def _evaluate_all(source: Artifact, data: Data, config: Config) -> Evaluated:
     profile = source.ancestor("profile")
     baseline, spec = open_model(profile)
     prepared = apply(spec.preprocess, data.validation.x[:1])
-    said, reference = _judged(fit.logits(baseline, data.validation.x, spec.preprocess), data.validation, spec)
-    test = _judged(fit.logits(baseline, data.test.x, spec.preprocess), data.test, spec)[1]
-    name = EAGER if spec.is_torch else AS_IT_CAME
+    said, reference = _score(fit.logits(baseline, data.validation.x, spec.preprocess), data.validation, spec)
+    test = _score(fit.logits(baseline, data.test.x, spec.preprocess), data.test, spec)[1]
+    name = EAGER if spec.is_torch else UNMODIFIED
     answers = {name: said}
     rows: list[dict[str, Any]] = [
         {
@@ -169,10 +153,10 @@ def _judge_all(source: Artifact, data: Data, config: Config) -> Judged:
     x = eager_input(data.validation.x[:1], spec.preprocess).numpy()
     opener = baselines.opener(profile.path / "model", baseline, spec, x, config.inference_threads)
     openers: dict[str, Opener] = {name: opener}
-    for variant in read(source):
+    for variant in progress.each(read(source), "variant", lambda variant: f"answers of {variant.name}"):
         backend = open_variant(source, variant, config.inference_threads)
         x = to_layout(prepared, variant.input.layout)
-        answers[variant.name], found = _answered(backend, variant, data.validation, spec)
+        answers[variant.name], found = _evaluate(backend, variant, data.validation, spec)
         drop = tasks.drop(reference, found, config.budget.accuracy_confidence)
         rows.append(
             {
@@ -187,13 +171,13 @@ def _judge_all(source: Artifact, data: Data, config: Config) -> Judged:
                 "debris": Counter(one["kind"] for one in variant.debris),
                 "zipped_bytes": zipped_bytes(members(source, variant).values()),
                 "accuracy_validation": tasks.accuracy(found),
-                "accuracy_test": tasks.accuracy(_answered(backend, variant, data.test, spec)[1]),
+                "accuracy_test": tasks.accuracy(_evaluate(backend, variant, data.test, spec)[1]),
                 **asdict(drop),
             }
         )
         openers[variant.name] = partial(_open, source, variant, config.inference_threads, x)
     elsewhere = spec.source is not None or source.ancestor("origin").config["weights"] is not None
-    return Judged(rows, openers, answers, held(spec.called, reference, test) if elsewhere else None)
+    return Evaluated(rows, openers, answers, check_leakage(spec.called, reference, test) if elsewhere else None)
 
 
 def _open(source: Artifact, variant: Variant, threads: int, x: np.ndarray) -> Callable[[], object]:
@@ -201,16 +185,16 @@ def _open(source: Artifact, variant: Variant, threads: int, x: np.ndarray) -> Ca
     return lambda: backend.run(x)
 
 
-def _answered(backend: Backend, variant: Variant, split: Split, spec: store.ModelSpec) -> tuple[np.ndarray, Answered]:
+def _evaluate(backend: Backend, variant: Variant, split: Split, spec: store.ModelSpec) -> tuple[np.ndarray, Answered]:
     """What it says of each sample, and how right that is; one by one at batch 1, as on the device."""
     layout = variant.input.layout
     outputs = [backend.run(to_layout(apply(spec.preprocess, sample[None]), layout)) for sample in split.x]
     what = f"benchmark: {variant.name}"
     fix = f"leave {variant.precision} out of convert.precisions, or normalise the input by a preprocess step"
-    return _judged(finite(np.concatenate(outputs), what, fix), split, spec)
+    return _score(finite(np.concatenate(outputs), what, fix), split, spec)
 
 
-def _judged(outputs: np.ndarray, split: Split, spec: store.ModelSpec) -> tuple[np.ndarray, Answered]:
+def _score(outputs: np.ndarray, split: Split, spec: store.ModelSpec) -> tuple[np.ndarray, Answered]:
     kind = tasks.named(spec.task)
     inputs = fit.inputs(split.x, spec.preprocess) if kind.RECONSTRUCTS else None
     return kind.answers(outputs, inputs), kind.marked(outputs, inputs, split.y)

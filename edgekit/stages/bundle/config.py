@@ -15,9 +15,13 @@ class Config(StageConfig):
     name: str = Field("model", description="name of the bundles")
     version: str = Field("1.0.0", description="version of the bundles")
     budget: Budget = Field(default_factory=lambda: Budget.model_validate({}))
-    golden_samples: int = Field(16, ge=1, le=1000, description="validation samples recorded as golden vectors")
+    golden_samples: int = Field(16, ge=1, le=1000, description="validation samples that are recorded as golden vectors")
     golden_tolerance_float: float = Field(
-        0.005, gt=0, le=1, description="allowed difference, share of the scores' range"
+        0.005, gt=0, le=1, description="allowed difference of an output, as a share of the range of outputs"
     )
-    golden_tolerance_int8: float = Field(0.05, gt=0, le=1, description="the same for int8 variants")
-    false_alarms: float = Field(0.01, gt=0, lt=1, description="share of normal samples called anomalies")
+    golden_tolerance_int8: float = Field(
+        0.05, gt=0, le=1, description="the same for an int8 variant, as a share of the range of outputs"
+    )
+    false_alarms: float = Field(
+        0.01, gt=0, lt=1, description="share of normal validation samples that may be called anomalies"
+    )

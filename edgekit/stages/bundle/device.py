@@ -1,13 +1,20 @@
-"""What a bundle tells the person at the device."""
+"""A bundle at its device: the texts that people and pip read there, and the selftest in a fresh interpreter."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
+from edgekit.core.errors import ConversionError, StageError
 from edgekit.runner import input_path
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
 
 RUNNER = "edgerun.pyz"
+TIMEOUT_S = 120
 INTERPRETERS = {
     "tflite": ["ai-edge-litert>=2.0"],
     "openvino": ["openvino>=2024.4"],
@@ -49,7 +56,7 @@ def texts(manifest: Manifest, file: str, story: Sequence[str]) -> dict[str, byte
 def readme(manifest: Manifest, file: str, story: Sequence[str]) -> str:
     """The README.md inside the bundle."""
     lines = "\n".join(commands(file, manifest.target, manifest.raw))
-    told = "\n".join(f"- {line}" for line in story)
+    lines_of_story = "\n".join(f"- {line}" for line in story)
     raw = "×".join(map(str, manifest.raw.shape))
     files = _files(manifest.raw)
     older = (
@@ -62,7 +69,7 @@ def readme(manifest: Manifest, file: str, story: Sequence[str]) -> str:
 - Variant: `{manifest.variant}`
 - Input: {manifest.raw.kind}, {raw}, {manifest.raw.dtype}
 - Output: {_output(manifest)}
-{told}
+{lines_of_story}
 
 Copy this file and `{RUNNER}` to the device, then:
 
@@ -132,3 +139,17 @@ def _output(manifest: Manifest) -> str:
     if manifest.task == "regression":
         return ", ".join(manifest.labels)
     return f"float32, {'×'.join(map(str, manifest.output.shape[1:]))}"
+
+
+def prove(runner: Path, bundle: Path) -> dict[str, Any]:
+    """The report of the selftest in a fresh process; ConversionError if an output differs from its golden vector."""
+    command = [sys.executable, "-I", str(runner.resolve()), "selftest", str(bundle.resolve()), "--json"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise StageError(f"{bundle.name}: the selftest did not answer within {TIMEOUT_S} s") from None
+    if done.returncode:
+        last = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
+        raise ConversionError(f"{bundle.name}: its selftest failed in a fresh process (exit {done.returncode}): {last}")
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report

@@ -39,8 +39,10 @@ def lock() -> str:
     for distribution in metadata.distributions(path=_places()):
         if distribution.name:  # a half-removed one has none
             found.setdefault(canonicalize_name(distribution.name), _line(distribution))  # the first is what is imported
-    told = f"{platform.python_implementation()} {platform.python_version()} on {platform.system()} {platform.machine()}"
-    return "\n".join([f"# {told}", *(found[name] for name in sorted(found))]) + "\n"
+    platform_line = (
+        f"{platform.python_implementation()} {platform.python_version()} on {platform.system()} {platform.machine()}"
+    )
+    return "\n".join([f"# {platform_line}", *(found[name] for name in sorted(found))]) + "\n"
 
 
 def _places() -> list[str]:

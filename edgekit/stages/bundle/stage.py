@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.core import artifact as artifacts
-from edgekit.core import tasks
+from edgekit.core import progress, tasks
 from edgekit.core.artifact import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.errors import BudgetMissed
@@ -23,8 +23,7 @@ from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.preprocess import apply, to_layout
 from edgekit.stages.bundle import golden, provenance, sbom
 from edgekit.stages.bundle.config import LIBRARIES, Config
-from edgekit.stages.bundle.device import RUNNER, commands, requirements, texts
-from edgekit.stages.bundle.prove import prove
+from edgekit.stages.bundle.device import RUNNER, commands, prove, requirements, texts
 from edgekit.training.fit import inputs
 
 ACTIVATIONS = {"classification": "softmax", "multi_label": "sigmoid", "regression": "none", "anomaly": "none"}
@@ -42,9 +41,16 @@ def bundle(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
             "no variant met the budget in notebook 06, so there is nothing to bundle; see its nearest miss"
         )
     runner_sha256 = pyz.build(out / RUNNER)
-    packed = {target: _pack(source, convert, variants[name], data, config, out) for target, name in winners.items()}
-    sbom.write(out)
-    proofs = {target: prove(out / RUNNER, out / entry["file"]) for target, entry in packed.items()}
+    packed = {
+        target: _pack(source, convert, variants[winners[target]], data, config, out)
+        for target in progress.each(list(winners), "bundle", "packing {}".format)
+    }
+    with progress.step("list of materials"):
+        sbom.write(out)
+    proofs = {
+        target: prove(out / RUNNER, out / packed[target]["file"])
+        for target in progress.each(list(packed), "proof", "selftest of {} in a fresh process".format)
+    }
     artifacts.write_json(out / "decision.json", {"bundles": packed, "runner_sha256": runner_sha256})
     artifacts.write_json(out / artifacts.EVIDENCE / "selftest.json", proofs)
     return artifacts.seal(

@@ -28,8 +28,8 @@ def run(
     So it is where samples, ranges or answers around the files are wrong, and, if the config is strict, where any
     variant would be left out; the message names model, target, precision or boundary.
 
-    `progress` is told of every finished model and target.
+    `progress` is called for every finished model and target.
     """
-    from edgekit.stages.convert.stage import walk
+    from edgekit.stages.convert.stage import convert
 
-    return walk(source, data, config, out, progress)
+    return convert(source, data, config, out, progress)

@@ -80,13 +80,13 @@ def best_order(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, floa
     As it stands where two outputs would mean the same class: then it is no other order.
     """
     count = scores.shape[1]
-    given = np.arange(count)
+    identity = np.arange(count)
     confusion = np.zeros((count, count))
     np.add.at(confusion, (scores.argmax(axis=1), labels), 1)
     meant = (confusion + 0.5 * np.eye(count)).argmax(axis=1)
     if len(np.unique(meant)) < count:
-        meant = given
-    return meant, float(confusion[given, meant].sum() / max(1, len(labels)))
+        meant = identity
+    return meant, float(confusion[identity, meant].sum() / max(1, len(labels)))
 
 
 def _order(order: np.ndarray, classes: tuple[str, ...]) -> str:

@@ -67,7 +67,7 @@ def without_clipped(data: Data, preprocess: list[dict[str, Any]]) -> Data:
     """The data, of whose validation samples no anomaly's input lies beyond what calibration's inputs show.
 
     Calibration is all normal, so int8 clips such an anomaly as it should, and its answer cannot stay the same. Whether
-    it is still told from normal samples, the budget judges, on all of validation.
+    it is still separated from normal samples is decided by the budget, on all of validation.
     """
     if not tasks.named(data.task).RECONSTRUCTS:
         return data
@@ -90,8 +90,8 @@ def ordinary(inputs: np.ndarray, labels: np.ndarray, task: str) -> np.ndarray:
 def ranges(module: nn.Module, calibration: np.ndarray, met: np.ndarray) -> list[Range]:
     """One for the input and one for each layer without children, in the order of execution; both (n, …) float32."""
     found: dict[str, Range] = {}
-    _walk(module, calibration, lambda name, values: found.setdefault(name, Range(name)).calibrate(values))
-    _walk(module, met, lambda name, values: found[name].meet(values))
+    _record_layers(module, calibration, lambda name, values: found.setdefault(name, Range(name)).calibrate(values))
+    _record_layers(module, met, lambda name, values: found[name].meet(values))
     return list(found.values())
 
 
@@ -131,14 +131,14 @@ def check(
         raise ConversionError(
             f"{what} do not show what validation shows: {100 * outside.outside_share:.1f} % of the values of "
             f"{outside.layer} lie outside the calibrated range, at most {100 * allowed:.2g} % asked of so many samples "
-            f"({_told(outside.calibrated)}, validation has {_told(outside.met)}), and int8 would clip them; {advice}, "
-            "or raise convert.calibration_samples"
+            f"({_range_text(outside.calibrated)}, validation has {_range_text(outside.met)}), and int8 would clip "
+            f"them; {advice}, or raise convert.calibration_samples"
         )
     if used.used_share < least_used and len(met) >= LEAST_MET:
         raise ConversionError(
             f"{what} span far more than validation does: {used.layer} uses {100 * used.used_share:.2g} % of its "
-            f"calibrated range, at least {100 * least_used:g} % asked ({_told(used.calibrated)}, validation has "
-            f"{_told(used.met)}), and int8 has no levels left for it; {advice}"
+            f"calibrated range, at least {100 * least_used:g} % asked ({_range_text(used.calibrated)}, validation has "
+            f"{_range_text(used.met)}), and int8 has no levels left for it; {advice}"
         )
     return {
         "from": "calibration",
@@ -152,25 +152,25 @@ def check(
     }
 
 
-def _walk(module: nn.Module, inputs: np.ndarray, hear: Callable[[str, np.ndarray], None]) -> None:
+def _record_layers(module: nn.Module, inputs: np.ndarray, record: Callable[[str, np.ndarray], None]) -> None:
     with ExitStack() as stack, single_thread(), torch.inference_mode():
         for name, part in module.named_modules():
             if name and next(part.children(), None) is None:
-                handle = part.register_forward_hook(lambda _, __, out, name=name: _hear(hear, name, out))
+                handle = part.register_forward_hook(lambda _, __, out, name=name: _record_float(record, name, out))
                 stack.callback(handle.remove)
         for place in range(0, len(inputs), BATCH):
-            hear("the input", inputs[place : place + BATCH])
+            record("the input", inputs[place : place + BATCH])
             module(torch.from_numpy(inputs[place : place + BATCH]))
 
 
-def _hear(hear: Callable[[str, np.ndarray], None], name: str, out: Any) -> None:
+def _record_float(record: Callable[[str, np.ndarray], None], name: str, out: Any) -> None:
     if isinstance(out, torch.Tensor) and out.is_floating_point():
-        hear(name, out.numpy())
+        record(name, out.numpy())
 
 
 def _widened(range_: list[float], values: np.ndarray) -> list[float]:
     return [min(range_[0], float(values.min())), max(range_[1], float(values.max()))]
 
 
-def _told(ends: list[float]) -> str:
+def _range_text(ends: list[float]) -> str:
     return f"{ends[0]:.3g} to {ends[1]:.3g}"

@@ -33,11 +33,11 @@ STEEP = (
 )
 
 
-class _Wrong(Exception):
+class _Rejected(Exception):
     """A file that may not ship."""
 
     def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.told())
+        super().__init__(failure.describe())
         self.failure = failure
 
 
@@ -45,13 +45,15 @@ class _Wrong(Exception):
 class Checker:
     """One network's outputs on the check samples, and what each boundary must keep.
 
-    `locate` says at which layer a file that left its tolerance parts from the network.
+    `locate` finds the first layer at which a file outside its tolerance diverges from the network.
     """
 
     network: Network
     inputs: np.ndarray
     config: Config
-    locate: Callable[[Path, str, Path, Files, np.ndarray, str], first_divergence.Parted] = first_divergence.find_apart
+    locate: Callable[[Path, str, Path, Files, np.ndarray, str], first_divergence.Located] = (
+        first_divergence.find_in_process
+    )
     task: str = "classification"
 
     @cached_property
@@ -75,12 +77,12 @@ class Checker:
         for step, outcome in zip(job.steps, outcomes, strict=True):
             try:
                 if isinstance(outcome, launch.LeftOut):
-                    raise _Wrong(outcome.failure)
-                if lost and step.rests_on(lost):
-                    raise _Wrong(launch.resting(job.model, job.target))
+                    raise _Rejected(outcome.failure)
+                if lost and step.depends_on(lost):
+                    raise _Rejected(launch.source_left_out(job.model, job.target))
                 outputs = self._outputs(job, step, outcome.files)
                 last = self._boundary(job, step, outcome.files, outputs, float_model)
-            except _Wrong as wrong:
+            except _Rejected as wrong:
                 shutil.rmtree(step.out, ignore_errors=True)
                 lost = step if step.precision == FLOAT else lost
                 yield left_out.row(job.model, job.target, step.precision, wrong.failure)
@@ -95,7 +97,7 @@ class Checker:
         try:
             return evaluate.file_outputs(what, job.target, step.out, files, self.inputs)
         except ConversionError as error:
-            raise _Wrong(Failure.of("other", str(error), OTHERWISE)) from None
+            raise _Rejected(Failure.of("other", str(error), OTHERWISE)) from None
 
     def _boundary(
         self, job: Job, step: Step, files: Files, outputs: np.ndarray, float_model: tuple[str, np.ndarray] | None
@@ -103,11 +105,11 @@ class Checker:
         if step.method == "qat":
             source, reference = "torch-fp32 (tuned)", self.tuned_reference
         else:
-            source, reference = float_model or (self.network.came_as, self.reference)
+            source, reference = float_model or (self.network.source_name, self.reference)
         result = f"{job.target}-{step.precision}"
         if outputs.shape != reference.shape:
             said = f"{self.network.name}: {result} gives outputs of shape {outputs.shape}, {source} {reference.shape}"
-            raise _Wrong(Failure.of(NUMERICS, said, ADVICE[FLOAT]))
+            raise _Rejected(Failure.of(NUMERICS, said, ADVICE[FLOAT]))
         agreement = numerics.compare(reference, outputs, self.task, self.inputs)
         faults = numerics.faults(agreement, self.config.tolerance(step.precision), self.task)
         if faults:
@@ -115,9 +117,9 @@ class Checker:
             said = (
                 f"{self.network.name}: {source} → {result} is outside its tolerance on {len(outputs)} validation "
                 f"samples: {'; '.join(faults)} (max |Δ| {agreement.max_abs:.3g}, cosine {agreement.cosine:.4g}); "
-                f"{parted.told}"
+                f"{parted.message}"
             )
-            raise _Wrong(Failure.of(NUMERICS, said, ADVICE.get(step.precision, ""), parted.layer))
+            raise _Rejected(Failure.of(NUMERICS, said, ADVICE.get(step.precision, ""), parted.layer))
         row = cast("Agreement", {"from": source, "to": result, **asdict(agreement), "ok": True})
         if step.precision == "int8" and step.method != "qat" and step.quantization.ranges == "minmax":
             row["layers_unseen"] = self._no_steep_layer(job, step, files, f"{self.network.name}: {source} → {result}")
@@ -130,7 +132,7 @@ class Checker:
         """
         limit_db = self.config.int8_max_layer_loss_db
         try:
-            found = first_divergence.departure(
+            found = first_divergence.divergence(
                 step.model_folder, job.target, step.out, files, self.inputs, step.precision, limit_db
             )
         except Exception as error:  # interpreters' errors share no class, and a comparison must not end what is sound
@@ -138,14 +140,14 @@ class Checker:
         if found:
             said = (
                 f"{what} is inside its tolerance, but one layer loses {found.loss_db:.0f} dB, at most {limit_db:g} dB "
-                f"asked: {found.told()}"
+                f"asked: {found.describe()}"
             )
-            raise _Wrong(Failure.of(NUMERICS, said, STEEP, found.layer))
+            raise _Rejected(Failure.of(NUMERICS, said, STEEP, found.layer))
         return ""
 
-    def _located(self, job: Job, step: Step, files: Files) -> first_divergence.Parted:
+    def _located(self, job: Job, step: Step, files: Files) -> first_divergence.Located:
         if step.precision in FURTHER:
-            return first_divergence.Parted("a candidate, whose layers were not looked at")
+            return first_divergence.Located("a candidate, whose layers were not examined")
         return self.locate(step.model_folder, job.target, step.out, files, self.inputs, step.precision)
 
 

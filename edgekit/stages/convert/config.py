@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from pydantic import Field, field_validator
 
 from edgekit.core.cache_key import OPTIONAL, top_module
-from edgekit.core.config import CALLED, TARGETS, StageConfig, Target
+from edgekit.core.config import BUILDER_PATTERN, TARGETS, StageConfig, Target
 from edgekit.core.errors import ConfigError
 from edgekit.targets import FURTHER
 
@@ -41,45 +41,67 @@ Model = Literal["baseline", "student", "pruned", "sparse"]
 class Config(StageConfig):
     """What to convert, and how near the outputs of each step must stay to those of the step before."""
 
-    targets: list[Target] = Field(default_factory=lambda: list(TARGETS), min_length=1, description="what to convert to")
+    targets: list[Target] = Field(
+        default_factory=lambda: list(TARGETS), min_length=1, description="formats to convert to"
+    )
     models: list[Model] = Field(
         default_factory=lambda: list(get_args(Model)),
         min_length=1,
-        description="networks to convert; one that equals an earlier one is left out",
+        description="networks to convert; one that equals an earlier one is skipped",
     )
     precisions: list[Precision] = Field(
         default_factory=lambda: list(get_args(Precision)),
         min_length=1,
-        description="precisions, where a target has them; w8: int8 weights alone, dynamic: ranges by each call",
+        description="precisions, where a target has them; w8: int8 weights only; dynamic: ranges found in each call",
     )
     calibration_samples: int = Field(200, ge=1, le=100_000, description="samples that set the int8 ranges")
     check_samples: int = Field(200, ge=1, le=100_000, description="validation samples compared at each boundary")
     reference_preprocess: str = Field(
         "",
-        pattern=f"^$|{CALLED}",
-        description="package.module:function that prepared samples for training elsewhere; empty: trained here",
+        pattern=f"^$|{BUILDER_PATTERN}",
+        description="package.module:function that prepared the samples of an earlier training; empty: trained here",
     )
-    input_min_snr_db: float = Field(35.0, ge=0, le=200, description="least SNR, training's input to the runner's, dB")
+    input_min_snr_db: float = Field(
+        35.0, ge=0, le=200, description="smallest allowed SNR of the runner's input to that of training, dB"
+    )
     calibration_max_outside: float = Field(
-        0.02, ge=0, le=1, description="largest share of a layer's values outside what calibration shows, beyond chance"
+        0.02, ge=0, le=1, description="largest share of a layer's values outside the calibrated range, beyond chance"
     )
     calibration_min_used: float = Field(
-        0.1, ge=0, le=1, description="least share of a layer's calibrated range that validation uses"
+        0.1, ge=0, le=1, description="smallest share of a layer's calibrated range that validation must use"
     )
-    timeout_s: float = Field(300.0, gt=0, le=86_400, description="longest time for one model on one target, seconds")
-    strict: bool = Field(False, description="a variant that would be left out ends the run, as CI may want it")
-    fp32_max_abs: float = Field(0.01, gt=0, description="largest difference of a logit, torch fp32 to fp32")
-    fp32_min_snr_db: float = Field(60.0, ge=0, le=200, description="least SNR, torch fp32 to fp32, dB")
-    fp32_min_top1_agreement: float = Field(0.99, ge=0, le=1, description="least share of equal answers, to fp32")
-    fp16_min_snr_db: float = Field(40.0, ge=0, le=200, description="least SNR, fp32 to fp16, dB")
-    fp16_min_top1_agreement: float = Field(0.98, ge=0, le=1, description="least share of equal answers, fp32 to fp16")
-    int8_min_snr_db: float = Field(8.0, ge=-200, le=200, description="least SNR, fp32 to int8, dB")
-    int8_min_top1_agreement: float = Field(0.9, ge=0, le=1, description="least share of equal answers, fp32 to int8")
+    timeout_s: float = Field(
+        300.0, gt=0, le=86_400, description="longest time to convert one model to one target, seconds"
+    )
+    strict: bool = Field(False, description="whether a variant that fails ends the run, instead of being left out")
+    fp32_max_abs: float = Field(0.01, gt=0, description="largest allowed difference of a logit, fp32 file to PyTorch")
+    fp32_min_snr_db: float = Field(
+        60.0, ge=0, le=200, description="smallest allowed SNR of the fp32 file to PyTorch, dB"
+    )
+    fp32_min_top1_agreement: float = Field(
+        0.99, ge=0, le=1, description="smallest allowed share of equal answers, fp32 file to PyTorch"
+    )
+    fp16_min_snr_db: float = Field(
+        40.0, ge=0, le=200, description="smallest allowed SNR of the fp16 file to the fp32 file, dB"
+    )
+    fp16_min_top1_agreement: float = Field(
+        0.98, ge=0, le=1, description="smallest allowed share of equal answers, fp16 file to fp32 file"
+    )
+    int8_min_snr_db: float = Field(
+        8.0, ge=-200, le=200, description="smallest allowed SNR of the int8 file to the fp32 file, dB"
+    )
+    int8_min_top1_agreement: float = Field(
+        0.9, ge=0, le=1, description="smallest allowed share of equal answers, int8 file to fp32 file"
+    )
     int8_max_layer_loss_db: float = Field(
-        20.0, gt=0, le=200, description="most dB that one layer may lose in int8 of min-max ranges, whatever comes out"
+        20.0, gt=0, le=200, description="largest loss of a single layer in int8 with min-max ranges, dB"
     )
-    further_min_snr_db: float = Field(20.0, ge=-200, le=200, description="least SNR, fp32 to w8 or dynamic, dB")
-    further_min_top1_agreement: float = Field(0.95, ge=0, le=1, description="least share of equal answers, to these")
+    further_min_snr_db: float = Field(
+        20.0, ge=-200, le=200, description="smallest allowed SNR of a w8 or dynamic file to the fp32 file, dB"
+    )
+    further_min_top1_agreement: float = Field(
+        0.95, ge=0, le=1, description="smallest allowed share of equal answers, w8 or dynamic file to fp32 file"
+    )
 
     @field_validator("models", "precisions", "targets")
     @classmethod

@@ -15,7 +15,7 @@ from edgekit.stages.convert import numerics
 from edgekit.targets import evaluate
 
 SAME_SHARE = 0.9995
-"""Least share of the variance that a simple relation must explain to be told as the cause."""
+"""Least share of the variance that a simple relation must explain to be reported as the cause."""
 MOST_SHIFT = 2
 
 Prepare = Callable[[np.ndarray], np.ndarray]
@@ -71,13 +71,13 @@ def check(who: str, trained: np.ndarray, deployed: np.ndarray, tolerance: numeri
             f"return {_wanted(deployed.ndim)}"
         )
     if not np.isfinite(trained).all():
-        raise ConversionError(f"{what}: {who} gives NaN or Inf; mend that function")
+        raise ConversionError(f"{what}: {who} gives NaN or Inf; fix that function")
     rows = [array.reshape(len(array), -1) for array in (trained, deployed)]
     agreement = numerics.compare(rows[0], rows[1])
     if agreement.snr_db < tolerance.min_snr_db:
         raise ConversionError(
             f"{what}: {cause(trained, deployed)} (SNR {agreement.snr_db:.1f} dB, at least {tolerance.min_snr_db:g} dB "
-            f"asked, max |Δ| {agreement.max_abs:.3g}); mend `preprocess` in the config or that function"
+            f"asked, max |Δ| {agreement.max_abs:.3g}); fix `preprocess` in the config or that function"
         )
     figures = {name: value for name, value in vars(agreement).items() if name != "top1_agreement"}  # of no answers
     return {"from": f"raw sample, {who}", "to": "network input, the runner", **figures}
@@ -138,10 +138,10 @@ def _affine(trained: np.ndarray, deployed: np.ndarray) -> str:
     if _shares(trained, deployed).min() <= SAME_SHARE:
         return ""
     fits = [_line(trained[:, each], deployed[:, each]) for each in range(trained.shape[1])]
-    told = ", ".join(f"{factor:.4g} · x {offset:+.4g}" for factor, offset in fits[:3])
+    lines = ", ".join(f"{factor:.4g} · x {offset:+.4g}" for factor, offset in fits[:3])
     factors = [factor for factor, _ in fits]
     part = "the mean of normalize" if np.allclose(factors, 1, rtol=0.01) else "a scale, a mean or a standard deviation"
-    return f"scale or normalize: {part}; by channel the one is {told} of the other"
+    return f"scale or normalize: {part}; by channel the one is {lines} of the other"
 
 
 def _line(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:

@@ -39,13 +39,13 @@ def not_offered(network: Network, config: Config) -> Iterator[NotOffered]:
                 yield {**_names(network.name, target, precision), "reason": reason}
 
 
-def named(rows: Iterable[LeftOut | NotOffered]) -> list[Named]:
+def without_reasons(rows: Iterable[LeftOut | NotOffered]) -> list[Named]:
     """The rows without their reasons."""
     return [_names(row["model"], row["target"], row["precision"]) for row in rows]
 
 
-def told(row: LeftOut | NotOffered) -> str:
-    """In one line."""
+def describe(row: LeftOut | NotOffered) -> str:
+    """The failure of one variant in one line."""
     return f"{row['name']} left out: {row['reason']}"
 
 
@@ -53,7 +53,7 @@ def refuse_any(rows: Sequence[LeftOut]) -> None:
     """ConversionError for the first of what `convert.strict` does not let go."""
     if rows:
         raise ConversionError(
-            f"convert: {told(rows[0])}; convert.strict is true: set it to false, and the run goes on without it"
+            f"convert: {describe(rows[0])}; convert.strict is true: set it to false, and the run goes on without it"
         )
 
 
@@ -70,7 +70,7 @@ def refuse_empty(tried: Iterable[str], made: Iterable[ConvertedVariant], lost: S
 
 def _first(target: str, rows: Sequence[LeftOut | NotOffered]) -> str:
     more = f" (and {len(rows) - 1} more of {target})" if len(rows) > 1 else ""
-    return f"{told(rows[0])}{more}"
+    return f"{describe(rows[0])}{more}"
 
 
 def _names(model: str, target: str, precision: str) -> Named:

@@ -24,7 +24,7 @@ ORIGINS = {
     "sparse": ("prune", "sparse"),
 }
 UNTRAINED: dict[str, Any] = {"method": "ptq", "quantization": MINMAX.to_json(), "ptq_quantization": MINMAX.to_json()}
-"""What a walk that trains nothing decides about int8."""
+"""The int8 settings of a run that trains nothing."""
 TUNED = "pruned"
 """The model that the quantize stage works on."""
 
@@ -67,7 +67,7 @@ class Network:
         return jobs
 
     @property
-    def came_as(self) -> str:
+    def source_name(self) -> str:
         """What the first boundary starts from."""
         found = model_file.read(self.folder)
         return "torch-fp32" if found is None else found.source.file
@@ -80,7 +80,7 @@ class Network:
         if precision not in precisions(target):
             return f"not offered by {target}"
         if precision not in model_file.offered(target, precisions(target), self.folder):
-            return f"{self.came_as} is quantized already and taken as it is"
+            return f"{self.source_name} is quantized already and taken as it is"
         return ""
 
 

@@ -32,7 +32,7 @@ Progress = Callable[[str], None]
 VARIANTS, LEFT_OUT = "variants.json", "left_out.json"
 
 
-def walk(source: Artifact, data: Data, config: Config, out: Path, progress: Progress | None = None) -> Artifact:
+def convert(source: Artifact, data: Data, config: Config, out: Path, progress: Progress | None = None) -> Artifact:
     """Run the stage; see `edgekit.stages.convert.run`."""
     artifacts.begin(out)
     chosen, notes = networks(source, config.models)
@@ -40,7 +40,7 @@ def walk(source: Artifact, data: Data, config: Config, out: Path, progress: Prog
     data = calibrated.without_clipped(data, steps)
     compared = evaluate.network_inputs(evaluate.spread(data.validation, config.check_samples), steps)
     checkers = {network.name: Checker(network, compared, config, task=data.task) for network in chosen}
-    ends = [row for checker in checkers.values() for row in around(checker, data)]
+    ends = [row for checker in checkers.values() for row in check_ends(checker, data)]
     with tempfile.TemporaryDirectory(prefix="edgekit-convert-") as folder:
         scratch = Path(folder)
         calibration = scratch / "calibration.npy"
@@ -52,8 +52,8 @@ def walk(source: Artifact, data: Data, config: Config, out: Path, progress: Prog
     lost = [record for record in records if left_out.is_lost(record)]
     not_offered = [row for network in chosen for row in left_out.not_offered(network, config)]
     left_out.refuse_empty([job.target for job in jobs] or config.targets, variants, [*lost, *not_offered])
-    artifacts.write_json(out / VARIANTS, [_of_the_file(variant) for variant in variants])
-    artifacts.write_json(out / LEFT_OUT, left_out.named([*lost, *not_offered]))
+    artifacts.write_json(out / VARIANTS, [_machine_independent(variant) for variant in variants])
+    artifacts.write_json(out / LEFT_OUT, left_out.without_reasons([*lost, *not_offered]))
     artifacts.write_json(out / artifacts.EVIDENCE / LEFT_OUT, [*lost, *not_offered])
     artifacts.write_json(out / artifacts.EVIDENCE / "timings.json", {"convert_s": seconds})
     return artifacts.seal(
@@ -67,7 +67,7 @@ def walk(source: Artifact, data: Data, config: Config, out: Path, progress: Prog
     )
 
 
-def around(checker: Checker, data: Data) -> Iterator[dict[str, Any]]:
+def check_ends(checker: Checker, data: Data) -> Iterator[dict[str, Any]]:
     """The boundaries before and behind the converters, a row each; ConversionError or DataError where one fails."""
     config, folder = checker.config, checker.network.folder
     spec = json.loads((folder / SPEC).read_text())
@@ -84,18 +84,18 @@ def around(checker: Checker, data: Data) -> Iterator[dict[str, Any]]:
         **calibrated.check(
             store.load(folder)[0],
             evaluate.network_inputs(data.calibration.x[places], steps),
-            *_kinds(data, places),
+            *_calibration_strata(data, places),
             calibrated.ordinary(checker.inputs, labels, data.task),
             config.calibration_max_outside,
             config.calibration_min_used,
         ),
     }
     inside = store.read_spec(folder).gives_probabilities
-    judged = checker.reference, labels, data.classes, data.task, checker.inputs
-    yield {**name, **answer.check(*judged, softmax_inside=inside)}
+    answers = checker.reference, labels, data.classes, data.task, checker.inputs
+    yield {**name, **answer.check(*answers, softmax_inside=inside)}
 
 
-def _kinds(data: Data, places: np.ndarray) -> tuple[np.ndarray, int]:
+def _calibration_strata(data: Data, places: np.ndarray) -> tuple[np.ndarray, int]:
     """What kind each calibration sample is of, as the splits were divided, and how many kinds train has."""
     strata = tasks.named(data.task).strata
     return strata(data.calibration.y[places]), len(np.unique(strata(data.train.y)))
@@ -111,25 +111,25 @@ def _convert_all(
     records: dict[Job, list[ConvertedVariant | LeftOut]] = {}
     seconds: dict[str, float] = {}
 
-    def finished(job: Job, outcomes: list[launch.Outcome]) -> None:
+    def on_outcomes(job: Job, outcomes: list[launch.Outcome]) -> None:
         records[job] = list(checkers[job.model].records(job, outcomes))
         lost = [record for record in records[job] if left_out.is_lost(record)]
         if config.strict:
             left_out.refuse_any(lost)
         for step, outcome in zip(job.steps, outcomes, strict=True):
-            if isinstance(outcome, launch.Made):
+            if isinstance(outcome, launch.Converted):
                 seconds[step.out.name] = outcome.seconds
         if progress:
             made = ", ".join(record["precision"] for record in records[job] if left_out.is_made(record))
             told = [f"{len(records)}/{len(jobs)} {job.model} → {job.target}: {made or 'nothing'}"]
-            progress("; ".join([*told, *map(left_out.told, lost)]))
+            progress("; ".join([*told, *map(left_out.describe, lost)]))
 
-    launch.convert_all(jobs, scratch, config.timeout_s, finished)
+    launch.convert_all(jobs, scratch, config.timeout_s, on_outcomes)
     return [record for job in jobs for record in records[job]], seconds
 
 
-def _of_the_file(variant: ConvertedVariant) -> ConvertedVariant:
-    """The record without what depends on this machine: the debris in what its interpreter compiled."""
+def _machine_independent(variant: ConvertedVariant) -> ConvertedVariant:
+    """The record without what depends on this machine: the redundant operators in what its interpreter compiled."""
     return {**variant, "debris": [one for one in variant["debris"] if not one["compiled"]]}
 
 

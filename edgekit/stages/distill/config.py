@@ -44,34 +44,38 @@ class TeacherConfig(Strict):
     What is recorded of a file is its name, its steps and its sha256: where it lay is the user's own affair.
     """
 
-    baseline: bool = Field(False, description="the network of the profile stage")
-    builder: Builder | None = Field(None, description="package.module:function of a network that is trained here")
+    baseline: bool = Field(False, description="whether the baseline is a teacher")
+    builder: Builder | None = Field(
+        None, description="function that returns a network to train here, as package.module:function"
+    )
     kwargs: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the builder")
-    training: TrainOptions | None = Field(None, description="how it is trained; absent: as the student is")
-    path: PathText | None = Field(None, description="a .tflite, .onnx, .xml (OpenVINO), .keras or .h5 file")
-    preprocess: list[dict[str, Any]] = Field(default_factory=list, description="the file's own steps from a raw sample")
-    sha256: str | None = Field(None, description="of the file; one with another is refused")
+    training: TrainOptions | None = Field(None, description="options of its training; none: those of the student")
+    path: PathText | None = Field(None, description="path of a .tflite, .onnx, .xml (OpenVINO), .keras or .h5 file")
+    preprocess: list[dict[str, Any]] = Field(
+        default_factory=list, description="steps from a raw sample to the input of the file"
+    )
+    sha256: str | None = Field(None, description="SHA-256 of the file; a file with another one is refused")
 
     @model_validator(mode="before")
     @classmethod
-    def _one_of_three(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        named = [name for name in ("baseline", "builder", "path") if given.get(name)]
-        if len(named) != 1:
-            raise ValueError(f"names {' and '.join(named) or 'nobody'}; give one of baseline: true, builder, path")
+    def _one_of_three(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        kinds = [name for name in ("baseline", "builder", "path") if values.get(name)]
+        if len(kinds) != 1:
+            raise ValueError(f"names {' and '.join(kinds) or 'nobody'}; give one of baseline: true, builder, path")
         for other, owner in (
             ("kwargs", "builder"),
             ("training", "builder"),
             ("preprocess", "path"),
             ("sha256", "path"),
         ):
-            if given.get(other) and owner != named[0]:
-                raise ValueError(f"{other} belongs to a teacher with {owner}, this one has {named[0]}")
-        return {**given, "sha256": sha256_of(given)} if isinstance(given.get("path"), str) else given
+            if values.get(other) and owner != kinds[0]:
+                raise ValueError(f"{other} belongs to a teacher with {owner}, this one has {kinds[0]}")
+        return {**values, "sha256": sha256_of(values)} if isinstance(values.get("path"), str) else values
 
     @model_serializer(mode="wrap")
-    def _as_said(self, plain: Any) -> dict[str, Any]:
+    def _only_what_is_set(self, plain: Any) -> dict[str, Any]:
         """Only what was said, and of a path its name."""
         said = {name: value for name, value in plain(self).items() if value}
         return {**said, "path": PurePath(self.path).name} if self.path else said
@@ -90,28 +94,34 @@ class TeacherConfig(Strict):
 class Config(StageConfig, TrainOptions):
     """The student, its teacher, and the losses that compete."""
 
-    student: NetworkConfig | None = Field(None, description="the small network; absent: one of the candidates")
+    student: NetworkConfig | None = Field(None, description="the small network; none: the best of the candidates")
     candidates: list[NetworkConfig] = Field(
-        default_factory=list, description="networks that might be the student, timed before any is trained"
+        default_factory=list, description="networks to choose the student from; all are timed before any is trained"
     )
-    candidate_epochs: int = Field(0, ge=0, le=10_000, description="epochs that choose among candidates; 0: all of them")
-    most_trained: int = Field(0, ge=0, le=100, description="candidates trained at most, the fastest first; 0: all")
+    candidate_epochs: int = Field(
+        0, ge=0, le=10_000, description="training epochs of a candidate before the choice; 0: as many as epochs"
+    )
+    most_trained: int = Field(0, ge=0, le=100, description="most candidates to train, the fastest first; 0: all")
     rounds: int = Field(20, ge=10, le=10_000, description="rounds that time the candidates, in rotating order")
     calls_per_round: int = Field(20, ge=5, le=100_000, description="timed calls of a candidate's file in a round")
-    timeout_s: float = Field(300.0, gt=0, le=86_400, description="longest conversion of a candidate, seconds a target")
+    timeout_s: float = Field(
+        300.0, gt=0, le=86_400, description="longest time to convert a candidate to one target, seconds"
+    )
     budget: Budget = Field(default_factory=lambda: Budget.model_validate({}))
     targets: list[Target] = Field(default_factory=lambda: list(TARGETS), min_length=1)
     task: Task = "classification"
     teachers: list[TeacherConfig] = Field(
         default_factory=lambda: [TeacherConfig.model_validate({"baseline": True})],
         min_length=1,
-        description="the best of them on validation teaches",
+        description="possible teachers, of which the best on validation teaches",
     )
     losses: list[dict[str, Any]] = Field(
-        default_factory=list, description="one student is trained with each; none: soft targets"
+        default_factory=list, description="losses to compare, with one student each; none: soft targets alone"
     )
-    temperature: float = Field(4.0, ge=0.1, le=100, description="soft targets: softens teacher and student alike")
-    alpha: float = Field(0.9, ge=0, le=1, description="soft targets: their weight; the labels get the rest")
+    temperature: float = Field(
+        4.0, ge=0.1, le=100, description="temperature of the soft targets, for teacher and student"
+    )
+    alpha: float = Field(0.9, ge=0, le=1, description="weight of the soft targets; the labels get the rest")
 
     @field_validator("losses")
     @classmethod
@@ -123,7 +133,7 @@ class Config(StageConfig, TrainOptions):
 
     @field_validator("candidates")
     @classmethod
-    def _each_another(cls, candidates: list[NetworkConfig]) -> list[NetworkConfig]:
+    def _no_candidate_twice(cls, candidates: list[NetworkConfig]) -> list[NetworkConfig]:
         titles = [candidate.title for candidate in candidates]
         if twice := sorted({title for title in titles if titles.count(title) > 1}):
             raise ValueError(f"names {', '.join(twice)} twice; name each network once")
@@ -138,7 +148,7 @@ class Config(StageConfig, TrainOptions):
         return self
 
     @model_serializer(mode="wrap")
-    def _what_has_influence(self, plain: Any) -> dict[str, Any]:
+    def _without_unused_options(self, plain: Any) -> dict[str, Any]:
         """Without what cannot change the result: a new latency budget is no reason to train the one student again."""
         values: dict[str, Any] = plain(self)
         if not self.candidates:
@@ -148,7 +158,7 @@ class Config(StageConfig, TrainOptions):
 
     def agree(self) -> None:
         """ConfigError for a loss that there is not, or that none of the teachers can serve."""
-        wanted = self.lessons()
+        wanted = self.loss_options()
         for options in wanted:
             if not losses.serves(options, self.task):
                 raise ConfigError(
@@ -165,7 +175,7 @@ class Config(StageConfig, TrainOptions):
                         "file shows only its outputs; add a PyTorch teacher or leave that loss out"
                     )
 
-    def lessons(self) -> list[LossOptions]:
+    def loss_options(self) -> list[LossOptions]:
         """The losses' options; soft targets without any of their own have the stage's."""
         own = {"loss": "soft_targets", "temperature": self.temperature, "alpha": self.alpha}
         return [losses.parse({**own, **section} if section.get("loss") == own["loss"] else section)

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from edgekit.core import artifact as artifacts
+from edgekit.core import progress
 from edgekit.core.rows.trained import CandidateRow, Epoch
 from edgekit.core.tasks import Answered
 from edgekit.data import Data
 from edgekit.runner.measure.bench import machine
 from edgekit.stages.distill.config import Config
-from edgekit.stages.distill.shortlist import Entry, Shortlist, best, not_taken, refusal
+from edgekit.stages.distill.shortlist import Entry, Shortlist, best, refusal, targets_without_file
 from edgekit.stages.distill.training import Student, Trainer
-from edgekit.training.resume import Unfinished
+from edgekit.training.resume import ResumeFolder
 
 EVIDENCE_FILE = "candidates.json"
 UNTRAINED = dict.fromkeys(("validation_accuracy", "drop_pp", "lost", "gained", "samples"))
@@ -34,7 +35,7 @@ class Selection:
     history: dict[str, list[Epoch]]
 
 
-def select(shortlist: Shortlist, data: Data, config: Config, place: Unfinished, baseline: Answered) -> Selection:
+def select(shortlist: Shortlist, data: Data, config: Config, place: ResumeFolder, baseline: Answered) -> Selection:
     """Train those of the shortlist; one alone needs no comparison. `baseline`: its answers on validation."""
     epochs = config.candidate_epochs or config.epochs
     trainers = {
@@ -42,7 +43,8 @@ def select(shortlist: Shortlist, data: Data, config: Config, place: Unfinished, 
         for number, entry in enumerate(shortlist.entries, 1)
         if entry.title in shortlist.measured["trained"]
     }
-    tried = {title: trainer.alone(epochs) for title, trainer in trainers.items()} if len(trainers) > 1 else {}
+    compared = list(trainers) if len(trainers) > 1 else []
+    tried = {title: trainers[title].train_with_labels(epochs) for title in progress.each(compared, "candidate")}
     kept = most_accurate(shortlist.entries, {title: each.accuracy for title, each in tried.items()}) or next(
         entry for entry in shortlist.entries if entry.title in trainers
     )
@@ -58,7 +60,7 @@ def most_accurate(entries: list[Entry], accuracy: Mapping[str, float]) -> Entry 
     return min(trained, key=lambda entry: (-accuracy[entry.title], entry.macs), default=None)
 
 
-def evidence(shortlist: Shortlist, config: Config, out: Path) -> None:
+def write_evidence(shortlist: Shortlist, config: Config, out: Path) -> None:
     """Leave what the clock said: every round of every file, and what it decides today."""
     rows = [
         {**file.row(), "model": title, "round_p50s_ms": file.round_p50s_ms}
@@ -68,17 +70,17 @@ def evidence(shortlist: Shortlist, config: Config, out: Path) -> None:
     protocol = f"{config.rounds} rounds of {config.calls_per_round} calls, batch 1, one thread, weights untrained"
     conditions = {**machine(), "protocol": protocol}
     lost = [{**asdict(one), "model": title} for title, some in shortlist.lost.items() for one in some]
-    told = {
+    record = {
         "timed": rows,
         "lost": lost,
         "today": shortlist.today,
         "replayed": shortlist.replayed,
         "conditions": conditions,
     }
-    artifacts.write_json(out / artifacts.EVIDENCE / EVIDENCE_FILE, told)
+    artifacts.write_json(out / artifacts.EVIDENCE / EVIDENCE_FILE, record)
 
 
-def shown(shortlist: Shortlist | None, rows: list[CandidateRow], config: Config) -> dict[str, Any]:
+def selection_metrics(shortlist: Shortlist | None, rows: list[CandidateRow], config: Config) -> dict[str, Any]:
     """The metrics: the rows with their times, and what was followed beside what the clock says today."""
     if shortlist is None:
         return {"candidates": [], "shortlist": None}
@@ -98,7 +100,7 @@ def shown(shortlist: Shortlist | None, rows: list[CandidateRow], config: Config)
             "measured": shortlist.measured,
             "today": shortlist.today,
             "replayed": shortlist.replayed,
-            "no_student_for": not_taken(timed[kept], config.targets),
+            "no_student_for": targets_without_file(timed[kept], config.targets),
             "latency_p50_ms": config.budget.latency_p50_ms,
             "size_bytes": config.budget.size_bytes,
         },
@@ -113,7 +115,7 @@ def _row(
     figures = {"validation_accuracy": student.accuracy, **student.against(baseline)} if student else UNTRAINED
     reason = refusal(entry.title, shortlist.timed, shortlist.measured, config.budget, config.most_trained)
     if student and entry is not kept:
-        reason = _beaten(entry, kept, student.accuracy, tried[kept.title].accuracy)
+        reason = _why_another_is_kept(entry, kept, student.accuracy, tried[kept.title].accuracy)
     row = {
         "name": entry.title,
         "builder": entry.spec.builder,
@@ -128,7 +130,7 @@ def _row(
     return cast("CandidateRow", row)
 
 
-def _beaten(entry: Entry, kept: Entry, accuracy: float, best_accuracy: float) -> str:
+def _why_another_is_kept(entry: Entry, kept: Entry, accuracy: float, best_accuracy: float) -> str:
     if accuracy < best_accuracy:
         return f"{kept.title} is better, {best_accuracy:.2%}"
     return f"{kept.title} is as good " + ("with fewer multiply-adds" if kept.macs < entry.macs else "and named first")

@@ -24,12 +24,12 @@ from edgekit.models.cost import cost
 from edgekit.models.from_artifact import spec_for
 from edgekit.stages.distill.config import Config
 from edgekit.targets import evaluate
-from edgekit.training.resume import Unfinished
+from edgekit.training.resume import ResumeFolder
 
 CALIBRATION_SAMPLES = 32
 PRECISIONS = ("fp32", "int8")
-REMEMBERED = "candidates.json"
-UNTAKEN = "no target takes it"
+TIMES_FILE = "candidates.json"
+NO_TARGET = "no target takes it"
 FIX = "an earlier stage or the config is another than when it was recorded; run without the record"
 
 Measured = dict[str, list[str]]
@@ -63,7 +63,7 @@ class Shortlist:
 
 
 def shorten(
-    data: Data, preprocess: list[dict[str, Any]], config: Config, place: Unfinished, recorded: Measured | None
+    data: Data, preprocess: list[dict[str, Any]], config: Config, place: ResumeFolder, recorded: Measured | None
 ) -> Shortlist:
     """Build, convert and time the candidates of the config; BudgetUnreachable where none is within the budget.
 
@@ -71,18 +71,20 @@ def shorten(
     another choice would throw away what it trained; those that left nobody are not, for another hour may be quieter.
     """
     entries = [_entry(network, data, preprocess, config.seed) for network in config.candidates]
-    path = place.folder / REMEMBERED
-    found = _remembered(path, place.key) or _timed(entries, data, config)
+    path = place.folder / TIMES_FILE
+    found = _stored_times(path, place.key) or _timed(entries, data, config)
     timed = {title: times.files for title, times in found.items()}
     lost = {title: times.lost for title, times in found.items()}
     if not any(timed.values()):
-        raise ConversionError(f"distill.candidates: no target takes any of them; {next(iter(lost.values()))[0].told()}")
+        raise ConversionError(
+            f"distill.candidates: no target takes any of them; {next(iter(lost.values()))[0].describe()}"
+        )
     today = choose(timed, config.budget, config.most_trained)
     if recorded is not None:
         check(recorded, timed, config.budget)
     elif not today["trained"]:
         raise BudgetUnreachable(_unreachable(timed, config.budget))
-    _remember(path, place.key, found)
+    _store_times(path, place.key, found)
     return Shortlist(entries, timed, lost, recorded or today, today, recorded is not None)
 
 
@@ -100,10 +102,10 @@ def choose(timed: Mapping[str, Sequence[Timed]], budget: Budget, most: int) -> M
 
 def best(files: Sequence[Timed], budget: Budget) -> Timed:
     """The fastest file of a candidate; of those within the budget's size if there are any."""
-    return min(_fitting(files, budget) or files, key=lambda file: file.p50_ms)
+    return min(_within_size(files, budget) or files, key=lambda file: file.p50_ms)
 
 
-def not_taken(files: Sequence[Timed], targets: Sequence[str]) -> list[str]:
+def targets_without_file(files: Sequence[Timed], targets: Sequence[str]) -> list[str]:
     """The targets that a candidate has no file for."""
     return [target for target in targets if target not in _targets(files)]
 
@@ -112,8 +114,8 @@ def refusal(title: str, timed: Mapping[str, Sequence[Timed]], measured: Measured
     """Why a candidate is not trained, empty where it is; without any figure of a clock."""
     files = timed[title]
     if not files:
-        return UNTAKEN
-    if not _fitting(files, budget):
+        return NO_TARGET
+    if not _within_size(files, budget):
         smallest = min(file.bytes for file in files)
         return f"its smallest file, {smallest:,} bytes, is over {budget.size_bytes:,}"
     if title not in measured["in_time"]:
@@ -121,9 +123,11 @@ def refusal(title: str, timed: Mapping[str, Sequence[Timed]], measured: Measured
         return f"p50{small} is over {budget.latency_p50_ms:g} ms on every target"
     if title in measured["trained"]:
         return ""
+    own = _targets(files)
     theirs = [_targets(timed[other]) for other in measured["trained"]]
-    if all(len(others) > len(_targets(files)) for others in theirs):
-        return f"no file for {', '.join(not_taken(files, sorted(set().union(*theirs))))}, for which others have one"
+    if all(len(others) > len(own) for others in theirs):
+        missing = targets_without_file(files, sorted(set().union(*theirs)))
+        return f"no file for {', '.join(missing)}, for which others have one"
     return f"within the budget, but not among the {most} fastest"
 
 
@@ -133,8 +137,8 @@ def check(recorded: Measured, timed: Mapping[str, Sequence[Timed]], budget: Budg
         if title not in list(timed):
             raise StageError(f"the record names candidate {title!r}, which is not among {', '.join(timed)}; {FIX}")
         if not timed[title]:
-            raise StageError(f"the recorded candidate {title} could not be converted here: {UNTAKEN}; {FIX}")
-        if not _fitting(timed[title], budget):
+            raise StageError(f"the recorded candidate {title} could not be converted here: {NO_TARGET}; {FIX}")
+        if not _within_size(timed[title], budget):
             raise StageError(
                 f"the recorded candidate {title} has no file of {budget.size_bytes:,} bytes or less; {FIX}"
             )
@@ -147,14 +151,14 @@ def _targets(files: Sequence[Timed]) -> set[str]:
     return {file.target for file in files}
 
 
-def _fitting(files: Sequence[Timed], budget: Budget) -> list[Timed]:
+def _within_size(files: Sequence[Timed], budget: Budget) -> list[Timed]:
     return [file for file in files if budget.size_bytes is None or file.bytes <= budget.size_bytes]
 
 
 def _in_time(files: Sequence[Timed], budget: Budget) -> bool:
     """One file meets both limits; as in the benchmark, a latency breaks its limit where its whole interval does."""
     limit_ms = budget.latency_p50_ms
-    return any(limit_ms is None or file.low_ms <= limit_ms for file in _fitting(files, budget))
+    return any(limit_ms is None or file.low_ms <= limit_ms for file in _within_size(files, budget))
 
 
 def _unreachable(timed: Mapping[str, Sequence[Timed]], budget: Budget) -> str:
@@ -172,10 +176,10 @@ def _unreachable(timed: Mapping[str, Sequence[Timed]], budget: Budget) -> str:
 def _entry(network: NetworkConfig, data: Data, preprocess: list[dict[str, Any]], seed: int) -> Entry:
     spec = spec_for(data, network.builder, network.kwargs, preprocess)
     try:
-        spent = cost(store.build(spec, seed=seed), spec.input_shape)
+        network_cost = cost(store.build(spec, seed=seed), spec.input_shape)
     except ModelError as error:
         raise ModelError(f"candidate {network.title}: {error}") from error
-    return Entry(network.title, spec, spent.parameters, spent.macs)
+    return Entry(network.title, spec, network_cost.parameters, network_cost.macs)
 
 
 def _timed(entries: Sequence[Entry], data: Data, config: Config) -> dict[str, Times]:
@@ -206,7 +210,7 @@ def _file_name(title: str, number: int) -> str:
     return f"{re.sub(r'[^A-Za-z0-9_().,= -]', '_', title)[:80]} (no. {number})"
 
 
-def _remember(path: Path, key: str, found: Mapping[str, Times]) -> None:
+def _store_times(path: Path, key: str, found: Mapping[str, Times]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     timed, lost = (
         {title: [asdict(each) for each in getattr(times, part)] for title, times in found.items()}
@@ -215,7 +219,7 @@ def _remember(path: Path, key: str, found: Mapping[str, Times]) -> None:
     write_json(path, {"key": key, "timed": timed, "lost": lost})
 
 
-def _remembered(path: Path, key: str) -> dict[str, Times] | None:
+def _stored_times(path: Path, key: str) -> dict[str, Times] | None:
     try:
         note = json.loads(path.read_text())
         if note["key"] != key:

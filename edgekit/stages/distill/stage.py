@@ -7,22 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.core import artifact as artifacts
-from edgekit.core import replay
+from edgekit.core import progress, replay
 from edgekit.core.artifact import Artifact
 from edgekit.data import Data
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.from_artifact import open_model, spec_for
 from edgekit.stages.distill.config import LIBRARIES, Config
-from edgekit.stages.distill.selection import evidence, select, shown
+from edgekit.stages.distill.selection import select, selection_metrics, write_evidence
 from edgekit.stages.distill.shortlist import shorten
 from edgekit.stages.distill.teacher import Candidate, best, candidates
 from edgekit.stages.distill.training import Student, Trainer
 from edgekit.training import losses, resume
-from edgekit.training.evaluate import answered
+from edgekit.training.evaluate import scored_outputs
 from edgekit.training.fine_tuning import without_maps
 from edgekit.training.losses import LossOptions
-from edgekit.training.resume import Unfinished
+from edgekit.training.resume import ResumeFolder
 from edgekit.training.teachers.from_artifact import RECORD
 
 
@@ -32,42 +32,47 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     place = resume.of(out, "distill", source, data.digest, config.model_dump(), LIBRARIES)
     baseline, baseline_spec = open_model(source)
     steps = baseline_spec.preprocess
-    before = answered(baseline, data.validation, steps, data.task)
-    recorded = replay.recorded(source.path.parent, "distill")
+    before = scored_outputs(baseline, data.validation, steps, data.task)
+    recorded = replay.read(source.path.parent, "distill")
     shortlist = shorten(data, steps, config, place, recorded) if config.candidates else None
-    taught_by = candidates(source, data, config, place)
-    teacher = best(taught_by)
+    teachers = candidates(source, data, config, place)
+    teacher = best(teachers)
     selection = select(shortlist, data, config, place, before) if shortlist else None
-    trainer = selection.trainer if selection else _named(data, steps, config, place)
+    trainer = selection.trainer if selection else _single_student(data, steps, config, place)
     spec = trainer.spec
-    wanted, skipped = _possible(config.lessons(), teacher, spec)
-    alone = (selection.alone if selection else None) or trainer.alone(config.epochs)
-    taught = [trainer.taught(options, teacher) for options in wanted]
-    students = [alone, *taught]
-    kept = max([*taught, alone], key=lambda student: student.accuracy)
+    wanted, skipped = _usable_losses(config.loss_options(), teacher, spec)
+    earlier = selection.alone if selection else None
+    ways = [*([] if earlier else [None]), *wanted]
+    trained = [
+        trainer.train_with_loss(options, teacher) if options else trainer.train_with_labels(config.epochs)
+        for options in progress.each(ways, "training")
+    ]
+    alone, *distilled = [*([earlier] if earlier else []), *trained]
+    students = [alone, *distilled]
+    kept = max([*distilled, alone], key=lambda student: student.accuracy)
 
     store.save(out / "model", kept.module, spec)
     decision = {
         "kept": kept.name,
         "accuracy": {student.name: student.accuracy for student in students},
         "teacher": {**teacher.row(), **teacher.save(out)},
-        "teachers": [{**each.row(), "teaches": each is teacher} for each in taught_by],
+        "teachers": [{**each.row(), "teaches": each is teacher} for each in teachers],
         "students": [{**_row(student, alone, teacher, kept), **student.against(before)} for student in students],
         "skipped": skipped,
-        "reason": _reason(kept, alone, taught, teacher),
+        "reason": _reason(kept, alone, distilled, teacher),
     }
-    chosen: dict[str, Any] = {}
+    selected: dict[str, Any] = {}
     if shortlist and selection:
-        chosen = {"candidates": selection.rows, "measured": shortlist.measured}
-        evidence(shortlist, config, out)
-    artifacts.write_json(out / RECORD, {**decision, **chosen})
+        selected = {"candidates": selection.rows, "measured": shortlist.measured}
+        write_evidence(shortlist, config, out)
+    artifacts.write_json(out / RECORD, {**decision, **selected})
     metrics = {
         **decision,
-        **shown(shortlist, selection.rows if selection else [], config),
+        **selection_metrics(shortlist, selection.rows if selection else [], config),
         "candidate_history": selection.history if selection else {},
         "student_cost": asdict(cost(kept.module, spec.input_shape)),
         "history": {student.name: student.history for student in students},
-        "teacher_history": {each.name: list(each.history) for each in taught_by if each.history},
+        "teacher_history": {each.name: list(each.history) for each in teachers if each.history},
     }
     return artifacts.seal(
         out,
@@ -80,16 +85,16 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     )
 
 
-def _named(data: Data, preprocess: list[dict[str, Any]], config: Config, place: Unfinished) -> Trainer:
+def _single_student(data: Data, preprocess: list[dict[str, Any]], config: Config, place: ResumeFolder) -> Trainer:
     """The one student of a config without candidates."""
     assert config.student is not None
     return Trainer(spec_for(data, config.student.builder, config.student.kwargs, preprocess), data, config, place)
 
 
-def _possible(
+def _usable_losses(
     wanted: list[LossOptions], teacher: Candidate, spec: store.ModelSpec
 ) -> tuple[list[LossOptions], dict[str, str]]:
-    """The losses that this teacher and this student can serve, and why the others cannot be: told before hours pass."""
+    """The losses that this teacher and this student can serve, and why the others cannot be."""
     why = ""
     if any(losses.needs_features(options) for options in wanted):
         why = without_maps(teacher.model, teacher.name, store.build(spec), spec.input_shape)
@@ -112,10 +117,10 @@ def _row(student: Student, alone: Student, teacher: Candidate, kept: Student) ->
     }
 
 
-def _reason(kept: Student, alone: Student, taught: list[Student], teacher: Candidate) -> str:
-    if not taught:
+def _reason(kept: Student, alone: Student, distilled: list[Student], teacher: Candidate) -> str:
+    if not distilled:
         return f"no loss could be tried with {teacher.name}: the lone student goes on"
-    best_taught = max(taught, key=lambda student: student.accuracy)
-    moved = f"{best_taught.name} moved the student from {alone.accuracy:.2%} to {best_taught.accuracy:.2%}"
-    told = f"{moved} on validation, taught by {teacher.name} ({teacher.accuracy:.2%})"
-    return told if kept is not alone else f"{told}: no gain, so the lone student is kept"
+    best_student = max(distilled, key=lambda student: student.accuracy)
+    moved = f"{best_student.name} moved the student from {alone.accuracy:.2%} to {best_student.accuracy:.2%}"
+    gain = f"{moved} on validation, taught by {teacher.name} ({teacher.accuracy:.2%})"
+    return gain if kept is not alone else f"{gain}: no gain, so the lone student is kept"

@@ -1,4 +1,4 @@
-"""Who teaches: every candidate judged on the validation split, the best of them chosen."""
+"""The teacher: every candidate is evaluated on the validation split, and the best is chosen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from edgekit.core import tasks
+from edgekit.core import progress, tasks
 from edgekit.core.artifact import Artifact
 from edgekit.data import Data
 from edgekit.data.paths import expand
@@ -17,10 +17,10 @@ from edgekit.models.cost import cost
 from edgekit.models.files import outputs
 from edgekit.models.from_artifact import open_model, spec_for
 from edgekit.stages.distill.config import Config, TeacherConfig
-from edgekit.training.evaluate import evaluate, marked
+from edgekit.training.evaluate import evaluate, scored
 from edgekit.training.fit import fit
-from edgekit.training.objective import ANSWERS_LIMIT_S
-from edgekit.training.resume import Unfinished
+from edgekit.training.objective import TEACHER_LIMIT_S
+from edgekit.training.resume import ResumeFolder
 from edgekit.training.teachers import model_file as teacher_file
 from edgekit.training.teachers.from_artifact import FOLDER, copy_file
 from edgekit.training.teachers.model_file import TeacherFile
@@ -28,7 +28,7 @@ from edgekit.training.teachers.model_file import TeacherFile
 
 @dataclass(frozen=True)
 class Candidate:
-    """A teacher with its validation accuracy; `spec` and `cost` are None for a file, whose inside is not looked at."""
+    """A teacher with its validation accuracy; `spec` and `cost` are None for a file, which is not inspected."""
 
     name: str
     wanted: TeacherConfig
@@ -53,25 +53,26 @@ class Candidate:
         return {"kind": "trained here"}
 
 
-def candidates(source: Artifact, data: Data, config: Config, unfinished: Unfinished) -> list[Candidate]:
+def candidates(source: Artifact, data: Data, config: Config, unfinished: ResumeFolder) -> list[Candidate]:
     """Each teacher of the config, trained where it is to be."""
     baseline, spec = open_model(source)
     found = []
-    for place, (name, wanted) in enumerate(zip(_names(config.teachers), config.teachers, strict=True)):
+    named = list(enumerate(zip(_names(config.teachers), config.teachers, strict=True)))
+    for place, (name, wanted) in progress.each(named, "teacher", lambda item: item[1][0]):
         if wanted.path is not None:
             found.append(_from_file(name, wanted, data, config.threads))
         elif wanted.builder is not None:
             found.append(_trained(name, wanted, data, config, spec.preprocess, unfinished, f"teacher-{place}"))
         elif spec.source:
             file = teacher_file.open_file(source.path / "model" / spec.source.file, spec.preprocess)
-            found.append(_answering(name, wanted, file, data, config.threads))
+            found.append(_evaluated_file(name, wanted, file, data, config.threads))
         else:
-            found.append(_judged(name, wanted, baseline, data, spec))
+            found.append(_evaluated(name, wanted, baseline, data, spec))
     return found
 
 
 def _names(wanted: list[TeacherConfig]) -> list[str]:
-    """Each another: of equal ones the place in the config is told as well."""
+    """Distinct names: equal ones get their place in the config as well."""
     names = [each.name for each in wanted]
     return [f"{name} (no. {place})" if names.count(name) > 1 else name for place, name in enumerate(names, 1)]
 
@@ -81,12 +82,12 @@ def best(found: list[Candidate]) -> Candidate:
     return max(found, key=lambda each: each.accuracy)
 
 
-def _judged(
+def _evaluated(
     name: str, wanted: TeacherConfig, module: nn.Module, data: Data, spec: store.ModelSpec, **more: Any
 ) -> Candidate:
-    spent = asdict(cost(module, spec.input_shape))
+    model_cost = asdict(cost(module, spec.input_shape))
     accuracy = evaluate(module, data.validation, spec.preprocess, data.task)
-    return Candidate(name, wanted, module, accuracy, spec, spent, **more)
+    return Candidate(name, wanted, module, accuracy, spec, model_cost, **more)
 
 
 def _trained(
@@ -95,12 +96,12 @@ def _trained(
     data: Data,
     config: Config,
     preprocess: list[dict[str, Any]],
-    unfinished: Unfinished,
+    unfinished: ResumeFolder,
     checkpoint: str,
 ) -> Candidate:
     assert wanted.builder is not None
     spec = spec_for(data, wanted.builder, wanted.kwargs, preprocess)
-    module = dry_run.built(spec, config.seed, data)
+    module = dry_run.build(spec, config.seed, data)
     history = fit(
         module,
         data,
@@ -112,20 +113,20 @@ def _trained(
         resume=unfinished.checkpoint(checkpoint),
     )
     rows = tuple(asdict(epoch) for epoch in history.epochs)
-    return _judged(name, wanted, module, data, spec, history=rows)
+    return _evaluated(name, wanted, module, data, spec, history=rows)
 
 
 def _from_file(name: str, wanted: TeacherConfig, data: Data, threads: int) -> Candidate:
     assert wanted.path is not None
     opened = teacher_file.open_file(expand(wanted.path, "distill.teachers.path"), wanted.preprocess)
-    return _answering(name, wanted, opened, data, threads)
+    return _evaluated_file(name, wanted, opened, data, threads)
 
 
-def _answering(name: str, wanted: TeacherConfig, opened: TeacherFile, data: Data, threads: int) -> Candidate:
+def _evaluated_file(name: str, wanted: TeacherConfig, opened: TeacherFile, data: Data, threads: int) -> Candidate:
     """The file with its accuracy; ModelError where it knows no class."""
     split, classes = data.validation, len(data.classes)
     found = teacher_file.logits(
-        opened, split.x, classes=classes, timeout_s=ANSWERS_LIMIT_S, threads=threads, task=data.task
+        opened, split.x, classes=classes, timeout_s=TEACHER_LIMIT_S, threads=threads, task=data.task
     )
     outputs.check_answers(f"teacher {name}", found, split.y, data.classes, opened.preprocess, data.task)
-    return Candidate(name, wanted, opened, tasks.accuracy(marked(found, split, opened.preprocess, data.task)))
+    return Candidate(name, wanted, opened, tasks.accuracy(scored(found, split, opened.preprocess, data.task)))

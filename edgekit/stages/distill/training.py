@@ -7,20 +7,20 @@ from typing import Any, cast
 
 from torch import nn
 
-from edgekit.core import tasks
+from edgekit.core import progress, tasks
 from edgekit.core.errors import ModelError
 from edgekit.core.rows.trained import Epoch
 from edgekit.core.tasks import Answered
 from edgekit.data import Data
 from edgekit.models import dry_run, store
-from edgekit.models.raised import running
+from edgekit.models.user_errors import running
 from edgekit.stages.distill.config import Config
 from edgekit.stages.distill.teacher import Candidate
-from edgekit.training.evaluate import answered
+from edgekit.training.evaluate import scored_outputs
 from edgekit.training.fit import fit
 from edgekit.training.losses import LossOptions
-from edgekit.training.objective import Lesson
-from edgekit.training.resume import Unfinished
+from edgekit.training.objective import Distillation
+from edgekit.training.resume import ResumeFolder
 
 ALONE = "alone"
 CONFIDENCE = 0.95
@@ -55,24 +55,24 @@ class Trainer:
     spec: store.ModelSpec
     data: Data
     config: Config
-    place: Unfinished
+    place: ResumeFolder
     name: str = "student"
     title: str = "student"
 
-    def alone(self, epochs: int) -> Student:
+    def train_with_labels(self, epochs: int) -> Student:
         """By the labels."""
         return self._train(ALONE, epochs, None, None)
 
-    def taught(self, options: LossOptions, teacher: Candidate) -> Student:
+    def train_with_loss(self, options: LossOptions, teacher: Candidate) -> Student:
         """By the teacher, for as many epochs as the config says."""
         return self._train(options.loss, self.config.epochs, options, teacher)
 
     def _train(self, name: str, epochs: int, options: LossOptions | None, teacher: Candidate | None) -> Student:
-        module = dry_run.built(self.spec, self.config.seed, self.data)
-        lesson = Lesson(teacher.model, options, self.place.answers) if teacher and options else None
+        module = dry_run.build(self.spec, self.config.seed, self.data)
+        distillation = Distillation(teacher.model, options, self.place.teacher_cache) if teacher and options else None
         length = "" if epochs == self.config.epochs else f"-{epochs}"
         try:
-            with running(self.spec.called, "in training", module):
+            with progress.step(f"{self.title}, {name}"), running(self.spec.called, "in training", module):
                 history = fit(
                     module,
                     self.data,
@@ -81,11 +81,11 @@ class Trainer:
                     seed=self.config.seed,
                     device=self.config.device,
                     threads=self.config.threads,
-                    lesson=lesson,
+                    distillation=distillation,
                     resume=self.place.checkpoint(f"{self.name}-{name}{length}"),
                 )
         except ModelError as error:
             raise ModelError(f"{self.title}, {name}: {error}") from error
-        found = answered(module, self.data.validation, self.spec.preprocess, self.data.task)
+        found = scored_outputs(module, self.data.validation, self.spec.preprocess, self.data.task)
         rows = [cast("Epoch", asdict(epoch)) for epoch in history.epochs]
         return Student(name, module, found, rows, options.model_dump() if options else None)

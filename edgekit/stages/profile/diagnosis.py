@@ -21,9 +21,9 @@ THREADS_PAY = 1.3
 """From this gain on, a call that uses one thread is said to be bound by that."""
 MOST_STEPS = 3
 FILLED = 0.1
-"""Layers that reach less of their roof than this are said to be far below it."""
+"""Layers that reach less of their roofline than this are reported as far below it."""
 REAL_SHARE = 0.01
-"""Of the multiply-adds; less than this outside layers is not told."""
+"""Of the multiply-adds; a smaller share outside layers is not reported."""
 
 
 @dataclass(frozen=True)
@@ -108,12 +108,12 @@ def _inside_ms(layers: list[LayerTime]) -> dict[str, float]:
     has only what its bytes, or multiply-adds outside layers, need at the machine's best; all the rest is call overhead:
     Python, the dispatcher, operators that are too small to fill the machine.
     """
-    spent_ms = dict.fromkeys(INSIDE, 0.0)
+    cause_ms = dict.fromkeys(INSIDE, 0.0)
     for row in layers:
         known_ms = row["ms"] if row["macs"] and row["bound"] else min(row["ms"], row["least_ms"])
-        spent_ms[row["bound"] or "compute"] += known_ms
-        spent_ms["call overhead"] += row["ms"] - known_ms
-    return spent_ms
+        cause_ms[row["bound"] or "compute"] += known_ms
+        cause_ms["call overhead"] += row["ms"] - known_ms
+    return cause_ms
 
 
 def _floors_ms(found: Measured) -> dict[str, float]:
@@ -173,18 +173,18 @@ def _steps(found: Measured, shares: dict[str, float]) -> list[Step]:
                 ("thread", "compute"),
             )
         )
-    as_it_came = found.ways[0]
-    runtimes = {name: row for name, row in ways.items() if name not in (as_it_came["way"], COMPILED, SCRIPTED)}
+    unmodified = found.ways[0]
+    runtimes = {name: row for name, row in ways.items() if name not in (unmodified["way"], COMPILED, SCRIPTED)}
     if not runtimes:
         return steps
     best = min(runtimes.values(), key=lambda row: row["p50_ms"])
     runs = execution(best["p50_ms"], found.costs, found.machine)
     steps.append(
         Step(
-            f"run it as it is on {best['way']}",
+            f"run it unmodified on {best['way']}",
             "notebook 05",
             of_whole(inside, best["ratio"]),
-            f"measured: {best['p50_ms']:.3g} ms in place of {as_it_came['p50_ms']:.3g} ms",
+            f"measured: {best['p50_ms']:.3g} ms in place of {unmodified['p50_ms']:.3g} ms",
             INSIDE,
         )
     )
@@ -236,20 +236,20 @@ def _text(found: Measured, shares: dict[str, float], bound: str) -> str:
 
 def _layers_text(layers: list[LayerTime]) -> str:
     """What `_inside_ms` found, and how much of its multiply-adds and of the roof that rests on."""
-    spent_ms = _inside_ms(layers)
-    whole_ms = sum(spent_ms.values())
+    cause_ms = _inside_ms(layers)
+    whole_ms = sum(cause_ms.values())
     said = (
-        f"Of `execute`, {spent_ms['compute'] / whole_ms:.0%} is spent under the flat part of the roof (arithmetic), "
-        f"{spent_ms['memory'] / whole_ms:.0%} under its slope (bytes), {spent_ms['call overhead'] / whole_ms:.0%} is "
+        f"Of `execute`, {cause_ms['compute'] / whole_ms:.0%} is under the flat part of the roofline (arithmetic), "
+        f"{cause_ms['memory'] / whole_ms:.0%} under its slope (bytes), {cause_ms['call overhead'] / whole_ms:.0%} is "
         "what neither explains (Python, the dispatcher, operators too small to fill the machine)."
     )
     multiply = [row for row in layers if row["macs"] and row["bound"]]
     if multiply:
         reached = sum(row["least_ms"] for row in multiply) / sum(row["ms"] for row in multiply)
-        said += f" The layers that multiply reach {reached:.0%} of their roof"
+        said += f" The layers that multiply reach {reached:.0%} of their roofline"
         said += f"{': most of their time is not arithmetic' if reached < FILLED else ''}."
     outside = sum(row["macs"] for row in layers if not row["bound"]) / (sum(row["macs"] for row in layers) or 1)
     if outside >= REAL_SHARE:
         said += f" {outside:.0%} of the multiply-adds are done where PyTorch sees no layer: of their time no more "
-        said += "than this machine's least is told apart from call overhead."
+        said += "than this machine's minimum can be separated from call overhead."
     return said

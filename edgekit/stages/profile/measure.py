@@ -2,52 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from torch import nn
 
+from edgekit.core import progress
+from edgekit.core.config import cores
+from edgekit.core.rows.profiled import ThreadGain
 from edgekit.data import Data
 from edgekit.models.cost import Cost
-from edgekit.models.eager import eager_input
+from edgekit.models.eager import eager_call, eager_input
 from edgekit.models.store import ModelSpec
-from edgekit.runner.measure import conditions
-from edgekit.runner.measure.bench import machine
-from edgekit.stages.profile import runtimes, session, threads
-from edgekit.stages.profile.ceilings import measure_machine
+from edgekit.runner.measure import conditions, intervals
+from edgekit.runner.measure.bench import interleaved, machine
+from edgekit.stages.profile import runtimes, session
 from edgekit.stages.profile.config import Config
 from edgekit.stages.profile.diagnosis import Measured, diagnose, forecast
 from edgekit.stages.profile.operators import operator_table
-from edgekit.stages.profile.roofline import roofline
+from edgekit.stages.profile.roofline import measure_machine, roofline
+from edgekit.stages.profile.runtimes import CONFIDENCE, ROUNDS
 
 SAMPLES = 256
 """Of validation, asked for in turn: enough that none is in a cache because it was there a moment ago."""
+ONE_THREAD: ThreadGain = {"threads": 1, "speedup": 1.0, "speedup_low": 1.0, "speedup_high": 1.0}
+"""Where there is one core, and of a model of another framework, which is opened for one thread."""
 
 
-def measure(
-    module: nn.Module, folder: Path, spec: ModelSpec, spent: Cost, data: Data, config: Config
-) -> dict[str, Any]:
+def measure(module: nn.Module, folder: Path, spec: ModelSpec, cost: Cost, data: Data, config: Config) -> dict[str, Any]:
     """The evidence of the profile: see the modules beside this one for each part. `folder` holds the saved network."""
     samples = data.validation.x[:SAMPLES]
     x = eager_input(samples[:1], spec.preprocess)
-    with conditions.Watch(children=True) as watch:
+    with progress.step("one session, end to end"), conditions.Watch(children=True) as watch:
         ends = session.measure(folder, samples, config.latency_calls, config.warmup_calls, config.timeout_s)
-        watch.look()
+        watch.sample()
         operators = operator_table(module, data, spec.preprocess, config.operator_calls) if spec.is_torch else []
         ceilings = measure_machine()
-    ways, inside, beside = runtimes.measure(
-        module,
-        folder,
-        x.numpy(),
-        config.latency_calls,
-        config.operator_calls,
-        compiling=config.compiling,
-        runtimes=config.runtimes,
-        timeout_s=config.timeout_s,
-    )
-    more = threads.measure(module, x.numpy(), config.latency_calls) if spec.is_torch else threads.ONE
-    whole_ms = None if spec.is_torch else ways[0]["p50_ms"]
-    layers = roofline(module, x, ceilings, config.operator_calls, whole_ms)
+    with progress.step("every runtime"):
+        ways, inside, beside = runtimes.measure(
+            module,
+            folder,
+            x.numpy(),
+            config.latency_calls,
+            config.operator_calls,
+            compiling=config.compiling,
+            runtimes=config.runtimes,
+            timeout_s=config.timeout_s,
+        )
+    with progress.step("threads and layers"):
+        more = thread_speedup(module, x.numpy(), config.latency_calls) if spec.is_torch else ONE_THREAD
+        whole_ms = None if spec.is_torch else ways[0]["p50_ms"]
+        layers = roofline(module, x, ceilings, config.operator_calls, whole_ms)
     found = Measured(
         latency=ends["latency"],
         session=ends["session"],
@@ -55,13 +63,13 @@ def measure(
         ways=ways,
         threads=more,
         machine=ceilings,
-        cost=spent,
+        cost=cost,
         layers=layers,
         calls_per_start=config.calls_per_start,
     )
     diagnosis = diagnose(found)
-    seen = conditions.told(watch.seen())
-    seen["disturbed"] += [f"as it comes: {reason}" for reason in beside]
+    seen = conditions.to_record(watch.result())
+    seen["disturbed"] += [f"runtimes: {reason}" for reason in beside]
     return {
         **ends,
         "operators": operators,
@@ -74,3 +82,31 @@ def measure(
         "diagnosis": diagnosis,
         "conditions": {**machine(), **seen},
     }
+
+
+def thread_speedup(module: nn.Module, x: np.ndarray, calls: int) -> ThreadGain:
+    """`threads` and how many times faster they are than one, with the interval; 1 where there is one core."""
+    most = cores()
+    if most == 1:
+        return ONE_THREAD
+    before = torch.get_num_threads()
+    try:
+        samples_ms = interleaved(
+            {"one": _on(1, eager_call(module, x)), "all": _on(most, eager_call(module, x))},
+            ROUNDS,
+            max(1, calls // ROUNDS),
+            2,
+        )
+    finally:
+        torch.set_num_threads(before)
+    found = intervals.ratio(samples_ms["one"], samples_ms["all"], ROUNDS, CONFIDENCE)
+    return {"threads": most, "speedup": found.ratio, "speedup_low": found.low, "speedup_high": found.high}
+
+
+def _on(threads: int, call: Callable[[], object]) -> Callable[[], object]:
+    def run() -> object:
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)  # the first call of a turn, which is never timed
+        return call()
+
+    return run

@@ -1,4 +1,4 @@
-"""A baseline that came as a file: opened in a process of its own first, then described and kept as it is."""
+"""A baseline from a model file: opened in a child process first, then described and kept unmodified."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torch import nn
 from edgekit.core.artifact import Artifact
 from edgekit.data import Data
 from edgekit.models import store
-from edgekit.models.files import CALLED, outputs
+from edgekit.models.files import TITLES, outputs
 from edgekit.models.from_artifact import spec_for
 from edgekit.stages.profile.config import Config
 from edgekit.training.teachers import model_file as files
 
 
-def as_it_came(
+def load_model_file(
     source: Artifact, origin: dict[str, Any], data: Data, config: Config, out: Path
 ) -> tuple[nn.Module, store.ModelSpec]:
     """The user's model file, saved in `out`; says what it is. ModelError where it cannot be run, or knows no class."""
@@ -25,7 +25,7 @@ def as_it_came(
         source.file(name)
     opened = files.open_file(path, origin["preprocess"])
     split = data.validation
-    found, facts = files.examined(
+    found, facts = files.logits_and_facts(
         opened,
         split.x,
         classes=len(data.classes),
@@ -36,16 +36,16 @@ def as_it_came(
     outputs.check_answers(path.name, found, split.y, data.classes, origin["preprocess"], data.task)
     spec = spec_for(data, None, {}, origin["preprocess"], store.Source(**facts))
     store.save_source(out, path, spec)
-    print(f"{path.name} is {told(spec)}")
+    print(f"{path.name} is {describe(spec)}")
     return store.load(out)[0], spec
 
 
-def told(spec: store.ModelSpec) -> str:
-    """What was found, in words."""
+def describe(spec: store.ModelSpec) -> str:
+    """The file in one line: format, outputs and cost."""
     found = spec.source
     assert found is not None
     known = {"probabilities": found.probabilities, "sigmoids": found.sigmoids}
     ends = "values" if spec.task == "regression" else next((name for name, yes in known.items() if yes), "logits")
     cost = f", {found.parameters:,} parameters, {found.macs / 1e6:.1f} M multiply-adds" if found.parameters else ""
     of = f"{spec.num_classes} {ends}" if spec.task == "regression" else f"{ends} of {spec.num_classes} classes"
-    return f"{CALLED[found.kind]}: gives {of}{cost}"
+    return f"{TITLES[found.kind]}: gives {of}{cost}"

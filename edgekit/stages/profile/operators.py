@@ -10,10 +10,10 @@ from torch import nn
 from torch.profiler import ProfilerActivity
 from torch.profiler import profile as torch_profile
 
-from edgekit.core.native_stderr import quiet_native
 from edgekit.core.rows.profiled import Operator
 from edgekit.data import Data
 from edgekit.models.eager import eager_input, single_thread
+from edgekit.runner.native_stderr import quiet_native
 
 
 def operator_table(module: nn.Module, data: Data, preprocess: list[dict[str, Any]], calls: int) -> list[Operator]:

@@ -1,4 +1,4 @@
-"""Every layer under the machine's roof: its arithmetic intensity, the time it took, and what holds it back.
+"""The roofline of this machine and every layer under it: arithmetic intensity, time, and what limits it.
 
 The roofline model: Williams, Waterman & Patterson 2009, "Roofline: an insightful visual performance model".
 """
@@ -6,6 +6,7 @@ The roofline model: Williams, Waterman & Patterson 2009, "Roofline: an insightfu
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,41 @@ from edgekit.models.eager import single_thread
 from edgekit.models.files.as_module import FileModule
 
 WARM_UP = 3
+SIDE = 512
+"""Of the square matrices; 1 MB each in float32, so they stay in a second-level cache or just above it."""
+STREAM_VALUES = 8 * 1024 * 1024
+"""float32 values that are copied, 32 MB: more than a core's caches."""
+
+
+def measure_machine() -> dict[str, float]:
+    """Multiply-adds per second in float32 and in int8, bytes per second, and the cost of one empty operator."""
+    with single_thread(), torch.inference_mode():
+        square = torch.rand(SIDE, SIDE)
+        small = torch.randint(-128, 127, (SIDE, SIDE), dtype=torch.int8)
+        block = torch.rand(STREAM_VALUES)
+        target = torch.empty_like(block)
+        scalar = torch.zeros(1)
+        fp32_s = _fastest(lambda: square @ square, 20)
+        int8_s = _fastest(lambda: torch._int_mm(small, small), 20)
+        copy_s = _fastest(lambda: target.copy_(block), 10)
+        empty_s = _fastest(lambda: [torch.relu(scalar) for _ in range(100)], 50) / 100
+    return {
+        "gmacs_per_s": SIDE**3 / fp32_s / 1e9,
+        "int8_gmacs_per_s": SIDE**3 / int8_s / 1e9,
+        "gbytes_per_s": 2 * block.nbytes / copy_s / 1e9,
+        "overhead_us_per_operator": empty_s * 1e6,
+    }
+
+
+def _fastest(call: Callable[[], object], repeats: int) -> float:
+    """Shortest of several runs in seconds: a ceiling is what the machine can do undisturbed."""
+    call()
+    best = float("inf")
+    for _ in range(repeats):
+        started = time.perf_counter()
+        call()
+        best = min(best, time.perf_counter() - started)
+    return best
 
 
 def roofline(
@@ -51,7 +87,7 @@ def layer_times(module: nn.Module, x: torch.Tensor, calls: int) -> dict[str, flo
     A layer that a call reaches twice has both times. What is left, under `OUTSIDE`, is left of a call without hooks.
     """
     began: dict[str, int] = {}
-    spent: dict[str, int] = {}
+    elapsed: dict[str, int] = {}
     with single_thread(), torch.inference_mode():
         whole_ms = _median_ms([_whole(module, x) for _ in range(WARM_UP + calls)])
         hooks = []
@@ -63,15 +99,15 @@ def layer_times(module: nn.Module, x: torch.Tensor, calls: int) -> dict[str, flo
                 began[name] = time.perf_counter_ns()
 
             def behind(_: nn.Module, __: Any, ___: Any, name: str = name) -> None:
-                spent[name] = spent.get(name, 0) + time.perf_counter_ns() - began[name]
+                elapsed[name] = elapsed.get(name, 0) + time.perf_counter_ns() - began[name]
 
             hooks += [layer.register_forward_pre_hook(before), layer.register_forward_hook(behind)]
         taken: dict[str, list[int]] = {}
         try:
             for _ in range(WARM_UP + calls):
-                spent.clear()
+                elapsed.clear()
                 module(x)
-                for name, value in spent.items():
+                for name, value in elapsed.items():
                     taken.setdefault(name, []).append(value)
         finally:
             for hook in hooks:
@@ -95,8 +131,8 @@ def _row(cost: LayerCost, ms: float, machine: dict[str, float]) -> LayerTime:
         "compute": cost.macs / machine["gmacs_per_s"] / 1e6,
         "memory": cost.bytes / machine["gbytes_per_s"] / 1e6,
     }
-    looked_into = cost.kind != FileModule.__name__  # of another framework's model nobody sees what takes the time
-    intensity = cost.macs / cost.bytes if cost.bytes and looked_into else None
+    is_torch_layer = cost.kind != FileModule.__name__  # of another framework's model nobody sees what takes the time
+    intensity = cost.macs / cost.bytes if cost.bytes and is_torch_layer else None
     roof = machine["gmacs_per_s"]
     return {
         "layer": cost.layer,

@@ -1,4 +1,4 @@
-"""The network as it is on every runtime, before any compression: what a change of runtime alone is worth."""
+"""The unmodified network on every runtime: the speed-up of a change of runtime alone."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from edgekit.core import progress
 from edgekit.core.config import TARGETS, Target
 from edgekit.core.errors import ConversionError, ResourceError
-from edgekit.core.native_stderr import quiet_native
 from edgekit.core.rows.profiled import Operator, Way
 from edgekit.measure import latency
 from edgekit.measure.forecast import RUNTIMES, way_of
@@ -24,6 +24,7 @@ from edgekit.models import baseline, store
 from edgekit.models.eager import eager_call, single_thread
 from edgekit.runner.measure import conditions, intervals
 from edgekit.runner.measure.bench import growing
+from edgekit.runner.native_stderr import quiet_native
 from edgekit.targets import launch, profile
 
 COMPILED, SCRIPTED = "torch.compile", "TorchScript"
@@ -48,20 +49,20 @@ def measure(
     """A row for each way to run the saved network in float32 on one thread, each runtime's operators, what disturbed.
 
     `x` (1, C, H, W) or (1, F) float32. A way that fails has a `reason` in place of figures. `ratio` is the time of
-    the baseline as it came over that of the row, round by round, with its interval. Each round opens every way anew,
+    the unmodified baseline over that of the row, round by round, with its interval. Each round opens every way anew,
     for where the weights come to lie in memory changes the time; not what torch compiled or traced, which would take
     minutes.
     """
     with tempfile.TemporaryDirectory(prefix="edgekit-runtimes-") as scratch:
         spec = store.read_spec(folder)
-        as_it_came = way_of(spec.interpreter)
-        ways, failed, made = _ways(spec, module, folder, x, Path(scratch), compiling, runtimes, timeout_s)
-        with single_thread(), conditions.Watch() as watch:
+        unmodified = way_of(spec.interpreter)
+        ways, failed, made = _openers(spec, module, folder, x, Path(scratch), compiling, runtimes, timeout_s)
+        with progress.step("timing", "round", ROUNDS) as shown, single_thread(), conditions.Watch() as watch:
             numbers = (ROUNDS, ROUNDS, max(2, calls // ROUNDS), WARM_UP_CALLS)
-            samples_ms, rounds = next(growing(ways, *numbers, on_round=watch.look))
+            samples_ms, rounds = next(growing(ways, *numbers, on_round=progress.both(watch.sample, shown.at)))
         noise = float(np.median([conditions.noise(each, rounds) for each in samples_ms.values()]))
         inside: dict[str, list[Operator]] = {}
-        for target, one in made.items():
+        for target, one in progress.each(list(made.items()), "operator table", lambda item: RUNTIMES[item[0]]):
             try:
                 inside[target] = profile.measure(
                     target, one.step.out, one.files, one.as_input(x), operator_calls, timeout_s
@@ -69,12 +70,12 @@ def measure(
             except ConversionError as error:
                 print(f"profile: {error}")
         sizes = {RUNTIMES[target]: one.bytes for target, one in made.items()}
-        rows = [_row(way, as_it_came, samples_ms, sizes.get(way)) for way in ways]
+        rows = [_row(way, unmodified, samples_ms, sizes.get(way)) for way in ways]
     left_out: list[Way] = [{"way": way, "reason": reason} for way, reason in failed.items()]
-    return rows + left_out, inside, conditions.disturbed(watch.seen(noise))
+    return rows + left_out, inside, conditions.disturbances(watch.result(noise))
 
 
-def _ways(
+def _openers(
     spec: store.ModelSpec,
     module: nn.Module,
     folder: Path,
@@ -120,7 +121,7 @@ def _ways(
         opener = partial(outcome.call, x)
         try:
             opener()()
-        except Exception as error:  # an interpreter's own, too: what it cannot run is told, and the others go on
+        except Exception as error:  # an interpreter's own, too: the failure is recorded, and the others continue
             failed[RUNTIMES[target]] = _first_line(error)
             continue
         ways[RUNTIMES[target]], made[target] = opener, outcome
@@ -133,7 +134,7 @@ def _always(call: Callable[[], object]) -> Opener:
 
 def _compiled(module: nn.Module, x: np.ndarray) -> Callable[[], np.ndarray]:
     began = time.perf_counter()
-    with quiet_native(), warnings.catch_warnings():
+    with progress.step(COMPILED), quiet_native(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         call = eager_call(torch.compile(module), x)  # type: ignore[arg-type]
         with single_thread():
@@ -156,9 +157,9 @@ def _scripted(module: nn.Module, x: np.ndarray) -> Callable[[], np.ndarray]:
     return call
 
 
-def _row(way: str, as_it_came: str, samples_ms: Mapping[str, np.ndarray], size_bytes: int | None) -> Way:
+def _row(way: str, unmodified: str, samples_ms: Mapping[str, np.ndarray], size_bytes: int | None) -> Way:
     median = intervals.p50(samples_ms[way], ROUNDS, CONFIDENCE)
-    faster = intervals.ratio(samples_ms[as_it_came], samples_ms[way], ROUNDS, CONFIDENCE)
+    faster = intervals.ratio(samples_ms[unmodified], samples_ms[way], ROUNDS, CONFIDENCE)
     return {
         "way": way,
         "p50_ms": median.p50_ms,

@@ -64,9 +64,9 @@ def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: i
             watch = threading.Timer(timeout_s, processes.kill, [process])  # one that hangs never ends by itself
             watch.start()
             try:
-                ready, stamps = _asked(process, len(samples), warmup_calls + calls)
+                ready, stamps = _request_all(process, len(samples), warmup_calls + calls)
                 stamped = _stamped(process, len(samples), max(1, calls // ROUNDS))
-            except (ValueError, OSError):  # it said nothing, or closed its ears
+            except (ValueError, OSError):  # it sent nothing, or closed its standard input
                 late = time.monotonic() > deadline
                 processes.ended(process, DYING_S)  # or its exit code would be that of being killed here
                 subprocesses.end(process)
@@ -90,12 +90,12 @@ def _why(ended: subprocesses.Ended, timeout_s: float) -> str:
     return f"{NAME} had not ended after {timeout_s:g} s; raise profile.timeout_s, or lower profile.latency_calls"
 
 
-def _asked(process: subprocess.Popen[bytes], samples: int, calls: int) -> tuple[dict[str, Any], np.ndarray]:
+def _request_all(process: subprocess.Popen[bytes], samples: int, calls: int) -> tuple[dict[str, Any], np.ndarray]:
     """What the process said when it was ready; (calls, 6) stamps in ns: sent, its four, and the answer read."""
     assert process.stdout
     ready = json.loads(process.stdout.readline())
     requests = [b"%d\n" % (number % samples) for number in range(calls)]
-    found = [_ask(process, request) for request in requests]  # between two calls there is nothing else
+    found = [_request(process, request) for request in requests]  # between two calls there is nothing else
     return ready, np.array([(sent, *answer["stamps"], read) for sent, answer, read in found], dtype=np.int64)
 
 
@@ -105,13 +105,13 @@ def _stamped(process: subprocess.Popen[bytes], samples: int, calls: int) -> Stam
     for number in range(ROUNDS):
         for end in sorted(took_ms, reverse=bool(number % 2)):
             for call in range(calls):
-                sent, _, read = _ask(process, f"{(number * calls + call) % samples}{end}".encode())
+                sent, _, read = _request(process, f"{(number * calls + call) % samples}{end}".encode())
                 took_ms[end].append((read - sent) / 1e6)
     with_them, without = (np.array(took_ms[end]) for end in ("\n", BARE))
     return cast("Stamped", asdict(intervals.ratio(with_them, without, ROUNDS, CONFIDENCE)))
 
 
-def _ask(process: subprocess.Popen[bytes], request: bytes) -> tuple[int, dict[str, Any], int]:
+def _request(process: subprocess.Popen[bytes], request: bytes) -> tuple[int, dict[str, Any], int]:
     """When it was sent, the answer, and when that had been read; ns."""
     assert process.stdin and process.stdout
     sent = time.perf_counter_ns()
@@ -139,12 +139,12 @@ def _session(began: int, ready: Mapping[str, int], stamps: np.ndarray) -> Sessio
     calls = np.diff(stamps, axis=1).sum(axis=0) / 1e6
     parts_ms = {name: float(value) for name, value in zip((*COLD, *PARTS), (*once, *calls), strict=True)}
     whole_ms = float(stamps[-1, 5] - began) / 1e6
-    spent, until_next = stamps[:-1, 5] - stamps[:-1, 0], stamps[1:, 0] - stamps[:-1, 0]
+    call_ns, until_next = stamps[:-1, 5] - stamps[:-1, 0], stamps[1:, 0] - stamps[:-1, 0]
     return {
         "parts_ms": parts_ms,
         "whole_ms": whole_ms,
         "covered": sum(parts_ms.values()) / whole_ms,
-        "calls_covered": float(np.median(spent / until_next)),  # no interruption between two calls decides
+        "calls_covered": float(np.median(call_ns / until_next)),  # no interruption between two calls decides
         "calls": len(stamps),
     }
 

@@ -10,20 +10,21 @@ from typing import Any
 from torch import nn
 
 from edgekit.core import artifact as artifacts
+from edgekit.core import progress
 from edgekit.core.artifact import Artifact
 from edgekit.data import Data
 from edgekit.models import dry_run, store
 from edgekit.models.cost import cost
 from edgekit.models.eager import eager_input
 from edgekit.models.from_artifact import spec_for
-from edgekit.models.raised import running
+from edgekit.models.user_errors import running
 from edgekit.stages.profile.config import LIBRARIES, Config
 from edgekit.stages.profile.measure import measure
-from edgekit.stages.profile.model_file import as_it_came
+from edgekit.stages.profile.model_file import load_model_file
 from edgekit.training import resume
 from edgekit.training.evaluate import evaluate
 from edgekit.training.fit import fit
-from edgekit.training.resume import Unfinished
+from edgekit.training.resume import ResumeFolder
 
 
 def profile(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
@@ -32,7 +33,7 @@ def profile(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     origin = json.loads(source.file("origin.json").read_text())
     history = None
     if "source" in origin["model"]:
-        module, spec = as_it_came(source, origin, data, config, out / "model")
+        module, spec = load_model_file(source, origin, data, config, out / "model")
     else:
         spec = spec_for(data, origin["model"]["builder"], origin["model"]["kwargs"], origin["preprocess"])
         place = resume.of(out, "profile", source, data.digest, config.model_dump(), LIBRARIES)
@@ -41,16 +42,16 @@ def profile(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     module = module.cpu().eval()
 
     with running(spec.called, "on the validation split", module):
-        spent = cost(module, spec.input_shape)
+        network_cost = cost(module, spec.input_shape)
         accuracy = evaluate(module, data.validation, spec.preprocess, data.task)
     quality = {
         "validation_accuracy": accuracy,
-        **dataclasses.asdict(spent),
+        **dataclasses.asdict(network_cost),
         "file_bytes": store.weight_bytes(out / "model"),
         "trained_here": history is not None,
     }
     with running(spec.called, "while it is measured", module):
-        evidence = {**measure(module, out / "model", spec, spent, data, config), "history": history or []}
+        evidence = {**measure(module, out / "model", spec, network_cost, data, config), "history": history or []}
 
     artifacts.write_json(out / "profile.json", quality)
     artifacts.write_json(out / artifacts.EVIDENCE / "latency.json", evidence)
@@ -66,7 +67,7 @@ def profile(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
 
 
 def _train_or_load(
-    source: Artifact, data: Data, config: Config, spec: store.ModelSpec, place: Unfinished, has_weights: bool
+    source: Artifact, data: Data, config: Config, spec: store.ModelSpec, place: ResumeFolder, has_weights: bool
 ) -> tuple[nn.Module, list[dict[str, Any]] | None]:
     module = store.build(spec, seed=config.seed)
     if has_weights:
@@ -76,7 +77,7 @@ def _train_or_load(
     )
     if has_weights:
         return module, None
-    with running(spec.called, "in training", module):
+    with progress.step("training the baseline"), running(spec.called, "in training", module):
         history = fit(
             module,
             data,

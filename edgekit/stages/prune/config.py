@@ -22,18 +22,26 @@ class Config(StageConfig, TrainOptions):
     budget: Budget = Field(default_factory=lambda: Budget.model_validate({}))
     targets: list[Target] = Field(default_factory=lambda: list(TARGETS))
     epochs: int = Field(5, ge=1, le=10_000, description="fine-tuning epochs after each step")
-    learning_rate: float = Field(0.02, gt=0, le=10, description="peak rate of the fine-tuning")
-    ratio: float = Field(0.5, gt=0, lt=0.95, description="share of channels to remove by the last step")
-    steps: int = Field(3, ge=1, le=50, description="structured pruning steps")
-    importance: Literal["l1", "l2", "taylor", "lamp"] = Field("l2", description="what says how much a channel matters")
-    scope: Literal["layer", "global"] = Field("layer", description="channels ranked by layer, or over the network")
-    max_layer_ratio: float = Field(0.8, gt=0, lt=1, description="share of a layer's channels that may go at most")
-    taylor_samples: int = Field(512, ge=1, le=1_000_000, description="train samples whose gradients taylor looks at")
-    channel_multiple: int = Field(4, ge=1, le=64, description="channel counts are rounded down to a multiple of this")
-    sparsity: float = Field(0.7, gt=0, lt=0.99, description="share of zero weights by the last sparse step")
-    sparsity_steps: int = Field(3, ge=1, le=50, description="unstructured pruning steps")
-    measure: bool = Field(True, description="time every step on the targets")
-    rounds: int = Field(15, ge=10, le=10_000, description="rounds; each times every step once, in rotating order")
+    learning_rate: float = Field(0.02, gt=0, le=10, description="peak learning rate of the fine-tuning")
+    ratio: float = Field(0.5, gt=0, lt=0.95, description="share of channels that is removed by the last step")
+    steps: int = Field(3, ge=1, le=50, description="number of structured pruning steps")
+    importance: Literal["l1", "l2", "taylor", "lamp"] = Field("l2", description="measure of how much a channel matters")
+    scope: Literal["layer", "global"] = Field(
+        "layer", description="whether channels are ranked within each layer or over the network"
+    )
+    max_layer_ratio: float = Field(
+        0.8, gt=0, lt=1, description="largest share of a layer's channels that may be removed"
+    )
+    taylor_samples: int = Field(
+        512, ge=1, le=1_000_000, description="train samples whose gradients the measure taylor uses"
+    )
+    channel_multiple: int = Field(4, ge=1, le=64, description="number of which every channel count is a multiple")
+    sparsity: float = Field(0.7, gt=0, lt=0.99, description="share of weights that are zero by the last sparse step")
+    sparsity_steps: int = Field(3, ge=1, le=50, description="number of unstructured pruning steps")
+    measure: bool = Field(True, description="whether every step is timed on the targets")
+    rounds: int = Field(
+        15, ge=10, le=10_000, description="rounds of timing; each times every step once, in rotating order"
+    )
     calls_per_round: int = Field(20, ge=5, le=100_000, description="timed calls of a network in a round")
     timeout_s: float = Field(300.0, gt=0, le=86_400, description="longest time to convert one network, seconds")
 

@@ -1,4 +1,4 @@
-"""Latency of every pruning step on every target, and what zeros alone are worth there: evidence, which decides nothing.
+"""Latency of every pruning step on every target, and of unstructured sparsity: evidence, which decides nothing.
 
 A step's predicted speed-up is its ratio of multiply-adds, m0/m, against step 0, the student. Its measured speed-up is
 the ratio of the two latencies, t0/t, with the interval over the rounds. `gain_share` is the one over the other,
@@ -60,7 +60,7 @@ def measure(
         )
 
 
-def told(
+def time_steps(
     steps: Sequence[nn.Module],
     sparse: nn.Module,
     macs: Sequence[int],
@@ -68,29 +68,34 @@ def told(
     data: Data,
     config: Config,
 ) -> tuple[Latencies | LatenciesFailed, list[dict[str, Any]]]:
-    """What the metrics say of the latencies, and every network's own figures, with its rounds.
+    """Time all steps: the metrics, and every network's own figures with its rounds.
 
-    What a target does not take stops no pruning: it is told in `left_out`, or in `failed` where nothing was timed, and
-    `convert` will say it again.
+    A failed conversion does not stop pruning: it is recorded in `left_out`, or in `failed` if nothing was timed, and
+    `convert` reports it again.
     """
     watch = conditions.Watch()
     try:
         found, lost = measure(steps, sparse, spec, data, config, watch)
         if not found:
-            raise ConversionError(lost[0].told())
+            raise ConversionError(lost[0].describe())
     except (ConversionError, ResourceError, RunnerError) as error:
         print(f"prune: no latencies: {error}")
         return {"failed": str(error)}, []
     for one in lost:
-        print(f"prune: not timed: {one.told()}")
+        print(f"prune: not timed: {one.describe()}")
     protocol = (
         f"{config.rounds} rounds, {config.calls_per_round} timed calls of each network in a round, batch 1, 1 thread, "
         "order rotated, execute only (numpy in, numpy out)"
     )
     noise = float(np.median([conditions.spread(one.round_p50s_ms) for one in found]))
-    seen = {**machine(), "protocol": protocol, "confidence": CONFIDENCE, **conditions.told(watch.seen(noise))}
+    seen = {**machine(), "protocol": protocol, "confidence": CONFIDENCE, **conditions.to_record(watch.result(noise))}
     left_out = [asdict(one) for one in lost]
-    figures: Latencies = {"steps": gains(found, macs), "sparse": zeros(found), "left_out": left_out, "conditions": seen}
+    figures: Latencies = {
+        "steps": gains(found, macs),
+        "sparse": sparse_gains(found),
+        "left_out": left_out,
+        "conditions": seen,
+    }
     return figures, [{**one.row(), "round_p50s_ms": one.round_p50s_ms} for one in found]
 
 
@@ -105,13 +110,13 @@ def gains(found: Sequence[Timed], macs: Sequence[int]) -> list[StepLatency]:
                 continue
             predicted = macs[0] / count
             measured = _ratio(before, one)
-            told = {"step": step, **one.row(), "macs": count, "predicted": predicted, **measured}
-            rows.append({**told, "gain_share": measured["measured"] / predicted})
+            figures = {"step": step, **one.row(), "macs": count, "predicted": predicted, **measured}
+            rows.append({**figures, "gain_share": measured["measured"] / predicted})
     kept = [{name: value for name, value in row.items() if name != "model"} for row in rows]
     return [cast("StepLatency", row) for row in kept]
 
 
-def zeros(found: Sequence[Timed]) -> list[SparseLatency]:
+def sparse_gains(found: Sequence[Timed]) -> list[SparseLatency]:
     """One row for each target and precision: the sparse network beside the student it was made from."""
     dense = {(one.target, one.precision): one for one in found if one.model == _name(0)}
     rows = []

@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from edgekit.core import artifact as artifacts
-from edgekit.core import tasks
+from edgekit.core import progress, tasks
 from edgekit.core.artifact import Artifact
 from edgekit.core.config import Budget
 from edgekit.core.tasks import Answered
@@ -23,14 +23,14 @@ from edgekit.models.cost import cost
 from edgekit.models.from_artifact import open_model
 from edgekit.stages.prune import structured, unstructured
 from edgekit.stages.prune.config import LIBRARIES, Config
-from edgekit.stages.prune.latency import told
+from edgekit.stages.prune.latency import time_steps
 from edgekit.stages.prune.unstructured import measured_sparsity
 from edgekit.training import resume
-from edgekit.training.evaluate import answered
+from edgekit.training.evaluate import scored_outputs
 from edgekit.training.fine_tuning import tuning
 from edgekit.training.fit import fit
-from edgekit.training.objective import Lesson
-from edgekit.training.resume import Unfinished
+from edgekit.training.objective import Distillation
+from edgekit.training.resume import ResumeFolder
 
 Step = dict[str, Any]
 
@@ -41,13 +41,13 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     student, spec = open_model(source)
     baseline, _ = open_model(source.ancestor("profile"))
     place = resume.of(out, "prune", source, data.digest, config.model_dump(), LIBRARIES)
-    followed = tuning(source, student, spec.input_shape, place.answers)
-    tuner = _Tuner(baseline, followed.lesson, spec, data, config, place)
+    followed = tuning(source, student, spec.input_shape, place.teacher_cache)
+    tuner = _Tuner(baseline, followed.distillation, spec, data, config, place)
     baseline_accuracy = tasks.accuracy(tuner.baseline)
 
-    channels, pruned = _walk(structured, student, config, tuner)
+    channels, pruned = _prune_in_steps(structured, student, config, tuner)
     store.save(out / "model", pruned[_kept_step(channels)], spec)
-    weights, sparse = _walk(unstructured, student, config, tuner)
+    weights, sparse = _prune_in_steps(unstructured, student, config, tuner)
     store.save(out / "sparse", sparse[_kept_step(weights)], spec)
 
     decision = {
@@ -60,8 +60,10 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     artifacts.write_json(out / "decision.json", decision)
     latency = None
     if config.measure:
-        shown = _kept_step(weights) or len(weights) - 1  # none kept: the last says what zeros would have bought
-        latency, rows = told(pruned, sparse[shown], [row["macs"] for row in channels], spec, data, config)
+        shown = (
+            _kept_step(weights) or len(weights) - 1
+        )  # none kept: the last step shows the speed-up that zeros would have given
+        latency, rows = time_steps(pruned, sparse[shown], [row["macs"] for row in channels], spec, data, config)
         latency["sparse_step"] = shown
         artifacts.write_json(out / artifacts.EVIDENCE / "latency.json", {**latency, "networks": rows})
     return artifacts.seal(
@@ -81,13 +83,13 @@ class _Tuner:
     def __init__(
         self,
         baseline: nn.Module,
-        lesson: Lesson | None,
+        distillation: Distillation | None,
         spec: store.ModelSpec,
         data: Data,
         config: Config,
-        place: Unfinished,
+        place: ResumeFolder,
     ) -> None:
-        self.lesson, self.spec, self.data, self.config, self.place = lesson, spec, data, config, place
+        self.distillation, self.spec, self.data, self.config, self.place = distillation, spec, data, config, place
         self.baseline = self._answered(baseline)
 
     def tune(self, module: nn.Module, name: str, after_step: Callable[[nn.Module], None] | None = None) -> None:
@@ -100,7 +102,7 @@ class _Tuner:
             seed=config.seed,
             device=config.device,
             threads=config.threads,
-            lesson=self.lesson,
+            distillation=self.distillation,
             resume=self.place.checkpoint(name),
             after_step=after_step,
         )
@@ -123,24 +125,28 @@ class _Tuner:
         }
 
     def _answered(self, module: nn.Module) -> Answered:
-        return answered(module, self.data.validation, self.spec.preprocess, self.data.task)
+        return scored_outputs(module, self.data.validation, self.spec.preprocess, self.data.task)
 
 
-def _walk(
+def _prune_in_steps(
     technique: ModuleType, student: nn.Module, config: Config, tuner: _Tuner
 ) -> tuple[list[Step], list[nn.Module]]:
     """Prune a copy of the student step by step, fine-tune after each; what each step did, and the network it left."""
     module, networks = copy.deepcopy(student), [student]
     rows = [tuner.measure(student, 0, 0.0)]
-    for number, (aimed, keep_up) in enumerate(technique.steps(module, tuner.spec, config, tuner.data.train), 1):
-        tuner.tune(module, f"{technique.__name__.rpartition('.')[2]}-{number}", keep_up)
-        rows.append(tuner.measure(module, number, aimed))
-        networks.append(copy.deepcopy(module))
+    name = technique.__name__.rpartition(".")[2]
+    steps = config.steps if technique is structured else config.sparsity_steps
+    with progress.step(f"{name} pruning", "step", steps) as shown:
+        for number, (aimed, keep_up) in enumerate(technique.steps(module, tuner.spec, config, tuner.data.train), 1):
+            tuner.tune(module, f"{name}-{number}", keep_up)
+            rows.append(tuner.measure(module, number, aimed))
+            networks.append(copy.deepcopy(module))
+            shown.at(number)
     return mark_kept(rows), networks
 
 
 def mark_kept(rows: list[Step]) -> list[Step]:
-    """The last step inside the budget is kept; none inside: step 0, the student as it came. All others say why not."""
+    """The last step inside the budget is kept; none inside: step 0, the unmodified student. All others have reasons."""
     inside = [row["step"] for row in rows if row["step"] and row["inside_budget"]]
     last = inside[-1] if inside else 0
     passed = f"step {last} goes further and is inside the budget too"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from edgekit.core import tasks
+from edgekit.core import progress, tasks
 from edgekit.core.rows.quantized import CalibrationSize, CalibrationStudy
 from edgekit.data import Split
 from edgekit.models.eager import eager_input
@@ -33,17 +33,19 @@ def study(
     Sizes that the split cannot fill twice differently are left out, and named.
     """
     kind = tasks.named(task)
-    given = fit.inputs(validation.x, preprocess) if kind.RECONSTRUCTS else None
+    inputs = fit.inputs(validation.x, preprocess) if kind.RECONSTRUCTS else None
 
     def outputs(network: nn.Module) -> np.ndarray:
         return fit.logits(network, validation.x, preprocess)
 
     def accuracy(found: np.ndarray) -> float:
-        return tasks.accuracy(kind.marked(found, given, validation.y))
+        return tasks.accuracy(kind.marked(found, inputs, validation.y))
 
     reference = outputs(module)
     rows: list[CalibrationSize] = []
-    for size in sorted(size for size in sizes if size < len(calibration)):
+    for size in progress.each(
+        sorted(size for size in sizes if size < len(calibration)), "size", "calibration by {} samples".format
+    ):
         drawn = subsets(len(calibration), size, seed)
         first, second = (
             outputs(quantize(module, _inputs(calibration.x[chosen], preprocess), recipe)) for chosen in drawn
@@ -55,7 +57,7 @@ def study(
                 "snr_db": [round(snr_db(reference, scores), 2) for scores in (first, second)],
                 "between_snr_db": round(snr_db(first, second), 2),
                 "accuracy": [accuracy(scores) for scores in (first, second)],
-                "disagreement": float(np.mean(~kind.same(first, second, given))),
+                "disagreement": float(np.mean(~kind.same(first, second, inputs))),
             }
         )
     return {

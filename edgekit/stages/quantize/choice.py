@@ -13,15 +13,16 @@ from edgekit.core.tasks.accuracy_drop import Drop, refusal
 
 Method = Literal["ptq", "qat", "mixed"]
 METHODS: tuple[Method, ...] = get_args(Method)
-SAID = {"ptq": "PTQ", "qat": "QAT", "mixed": "mixed"}
+TITLES = {"ptq": "PTQ", "qat": "QAT", "mixed": "mixed"}
 
 
 @dataclass(frozen=True)
 class Decision:
     """The choice, and what it was made on: accuracies on validation as fractions, and drops below the baseline.
 
-    `…_below_float` are drops below the float network that was quantized: shown, not judged. All in simulation. The
-    reasons against each are empty where there is none; mixed precision has no figures where it was not tried.
+    `…_below_float` are drops below the float network that was quantized: shown, but not compared with the budget.
+    All in simulation. The reasons against each are empty where there is none; mixed precision has no figures where it
+    was not tried.
     """
 
     method: Method
@@ -43,7 +44,7 @@ class Decision:
     against_mixed: str
 
 
-def against_trying_mixed(right: Mapping[str, Answered], budget: Budget, max_float_layers: int) -> str:
+def why_not_mixed(right: Mapping[str, Answered], budget: Budget, max_float_layers: int) -> str:
     """Why no layer is to be kept in float; empty where that may bring inside the budget what int8 alone does not."""
     outside = {name: refusal(_drop(right, name, budget), budget.accuracy_drop_pp) for name in ("float", "ptq", "qat")}
     if not (outside["ptq"] and outside["qat"]):
@@ -66,7 +67,7 @@ def decide(right: Mapping[str, Answered], budget: Budget, no_mixed: str = "not t
     method = inside[0] if inside else min(drops, key=lambda name: drops[name].bound_pp)
     against = {name: refused[name] or "" for name in drops}
     if inside:
-        not_needed = f"not needed: {SAID[method]} is inside the budget"
+        not_needed = f"not needed: {TITLES[method]} is inside the budget"
         against = {name: said if name == method else said or not_needed for name, said in against.items()}
     return Decision(
         method=method,
@@ -98,10 +99,10 @@ def _reason(
 ) -> str:
     if method == "ptq" and not refused[method]:
         return f"PTQ {_against(drops[method])}, inside the {allowed_pp:g} pp allowed: no tuning is needed"
-    told = "; ".join(f"{SAID[name]}: {why}" for name, why in refused.items() if why)
+    reasons = "; ".join(f"{TITLES[name]}: {why}" for name, why in refused.items() if why)
     if not refused[method]:
-        return f"{told}; {SAID[method]} {_against(drops[method])}, inside it"
-    return f"none is inside the {allowed_pp:g} pp allowed; {told}; {SAID[method]} has the least bound"
+        return f"{reasons}; {TITLES[method]} {_against(drops[method])}, inside it"
+    return f"none is inside the {allowed_pp:g} pp allowed; {reasons}; {TITLES[method]} has the least bound"
 
 
 def _against(drop: Drop) -> str:

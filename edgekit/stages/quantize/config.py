@@ -24,18 +24,22 @@ class Config(StageConfig, TrainOptions):
     """
 
     epochs: int = Field(5, ge=1, le=10_000, description="passes over the train split")
-    learning_rate: float = Field(0.01, gt=0, le=10, description="peak rate, well below that of training")
-    weight_decay: float = Field(1e-4, ge=0, le=1, description="L2 penalty, weights only")
+    learning_rate: float = Field(0.01, gt=0, le=10, description="peak learning rate, well below that of training")
+    weight_decay: float = Field(1e-4, ge=0, le=1, description="L2 penalty on the weights")
     calibration_samples: int = Field(200, ge=1, le=100_000, description="samples that set the activation ranges")
-    sensitivity_samples: int = Field(500, ge=1, le=100_000, description="validation samples per layer in the table")
+    sensitivity_samples: int = Field(
+        500, ge=1, le=100_000, description="validation samples that the sensitivity of a layer is measured on"
+    )
     recipes: list[Recipe] = Field(
         default_factory=lambda: list(get_args(Recipe)),
         min_length=1,
-        description="PTQ recipes; another than the first is taken only if it is surely better",
+        description="PTQ recipes to compare; a later one is taken only if it is better beyond chance",
     )
-    max_float_layers: int = Field(3, ge=0, le=1000, description="most layers kept in float if int8 misses the budget")
+    max_float_layers: int = Field(
+        3, ge=0, le=1000, description="most layers that stay in float if int8 misses the budget"
+    )
     study_sizes: list[Annotated[int, Field(ge=1, le=100_000)]] = Field(
-        default_factory=lambda: [8, 32, 100], description="calibration samples in each pair of draws that are compared"
+        default_factory=lambda: [8, 32, 100], description="numbers of calibration samples, each compared in two draws"
     )
     budget: Budget = Field(default_factory=lambda: Budget.model_validate({}), description="limits of a variant")
 

@@ -1,7 +1,7 @@
 """Values of a layer before and after int8, counted: its weights, and what enters it, for the worst layer and the best.
 
 Bins hold whole levels of the quantizer, so that a comb in the picture is in the values and not in the counting. Only
-the layer looked at is quantized, as in the sensitivity table, so what enters it is what float gives.
+the examined layer is quantized, as in the sensitivity table, so what enters it is what float gives.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from edgekit.core import tasks
+from edgekit.core import progress, tasks
 from edgekit.core.config import Budget
 from edgekit.core.errors import ModelError
 from edgekit.core.rows.quantized import MixedStep
@@ -45,7 +45,8 @@ def search(
     layers = movable(module, worst_first)
     nearest: tuple[float, Mixed] | None = None
     rows: list[MixedStep] = []
-    for count in range(1, min(most, len(worst_first) - 1, len(layers)) + 1):
+    counts = range(1, min(most, len(worst_first) - 1, len(layers)) + 1)
+    for count in progress.each(counts, "step", lambda count: f"mixed precision, {count} in float"):
         quantization = replace(recipe, keep_float=tuple(layers[:count]))
         try:
             network = quantize(module, inputs, quantization)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from edgekit.core import progress
 from edgekit.models.quantized import float_state
 from edgekit.targets.jobs import Quantization
 from edgekit.training import fit
@@ -15,34 +16,35 @@ from edgekit.training import fit
 if TYPE_CHECKING:
     from edgekit.data import Data
     from edgekit.stages.quantize.config import Config
-    from edgekit.training.objective import Lesson
-    from edgekit.training.resume import Unfinished
+    from edgekit.training.objective import Distillation
+    from edgekit.training.resume import ResumeFolder
 
 
 def tune(
     quantized: nn.Module,
-    lesson: Lesson | None,
+    distillation: Distillation | None,
     data: Data,
     preprocess: list[dict[str, Any]],
     config: Config,
-    place: Unfinished | None = None,
+    place: ResumeFolder | None = None,
 ) -> tuple[nn.Module, list[dict[str, Any]]]:
-    """A tuned copy of `quantized`, and its epochs as rows; no `lesson`: by labels alone.
+    """A tuned copy of `quantized`, and its epochs as rows; no `distillation`: by labels alone.
 
     With a `place` it can be stopped and gone on with.
     """
     tuned = copy.deepcopy(quantized)
-    history = fit.fit(
-        tuned,
-        data,
-        preprocess,
-        config,
-        seed=config.seed,
-        device=config.device,
-        threads=config.threads,
-        lesson=lesson,
-        resume=place.checkpoint("qat") if place else None,
-    )
+    with progress.step("quantization-aware training"):
+        history = fit.fit(
+            tuned,
+            data,
+            preprocess,
+            config,
+            seed=config.seed,
+            device=config.device,
+            threads=config.threads,
+            distillation=distillation,
+            resume=place.checkpoint("qat") if place else None,
+        )
     return tuned, [asdict(epoch) for epoch in history.epochs]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from edgekit.core import tasks
+from edgekit.core import progress, tasks
 from edgekit.core.config import Budget
 from edgekit.core.errors import ModelError
 from edgekit.core.tasks import Answered
@@ -30,7 +30,7 @@ RECIPES = {
 
 
 @dataclass(frozen=True, eq=False)
-class Made:
+class RecipeResult:
     """What a recipe gave, and how it answers the validation split."""
 
     recipe: str
@@ -49,18 +49,18 @@ def compete(
     right: Right,
     baseline_right: Answered,
     budget: Budget,
-) -> tuple[Made, list[dict[str, Any]]]:
+) -> tuple[RecipeResult, list[dict[str, Any]]]:
     """The recipe that is kept, and a row for each; ModelError where nncf can make none of them.
 
     Of k that challenge the first each is compared at confidence 1 - (1 - c) / k (Bonferroni), so that with confidence c
     none is taken for better by chance.
     """
-    made: list[Made] = []
+    made: list[RecipeResult] = []
     failed: dict[str, str] = {}
-    for name in names:
+    for name in progress.each(names, "recipe", str):
         try:
             network = quantize(module, inputs, RECIPES[name])
-            made.append(Made(name, network, right(network)))
+            made.append(RecipeResult(name, network, right(network)))
         except ModelError as error:
             failed[name] = str(error)
     if not made:
@@ -98,17 +98,17 @@ def _reason(name: str, first: str, chosen: str, drops: dict[str, Drop]) -> str:
     if name == chosen == first:
         return "the first named, and no other is surely better"
     if name == first:
-        return f"{chosen} is surely better: {_said(drops[chosen])}"
+        return f"{chosen} is surely better: {_drop_text(drops[chosen])}"
     if name == chosen:
-        return f"surely better than {first}: {_said(drops[name])}"
+        return f"surely better than {first}: {_drop_text(drops[name])}"
     if drops[name].bound_pp < 0:
         return f"better than {first}, but {chosen} is more surely so"
     if not drops[name].lost and not drops[name].gained:
         return f"no better than {first}: both are right on the same samples"
-    return f"not surely better than {first}: {_said(drops[name])}"
+    return f"not surely better than {first}: {_drop_text(drops[name])}"
 
 
-def _said(drop: Drop) -> str:
+def _drop_text(drop: Drop) -> str:
     most = f"{abs(drop.bound_pp):.2f} pp {'below' if drop.bound_pp >= 0 else 'above'} it"
     return (
         f"{drop.gained} samples gained, {drop.lost} lost of {drop.samples}; "

@@ -11,14 +11,14 @@ import numpy as np
 from nncf.torch.quantization.layers import BaseQuantizer
 from torch import nn
 
-from edgekit.core import tasks
+from edgekit.core import progress, tasks
 from edgekit.core.rows.quantized import LayerSensitivity, Sensitivity
 from edgekit.data import Split
 from edgekit.models.eager import eager_input
 from edgekit.stages.quantize.layers import quantized_layers
 from edgekit.stages.quantize.ptq import spread
 from edgekit.training import fit
-from edgekit.training.evaluate import marked
+from edgekit.training.evaluate import scored
 
 NO_NOISE_DB = 200.0
 
@@ -39,12 +39,13 @@ def sensitivity(
     x = split.x
 
     def accuracy(outputs: np.ndarray) -> float:
-        return tasks.accuracy(marked(outputs, split, preprocess, task))
+        return tasks.accuracy(scored(outputs, split, preprocess, task))
 
     probe = float_with_quantizers(module, quantized)
     reference = fit.logits(module, x, preprocess)
     rows: list[LayerSensitivity] = []
-    for layer in quantized_layers(probe, eager_input(x[:1], preprocess)):
+    layers = quantized_layers(probe, eager_input(x[:1], preprocess))
+    for layer in progress.each(layers, "layer", lambda layer: "sensitivity"):
         switch_on(probe, layer.quantizers)
         scores = fit.logits(probe, x, preprocess)
         rows.append(

@@ -1,4 +1,4 @@
-"""The stage's walk: recipes compete, QAT tunes the best, mixed precision where neither fits; then the two studies."""
+"""The stage: recipes compete, QAT tunes the best, mixed precision where neither fits; then the two studies."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from edgekit.data import Data
 from edgekit.models import quantized, store
 from edgekit.models.from_artifact import open_model
 from edgekit.stages.quantize import calibration, mixed, ptq, qat, recipes
-from edgekit.stages.quantize.choice import Decision, against_trying_mixed, decide
+from edgekit.stages.quantize.choice import Decision, decide, why_not_mixed
 from edgekit.stages.quantize.config import LIBRARIES, Config
 from edgekit.stages.quantize.histograms import histograms
 from edgekit.stages.quantize.sensitivity import sensitivity
 from edgekit.targets.jobs import Quantization
 from edgekit.training import fit, resume
-from edgekit.training.evaluate import marked
+from edgekit.training.evaluate import scored
 from edgekit.training.fine_tuning import tuning
 
 
 @dataclass(frozen=True, eq=False)
 class _Float:
-    """The network to quantize, and what it is quantized with and judged by."""
+    """The network to quantize, its calibration inputs, and the data that evaluates it."""
 
     module: nn.Module
     spec: store.ModelSpec
@@ -47,7 +47,7 @@ class _Float:
 
     def marked(self, outputs: np.ndarray) -> Answered:
         """What outputs for the validation split are worth."""
-        return marked(outputs, self.data.validation, self.spec.preprocess, self.data.task)
+        return scored(outputs, self.data.validation, self.spec.preprocess, self.data.task)
 
     def answered(self, network: nn.Module) -> Answered:
         """What a network answers of the validation split."""
@@ -55,7 +55,7 @@ class _Float:
 
 
 @dataclass(frozen=True, eq=False)
-class _Way:
+class _Option:
     """A quantized network and the float weights that lead to it."""
 
     network: nn.Module
@@ -70,23 +70,25 @@ def quantize(source: Artifact, data: Data, config: Config, out: Path) -> Artifac
     baseline, _ = open_model(source.ancestor("profile"))
     with _threads(config.threads):
         inputs = ptq.calibration_inputs(data.calibration.x, spec.preprocess, config.calibration_samples)
-        given = _Float(module, spec, data, config, inputs)
-        right = {"baseline": given.answered(baseline), "float": given.answered(module)}
-        best, tried = recipes.compete(module, inputs, config.recipes, given.answered, right["baseline"], config.budget)
-        tuned, epochs, followed = _tune(source, given, best.network, out)
+        float_network = _Float(module, spec, data, config, inputs)
+        right = {"baseline": float_network.answered(baseline), "float": float_network.answered(module)}
+        best, tried = recipes.compete(
+            module, inputs, config.recipes, float_network.answered, right["baseline"], config.budget
+        )
+        tuned, epochs, followed = _tune(source, float_network, best.network, out)
         ways = {
-            "ptq": _Way(best.network, module, best.quantization),
-            "qat": _Way(tuned, qat.tuned_float(module, tuned), qat.afterwards(best.quantization)),
+            "ptq": _Option(best.network, module, best.quantization),
+            "qat": _Option(tuned, qat.tuned_float(module, tuned), qat.afterwards(best.quantization)),
         }
-        right |= {"ptq": best.right, "qat": given.answered(tuned)}
-        table = _sensitivity(given, best.network)
-        steps, no_mixed = _mix(given, best, table, right, ways)
+        right |= {"ptq": best.right, "qat": float_network.answered(tuned)}
+        table = _sensitivity(float_network, best.network)
+        steps, no_mixed = _mix(float_network, best, table, right, ways)
         decision = decide(right, config.budget, no_mixed)
         files = {
             "sensitivity.json": table,
             "history.json": epochs,
-            "calibration.json": _study(given, best.quantization),
-            "histograms.json": _histograms(given, best.network, table),
+            "calibration.json": _study(float_network, best.quantization),
+            "histograms.json": _histograms(float_network, best.network, table),
         }
     chosen = ways[decision.method]
     made = {**_record(decision, best, tried, steps, chosen.quantization), "tuning": followed}
@@ -107,70 +109,83 @@ def quantize(source: Artifact, data: Data, config: Config, out: Path) -> Artifac
 
 
 def _tune(
-    source: Artifact, given: _Float, network: nn.Module, out: Path
+    source: Artifact, float_network: _Float, network: nn.Module, out: Path
 ) -> tuple[nn.Module, list[dict[str, Any]], dict[str, Any]]:
     """A tuned copy, its epochs, and for the record what it was tuned by."""
-    place = resume.of(out, "quantize", source, given.data.digest, given.config.model_dump(), LIBRARIES)
-    followed = tuning(source.ancestor("distill"), network, given.spec.input_shape, place.answers)
-    tuned, epochs = qat.tune(network, followed.lesson, given.data, given.spec.preprocess, given.config, place)
+    place = resume.of(out, "quantize", source, float_network.data.digest, float_network.config.model_dump(), LIBRARIES)
+    followed = tuning(source.ancestor("distill"), network, float_network.spec.input_shape, place.teacher_cache)
+    tuned, epochs = qat.tune(
+        network, followed.distillation, float_network.data, float_network.spec.preprocess, float_network.config, place
+    )
     return tuned, epochs, followed.row
 
 
-def _sensitivity(given: _Float, network: nn.Module) -> Sensitivity:
-    data, config = given.data, given.config
+def _sensitivity(float_network: _Float, network: nn.Module) -> Sensitivity:
+    data, config = float_network.data, float_network.config
     return sensitivity(
-        given.module, network, data.validation, given.spec.preprocess, config.sensitivity_samples, data.task
+        float_network.module,
+        network,
+        data.validation,
+        float_network.spec.preprocess,
+        config.sensitivity_samples,
+        data.task,
     )
 
 
 def _mix(
-    given: _Float, best: recipes.Made, table: Sensitivity, right: dict[str, Answered], ways: dict[str, _Way]
+    float_network: _Float,
+    best: recipes.RecipeResult,
+    table: Sensitivity,
+    right: dict[str, Answered],
+    ways: dict[str, _Option],
 ) -> tuple[list[MixedStep], str]:
     """Mixed precision where it is needed, added to `right` and `ways`; rows of its steps, and why there is none."""
-    config = given.config
-    if why_not := against_trying_mixed(right, config.budget, config.max_float_layers):
-        return [], why_not
+    config = float_network.config
+    if reason := why_not_mixed(right, config.budget, config.max_float_layers):
+        return [], reason
     worst_first = [row["layer"] for row in table["layers"]]
     found, rows = mixed.search(
-        given.module,
-        given.inputs,
+        float_network.module,
+        float_network.inputs,
         best.quantization,
         worst_first,
         config.max_float_layers,
-        given.answered,
+        float_network.answered,
         right["baseline"],
         config.budget,
     )
     if found is None:
-        why_not = rows[0]["reason"] if rows else "no layer may stay in float beside one in int8"
-        return rows, f"cannot be made: {why_not}"
+        reason = rows[0]["reason"] if rows else "no layer may stay in float beside one in int8"
+        return rows, f"cannot be made: {reason}"
     right["mixed"] = found.right
-    ways["mixed"] = _Way(found.network, given.module, found.quantization)
+    ways["mixed"] = _Option(found.network, float_network.module, found.quantization)
     return rows, ""
 
 
-def _study(given: _Float, recipe: Quantization) -> CalibrationStudy:
-    data, config = given.data, given.config
+def _study(float_network: _Float, recipe: Quantization) -> CalibrationStudy:
+    data, config = float_network.data, float_network.config
     return calibration.study(
-        given.module,
+        float_network.module,
         data.calibration,
         data.validation,
         config.study_sizes,
         recipe,
-        given.spec.preprocess,
+        float_network.spec.preprocess,
         config.seed,
         data.task,
     )
 
 
-def _histograms(given: _Float, network: nn.Module, table: Sensitivity) -> list[Histogram]:
+def _histograms(float_network: _Float, network: nn.Module, table: Sensitivity) -> list[Histogram]:
     worst_first = [row["layer"] for row in table["layers"]]
-    return histograms(given.module, network, given.data.validation.x, given.spec.preprocess, worst_first)
+    return histograms(
+        float_network.module, network, float_network.data.validation.x, float_network.spec.preprocess, worst_first
+    )
 
 
 def _record(
     decision: Decision,
-    best: recipes.Made,
+    best: recipes.RecipeResult,
     tried: list[dict[str, Any]],
     steps: list[MixedStep],
     quantization: Quantization,

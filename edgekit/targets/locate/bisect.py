@@ -1,9 +1,9 @@
-"""The layer at which a converted file parts from the network: every tensor of both, held against each other.
+"""The layer where a converted file diverges from its network: every tensor of both is compared.
 
-Names do not last through a conversion and a wrong layer resembles nothing, so what is looked for is agreement: an
-operator is sound whose output is some tensor of the network's, or that leads to a sound one (a convolution whose bias
-is another operator). Where agreement is lost at once, the two part, and the layer is the one that takes in the same
-tensors in the network.
+Names do not survive a conversion, and the output of a wrong layer resembles nothing. So the search is for agreement.
+An operator is sound if its output is some tensor of the network, or if it leads to a sound one (a convolution whose
+bias is another operator). The file diverges where agreement is lost at once. The layer is the one that takes in the
+same tensors in the network.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import nn
 from edgekit.targets.activations import Node, record
 from edgekit.targets.float_ops import ONNX_MOVING, ONNX_WEIGHTED, OPENVINO_MOVING, OPENVINO_WEIGHTED, TFLITE_MOVING
 from edgekit.targets.float_ops import TFLITE_WEIGHTED as TFLITE_WEIGHTS
-from edgekit.targets.similarity import EQUAL_DB, NOTHING, Likeness, Match, matches
+from edgekit.targets.similarity import EQUAL_DB, NONE, Match, Similarity, matches
 from edgekit.targets.tensors import Operator
 
 SOUND_DB = {"fp32": 60.0, "fp16": 30.0}
@@ -41,48 +41,48 @@ ACTIVATIONS = {"relu", "relu_", "hardtanh", "hardtanh_", "hardswish", "hardswish
 
 
 @dataclass(frozen=True)
-class Departure:
-    """`layer` is where file and network part, `layers` all that the file's `operator` computes at once.
+class Divergence:
+    """`layer` is where file and network diverge, `layers` all that the file's `operator` computes at once.
 
-    `agreed` is the last layer before it that the two agree on, with how much; `after` what is left behind the parting.
+    `agreed` is the last layer before it where both agree, `before` how much, `after` what is left behind `layer`.
     """
 
     layer: str
     layers: tuple[str, ...]
     operator: str
     agreed: str
-    before: Likeness
-    after: Likeness
+    before: Similarity
+    after: Similarity
     loss_db: float
     note: str = ""
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """The sentence for a person."""
         more = [name for name in self.layers if name != self.layer]
         together = f", computed together with {', '.join(more)}" if more else ""
-        after = "the file has no such tensor" if self.after == NOTHING else self.after.told()
+        after = "the file has no such tensor" if self.after == NONE else self.after.describe()
         return (
-            f"the outputs agree up to {self.agreed} ({self.before.told()}) and part at {self.layer} "
+            f"the outputs agree up to {self.agreed} ({self.before.describe()}) and part at {self.layer} "
             f"({after}; operator {self.operator}{together}){self.note and f'; {self.note}'}"
         )
 
 
-def departure(
+def divergence(
     module: nn.Module,
     inputs: np.ndarray,
     operators: Sequence[Operator],
     precision: str,
     least_loss_db: float = LEAST_LOSS_DB,
-) -> Departure | None:
-    """Where the operators of a file part from the network that it was made of; None where none loses as much.
+) -> Divergence | None:
+    """Where the operators of a file diverge from the network that it was made of; None where none loses as much.
 
     `inputs` (n, C, H, W) or (n, F) are what the file was given when its operators were read.
     """
     return _Comparison(record(module, inputs), list(operators), precision).departure(least_loss_db)
 
 
-def _likeness(node: Node, operator: Operator) -> Likeness:
-    return matches([node], [operator])[0].likeness
+def _similarity(node: Node, operator: Operator) -> Similarity:
+    return matches([node], [operator])[0].similarity
 
 
 class _Comparison:
@@ -100,16 +100,16 @@ class _Comparison:
             for taken in node.inputs:
                 self.consumers[taken].append(place)
         # a tensor that only leads to sound ones is sound itself: a convolution whose bias is another operator
-        self.reached_db = [match.likeness.snr_db for match in self.found]
+        self.reached_db = [match.similarity.snr_db for match in self.found]
         for place in reversed(range(len(operators))):
             below = [self.reached_db[each] for each in self.takers[place]]
             self.reached_db[place] = max(self.reached_db[place], *below, -EQUAL_DB)
         self.heard = {self.found[place].node for place in range(len(operators)) if self.sound(place)}
 
     def sound(self, place: int) -> bool:
-        return self.found[place].likeness.snr_db >= self.sound_db
+        return self.found[place].similarity.snr_db >= self.sound_db
 
-    def departure(self, least_loss_db: float) -> Departure | None:
+    def departure(self, least_loss_db: float) -> Divergence | None:
         """At the first operator that loses nearly as much of what it takes in as any, if that is enough."""
         level_db = np.clip(self.reached_db, 0.0, self.ceiling_db)
         losses_db = [
@@ -121,23 +121,23 @@ class _Comparison:
         enough_db = max(STEEP * max(losses_db), least_loss_db)
         place = next(place for place, loss_db in enumerate(losses_db) if loss_db >= enough_db)
         sources = self._sound_sources(place)
-        deed = self._deed(place)
+        deed = self._computation(place)
         layers, expected = self._layers(deed, sources)
         operator = self.operators[deed]
         agreed = max(sources, key=lambda source: (self.found[source].node, source))
         if expected is not None:
             # a bias may be an operator of its own
             nearby = [operator, *(self.operators[taker] for taker in self.takers[deed])]
-            after = max((_likeness(self.nodes[expected], one) for one in nearby), key=lambda one: one.snr_db)
+            after = max((_similarity(self.nodes[expected], one) for one in nearby), key=lambda one: one.snr_db)
         else:
-            after = self.found[deed].likeness
+            after = self.found[deed].similarity
         kind = f"{operator.kind} with {operator.activation}" if operator.activation else operator.kind
-        return Departure(
+        return Divergence(
             layer=layers[0] if layers else f"{operator.kind}, an operator that the network does not have",
             layers=tuple(layers),
             operator=kind,
             agreed=self._title(self.found[agreed].node),
-            before=self.found[agreed].likeness,
+            before=self.found[agreed].similarity,
             after=after,
             loss_db=float(losses_db[place]),
             note=self._clipped(operator, expected),
@@ -156,7 +156,7 @@ class _Comparison:
             seen.add(source)
         return sorted(found) or [0]
 
-    def _deed(self, place: int) -> int:
+    def _computation(self, place: int) -> int:
         """What only moves values on the way to an operator belongs to that operator."""
         while self.operators[place].kind in MOVING and len(self.takers[place]) == 1:
             place = self.takers[place][0]
@@ -187,11 +187,11 @@ class _Comparison:
 
         for start in sorted(starts, key=rank)[:1]:
             if own or not self.heard & set(self._chain(start, fused=True)):
-                chain = self._chain(self._unheard(start), fused=bool(operator.activation))
+                chain = self._chain(self._unmatched(start), fused=bool(operator.activation))
                 return list(dict.fromkeys(self.nodes[each].layer for each in chain)), chain[-1]
         return [], None
 
-    def _unheard(self, start: int) -> int:
+    def _unmatched(self, start: int) -> int:
         """What an operation takes in may be missing in the file, another tensor of the network's in its place."""
         for taken in self.nodes[start].inputs:
             before = taken

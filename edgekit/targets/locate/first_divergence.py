@@ -1,8 +1,8 @@
-"""Where a file and its network part, found in a fresh process.
+"""The first layer where a file and its network diverge, found in a fresh process.
 
 `python -m edgekit.targets.locate.first_divergence JOB.json`.
 
-An interpreter that is asked for inner tensors of a file that already went wrong may die of it.
+The process is separate because an interpreter may crash when it reads the inner tensors of a wrong file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from edgekit.targets import launch
 from edgekit.targets.jobs import Files
 
 if TYPE_CHECKING:
-    from edgekit.targets.locate.bisect import Departure
+    from edgekit.targets.locate.bisect import Divergence
 
 SAMPLES = 8
 TIMEOUT_S = 300.0
@@ -34,23 +34,23 @@ NOWHERE = (
 )
 
 
-class Parted(NamedTuple):
-    """The sentence for a person, and the layer that it names; empty where none was found."""
+class Located(NamedTuple):
+    """A sentence for a person, and the layer that it names; empty where none was found."""
 
-    told: str
+    message: str
     layer: str = ""
 
 
-def find(model_folder: Path, target: str, folder: Path, files: Files, inputs: np.ndarray, precision: str) -> Parted:
+def find(model_folder: Path, target: str, folder: Path, files: Files, inputs: np.ndarray, precision: str) -> Located:
     """The layer, looked for in this process; `inputs` (n, C, H, W) or (n, F), of which a few are taken."""
     try:
-        found = departure(model_folder, target, folder, files, inputs, precision)
+        found = divergence(model_folder, target, folder, files, inputs, precision)
     except ConversionError as error:
-        return Parted(f"at which layer was not found: {error}")
-    return Parted(found.told(), found.layer) if found else Parted(NOWHERE)
+        return Located(f"at which layer was not found: {error}")
+    return Located(found.describe(), found.layer) if found else Located(NOWHERE)
 
 
-def departure(
+def divergence(
     model_folder: Path,
     target: str,
     folder: Path,
@@ -58,7 +58,7 @@ def departure(
     inputs: np.ndarray,
     precision: str,
     least_loss_db: float | None = None,
-) -> Departure | None:
+) -> Divergence | None:
     """The layer that loses most, if it loses so much; ConversionError where the file's inner tensors cannot be read."""
     from edgekit.models import store
     from edgekit.targets import model_file, tensors
@@ -70,27 +70,27 @@ def departure(
     few = inputs[np.unique(np.linspace(0, len(inputs) - 1, min(SAMPLES, len(inputs))).round().astype(np.int64))]
     operators = tensors.read(target, folder, files, few)
     least = bisect.LEAST_LOSS_DB if least_loss_db is None else least_loss_db
-    return bisect.departure(store.load(model_folder)[0], few, operators, precision, least)
+    return bisect.divergence(store.load(model_folder)[0], few, operators, precision, least)
 
 
-def find_apart(
+def find_in_process(
     model_folder: Path, target: str, folder: Path, files: Files, inputs: np.ndarray, precision: str
-) -> Parted:
-    """The same in a fresh process; a sentence, too, where that one comes to nothing: another error is being told."""
-    with tempfile.TemporaryDirectory(prefix="edgekit-parting-") as scratch:
+) -> Located:
+    """The same in a fresh process. If that process fails, the result says so: it must not hide the error at hand."""
+    with tempfile.TemporaryDirectory(prefix="edgekit-divergence-") as scratch:
         path = Path(scratch) / "job.json"
         np.save(path.with_name("inputs.npy"), inputs, allow_pickle=False)
         job = {"model_folder": str(model_folder), "target": target, "folder": str(folder), "precision": precision}
         write_json(path, {**job, "files": files.to_json()})
         ended = launch.start("edgekit.targets.locate.first_divergence", path, TIMEOUT_S)
         if (path.with_name(FOUND)).is_file():
-            return Parted(*json.loads(path.with_name(FOUND).read_text()))
+            return Located(*json.loads(path.with_name(FOUND).read_text()))
         cause = f"not finished after {TIMEOUT_S:g} s" if ended.late else ended.cause("the interpreter")
-        return Parted(f"at which layer was not found: {cause}")
+        return Located(f"at which layer was not found: {cause}")
 
 
 def main(path: Path) -> int:
-    """Leave what was found in `found.json` beside the job."""
+    """Write the result to `found.json` beside the job."""
     leave_with_parent()
     job = json.loads(path.read_text())
     inputs = np.load(path.with_name("inputs.npy"), allow_pickle=False)

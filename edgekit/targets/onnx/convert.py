@@ -19,10 +19,9 @@ import numpy as np
 from edgekit.core.errors import ConversionError
 from edgekit.models.files import onnx_batch
 from edgekit.runner.bundle.manifest import TensorSpec
-from edgekit.targets import error_causes, layers, model_file
-from edgekit.targets import float_ops as in_float
+from edgekit.targets import error_causes, float_ops, layers, model_file
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
-from edgekit.targets.onnx import graph as debris
+from edgekit.targets.onnx import graph as operator_graph
 from edgekit.targets.onnx import unshare_biases
 from edgekit.targets.percentiles import OUTSIDE
 
@@ -49,17 +48,17 @@ def convert(
     if source_file is None:
         layout = input_layout(source.shape[1:], "NCHW")
     else:
-        layout = source_file.order(source.shape)
-        calibration = None if calibration is None else source_file.arranged(calibration, source.shape)
-    float_ops: tuple[str, ...] = ()
-    if source_file is not None and source_file.finished:
-        float_ops = in_float.onnx(content, finished=True)
+        layout = source_file.layout(source.shape)
+        calibration = None if calibration is None else source_file.arrange(calibration, source.shape)
+    still_float: tuple[str, ...] = ()
+    if source_file is not None and source_file.is_quantized:
+        still_float = float_ops.onnx(content, finished=True)
     elif precision == "int8":
         if calibration is None:
             raise ConversionError("onnx int8: no calibration samples")
         kept = layers.read(model_folder, quantization.keep_float)
         content = _quantize(content, source.name, calibration.astype(source.dtype), quantization, kept)
-        float_ops = in_float.onnx(content)
+        still_float = float_ops.onnx(content)
     elif precision == "fp16":
         content = _halve(content)
     elif precision == "dynamic":
@@ -68,7 +67,7 @@ def convert(
     (out / FILE).write_bytes(content)
     source = TensorSpec(source.name, source.shape, source.dtype, layout)
     not_offered = ("bias_correction",) if precision == "int8" and quantization.bias_correction else ()
-    return Files((FILE,), source, result, float_ops, not_offered, debris.read(content))
+    return Files((FILE,), source, result, still_float, not_offered, operator_graph.read(content))
 
 
 @lru_cache(maxsize=2)  # all precisions of one model share it
@@ -208,7 +207,7 @@ def _constants(model: Any) -> dict[str, np.ndarray]:
     weights = {one.name: one for one in model.graph.initializer}
     found = {}
     for node in model.graph.node:
-        if node.op_type in in_float.ONNX_WEIGHTED and node.input[1] in weights:
+        if node.op_type in float_ops.ONNX_WEIGHTED and node.input[1] in weights:
             array = numpy_helper.to_array(weights[node.input[1]])
             transposed = any(attribute.name == "transB" and attribute.i for attribute in node.attribute)
             if node.op_type != "Conv" and not transposed:

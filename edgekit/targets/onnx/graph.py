@@ -1,4 +1,7 @@
-"""Debris in an ONNX file. QuantizeLinear with its DequantizeLinear is a notation; one *behind* the other is work."""
+"""Redundant operators in an ONNX file.
+
+QuantizeLinear with its DequantizeLinear is a notation; one *behind* the other is work.
+"""
 
 from __future__ import annotations
 

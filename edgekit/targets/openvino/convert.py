@@ -14,11 +14,10 @@ import numpy as np
 
 from edgekit.core.errors import ConversionError
 from edgekit.runner.bundle.manifest import TensorSpec
-from edgekit.targets import float_ops as in_float
-from edgekit.targets import layers, model_file
+from edgekit.targets import float_ops, layers, model_file
 from edgekit.targets.fold_batchnorm import folded
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
-from edgekit.targets.openvino import graph as debris
+from edgekit.targets.openvino import graph as operator_graph
 from edgekit.targets.percentiles import OUTSIDE
 
 PRECISIONS = ("fp32", "fp16", "int8", "w8")
@@ -47,9 +46,9 @@ def convert(
     else:
         model = source_file.make("openvino")
         shape = tuple(model.input(0).get_shape())
-        layout = source_file.order(shape)
-        calibration = None if calibration is None else source_file.arranged(calibration, shape)
-    finished = source_file is not None and source_file.finished
+        layout = source_file.layout(shape)
+        calibration = None if calibration is None else source_file.arrange(calibration, shape)
+    finished = source_file is not None and source_file.is_quantized
     if precision == "int8" and not qat and not finished:
         model = _quantize(model, calibration, quantization, layers.read(model_folder, quantization.keep_float))
     elif precision == "w8":
@@ -61,8 +60,8 @@ def convert(
     openvino.save_model(model, str(out / FILES[0]), compress_to_fp16=precision == "fp16")
     source, result = (_spec(port) for port in (model.inputs[0], model.outputs[0]))
     source = TensorSpec(source.name, source.shape, source.dtype, layout)
-    float_ops = in_float.openvino(out / FILES[0], finished) if precision == "int8" else ()
-    return Files(FILES, source, result, float_ops, debris=debris.read(out / FILES[0]))
+    still_float = float_ops.openvino(out / FILES[0], finished) if precision == "int8" else ()
+    return Files(FILES, source, result, still_float, debris=operator_graph.read(out / FILES[0]))
 
 
 def _from_torch(model_folder: Path, nncf_folder: Path | None) -> tuple[Any, tuple[int, ...]]:
@@ -95,7 +94,7 @@ def _quantize(
     if calibration is None:
         raise ConversionError("openvino int8: no calibration samples")
     samples = nncf.Dataset(list(calibration), lambda x: x[None])
-    in_float_names = layers.operators(kept, _constants(model), "openvino")
+    float_names = layers.operators(kept, _constants(model), "openvino")
     # the preset of the quantize stage's simulation; nncf's own default makes every activation symmetric
     preset = nncf.QuantizationPreset.MIXED
     advanced = nncf.AdvancedQuantizationParameters(
@@ -108,7 +107,7 @@ def _quantize(
         preset=preset,
         subset_size=len(calibration),
         fast_bias_correction=True,
-        ignored_scope=nncf.IgnoredScope(names=in_float_names) if in_float_names else None,
+        ignored_scope=nncf.IgnoredScope(names=float_names) if float_names else None,
         advanced_parameters=advanced,
     )
 
@@ -135,7 +134,7 @@ def _constants(model: Any) -> dict[str, np.ndarray]:
     found = {}
     for op in model.get_ordered_ops():
         kind = op.get_type_name()
-        source = op.input_value(1).get_node() if kind in in_float.OPENVINO_WEIGHTED else None
+        source = op.input_value(1).get_node() if kind in float_ops.OPENVINO_WEIGHTED else None
         while source is not None and source.get_type_name() in ("Convert", "Reshape"):
             source = source.input_value(0).get_node()
         if source is not None and source.get_type_name() == "Constant":

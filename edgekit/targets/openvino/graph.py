@@ -1,6 +1,7 @@
-"""Debris in OpenVINO's IR, and in what its CPU plug-in compiles of it: there, reorders of a tensor are transposes.
+"""Redundant operators in OpenVINO's IR, and in the CPU plug-in's compiled form.
 
-FakeQuantize is a notation, one behind another is work. The compiled graph depends on the processor.
+FakeQuantize is a notation, one behind another is work. In the compiled form reorders of a tensor are transposes. It
+depends on the processor.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def _compiled(runtime: Any, model: Any) -> Graph:
     tensors: dict[Any, Tensor] = {}
     operators = []
     for op in runtime.get_ordered_ops():
-        kind = _told(op, "layerType")
+        kind = _runtime_info(op, "layerType")
         for port in op.outputs():
             size = int(np.prod(port.get_shape())) * port.get_element_type().bitwidth // 8
             value = np.zeros(0) if kind == "Const" else None  # it does not tell the numbers
@@ -120,20 +121,23 @@ def _compiled(runtime: Any, model: Any) -> Graph:
         if kind in ("Input", "Output", "Const"):
             continue
         inputs, outputs = tuple(_key(port) for port in op.input_values()), tuple(_key(port) for port in op.outputs())
-        names = [name for name in _told(op, "originalLayersNames").split(",") if name]
+        names = [name for name in _runtime_info(op, "originalLayersNames").split(",") if name]
         role = COMPILED.get(kind, "compute")
         if names and all(kinds.get(name) == "FakeQuantize" for name in names):
             role = "quantize"
         moved = role == "transpose"
         if kind == "Reorder":
-            before, behind = _told(op.input_value(0).get_node(), "outputLayouts"), _told(op, "outputLayouts")
+            before, behind = (
+                _runtime_info(op.input_value(0).get_node(), "outputLayouts"),
+                _runtime_info(op, "outputLayouts"),
+            )
             role, moved = ("cast" if before == behind else "transpose"), _reordered(before, behind, tensors[inputs[0]])
         layer = next((layers[name] for name in names if name in layers), names[0] if names else kind)
         operators.append(Operator(role, kind, layer, inputs, outputs, moved))
     return Graph(operators, tensors, *_ends(runtime), simulated=True)
 
 
-def _told(op: Any, what: str) -> str:
+def _runtime_info(op: Any, what: str) -> str:
     """Of a node's own account of itself; empty where it says nothing."""
     info = op.get_rt_info()
     return str(info[what].astype(str)) if what in info else ""

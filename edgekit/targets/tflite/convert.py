@@ -18,12 +18,11 @@ import numpy as np
 from edgekit.core.errors import ConversionError
 from edgekit.models import files
 from edgekit.runner.bundle.manifest import TensorSpec
-from edgekit.targets import float_ops as in_float
-from edgekit.targets import layers, model_file, percentiles
+from edgekit.targets import float_ops, layers, model_file, percentiles
 from edgekit.targets.fold_batchnorm import folded
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
-from edgekit.targets.model_file import Given
-from edgekit.targets.tflite import graph as debris
+from edgekit.targets.model_file import ModelFile
+from edgekit.targets.tflite import graph as operator_graph
 from edgekit.targets.tflite import strip_names
 from edgekit.targets.tflite.dead_channels import keep_biases
 
@@ -55,7 +54,7 @@ def convert(
         made = None
     else:
         content, made = _of_file(source_file, precision, calibration)
-        layout = source_file.order(_input(content)[0])
+        layout = source_file.layout(_input(content)[0])
     if made is not None:
         content = made
     elif precision == "fp16":
@@ -68,8 +67,8 @@ def convert(
         content = _quantize(content, samples, quantization, layers.read(model_folder, quantization.keep_float))
     elif precision in RECIPES:
         content = _quantize_weights(content, RECIPES[precision])
-    finished = source_file is not None and source_file.finished
-    float_ops = in_float.tflite(content, finished) if precision == "int8" else ()
+    finished = source_file is not None and source_file.is_quantized
+    still_float = float_ops.tflite(content, finished) if precision == "int8" else ()
     named, content = content, strip_names.shorten(content)
     out.mkdir(parents=True, exist_ok=True)
     (out / FILE).write_bytes(content)
@@ -79,7 +78,7 @@ def convert(
         not_offered = ("bias_correction",)
     if made is not None and precision == "int8" and quantization.ranges != MINMAX.ranges:
         not_offered += (f"{quantization.ranges} ranges",)
-    return Files((FILE,), source, result, float_ops, not_offered, debris.read(content, named))
+    return Files((FILE,), source, result, still_float, not_offered, operator_graph.read(content, named))
 
 
 @lru_cache(maxsize=2)  # all precisions of one model share it
@@ -100,9 +99,9 @@ def _float_model(model_folder: Path) -> tuple[bytes, tuple[int, ...]]:
         return path.read_bytes(), spec.input_shape
 
 
-def _of_file(source: Given, precision: str, calibration: np.ndarray | None) -> tuple[bytes, bytes | None]:
+def _of_file(source: ModelFile, precision: str, calibration: np.ndarray | None) -> tuple[bytes, bytes | None]:
     """The float model of a user's file; and the precision itself, where its own framework makes that."""
-    if source.finished:
+    if source.is_quantized:
         finished = source.make("tflite", precision, None, source.sample_shape)
         return finished, finished
     content = _float_of_file(source)
@@ -110,12 +109,12 @@ def _of_file(source: Given, precision: str, calibration: np.ndarray | None) -> t
         return content, None
     if calibration is not None:
         shape, dtype = _input(content)
-        calibration = source.arranged(calibration, shape).astype(dtype, copy=False)
+        calibration = source.arrange(calibration, shape).astype(dtype, copy=False)
     return content, source.make("tflite", precision, calibration, source.sample_shape)
 
 
 @lru_cache(maxsize=2)
-def _float_of_file(source: Given) -> bytes:
+def _float_of_file(source: ModelFile) -> bytes:
     made: bytes = source.make("tflite", "fp32", None, source.sample_shape)
     return made
 
@@ -170,8 +169,8 @@ def _quantize(
     [(signature, tensors)] = Interpreter(model_content=content).get_signature_list().items()
     [argument] = tensors["inputs"]
     samples = [np.ascontiguousarray(x[None]) for x in calibration]
-    in_float_names = layers.operators(kept, _constants(content), "tflite")
-    recipe = _recipe([*in_float_names, *_before(content, in_float_names)])
+    float_names = layers.operators(kept, _constants(content), "tflite")
+    recipe = _recipe([*float_names, *_before(content, float_names)])
     wanted = recipe_manager.RecipeManager()
     wanted.load_quantization_recipe(recipe)
     ranges = calibrator.Calibrator(content, num_threads=1, qsv_update_func=qsv_utils.min_max_update)
@@ -201,7 +200,7 @@ def _recipe(tensors: Sequence[str]) -> Any:
 
 def _before(content: bytes, kept: Sequence[str]) -> list[str]:
     """The model's input, and what only pads or reshapes it, where kept operators alone take it in: float for them."""
-    operators = list(in_float.tflite_operators(content))
+    operators = list(float_ops.tflite_operators(content))
 
     def alone(graph: Any, place: int) -> list[str] | None:
         found = [graph.tensors[place].name.decode()]
@@ -209,7 +208,7 @@ def _before(content: bytes, kept: Sequence[str]) -> list[str]:
         for op, kind in takers:
             if graph.tensors[op.outputs[0]].name.decode() in kept:
                 continue
-            behind = alone(graph, op.outputs[0]) if kind in in_float.TFLITE_MOVING else None
+            behind = alone(graph, op.outputs[0]) if kind in float_ops.TFLITE_MOVING else None
             if behind is None:
                 return None
             found += behind
@@ -222,7 +221,7 @@ def _before(content: bytes, kept: Sequence[str]) -> list[str]:
 def _constants(content: bytes) -> dict[str, np.ndarray]:
     """Weights of each operator by its output tensor's name, (output channels, weights of one channel)."""
     found = {}
-    for model, graph, op, kind in in_float.tflite_operators(content):
+    for model, graph, op, kind in float_ops.tflite_operators(content):
         data = None
         if kind in OUTPUT_AXIS:
             weights = graph.tensors[op.inputs[1]]

@@ -1,4 +1,4 @@
-"""Debris in a `.tflite` file, by its operators. Of QUANTIZE and DEQUANTIZE each inside the graph is work."""
+"""Redundant operators in a `.tflite` file. Each QUANTIZE and DEQUANTIZE inside the graph is work."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _WHERE = "distill.losses"
 class LossOptions(Strict):
     """Options that every loss takes. A loss's own `Options` narrows `loss` to its file's name."""
 
-    loss: str = Field(description="the file in edgekit/losses/ that computes the loss")
+    loss: str = Field(description="name of the loss")
 
 
 @dataclass(frozen=True, eq=False)

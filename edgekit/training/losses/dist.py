@@ -25,7 +25,7 @@ class Options(LossOptions):
     """Weights of the two parts beside cross entropy's 1; the defaults are the authors' for CIFAR-100."""
 
     loss: Literal["dist"] = "dist"
-    temperature: float = Field(4.0, ge=0.1, le=100, description="softens teacher and student alike")
+    temperature: float = Field(4.0, ge=0.1, le=100, description="temperature of the softmax, for teacher and student")
     beta: float = Field(2.0, ge=0, le=100, description="weight of the agreement over the classes of each sample")
     gamma: float = Field(2.0, ge=0, le=100, description="weight of the agreement over the batch for each class")
 

@@ -24,9 +24,9 @@ class Options(LossOptions):
     """Weights of the two parts beside cross entropy's 1; the defaults are the authors' for CIFAR-100."""
 
     loss: Literal["dkd"] = "dkd"
-    temperature: float = Field(4.0, ge=0.1, le=100, description="softens teacher and student alike")
-    alpha: float = Field(1.0, ge=0, le=100, description="weight of the right class against all others together")
-    beta: float = Field(8.0, ge=0, le=100, description="weight of the other classes among themselves")
+    temperature: float = Field(4.0, ge=0.1, le=100, description="temperature of the softmax, for teacher and student")
+    alpha: float = Field(1.0, ge=0, le=100, description="weight of the term for the correct class against all others")
+    beta: float = Field(8.0, ge=0, le=100, description="weight of the term for the other classes among themselves")
 
 
 def loss(student: Outputs, teacher: Outputs, labels: Tensor, options: Options) -> Tensor:

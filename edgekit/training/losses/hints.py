@@ -26,7 +26,7 @@ class Options(LossOptions):
     """Soft targets, and how much the feature maps count beside them."""
 
     loss: Literal["hints"] = "hints"
-    temperature: float = Field(4.0, ge=0.1, le=100, description="softens teacher and student alike")
+    temperature: float = Field(4.0, ge=0.1, le=100, description="temperature of the softmax, for teacher and student")
     alpha: float = Field(0.9, ge=0, le=1, description="weight of the soft targets; the labels get the rest")
     weight: float = Field(100.0, ge=0, le=10_000, description="weight of the feature maps' mean squared error")
 

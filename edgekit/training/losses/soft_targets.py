@@ -21,7 +21,7 @@ class Options(LossOptions):
     """How soft the targets are, and how much they count."""
 
     loss: Literal["soft_targets"] = "soft_targets"
-    temperature: float = Field(4.0, ge=0.1, le=100, description="softens teacher and student alike")
+    temperature: float = Field(4.0, ge=0.1, le=100, description="temperature of the softmax, for teacher and student")
     alpha: float = Field(0.9, ge=0, le=1, description="weight of the soft targets; the labels get the rest")
 
 

@@ -19,9 +19,11 @@ KINDS = ("tflite", "onnx")
 class ModelFile(Strict):
     """A `.tflite` or `.onnx` file and its own steps from a raw sample; recorded by name and sha256."""
 
-    path: PathText = Field(description="a .tflite or .onnx file")
-    preprocess: list[dict[str, Any]] = Field(default_factory=list, description="the file's own steps from a raw sample")
-    sha256: str | None = Field(None, description="of the file; one with another is refused")
+    path: PathText = Field(description="path of a .tflite or .onnx file")
+    preprocess: list[dict[str, Any]] = Field(
+        default_factory=list, description="steps from a raw sample to the input of the file"
+    )
+    sha256: str | None = Field(None, description="SHA-256 of the file; a file with another one is refused")
 
     @model_validator(mode="before")
     @classmethod

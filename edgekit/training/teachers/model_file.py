@@ -87,10 +87,10 @@ def logits(
 
     if not len(x):
         return np.empty((0, classes), dtype=np.float32)
-    return _asked(teacher, x, classes, timeout_s, threads, task, counted=False, progress=progress)[0]
+    return _run(teacher, x, classes, timeout_s, threads, task, counted=False, progress=progress)[0]
 
 
-def examined(
+def logits_and_facts(
     teacher: TeacherFile,
     x: np.ndarray,
     *,
@@ -100,11 +100,11 @@ def examined(
     task: Task = "classification",
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """The same, of at least one sample, and the model's facts: the fields of `models.store.Source`."""
-    found, facts = _asked(teacher, x, classes, timeout_s, threads, task, counted=True)
+    found, facts = _run(teacher, x, classes, timeout_s, threads, task, counted=True)
     return found, {"kind": teacher.kind, "file": teacher.path.name, **facts}
 
 
-def _asked(
+def _run(
     teacher: TeacherFile,
     x: np.ndarray,
     classes: int,

@@ -61,13 +61,13 @@ def _work(
         try:
             model = module(kind).open(Path(path), threads)
         except Exception as error:
-            raise _told("cannot be opened", error) from None
+            raise _model_error("cannot be opened", error) from None
         sample, sized = steps(x[:1]).shape[1:], model.sized
         placed = input_layout.find(model.shape, sample)
-        _holds(model, x, preprocess, counted)
+        _check_input_range(model, x, preprocess, counted)
         if counted:
-            _convertible(model.shape, placed, sample)
-            model = replace(model, sized=lambda shape: _plain(sized(shape), classes))
+            _check_input_shape(model.shape, placed, sample)
+            model = replace(model, sized=lambda shape: _check_outputs(sized(shape), classes))
         try:
             found = outputs.outputs(
                 model,
@@ -78,7 +78,7 @@ def _work(
                 lambda count: print(count, file=journal),
             )
         except Exception as error:
-            raise _told("cannot be run", error) from None
+            raise _model_error("cannot be run", error) from None
     of_classes = task == "classification"
     quantized = bool(model.step) or module(kind).quantized(Path(path))
     step = model.step
@@ -90,18 +90,18 @@ def _work(
     return {"probabilities": ends == "probabilities", "sigmoids": ends == "sigmoids", "integers": quantized, **costs}
 
 
-def _holds(model: Opened, x: np.ndarray, preprocess: list[dict[str, Any]], shipped: bool) -> None:
+def _check_input_range(model: Opened, x: np.ndarray, preprocess: list[dict[str, Any]], shipped: bool) -> None:
     """ModelError for an input of integers that cannot hold what the samples become, or means other bytes by them."""
     if model.grid is None:
         return
     some = pipeline(preprocess)(x[:: max(1, len(x) // LOOKED_AT)])
     told = integer_range.fault(model.grid, some, x.dtype.name, preprocess)
-    told = told or (integer_range.unclear(model.grid, x.dtype.name, preprocess) if shipped else "")
+    told = told or (integer_range.ambiguity(model.grid, x.dtype.name, preprocess) if shipped else "")
     if told:
         raise ModelError(told)
 
 
-def _convertible(shape: tuple[int, ...], placed: input_layout.Layout, sample: tuple[int, ...]) -> None:
+def _check_input_shape(shape: tuple[int, ...], placed: input_layout.Layout, sample: tuple[int, ...]) -> None:
     """ModelError for an input that a file may have to be asked, and not to be converted and run on a device."""
     if any(side < 0 for side in shape[1:]):
         shown = ", ".join("?" if side < 0 else str(side) for side in shape)
@@ -115,7 +115,7 @@ def _convertible(shape: tuple[int, ...], placed: input_layout.Layout, sample: tu
         )
 
 
-def _plain(run: Run, classes: int) -> Run:
+def _check_outputs(run: Run, classes: int) -> Run:
     """ModelError for outputs that a bundle's model may not have, though their values could be told apart."""
 
     def checked(x: np.ndarray) -> np.ndarray:
@@ -130,7 +130,7 @@ def _plain(run: Run, classes: int) -> Run:
     return checked
 
 
-def _told(what: str, error: Exception) -> Exception:
+def _model_error(what: str, error: Exception) -> Exception:
     """One line for what a library says; the libraries' errors share no base class."""
     if isinstance(error, EdgekitError) or (isinstance(error, OSError) and error.errno in NO_RESOURCES):
         return error

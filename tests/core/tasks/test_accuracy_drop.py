@@ -153,7 +153,7 @@ def test_answers_become_counts() -> None:
 
 
 def test_what_a_budget_of_the_digits_lets_pass() -> None:
-    """The figures that configs/digits.yaml and the README give."""
+    """The figures that configs/digits.yaml and docs/results/digits.md give."""
     assert [lost for lost in range(9) if bounded(lost, 0, 359, 0.95).bound_pp <= 2.5] == [0, 1, 2, 3, 4]
     assert [lost for lost in range(9) if bounded(lost, 0, 359, 0.95).bound_pp <= 1.0] == [0]
 

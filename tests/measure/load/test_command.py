@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgekit.cli.load import TRIAL_S, Wishes
+from edgekit.cli.load import TRIAL_S, Request
 from edgekit.core.errors import ConfigError
 from edgekit.measure.load.rate import TRIAL_QUERIES
 from edgekit.measure.load.scenarios import MINIMUM, SCENARIOS
@@ -90,14 +90,14 @@ def test_a_busy_neighbour_is_told(path: Path) -> None:
 )
 def test_wishes_that_do_not_fit_together_are_refused(wishes: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        Wishes(NOWHERE, **wishes).job()  # type: ignore[arg-type]
+        Request(NOWHERE, **wishes).job()  # type: ignore[arg-type]
     assert said in str(caught.value)
 
 
 def test_by_default_as_much_as_mlperf_asks_for() -> None:
-    for load in Wishes(NOWHERE).job().loads:
+    for load in Request(NOWHERE).job().loads:
         assert (load.seconds, load.queries) == (MINIMUM[load.scenario].seconds, MINIMUM[load.scenario].queries)
-    search = Wishes(NOWHERE, max_rate=True).job().search
+    search = Request(NOWHERE, max_rate=True).job().search
     assert search is not None and (search.seconds, search.queries) == (TRIAL_S, TRIAL_QUERIES)
 
 

@@ -15,17 +15,17 @@ from edgekit.measure.load import launch
 from edgekit.measure.load.drive import PATIENCE, QUERY_BYTES, fitting, longest_s
 from edgekit.measure.load.launch import Job, Outcome, drive
 from edgekit.measure.load.scenarios import MINIMUM, SCENARIOS, Load, Minimum, Result, Scenario
-from edgekit.measure.load.subjects import Words
+from edgekit.measure.load.subjects import SubjectSpec
 from edgekit.runner.measure import conditions
 
 LITTLE = Minimum(0.2, 5)
 
 
-def words(name: str, **keywords: object) -> Words:
-    return Words(f"tests.measure.load.subjects:{name}", keywords)
+def words(name: str, **keywords: object) -> SubjectSpec:
+    return SubjectSpec(f"tests.measure.load.subjects:{name}", keywords)
 
 
-def driven(subject: Words, *loads: Load) -> dict[Scenario, Result]:
+def driven(subject: SubjectSpec, *loads: Load) -> dict[Scenario, Result]:
     outcome = drive(Job(subject, loads))
     assert outcome.failed is None
     return {result.scenario: result for result in outcome.results}
@@ -77,7 +77,7 @@ def test_what_went_on_meanwhile_is_seen(results: dict[Scenario, Result]) -> None
     for result in results.values():
         assert result.seen.seconds > result.seconds  # from before LoadGen's preparations
         assert result.seen.pace_ms > 0
-        assert result.disturbed == conditions.disturbed(result.seen)
+        assert result.disturbed == conditions.disturbances(result.seen)
         assert Result.from_json(json.loads(json.dumps(result.to_json()))) == result
     assert results["single_stream"].seen.noise is None, "of a hundred queries, which are too few"
 

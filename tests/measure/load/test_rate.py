@@ -13,23 +13,23 @@ import pytest
 from edgekit.measure.load.launch import Job, drive
 from edgekit.measure.load.rate import (
     CONFIRMATIONS,
-    FLOOR,
+    LOWEST_SHARE,
     MOST_TRIALS,
     PRECISION,
     TRIAL_QUERIES,
-    Found,
+    RateSearch,
     Reason,
     Trial,
     cut_off,
     find,
 )
 from edgekit.measure.load.scenarios import Load
-from edgekit.measure.load.subjects import Words
-from edgekit.runner.measure.conditions import Seen
+from edgekit.measure.load.subjects import SubjectSpec
+from edgekit.runner.measure.conditions import Conditions
 
 CAPACITY, BOUND_MS = 1000.0, 10.0
-UNKNOWN: dict[str, Any] = {each.name: None for each in fields(Seen)}
-SEEN = Seen(**{**UNKNOWN, "seconds": 1.0, "pace_ms": 1.0, "pace_change": 0.0})
+UNKNOWN: dict[str, Any] = {each.name: None for each in fields(Conditions)}
+SEEN = Conditions(**{**UNKNOWN, "seconds": 1.0, "pace_ms": 1.0, "pace_change": 0.0})
 
 
 def trial(
@@ -102,7 +102,7 @@ def test_the_search_gives_up_where_the_rate_no_longer_matters() -> None:
     """At a rate of a few per million, a hundred queries would take days."""
     numbers, attempt = queue(1e-6)
     found = find(attempt, CAPACITY, BOUND_MS)  # type: ignore[arg-type]
-    assert min(trial.rate_per_s for trial in found.trials) >= FLOOR * CAPACITY
+    assert min(trial.rate_per_s for trial in found.trials) >= LOWEST_SHARE * CAPACITY
     assert len(numbers) == 10
 
 
@@ -126,25 +126,25 @@ def test_answers_that_are_slow_for_a_moment_do_not_end_the_search() -> None:
 def test_answers_that_alone_take_longer_than_the_bound_are_not_searched() -> None:
     numbers, attempt = queue(1e-6)
     found = find(attempt, 50.0, BOUND_MS)  # type: ignore[arg-type]
-    assert numbers == [] and found == Found(BOUND_MS, None, "one answer alone takes 20 ms, the bound is 10 ms", ())
+    assert numbers == [] and found == RateSearch(BOUND_MS, None, "one answer alone takes 20 ms, the bound is 10 ms", ())
     assert (found.short, found.why_short, found.disturbed) == (False, "", [])
 
 
 def test_a_rate_is_as_short_as_the_trials_that_confirm_it() -> None:
     why = ["1 of 600 s", "1 of 600 s; too few queries", "1 of 600 s"]
     confirming = [trial(400.0, 5.0, "confirm", words) for words in why]
-    found = Found(BOUND_MS, 400.0, "", (trial(500.0, 50.0, why_short="9 of 100 queries"), *confirming))
+    found = RateSearch(BOUND_MS, 400.0, "", (trial(500.0, 50.0, why_short="9 of 100 queries"), *confirming))
     assert (found.short, found.why_short) == (True, "1 of 600 s; too few queries")
-    sound = Found(BOUND_MS, 400.0, "", (*found.trials[:1], trial(400.0, 5.0, "confirm")))
+    sound = RateSearch(BOUND_MS, 400.0, "", (*found.trials[:1], trial(400.0, 5.0, "confirm")))
     assert (sound.short, sound.why_short) == (False, "")
-    nothing = Found(BOUND_MS, None, "", found.trials[:1])
+    nothing = RateSearch(BOUND_MS, None, "", found.trials[:1])
     assert (nothing.short, nothing.why_short) == (True, "9 of 100 queries")
 
 
 def test_what_disturbed_a_search_is_told_by_its_first_trial() -> None:
     trials = (trial(1.0, 5.0), trial(2.0, 5.0, disturbed=["a", "b"]), trial(3.0, 5.0, disturbed=["c"]))
-    assert Found(BOUND_MS, 1.0, "", trials).disturbed == ["2 of 3 trials, the first by: a; b"]
-    assert Found(BOUND_MS, 1.0, "", trials[:1]).disturbed == []
+    assert RateSearch(BOUND_MS, 1.0, "", trials).disturbed == ["2 of 3 trials, the first by: a; b"]
+    assert RateSearch(BOUND_MS, 1.0, "", trials[:1]).disturbed == []
 
 
 def test_what_is_left_of_a_search_confirms_nothing() -> None:
@@ -160,15 +160,15 @@ def test_where_nothing_fails_a_closed_loop_is_the_limit() -> None:
     found = find(attempt, CAPACITY, BOUND_MS)  # type: ignore[arg-type]
     assert found.rate_per_s is not None and CAPACITY * (1 - 2 * PRECISION) < found.rate_per_s < CAPACITY
     assert found.why == "met in 3 further trials; a closed loop is answered 1000 per s"
-    assert Found.from_json(found.to_json()) == found
+    assert RateSearch.from_json(found.to_json()) == found
 
 
 def test_the_rate_of_a_worker_that_sleeps_is_found_by_loadgen() -> None:
     """5 ms an answer is less than 200 per s; a bound of 0.2 s is met far below that, on a busy machine too."""
-    words = Words("tests.measure.load.subjects:sleeping", {"seconds": 0.005})
+    words = SubjectSpec("tests.measure.load.subjects:sleeping", {"seconds": 0.005})
     outcome = drive(Job(words, search=Load("server", 0.3, p99_bound_ms=200.0)))
-    assert outcome.failed is None and outcome.found is not None
-    found = outcome.found
+    assert outcome.failed is None and outcome.search is not None
+    found = outcome.search
     assert found.rate_per_s is not None, found.why
     assert 30 < found.rate_per_s < 200
     assert all(trial.meets == (trial.p99_ms <= 200) for trial in found.trials)
@@ -177,19 +177,19 @@ def test_the_rate_of_a_worker_that_sleeps_is_found_by_loadgen() -> None:
 
 
 def test_no_trial_is_made_of_a_worker_that_is_slower_than_the_bound() -> None:
-    words = Words("tests.measure.load.subjects:sleeping", {"seconds": 0.02})
+    words = SubjectSpec("tests.measure.load.subjects:sleeping", {"seconds": 0.02})
     outcome = drive(Job(words, search=Load("server", 0.3, TRIAL_QUERIES)))
-    assert outcome.failed is None and outcome.found is not None
-    assert outcome.found.rate_per_s is None and outcome.found.trials == ()
-    assert re.fullmatch(r"one answer alone takes [0-9.]+ ms, the bound is 10 ms", outcome.found.why)
+    assert outcome.failed is None and outcome.search is not None
+    assert outcome.search.rate_per_s is None and outcome.search.trials == ()
+    assert re.fullmatch(r"one answer alone takes [0-9.]+ ms, the bound is 10 ms", outcome.search.why)
 
 
 def test_trials_survive_the_process_that_made_them() -> None:
     """Warming up takes a hundred calls or so, each of at least eight trials as many: the sixth at most dies."""
-    words = Words("tests.measure.load.subjects:killed", {"after": 600})
+    words = SubjectSpec("tests.measure.load.subjects:killed", {"after": 600})
     outcome = drive(Job(words, search=Load("server", 0.1, TRIAL_QUERIES, p99_bound_ms=5000.0)))
     assert outcome.failed is not None and outcome.failed.startswith("the search for the highest rate: the process was")
-    found = outcome.found
+    found = outcome.search
     assert found is not None and found.rate_per_s is None and found.trials
     assert all(trial.queries >= TRIAL_QUERIES and trial.meets for trial in found.trials)
     assert found.why.startswith(f"the search was cut off after trial {len(found.trials)}; so far up to")

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from edgekit.core import cache_key
 from edgekit.core.errors import ConfigError, ModelError
-from edgekit.models.files import CALLED, detect
+from edgekit.models.files import TITLES, detect
 from tests.conftest import ROOT
 from tests.models.files import files
 
@@ -37,7 +37,7 @@ def archive(path: Path, **members: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("kind", CALLED)
+@pytest.mark.parametrize("kind", TITLES)
 def test_a_file_is_what_its_content_says_whatever_it_is_called(kind: str, tmp_path: Path) -> None:
     path = files.make(kind, tmp_path / "made")
     other = path.with_name("model.bin2")

@@ -11,9 +11,9 @@ import yaml
 
 from edgekit.core.errors import ModelError
 from edgekit.models.files import tflite
-from edgekit.models.files.integer_range import Grid, fault, unclear
+from edgekit.models.files.integer_range import Grid, ambiguity, fault
 from edgekit.runner.preprocess import apply
-from edgekit.training.teachers.model_file import examined, open_file
+from edgekit.training.teachers.model_file import logits_and_facts, open_file
 from tests.runner import integers
 
 SHAPE = (4, 4, 3)
@@ -65,14 +65,14 @@ def test_bytes_that_were_scaled_for_a_file_that_takes_bytes() -> None:
 
 def test_bytes_that_mean_other_bytes_are_unclear() -> None:
     """255 is 254 by the scale 1.004 of a file, and 255 where bytes go in as they are."""
-    assert "{step: scale, factor: 1.004}" in unclear(Grid("uint8", 1.004, 0), "uint8", [])
-    assert unclear(Grid("uint8", 1.004, 0), "uint8", [{"step": "resize", "height": 4, "width": 4}])
+    assert "{step: scale, factor: 1.004}" in ambiguity(Grid("uint8", 1.004, 0), "uint8", [])
+    assert ambiguity(Grid("uint8", 1.004, 0), "uint8", [{"step": "resize", "height": 4, "width": 4}])
     for grid, steps in (
         (Grid("uint8"), []),
         (Grid("int8", 1.004, -128), []),
         (Grid("uint8", 1.004), [{"step": "scale", "factor": 1.0}]),
     ):
-        assert not unclear(grid, "uint8", steps)
+        assert not ambiguity(grid, "uint8", steps)
 
 
 @pytest.mark.parametrize(("dtype", "zero"), [("uint8", 0), ("int8", -128)])
@@ -82,11 +82,11 @@ def test_a_model_file_whose_bytes_would_saturate_is_refused_with_the_step(
     path = tmp_path / "net.tflite"
     path.write_bytes(integers.tflite(SHAPE, dtype, 1 / 255, zero))
     with pytest.raises(ModelError) as caught:
-        examined(open_file(path), BYTES, classes=3, timeout_s=60)
+        logits_and_facts(open_file(path), BYTES, classes=3, timeout_s=60)
     told = str(caught.value)
     assert "from 0 to 1, and the preprocess makes 0 to 255" in told
     step = yaml.safe_load(STEP.findall(told)[0])
-    found, facts = examined(open_file(path, [step]), BYTES, classes=3, timeout_s=60)
+    found, facts = logits_and_facts(open_file(path, [step]), BYTES, classes=3, timeout_s=60)
     inside = BYTES if dtype == "uint8" else (BYTES.astype(np.int16) - 128).astype(np.int8)
     assert np.array_equal(found, integers.bare(path.read_bytes(), inside))
     assert facts["integers"]
@@ -96,7 +96,7 @@ def test_a_baseline_may_not_mean_other_bytes_than_the_device(tmp_path: Path) -> 
     path = tmp_path / "net.tflite"
     path.write_bytes(integers.tflite(SHAPE, "uint8", 1.004, 0))
     with pytest.raises(ModelError, match=r"net\.tflite: .*leaves bytes as they are; .*\{step: scale, factor: 1\.004\}"):
-        examined(open_file(path), BYTES, classes=3, timeout_s=60)
+        logits_and_facts(open_file(path), BYTES, classes=3, timeout_s=60)
     step = {"step": "scale", "factor": 1.004}
-    found, _ = examined(open_file(path, [step]), BYTES, classes=3, timeout_s=60)
+    found, _ = logits_and_facts(open_file(path, [step]), BYTES, classes=3, timeout_s=60)
     assert np.array_equal(found, integers.bare(path.read_bytes(), BYTES))

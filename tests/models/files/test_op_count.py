@@ -39,7 +39,7 @@ def test_what_a_loop_does_counts_as_often_as_it_turns_and_its_weights_once() -> 
     loop.set_sliced_input(step, whole.output(0), 0, 1, 1, -1, 1)
     joined = loop.get_concatenated_slices(body.results[0].output(0), 0, 1, 1, -1, 1)
     found = op_count.of_graph(ov.Model([ops.result(joined)], [whole], "loop"))
-    assert found == op_count.Counted(FEATURES * HIDDEN, TIME * FEATURES * HIDDEN, 4 * FEATURES * HIDDEN)
+    assert found == op_count.OpCount(FEATURES * HIDDEN, TIME * FEATURES * HIDDEN, 4 * FEATURES * HIDDEN)
 
 
 def _recurrent(layer: str, gates: int) -> onnx.ModelProto:

@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import nn
 
-from edgekit.measure.forecast import AS_IT_CAME
+from edgekit.measure.forecast import UNMODIFIED
 from edgekit.models import baseline, store
-from edgekit.models.files import CALLED, module, standalone
+from edgekit.models.files import TITLES, module, standalone
 from edgekit.runner.backends import openvino as openvino_backend
 from edgekit.runner.backends._tflite import TfliteBackend
 from edgekit.runner.backends.onnxruntime import OnnxruntimeBackend
@@ -22,7 +22,7 @@ from edgekit.stages.profile import runtimes
 from tests.models.files.files import SHAPE, make, samples, spec
 
 BACKENDS = {"onnx": OnnxruntimeBackend, "openvino": openvino_backend.OpenvinoBackend, "tflite": TfliteBackend}
-FILES = sorted(set(CALLED) - {"exported"})
+FILES = sorted(set(TITLES) - {"exported"})
 SAMPLE = (*SHAPE[1:], SHAPE[0])
 
 
@@ -76,7 +76,7 @@ def test_it_answers_as_pytorchs_view_of_it(kind: str, folder: Path) -> None:
 def test_what_the_profile_times_of_a_file_is_not_pytorch(kind: str, folder: Path) -> None:
     home, found = saved(kind, folder)
     rows, _, _ = runtimes.measure(NotAsked(), home, samples(1), 20, 5, compiling=True, runtimes=False, timeout_s=60)
-    assert rows[0]["way"] == AS_IT_CAME[found.interpreter.partition(" ")[0]] and rows[0]["p50_ms"] > 0
+    assert rows[0]["way"] == UNMODIFIED[found.interpreter.partition(" ")[0]] and rows[0]["p50_ms"] > 0
     assert "eager" not in rows[0]["way"].lower()
 
 

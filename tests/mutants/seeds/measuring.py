@@ -91,8 +91,8 @@ EXPLAINING = (
     Seed(
         "a-foreign-function-is-not-asked-for",
         "core/cache_key.py",
-        'CALLED = ("builder", "function", "reference_preprocess")',
-        'CALLED = ("builder", "function")',
+        'FUNCTION_KEYS = ("builder", "function", "reference_preprocess")',
+        'FUNCTION_KEYS = ("builder", "function")',
         "a bundle's record makes any function be called",
         ("tests/core/test_cache_key.py",),
     ),

@@ -11,7 +11,7 @@ TRAINING = (
         "return np.equal(outputs.argmax(axis=1), y)",
         "return np.equal(outputs.argmax(axis=0)[: len(y)].sum(), y)",
         "every accuracy is a figure without meaning",
-        ("tests/tasks", "tests/training/test_fit.py"),
+        ("tests/core/tasks", "tests/training/test_fit.py"),
     ),
     Seed(
         "worst-epoch-kept",
@@ -32,8 +32,8 @@ TRAINING = (
     Seed(
         "tuned-by-a-teacher-that-did-not-pay",
         "stages/prune/stage.py",
-        "tuner = _Tuner(baseline, followed.lesson, spec",
-        "tuner = _Tuner(baseline, Lesson(baseline), spec",
+        "tuner = _Tuner(baseline, followed.distillation, spec",
+        "tuner = _Tuner(baseline, Distillation(baseline), spec",
         "pruning fine-tunes towards a teacher that the student had outgrown",
         ("tests/stages/test_tuning.py",),
     ),
@@ -51,7 +51,7 @@ TRAINING = (
         "temperature**2 * functional.kl_div",
         "temperature * functional.kl_div",
         "the teacher counts for less the higher the temperature",
-        ("tests/losses",),
+        ("tests/training/losses",),
     ),
     Seed(
         "teacher-and-student-swapped",
@@ -59,7 +59,7 @@ TRAINING = (
         "functional.kl_div(learnt, taught,",
         "functional.kl_div(taught, learnt,",
         "the divergence is taken the other way round",
-        ("tests/losses",),
+        ("tests/training/losses",),
     ),
     Seed(
         "worse-student-kept",
@@ -141,8 +141,8 @@ PRUNING = (
     Seed(
         "mask-dropped-in-fine-tuning",
         "stages/prune/stage.py",
-        "tuner.tune(module, f\"{technique.__name__.rpartition('.')[2]}-{number}\", keep_up)",
-        "tuner.tune(module, f\"{technique.__name__.rpartition('.')[2]}-{number}\")",
+        'tuner.tune(module, f"{name}-{number}", keep_up)',
+        'tuner.tune(module, f"{name}-{number}")',
         "the pruned weights grow back",
         ("tests/stages/prune/test_stage.py::test_zeroed_weights_stay_zero_through_fine_tuning",),
     ),
@@ -280,7 +280,7 @@ CONVERTING = (
         "np.equal(reference.argmax(axis=1), outputs.argmax(axis=1))",
         "np.equal(reference.argmax(axis=0), outputs.argmax(axis=0))",
         "the share of equal answers is a figure without meaning",
-        ("tests/stages/convert/test_numerics.py", "tests/tasks"),
+        ("tests/stages/convert/test_numerics.py", "tests/core/tasks"),
     ),
     Seed(
         "negative-biases-lost",

@@ -98,8 +98,8 @@ DECIDING = (
     Seed(
         "accuracy-on-test-judged",
         "stages/benchmark/stage.py",
-        "answers[variant.name], found = _answered(backend, variant, data.validation,",
-        "answers[variant.name], found = _answered(backend, variant, data.test,",
+        "answers[variant.name], found = _evaluate(backend, variant, data.validation,",
+        "answers[variant.name], found = _evaluate(backend, variant, data.test,",
         "winners are chosen on the test split, so its accuracy is no longer honest",
         ("tests/stages/benchmark/test_stage.py",),
     ),
@@ -113,11 +113,11 @@ DECIDING = (
     ),
     Seed(
         "old-bundles-ship-after-a-missed-budget",
-        "workbook/earlier_bundles.py",
+        "core/earlier_bundles.py",
         "    os.replace(bundles, aside)\n",
         "    shutil.copytree(bundles, aside)\n",
         "CI copies the bundles of an earlier run to devices after the budget was missed",
-        ("tests/workbook/test_earlier_bundles.py",),
+        ("tests/core/test_earlier_bundles.py",),
     ),
     Seed(
         "speed-up-upside-down",
@@ -232,8 +232,8 @@ WALK = (
     Seed(
         "config-wins-over-the-cell",
         "workbook/stage.py",
-        '{**plan.section(stage), **_chosen(stage, scalars, plan, _injected(parameters.get("In")))}',
-        '{**_chosen(stage, scalars, plan, _injected(parameters.get("In"))), **plan.section(stage)}',
+        '{**plan.section(stage), **overrides(stage, scalars, plan, injected(parameters.get("In")))}',
+        '{**overrides(stage, scalars, plan, injected(parameters.get("In"))), **plan.section(stage)}',
         "a parameter changed in the notebook has no effect",
         ("tests/workbook/test_stage.py",),
     ),

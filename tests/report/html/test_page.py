@@ -221,7 +221,7 @@ def test_what_is_no_run_or_has_no_verdict_is_refused_with_what_is_missing(copy: 
     shutil.rmtree(copy / "benchmark")
     done = run_edgekit("report", str(copy))
     assert done.returncode == 4
-    assert "no verdict to tell, benchmark, bundle have yet to run" in done.stderr
+    assert "no verdict yet: benchmark, bundle have yet to run" in done.stderr
     with pytest.raises(DataError, match="edgekit run"):
         html.write(copy)
 

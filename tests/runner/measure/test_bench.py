@@ -90,3 +90,33 @@ def test_what_is_told_apart_is_opened_anew_in_rotating_order() -> None:
 def test_every_opening_has_as_many_rounds_as_any_other(rounds: int, openings: int) -> None:
     samples, found = next(bench.growing({"x": lambda: lambda: None}, rounds, 1, 1, 0))
     assert (found, len(samples["x"])) == (openings, rounds)
+
+
+def test_a_limit_shortens_the_first_rounds_and_every_opening_alike() -> None:
+    opened: list[int] = []
+
+    def opener() -> Callable[[], object]:
+        opened.append(0)
+        return lambda: time.sleep(0.001)
+
+    growth = bench.growing(
+        {"x": opener}, rounds=300, most_rounds=900, calls_per_round=5, warmup_per_round=1, limit_s=0.2
+    )
+    samples, openings = next(growth)
+    assert openings == len(opened) == 10
+    rounds = len(samples["x"]) / 5
+    assert rounds % openings == 0 and openings <= rounds < 300
+    assert next(growth, None) is None
+
+
+def test_a_limit_ends_added_rounds_between_two_openings() -> None:
+    growth = bench.growing({"x": lambda: lambda: time.sleep(0.002)}, 10, 100_000, 1, 0, limit_s=1.0)
+    blocks = list(growth)
+    assert len(blocks) >= 2, "the first rounds take a quarter of the time"
+    samples, openings = blocks[-1]
+    assert len(samples["x"]) == openings < 100_000
+
+
+def test_ten_openings_of_one_round_there_are_in_any_case() -> None:
+    samples, openings = next(bench.growing({"x": lambda: lambda: time.sleep(0.001)}, 30, 30, 2, 0, limit_s=0.0))
+    assert (openings, len(samples["x"])) == (10, 20)

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from edgekit.runner.measure import conditions, counters
-from edgekit.runner.measure.conditions import Seen, Watch, differences, disturbed
+from edgekit.runner.measure.conditions import Conditions, Watch, differences, disturbances
 
 BUSY = "import time; end = time.process_time() + {:g}\nwhile time.process_time() < end: pass"
 CORES = sorted(os.sched_getaffinity(0))
-QUIET = Seen(
+QUIET = Conditions(
     seconds=10.0, others_share=0.01, steal_share=0.0, preempted_per_s=3.0, quota_stops=0, load_before=0.1,
     load_after=0.9, governor="performance", clock_mhz=2400.0, clock_change=0.01, throttled=False,
     temperature_before_c=50.0, temperature_after_c=55.0, pace_ms=1.0, pace_change=0.02, noise=0.01,
@@ -52,10 +52,10 @@ def test_a_busy_neighbour_is_seen_for_as_much_as_it_takes() -> None:
         subprocess.run([sys.executable, "-c", BUSY.format(1.0)], check=True)
         after = os.times()
     took_s = after.children_user + after.children_system - times.children_user - times.children_system
-    seen = watch.seen()
+    seen = watch.result()
     assert seen.others_share is not None
     assert seen.others_share * seen.seconds * len(CORES) > took_s - 0.1 > 0.8
-    told = any("other processes took" in words for words in disturbed(seen))
+    told = any("other processes took" in words for words in disturbances(seen))
     assert told is (seen.others_share > conditions.OTHERS)  # of sixty cores, one neighbour is not much
 
 
@@ -75,7 +75,7 @@ def test_ones_own_work_is_not_held_against_it(tmp_path: Path) -> None:
         while time.process_time() - begun < 2 * conditions.SHORTEST_S:
             pass
         lay(root, busy=round(100 * (time.process_time() - begun) / len(CORES)))
-    share = watch.seen().others_share
+    share = watch.result().others_share
     assert share is not None and share < 0.03
 
 
@@ -84,11 +84,11 @@ def test_what_the_kernel_counted_becomes_shares(tmp_path: Path) -> None:
     with Watch(root=root) as watch:
         time.sleep(conditions.SHORTEST_S + 0.1)
         lay(root, busy=1030, steal=12, stops=3)
-    seen = watch.seen()
+    seen = watch.result()
     assert seen.others_share == pytest.approx(0.30 / seen.seconds, abs=0.02)
     assert seen.steal_share == pytest.approx(0.05 / seen.seconds)
     assert seen.quota_stops == 3 and seen.governor == "schedutil"
-    told = "; ".join(disturbed(seen))
+    told = "; ".join(disturbances(seen))
     for words in ("other processes took", "the hypervisor withheld", "stopped 3 times by the quota"):
         assert words in told
 
@@ -99,26 +99,26 @@ def test_a_clock_that_changes_is_seen_and_one_that_wakes_up_is_not(tmp_path: Pat
         with Watch(root=root) as watch:
             for mhz in clocks[1:]:
                 lay(root, mhz=mhz)
-                watch.look()
-        seen = watch.seen()
+                watch.sample()
+        seen = watch.result()
         assert seen.clock_change == pytest.approx(change)
-        assert any("the clock changed by" in words for words in disturbed(seen)) is bool(change)
+        assert any("the clock changed by" in words for words in disturbances(seen)) is bool(change)
 
 
 def test_what_is_not_shown_is_unknown(tmp_path: Path) -> None:
     with Watch(root=tmp_path) as watch:
         time.sleep(conditions.SHORTEST_S)
-    seen = watch.seen()
+    seen = watch.result()
     for name in ("others_share", "steal_share", "quota_stops", "governor", "clock_mhz", "clock_change", "throttled"):
         assert getattr(seen, name) is None, name
     quiet = replace(seen, pace_change=0.0, preempted_per_s=None)
-    assert disturbed(quiet) == []
+    assert disturbances(quiet) == []
 
 
 def test_of_a_short_time_no_share_is_told() -> None:
     with Watch() as watch:
         pass
-    seen = watch.seen()
+    seen = watch.result()
     assert seen.seconds < conditions.SHORTEST_S
     assert seen.others_share is seen.steal_share is seen.preempted_per_s is None
     assert seen.pace_ms > 0 and seen.load_before is not None
@@ -158,7 +158,7 @@ def test_noise_is_the_spread_of_the_rounds() -> None:
     ],
 )  # fmt: skip
 def test_each_disturbance_is_told_with_its_figure(change: dict[str, object], words: str | None) -> None:
-    assert disturbed(replace(QUIET, **change)) == ([words] if words else [])  # type: ignore[arg-type]
+    assert disturbances(replace(QUIET, **change)) == ([words] if words else [])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

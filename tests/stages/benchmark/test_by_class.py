@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edgekit.report.result.by_class import ByClass
-from edgekit.stages.benchmark.by_class import MOST_CLASSES, MOST_GROUPS, MOST_LOST, broken_down, shown
+from edgekit.stages.benchmark.by_class import MOST_CLASSES, MOST_GROUPS, MOST_LOST, break_down, shown
 
 
 def classified(classes: int, each: int = 10, wrong_in: int = 3) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -24,7 +24,7 @@ def names(classes: int) -> list[str]:
 
 def test_counts_add_up_and_lost_samples_are_told() -> None:
     y, answers = classified(5)
-    found = broken_down("classification", y, names(5), answers, ["w"])
+    found = break_down("classification", y, names(5), answers, ["w"])
     ByClass.model_validate(found.by_class)
     assert [row["name"] for row in found.by_class["groups"]] == names(5)
     third = found.by_class["groups"][3]
@@ -41,7 +41,7 @@ def test_counts_add_up_and_lost_samples_are_told() -> None:
 
 def test_a_confusion_matrix_counts_every_sample_once() -> None:
     y, answers = classified(5)
-    confusion = broken_down("classification", y, names(5), answers, ["w"]).confusion
+    confusion = break_down("classification", y, names(5), answers, ["w"]).confusion
     assert confusion is not None and confusion["classes"] == names(5) and confusion["rest"] == 0
     cells = np.array(confusion["counts"]["w"])
     assert cells.sum() == len(y) and cells[3].tolist() == [0, 0, 0, 0, 10]
@@ -52,7 +52,7 @@ def test_a_confusion_matrix_counts_every_sample_once() -> None:
 def test_many_classes_stay_readable_and_the_worst_stand_first(classes: int) -> None:
     y, answers = classified(classes, wrong_in=classes - 2)
     answers["w"][y == 1] = 2  # two of them lost
-    found = broken_down("classification", y, names(classes), answers, ["w"])
+    found = break_down("classification", y, names(classes), answers, ["w"])
     ByClass.model_validate(found.by_class)
     assert found.by_class["groups_in_all"] == classes
     assert len(found.by_class["groups"]) == min(classes, MOST_GROUPS)
@@ -67,7 +67,7 @@ def test_many_classes_stay_readable_and_the_worst_stand_first(classes: int) -> N
 def test_mistakes_among_the_rest_are_no_right_answers() -> None:
     y = np.repeat(np.arange(40), 5)
     after = np.where(y < 20, (y + 1) % 20, y)  # twenty classes wrong: eight of them among the rest, and all mistaken
-    confusion = broken_down("classification", y, names(40), {"b": y, "w": after}, ["w"]).confusion
+    confusion = break_down("classification", y, names(40), {"b": y, "w": after}, ["w"]).confusion
     assert confusion is not None
     cells, among = np.array(confusion["counts"]["w"]), confusion["among_the_rest"]["w"]
     assert among > 0 and cells.sum() + among == len(y)
@@ -77,7 +77,7 @@ def test_mistakes_among_the_rest_are_no_right_answers() -> None:
 def test_the_gallery_takes_lost_samples_of_each_class_in_turn() -> None:
     y = np.repeat(np.arange(4), 50)
     after = np.where(y < 3, (y + 1) % 4, y)
-    found = broken_down("classification", y, names(4), {"b": y, "w": after}, ["w"])
+    found = break_down("classification", y, names(4), {"b": y, "w": after}, ["w"])
     assert found.lost["in_all"] == 150 and len(found.places) == MOST_LOST
     assert np.bincount(y[found.places], minlength=4).tolist() == [4, 4, 4, 0]
 
@@ -88,16 +88,16 @@ def test_labels_anomalies_and_values_are_broken_down_too() -> None:
     said = y > 0
     off = said.copy()
     off[:5, 0] = ~off[:5, 0]
-    labels = broken_down("multi_label", y, ["a", "b", "c"], {"b": said, "w": off}, ["w"])
+    labels = break_down("multi_label", y, ["a", "b", "c"], {"b": said, "w": off}, ["w"])
     assert labels.confusion is None and labels.by_class["lost"] == {"w": 5}
     assert sorted(labels.places) == list(range(5))
     y = np.r_[np.zeros(50, np.int64), np.ones(10, np.int64)]
     scores = np.r_[np.linspace(0, 1, 50), np.full(10, 2.0)]
     missed = np.r_[scores[:50], np.full(4, 0.5), np.full(6, 2.0)]
-    found = broken_down("anomaly", y, ["normal", "anomaly"], {"b": scores, "w": missed}, ["w"])
+    found = break_down("anomaly", y, ["normal", "anomaly"], {"b": scores, "w": missed}, ["w"])
     assert found.by_class["lost"] == {"w": 4} and found.lost["samples"][0]["variant"] == "normal"
     y = rng.normal(size=(100, 1)).astype(np.float32)
-    values = broken_down("regression", y, ["t"], {"b": y, "w": y + np.float32(0.5)}, ["w"])
+    values = break_down("regression", y, ["t"], {"b": y, "w": y + np.float32(0.5)}, ["w"])
     assert [row["answers"][1]["score"] for row in values.by_class["groups"]] == pytest.approx([0.5] * 5)
     assert values.by_class["lost"] == {"w": 100}
     for each in (labels, found, values):
@@ -113,6 +113,6 @@ def test_what_ships_is_shown_or_what_comes_nearest() -> None:
 
 def test_with_nothing_to_ship_the_baseline_stands_alone() -> None:
     y, answers = classified(5)
-    found = broken_down("classification", y, names(5), {"baseline-eager": answers["baseline-eager"]}, [])
+    found = break_down("classification", y, names(5), {"baseline-eager": answers["baseline-eager"]}, [])
     ByClass.model_validate(found.by_class)
     assert found.by_class["variants"] == ["baseline-eager"] and found.lost["samples"] == [] and found.places == []

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgekit.core.tasks.accuracy_drop import bounded
-from edgekit.stages.benchmark.decide import judge, too_close, unresolved
+from edgekit.stages.benchmark.decide import check_limits, too_close, unresolved
 from tests.stages.benchmark.made import Row, budget, decided, row, told
 
 WINNER = "winner of tflite"
@@ -108,7 +108,7 @@ def test_the_overall_winner_is_one_of_the_winners_by_the_same_rule() -> None:
 
 def test_the_bound_of_the_drop_is_judged_not_the_drop() -> None:
     def inside(accuracy: float, samples: int, **limits: float) -> bool:
-        return bool(judge(row("a-fp32-onnx", accuracy, samples=samples), budget(**limits))["inside_budget"])
+        return bool(check_limits(row("a-fp32-onnx", accuracy, samples=samples), budget(**limits))["inside_budget"])
 
     assert inside(0.98, 1000)
     assert not inside(0.98, 200)  # nothing lost, and yet 200 samples leave more than a point open
@@ -119,7 +119,7 @@ def test_the_bound_of_the_drop_is_judged_not_the_drop() -> None:
 
 
 def test_a_judged_row_holds_counts_and_what_follows_from_them() -> None:
-    judged = judge(row("a-fp32-onnx", 0.97, samples=1000), budget(accuracy_drop_pp=2.0))
+    judged = check_limits(row("a-fp32-onnx", 0.97, samples=1000), budget(accuracy_drop_pp=2.0))
     drop = bounded(10, 0, 1000, 0.95)
     assert {name: judged[name] for name in vars(drop)} == vars(drop)
     assert (drop.drop_pp, judged["reasons"]) == (1.0, [])
@@ -128,8 +128,8 @@ def test_a_judged_row_holds_counts_and_what_follows_from_them() -> None:
 def test_gained_samples_are_set_against_lost_ones() -> None:
     swapped = {**row("a-fp32-onnx", samples=1000), "lost": 9, "gained": 9}
     worse = {**row("a-fp32-onnx", samples=1000), "lost": 9, "gained": 0}
-    assert judge(swapped, budget())["bound_pp"] < judge(worse, budget())["bound_pp"]
-    assert judge(swapped, budget())["drop_pp"] == 0.0
+    assert check_limits(swapped, budget())["bound_pp"] < check_limits(worse, budget())["bound_pp"]
+    assert check_limits(swapped, budget())["drop_pp"] == 0.0
 
 
 @pytest.mark.parametrize(

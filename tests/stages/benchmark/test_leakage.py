@@ -18,7 +18,7 @@ from edgekit.report import console as reports
 from edgekit.report import result as results
 from edgekit.report.html import story
 from edgekit.report.result import RESULT
-from edgekit.stages.benchmark.leakage import LEVEL, by_chance, held
+from edgekit.stages.benchmark.leakage import LEVEL, by_chance, check_leakage
 from tests.conftest import FinishedRun
 
 
@@ -53,17 +53,17 @@ def test_a_network_that_knows_neither_split_is_called_out_no_oftener_than_the_le
 
 
 def test_one_that_learnt_validation_is_called_out_and_one_that_did_not_is_not() -> None:
-    knows = held("net.keras", answers(359, 359), answers(316, 359))
+    knows = check_leakage("net.keras", answers(359, 359), answers(316, 359))
     assert knows is not None and knows["known"] and knows["p_value"] < 1e-9
-    unlike = held("net.keras", answers(320, 359), answers(316, 359))
+    unlike = check_leakage("net.keras", answers(320, 359), answers(316, 359))
     assert unlike is not None and not unlike["known"]
-    worse = held("net.keras", answers(200, 359), answers(316, 359))
+    worse = check_leakage("net.keras", answers(200, 359), answers(316, 359))
     assert worse is not None and not worse["known"] and worse["p_value"] > 0.99
 
 
 def test_an_accuracy_that_is_no_share_of_right_answers_is_not_tested() -> None:
     marks = Marks("regression", np.zeros((4, 2)))
-    assert held("net.keras", marks, marks) is None
+    assert check_leakage("net.keras", marks, marks) is None
 
 
 def test_it_is_told_where_the_run_is_told(tiny_run: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,7 +74,7 @@ def test_it_is_told_where_the_run_is_told(tiny_run: FinishedRun, capsys: pytest.
         (359, "✗ net.keras seems to know validation: 100.00% right of 359"),
         (317, "✓ net.keras: 88.30%"),
     ):
-        row = held("net.keras", answers(right, 359), answers(316, 359))
+        row = check_leakage("net.keras", answers(right, 359), answers(316, 359))
         checks.validation_unseen(SimpleNamespace(metrics={"seen_validation": row}))  # type: ignore[arg-type]
         assert sign in capsys.readouterr().out
         changed = {**result, "seen_validation": row}

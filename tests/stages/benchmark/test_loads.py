@@ -19,7 +19,7 @@ from edgekit.report import plots, tables
 from edgekit.report.console import show
 from edgekit.report.result import RESULT
 from edgekit.stages.benchmark import Config
-from edgekit.stages.benchmark.loads import bound_ms, driven
+from edgekit.stages.benchmark.loads import bound_ms, measure_loads
 from edgekit.workbook.plan import load_plan, parse_stage
 from edgekit.workbook.stage import open_stage
 from tests.conftest import TINY, FinishedRun
@@ -75,7 +75,7 @@ def test_loads_are_evidence_and_in_no_content(benchmark: Artifact) -> None:
 @pytest.mark.parametrize(("load_s", "winner"), [(0.0, True), (0.2, False)])
 def test_nothing_is_driven_without_a_wish_or_a_winner(benchmark: Artifact, load_s: float, winner: bool) -> None:
     name = benchmark.metrics["winner"] if winner else None
-    told = driven(benchmark.ancestor("convert"), load_data(PLAN.data), config(load_s=load_s), BASELINE, [], name)
+    told = measure_loads(benchmark.ancestor("convert"), load_data(PLAN.data), config(load_s=load_s), BASELINE, [], name)
     assert (told["seconds"], told["loadgen"]) == (0, None), "what the schema calls: nothing was driven"
     assert (told["runs"], told["rates"], told["failed"]) == ([], [], [])
     shown = SimpleNamespace(metrics={"loads": told}, config={"confidence": 0.99})
@@ -86,7 +86,7 @@ def test_a_load_that_fails_is_told_and_the_others_go_on(benchmark: Artifact) -> 
     """A variant whose files are gone, and the baseline, which is there."""
     winner = benchmark.metrics["winner"]
     wishes = config(load_s=0.05, p99_bound_ms=1000.0)  # which an eager network meets on a busy machine too
-    told = driven(benchmark.ancestor("convert"), load_data(PLAN.data), wishes, BASELINE, ["nobody"], winner)
+    told = measure_loads(benchmark.ancestor("convert"), load_data(PLAN.data), wishes, BASELINE, ["nobody"], winner)
     assert {row["name"] for row in told["runs"]} == {BASELINE} and told["seconds"] == 0.05
     assert [row["name"] for row in told["failed"]] == ["nobody"] and told["failed"][0]["reason"].startswith("opening")
     shown = SimpleNamespace(metrics={"loads": told}, config={"confidence": 0.99})

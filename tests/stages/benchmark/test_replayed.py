@@ -71,10 +71,10 @@ def test_what_was_recorded_as_too_slow_stays_out() -> None:
 def test_a_record_without_one_of_its_parts_is_refused(missing: str, tmp_path: Path) -> None:
     whole = {name: kind() for name, kind in replay_file.SHAPES["benchmark"].items()}
     replay_file.write(tmp_path, {"benchmark": whole})
-    assert replay_file.recorded(tmp_path, "benchmark") == whole
+    assert replay_file.read(tmp_path, "benchmark") == whole
     replay_file.write(tmp_path, {"benchmark": {name: value for name, value in whole.items() if name != missing}})
     with pytest.raises(TrustError, match="not a record of decisions"):
-        replay_file.recorded(tmp_path, "benchmark")
+        replay_file.read(tmp_path, "benchmark")
 
 
 def test_a_recorded_lack_of_a_winner_is_followed() -> None:
@@ -98,10 +98,10 @@ def test_a_recorded_lack_of_a_winner_is_followed() -> None:
             "the record contradicts itself",
         ),
         ({"winners": {}, "too_slow": ["student-fp32-tflite"]}, "the budget has no latency_p50_ms"),
-        ({"winners": {}, "buys_nothing": ["nobody"]}, "says that 'nobody' buys nothing, which is not among"),
+        ({"winners": {}, "buys_nothing": ["nobody"]}, "says that 'nobody' gives no speed-up, which is not among"),
         (
             {"winners": {"tflite": "student-fp32-tflite"}, "buys_nothing": ["student-fp32-tflite"]},
-            "the record contradicts itself: student-fp32-tflite wins tflite and buys nothing",
+            "the record contradicts itself: student-fp32-tflite wins tflite and gives no speed-up",
         ),
     ],
 )

@@ -18,7 +18,7 @@ from edgekit.data import Split
 from edgekit.data import load as load_data
 from edgekit.report import tables
 from edgekit.stages import benchmark
-from edgekit.stages.benchmark.rivals import held_against, open_rivals
+from edgekit.stages.benchmark.rivals import compare_with, open_rivals
 from edgekit.training.teachers.config import ModelFile
 from edgekit.workbook.plan import load_plan, parse_stage
 from tests.conftest import TINY, FinishedRun
@@ -70,9 +70,9 @@ def test_a_rival_wins_nothing_and_its_place_is_not_recorded(sealed: Artifact) ->
 def test_without_a_winner_nothing_is_held_against_a_rival(tiny_run: FinishedRun, tmp_path: Path) -> None:
     named = ModelFile.model_validate({"path": str(rival_of(tiny_run, tmp_path)), "preprocess": STEPS})
     rivals = open_rivals([named], load_data(PLAN.data), 1)
-    [told] = held_against(rivals, None, timings({"rival.onnx": 0.5}))
+    [told] = compare_with(rivals, None, timings({"rival.onnx": 0.5}))
     assert told["winner"] is told["winner_speedup"] is told["winner_gain_pp"] is None
-    [told] = held_against(
+    [told] = compare_with(
         rivals, row("student-fp32-tflite", 0.9), timings({"rival.onnx": 0.5, "student-fp32-tflite": 0.1})
     )
     assert told["winner_speedup"] == pytest.approx(5.0)

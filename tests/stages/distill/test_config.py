@@ -70,10 +70,10 @@ def test_what_is_wrong_is_named(tmp_path: Path, section: dict[str, object], word
 
 
 def test_soft_targets_are_the_stages_own_unless_they_say_otherwise(tmp_path: Path) -> None:
-    [alone] = config_with(tmp_path, temperature=2.0, alpha=0.3).lessons()
+    [alone] = config_with(tmp_path, temperature=2.0, alpha=0.3).loss_options()
     assert alone.model_dump() == {"loss": "soft_targets", "temperature": 2.0, "alpha": 0.3}
     named = config_with(tmp_path, temperature=2.0, losses=[{"loss": "soft_targets", "alpha": 0.5}, {"loss": "dkd"}])
-    soft, decoupled = (each.model_dump() for each in named.lessons())
+    soft, decoupled = (each.model_dump() for each in named.loss_options())
     assert (soft["temperature"], soft["alpha"]) == (2.0, 0.5)
     assert decoupled["temperature"] == 4.0
 

@@ -199,7 +199,7 @@ def test_a_bundle_records_the_choice_beside_the_winners(free: Artifact, tmp_path
         "benchmark": {"winners": {}, "too_slow": [], "buys_nothing": []},
     }
     replay.write(tmp_path, found)
-    assert replay.recorded(tmp_path, "distill") == decision(free)["measured"]
+    assert replay.read(tmp_path, "distill") == decision(free)["measured"]
 
 
 def test_the_table_and_the_picture_hold_every_one(free: Artifact) -> None:

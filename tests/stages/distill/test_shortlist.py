@@ -15,8 +15,8 @@ from edgekit.measure.latency import Lost, Timed, Times
 from edgekit.models.store import ModelSpec
 from edgekit.report import tables
 from edgekit.stages.distill import Config
-from edgekit.stages.distill.selection import most_accurate, shown
-from edgekit.stages.distill.shortlist import Entry, Shortlist, best, check, choose, not_taken, refusal
+from edgekit.stages.distill.selection import most_accurate, selection_metrics
+from edgekit.stages.distill.shortlist import Entry, Shortlist, best, check, choose, refusal, targets_without_file
 
 
 def budget(**limits: Any) -> Budget:
@@ -75,14 +75,14 @@ def test_one_that_a_target_cannot_take_is_not_trained_where_others_have_a_file_f
         measured = choose(NARROW, limits, most)
         assert measured == {"in_time": list(NARROW), "trained": trained}
         assert refusal("narrow", NARROW, measured, limits, most) == "no file for tflite, for which others have one"
-    assert not_taken(NARROW["broad"], ["onnx", "tflite"]) == []
+    assert targets_without_file(NARROW["broad"], ["onnx", "tflite"]) == []
 
 
 def test_where_all_that_are_within_the_budget_lack_a_target_the_least_lacking_are_trained() -> None:
     limits = budget(latency_p50_ms=1.0)
     assert choose(NARROW, limits, 3) == {"in_time": ["narrow"], "trained": ["narrow"]}
     assert refusal("narrow", NARROW, choose(NARROW, limits, 3), limits, 3) == ""
-    assert not_taken(NARROW["narrow"], ["tflite", "onnx"]) == ["tflite"]
+    assert targets_without_file(NARROW["narrow"], ["tflite", "onnx"]) == ["tflite"]
     two_of_three = {**NARROW, "two": [file("onnx", 0.9), file("openvino", 0.9)]}
     assert choose(two_of_three, limits, 3)["trained"] == ["two"]
 
@@ -93,7 +93,7 @@ def test_a_target_without_a_student_is_told() -> None:
     config = Config.model_construct(budget=budget(), targets=["onnx", "tflite"])
     for kept, missing in (("narrow", ["tflite"]), ("broad", [])):
         row = {"name": kept, "kept": True, "parameters": 1, "macs": 1, "bytes": {}, "validation_accuracy": None}
-        metrics: dict[str, Any] = shown(found, [row], config)
+        metrics: dict[str, Any] = selection_metrics(found, [row], config)
         assert metrics["shortlist"]["no_student_for"] == missing
         title = tables.candidates(cast("Artifact", SimpleNamespace(metrics=metrics))).title
         assert ("no student for tflite: the one that is kept has no file for it" in str(title)) == bool(missing)
@@ -182,11 +182,11 @@ def test_nobody_trained_is_nobody_kept() -> None:
 
 
 def test_the_times_of_a_stopped_attempt_are_used_again_and_only_under_their_key(tmp_path: Path) -> None:
-    from edgekit.stages.distill.shortlist import _remember, _remembered
+    from edgekit.stages.distill.shortlist import _store_times, _stored_times
 
     found = {title: Times(files, [Lost(title, "onnx", "int8", "no")]) for title, files in FILES.items()}
-    _remember(tmp_path / "a/b.json", "key", found)
-    assert _remembered(tmp_path / "a/b.json", "key") == found
-    assert _remembered(tmp_path / "a/b.json", "other") is None
+    _store_times(tmp_path / "a/b.json", "key", found)
+    assert _stored_times(tmp_path / "a/b.json", "key") == found
+    assert _stored_times(tmp_path / "a/b.json", "other") is None
     (tmp_path / "a/b.json").write_text("torn")
-    assert _remembered(tmp_path / "a/b.json", "key") is None
+    assert _stored_times(tmp_path / "a/b.json", "key") is None

@@ -12,9 +12,9 @@ from edgekit.data import Data, Split
 from edgekit.models.cost import Cost
 from edgekit.report.plots import diagnosis as plotted
 from edgekit.stages.profile import session
-from edgekit.stages.profile.ceilings import measure_machine
 from edgekit.stages.profile.diagnosis import MOST_STEPS, WORTH_IT, Measured, diagnose
 from edgekit.stages.profile.operators import operator_table
+from edgekit.stages.profile.roofline import measure_machine
 
 MACHINE = {"gmacs_per_s": 50.0, "int8_gmacs_per_s": 200.0, "gbytes_per_s": 10.0, "overhead_us_per_operator": 1.0}
 PARTS = {"queue": 0.02, "preprocess": 0.1, "execute": 5.0, "postprocess": 0.02, "serialise": 0.05}

@@ -10,8 +10,8 @@ import pytest
 from edgekit.core import artifact as artifacts
 from edgekit.core.errors import ModelError
 from edgekit.data import load
-from edgekit.measure.forecast import AS_IT_CAME
-from edgekit.models.files import CALLED
+from edgekit.measure.forecast import UNMODIFIED
+from edgekit.models.files import TITLES
 from edgekit.models.from_artifact import open_model
 from edgekit.training import fit
 from edgekit.training.teachers import model_file as files
@@ -25,13 +25,13 @@ def opened(config: Path, tmp_path: Path, settings: str = "") -> object:
     return open_stage("profile", {"config": str(config), "out": str(tmp_path / "runs"), "settings": settings})
 
 
-@pytest.mark.parametrize("kind", CALLED)
+@pytest.mark.parametrize("kind", TITLES)
 def test_every_kind_of_file_is_profiled(
     kind: str, tiny_run: FinishedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = trained.make(kind, tiny_run.folder / "profile/model", tmp_path / "made")
     found = opened(trained.config(model, tmp_path), tmp_path).run()  # type: ignore[attr-defined]
-    assert f"{model.name} is {CALLED[kind]}: gives " in capsys.readouterr().out
+    assert f"{model.name} is {TITLES[kind]}: gives " in capsys.readouterr().out
     sealed, theirs = found.metrics, artifacts.load(tiny_run.folder / "profile").metrics
     _, spec = open_model(found)
     assert not sealed["trained_here"]
@@ -41,7 +41,7 @@ def test_every_kind_of_file_is_profiled(
         assert abs(sealed["validation_accuracy"] - theirs["validation_accuracy"]) <= 0.01
         assert sealed["macs"] == theirs["macs"] and not spec.gives_probabilities
     way = sealed["ways"][0]
-    assert way["way"] == AS_IT_CAME[spec.interpreter.partition(" ")[0]] and way["ratio"] == pytest.approx(1)
+    assert way["way"] == UNMODIFIED[spec.interpreter.partition(" ")[0]] and way["ratio"] == pytest.approx(1)
     assert 0.95 < sealed["session"]["covered"] <= 1.0001
     assert bool(sealed["operators"]) == spec.is_torch
     assert not any(row["bound"] for row in sealed["layers"]), "nobody sees what takes the time inside"

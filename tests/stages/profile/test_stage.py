@@ -41,7 +41,7 @@ def test_what_was_left_out_says_so(sealed: artifacts.Artifact, tiny_run: Finishe
     assert ways["torch.compile"]["reason"] == "left out: profile.compiling is false"
     assert ways["LiteRT"]["reason"] == "left out: profile.runtimes is false"
     assert ways["PyTorch eager"]["low_ms"] <= ways["PyTorch eager"]["p50_ms"] <= ways["PyTorch eager"]["high_ms"]
-    assert tables.foretold_rows(artifacts.load(tiny_run.folder / "benchmark")) == []
+    assert tables.predicted_rows(artifacts.load(tiny_run.folder / "benchmark")) == []
 
 
 def test_cost_is_that_of_the_network(sealed: artifacts.Artifact) -> None:

@@ -58,7 +58,7 @@ def test_noise_leaves_an_interval_around_the_ratio() -> None:
 
 
 def test_zeros_are_held_against_the_student() -> None:
-    (row,) = latency.zeros([timed("step0", 0.8), timed("step1", 0.1), timed("sparse", 0.4, size=600)])
+    (row,) = latency.sparse_gains([timed("step0", 0.8), timed("step1", 0.1), timed("sparse", 0.4, size=600)])
     assert row["measured"] == pytest.approx(2.0)
     assert (row["dense_zipped_bytes"], row["sparse_zipped_bytes"]) == (500, 300)
 
@@ -79,7 +79,7 @@ def measured() -> tuple[Row, list[Row]]:
             pass
     assert measured_sparsity(sparse) > 0.7
     macs = [cost(module, described.input_shape).macs for module in (student, smaller)]
-    return latency.told([student, smaller], sparse, macs, described, data, config)
+    return latency.time_steps([student, smaller], sparse, macs, described, data, config)
 
 
 def test_every_network_is_timed_in_both_precisions(measured: tuple[Row, list[Row]]) -> None:
@@ -116,7 +116,7 @@ def test_what_one_target_cannot_take_is_told_and_the_rest_is_held_against_its_ow
     described = spec("ds_cnn:ds_cnn", width=8, blocks=1)
     module = store.build(described)
     data = Data(NO_SAMPLES, NO_SAMPLES, NO_SAMPLES, described.classes, "image", digest="synthetic")
-    told, networks = latency.told([module, module], module, [2, 1], described, data, Config())
+    told, networks = latency.time_steps([module, module], module, [2, 1], described, data, Config())
     assert [(row["step"], row["target"]) for row in told["steps"]] == [(0, "onnx"), (1, "onnx")]
     assert [row["target"] for row in told["sparse"]] == ["onnx"]
     assert [row["reason"] for row in told["left_out"]] == ["no such operator", "wrong"]
@@ -132,7 +132,7 @@ def test_a_network_that_no_target_takes_stops_nothing(monkeypatch: pytest.Monkey
     described = spec("ds_cnn:ds_cnn", width=8, blocks=1)
     module = store.build(described)
     data = Data(NO_SAMPLES, NO_SAMPLES, NO_SAMPLES, described.classes, "image", digest="synthetic")
-    told, networks = latency.told([module], module, [1], described, data, Config())
+    told, networks = latency.time_steps([module], module, [1], described, data, Config())
     assert told == {"failed": "step0 for onnx: no conversion rule"}
     assert networks == []
 

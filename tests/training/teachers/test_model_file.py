@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from edgekit.core.errors import ConfigError, EdgekitError, ModelError, ResourceError
-from edgekit.training.teachers.model_file import examined, logits, open_file
+from edgekit.training.teachers.model_file import logits, logits_and_facts, open_file
 from tests.runner import conftest as tiny
 from tests.runner.broken import tflite
 from tests.training.teachers.networks import CLASSES, dense, endless, ir, weights
@@ -75,7 +75,7 @@ def test_probabilities_become_logits_but_for_a_constant(tmp_path: Path) -> None:
 
 def test_sigmoids_become_the_logits_before_them(tmp_path: Path) -> None:
     """They are from 0 to 1 too, but their sum is anything: taken for logits they would teach next to nothing."""
-    found, facts = examined(
+    found, facts = logits_and_facts(
         open_file(dense(tmp_path / "s.onnx", ["n", 4], "Sigmoid")), VECTORS, classes=CLASSES, timeout_s=LIMIT_S
     )
     assert np.allclose(found, VECTORS @ weights(4), atol=1e-3)
@@ -125,7 +125,7 @@ def test_a_baseline_must_be_one_that_can_be_converted(shape: list[Any], said: st
         model.graph.input[0].CopyFrom(onnx.helper.make_tensor_value_info("input", onnx.TensorProto.FLOAT, shape))
         onnx.save(model, made)
     with pytest.raises(ModelError, match=said):
-        examined(open_file(made), tiny.samples(5), classes=CLASSES, timeout_s=LIMIT_S)
+        logits_and_facts(open_file(made), tiny.samples(5), classes=CLASSES, timeout_s=LIMIT_S)
 
 
 @pytest.mark.parametrize("sides", [[1, CLASSES, 1, 1], [1, 1, 1, CLASSES]])
@@ -143,7 +143,7 @@ def test_a_baseline_gives_its_scores_and_nothing_round_them(sides: list[int], tm
     onnx.save(model, made)
     assert np.allclose(ask(made, VECTORS), VECTORS @ weights(4), atol=1e-5)
     with pytest.raises(ModelError, match=r"as a baseline it must give \[1, 3\]: let it end with a flatten"):
-        examined(open_file(made), VECTORS, classes=CLASSES, timeout_s=LIMIT_S)
+        logits_and_facts(open_file(made), VECTORS, classes=CLASSES, timeout_s=LIMIT_S)
 
 
 def test_probabilities_that_were_rounded_inside_are_probabilities(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_probabilities_that_were_rounded_inside_are_probabilities(tmp_path: Path
             return None if x is None else {"input": x[None]}
 
     quantize_static(dense(tmp_path / "float.onnx", [1, 4], "Softmax"), tmp_path / "int8.onnx", Samples())
-    found, facts = examined(open_file(tmp_path / "int8.onnx"), VECTORS, classes=CLASSES, timeout_s=LIMIT_S)
+    found, facts = logits_and_facts(open_file(tmp_path / "int8.onnx"), VECTORS, classes=CLASSES, timeout_s=LIMIT_S)
     assert facts["probabilities"] and facts["integers"]
     assert np.ptp(found, axis=1).max() > 1
     assert (np.abs(np.exp(found).sum(axis=1) - 1) > 1e-3).any(), "not rounded"

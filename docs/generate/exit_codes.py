@@ -1,0 +1,63 @@
+"""Exit codes, from the exception classes that carry them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from types import ModuleType
+
+from docs.generate.tables import code, table
+from edgekit.cli import exit_codes
+from edgekit.core import errors
+from edgekit.runner import cli as runner
+from edgekit.runner import errors as runner_errors
+
+HEADER = ("exit code", "meaning", "exception")
+DONE = "The command did what was asked."
+INTERRUPTED = "Ctrl-C stopped the command."
+BROKEN_PIPE = "The program that read the output has ended, as `head` does."
+SIGNALS = {
+    "edgekit": {
+        exit_codes.INTERRUPTED: f"{INTERRUPTED} Finished stages are kept.",
+        exit_codes.BROKEN_PIPE: BROKEN_PIPE,
+        exit_codes.TERMINATED: "SIGTERM stopped the command. Finished stages are kept.",
+    },
+    "edgerun": {runner.INTERRUPTED: INTERRUPTED, runner.BROKEN_PIPE: BROKEN_PIPE},
+}
+PLAIN = {
+    "edgekit": {},
+    "edgerun": {
+        2: "The command line has a mistake.",
+        runner.RESOURCES: "A file or a folder cannot be written or read.",
+    },
+}
+"""Codes that no exception class carries."""
+
+
+def edgekit() -> str:
+    """The table of `edgekit`."""
+    return _table("edgekit", errors)
+
+
+def edgerun() -> str:
+    """The table of `edgerun`."""
+    return _table("edgerun", runner_errors)
+
+
+def meanings(module: ModuleType) -> dict[int, dict[str, str]]:
+    """By exit code, the exception classes of a module and the first sentence of each one's docstring."""
+    found: dict[int, dict[str, str]] = {}
+    for name, kind in vars(module).items():
+        base = issubclass(kind, Exception) and kind.__subclasses__() if inspect.isclass(kind) else True
+        if not base and kind.__module__ == module.__name__:
+            found.setdefault(kind.exit_code, {})[name] = (inspect.getdoc(kind) or "").split("\n\n")[0]
+    return dict(sorted(found.items()))
+
+
+def _table(program: str, module: ModuleType) -> str:
+    rows = {0: (DONE, "–")}
+    plain: Mapping[int, str] = {**PLAIN[program], **SIGNALS[program]}
+    rows |= {number: (text, "–") for number, text in plain.items()}
+    for number, classes in meanings(module).items():
+        rows[number] = (" ".join(classes.values()), ", ".join(code(name) for name in classes))
+    return table(HEADER, [(code(number), *rows[number]) for number in sorted(rows)])

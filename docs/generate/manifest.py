@@ -1,0 +1,176 @@
+"""The fields of a bundle's manifest, and the steps that stand in it.
+
+The code checks these by hand-written rules that cannot be turned into text, so the words stand here.
+`tests/docs/test_reference.py` fails on a field or an option that is missing here, that is not in the code, or of which
+a value outside the stated range is accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from docs.generate.tables import code, table
+from edgekit.runner import input_path
+from edgekit.runner.bundle import manifest_rules as rules
+from edgekit.runner.bundle.manifest import FORMAT, Manifest, RawSpec, TensorSpec
+from edgekit.runner.preprocess import steps
+
+Words = Mapping[str, tuple[str, str]]
+HEADER = ("key", "type", "meaning")
+STEP_HEADER = ("step", "option", "type and range", "meaning")
+
+
+def _one_of(words: object) -> str:
+    return "one of " + ", ".join(code(word) for word in words)  # type: ignore[attr-defined]
+
+
+MANIFEST: Words = {
+    "format": (f"`{FORMAT}`", "Number of this format. A reader refuses every other number."),
+    "name": ("text", "Name of the bundle: letters, digits, `.`, `_` and `-`, the first a letter or a digit."),
+    "version": ("text", "Version of the bundle, spelled like `name`."),
+    "target": (_one_of(rules.TARGETS), "The kind of the model files."),
+    "variant": ("text", "Name of the variant that was packed, spelled like `name`."),
+    "task": (_one_of(rules.TASKS), "What the outputs mean."),
+    "raw": ("object", "What one sample looks like before preprocessing."),
+    "preprocess": ("list of objects", "Steps from a raw sample to the model's input, in order."),
+    "input": ("object", "The model's only input."),
+    "output": ("object", "The model's only output."),
+    "activation": (_one_of(rules.ACTIVATIONS), "What the reader applies to the outputs to get probabilities."),
+    "labels": ("list of text", "Names of the outputs, in their order; empty for the task `raw`."),
+    "threshold": (
+        "number ≥ 0",
+        "Mean squared error above which a sample is an anomaly. Only manifests of the task `anomaly` have this key.",
+    ),
+    "model_files": ("list of text", "Members that hold the model; an `.xml` of OpenVINO has its `.bin` beside it."),
+    "golden": ("object", "Recorded inputs, and the outputs that the model gave for them."),
+    "members": (
+        "object",
+        'By name, every other member of the archive: {"bytes": its size, "sha256": 64 lowercase hex digits}.',
+    ),
+    "architectures": ("list of text", "Machines, as `uname -m` names them, that the bundle is for; empty: all."),
+    "requirements": ("list of text", "Python packages that the device needs, one pip requirement each."),
+    "budget": ("object", "The limits that the variant had to meet. For people; a reader needs nothing of it."),
+    "verdict": ("object", "How it met them. For people; a reader needs nothing of it."),
+    "provenance": ("object", "What `edgekit reproduce` makes the bundle from. A reader needs nothing of it."),
+}
+RAW: Words = {
+    "kind": (_one_of(rules.KINDS), "What a sample is."),
+    "shape": (
+        "list of whole numbers > 0",
+        "`image`: height, width, channels (1 or 3). `vector`: features. `audio`: samples. `window`: time, channels.",
+    ),
+    "dtype": (_one_of(steps.RAW_DTYPES), "Type of its numbers."),
+    "range": ("`null` or [lowest, highest]", "Values that a float32 sample may have; others are refused."),
+    "sample_rate_hz": ("`null` or whole number > 0", "Samples per second; only `audio` has them."),
+    "columns": ("list of text", "Names of a window's channels. The key is absent where they have none."),
+    "input_path": ("list of objects", "Steps from a file to a raw sample, in order."),
+}
+TENSOR: Words = {
+    "name": ("text", "Name of the tensor in the model."),
+    "shape": ("list of whole numbers > 0", "Its shape. The first number is the batch, always 1."),
+    "dtype": (_one_of(rules.TENSOR_DTYPES), "Type of its numbers, as the model stores them."),
+    "layout": (
+        _one_of(rules.LAYOUTS),
+        "Order of its axes: `N` batch, `H` height, `W` width, `C` channels or features.",
+    ),
+}
+GOLDEN: Words = {
+    "inputs": ("text", "Member with the raw samples: an `.npy` array of shape (n, *raw shape)."),
+    "outputs": ("text", "Member with the outputs: an `.npy` array of shape (n, *output shape without its batch)."),
+    "atol": ("number ≥ 0", "Largest allowed difference of an output."),
+    "top1": ("`true` or `false`", "Whether the largest output must stand in the same place too."),
+}
+STEPS: Mapping[str, Words] = {
+    "resize": {
+        "height": ("whole number, 1 to 16,384", "Height of the result, pixels."),
+        "width": ("whole number, 1 to 16,384", "Width of the result, pixels."),
+    },
+    "channels": {"count": ("`1` or `3`", "1: grey. 3: red, green, blue.")},
+    "scale": {"factor": ("number other than 0", "What every value is multiplied by.")},
+    "normalize": {
+        "mean": ("list of 1 number, or of one for each channel", "What is subtracted from every value."),
+        "std": ("list of 1 number > 0, or of one for each channel", "What the difference is divided by."),
+    },
+    "log_mel": {
+        "rate_hz": ("whole number > 0", "Samples per second of the sound."),
+        "window_samples": ("whole number > 0, at most the sound's length", "Length of a window, samples."),
+        "hop_samples": ("whole number > 0", "From the start of a window to the start of the next, samples."),
+        "fft_samples": ("power of two, from `window_samples` to 16,384", "Length of the Fourier transform, samples."),
+        "mels": ("whole number > 0", "Number of mel bands."),
+        "low_hz": ("number ≥ 0, < `high_hz`", "Lower edge of the lowest band, Hz."),
+        "high_hz": ("number, at most half of `rate_hz`", "Upper edge of the highest band, Hz."),
+        "floor": ("number > 0", "What is added to the power before the logarithm."),
+    },
+}
+INPUT_PATH: Mapping[str, Words] = {
+    "read_array": {
+        "dtypes": ("list of text", "Types that an `.npy` array may have; each becomes that of the sample."),
+        "shape": ("list of whole numbers", "Shape of the array, or that without the last axis of a grey image."),
+    },
+    "decode_picture": {
+        "orientation": (_one_of(("apply", "ignore")), "Whether the EXIF orientation turns the picture."),
+        "channels": ("`1` or `3`", "1: grey. 3: red, green, blue."),
+    },
+    "resize_picture": {
+        "height": ("whole number > 0", "Height of the sample, pixels."),
+        "width": ("whole number > 0", "Width of the sample, pixels."),
+        "fit": (_one_of(("stretch", "crop")), "Stretch to the size, or first crop to its proportions at the centre."),
+    },
+    "decode_wav": {},
+    "mix_channels": {},
+    "resample": {"rate_hz": ("whole number > 0", "Samples per second of the result.")},
+    "decode_csv": {},
+    "windows": {
+        "length": ("whole number > 0", "Length of a window, samples or rows."),
+        "stride": ("whole number > 0", "From the start of a window to the start of the next."),
+        "fill": (_one_of(("silence", "none")), "Whether silence fills up the last window of a sound."),
+    },
+}
+WITHOUT_OPTIONS = {
+    "decode_wav": "Read a WAV file as float32 from -1 to 1.",
+    "mix_channels": "Average the channels of a sound.",
+    "decode_csv": "Read the columns named in `raw.columns` of a CSV file with a header, as float32.",
+}
+TABLES: Mapping[str, tuple[Words, type]] = {
+    "manifest": (MANIFEST, Manifest),
+    "raw": (RAW, RawSpec),
+    "tensor": (TENSOR, TensorSpec),
+}
+
+
+def keys(name: str) -> str:
+    """The table of `manifest`, `raw`, `tensor` or `golden`."""
+    words = GOLDEN if name == "golden" else TABLES[name][0]
+    return table(HEADER, [(code(key), *text) for key, text in words.items()])
+
+
+def preprocess() -> str:
+    """The steps of preprocessing, with their options."""
+    return table(STEP_HEADER, _rows(STEPS))
+
+
+def files() -> str:
+    """The steps of the input path, with their options."""
+    return table(STEP_HEADER, _rows(INPUT_PATH))
+
+
+def orders() -> str:
+    """Which steps of the input path a kind of sample may have, in which order."""
+    rows = [(code(kind), ", ".join(map(code, names))) for kind, names in input_path.ORDER.items()]
+    return table(("kind", "steps, in this order, each at most once"), rows)
+
+
+def known(kind: Any) -> set[str]:
+    """The keys that the code knows."""
+    return {each.name for each in fields(kind)}
+
+
+def _rows(described: Mapping[str, Words]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for step, options in described.items():
+        if not options:
+            rows.append((code(step), "none", "–", WITHOUT_OPTIONS[step]))
+        rows += [(code(step), code(name), *text) for name, text in options.items()]
+    return rows

@@ -1,0 +1,184 @@
+"""Progress of what takes long: which step, how far it is, the best so far and the time left.
+
+Whoever works says so here, by `step` and `say`. Who listens decides where it goes: `edgekit run` names a file by
+EDGEKIT_PROGRESS and reads it beside the kernel; a kernel of JupyterLab shows a live display; otherwise nobody listens.
+Nothing of it is kept: it is in no artifact, in no key and in no stored output of a notebook.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from edgekit.core import progress_display
+from edgekit.core.progress_state import Shown, State
+
+T = TypeVar("T")
+
+FILE = "EDGEKIT_PROGRESS"
+"""Environment variable: the file that `edgekit run` reads. It must exist; nobody but `edgekit run` creates it."""
+RECORD_BYTES = 4096
+"""Every write replaces the whole record, so a reader sees the old one, the new one, or no JSON."""
+EVERY_S = 0.2
+"""Steps within a step are told so often at most: what is measured beside it must not notice."""
+SURE_AFTER_S = 1.0
+"""Of a shorter time no time left is concluded."""
+MOST_SAID = 3
+
+
+class Step:
+    """A step that goes on; `at` says how far it is."""
+
+    def __init__(self, name: str, unit: str, of: int, done: float) -> None:
+        self.shown = Shown(name, unit, done, of)
+        self._begun, self._began_at = time.monotonic(), done
+
+    def at(self, done: float, of: int | None = None, best: str | None = None, name: str | None = None) -> None:
+        """`done` units are done, of `of`; a fraction counts towards the time left. What is None stays as it is."""
+        new: dict[str, Any] = {"of": of, "best": best, "name": name}
+        self.shown = replace(self.shown, done=done, **{key: value for key, value in new.items() if value is not None})
+        _tell(now=bool(name))
+
+    def left_s(self, inner: float) -> float | None:
+        """Seconds left at the pace so far, `inner` being the share of the unit under way; None while nobody knows."""
+        done, now = self.shown.done + inner, time.monotonic()
+        gained, taken = done - self._began_at, now - self._begun
+        if not self.shown.of or gained <= 0 or taken < SURE_AFTER_S:
+            return None
+        return max(0.0, self.shown.of - done) * taken / gained
+
+
+class Listener(Protocol):
+    """Where progress goes."""
+
+    def show(self, state: State) -> None:
+        """The state of now, in place of the one before; what goes wrong here must not end the work."""
+
+    def end(self) -> None:
+        """Nothing goes on any more."""
+
+
+class _ToFile:
+    """The file that `edgekit run` reads. It is never created here: a kernel that outlives the run leaves nothing."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def show(self, state: State) -> None:
+        data = state.to_json().encode()
+        if len(data) >= RECORD_BYTES:
+            return
+        with suppress(OSError):
+            handle = os.open(self._path, os.O_WRONLY)
+            try:
+                os.pwrite(handle, data.ljust(RECORD_BYTES - 1) + b"\n", 0)
+            finally:
+                os.close(handle)
+
+    def end(self) -> None:
+        self.show(State(os.getpid(), said=tuple(_said)))
+
+
+_lock = threading.RLock()
+_steps: list[Step] = []
+_said: list[tuple[int, str]] = []
+_listener: Listener | None = None
+_told_at = 0.0
+
+
+@contextmanager
+def step(name: str, unit: str = "", of: int = 0, done: float = 0.0) -> Iterator[Step]:
+    """A step within those that go on already; see `Shown` for the words."""
+    global _listener
+    one = Step(name, unit, of, done)
+    with _lock:
+        if not _steps:
+            _listener = _who_listens()
+        _steps.append(one)
+        _tell(now=True)
+    try:
+        yield one
+    finally:
+        with _lock:
+            _leave(one)
+
+
+def _leave(one: Step) -> None:
+    """It has ended, and with the outermost all that an error left open within it."""
+    if one not in _steps:
+        return
+    outermost = _steps[0] is one
+    _steps.remove(one)
+    if not outermost:
+        _tell(now=True)
+        return
+    _steps.clear()
+    if _listener is not None:
+        _listener.end()
+
+
+def each(items: Sequence[T], unit: str, called: Callable[[T], str] | None = None) -> Iterator[T]:
+    """The items, one after another, shown as a step that counts them; `called` names the one under way."""
+    with step("", unit, len(items)) as shown:
+        for number, item in enumerate(items):
+            shown.at(number, name=called(item) if called else "")
+            yield item
+
+
+def both(first: Callable[[int], object], second: Callable[[int], object]) -> Callable[[int], None]:
+    """Calls one after the other: for those that hear of rounds."""
+
+    def call(number: int) -> None:
+        first(number)
+        second(number)
+
+    return call
+
+
+def say(text: str) -> None:
+    """A sentence that stays to be read, on the terminal or in the live display; within a step."""
+    with _lock:
+        number = _said[-1][0] + 1 if _said else 1
+        _said[:] = [*_said, (number, text)][-MOST_SAID:]
+        _tell(now=True)
+
+
+def read(path: Path) -> State | None:
+    """The state in the file that `FILE` names; None where there is none, or a write was met half-way."""
+    try:
+        return State.from_json(path.read_text())
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _tell(now: bool = False) -> None:
+    global _told_at
+    if _listener is None or not (now or time.monotonic() - _told_at >= EVERY_S):
+        return
+    with _lock:
+        if not _steps:
+            return
+        _told_at = time.monotonic()
+        _listener.show(State(os.getpid(), tuple(each.shown for each in _steps), _left_s(), tuple(_said)))
+
+
+def _left_s() -> float | None:
+    """Of the outermost step that is counted: what is within it is a share of its unit."""
+    inner, left = 0.0, None
+    for each in reversed(_steps):
+        if each.shown.of:
+            left = each.left_s(inner)
+            inner = min(1.0, (each.shown.done + inner) / each.shown.of)
+    return left
+
+
+def _who_listens() -> Listener | None:
+    if path := os.environ.get(FILE):
+        return _ToFile(path)
+    return progress_display.Display(_said[-1][0] if _said else 0) if progress_display.watched() else None

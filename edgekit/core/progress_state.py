@@ -1,0 +1,71 @@
+"""How far something is, in words and as one line of JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A step as it stands: `done` of `of` units; `of` 0: nobody knows how many.
+
+    A unit in the singular counts the one under way ("epoch 4 of 40"), in the plural what is done ("10 of 64 samples").
+    """
+
+    name: str
+    unit: str = ""
+    done: float = 0.0
+    of: int = 0
+    best: str = ""
+
+    def __str__(self) -> str:
+        parts = [self.name, self._count(), f"best {self.best}" if self.best else ""]
+        return " · ".join(filter(None, parts))
+
+    def _count(self) -> str:
+        if not self.unit:
+            return ""
+        amount = self.unit.endswith("s")
+        if amount and not self.of and not self.done:
+            return ""
+        number = int(self.done) if amount else int(self.done) + 1
+        if not self.of:
+            return f"{number:,} {self.unit}" if amount else f"{self.unit} {number:,}"
+        number = min(number, self.of)
+        return f"{number:,} of {self.of:,} {self.unit}" if amount else f"{self.unit} {number:,} of {self.of:,}"
+
+
+@dataclass(frozen=True)
+class State:
+    """What goes on: steps, the outermost first, the seconds left of them, and sentences said, numbered from 1."""
+
+    process: int
+    steps: tuple[Shown, ...] = ()
+    left_s: float | None = None
+    said: tuple[tuple[int, str], ...] = ()
+
+    def __str__(self) -> str:
+        left = "" if self.left_s is None else f"about {duration(self.left_s)} left"
+        return " · ".join(filter(None, [*map(str, self.steps), left]))
+
+    def to_json(self) -> str:
+        """One line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> State:
+        """ValueError, KeyError or TypeError where it is none."""
+        found = json.loads(text)
+        steps = tuple(Shown(**step) for step in found["steps"])
+        return cls(found["process"], steps, found["left_s"], tuple((int(n), str(t)) for n, t in found["said"]))
+
+
+def duration(seconds: float) -> str:
+    """`45 s`, `3 min`, `1 h 20 min`: as exact as an estimate deserves."""
+    if seconds < 59.5:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min" if minutes % 60 else f"{minutes // 60} h"

@@ -1,0 +1,106 @@
+"""Rounds: how long they should take, why more are added, when that ends, and what stays open then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from edgekit.core import progress
+from edgekit.core.progress_state import duration
+from edgekit.runner.measure import conditions
+from edgekit.runner.measure.bench import FRESH_CALLS, growing, openings_of
+from edgekit.stages.benchmark.config import Config
+from edgekit.stages.benchmark.decide import Decision, decide, too_close_to_call, unresolved_steps
+from edgekit.stages.benchmark.timings import Timings
+
+TRIED_CALLS = 2
+"""Timed before the rounds, to foretell how long they take."""
+
+Opener = Callable[[], Callable[[], object]]
+
+
+class Measured(NamedTuple):
+    """What the rounds led to; `stayed_open`: a line for each comparison that their end left open."""
+
+    decision: Decision
+    timings: Timings
+    stayed_open: list[str]
+
+
+def measured(
+    rows: list[dict[str, Any]],
+    openers: Mapping[str, Opener],
+    config: Config,
+    watch: conditions.Watch,
+    recorded: dict[str, Any] | None,
+) -> Measured:
+    """Add rounds until every winner and every gain is resolved, so that a quieter day gives the same decision.
+
+    `most_rounds` and `most_minutes` end it too. What is open then is decided by what is known, and listed.
+    """
+    numbers = (config.rounds, config.most_rounds, config.calls_per_round, config.warmup_per_round)
+    openings = openings_of(config.rounds)
+    limit_s = 60 * config.most_minutes
+    with progress.step("timing", "opening", openings) as shown:
+        progress.say(foretold(openers, config))
+        began, on_round = time.monotonic(), progress.both(watch.sample, shown.at)
+        for samples_ms, opened in growing(openers, *numbers, on_round=on_round, limit_s=limit_s):
+            timings = Timings(samples_ms, opened, config.confidence, config.tie_margin)
+            decision = decide(rows, timings, config.budget, config.targets, recorded)
+            still_open = open_now(decision, config.tie_margin)
+            if not still_open:
+                break
+            more = f"timing, with more rounds since {len(still_open)} comparisons are open"
+            shown.at(opened, of=opened + openings, name=more)
+        took_s, done = time.monotonic() - began, len(next(iter(samples_ms.values()))) // config.calls_per_round
+        ended = _ended_by(done, took_s, config)
+        if still_open:
+            progress.say(f"Rounds ended {ended}. Open: {'; '.join(still_open)}.")
+        elif done < config.rounds:
+            progress.say(f"Rounds ended {ended}. Nothing is open.")
+    return Measured(decision, timings, [f"{line}; rounds ended {ended}" for line in still_open])
+
+
+def open_now(decision: Decision, tie_margin: float) -> list[str]:
+    """What more rounds would settle: winners too close to call, and steps whose gain is known too roughly."""
+    return [
+        *too_close_to_call(decision.decisions, tie_margin),
+        *unresolved_steps(decision.metrics["waterfall"], tie_margin),
+    ]
+
+
+def foretold(openers: Mapping[str, Opener], config: Config) -> str:
+    """How long the rounds should take, from a few calls of each, and why there may be more of them."""
+    openings = openings_of(config.rounds)
+    calls = config.rounds * (config.calls_per_round + config.warmup_per_round) + openings * FRESH_CALLS
+    first_s = 0.0
+    for open_anew in openers.values():
+        opening_s, call_s = _tried(open_anew)
+        first_s += openings * opening_s + calls * call_s
+    said = f"{len(openers)} models in {config.rounds} rounds: about {duration(first_s)}."
+    most = config.most_rounds // config.rounds
+    if most > 1:
+        said += (
+            f" Rounds are added while a winner, or what a step bought, is too close to call: up to {most} times as "
+            f"long (benchmark.most_rounds is {config.most_rounds}). A busy machine prolongs that."
+        )
+    return f"{said} The limit is {duration(60 * config.most_minutes)} (benchmark.most_minutes)."
+
+
+def _tried(open_anew: Opener) -> tuple[float, float]:
+    """Seconds of one opening with its first call, and of one call after that."""
+    began = time.perf_counter()
+    call = open_anew()
+    call()
+    opened = time.perf_counter()
+    for _ in range(TRIED_CALLS):
+        call()
+    return opened - began, (time.perf_counter() - opened) / TRIED_CALLS
+
+
+def _ended_by(rounds: int, took_s: float, config: Config) -> str:
+    limit_s = 60 * config.most_minutes
+    if took_s >= limit_s or rounds < config.rounds:
+        return f"after {rounds} rounds, by benchmark.most_minutes ({config.most_minutes:g})"
+    return f"after {rounds} rounds, by benchmark.most_rounds ({config.most_rounds})"

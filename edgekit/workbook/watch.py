@@ -1,0 +1,189 @@
+"""What `edgekit run` shows while it works: one live line on a terminal, else a line at least every 30 seconds.
+
+It goes to stderr, as progress does; what is said for good goes to stdout.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+from edgekit.core import progress
+from edgekit.core.errors import ConfigError
+from edgekit.core.progress_state import State
+
+FILE = ".progress.tmp"
+"""In the run's folder while it is at work; what a kill leaves goes with the other `.tmp` files."""
+PERIOD = "EDGEKIT_PROGRESS_S"
+"""Environment variable: seconds without a line at most, where there is no terminal."""
+PERIOD_S = 30.0
+EARLY = 0.8
+"""Of the period, after which a line is due: the thread that prints it may have to wait for the processor."""
+REFRESH_S = 0.5
+
+
+class Watch:
+    """Reads what the kernel tells and shows it, from `with` to its end."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / FILE
+        self._period_s = period_s()
+        self._lock = threading.RLock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._go_on, daemon=True)
+        self._label, self._place, self._began = "", _nowhere, time.monotonic()
+        self._state: State | None = None
+        self._said: tuple[int, int] = (0, 0)
+        self._spoken = -math.inf  # so the first line comes at once: Python has needed its time to start
+        self._live: Any = None
+
+    def __enter__(self) -> Watch:
+        self._stream: TextIO = os.fdopen(os.dup(2), "w", encoding="utf-8")  # a notebook's run turns stderr away
+        self._terminal = self._stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        with suppress(OSError):  # a full disk: then there is less to show
+            self._file.write_bytes(b"")
+        self._before = os.environ.get(progress.FILE)
+        os.environ[progress.FILE] = str(self._file.resolve())
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        if self._before is None:
+            os.environ.pop(progress.FILE, None)
+        else:
+            os.environ[progress.FILE] = self._before
+        with suppress(OSError):
+            self._file.unlink(missing_ok=True)
+        with suppress(OSError):  # a reader that has left
+            self._stream.close()
+
+    def say(self, line: str, say: Callable[[str], None]) -> None:
+        """A line for good, by `say`; it counts as a sign of life."""
+        with self._lock:
+            live = self._live is not None
+            self._end_live("")
+            say(line)
+            sys.stdout.flush()
+            if live:
+                self._begin_live()
+            self._spoken = time.monotonic()
+
+    @contextmanager
+    def during(self, label: str, place: Callable[[], str] | None = None, *, quietly: bool = False) -> Iterator[None]:
+        """Show `label` and what is told meanwhile; where that is nothing, what `place` gives.
+
+        At its end a line says how long it took, unless that is to pass `quietly` or an error ends it.
+        """
+        with self._lock:
+            self._label, self._place, self._began = label, place or _nowhere, time.monotonic()
+            self._state, self._said = None, (0, 0)
+            with suppress(OSError):
+                self._file.write_bytes(b"")
+            self._begin_live()
+        ended = ""
+        try:
+            yield
+            ended = "" if quietly else f"{label} · done in {self._taken()}"
+        finally:
+            with self._lock:
+                self._look()
+                self._label = ""
+                if self._live is None and ended:
+                    self._write(ended)
+                self._end_live(ended)
+
+    def _go_on(self) -> None:
+        while not self._stop.wait(min(REFRESH_S, self._period_s / 10)):
+            with self._lock:
+                self._look()
+                if self._live is not None:
+                    self._live.update(self._text(self._line()), refresh=True)
+                elif not self._terminal and time.monotonic() - self._spoken >= EARLY * self._period_s:
+                    self._write(self._line())
+
+    def _look(self) -> None:
+        """Read the kernel's state, and give on what it says for good."""
+        found = progress.read(self._file)
+        if found is None:
+            return
+        self._state = found
+        for number, text in found.said:
+            if (found.process, number) > self._said or found.process != self._said[0]:
+                self._said = (found.process, number)
+                self._write(f"{self._label} · {text}")
+
+    def _line(self) -> str:
+        if not self._label:
+            return "edgekit run · at work"
+        state = (str(self._state) if self._state else "") or self._place()
+        return " · ".join(filter(None, [f"{self._label} {self._taken()}", state]))
+
+    def _taken(self) -> str:
+        """Minutes and seconds since its beginning."""
+        minutes, seconds = divmod(int(time.monotonic() - self._began), 60)
+        return f"{minutes}:{seconds:02d}"
+
+    def _write(self, line: str) -> None:
+        with suppress(OSError):  # a reader that has left; the verdict's own line will find out
+            if self._live is not None:
+                self._live.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            else:
+                print(line, file=self._stream, flush=True)
+        self._spoken = time.monotonic()
+
+    def _begin_live(self) -> None:
+        if not self._terminal:
+            return
+        from rich.console import Console
+        from rich.live import Live
+
+        self._live = Live(
+            self._text(self._label),
+            console=Console(file=self._stream, force_terminal=True),
+            auto_refresh=False,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._live.start()
+        self._live.console.show_cursor(True)  # or a killed run would leave the terminal without one
+
+    def _end_live(self, ended: str) -> None:
+        if self._live is None:
+            return
+        live, self._live = self._live, None
+        live.transient = not ended
+        live.update(self._text(ended), refresh=True)
+        live.stop()
+
+    def _text(self, line: str) -> Any:
+        from rich.text import Text
+
+        return Text(line)
+
+
+def period_s() -> float:
+    """Seconds without a line at most; ConfigError where the environment says none."""
+    given = os.environ.get(PERIOD, "")
+    try:
+        wanted = float(given) if given else PERIOD_S
+    except ValueError:
+        wanted = 0.0
+    if not 0.1 <= wanted <= 3600:
+        raise ConfigError(f"{PERIOD}: got {given!r}; give seconds from 0.1 to 3600, or leave it out for {PERIOD_S:g}")
+    return wanted
+
+
+def _nowhere() -> str:
+    return ""

@@ -1,0 +1,129 @@
+"""What progress says, and that saying it never ends the work."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from edgekit.core import progress
+from edgekit.core.progress_state import Shown, State, duration
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "progress"
+    path.touch()
+    monkeypatch.setenv(progress.FILE, str(path))
+    return path
+
+
+def shown(file: Path) -> str:
+    return str(progress.read(file))
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (Shown("student", "epoch", 3, 40), "student · epoch 4 of 40"),
+        (Shown("student", "epoch", 3.5, 40, "97.21%"), "student · epoch 4 of 40 · best 97.21%"),
+        (Shown("", "epoch", 40, 40), "epoch 40 of 40"),
+        (Shown("data", "files", 1200, 8000), "data · 1,200 of 8,000 files"),
+        (Shown("data", "files"), "data"),
+        (Shown("search", "trial", 6), "search · trial 7"),
+        (Shown("operators"), "operators"),
+    ],
+)
+def test_a_singular_unit_counts_the_one_under_way_and_a_plural_what_is_done(step: Shown, words: str) -> None:
+    assert str(step) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.2, "1 s"), (45.4, "45 s"), (59.6, "1 min"), (180, "3 min"), (3600, "1 h"), (4801, "1 h 20 min")],
+)
+def test_a_duration_is_as_exact_as_an_estimate(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+
+
+def test_steps_within_steps_reach_the_file_and_leave_it_again(file: Path) -> None:
+    with progress.step("students", "training", 3) as outer:
+        outer.at(1)
+        with progress.step("", "epoch", 10, done=4) as inner:
+            assert shown(file) == "students · training 2 of 3 · epoch 5 of 10"
+            time.sleep(progress.EVERY_S)
+            inner.at(5, best="91.00%")
+            assert shown(file) == "students · training 2 of 3 · epoch 6 of 10 · best 91.00%"
+        assert shown(file) == "students · training 2 of 3"
+    assert shown(file) == ""
+
+
+def test_each_names_and_counts_what_is_under_way(file: Path) -> None:
+    seen = [shown(file) for _ in progress.each(["tflite", "onnx"], "proof", "selftest of {}".format)]
+    assert seen == ["selftest of tflite · proof 1 of 2", "selftest of onnx · proof 2 of 2"]
+
+
+def test_what_is_said_is_numbered_and_stays_to_be_read(file: Path) -> None:
+    with progress.step("timing"):
+        progress.say("about 3 min")
+        progress.say("two stay open")
+    found = progress.read(file)
+    assert found is not None and not found.steps
+    assert [text for _, text in found.said][-2:] == ["about 3 min", "two stay open"]
+    numbers = [number for number, _ in found.said]
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+
+def test_the_time_left_is_that_of_the_outermost_count_at_the_pace_so_far(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "SURE_AFTER_S", 0.1)
+    began = time.monotonic()
+    with progress.step("walk", "step", 2), progress.step("", "epoch", 10) as inner:
+        assert progress.read(file).left_s is None  # type: ignore[union-attr]
+        time.sleep(0.4)
+        inner.at(8)
+        took = time.monotonic() - began
+        left = progress.read(file).left_s  # type: ignore[union-attr]
+    # eight of ten epochs of the first of two steps took that long
+    assert left == pytest.approx(took * (2 - 0.8) / 0.8, rel=0.2)
+    assert f"about {duration(left)} left" in str(State(1, left_s=left))
+
+
+def test_epochs_of_an_earlier_process_do_not_make_the_pace(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "SURE_AFTER_S", 0.1)
+    began = time.monotonic()
+    with progress.step("", "epoch", 10, done=8) as step:
+        time.sleep(0.4)
+        step.at(9)
+        took = time.monotonic() - began
+        assert progress.read(file).left_s == pytest.approx(took, rel=0.2)  # type: ignore[union-attr]
+
+
+def test_no_file_is_made_and_none_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(progress.FILE, str(tmp_path / "gone" / "progress"))
+    with progress.step("students", "training", 3) as step:
+        step.at(1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_half_written_record_is_no_state(file: Path) -> None:
+    with progress.step("students", "training", 3):
+        whole = file.read_text()
+    assert len(whole) == progress.RECORD_BYTES and json.loads(whole)
+    file.write_text(whole[:40])
+    assert progress.read(file) is None
+    assert progress.read(file.with_name("none")) is None
+
+
+def test_an_error_that_keeps_an_inner_step_alive_does_not_keep_it_in_view(file: Path) -> None:
+    kept = progress.each(["a", "b"], "recipe", str)
+    with progress.step("quantize"):
+        next(kept)
+        assert shown(file) == "quantize · a · recipe 1 of 2"
+    with progress.step("convert"):
+        assert shown(file) == "convert"
+        kept.close()
+        assert shown(file) == "convert"

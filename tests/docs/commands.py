@@ -1,0 +1,123 @@
+"""Every command that the pages show, and what its test does with it: a new one must be listed here.
+
+QUICK commands are run for real by `make test`, LONG ones by `make long`, page by page, in a folder that `scene.py` lays
+out. ELSEWHERE are those that cannot run here, with the reason; of these the words are parsed.
+"""
+
+from __future__ import annotations
+
+SUBSTITUTIONS = {
+    "configs/digits.yaml": "configs/tiny.yaml",
+    "configs/mine.yaml": "configs/tiny.yaml",
+    "artifacts/digits": "artifacts/tiny",
+    "artifacts/mine": "artifacts/tiny",
+    "bundles/digits-": "bundles/tiny-",
+    "/elsewhere": "elsewhere",
+    "edge/bin/python": "python",
+}
+"""Paths of a config, of a run and its bundles, and of Python: all that differs from what the page says."""
+
+INFO = "artifacts/digits/bundles/digits-tflite-1.0.0.edge.zip"
+RUNNER = "python artifacts/digits/bundles/edgerun.pyz"
+DEVICE = "edge/bin/python edgerun.pyz"
+BUNDLE = "digits-tflite-1.0.0.edge.zip"
+CAMERA = "pictures-tflite-1.0.0.edge.zip"
+
+QUICK = {
+    "source .venv/bin/activate",
+    "edgekit status artifacts/digits",
+    "edgekit report artifacts/digits",
+    "edgekit compare artifacts/digits artifacts/mine",
+    f"{RUNNER} info {INFO}",
+    f"{RUNNER} selftest {INFO}",
+    f"{RUNNER} predict {INFO} sample.png",
+    "python sample.py",
+    "python make_meter.py",
+    "edgekit run configs/digits.yaml --set prune.ratio=0.4 --dry-run",
+    "edgekit run configs/mine.yaml --dry-run",
+    "edgekit run configs/mine.yaml",
+    "edgekit run configs/digits.yaml --out /elsewhere",
+    "edgekit run configs/cifar10.yaml --dry-run",
+    "edgekit init doorbell --data sounds/",
+    "edgekit init meter --task regression --data meter.npz",
+    "edgekit run doorbell.yaml --dry-run",
+    "edgekit run meter.yaml --dry-run",
+    "edgekit run mine.yaml --dry-run",
+    "edgekit run worn.yaml --dry-run",
+    "edgekit run colleague.yaml --dry-run",
+    f"{DEVICE} doctor {BUNDLE}",
+    f"{DEVICE} selftest {BUNDLE}",
+    f"{DEVICE} predict {BUNDLE} sample.npy",
+    f"{DEVICE} predict {BUNDLE} samples/ --json",
+    f"{DEVICE} bench {BUNDLE}",
+    "ffmpeg -loglevel error -i cam.mp4 -f rawvideo -pix_fmt rgb24 - | "
+    f"{DEVICE} predict {CAMERA} --stream rgb24 --size 640x480",
+    "PYTHONPATH=edgerun.pyz edge/bin/python use.py",
+    f"edgerun info {INFO} --json",
+    f"edgerun verify {INFO}",
+    f"edgekit load {INFO} --scenario single_stream --seconds 2 --json",
+    "edgekit bundle pretrainedResnet_quant.tflite "
+    "--labels airplane,automobile,bird,cat,deer,dog,frog,horse,ship,truck --golden pictures/",
+    "make help",
+}
+
+LONG = {
+    "edgekit run configs/digits.yaml --set prune.ratio=0.4",
+    "edgekit run configs/digits.yaml --from quantize",
+    "edgekit run configs/digits.yaml --mlflow sqlite:///mlflow.db",
+    "edgekit report artifacts/digits --mlflow sqlite:///mlflow.db",
+    "edgekit run doorbell.yaml",
+    "edgekit reproduce artifacts/digits/bundles/digits-onnx-1.0.0.edge.zip",
+    f"edgekit load {INFO} --max-rate --p99-ms 5",
+    f"{DEVICE} bench {BUNDLE} --compare",
+}
+
+INSTALLS = "installs from an index of released packages; tests/test_packaging.py builds the wheel and installs it"
+MAKES = "CI runs it as a whole"
+HALF_AN_HOUR = "takes half an hour; the same options are run for seconds by "
+
+ELSEWHERE = {
+    "make run": "installs the workbook; the walk itself is run by tests/conftest.py",
+    "make test": MAKES,
+    "make lab": "opens JupyterLab",
+    "make zoo": MAKES,
+    "make reference": "executes the reference notebooks, which are committed",
+    "python -m tests.zoo.matrix": "writes docs/reference/zoo.md, in some minutes; `make zoo` compares every cell of it",
+    "python -m benchmarks.keras_parity": "measures for minutes; tests/benchmarks/test_keras_parity.py runs its parts",
+    "pip install .": INSTALLS,
+    "pip install '.[tflite]'": INSTALLS,
+    "pip install '.[mlflow]'": INSTALLS,
+    "pip install -c constraints.txt '.[workbook]'": INSTALLS,
+    "pip install --no-deps -r onnx2tf.txt": INSTALLS,
+    "pip install './edgekit_workbook-0.1.0-py3-none-any.whl[tflite]'": INSTALLS,
+    "pip wheel --no-deps .": INSTALLS,
+    "python3.11 -m venv .venv": "makes an environment of gigabytes",
+    '.venv/bin/pip install torch==2.13.0 --index-url "$CPU_INDEX"': INSTALLS,
+    "python3 -m venv edge && edge/bin/pip install 'numpy>=1.22' 'ai-edge-litert>=2.0'": INSTALLS,
+    f"scp artifacts/digits/bundles/edgerun.pyz {INFO} pi@raspberrypi.local:": "needs a device",
+    f"rpicam-vid --codec yuv420 -o - | {DEVICE} predict {CAMERA} --stream yuv420p --size 640x480": (
+        "needs a camera; tests/runner/inputs/test_stream.py pipes frames in"
+    ),
+    f"{DEVICE} bench {BUNDLE} --minutes 30 --rate 10": f"{HALF_AN_HOUR}tests/runner/measure/test_bench_minutes.py",
+    f"edgekit load {INFO}": f"{HALF_AN_HOUR}tests/measure/load/test_command.py",
+    f"edgekit load {INFO} --scenario server --rate 100 --p99-ms 5": f"{HALF_AN_HOUR}tests/measure/load/test_command.py",
+    "edgekit run configs/cifar10.yaml --set budget.latency_p50_ms=0.1": "trains for an hour and a half",
+    "edgekit reproduce cifar10-tflite-1.0.0.edge.zip --set data.path=cifar10.zip": "trains for an hour and a half",
+    "edgekit reproduce mine-tflite-1.0.0.edge.zip --allow nets:make_net --set data.path=pictures.zip": (
+        "needs a bundle of one's own; tests/workbook/test_reproduce.py allows and refuses such functions"
+    ),
+}
+
+NEEDS_FFMPEG = {command for command in QUICK if command.startswith("ffmpeg")}
+NEEDS_SHARED = {
+    "edgekit run configs/cifar10.yaml --dry-run",
+    *(command for command in QUICK if command.startswith("edgekit bundle pretrainedResnet")),
+}
+"""Those that need MLPerf Tiny's file, which lies in the models of EDGEKIT_SHARED."""
+
+
+def as_run(command: str) -> str:
+    """The command with other paths."""
+    for said, meant in SUBSTITUTIONS.items():
+        command = command.replace(said, meant)
+    return command

@@ -1,0 +1,172 @@
+"""Every command that README, CONTRIBUTING and the site show is run, or stands in a list with the reason why not."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+from edgekit.cli.app import app
+from tests.conftest import FinishedRun
+from tests.docs import scene
+from tests.docs.commands import ELSEWHERE, LONG, NEEDS_FFMPEG, NEEDS_SHARED, QUICK, as_run
+from tests.docs.pages import ROOT, all_pages, commands, name, without_blocks
+
+PAGES = [page for page in all_pages() if commands(page)]
+LISTS = {"QUICK": QUICK, "LONG": LONG, "ELSEWHERE": set(ELSEWHERE)}
+INLINE = re.compile(r"`((?:edgekit|edgerun|make) [a-z][^`]*)`")
+TARGET = re.compile(r"^([a-z0-9]+):", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def supplies(tmp_path_factory: pytest.TempPathFactory, tiny_run: FinishedRun) -> Path:
+    home = tmp_path_factory.mktemp("docs") / "supplies"
+    scene.lay_out(home, tiny_run)
+    return home
+
+
+def run_page(page: Path, wanted: set[str], supplies: Path, tmp_path: Path) -> list[str]:
+    """Run the wanted commands of a page in its order, up to one that fails; those that were left out."""
+    home, left_out = tmp_path / "scene", []
+    scene.copied(supplies, home)
+    scene.written(page, home)
+    for command in dict.fromkeys(commands(page)):
+        if command not in wanted:
+            continue
+        if missing(command):
+            left_out.append(command)
+            continue
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", as_run(command)],
+            cwd=home,
+            env=scene.environment(home),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=1800,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return left_out
+
+
+def missing(command: str) -> bool:
+    """Whether this machine lacks what the command works on; CI has all of it."""
+    no_film, no_file = command in NEEDS_FFMPEG and not shutil.which("ffmpeg"), command in NEEDS_SHARED
+    return no_film or (no_file and not scene.has_shared())
+
+
+def showing(wanted: set[str]) -> list[Path]:
+    return [page for page in PAGES if wanted & set(commands(page))]
+
+
+@pytest.mark.parametrize("page", showing(QUICK), ids=name)
+def test_the_quick_commands_of_a_page_run(page: Path, supplies: Path, tmp_path: Path) -> None:
+    left_out = run_page(page, QUICK, supplies, tmp_path)
+    if left_out:
+        pytest.skip(f"not here, the others ran: {', '.join(left_out)}")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", showing(LONG), ids=name)
+def test_all_commands_of_a_page_run(page: Path, supplies: Path, tmp_path: Path) -> None:
+    """With the quick ones before them: `run` needs what `init` has written."""
+    run_page(page, QUICK | LONG, supplies, tmp_path)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_command_of_a_page_is_listed(page: Path) -> None:
+    unknown = [each for each in commands(page) if not any(each in listed for listed in LISTS.values())]
+    assert not unknown, "list them in tests/docs/commands.py"
+
+
+def test_the_lists_hold_nothing_else_and_nothing_twice() -> None:
+    shown = {command for page in PAGES for command in commands(page)}
+    listed = [command for members in LISTS.values() for command in members]
+    assert len(listed) == len(set(listed))
+    assert set(listed) <= shown, sorted(set(listed) - shown)
+
+
+@pytest.mark.parametrize("command", ELSEWHERE)
+def test_what_cannot_run_here_is_spelt_right(command: str, tmp_path: Path) -> None:
+    """Bash takes it, and so does what it calls, up to the point where it would begin."""
+    assert ELSEWHERE[command]
+    subprocess.run(["bash", "-n", "-c", command], check=True)
+    for words in parts(command):
+        parse(words)
+
+
+def parts(command: str) -> Iterator[list[str]]:
+    """The words of each program in a line."""
+    words: list[str] = []
+    for word in [*shlex.split(command), "&&"]:
+        if word in ("&&", "|"):
+            yield words
+            words = []
+        else:
+            words.append(word)
+
+
+def parse(words: list[str]) -> None:
+    """AssertionError, or the parser's own error, for words that the program would not take."""
+    program, rest = Path(words[0]).name, words[1:]
+    if program.startswith("python") and rest[0] == "-m":
+        assert rest[1] == "venv" or importlib.util.find_spec(rest[1]), rest
+    elif program == "make":
+        subprocess.run(["make", "--dry-run", *rest], cwd=ROOT, check=True, capture_output=True)
+    elif program == "pip":
+        offered = told(rest[0])
+        assert not [word for word in rest if word.startswith("-") and f" {word}" not in offered]
+    elif program == "edgekit":
+        of_edgekit(rest)
+    elif program == "edgerun" or rest[:1] == ["edgerun.pyz"]:
+        of_edgerun(rest[rest[:1] == ["edgerun.pyz"] :])
+    else:
+        assert program in ("scp", "rpicam-vid"), f"{program}: say how its words are checked"
+
+
+def told(command: str) -> str:
+    """What pip says of one of its commands."""
+    words = [sys.executable, "-m", "pip", command, "--help"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+
+def of_edgekit(words: list[str]) -> None:
+    group = typer.main.get_command(app)
+    assert words[0] in group.commands, words  # type: ignore[attr-defined]
+    group.commands[words[0]].make_context(words[0], words[1:])  # type: ignore[attr-defined]
+
+
+def of_edgerun(words: list[str]) -> None:
+    module = importlib.import_module(f"edgekit.runner.commands.{words[0]}")
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    module.arguments(parser)
+    parser.parse_intermixed_args(words[1:])
+
+
+@pytest.mark.parametrize("page", all_pages(), ids=name)
+def test_what_is_named_in_passing_exists(page: Path) -> None:
+    """`make aa`, `edgekit load --max-rate`, `edgerun bench --minutes`: the command, and its long options."""
+    targets = TARGET.findall((ROOT / "Makefile").read_text())
+    for found in INLINE.findall("\n".join(without_blocks(page))):
+        program, command, *rest = found.split()
+        if program == "make":
+            assert command in targets, found
+            continue
+        if program == "edgekit":
+            group = typer.main.get_command(app)
+            known = [option for each in group.commands[command].params for option in each.opts]  # type: ignore[attr-defined]
+        else:
+            parser = argparse.ArgumentParser()
+            importlib.import_module(f"edgekit.runner.commands.{command}").arguments(parser)
+            known = list(parser._option_string_actions)
+        assert not [word for word in rest if word.startswith("--") and word.split("=")[0] not in known], found

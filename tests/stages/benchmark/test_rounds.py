@@ -1,0 +1,131 @@
+"""When rounds end: what is said before and after, and that a limit leaves an honest decision."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgekit.core import progress, replay
+from edgekit.core.errors import ConfigError
+from edgekit.runner.measure import conditions
+from edgekit.stages.benchmark import rounds
+from edgekit.stages.benchmark.config import Config
+from edgekit.workbook.plan import load_plan
+from tests.conftest import TINY, FinishedRun, run_edgekit
+from tests.stages.benchmark.made import BASELINE, row
+
+VARIANT = "baseline-fp32-tflite"
+ROWS = [BASELINE, row(VARIANT)]
+
+
+def config(**options: Any) -> Config:
+    given = {"rounds": 10, "calls_per_round": 5, "warmup_per_round": 1, "targets": ["tflite"], **options}
+    return Config.model_validate(given)
+
+
+def opener(paces_ms: Iterator[float]) -> Callable[[], Callable[[], object]]:
+    """Each opening has a pace of its own, as where memory lies makes it."""
+
+    def opened() -> Callable[[], object]:
+        pace_s = next(paces_ms) / 1000
+        return lambda: time.sleep(pace_s)
+
+    return opened
+
+
+def noisy() -> dict[str, Callable[[], Callable[[], object]]]:
+    """Two of which nobody can tell within 1 % how far they are apart."""
+    return {
+        "baseline-eager": opener(itertools.repeat(1.0)),
+        VARIANT: opener(itertools.cycle([0.5, 2.0, 0.7, 1.4])),
+    }
+
+
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: Config, recorded: Any = None) -> tuple[Any, str]:
+    file = tmp_path / "progress"
+    file.touch()
+    monkeypatch.setenv(progress.FILE, str(file))
+    monkeypatch.setattr(progress, "_said", [])  # what earlier tests of this process said
+    with conditions.Watch() as watch:
+        found = rounds.measured(ROWS, noisy(), given, watch, recorded)
+    state = progress.read(file)
+    assert state is not None
+    return found, "\n".join(text for _, text in state.said)
+
+
+def test_a_limit_in_minutes_ends_rounds_and_says_what_stayed_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = config(most_rounds=10_000, most_minutes=0.03, tie_margin=1.0)
+    found, said = measured(tmp_path, monkeypatch, given)
+    done = len(found.timings.samples_ms[VARIANT]) // 5
+    assert found.timings.rounds >= 10 and done < 10_000
+    (line,) = [line for line in found.stayed_open if line.startswith("what convert bought: ")]
+    assert line.endswith(f"rounds ended after {done} rounds, by benchmark.most_minutes (0.03)")
+    assert "2 models in 10 rounds: about " in said
+    assert "Rounds are added while a winner, or what a step bought, is too close to call: " in said
+    assert "up to 1000 times as long (benchmark.most_rounds is 10000)." in said
+    assert "The limit is 2 s (benchmark.most_minutes)." in said
+    assert f"Rounds ended after {done} rounds, by benchmark.most_minutes (0.03). Open: what convert bought" in said
+
+
+def test_the_limit_in_rounds_is_named_where_it_was_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, said = measured(tmp_path, monkeypatch, config(most_rounds=10, tie_margin=1.0))
+    assert found.stayed_open and all("by benchmark.most_rounds (10)" in line for line in found.stayed_open)
+    assert "times as long" not in said
+
+
+def test_what_is_settled_stays_not_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that is far from 1 needs no interval of ±1 %."""
+    monkeypatch.setattr("tests.stages.benchmark.test_rounds.noisy", lambda: {
+        "baseline-eager": opener(itertools.repeat(20.0)), VARIANT: opener(itertools.repeat(1.0))
+    })  # fmt: skip
+    found, said = measured(tmp_path, monkeypatch, config(most_rounds=20))
+    assert found.stayed_open == [] and "Open:" not in said
+
+
+def test_a_decision_under_a_limit_is_recorded_and_replayed_as_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = config(most_rounds=10_000, most_minutes=0.001, tie_margin=1.0)
+    found, _ = measured(tmp_path, monkeypatch, given)
+    content = found.decision.content
+    assert set(content["measured"]) == set(replay.SHAPES["benchmark"])
+    assert "stayed_open" not in json.dumps(content) and "most_minutes" not in json.dumps(content)
+    replay.write(tmp_path, {"benchmark": content["measured"]})
+    recorded = replay.recorded(tmp_path, "benchmark")
+    again, _ = measured(tmp_path, monkeypatch, given, recorded)
+    assert again.decision.content == content
+    assert again.decision.decisions[0]["replayed"]
+
+
+@pytest.mark.parametrize("minutes", [0.0, -1.0, 10_081.0])
+def test_minutes_out_of_range_are_refused(minutes: float) -> None:
+    with pytest.raises(ConfigError, match="benchmark.most_minutes: got"):
+        load_plan(TINY, [f"benchmark.most_minutes={minutes}"])
+
+
+def test_the_notebook_the_console_and_the_result_say_what_stayed_open(tiny_run: FinishedRun, tmp_path: Path) -> None:
+    shutil.copytree(tiny_run.folder, tmp_path / "tiny")
+    settings = ["benchmark.most_rounds=10000", "benchmark.most_minutes=0.001", "benchmark.tie_margin=0.9"]
+    arguments = [word for setting in settings for word in ("--set", setting)]
+    done = run_edgekit("run", str(TINY), "--out", str(tmp_path), *arguments)
+    assert done.returncode == 0, done.stderr
+    stayed_open = json.loads((tmp_path / "tiny/result.json").read_text())["conditions"]["stayed_open"]
+    assert stayed_open and "by benchmark.most_minutes (0.001)" in stayed_open[0]
+    assert f"Stayed open: {stayed_open[0]}." in done.stdout
+    assert re.search(r"^6/7 06_benchmark.ipynb benchmark · \d+ models in 10 rounds: about ", done.stderr, re.M)
+    executed = json.loads((tmp_path / "tiny/notebooks/06_benchmark.ipynb").read_text())
+    printed = "".join(
+        "".join(output.get("text", "")) for cell in executed["cells"] for output in cell.get("outputs", [])
+    )
+    assert f"stayed open: {stayed_open[0]}" in printed
+    assert "stayed open" in (tmp_path / "tiny/report.html").read_text()

@@ -1,0 +1,184 @@
+"""`edgekit run` watched by a person: on a terminal, through a pipe, and what is left when it is stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from edgekit.core import progress
+from edgekit.core.errors import ConfigError
+from edgekit.workbook import watch
+from tests.conftest import ROOT, run_edgekit
+
+SMALLEST = ROOT / "tests" / "configs" / "smallest.yaml"
+PERIOD_S = 10.0
+"""Longer than Python needs to start on a busy machine, before anything can be printed."""
+LONG = ["--set", "profile.epochs=3000"]
+
+
+def start(out: Path, *more: str, stderr: int, **environment: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "edgekit", "run", str(SMALLEST), "--out", str(out), *more]
+    given = {**os.environ, watch.PERIOD: str(PERIOD_S), **environment}
+    return subprocess.Popen(
+        command, cwd=ROOT, env=given, stdout=stderr, stderr=stderr, stdin=subprocess.DEVNULL, start_new_session=True
+    )
+
+
+def read_until(source: int, done: Callable[[str], bool], limit_s: float = 300) -> tuple[str, list[float]]:
+    """What was written until `done` or the end, and when each part of it came."""
+    text, stamps, deadline = "", [time.monotonic()], time.monotonic() + limit_s
+    while not done(text):
+        assert time.monotonic() < deadline, text
+        if not select.select([source], [], [], 0.1)[0]:
+            continue
+        try:
+            part = os.read(source, 65536)
+        except OSError:  # a terminal whose last writer has gone
+            part = b""
+        stamps.append(time.monotonic())
+        if not part:
+            break
+        text += part.decode(errors="replace")
+    return text, stamps
+
+
+def longest_gap(stamps: list[float]) -> float:
+    return max(later - earlier for earlier, later in zip(stamps, stamps[1:], strict=False))
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def test_through_a_pipe_there_is_always_a_line_and_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
+    """From its start over the look ahead into the first training, which Ctrl-C ends."""
+    source, sink = os.pipe()
+    process = start(tmp_path, *LONG, stderr=sink)
+    os.close(sink)
+    try:
+        training = re.compile(
+            r"^1/7 01_profile\.ipynb profile \d+:\d\d · training the baseline · epoch \d+ of 3,000 .*left$", re.M
+        )
+        said, stamps = read_until(source, lambda text: bool(training.search(text)))
+        assert training.search(said), said
+        assert longest_gap(stamps) <= PERIOD_S
+        assert "\x1b" not in said and "\r" not in said, "plain lines"
+        assert "preflight checks of data and networks" in said or stamps[-1] - stamps[0] < PERIOD_S
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    finally:
+        end(process)
+        os.close(source)
+    assert not list((tmp_path / "smallest").glob(".*.tmp"))
+
+
+def test_on_a_terminal_one_live_line_shows_epoch_best_and_time_left(tmp_path: Path) -> None:
+    master, slave = pty.openpty()
+    process = start(tmp_path, *LONG, stderr=slave, TERM="xterm", COLUMNS="160")
+    os.close(slave)
+    try:
+        live = re.compile(
+            r"training the baseline · epoch \d+ of 3,000 · best \d+\.\d\d% · about \d+ (s|min|h)\b[^\r\n]* left"
+        )
+        said, _ = read_until(master, lambda text: len(live.findall(text)) >= 2)
+        lines = [line for line in said.split("\n") if live.search(line)]
+        assert len(lines) == 1, "every state takes the place of the one before"
+        assert live.search(lines[0])
+        process.send_signal(signal.SIGTERM)
+        read_until(master, lambda text: False)
+        assert process.wait(60) == 143
+    finally:
+        end(process)
+        os.close(master)
+    assert not list((tmp_path / "smallest").glob(".*.tmp"))
+
+
+def test_what_a_kill_leaves_is_put_away_by_the_next_run(tmp_path: Path) -> None:
+    source, sink = os.pipe()
+    process = start(tmp_path, stderr=sink)
+    os.close(sink)
+    try:
+        read_until(source, lambda text: "profile: runs" in text)
+    finally:
+        end(process)
+        os.close(source)
+    left = tmp_path / "smallest" / watch.FILE
+    assert left.is_file()
+    started = left.stat().st_mtime_ns
+    broken = tmp_path / "edited.yaml"
+    broken.write_text(
+        SMALLEST.read_text().replace("size: 8", "size: 8\n  split_seed: 1").replace("ds_cnn:ds_cnn", "ds_cnn:none", 1)
+    )
+    done = run_edgekit("run", str(broken), "--out", str(tmp_path))
+    assert done.returncode == 4, done.stderr
+    assert not left.exists(), started
+
+
+def test_stored_notebooks_and_the_run_hold_no_progress(tiny_run) -> None:  # type: ignore[no-untyped-def]
+    for path in sorted((tiny_run.folder / "notebooks").glob("*.ipynb")):
+        outputs = [output for cell in json.loads(path.read_text())["cells"] for output in cell.get("outputs", [])]
+        assert not re.search(r"epoch \d+ of|about \d+ \w+ left", json.dumps(outputs)), path.name
+    assert not (tiny_run.folder / watch.FILE).exists()
+    assert not re.search(r"epoch \d+ of|about \d+ \w+ left", tiny_run.stdout)
+
+
+@pytest.mark.long
+def test_a_whole_run_through_a_pipe_is_never_silent(tmp_path: Path) -> None:
+    source, sink = os.pipe()
+    process = start(tmp_path, stderr=sink)
+    os.close(sink)
+    try:
+        said, stamps = read_until(source, lambda text: False, 900)
+        assert process.wait(60) == 0, said
+    finally:
+        end(process)
+        os.close(source)
+    assert longest_gap(stamps) <= PERIOD_S
+    for number, stage in enumerate(("profile", "distill", "prune", "quantize", "convert", "benchmark", "bundle"), 1):
+        assert re.search(rf"^{number}/7 0{number}_{stage}\.ipynb {stage} · done in ", said, re.M), said
+    assert sorted(path.name for path in (tmp_path / "smallest").glob(".*.tmp")) == []
+
+
+class TestWatch:
+    def test_says_what_the_kernel_said_once_and_shows_where_it_is(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv(watch.PERIOD, "0.5")
+        monkeypatch.setattr(progress, "_said", [])  # what earlier tests of this process said
+        with watch.Watch(tmp_path) as watched, watched.during("6/7 benchmark", lambda: "cell 3 of 9"):
+            time.sleep(1)
+            with progress.step("timing", "round", 30):
+                progress.say("about 3 min")
+                time.sleep(1)
+        said = capfd.readouterr().err
+        assert said.count("6/7 benchmark · about 3 min") == 1
+        assert re.search(r"6/7 benchmark 0:0\d · cell 3 of 9\n", said)
+        assert re.search(r"6/7 benchmark 0:0\d · timing · round 1 of 30\n", said)
+        assert re.search(r"6/7 benchmark · done in 0:0\d\n$", said)
+
+    def test_an_error_ends_it_without_a_word_of_done(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(ValueError), watch.Watch(tmp_path) as watched, watched.during("1/7 profile"):
+            raise ValueError
+        assert "done" not in capfd.readouterr().err
+        assert list(tmp_path.iterdir()) == [] and progress.FILE not in os.environ
+
+    @pytest.mark.parametrize("given", ["soon", "0", "-1", "nan", "1e9"])
+    def test_a_period_that_is_none_is_explained(
+        self, given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv(watch.PERIOD, given)
+        with pytest.raises(ConfigError, match=f"EDGEKIT_PROGRESS_S: got '{given}'; give seconds from 0.1 to 3600"):
+            watch.Watch(tmp_path)
