@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -25,8 +26,13 @@ INTERPRETERS = {
 }
 
 
-def imported(path: Path) -> Iterator[str]:
+@functools.cache
+def imported(path: Path) -> tuple[str, ...]:
     """Every module that a file imports, wherever in the file it does so."""
+    return tuple(_imported(path))
+
+
+def _imported(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -48,6 +54,7 @@ def module_of(dotted: str) -> Path | None:
     return None
 
 
+@functools.cache
 def graph() -> dict[Path, set[Path]]:
     """Which file of edgekit imports which, lazily and for typing too; packages stand for their `__init__.py`."""
     files = sorted(PACKAGE.rglob("*.py"))

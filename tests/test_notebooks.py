@@ -13,11 +13,13 @@ import pytest
 
 from edgekit.core.config import STAGES
 from edgekit.workbook.parameters import COMMON_PARAMETERS
-from edgekit.workbook.plan import load_plan, own_fields, stage_config
+from edgekit.workbook.plan import load_plan, own_fields, parse_stage, shared_options, stage_config
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = [ROOT / "notebooks" / f"{number:02d}_{stage}.ipynb" for number, stage in enumerate(STAGES, 1)]
 MOST_CELLS, MOST_LINES = 12, 15
+MOST_WORDS, LONGEST_SENTENCE = 80, 25
+"""Of a Markdown cell, and of a sentence in it."""
 
 
 def cells(path: Path, kind: str) -> list[dict[str, Any]]:
@@ -31,6 +33,21 @@ def source(cell: dict[str, Any]) -> str:
 def parameters(path: Path) -> dict[str, ast.AnnAssign]:
     (cell,) = (cell for cell in cells(path, "code") if "parameters" in cell["metadata"].get("tags", []))
     return {node.target.id: node for node in ast.parse(source(cell)).body}  # type: ignore[attr-defined]
+
+
+def sentences(text: str) -> list[str]:
+    """Of Markdown, without headings, formulas and the code and addresses in it."""
+    text = re.sub(r"(?ms)\$\$.*?\$\$|^#.*?$", "", text)
+    text = re.sub(r"`[^`]*`", "code", re.sub(r"\]\([^)]*\)", "]", text))
+    paragraphs = re.split(r"\n\s*\n|\n- ", text)
+    return [sentence for paragraph in paragraphs for sentence in re.split(r"(?<=[.?!:])\**\s+", paragraph)]
+
+
+def imported_from_edgekit(path: Path) -> set[str]:
+    """Names that a notebook's cells import from edgekit."""
+    nodes = [node for cell in cells(path, "code") for node in ast.walk(ast.parse(source(cell)))]
+    imports = [node for node in nodes if isinstance(node, ast.ImportFrom) and str(node.module).startswith("edgekit")]
+    return {alias.asname or alias.name for node in imports for alias in node.names}
 
 
 def test_there_is_one_notebook_for_each_stage() -> None:
@@ -60,12 +77,51 @@ class TestForm:
     def test_told_in_order(self, path: Path) -> None:
         told = [source(cell) for cell in json.loads(path.read_text())["cells"]]
         text = "\n".join(told)
-        marks = ["# 0", "**Question.**", "*Reads*", "open_stage(", "## What we expect", "stage.run()", "summaries.",
-                 "plots.", "checks.", "## Decided", ".ipynb)"]  # fmt: skip
-        places = [text.index(mark) for mark in marks]
-        assert places == sorted(places)
+        marks = ["# 0", "**Question.**", "*Reads*", "open_stage(", "plots.pipeline(", "## What we expect",
+                 "stage.run()", "tables.", "plots.", "checks.", "## Try this", "## Decided", ".ipynb)"]  # fmt: skip
+        places, at = [], 0
+        for mark in marks:
+            at = text.index(mark, at) + len(mark)
+            places.append(at)
+        assert text.count("stage.run()") == 1
         expectation = text[text.index("## What we expect") : text.index("stage.run()")]
         assert re.search(r"\d", expectation), "an expectation has a number"
+
+    def test_short_cells_and_short_sentences(self, path: Path) -> None:
+        for cell in cells(path, "markdown"):
+            text = source(cell)
+            assert len(text.split()) <= MOST_WORDS, (cell["id"], len(text.split()))
+            for sentence in sentences(text):
+                assert len(sentence.split()) <= LONGEST_SENTENCE, (cell["id"], sentence)
+
+    def test_shows_its_method_on_one_batch(self, path: Path) -> None:
+        """A visible cell below its words: what it calls is edgekit's, and nothing in it runs a whole stage."""
+        order = [cell["id"] for cell in json.loads(path.read_text())["cells"]]
+        assert order.index("one-batch") == order.index("one-batch-text") + 1
+        (words,) = (source(cell) for cell in cells(path, "markdown") if cell["id"] == "one-batch-text")
+        assert words.startswith("## The method on one ")
+        (code,) = (source(cell) for cell in cells(path, "code") if cell["id"] == "one-batch")
+        names = {node.func for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)}
+        called = {ast.unparse(name).partition(".")[0] for name in names}
+        assert called & imported_from_edgekit(path), called
+        assert "stage.run" not in code and "open_stage" not in code
+
+    def test_two_changes_to_try_of_options_that_there_are(self, path: Path) -> None:
+        (words,) = (source(cell) for cell in cells(path, "markdown") if source(cell).startswith("## Try this"))
+        changes = re.findall(r"(?m)^- (.+)$", words)
+        assert len(changes) == 2
+        known, stage, plan = parameters(path), path.stem[3:], load_plan(ROOT / "configs" / "digits.yaml")
+        for change in changes:
+            assert "xpect" in change
+            for name, value in re.findall(r"`([a-z0-9_]+) = ([^`]+)`", change):
+                assert type(ast.literal_eval(value)).__name__ == ast.unparse(known[name].annotation), (name, value)
+                if name != "settings":
+                    parse_stage(stage, {**plan.section(stage), name: ast.literal_eval(value)}, shared_options(plan.run))
+
+    def test_links_lead_somewhere(self, path: Path) -> None:
+        for cell in cells(path, "markdown"):
+            for link in re.findall(r"\]\(([^)#]+)", source(cell)):
+                assert link.startswith("../docs/explanation/") or (path.parent / link).is_file(), link
 
     def test_every_parameter_is_a_typed_scalar_with_a_comment(self, path: Path) -> None:
         (cell,) = (cell for cell in cells(path, "code") if "parameters" in cell["metadata"].get("tags", []))

@@ -22,7 +22,7 @@ from tests.reference.make import IGNORE, prepare, sanitize, tags
 from tests.reference.strict import SANITIZER, strict
 
 REFERENCE = ROOT / "tests" / "reference"
-MOST_BYTES = 10_000
+MOST_BYTES = 12_000
 
 Cell = Any
 

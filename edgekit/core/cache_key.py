@@ -67,17 +67,17 @@ def gather(
 
 def differences(before: CacheInputs, now: CacheInputs) -> list[str]:
     """What changed, one short line each: `ratio 0.5 → 0.4`, `torch 2.13.0 → 2.14.0`, `code of stages/prune`."""
-    told = [f"{name} {old} → {new}" for name, old, new in _changes(before.config, now.config)]
+    changes = [f"{name} {old} → {new}" for name, old, new in _changes(before.config, now.config)]
     if before.data != now.data:
-        told.append(f"data {before.data[:_SHOWN]} → {now.data[:_SHOWN]}")
-    told += [f"{name} {old} → {new}" for name, old, new in _changes(before.libraries, now.libraries)]
-    told += [f"code of edgekit/{part}" for part, _, _ in _changes(before.code, now.code)]
-    told += [f"source of {name}" for name, _, _ in _changes(before.builders, now.builders)]
+        changes.append(f"data {before.data[:_SHOWN]} → {now.data[:_SHOWN]}")
+    changes += [f"{name} {old} → {new}" for name, old, new in _changes(before.libraries, now.libraries)]
+    changes += [f"code of edgekit/{part}" for part, _, _ in _changes(before.code, now.code)]
+    changes += [f"source of {name}" for name, _, _ in _changes(before.builders, now.builders)]
     if before.replayed != now.replayed:
-        told.append("the decisions to replay")
+        changes.append("the decisions to replay")
     if before.source != now.source:
-        told.append("what it reads")
-    return told
+        changes.append("what it reads")
+    return changes
 
 
 def library_versions(libraries: Iterable[str]) -> dict[str, str]:

@@ -45,8 +45,8 @@ class Strict(BaseModel):
 class Budget(Strict):
     """The limits a variant must meet, on the validation split and on this machine.
 
-    The drop is that of all samples like those of the split, so what is held against the limit is the upper end of its
-    one-sided interval (`accuracy_drop`). At even odds that would be the drop of the split itself: a claim of nothing.
+    The drop is that of all samples like those of the split. So the upper end of its one-sided interval is compared with
+    the limit (`accuracy_drop`). At even odds that would be the drop of the split itself: a claim of nothing.
     """
 
     accuracy_drop_pp: float = Field(
@@ -120,7 +120,7 @@ class TrainOptions(Strict):
 
 
 class StageConfig(Strict):
-    """What every stage is told besides its own options; filled in from the top of the config."""
+    """Options of every stage besides its own; filled in from the top of the config."""
 
     seed: int = Field(0, ge=0, lt=2**31, description="seed of every random choice")
     device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="device of the training")

@@ -1,4 +1,4 @@
-"""Several faults of a config, told at once."""
+"""Several faults of a config, reported at once."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from edgekit.core.errors import ConfigError
 
 T = TypeVar("T")
 MOST = 20
-"""Lines that are told; of the rest, how many there are."""
+"""Most lines in a message; of the rest it gives the number."""
 
 
 class Faults:
-    """ConfigErrors that wait to be told together."""
+    """Collects ConfigErrors, to raise them together."""
 
     def __init__(self) -> None:
         self.found: list[str] = []

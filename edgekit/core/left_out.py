@@ -12,14 +12,14 @@ RESTS, FLOAT = "rests", "fp32"
 
 def lines(rows: Sequence[LeftOut]) -> list[str]:
     """Each failure of `rows` in one line, with the names of what is made from it and so was not tried."""
-    told = []
+    found = []
     for row in rows:
         if row["kind"] == RESTS:
             continue
         of_it = [each["name"] for each in rows if each["kind"] == RESTS and _same_job(each, row)]
         more = f" (and with it {', '.join(of_it)})" if of_it and row["precision"] == FLOAT else ""
-        told.append(f"{row['name']}{more}: {row['reason']}")
-    return told
+        found.append(f"{row['name']}{more}: {row['reason']}")
+    return found
 
 
 def _same_job(one: LeftOut, other: LeftOut) -> bool:

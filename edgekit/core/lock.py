@@ -47,7 +47,7 @@ def hold(path: Path, who: str, wait_s: float = 0.0) -> Iterator[None]:
 def holder(path: Path) -> dict[str, Any] | None:
     """Who holds the lock file `path` now: process, host, who, since; None where nobody does.
 
-    What a killed holder left is told from the lock itself, which its process took along.
+    A file that a killed holder left behind does not count: its lock ended with its process.
     """
     from filelock import FileLock, Timeout
 

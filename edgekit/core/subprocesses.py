@@ -101,7 +101,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
     """In the parent: kill what still runs of a child and of all that it started, also where itself has gone."""
     processes.end(process)
     if process.stdin:
-        with contextlib.suppress(BrokenPipeError):  # what it was still to be told
+        with contextlib.suppress(BrokenPipeError):  # its input may be unread
             process.stdin.close()
 
 

@@ -43,8 +43,8 @@ def parse(section: dict[str, Any], task: Task | None = None) -> SourceConfig:
         raise ConfigError(f"data.source: got {name!r}; {suggest(name, source_names())}")
     if task and "task" in section:
         raise ConfigError("data.task: stands at the top level of the config, for all stages; move it there")
-    told = {**section, "task": task} if task else section
-    config: SourceConfig = check(_module(name).Config, told, "data")
+    values = {**section, "task": task} if task else section
+    config: SourceConfig = check(_module(name).Config, values, "data")
     served = getattr(_module(name), "TASKS", TASKS)
     if config.task not in served:
         raise ConfigError(

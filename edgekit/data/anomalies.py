@@ -1,4 +1,4 @@
-"""Anomalies are there to be judged by: a network that learns to reconstruct the ordinary must not see them.
+"""Anomalies are for evaluation alone: a network that learns to reconstruct normal samples must not see them.
 
 What a train pool has of them goes to the splits that were taken out of it, half each where both were. Where it has
 none, as in folders of train/normal and test/anomaly, validation is lent half of those of the given test split.
@@ -26,15 +26,15 @@ def leave_train(
         return left, ()
     leaving = left[np.isin(groups[left], groups[left[y[left] == 1]])]
     normal, more = np.setdiff1d(left, leaving), len(leaving) - count
-    told = f"{count} anomalies of train" + (f", with {more} normal samples of their recordings," if more else "")
+    moved = f"{count} anomalies of train" + (f", with {more} normal samples of their recordings," if more else "")
     if not taken:
-        return normal, (f"{told} were left out: a network learns the ordinary alone",)
+        return normal, (f"{moved} were left out: the network learns from normal samples alone",)
     names = sorted(taken)
     order = random.permutation(np.unique(groups[leaving]))
     for place, name in enumerate(names):
         mine = leaving[np.isin(groups[leaving], order[place :: len(names)])]
         taken[name] = np.union1d(taken[name], mine)
-    return normal, (f"{told} went to {' and '.join(names)}",)
+    return normal, (f"{moved} went to {' and '.join(names)}",)
 
 
 def lent(splits: dict[str, Split], random: np.random.Generator) -> tuple[dict[str, Split], Notes]:

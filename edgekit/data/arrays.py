@@ -28,8 +28,8 @@ NAMES = (*(f"{axis}_{split}" for split in _SPLITS for axis in "xy"), "groups_tra
 MOST_NUMBERED = 1000
 """Classes that are named by their numbers: more, and they are measured values."""
 _UNGROUPED = (
-    "which windows were cut from one recording is not known, so those of one may stand in train and in test, and every "
-    "figure flatters; name their recordings in groups_train, or give all splits"
+    "it is not known which windows come from one recording, so one recording may be in "
+    "train and in test, and accuracies may be too high; name the recordings in groups_train, or give all splits"
 )
 
 

@@ -25,8 +25,8 @@ def normal(pools: Pools, task: Task = "classification") -> Pools:
     _printable("columns", pools.columns or ())
     shapes = {name: split.x.shape[1:] for name, split in checked.items()}
     if len(set(shapes.values())) > 1:
-        told = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-        raise DataError(f"samples differ in shape between splits: {told}; give all splits the same shape")
+        shown = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise DataError(f"samples differ in shape between splits: {shown}; give all splits the same shape")
     checked = {name: replace(split, y=kind.checked(name, split.y, pools.classes)) for name, split in checked.items()}
     if task == "anomaly":  # how anomalies come into each split is decided where the samples are divided
         return replace(pools.with_splits(checked), classes=kind.NAMES)

@@ -15,7 +15,7 @@ from edgekit.data.archives import Listing
 _SPLITS = {"train": "train", "validation": "validation", "val": "validation", "valid": "validation", "test": "test"}
 _SHOWN = 10
 _STRAY = 0.02
-"""Share of samples at the wrong depth that is passed over and noted; of more, the layout is another one."""
+"""Share of samples at the wrong depth that is skipped and noted; of more, the layout is another one."""
 
 Parts = tuple[str, ...]
 
@@ -49,7 +49,7 @@ SOUNDS = Wanted((".wav",), "sound", ".wav", "yes/0001.wav")
 
 @dataclass(frozen=True)
 class Layout:
-    """Names and labels of the samples of each split, in a fixed mixed order; `notes` tell what was passed over."""
+    """Names and labels of the samples of each split, in a fixed mixed order; `notes` name what was skipped."""
 
     classes: tuple[str, ...]
     names: dict[str, list[str]]
@@ -135,7 +135,7 @@ def _hidden(name: str) -> bool:
 
 
 def _noted(what: str, names: Sequence[str]) -> list[str]:
-    return [f"passed over {len(names)} {what}: {_some(names)}"] if names else []
+    return [f"skipped {len(names)} {what}: {_some(names)}"] if names else []
 
 
 def _some(names: Sequence[str]) -> str:

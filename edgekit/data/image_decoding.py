@@ -157,16 +157,16 @@ class _Shapes:
     def notes(self) -> list[str]:
         """One line each; none where nothing was changed beyond the size."""
         odd = Counter({size: count for size, count in self._sizes.items() if max(size) > _SQUARE * min(size)})
-        told = []
+        notes = []
         if odd and self._fit == "stretch":
             (width, height), count = odd.most_common(1)[0]
-            told.append(
+            notes.append(
                 f"{odd.total()} of {self._sizes.total()} pictures are no squares ({count} of {width}×{height}) and are "
                 "squashed into one; data.fit: crop keeps their proportions"
             )
         if self._turned:
-            told.append(f"turned {self._turned} pictures upright, as their EXIF tags say")
-        return told
+            notes.append(f"turned {self._turned} pictures upright, as their EXIF tags say")
+        return notes
 
 
 def _sample(data: bytes, shapes: _Shapes) -> np.ndarray | str:
@@ -197,5 +197,5 @@ def _check_corrupt(corrupt: list[str], total: int, most: float, origin: str) -> 
 
 def _corrupt_notes(corrupt: list[str], total: int) -> list[str]:
     more = f"; and {len(corrupt) - _SHOWN} more" if len(corrupt) > _SHOWN else ""
-    told = f"skipped {len(corrupt)} of {total} pictures that cannot be read: {'; '.join(corrupt[:_SHOWN])}{more}"
-    return [told] if corrupt else []
+    note = f"skipped {len(corrupt)} of {total} pictures that cannot be read: {'; '.join(corrupt[:_SHOWN])}{more}"
+    return [note] if corrupt else []

@@ -38,21 +38,21 @@ def resolve(pools: Pools, prints: Prints, rule: Literal["error", "drop"]) -> tup
         if not shared:
             continue
         where = " and ".join(sorted({others[prints[name][index]] for index in shared}))
-        told = f"overlap: {len(shared)} of {len(prints[name])} samples of {name} are also in {where}"
+        problem = f"overlap: {len(shared)} of {len(prints[name])} samples of {name} are also in {where}"
         first = ", ".join(map(str, shared[:_SHOWN])) + (", …" if len(shared) > _SHOWN else "")
         if rule == "error":
             raise DataError(
-                f"{told} (same content; indices in {name}: {first}); "
+                f"{problem} (same content; indices in {name}: {first}); "
                 f"remove them, or set data.overlap to drop, which takes them out of {name}"
             )
         dropped = recordings.whole(shared, splits[name].groups)
         kept = np.setdiff1d(np.arange(len(prints[name])), dropped)
         if not len(kept):
-            raise DataError(f"{told}, and nothing of {name} is left without them; give other samples")
+            raise DataError(f"{problem}, and nothing of {name} is left without them; give other samples")
         splits[name] = splits[name].take(kept)
         prints = {**prints, name: [prints[name][index] for index in kept]}
         along = f", and {len(dropped) - len(shared)} more of their recordings" if len(dropped) > len(shared) else ""
-        notes.append(f"{told}; dropped from {name} (indices {first}){along}")
+        notes.append(f"{problem}; dropped from {name} (indices {first}){along}")
     return (pools.with_splits(splits, *notes), prints) if notes else (pools, prints)
 
 
@@ -66,7 +66,7 @@ def disjoint(samples: dict[str, np.ndarray]) -> None:
             index, other, place = leaked[0]
             raise DataError(
                 f"leak: {len(leaked)} of {len(x)} samples of {name} are also in another split (same content; "
-                f"the first is sample {index}, in {other} sample {place}); every figure measured on them flatters: "
+                f"the first is sample {index}, in {other} sample {place}); accuracies on {name} are too high: "
                 f"take them out of {name} or out of {other}"
             )
         for index, one in enumerate(prints):

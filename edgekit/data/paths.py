@@ -42,8 +42,8 @@ def existing(text: str, key: str) -> Path:
     """As `expand`; DataError if nothing is there."""
     path = expand(text, key)
     if not path.exists():
-        told = text if text == str(path) else f"{text} ({path})"
-        raise DataError(f"{key}: nothing at {told}; in a config, relative paths start at its folder")
+        shown = text if text == str(path) else f"{text} ({path})"
+        raise DataError(f"{key}: nothing at {shown}; in a config, relative paths start at its folder")
     return path
 
 

@@ -1,8 +1,8 @@
 """Division of samples that were recorded together: a recording goes to one split as a whole.
 
-Windows of one recording resemble one another (neighbours may even overlap), so a network that has seen some of them
-knows the others: with its windows on both sides of a division, every figure flatters. Samples that `Split.groups` gives
-one number are one recording, and recordings that share a sample's content are one too.
+Windows of one recording resemble one another, and neighbours may overlap. A network that was trained on some of them
+knows the others. If both splits had windows of one recording, every accuracy would be too high. Samples that
+`Split.groups` gives one number are one recording, and recordings that share a sample's content are one too.
 """
 
 from __future__ import annotations

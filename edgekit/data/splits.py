@@ -1,7 +1,7 @@
 """Division into train, calibration, validation and test: stratified, seeded, and disjoint by content.
 
-Samples with the same bytes always land in the same split, so that no copy of a training sample is ever tested on;
-and so do those of one recording, where a source knows of any.
+Samples with the same bytes always land in the same split, so no copy of a training sample is ever tested. So do the
+samples of one recording, if the source knows recordings.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ def _validation_out_of_test(pools: Pools, prints: overlap.Prints, config: Source
     chosen = _pick(groups, strata[groups], sizes, _rng(config.split_seed, "validation"))
     parts = {"validation": chosen, "test": np.setdiff1d(np.arange(len(test)), chosen)}
     made = {name: test.take(_mixed(indices, config.split_seed, name)) for name, indices in parts.items()}
-    told = f"validation is {len(chosen):,} of the {len(test):,} samples of the test split"
-    return pools.with_splits({"train": pools.train, **made}, told)
+    note = f"validation is {len(chosen):,} of the {len(test):,} samples of the test split"
+    return pools.with_splits({"train": pools.train, **made}, note)
 
 
 def _drawing(

@@ -1,4 +1,4 @@
-"""What a source gives, what it may be told, and what the rest of edgekit gets to see."""
+"""What a source returns (`Pools`), its options (`SourceConfig`), and the data that stages read (`Data`)."""
 
 from __future__ import annotations
 
@@ -171,10 +171,10 @@ class Data:
 
     @property
     def raw_range(self) -> list[float] | None:
-        """What a float sample may be expected to lie in: [0, 1] or [-1, 1] where all but the test split's do.
+        """The range of float samples: [0, 1] or [-1, 1] if all samples outside the test split lie in it.
 
-        Windows promise none: what a sensor has not shown yet is still in its unit, and 1.2 g no fault of the sample.
-        Nor do vectors of which the unheard-of are to be told.
+        Windows have no range: a sensor may later show 1.2 g, which is no fault of the sample. Nor have vectors of an
+        anomaly detection, where unusual values are the point.
         """
         unusual_is_meant = self.task == "anomaly" and self.kind == "vector"
         if self.raw_dtype != "float32" or self.kind == "window" or unusual_is_meant:

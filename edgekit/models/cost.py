@@ -18,8 +18,8 @@ from edgekit.models.files.as_module import NOTHING, FileModule
 class Cost:
     """Per call at batch 1. `activation_bytes` counts what every leaf layer reads and writes, in float32.
 
-    `layers` are calls of leaf layers. MACs are half of torch's own FLOP count, which knows no recurrent layers;
-    those of a model of another framework were counted when it was first opened.
+    `layers` are calls of leaf layers. MACs are half of torch's own FLOP count, which knows no recurrent layers. A model
+    of another framework was counted when it was first opened.
     """
 
     parameters: int

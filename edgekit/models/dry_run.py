@@ -52,12 +52,12 @@ def check(module: nn.Module, spec: ModelSpec, x: Tensor, *, trains: bool) -> Non
     if tuple(together.shape) != tuple(alone.shape):
         raise ModelError(
             f"{called}: answers {len(x)} samples at once with shape {tuple(together.shape)}, and "
-            f"{tuple(alone.shape)} is wanted; keep the first side, that of the samples: x.flatten(1), not x.flatten()"
+            f"{tuple(alone.shape)} is wanted; keep the first axis, that of the samples: x.flatten(1), not x.flatten()"
         )
     if float((together - alone).abs().max()) > SAME * max(float(alone.abs().max()), 1e-6):
         raise ModelError(
-            f"{called}: answers a sample differently when others stand beside it, and a device has one at a time; "
-            "compute nothing over the first side: a batch norm keeps running statistics, a mean starts at dim 1"
+            f"{called}: answers a sample differently in a batch with others, and a device runs one at a time; "
+            "compute nothing over the batch axis: a batch norm keeps running statistics, a mean starts at dim 1"
         )
     if trains:
         _trained(module, spec, x)
@@ -69,7 +69,7 @@ def _python(module: nn.Module, called: str) -> None:
     if scripted:
         raise ModelError(
             f"{called}: {f'layer {scripted[0]}' if scripted[0] else 'it'} is TorchScript, which can be neither "
-            "followed nor exported; give the module that it was made of"
+            "traced nor exported; give the module that it was made of"
         )
 
 
@@ -102,8 +102,8 @@ def _answer(module: nn.Module, spec: ModelSpec, x: Tensor) -> Tensor:
         raise failure(f"{spec.called}: fails on a sample of the data", error, module) from error
     if not torch.equal(given, x):
         raise ModelError(
-            f"{spec.called}: changes its input in place, and the sample would be another afterwards; let the first "
-            "step make a new tensor: x = x * 2, not x *= 2, and inplace=False"
+            f"{spec.called}: changes its input in place, which changes the sample for whatever runs next; let the "
+            "first step make a new tensor: x = x * 2, not x *= 2, and inplace=False"
         )
     changed = [name for name, (buffer, before) in kept.items() if not _equal(buffer, before)]
     if changed:
@@ -123,7 +123,7 @@ def _plain(called: str, out: Tensor) -> None:
     if not bool(torch.isfinite(out).all()):
         raise ModelError(
             f"{called}: answers a sample of the data with NaN or infinity; look for a division by zero, a log, or "
-            "weights that are none, and at preprocess: samples may come in unscaled"
+            "NaN among the weights, and check preprocess: samples may come in unscaled"
         )
 
 

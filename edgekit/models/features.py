@@ -13,9 +13,9 @@ from edgekit.core.errors import ModelError
 class Features:
     """Inside `with Features(module, input_shape) as features:`, `features()` gives the maps of the last forward.
 
-    They are tensors (N, C, H, W) in order of execution, the maps of 1x1 left out; of a network of windows, whose maps
-    are (N, C, time), H is 1. A map counts as soon as any module (a block too, so with its residual addition) returns
-    it; what happens in a `forward` between modules is not seen.
+    They are tensors (N, C, H, W) in order of execution, without maps of 1x1. For windows, whose maps are (N, C, time),
+    H is 1. A map counts as soon as any module returns it, including a block with its residual addition. What happens in
+    a `forward` between modules is not seen.
     """
 
     def __init__(self, module: nn.Module, input_shape: tuple[int, ...]) -> None:

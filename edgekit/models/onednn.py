@@ -1,8 +1,8 @@
 """A way around a memory fault of oneDNN in the torch 2.13 CPU build.
 
-The weight gradient of a strided 1×1 convolution with fewer input channels than the vector width (16 floats) writes
-past its workspace (uxlfoundation/oneDNN issue 6035): residual shortcuts of narrow or pruned ResNets crash in
-`backward`, or get wrong gradients. Slicing first and convolving with stride 1 computes the same, bit for bit.
+The weight gradient of a strided 1×1 convolution with fewer input channels than the vector width (16 floats) writes past
+its workspace (uxlfoundation/oneDNN issue 6035). Residual shortcuts of narrow or pruned ResNets crash in `backward`, or
+get wrong gradients. Slicing first and convolving with stride 1 computes the same, bit for bit.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ class _EagerKernels:
 def _use_eager_kernels() -> None:
     """nncf's own operators in plain torch instead of C++ compiled at first use.
 
-    The compiled ones need a compiler, cost half a minute once, round otherwise than the plain ones, and are no faster
-    on small networks; a result must not depend on whether a machine has g++.
+    The compiled kernels need a compiler and half a minute once. They round differently from the plain ones, and are no
+    faster on small networks. A result must not depend on whether a machine has g++.
     """
     for namespace in (quantize_functions.QuantizedFunctionsCPU, quantize_functions.QuantizedFunctionsCUDA):
         if isinstance(namespace, ExtensionNamespace):
@@ -85,7 +85,7 @@ def save(folder: Path, quantized: nn.Module) -> None:
 def rebuild(model_folder: Path, nncf_folder: Path) -> nn.Module:
     """The quantized network, in eval mode on the CPU, bit-equal to the one saved.
 
-    `openvino.convert_model` takes it as it is; give it the static shape too (`input=[1, C, H, W]`), its CPU plug-in
+    `openvino.convert_model` takes it unmodified; give it the static shape too (`input=[1, C, H, W]`), its CPU plug-in
     has no kernel for some quantized layers of unknown size.
     """
     module, _ = store.load(model_folder)

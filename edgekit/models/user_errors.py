@@ -69,7 +69,7 @@ def _what(error: BaseException) -> str:
         return f"{name}: {error.msg} ({Path(error.filename or '?').name}, line {error.lineno})"
     if isinstance(error, KeyError):
         return f"{name}: there is no {said}"
-    return f"{name}: {said}" if said else f"{name}, without a word why"
+    return f"{name}: {said}" if said else f"{name}, without a message"
 
 
 def _advice(error: BaseException) -> str:
@@ -85,8 +85,8 @@ def _advice(error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError):
         return f"install {error.name}, or put its folder on PYTHONPATH"
     if isinstance(error, SyntaxError):
-        return "mend that line"
-    return next((advice for words, advice in ADVICE if words in said), "mend it there, and try the network by itself")
+        return "fix that line"
+    return next((advice for words, advice in ADVICE if words in said), "fix it there, and test the network by itself")
 
 
 def _lacks_memory(error: BaseException) -> bool:

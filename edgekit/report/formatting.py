@@ -64,6 +64,11 @@ def milliseconds(value: float | None) -> str:
     return "–" if value is None else _three(value)
 
 
+def kilobytes(value: int | None) -> str:
+    """Bytes as kB, three significant digits: 4.67, 85.5, 1,088."""
+    return "–" if value is None else _three(value / 1000)
+
+
 def count(value: float | None) -> str:
     """Thousands apart: 98,496."""
     return "–" if value is None else f"{value:,.0f}"

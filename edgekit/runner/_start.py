@@ -68,7 +68,7 @@ def unpack(archive: str, folder: str) -> None:
 
 
 if __name__ == "__main__":
-    if sys.version_info < (3, 9):  # noqa: UP036  (what is told to those who have it)
+    if sys.version_info < (3, 9):  # noqa: UP036  (the message for those who have it)
         sys.exit("edgerun: Python {}.{} is too old; use 3.9 or newer".format(*sys.version_info))
     try:
         sys.path[0] = unpacked(sys.path[0])

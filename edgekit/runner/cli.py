@@ -100,7 +100,7 @@ def _module(name: str) -> Any:
 
 
 def _narrow(prog: str) -> argparse.HelpFormatter:
-    """A formatter that is told its width: asking the terminal imports modules that only help would use."""
+    """A formatter with a fixed width: asking the terminal imports modules that only help would use."""
     width = os.environ.get("COLUMNS", "")
     return argparse.HelpFormatter(prog, width=int(width) if width.isdecimal() and int(width) > 40 else 100)
 

@@ -1,9 +1,9 @@
 """From a raw sample straight to the tensor that a model takes.
 
-Integers that are the model's own, a picture's bytes or the int8 features of a board, are not quantized once more.
-Where samples are bytes and every step works element by element, there are only 256 answers for each channel: they are
-computed once, by the very same steps, and looked up from then on. That is two to five times as fast as the steps
-and the quantization, and the same bits.
+Integers that are the model's own, a picture's bytes or the int8 features of a board, are not quantized once more. Where
+samples are bytes and every step works element by element, each channel has only 256 possible results. They are computed
+once, by the same steps, and then looked up. That is two to five times as fast as the steps and the quantization, and
+gives the same bits.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from edgekit.runner import bundle as bundles
+from edgekit.runner.bundle import read
 from edgekit.runner.model import Model, check_architecture, open_model
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ def load(
 ) -> Model:
     """Verify a bundle and open its model.
 
-    The first load measures what is left open: it tries the installed interpreters and numbers of threads in child
-    processes, proves each with the golden vectors and remembers the fastest.
+    The first load measures what is left open. It tries the installed interpreters and numbers of threads in child
+    processes, proves each with the golden vectors and caches the fastest.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def load(
     BackendError
         No interpreter for its target is installed, or none can run the model.
     """
-    bundle = bundles.read(path)
+    bundle = read(path)
     check_architecture(bundle.manifest)
     if trial:
         from edgekit.runner import autotune

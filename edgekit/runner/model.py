@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from edgekit.runner import bundle as bundles
 from edgekit.runner import postprocess
 from edgekit.runner.backends import Backend, open_backend
 from edgekit.runner.bundle.manifest import Manifest
@@ -20,6 +19,7 @@ from edgekit.runner.errors import BackendError, BundleError, InputError, RunnerE
 from edgekit.runner.preprocess import pipeline
 
 if TYPE_CHECKING:
+    from edgekit.runner.bundle import Bundle
     from edgekit.runner.inputs.windows import Span
     from edgekit.runner.postprocess import Prediction
     from edgekit.runner.selftest import SelftestReport
@@ -29,7 +29,7 @@ ARRAYS = (np.ndarray, np.memmap)
 """Not their other kinds: what a masked array hides would be answered."""
 
 
-def open_model(bundle: bundles.Bundle, threads: int = 1, interpreter: str | None = None, device: str = "CPU") -> Model:
+def open_model(bundle: Bundle, threads: int = 1, interpreter: str | None = None, device: str = "CPU") -> Model:
     """Open a verified bundle here and now, measuring nothing."""
     manifest, files = bundle.manifest, bundle.model_files()
     backend = open_backend(manifest.target, files, manifest.input, manifest.output, threads, interpreter, device)
@@ -47,7 +47,7 @@ class FileAnswer:
 class Model:
     """A verified bundle on an interpreter. Not for use by several threads at once: open one each."""
 
-    def __init__(self, bundle: bundles.Bundle, backend: Backend, threads: int = 1) -> None:
+    def __init__(self, bundle: Bundle, backend: Backend, threads: int = 1) -> None:
         manifest = bundle.manifest
         self.manifest: Manifest = manifest
         self.bundle = bundle

@@ -76,7 +76,7 @@ class _Recorder(TorchDispatchMode):
 
 @contextmanager
 def _followed(module: nn.Module, recorder: _Recorder) -> Iterator[None]:
-    """The recorder is told which module is at work."""
+    """Hooks that tell the recorder which module runs."""
     handles = []
     for name, part in module.named_modules():
         leaf = name and next(part.children(), None) is None

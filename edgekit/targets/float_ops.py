@@ -1,7 +1,8 @@
 """What still computes in float inside an int8 model, operator by operator, read from the file.
 
-Not listed: what only crosses between float and integers (quantize, dequantize), what only moves values (reshapes,
-padding and the like), and what an interpreter computes as part of the operator before it (a bias, an activation).
+Three kinds are not listed: operators that convert between float and integers (quantize, dequantize), operators that
+only move values (reshapes, padding), and those that an interpreter fuses into the operator before (a bias, an
+activation).
 """
 
 from __future__ import annotations

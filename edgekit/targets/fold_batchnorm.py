@@ -1,9 +1,9 @@
 """Batch norms folded into the layers before them, where a converter does not fold them by itself.
 
 Only networks with a `BatchNorm1d` are touched: those of images are folded by every converter. Left apart, OpenVINO
-2026.4's CPU plug-in on one thread gives an int8 dense layer with a batch norm behind it outputs without meaning
-(-164 dB on a two-layer network; 43 dB folded); and litert-torch 0.10 leaves behind each convolution over time two
-transposes, two reshapes, a multiplication and an addition (28 operators for a network of three, 12 folded).
+2026.4's CPU plug-in on one thread gives an int8 dense layer with a batch norm behind it wrong outputs (-164 dB on a
+two-layer network; 43 dB folded). And litert-torch 0.10 leaves behind each convolution over time two transposes, two
+reshapes, a multiplication and an addition (28 operators for a network of three, 12 folded).
 """
 
 from __future__ import annotations

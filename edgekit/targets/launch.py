@@ -85,10 +85,10 @@ def convert(job: Job, scratch: Path, timeout_s: float, stop: threading.Event) ->
     """Run the job in a fresh process, one outcome a step.
 
     ResourceError where there is no room for the files or too little memory, for which the system kills the process.
-    ConversionError where a step does not end in time. Neither says anything of the network, so neither costs a row.
-    Where a step takes the process with it, those behind go on in another, but what is made from a float model that came
-    to nothing is not tried. A step that those before it left too little time begins again in another process, with all
-    of `timeout_s`. The process and what it started are killed on a timeout, on `stop` (ConversionError), and on an
+    ConversionError where a step does not end in time. Neither says anything of the network, so neither costs a row. If
+    a step crashes the process, the steps behind it continue in another. Steps that need a float model which failed are
+    not tried. A step that those before it left too little time begins again in another process, with all of
+    `timeout_s`. The process and what it started are killed on a timeout, on `stop` (ConversionError), and on an
     exception in this thread.
     """
     found: dict[str, Outcome] = {}

@@ -1,7 +1,7 @@
 """Which operators of a converted model are a layer of the network: those that hold its weights.
 
 Names do not last through a conversion: a convolution with a batch norm folded in gets one of its own. Weights do, up to
-a factor for each output channel, which is what folding brings, and up to the order inside a channel, which is layout.
+a factor for each output channel, which folding changes, and up to the order inside a channel, which is layout.
 """
 
 from __future__ import annotations

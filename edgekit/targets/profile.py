@@ -1,8 +1,7 @@
 """Time per operator of a converted model, by its own interpreter's profiler. One target, one file.
 
-Each file offers `rows(folder, files, x, calls)`: for every operator that was executed, its kind, a name that it shares
-with no other of the file, and its milliseconds a call. Profilers cost time of their own, so what they say is read as
-shares.
+Each file offers `rows(folder, files, x, calls)`: one row for each executed operator, with its kind, its unique name and
+its milliseconds a call. Profilers cost time of their own, so what they say is read as shares.
 """
 
 from __future__ import annotations

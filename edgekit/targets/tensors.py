@@ -26,8 +26,8 @@ INPUT = "INPUT"
 class Operator:
     """`inputs` are places in the list that it is read in; `values` (n, …) what comes out, integers dequantized.
 
-    `span` is the lowest and highest value that its integers can hold, None where it gives floats; `activation` what
-    the file computes as part of the operator, such as `RELU6`.
+    `span` is the lowest and highest value that its integers can hold; None for floats. `activation` what the file
+    computes as part of the operator, such as `RELU6`.
     """
 
     name: str

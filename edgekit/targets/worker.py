@@ -1,8 +1,8 @@
 """The fresh process that converts: `python -m edgekit.targets.worker JOB.json`.
 
-It notes each step it begins and finishes in JOB.journal, one JSON object a line, so that its parent can say what it
-was at when it died. A step that fails is noted, and the next is begun, unless that was the float model, or disk or
-memory is full. It ends by itself when its parent does.
+It writes each step that it begins and finishes to JOB.journal, one JSON object a line. So its parent knows at which
+step it died. A step that fails is noted, and the next is begun, unless that was the float model, or disk or memory is
+full. It ends by itself when its parent does.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _note(journal: Any, **fields: Any) -> None:
 
 
 def _failure(error: Exception, model_folder: Path) -> Failure:
-    """What is told of it; the project's own errors say it themselves."""
+    """The failure to report; errors of this project describe themselves."""
     if isinstance(error, EdgekitError):
         return Failure.of("other", str(error))
     return error_causes.classify(error, model_folder)

@@ -20,8 +20,8 @@ def augment(images: np.ndarray, kind: str, random: np.random.Generator) -> np.nd
 def augment_windows(windows: np.ndarray, kind: str, random: np.random.Generator) -> np.ndarray:
     """`none` or `shift` (up to an eighth of the time either way); ConfigError for `shift_flip`.
 
-    A walk played backwards is no walk, and neither is one whose axes point the other way: nothing of a window can be
-    mirrored that would be true of every sensor.
+    A recording of a walk played backwards is no walk, and neither is one whose axes point the other way. No mirror
+    image of a window is valid for every sensor.
     """
     if kind == "shift_flip":
         raise ConfigError(

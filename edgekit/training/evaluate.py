@@ -9,7 +9,7 @@ import numpy as np
 from edgekit.core import tasks
 from edgekit.core.errors import ModelError
 from edgekit.core.tasks import Answered
-from edgekit.training import fit
+from edgekit.training import predict
 
 if TYPE_CHECKING:
     from torch import nn
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 Steps = list[dict[str, Any]]
 
 
-def scored(outputs: np.ndarray, split: Split, preprocess: Steps, task: str = "classification") -> Answered:
+def marked(outputs: np.ndarray, split: Split, preprocess: Steps, task: str = "classification") -> Answered:
     """What the outputs (n, …), in the network's own order of axes, say of its accuracy on the split."""
     kind = tasks.named(task)
-    inputs = fit.inputs(split.x, preprocess) if kind.RECONSTRUCTS else None
+    inputs = predict.inputs(split.x, preprocess) if kind.RECONSTRUCTS else None
     found: Answered = kind.marked(outputs, inputs, split.y)
     return found
 
@@ -35,11 +35,11 @@ def finite(outputs: np.ndarray, what: str, fix: str) -> np.ndarray:
     return outputs
 
 
-def scored_outputs(module: nn.Module, split: Split, preprocess: Steps, task: str = "classification") -> Answered:
+def answered(module: nn.Module, split: Split, preprocess: Steps, task: str = "classification") -> Answered:
     """The same of a network, on the device it is on."""
-    return scored(fit.logits(module, split.x, preprocess), split, preprocess, task)
+    return marked(predict.logits(module, split.x, preprocess), split, preprocess, task)
 
 
 def evaluate(module: nn.Module, split: Split, preprocess: Steps, task: str = "classification") -> float:
     """Accuracy on a split, a fraction."""
-    return tasks.accuracy(scored_outputs(module, split, preprocess, task))
+    return tasks.accuracy(answered(module, split, preprocess, task))

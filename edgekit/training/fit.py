@@ -12,24 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from edgekit.core import progress, tasks
 from edgekit.core.config import TrainOptions
 from edgekit.core.errors import ModelError
 from edgekit.models.onednn import strided_pointwise_as_slices
-from edgekit.runner.preprocess import apply
 from edgekit.training import batches, checkpoint, losses
 from edgekit.training.checkpoint import Checkpoint
 from edgekit.training.objective import Distillation, LabelObjective, objective
+from edgekit.training.predict import EVALUATION_BATCH, Steps, inputs, pick_device, scores_of, tensor
 
 if TYPE_CHECKING:
     from edgekit.data import Data
 
 MOMENTUM, WARMUP_FRACTION, SETTLED_RATE = 0.9, 0.1, 0.2
-EVALUATION_BATCH = 256
-
-Steps = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -72,11 +69,11 @@ def fit(
     """Train `module` in place: SGD with Nesterov momentum, linear warm-up, cosine decay.
 
     It ends on the CPU, in eval mode, with the weights of the best epoch: highest validation accuracy, of equals the
-    lowest validation loss. Without early stopping only epochs that began below a fifth of the peak rate compete (if
-    there are any): a high score at a high rate is luck, and costs accuracy on fresh samples.
-    A teacher sees the same augmented batches. `after_step(module)` runs after every optimiser step, `on_epoch(result)`
-    after every epoch. With `resume` the state is saved after each epoch, and a training that was stopped resumes
-    from there to the same bits. Then `on_epoch` is called for the new epochs only.
+    lowest validation loss. Without early stopping only epochs that began below a fifth of the peak rate compete, if
+    there are any. A high score at a high rate is luck, and costs accuracy on fresh samples. A teacher sees the same
+    augmented batches. `after_step(module)` runs after every optimiser step, `on_epoch(result)` after every epoch. With
+    `resume` the state is saved after each epoch, and a training that was stopped resumes from there to the same bits.
+    Then `on_epoch` is called for the new epochs only.
     """
     if len(data.train.y) < 2 or not len(data.validation.y):
         raise ModelError(
@@ -91,7 +88,7 @@ def fit(
     with _reproducible(where, seed, threads), strided_pointwise_as_slices(module):
         for network in networks:
             network.to(where).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        example = _tensor(data.train.x[:1], preprocess, where)
+        example = tensor(data.train.x[:1], preprocess, where)
         try:
             with objective(
                 distillation, module, data, preprocess, options, example, seed=seed, threads=torch.get_num_threads()
@@ -193,7 +190,7 @@ class _Loop:
         self.aim.begin(epoch, self.random)
         for number, (raw, labels) in enumerate(batches.epoch(self.data, self.options, self.random)):
             shown.at(epoch - 1 + number / self.steps_per_epoch)
-            x, y = _tensor(raw, self.preprocess, self.device), torch.from_numpy(labels).to(self.device)
+            x, y = tensor(raw, self.preprocess, self.device), torch.from_numpy(labels).to(self.device)
             loss = self.aim.loss(self.module, x, y)
             self.optimiser.zero_grad(set_to_none=True)
             loss.backward()
@@ -213,7 +210,7 @@ class _Loop:
 
     def _validate(self) -> tuple[float, float]:
         split, task = self.data.validation, tasks.named(self.data.task)
-        scores = _scores(self.module, split.x, self.preprocess, self.device, EVALUATION_BATCH)
+        scores = scores_of(self.module, split.x, self.preprocess, self.device, EVALUATION_BATCH)
         wanted = inputs(split.x, self.preprocess) if task.RECONSTRUCTS else split.y
         accuracy = tasks.accuracy(task.marked(scores, wanted, split.y))
         if task.RECONSTRUCTS:  # an anomaly that is reconstructed well is no success
@@ -222,62 +219,12 @@ class _Loop:
         return float(loss), accuracy
 
 
-def logits(
-    module: nn.Module, x: np.ndarray, preprocess: Steps, batch: int = EVALUATION_BATCH, device: str = "cpu"
-) -> np.ndarray:
-    """(n, classes), or what else it gives, float32, of raw samples `x`; the module stays on the device it was on."""
-    where = pick_device(device)
-    home = next((parameter.device for parameter in module.parameters()), where)
-    try:
-        return _scores(module.to(where), x, preprocess, where, batch)
-    finally:
-        module.to(home)
-
-
-def pick_device(name: str = "auto") -> torch.device:
-    """`auto`: CUDA, else MPS, else CPU. ModelError for a device that is not there."""
-    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if name == "auto":
-        return torch.device(next(kind for kind, available in there.items() if available))
-    if not there.get(name, False):
-        available = ", ".join(kind for kind, yes in there.items() if yes)
-        raise ModelError(f"device {name!r} is not available here; choose auto or one of: {available}")
-    return torch.device(name)
-
-
 def learning_rate_at(step: int, total: int) -> float:
     """Factor of the peak rate at a step: linear over the first tenth, then half a cosine down to zero."""
     warm = max(1, round(total * WARMUP_FRACTION))
     if step < warm:
         return (step + 1) / warm
     return 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, total - warm)))
-
-
-def inputs(raw: np.ndarray, preprocess: Steps) -> np.ndarray:
-    """What a network is given for raw samples, in its order of axes."""
-    # a part at a time: sounds on their way to log-mel need many times the memory of the samples
-    starts = range(0, max(1, len(raw)), EVALUATION_BATCH)
-    return to_input(np.concatenate([apply(preprocess, raw[start : start + EVALUATION_BATCH]) for start in starts]))
-
-
-def to_input(x: np.ndarray) -> np.ndarray:
-    """Preprocessed samples in the network's order: images (N, H, W, C) become (N, C, H, W), others stay."""
-    return x.transpose(0, 3, 1, 2) if x.ndim == 4 else x
-
-
-def _tensor(raw: np.ndarray, preprocess: Steps, device: torch.device) -> Tensor:
-    # the transposed view is what torch calls channels_last; only a read-only map that no step copied is copied here
-    return torch.from_numpy(np.require(to_input(apply(preprocess, raw)), requirements="W")).to(device)
-
-
-def _scores(module: nn.Module, x: np.ndarray, preprocess: Steps, device: torch.device, batch: int) -> np.ndarray:
-    module.eval()
-    with torch.inference_mode():
-        parts = [
-            module(_tensor(x[start : start + batch], preprocess, device)).float().cpu().numpy()
-            for start in range(0, len(x), batch)
-        ]
-    return np.concatenate(parts)
 
 
 def _groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]:

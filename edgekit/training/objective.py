@@ -22,7 +22,7 @@ from edgekit.models.features import Features
 from edgekit.training import batches, losses
 from edgekit.training.losses import LossOptions, Outputs, hints, soft_targets
 from edgekit.training.teacher_cache import TeacherCache
-from edgekit.training.teachers import model_file as teacher_file
+from edgekit.training.teachers import model_file
 from edgekit.training.teachers.model_file import TeacherFile
 
 if TYPE_CHECKING:
@@ -198,6 +198,6 @@ def _ahead(
     """(n, classes) float32 of all samples of the epoch that `random` is about to draw, in their order."""
     samples = np.concatenate([raw for raw, _ in batches.epoch(data, options, random)])
     classes = len(data.classes)
-    return teacher_file.logits(
+    return model_file.logits(
         teacher, samples, classes=classes, timeout_s=TEACHER_LIMIT_S, threads=threads, task=data.task
     )

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from types import FrameType
 
 from edgekit import __version__
 from edgekit.core import earlier_bundles, lock
 from edgekit.core.errors import (
-    NO_RESOURCES,
     BudgetMissed,
     BudgetUnreachable,
     ConfigError,
@@ -28,8 +23,7 @@ from edgekit.report import html
 from edgekit.report import result as results
 from edgekit.report.result import RESULT, is_current
 from edgekit.report.result.types import Result
-from edgekit.runner.files import make_folder
-from edgekit.workbook import attempts, origin, state
+from edgekit.workbook import attempts, origin, run_guards, state
 from edgekit.workbook.attempts import next_command
 from edgekit.workbook.plan import Plan, agree, make_importable
 from edgekit.workbook.stage import RUN_LOCK
@@ -44,10 +38,6 @@ CHECKED_AHEAD = ("profile", "distill")
 """Stages that open the data and the networks of the config; later stages read what these made."""
 
 Say = Callable[[str], None]
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM: ends like Ctrl-C, with another exit code."""
 
 
 def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print) -> tuple[Result, bool]:
@@ -77,13 +67,13 @@ def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print)
         _redraw(folder, say)
         return found, False
     agree(plan)
-    _writable(folder)
+    run_guards.writable(folder)
     with (
-        _lack_of_resources(folder),
+        run_guards.lack_of_resources(folder),
         lock.hold(folder / RUN_LOCK, f"edgekit run {plan.path.name}"),
-        _sigterm_as_interrupt(),
+        run_guards.sigterm_as_interrupt(),
     ):
-        _tidy(folder)
+        run_guards.tidy(folder)
         write_json(folder / PLAN, {"config": str(plan.path), "settings": plan.settings})
         with Watch(folder) as watch:
             return _to_the_end(plan, out, folder, force, watch, partial(watch.say, say=say)), True
@@ -219,54 +209,6 @@ def _last(plan: Plan, result: Result) -> int:
 
 def _list_of(stages: Collection[str]) -> str:
     return ", ".join(stages)
-
-
-def _writable(folder: Path) -> None:
-    probe = folder / f".writable.{os.getpid()}.tmp"
-    try:
-        make_folder(folder / "notebooks")
-        probe.write_bytes(b"\0")
-        probe.unlink()
-    except OSError as error:
-        with suppress(OSError):
-            probe.unlink(missing_ok=True)
-        raise ResourceError(
-            f"{folder}: cannot write here ({error.strerror}); choose another folder with --out"
-        ) from None
-
-
-def _tidy(folder: Path) -> None:
-    """Remove half-written files of a killed process; the lock shows that nobody is writing them now."""
-    patterns = (".*.tmp", "notebooks/.*.tmp", "notebooks/.*.partial.ipynb", f"{html.BESIDE}/.*.tmp")
-    for left in [path for pattern in patterns for path in folder.glob(pattern)]:
-        left.unlink(missing_ok=True)
-
-
-@contextmanager
-def _lack_of_resources(folder: Path) -> Iterator[None]:
-    """Turn a refusal of the disk between two notebooks into a ResourceError."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in NO_RESOURCES:
-            raise
-        raise ResourceError(
-            f"{error.filename or folder}: {error.strerror or error}; free space or choose another folder with --out"
-        ) from None
-
-
-@contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """`kill` ends a run as Ctrl-C does: the kernel is stopped, the lock given back, what is sealed stays."""
-
-    def handler(number: int, frame: FrameType | None) -> None:
-        raise Terminated
-
-    before = signal.signal(signal.SIGTERM, handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def write_result(plan: Plan, folder: Path) -> Result:

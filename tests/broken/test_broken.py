@@ -35,7 +35,7 @@ DOES = re.compile(
     r"raise|return|say|stack|take|wrap|write|did you mean)\b"
 )
 FILES = {
-    "syntax": ("def make(:\n    pass\n", r"SyntaxError: .* \(syntax\.py, line 1\); mend that line"),
+    "syntax": ("def make(:\n    pass\n", r"SyntaxError: .* \(syntax\.py, line 1\); fix that line"),
     "raises_at_import": ("x = 1\nraise KeyError('k')\n", r"there is no 'k' \(raises_at_import\.py, line 2\)"),
     "exits_at_import": ("import sys\nsys.exit(1)\n", r"it calls sys\.exit\(1\)"),
     "wants_a_module": ("import not_there_at_all\n", r"wants_a_module\.py, line 1\); install not_there_at_all"),
@@ -93,7 +93,7 @@ def test_what_comes_out(name: str, tmp_path: Path, data: Data) -> None:
 
 EXPECTED = {
     "KeyMissing": "there is no 'k' (broken_nets.py, line ",
-    "Raises": "ValueError, without a word why (broken_nets.py, line ",
+    "Raises": "ValueError, without a message (broken_nets.py, line ",
     "Unreached": "depends on the values that come in",
     "RaisesOnValues": "fails on a sample of the data: RuntimeError: these values are not for me (broken_nets.py, line ",
     "RaisesAlone": "give me a batch (broken_nets.py",
@@ -108,7 +108,7 @@ EXPECTED = {
     "ExitsOnValues": "it calls sys.exit(0)",
     "TakesTwo": "a bundle's model has one input",
     "Enormous": "it asks for more memory than there is",
-    "Scripted": "layer first is TorchScript, which can be neither followed nor exported",
+    "Scripted": "layer first is TorchScript, which can be neither traced nor exported",
     "SkipsForZeros": "(extra: not for zeros, which converters trace)",
     "Nothing": "has no parameters, so there is nothing to train",
     "Held": "cannot pickle",

@@ -76,7 +76,8 @@ def test_what_it_started_goes_when_the_parent_is_killed(module: str, tmp_path: P
     note = tmp_path / "pid"
     forked = f"pid = os.fork()\nif not pid: time.sleep(600)\nopen({str(note)!r}, 'w').write(str(pid))\n"
     does = f"from edgekit.core.subprocesses import leave_with_parent; leave_with_parent()\n{forked}time.sleep(600)"
-    parent = f"import pathlib; from edgekit import child; child.run({module!r}, [{does!r}], pathlib.Path('log'), 600)"
+    imports = "import pathlib; from edgekit.core import subprocesses"
+    parent = f"{imports}; subprocesses.run({module!r}, [{does!r}], pathlib.Path('log'), 600)"
     process = subprocess.Popen(
         [sys.executable, "-c", parent],
         cwd=tmp_path,

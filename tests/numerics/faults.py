@@ -324,7 +324,7 @@ RANGES = r"^calibration → ranges: "
 
 def boundary(target: str, precision: str, layer: str) -> str:
     """The pattern of a message: this boundary, this layer."""
-    return rf"→ {target}-{precision} is .* part at {layer}"
+    return rf"→ {target}-{precision} is .* diverge at {layer}"
 
 
 FAULTS = (

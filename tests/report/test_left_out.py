@@ -85,7 +85,7 @@ def test_it_is_a_tag_in_mlflow() -> None:
     assert mlflow._tags(result(*LOST))["edgekit.left_out"] == ", ".join(row["name"] for row in LOST)
     assert mlflow._tags(result())["edgekit.left_out"] == ""
     many = [lost(f"fp{number}", "operator", "no") for number in range(99)]
-    assert len(mlflow._tags(result(*many))["edgekit.core.left_out"]) == mlflow.LONGEST_VALUE
+    assert len(mlflow._tags(result(*many))["edgekit.left_out"]) == mlflow.LONGEST_VALUE
 
 
 def test_the_lines_name_what_rests_on_the_lost_float_model_alone() -> None:

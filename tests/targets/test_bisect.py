@@ -1,4 +1,4 @@
-"""A file that parts from its network: at which layer, told from the tensors of both."""
+"""The layer where a file diverges from its network, from the tensors of both."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_the_layer_is_named(converted: Any, change: Any, layer: str, agreed: str
     found = bisect.divergence(network(change), INPUTS, operators, "fp32")
     assert found is not None and (found.layer, found.agreed) == (layer, agreed)
     assert found.before.snr_db > 100 > 40 > found.after.snr_db
-    assert f"agree up to {agreed} (cosine 1" in found.describe() and f"part at {layer} (cosine " in found.describe()
+    assert f"agree up to {agreed} (cosine 1" in found.describe() and f"diverge at {layer} (cosine " in found.describe()
 
 
 def test_an_activation_that_the_file_has_and_the_network_lacks(converted: Any) -> None:

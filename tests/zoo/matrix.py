@@ -73,7 +73,7 @@ def _parted(model: Path, target: str, out: Path, files: object, x: np.ndarray, p
     try:
         return first_divergence.find(model, target, out, files, x, precision).message  # type: ignore[arg-type]
     except Exception as error:  # as `first_divergence.find_in_process` has it: another fault is being reported
-        return f"at which layer was not found ({type(error).__name__})"
+        return f"the layer was not found ({type(error).__name__})"
 
 
 def _flat(outputs: np.ndarray) -> np.ndarray:

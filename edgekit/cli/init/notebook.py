@@ -16,40 +16,46 @@ TITLE = """# {name} · a first look
 *Reads* the data and the network that `{name}.yaml` names: {words}. *Writes* `artifacts/{name}/profile/` beside that \
 config: a baseline, trained here, and where its time goes.
 
-`edgekit init` wrote this notebook and the config. Both are yours to change: run a cell with Shift-Enter, edit the \
+`edgekit init` wrote this notebook and the config. Both are yours to change. Run a cell with Shift-Enter, edit the \
 config, and run the notebook again from the top."""
 PARAMETERS = """config: str = {config}  # the run: data, model, preprocess, budget
 out: str = "artifacts"  # folder that holds the runs
 settings: str = ""  # more options, each as after --set, a space between two"""
-OPEN_TEXT = """Opening the stage checks the config and reads the data, which is split into four disjoint parts. The \
-test split is read once, at the end of a run, so that no decision rests on it."""
+OPEN_TEXT = """Opening the stage checks the config and reads the data. The data is split into four disjoint parts. The \
+test part stays closed until the end of a run, so that no decision rests on it.
+
+The strip shows the seven stages of a run. This notebook is the first."""
 OPEN = """from pathlib import Path
 
 from edgekit.core import tasks
 from edgekit.report import checks, plots, tables
+from edgekit.report.pipeline import steps_so_far
 from edgekit.workbook.stage import find_config, open_stage
 
 # moved or copied since? the config beside this notebook counts
 if Path(Path(config).name).is_file() or not Path(config).is_file():
     config = str(find_config(Path(config).name))
 stage = open_stage("profile", globals())
+display(plots.pipeline(steps_so_far(stage.source, stage.plan.pipeline)))
 stage"""
 SAMPLES_TEXT = """## The data
 
-Some raw samples of the train split, before any preprocessing. Look for what should not be there: wrong labels, empty \
-samples, or a detail other than the object that gives the class away."""
-COUNT_TEXT = """Rare classes are learned badly, and their accuracy is uncertain: of ten validation samples, each \
-counts for a tenth."""
+Some samples of the train split, before any preprocessing. Look for what should not be there: wrong labels, empty \
+samples, a detail that gives the answer away."""
+COUNT_TEXT = """A rare class is learned badly and measured worse. With ten validation samples, each is a tenth of its \
+accuracy."""
 COUNT = """task = tasks.named(stage.data.task)
 always, saying = task.always(stage.data.validation.y)
 print(f"{task.SAID}; {saying} would give {always:.1%}")
 tables.splits(stage.data)"""
 RUN_TEXT = """## Profile
 
-This trains the baseline for `profile.epochs` and then measures it: accuracy on the validation split, size, and where \
-the time of one call goes. It should be well above what always giving the same answer would reach; if it is not, look \
-at the samples again, then train longer. Where something disturbed the measurement, a line under the words says what. \
-What is unchanged since the last time is reused."""
+This trains the baseline for `profile.epochs`. Then it measures accuracy on the validation split, size, and where the \
+time of one call goes. The accuracy should be well above that of always giving the same answer. If it is not, look \
+at the samples again, then train longer.
+
+A line under the diagnosis says what disturbed the measurement. A sealed result is reused if nothing it depends on \
+has changed."""
 RUN = """artifact = stage.run()
 display(tables.profile(artifact))
 print(artifact.metrics["diagnosis"]["text"])
@@ -57,10 +63,12 @@ print(tables.disturbed(artifact))
 tables.steps(artifact)"""
 NEXT_TEXT = """## Next
 
-The full run distils a student of half the width, prunes and quantizes it, converts everything to TFLite, OpenVINO \
-and ONNX, measures all of it in one run and packs the winners. `edgekit run` begins with what this notebook has made. \
-Set `budget.latency_p50_ms` and `budget.size_bytes` in the config to what your device must reach; then, in the \
-config's folder:"""
+The whole run distils a student of half the width, prunes it and quantizes it. It converts everything to TFLite, \
+OpenVINO and ONNX, measures all of it together, and packs the winners. `edgekit run` starts from what this notebook \
+has made.
+
+Set `budget.latency_p50_ms` and `budget.size_bytes` in the config to your device's limits. Then, in the config's \
+folder:"""
 NEXT = """checks.whole(artifact)
 checks.budget_possible(stage.plan.run.budget, len(stage.data.validation), stage.data.task)
 print(f"edgekit run {stage.plan.path.name} --dry-run    # the plan, checked")

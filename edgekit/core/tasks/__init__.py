@@ -8,7 +8,7 @@ A file offers
     AT_MOST_ONE                 whether one sample counts from 0 to 1 at most, so that few can show little
     names(y)                    names of the outputs where the data give none
     checked(name, y, names)     labels of a split in their normal form; DataError where they are none
-    whole(name, y, names)       DataError where a split cannot be judged by these labels
+    whole(name, y, names)       DataError where these labels cannot evaluate a split
     strata(y)                   (n,) int64: what a division into splits keeps in proportion
     marked(outputs, inputs, y)  what each sample says of the accuracy
     accuracy(marks)             a fraction

@@ -1,9 +1,9 @@
 """How much accuracy a network may have lost: two networks' answers to the same samples, and a bound on the drop.
 
-The samples are a draw, and another draw gives another drop; what can be claimed of all samples is the upper end of a
+The samples are a draw, and another draw gives another drop. Of all samples one can only claim the upper end of a
 one-sided interval. Where answers are right or wrong it is Tango's score interval for the difference of two paired
-proportions (Tango 1998, Statistics in Medicine 17:891-908), which keeps its confidence where few answers differ, and
-where none does; of other accuracies it is the bootstrap's (Efron 1979, Annals of Statistics 7:1-26), drawn in pairs.
+proportions (Tango 1998, Statistics in Medicine 17:891-908). It keeps its confidence where few answers differ, and where
+none does. For other accuracies it is a paired bootstrap (Efron 1979, Annals of Statistics 7:1-26).
 """
 
 from __future__ import annotations

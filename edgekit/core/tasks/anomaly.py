@@ -1,7 +1,7 @@
 """What is out of the ordinary, by a network that learnt to reconstruct the ordinary.
 
-A sample's score is the mean squared error of its reconstruction; accuracy is the area under the receiver operating
-characteristic: how often an anomaly scores higher than a normal sample, a tie counting half.
+A sample's score is the mean squared error of its reconstruction. Accuracy is the area under the receiver operating
+characteristic: how often an anomaly scores higher than a normal sample. A tie counts half.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ SAID = "accuracy is the AUC: how often an anomaly is reconstructed worse than a 
 OUTPUTS = "kinds of samples"
 AT_MOST_ONE = True
 RECONSTRUCTS = True
-GROUP, SCORE, SCORE_RISES = "kind of sample", "share told rightly", True
+GROUP, SCORE, SCORE_RISES = "kind of sample", "share classified correctly", True
 RIGHT = "an anomaly scores above the threshold that 1 % of the normal samples exceed, a normal sample does not"
 FALSE_ALARMS = 0.01
-"""Share of the normal samples above the threshold by which rates are told."""
+"""Share of the normal samples above the threshold at which rates are reported."""
 NAMES = ("normal", "anomaly")
 NORMAL = ("normal", "good")
 """What the class of normal samples may be called; all others are anomalies."""
 CHANCE = 0.5
-"""Of samples that are all of one kind, where nothing can be told apart."""
+"""The accuracy of samples that are all of one kind: there is nothing to distinguish."""
 NEAR = 0.5
 """Two scores are the same within this share of the reference's standard deviation."""
 
@@ -58,11 +58,13 @@ def whole(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
     """Train and calibration are normal; the others have samples of both."""
     normal, anomalies = int((y == 0).sum()), int((y == 1).sum())
     if not normal:
-        raise DataError(f"{name}: no normal sample among {len(y)}; a network learns and is judged by normal ones too")
+        raise DataError(
+            f"{name}: no normal sample among {len(y)}; a network is trained and evaluated with normal ones too"
+        )
     if name not in ("train", "calibration") and not anomalies:
         raise DataError(
-            f"{name}: no anomaly among {len(y)} samples, so nothing can be judged; put more into train (they are moved "
-            "to validation and test, those of one recording together), or some into that split"
+            f"{name}: no anomaly among {len(y)} samples, so nothing can be evaluated; put more into train (they are "
+            "moved to validation and test, those of one recording together), or some into that split"
         )
 
 

@@ -117,5 +117,5 @@ def meant(y: np.ndarray, names: Sequence[str]) -> list[str]:
 def _f1(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """F1 (draws,) of marks for weights (draws, n); 1 where there is no label and none is said."""
     right, wrong, missed = (weights @ values).T
-    told = 2 * right + wrong + missed
-    return np.where(told > 0, 2 * right / np.maximum(told, 1e-12), 1.0)
+    denominator = 2 * right + wrong + missed
+    return np.where(denominator > 0, 2 * right / np.maximum(denominator, 1e-12), 1.0)

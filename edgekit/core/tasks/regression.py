@@ -1,6 +1,7 @@
 """Values of a sample, such as a temperature; accuracy is R², averaged over the values.
 
-R² = 1 − Σ (y − ŷ)² / Σ (y − mean y)²: 1 where all is right, 0 where the mean would be as good, negative below that.
+R² = 1 − Σ (y − ŷ)² / Σ (y − mean y)². It is 1 where all is right, 0 where the mean would be as good, and negative
+below.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def whole(name: str, y: np.ndarray, names: tuple[str, ...]) -> None:
     if flat:
         more = "" if name == "train" else ", or raise data.limit or the fraction that this split is given"
         raise DataError(
-            f"{name}: {some(flat)} is the same for all {len(y)} samples, so there is nothing to learn or to judge by; "
+            f"{name}: {some(flat)} is the same for all {len(y)} samples, so there is nothing to learn or to evaluate; "
             f"give samples in which it varies{more}"
         )
     if name != "train":

@@ -1,9 +1,9 @@
 """Recordings of sensors as .csv in a folder or a zip, laid out as split/class/*.csv, cut into windows (time, channels).
 
 A file is one recording: a header row, then a row for each moment; `edgekit.runner.inputs.table` says what is read. A
-window is `window` rows, the next begins `stride` rows later; what is left at a recording's end is no window and is
-dropped, and a recording shorter than one window is passed over; notes tell of both. The windows of a recording stay in
-one split: they are alike, and may overlap. All are held in memory: 3 KB for 128 moments of six channels.
+window is `window` rows, and the next begins `stride` rows later. Rows at a recording's end that fill no window are
+dropped. A recording shorter than one window is skipped. Notes report both. The windows of a recording stay in one
+split: they are alike, and may overlap. All are held in memory: 3 KB for 128 moments of six channels.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def read(config: Config, progress: Progress | None = None) -> Pools:
 
 
 class _Cutter:
-    """Opens recordings, cuts them into windows, and remembers what must be told."""
+    """Opens recordings, cuts them into windows, and collects notes."""
 
     def __init__(self, config: Config, source: Folder | Zip, names: list[str]) -> None:
         import numpy as np
@@ -136,24 +136,24 @@ class _Cutter:
 
     def notes(self) -> list[str]:
         """What was taken for a channel, what was not, and what was left out."""
-        told = []
+        notes = []
         if not self._config.columns:
-            passed = f"; passed over, for they hold no numbers: {', '.join(self._texts)}" if self._texts else ""
-            told.append(f"channels: {', '.join(self.columns)}{passed}")
+            passed = f"; skipped, for they hold no numbers: {', '.join(self._texts)}" if self._texts else ""
+            notes.append(f"channels: {', '.join(self.columns)}{passed}")
             if times := [name for name, rises in zip(self.columns, self._rising, strict=True) if rises]:
-                told.append(
-                    f"{', '.join(times)}: rises from row to row of every recording, as a time or a number of the row "
-                    "does, from which a network learns nothing that lasts; name the others in data.columns"
+                notes.append(
+                    f"{', '.join(times)}: rises from row to row of every recording, as a time or a row number does, "
+                    "and is of no use to a network; name the other columns in data.columns"
                 )
         if self._short:
             more = f" and {len(self._short) - _SHOWN} more" if len(self._short) > _SHOWN else ""
-            told.append(
-                f"passed over {len(self._short)} recordings shorter than data.window, {self._config.window} rows: "
+            notes.append(
+                f"skipped {len(self._short)} recordings shorter than data.window, {self._config.window} rows: "
                 f"{', '.join(self._short[:_SHOWN])}{more}"
             )
         if self._cut:
-            told.append(f"{self._cut} of {self._rows} rows, at the ends of recordings, are in no whole window")
-        return told
+            notes.append(f"{self._cut} of {self._rows} rows, at the ends of recordings, are in no whole window")
+        return notes
 
     def _numeric(self, names: list[str]) -> list[str]:
         """Columns of the first recording with rows that hold a number in any of them; all must have its header."""

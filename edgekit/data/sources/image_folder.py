@@ -1,7 +1,7 @@
 """Pictures in a folder or a zip, laid out as split/class/*.jpg (.jpeg, .png, .webp), decoded once into a cache.
 
-Every picture becomes uint8 (size, size, channels): turned upright by its EXIF tag, converted to grey or RGB, then,
-where its size differs, stretched or cropped by Pillow's bilinear filter. This is the input path of the bundle, by the
+Every picture becomes uint8 (size, size, channels). It is turned upright by its EXIF tag and converted to grey or RGB.
+If its size differs, Pillow's bilinear filter stretches or crops it. This is the input path of the bundle, by the
 device's own code (`edgekit/runner/inputs/picture.py`).
 """
 

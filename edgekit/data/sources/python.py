@@ -35,8 +35,8 @@ def read(config: Config, progress: Progress | None = None) -> Pools:
     try:
         found = function(**config.kwargs)
     except (Exception, SystemExit) as error:
-        told = f"{type(error).__name__}: {error}"
-        raise DataError(f"data.function: {config.function} failed with {config.kwargs!r} ({told})") from error
+        cause = f"{type(error).__name__}: {error}"
+        raise DataError(f"data.function: {config.function} failed with {config.kwargs!r} ({cause})") from error
     if not isinstance(found, Mapping):
         raise DataError(
             f"data.function: {config.function} returned {type(found).__name__}; "

@@ -1,8 +1,8 @@
 """Sounds in a folder or a zip, laid out as split/class/*.wav, as mono float32 from -1 to 1, at one rate and length.
 
-Channels are mixed, other rates resampled, a shorter sound is filled up with silence behind, and of a longer one the
-first `seconds` are taken; each of these can be made an error instead. What is done is the input path of the bundle, by
-the device's own code. All are held in memory: 64 KB for a second at 16 kHz.
+Channels are mixed and other rates resampled. A shorter sound is padded with silence, and of a longer one the first
+`seconds` are used. Each of these can be made an error instead. What is done is the input path of the bundle, by the
+device's own code. All are held in memory: 64 KB for a second at 16 kHz.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ class _Changed:
 
     def notes(self) -> list[str]:
         """One line, where anything was changed."""
-        told = [f"{count} {what}" for what, count in self._counts.items() if count]
-        return [f"of {self._all} sounds: {', '.join(told)}"] if told else []
+        changes = [f"{count} {what}" for what, count in self._counts.items() if count]
+        return [f"of {self._all} sounds: {', '.join(changes)}"] if changes else []
 
 
 def _sound(name: str, content: bytes, config: Config, changed: _Changed) -> np.ndarray:

@@ -38,5 +38,5 @@ def check(path: Path, targets: Sequence[str], *, alone: bool) -> None:
 def _is_quantized(path: Path) -> bool:
     try:
         return bool(module("onnx").quantized(path))
-    except Exception:  # what is wrong with the file is told where it is opened
+    except Exception:  # the error is raised where the file is opened
         return False

@@ -79,7 +79,7 @@ def members(path: Path, kind: str) -> list[Path]:
     if not weights.is_file():
         return [path]
     if weights.resolve().parent != path.resolve().parent:
-        raise ModelError(f"{path}: {weights.name} leads out of the model's folder; put the file itself there")
+        raise ModelError(f"{path}: {weights.name} points outside the model's folder; put the file itself there")
     return [path, weights]
 
 

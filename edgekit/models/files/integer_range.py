@@ -68,7 +68,7 @@ def ambiguity(grid: Grid, raw_dtype: str, steps: Sequence[Step]) -> str:
     step = grid.through(raw_dtype)
     if raw_dtype != grid.dtype or step is None or any(each["step"] not in GEOMETRY for each in steps):
         return ""
-    return f"{_describe(grid)}, and the preprocess leaves bytes as they are; {_advice(grid, raw_dtype, steps)}"
+    return f"{_describe(grid)}, and the preprocess leaves bytes unchanged; {_advice(grid, raw_dtype, steps)}"
 
 
 def _describe(grid: Grid) -> str:
@@ -85,7 +85,7 @@ def _advice(grid: Grid, raw_dtype: str, steps: Sequence[Step]) -> str:
         return "leave out the steps that scale"
     written = ", ".join(f"{key}: {value}" for key, value in step.items())
     said = f"{'in place of the steps that scale' if already else 'add to its preprocess'}: {{{written}}}"
-    return f"hand it the numbers of the raw samples as they are, {said}"
+    return f"give it the numbers of the raw samples unchanged, {said}"
 
 
 def _short(value: float) -> float:

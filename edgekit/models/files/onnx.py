@@ -124,7 +124,7 @@ def openvino(path: Path) -> Any:
 def tflite(path: Path, precision: str, samples: np.ndarray | None, sample_shape: tuple[int, ...]) -> bytes:
     """By onnx2tf in float, for a batch of one; images stand channels last, whatever they do in the file.
 
-    `sample_shape` stands channels last: without being told, onnx2tf takes every image for one that stands
+    `sample_shape` stands channels last: by default onnx2tf takes every image for one that stands
     channels first, and windows too.
 
     ModelError where onnx2tf is not installed. It downloads pictures to try its work on, unless it finds some.

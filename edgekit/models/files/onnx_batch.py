@@ -65,7 +65,7 @@ def close(model: Any, size: tuple[int, int]) -> list[str]:
 
 
 def spatial(shape: Sequence[int]) -> tuple[int, ...]:
-    """Where height and width stand in an input of pictures, by its channels; empty where that cannot be told."""
+    """Where height and width stand in an input of pictures, by its channels; empty if that is unknown."""
     if len(shape) != 4 or (shape[1] in CHANNELS) == (shape[3] in CHANNELS):
         return ()
     return (2, 3) if shape[1] in CHANNELS else (1, 2)

@@ -14,8 +14,8 @@ from edgekit.runner.bundle.manifest import TensorSpec
 
 INTERPRETER = "openvino"
 NOT = {
-    "tflite": "nothing makes TFLite of an OpenVINO model; give the model that it was converted from",
-    "onnx": "nothing makes ONNX of an OpenVINO model; give the model that it was converted from",
+    "tflite": "an OpenVINO model cannot be converted to TFLite; give the model that it was converted from",
+    "onnx": "an OpenVINO model cannot be converted to ONNX; give the model that it was converted from",
 }
 
 

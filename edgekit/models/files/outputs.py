@@ -52,9 +52,9 @@ def logits(found: np.ndarray, step: float) -> np.ndarray:
     """Logits (n, classes) of outputs (n, classes), be they logits or what a softmax or sigmoids made of them.
 
     The logarithm of probabilities is the logits but for a constant in each row, which softmax, and so every loss of a
-    distillation, takes away. Of sigmoids p it is log(p / (1 - p)): softmax makes of those how likely each class is
-    where exactly one of them holds, which is what the labels of a classification say. What was rounded to 0 or 1
-    counts as half a step from there, or LEAST.
+    distillation, takes away. Of sigmoids p it is log(p / (1 - p)). Softmax turns these into the probability of each
+    class where exactly one holds, as in a classification. What was rounded to 0 or 1 counts as half a step from there,
+    or LEAST.
     """
     kind, least = ends(found, step), step / 2 or LEAST
     if kind == "probabilities":

@@ -2,10 +2,10 @@
 
 torch.export.load unpickles example inputs, older weights and custom objects, loads compiled libraries, calls whatever
 function a graph names in PyTorch's modules, evaluates sizes and guards as Python, imports what the structure of a call
-is made of, and writes names into code. So example inputs and guards are left out, and anything else but tensors,
-PyTorch's operators, arithmetic on sizes, tuples, lists and dicts of tensors, and plain names is refused. PyTorch's own
-advice still holds: the graph becomes Python code in the end, and a file of somebody you do not trust is better asked
-for as ONNX.
+is made of, and writes names into code. So example inputs and guards are removed. Accepted are tensors, PyTorch's
+operators, arithmetic on sizes, plain names, and tuples, lists and dicts of tensors. Everything else is refused.
+PyTorch's own advice still holds, for the graph becomes Python code in the end. From untrusted sources, accept only ONNX
+or TFLite.
 """
 
 from __future__ import annotations

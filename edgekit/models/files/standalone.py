@@ -12,8 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edgekit.models.files import input_layout as layout
-from edgekit.models.files import module
+from edgekit.models.files import input_layout, module
 from edgekit.models.files.input_layout import Layout
 from edgekit.models.files.interface import Run
 from edgekit.runner.backends import Backend, open_backend
@@ -37,15 +36,15 @@ class StandaloneModel:
 def open(path: Path, kind: str, sample: Sequence[int], threads: int = 1) -> StandaloneModel:
     """The file at `path` for samples of that shape, channels last.
 
-    It runs on the runner's backend. A kind that no runner knows, as Keras, and a file that one cannot open as it is
-    (an output whose shape nobody knows before it runs) are called as their own library calls them.
+    It runs on the runner's backend. Some files run in their own library instead: formats without a runner backend, such
+    as Keras, and files that the backend cannot open unmodified, such as one with an output of unknown shape.
     """
     with quiet_native():
         backend = _backend(path, kind, threads)
         if backend is not None:
-            return StandaloneModel(backend.run, layout.find(backend.shape, sample))
+            return StandaloneModel(backend.run, input_layout.find(backend.shape, sample))
         opened = module(kind).open(path, threads)
-        placed = layout.find(opened.shape, sample)
+        placed = input_layout.find(opened.shape, sample)
         return StandaloneModel(opened.sized((1, *placed.sides)), placed)
 
 

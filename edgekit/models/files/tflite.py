@@ -17,7 +17,7 @@ from edgekit.runner.backends._tflite import TfliteBackend
 from edgekit.runner.bundle.manifest import TensorSpec
 
 INTERPRETER = "litert"
-NOT = {"onnx": "no well-kept converter makes ONNX of a TFLite model; give the model that it was converted from"}
+NOT = {"onnx": "no maintained converter turns a TFLite model into ONNX; give the model that it was converted from"}
 
 
 def open(path: Path, threads: int) -> Opened:

@@ -23,6 +23,8 @@ SHOWN = ("text/markdown", "image/svg+xml", "text/latex", "image/png", "image/jpe
 """Kinds of output, as the first of them that is there; an SVG stands in a data URI, where no script in it runs."""
 INLINE = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Kinds of pictures in Markdown, from its attachments or typed as a data URI."""
+_TO_DOCS = re.compile(r"^\.\./(docs/[\w/.-]+\.md)(?:#|$)")
+"""As the notebooks of the workbook write it: beside a report there are no such files."""
 _TO_NOTEBOOK = re.compile(r"^(?:\./)?(\d\d_[a-z]+)\.ipynb(?=#|$)")
 
 
@@ -58,7 +60,9 @@ class Renderer(IPythonRenderer):
         return html.escape(html.unescape(text))
 
     def link(self, text: str, url: str, title: str | None = None) -> str:
-        """To the page of a notebook, where the notebook itself was meant."""
+        """To the page of a notebook, where the notebook itself was meant; a page of the project's docs by its name."""
+        if documentation := _TO_DOCS.match(url):
+            return f"{text} (<code>{html.escape(documentation[1])}</code>)"
         return str(super().link(text, _TO_NOTEBOOK.sub(r"\1.html", url), title))
 
     def image(self, text: str, url: str, title: str | None = None) -> str:

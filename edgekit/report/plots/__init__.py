@@ -11,6 +11,7 @@ from edgekit.report.plots.delivery import boundaries, bundle_members
 from edgekit.report.plots.diagnosis import latency_parts, operators, predicted, roofline, ways
 from edgekit.report.plots.distribution import ecdf
 from edgekit.report.plots.loads import loads
+from edgekit.report.plots.pipeline import pipeline
 from edgekit.report.plots.pruned import accuracy_by_cost, predicted_and_measured, zero_patterns
 from edgekit.report.plots.quantization import calibration, histograms
 from edgekit.report.plots.samples import samples
@@ -31,6 +32,7 @@ __all__ = [
     "lost",
     "operators",
     "pareto",
+    "pipeline",
     "predicted",
     "predicted_and_measured",
     "pruning",

@@ -46,7 +46,7 @@ def latency_parts(latency: dict[str, dict[str, float]], shares: Mapping[str, flo
         _stack(causes, {name: 100 * share for name, share in shares.items()},
                {name: f"{name} {share:.0%}" for name, share in shares.items()})  # fmt: skip
         causes.set(ylim=(-0.5, 0.5), xlim=(0, 100), xlabel="share of a call, its part of the start included, %")
-        causes.set_title("What holds it back")
+        causes.set_title("What limits it")
         for axes in (parts, causes):
             axes.set_yticks([])
             axes.grid(axis="y", visible=False)
@@ -119,7 +119,7 @@ def ways(rows: Sequence[Way]) -> Figure:
             )
         axes.set(xlim=(0, 1.3 * max(row["high_ms"] for row in measured)))
         axes.set_xlabel("p50 of one call, ms, one thread (line: 99 % interval; ×: against the unmodified baseline)")
-        axes.set_title("Unmodified, before any compression")
+        axes.set_title("The unmodified network on each runtime")
         axes.grid(axis="y", visible=False)
     return done(figure)
 
@@ -138,7 +138,9 @@ def roofline(layers: Sequence[LayerTime], machine: Mapping[str, float]) -> Figur
         for name, key, style in (("float", "gmacs_per_s", "-"), ("int8", "int8_gmacs_per_s", "--")):
             # an int8 value has a quarter of the bytes, so the same layer stands further to the right there
             roof = np.minimum(machine[key], along * machine["gbytes_per_s"])
-            axes.plot(along, roof, color="#333333", linestyle=style, label=f"roof in {name}: {machine[key]:.0f} GMAC/s")
+            axes.plot(
+                along, roof, color="#333333", linestyle=style, label=f"ceiling in {name}: {machine[key]:.0f} GMAC/s"
+            )
         for bound, marker, fill in (("compute", "o", DARK), ("memory", "s", "none")):
             rows = [row for row in shown if row["bound"] == bound]
             if not rows:
@@ -146,7 +148,7 @@ def roofline(layers: Sequence[LayerTime], machine: Mapping[str, float]) -> Figur
             sizes = [20 + 400 * row["ms"] / sum(one["ms"] for one in layers) for row in rows]
             axes.scatter(
                 [intensity[row["layer"]] for row in rows], [row["gmacs_per_s"] for row in rows],
-                s=sizes, marker=marker, facecolor=fill, edgecolor=DARK, label=f"layer under the {bound} roof",
+                s=sizes, marker=marker, facecolor=fill, edgecolor=DARK, label=f"layer limited by {bound}",
             )  # fmt: skip
         if shown:
             slowest = max(shown, key=lambda row: row["ms"])

@@ -20,7 +20,7 @@ POINTS = 400
 
 
 def ecdf(samples_ms: Mapping[str, np.ndarray]) -> Figure:
-    """Share of calls that took at most so long, by name, (calls,) milliseconds each; p50, p95 and p99 are marked."""
+    """Share of share of calls at most this long, by name, (calls,) milliseconds each; p50, p95 and p99 are marked."""
     shares = np.linspace(0.0, 1.0, POINTS + 1)
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.6, 4.4), layout="constrained")
@@ -46,7 +46,7 @@ def ecdf(samples_ms: Mapping[str, np.ndarray]) -> Figure:
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        axes.set(ylim=(0, 1.02), xlabel="one call, ms (log scale)", ylabel="calls that took at most so long")
-        axes.set_title("How long calls took (ECDF; ○ p50, □ p95, △ p99)")
+        axes.set(ylim=(0, 1.02), xlabel="one call, ms (log scale)", ylabel="share of calls at most this long")
+        axes.set_title("Latency of all calls (ECDF; ○ p50, □ p95, △ p99)")
         figure.legend(loc="outside lower center", ncols=2, fontsize=8, handlelength=3.2)
     return done(figure)

@@ -50,7 +50,7 @@ def calibration(rows: Sequence[CalibrationSize]) -> Figure | None:
         between = [row["between_snr_db"] for row in rows]
         left.plot(sizes, between, "--^", color=ACCENT, markersize=5.5, label="A against B")
         left.set(ylabel="SNR of the logits, dB")
-        left.set_title("How near")
+        left.set_title("How close to float")
         shares = [row["disagreement"] for row in rows]
         right.plot(sizes, shares, "-D", color=BLACK, markersize=5.5)
         right.set(ylabel="share of validation answers", ylim=(0, 1.25 * max(*shares, 0.004)))

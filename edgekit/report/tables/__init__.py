@@ -176,7 +176,7 @@ def disturbed(artifact: Artifact) -> str:
     """What else went on while profile or benchmark measured, in one line, and a line for each open comparison."""
     conditions = artifact.metrics["conditions"]
     noise = conditions["seen"]["noise"]
-    spread = "" if noise is None else f"; the openings of one variant spread by {noise:.1%} in the median"
+    spread = "" if noise is None else f"; re-opened instances of one variant spread by {noise:.1%} in the median"
     seen = f"disturbed: {'; '.join(conditions['disturbed'])}" if conditions["disturbed"] else UNDISTURBED
     return "\n".join([f"{seen}{spread}", *(f"stayed open: {line}" for line in conditions.get("stayed_open", []))])
 

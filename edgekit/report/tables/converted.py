@@ -29,8 +29,8 @@ def boundary_rows(artifact: Artifact) -> list[LastBoundary]:
 
 
 def convert(artifact: Artifact) -> Table:
-    """Every variant: its size, how far its outputs are from the step before, what the converter left behind in the
-    file (in brackets: when this machine compiles it), what in it still computes in float.
+    """Every variant: its size, how far its outputs are from the step before, the redundant operators in the
+    file (in brackets: those that this machine adds when it compiles it), what in it still computes in float.
     """
     rows = [
         (
@@ -49,7 +49,7 @@ def convert(artifact: Artifact) -> Table:
         for variant, row in zip(_variants(artifact), boundary_rows(artifact), strict=True)
     ]
     heads = ("variant", "int8 by", "bytes", "compared with", "max |Δ|", "SNR, dB", "cosine", "of the worst sample",
-             "top-1 agreement", "left behind", "still in float")  # fmt: skip
+             "top-1 agreement", "redundant operators", "still in float")  # fmt: skip
     return Table(heads, rows)
 
 
@@ -152,7 +152,7 @@ def _method(variant: ConvertedVariant) -> str:
 
 
 def _left_behind(debris: list[LeftBehind]) -> str:
-    """`pad 2, copy 3 [reshape 1]`; nothing where nothing was left behind."""
+    """`pad 2, copy 3 [reshape 1]`; nothing where there is none."""
     in_file, compiled = (
         ", ".join(f"{kind} {number}" for kind, number in Counter(one["kind"] for one in found).items())
         for found in ([one for one in debris if one["compiled"] == when] for when in (False, True))

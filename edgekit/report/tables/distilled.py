@@ -14,7 +14,7 @@ def candidates(artifact: Artifact) -> Table:
     """
     rows = artifact.metrics["candidates"]
     if not rows:
-        return Table(("candidates",), [("one student was named: nothing to choose",)])
+        return Table(("candidates",), [("the config names one student: nothing to choose",)])
     files = list(dict.fromkeys((file["target"], file["precision"]) for row in rows for file in row["timed"]))
     heads = ("candidate", "parameters", "MACs", "bytes", *map(" ".join, files), "best", "validation", "")
     rows = [

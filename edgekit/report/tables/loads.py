@@ -16,7 +16,7 @@ def loads(artifact: Artifact) -> Table:
     rows = [_run(row, best.get(row["name"])) for row in found["runs"]]
     rows += [(row["name"], *[""] * 9, f"failed: {row['reason']}") for row in found["failed"]]
     heads = ("driven", "scenario", "asked, 1/s", "answered, 1/s", "p50, ms", "p95, ms", "p99, ms", "errors", "cores")
-    return Table((*heads, "peak, MiB", ""), rows, _title(artifact) if rows else "nothing was driven")
+    return Table((*heads, "peak, MiB", ""), rows, _title(artifact) if rows else "no load was driven")
 
 
 def held(row: LoadRate) -> str:
@@ -65,6 +65,6 @@ def marks(row: LoadRun | LoadRate) -> list[str]:
 def _title(artifact: Artifact) -> str:
     found = artifact.metrics["loads"]
     return (
-        f"Raw sample to answer, {found['seconds']:g} s each, one worker; p99 held to {found['p99_bound_ms']:g} ms; "
+        f"Raw sample to answer, {found['seconds']:g} s each, one worker; p99 bound {found['p99_bound_ms']:g} ms; "
         f"in brackets {100 * artifact.config['confidence']:g} % intervals"
     )

@@ -17,7 +17,9 @@ def session(artifact: Artifact) -> Table:
     rows.append(("all parts", milliseconds(sum(found["parts_ms"].values())), f"{found['covered']:.2%}"))
     rows.append(("measured from outside", milliseconds(found["whole_ms"]), ""))
     stamped = found["stamped"]
-    rows.append(("a call with stamps, of one without", times(stamped["ratio"]), span(stamped["low"], stamped["high"])))
+    rows.append(
+        ("a call with timestamps, against one without", times(stamped["ratio"]), span(stamped["low"], stamped["high"]))
+    )
     return Table((f"one process, {found['calls']} answers", "ms", "share"), rows)
 
 
@@ -44,7 +46,7 @@ def steps(artifact: Artifact) -> Table:
         (place, row["title"], times(row["speedup"]), row["where"], row["why"])
         for place, row in enumerate(artifact.metrics["diagnosis"]["steps"], start=1)
     ]
-    return Table(("", "next step", "a whole call", "where", "because"), rows)
+    return Table(("", "next step", "speed-up of a call", "where", "because"), rows)
 
 
 def predicted_rows(benchmark: Artifact) -> list[Foretold]:

@@ -1,4 +1,4 @@
-"""Tables and pictures' rows of pruning: predicted and measured speed-up, what zeros buy, where they are."""
+"""Tables and pictures' rows of pruning: predicted and measured speed-up, unstructured sparsity, where zeros are."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def bought(benchmark: Artifact) -> Table:
         for row in (decision["candidates"] if decision else ())
     ]
     margin = 1 + benchmark.config["tie_margin"]
-    title = f"Sparsity gives a speed-up where the interval is above {margin:g}; the compressed size stands beside it"
-    return Table(("with zeros", "without", "times as fast", "compressed, share", ""), rows, title)
+    title = f"Unstructured sparsity pays where the interval is above {margin:g}; beside it the compressed size"
+    return Table(("with zeros", "without", "times as fast", "compressed size, share", ""), rows, title)
 
 
 def patterns(artifact: Artifact) -> list[Pattern]:

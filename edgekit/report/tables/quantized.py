@@ -11,7 +11,7 @@ from edgekit.report.formatting import Table, percent, points
 SIMULATION_OPTION, FILES_OPTION = "quantize.calibration_samples", "convert.calibration_samples"
 BOTH_OPTIONS = f"{SIMULATION_OPTION} (simulation) and {FILES_OPTION} (the files)"
 STABLE_SHARE = 0.01
-"""Of the answers: where no more of them hang on the draw of the samples, the draw is said to matter little."""
+"""Of the answers: where the draw of the samples changes no more of them, it is said to matter little."""
 
 
 def recipes(artifact: Artifact) -> Table:
@@ -54,7 +54,7 @@ def calibration_rows(artifact: Artifact) -> list[CalibrationSize]:
 
 
 def calibration(artifact: Artifact) -> Table:
-    """Two draws of calibration samples of each size: how near to float either comes, and how near to one another."""
+    """Two draws of calibration samples of each size: how close each is to float, and to the other."""
     rows = [
         (
             str(row["samples"]),
@@ -75,23 +75,25 @@ def calibration_conclusion(artifact: Artifact) -> str:
     study, used = _calibration(artifact), artifact.metrics["calibration_samples"]
     rows = [row for row in study["sizes"] if not row["shared_samples"]]
     left_out = ", ".join(map(str, study["too_large"]))
-    omitted = f" Left out: {left_out}, for the calibration split has {study['calibration_split']}." if left_out else ""
+    omitted = (
+        f" Left out: {left_out}, because the calibration split has {study['calibration_split']}." if left_out else ""
+    )
     if not rows:
-        return f"No draws can be judged: study_sizes asks for none that the split could give twice.{omitted}"
+        return f"No draws can be judged: the split is too small for two draws of any size in study_sizes.{omitted}"
     stable = [row["samples"] for place, row in enumerate(rows) if _stable(rows[place:])]
-    seen = f"Of {study['validation_samples']} answers the draw of the samples decides " + " and ".join(
+    seen = f"Of {study['validation_samples']} answers the draw of the samples changes " + " and ".join(
         f"{percent(row['disagreement'])} ({_spread_db(row):.1f} dB of SNR) with {row['samples']}"
         for row in (rows[place] for place in dict.fromkeys((0, len(rows) - 1)))
     )
     limit = f"{100 * STABLE_SHARE:g} %"
     if not stable:
-        more = f"more samples may help than the {used} of the simulation: raise {BOTH_OPTIONS}"
-        return f"{seen}: more than {limit} hang on it, so {more}.{omitted}"
+        more = f"More samples than the {used} of the simulation may help: raise {BOTH_OPTIONS}"
+        return f"{seen}. That is more than {limit}. {more}.{omitted}"
     enough = f"enough, and so many for the files ({FILES_OPTION})"
     if used < stable[0]:
         enough = f"fewer than that: raise {BOTH_OPTIONS} to {stable[0]}"
-    held = f"no more than {limit} hang on it; the {used} of the simulation ({SIMULATION_OPTION}) are {enough}"
-    return f"{seen}: from {stable[0]} on, {held}.{omitted}"
+    held = f"it changes no more than {limit}. The {used} of the simulation ({SIMULATION_OPTION}) are {enough}"
+    return f"{seen}. From {stable[0]} on, {held}.{omitted}"
 
 
 def histogram_rows(artifact: Artifact) -> list[Histogram]:

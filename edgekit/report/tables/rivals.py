@@ -23,4 +23,4 @@ def rivals(artifact: Artifact) -> Table:
         for row in artifact.metrics["rivals"]
     ]
     heads = ("rival", "test", "bytes", "p50, ms", "p95, ms", "the winner", "test, pp", "its bytes", "its speed")
-    return Table(heads, rows, "" if rows else "no rival was named")
+    return Table(heads, rows, "" if rows else "the config names no rival")

@@ -1,6 +1,6 @@
-"""Which interpreter, and how many threads? Tried on this device, with this bundle, once; then remembered.
+"""Chooses the interpreter and the number of threads: measured once on this device with this bundle, then cached.
 
-This file is what every load goes through; `compare.py` is what only the first one needs.
+Every load runs this file; only the first one needs `compare.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def open_best(
     device: str,
     on_progress: OnProgress | None = None,
 ) -> Model:
-    """Open a verified bundle the fastest way there is; the first time, find out which."""
+    """Open a verified bundle the fastest way; the first time, measure which that is."""
     name = choices.key(bundle.identity, (interpreter, threads, device))
     choice = choices.get(name)
     if choice is not None:

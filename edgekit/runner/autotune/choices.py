@@ -1,7 +1,7 @@
-"""What a trial found, remembered in the user's cache folder: which interpreter, how many threads.
+"""The cache of measured choices in the user's cache folder: which interpreter, how many threads.
 
-A choice holds for one bundle, one processor and the interpreters that were installed; anything else is tried anew. A
-folder that cannot be written only means that nothing is remembered.
+A choice holds for one bundle, one processor and the interpreters that were installed. Anything else is measured again.
+If the folder cannot be written, nothing is cached.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Choice:
 
 
 def key(identity: str, pinned: Iterable[object]) -> str:
-    """A name for what a choice is about: the bundle, what was pinned, the processor, this runner, its environment."""
+    """The key of a choice: the bundle, what was pinned, the processor, this runner and its environment."""
     facts = [FORMAT, __version__, identity, sys.version, sys.prefix, cpu.name(), cpu.usable(), *pinned]
     return sha256.hexdigest(json.dumps(facts).encode())[:32]
 
@@ -56,7 +56,7 @@ def get(name: str) -> Choice | None:
 
 
 def put(name: str, choice: Choice, blob: bytes = b"") -> bool:
-    """Whether it could be kept."""
+    """Store a choice; False if the folder cannot be written."""
     from pathlib import Path
 
     from edgekit.runner.files import make_folder, write_atomically
@@ -100,7 +100,7 @@ def _path(name: str) -> str:
 
 
 def build_id(package: str) -> list[Any] | None:
-    """Which build of a package Python would import, told without importing it; None where there is none."""
+    """Identifies the build of a package that Python would import, without importing it; None if there is none."""
     for place in sys.path:
         path = os.path.join(place or ".", package, "__init__.py")
         try:

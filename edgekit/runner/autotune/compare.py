@@ -1,8 +1,7 @@
 """Every way to run a bundle on this device, tried and timed.
 
 Each way gets a child process: there it proves itself with the golden vectors, and there it may crash. The proven ones
-are timed in rounds that take turns (only one child is ever asked), so that a device which changes its pace slows all of
-them alike.
+are timed in rounds that take turns, one child at a time. So a device that changes its pace slows all of them alike.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def find(
     target = bundle.manifest.target
     quick = candidates(target, threads, interpreter, device)
     if on_progress is not None and len(quick) > 1:
-        ways_tried = f"trying {len(quick)} ways to run it, once (--no-trial leaves it out)"
+        ways_tried = f"trying {len(quick)} ways to run it, once (--no-trial skips this)"
         on_progress(f"first time with this bundle: {ways_tried}", False)
     crowded = _crowded(sum(len(data) for data in bundle.model_files().values()), len(quick))
     tried = compare(path, quick, device, one_at_a_time=crowded)
@@ -175,7 +174,7 @@ def _prove(child: Child, way: Candidate, device: str) -> Candidate:
     if report["ok"]:
         return way
     delta, atol = report["max_abs_delta"], report["atol"]
-    return replace(way, fault=f"gave other answers than the golden vectors: max |Δ| {delta:.3g}, allowed {atol:.3g}")
+    return replace(way, fault=f"its outputs differ from the golden vectors: max |Δ| {delta:.3g}, allowed {atol:.3g}")
 
 
 def _timed(child: Child, way: Candidate, rounds: int) -> Candidate:

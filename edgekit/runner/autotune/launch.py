@@ -23,7 +23,7 @@ LIMIT_S = 120.0
 LOOK_MS = 200
 """How often it is looked whether the process is still there."""
 REASONS = {
-    "SIGKILL": "it was killed, most likely for want of memory",
+    "SIGKILL": "it was killed, most likely because memory ran out",
     "SIGILL": "it was built for a processor with other instructions",
     "SIGTERM": "somebody ended it",
 }

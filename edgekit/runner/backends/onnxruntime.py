@@ -25,8 +25,11 @@ DTYPES = {
     "tensor(uint8)": "uint8",
 }
 EXACT = ("session.x64quantprecision", "1")
-"""On x86 without VNNI, uint8 times int8 is summed in 16 bits, which overflow; with this, both are taken as uint8, which
-takes a fifth longer there and is right. With VNNI the answers are the same without it, in half the time."""
+"""On x86 without VNNI, uint8 times int8 is summed in 16 bits, which overflow.
+
+With this option both are taken as uint8: a fifth slower there, and correct. With VNNI the answers are the same without
+it, in half the time.
+"""
 VNNI = {"avx512_vnni", "avx_vnni"}
 CPUINFO = "/proc/cpuinfo"
 QUIET = 3  # errors only: warnings about graph optimisation are no concern of a device's user

@@ -1,7 +1,8 @@
 """OpenVINO: IR files (.xml with .bin) and ONNX, read from memory.
 
-TFLite files are left to the others: 2026.4 reads them from a path only, refuses half-precision files of litert-torch
-("Chosen Builtin Option is not accessible") and gives other answers for MLPerf Tiny's int8 ResNet (-4 for -80).
+TFLite files are left to the other interpreters. OpenVINO 2026.4 reads them from a path only. It refuses half-precision
+files of litert-torch ("Chosen Builtin Option is not accessible"). It gives wrong outputs for MLPerf Tiny's int8 ResNet
+(-4 for -80).
 """
 
 from __future__ import annotations

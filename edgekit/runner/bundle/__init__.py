@@ -11,8 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from edgekit.runner.bundle import archive, manifest_json
-from edgekit.runner.bundle import sha256 as sha
+from edgekit.runner.bundle import archive, manifest_json, sha256
 from edgekit.runner.bundle.archive import LARGEST_MANIFEST_BYTES, MANIFEST
 from edgekit.runner.bundle.manifest import Manifest
 from edgekit.runner.errors import BundleError, TrustError
@@ -29,12 +28,12 @@ class Bundle:
     @property
     def identity(self) -> str:
         """Sha256 of the manifest, which holds that of every other member."""
-        return sha.hexdigest(self.text)
+        return sha256.hexdigest(self.text)
 
     @property
     def sha256(self) -> str:
         """Sha256 of the whole file."""
-        digest = sha.new(sum(len(data) for data in self.members.values()))
+        digest = sha256.new(sum(len(data) for data in self.members.values()))
         for part in archive.parts({MANIFEST: self.text, **self.members}):
             digest.update(part)
         text: str = digest.hexdigest()
@@ -66,12 +65,12 @@ def write(path: str | os.PathLike[str], manifest: Manifest, members: Mapping[str
 
     from edgekit.runner.files import write_atomically
 
-    facts = {name: {"bytes": len(data), "sha256": sha.hexdigest(data)} for name, data in sorted(members.items())}
+    facts = {name: {"bytes": len(data), "sha256": sha256.hexdigest(data)} for name, data in sorted(members.items())}
     text = manifest_json.to_json(replace(manifest, members=facts))
     manifest_json.parse(text)
     data = b"".join(archive.parts({MANIFEST: text, **dict(sorted(members.items()))}))
     write_atomically(Path(path), data)
-    return sha.hexdigest(data)
+    return sha256.hexdigest(data)
 
 
 def read(path: str | os.PathLike[str]) -> Bundle:
@@ -127,7 +126,7 @@ def _verified(path: str | os.PathLike[str], members: dict[str, bytes]) -> Bundle
     for name, data in members.items():
         if len(data) != listed[name]["bytes"]:
             raise TrustError(f"{name}: {len(data)} bytes, not the manifest's {listed[name]['bytes']}; it was changed")
-        if sha.hexdigest(data) != listed[name]["sha256"]:
+        if sha256.hexdigest(data) != listed[name]["sha256"]:
             raise TrustError(f"{name}: its sha256 is not the manifest's; it was changed")
     if list(members) != sorted(members):
         raise TrustError(f"{path}: its members are not sorted; the archive was packed by another tool; refused")

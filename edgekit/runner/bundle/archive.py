@@ -1,7 +1,7 @@
 """The zip file that a bundle is, in its only spelling: stored members, timestamps of 1980, regular files, no extras.
 
-Any zip tool opens it. This reader takes nothing else, so that nothing can hide between the members, and a device needs
-neither `zipfile` nor OpenSSL (10 ms and 5 MB) to read one. Fields: APPNOTE.TXT 6.3.4, sections 4.3.7, 4.3.12, 4.3.16.
+Any zip tool opens it. This reader accepts nothing else, so nothing can hide between the members. A device needs neither
+`zipfile` nor OpenSSL (10 ms and 5 MB) to read a bundle. Fields: APPNOTE.TXT 6.3.4, sections 4.3.7, 4.3.12, 4.3.16.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ def _check_step(step: Any, where: str) -> str:
         else:
             fits = type(value) in (int, str) and value in wanted
         if not fits:
-            told = "a whole number above 0" if wanted is int else "a list" if wanted is list else f"one of {wanted}"
-            raise InputError(f"{where}.{option}: got {str(value)[:200]!r}; use {told}")
+            use = "a whole number above 0" if wanted is int else "a list" if wanted is list else f"one of {wanted}"
+            raise InputError(f"{where}.{option}: got {str(value)[:200]!r}; use {use}")
     return name
 
 

@@ -29,11 +29,11 @@ class RawSpec:
     """A sample as the device sees it: "image" (height, width, channels), "vector" (features,), "audio" (samples,) or
     "window" (time, channels).
 
-    `dtype` is uint8, int8 or float32. Integers are numbers to the steps; where the model takes the same integers and no
-    step but those of geometry stands before it, they are its own quantized values and reach it unchanged (`encode`).
-    `range` is [lowest, highest], which float samples must lie in; audio is mono in [-1, 1] at `sample_rate_hz`; the
-    channels of a window may have names, `columns`. Without any, the key is not written. `input_path` lists the steps
-    from a file to the sample (`input_path.py`); None stands for those of samples that did not come out of files.
+    `dtype` is uint8, int8 or float32. The steps treat integers as numbers. If the model takes the same integers, and
+    all steps before it only change geometry, they are quantized values and reach the model unchanged (`encode`).
+    `range` is [lowest, highest] of float samples. Audio is mono in [-1, 1] at `sample_rate_hz`. The channels of a
+    window may have names, `columns`. Without any, the key is not written. `input_path` lists the steps from a file to
+    the sample (`input_path.py`); None stands for those of samples that did not come out of files.
     """
 
     kind: str

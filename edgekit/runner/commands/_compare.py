@@ -1,18 +1,18 @@
-"""`edgerun bench --compare`: every way to run a bundle here, and which one it is worth remembering."""
+"""`edgerun bench --compare`: times every way to run a bundle here, and caches the fastest."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from edgekit.runner import bundle as bundles
 from edgekit.runner.autotune import choices, compare
+from edgekit.runner.bundle import read
 from edgekit.runner.commands import _shared
 
 
 def run(options: argparse.Namespace) -> None:
     """A row for each interpreter and number of threads; the winner is what the next load takes."""
-    found = bundles.read(options.bundle)
+    found = read(options.bundle)
     device = options.device or "CPU"
     ways = compare.candidates(found.manifest.target, options.threads, options.interpreter, device, all_of_them=True)
     if not options.json:
@@ -30,8 +30,8 @@ def run(options: argparse.Namespace) -> None:
         from edgekit.runner.measure.bench import machine
 
         rows = [{**vars(way), "chosen": way is winner} for way in tried]
-        told = {"bundle": options.bundle, "ways": rows, "machine": machine(), "compiled": bool(kept.blob), **seen}
-        _shared.print_json(told)
+        report = {"bundle": options.bundle, "ways": rows, "machine": machine(), "compiled": bool(kept.blob), **seen}
+        _shared.print_json(report)
         return
     for line in table(tried, winner):
         print(line)
@@ -47,6 +47,6 @@ def table(tried: list[compare.Candidate], winner: compare.Candidate) -> list[str
             lines.append(f"{mark} {way.interpreter:<16}{way.version:<12}{way.threads:>8}  {way.fault}")
             continue
         p50 = f"{way.typical_ms:>12.4f}" if way.p50_ms else f"{'':>12}"
-        note = "  given up after one look" if len(way.p50_ms) == 1 and len(tried) > 1 else ""
+        note = "  stopped after one measurement" if len(way.p50_ms) == 1 and len(tried) > 1 else ""
         lines.append(f"{mark} {way.interpreter:<16}{way.version:<12}{way.threads:>8}{way.open_ms:>10.1f}{p50}{note}")
-    return [*lines, "* is what the next load with these options takes on this machine"]
+    return [*lines, "* is used by the next load with these options on this machine"]

@@ -128,7 +128,7 @@ def print_facts(known: dict[str, Any]) -> None:
     print(f"{known['interpreter']} {known['version']}, threads: {known['threads']}, device: {known['device']}")
     print(f"on {machine['host']} ({machine['cpu']}), {known['architecture']}, Python {machine['python']}")
     for reason in known["why"]:
-        if reason not in known.get("disturbed", ()):  # those are told after the figures
+        if reason not in known.get("disturbed", ()):  # those are printed after the figures
             print(f"NOT COMPARABLE: {reason}")
 
 

@@ -22,7 +22,10 @@ FALSIFIERS = ("saturated", "throttled")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Windows, findings, and whether they may be held against others; KeyboardInterrupt once that is told."""
+    """Print windows, findings, and whether they may be compared with others.
+
+    KeyboardInterrupt after that, if it was cut short.
+    """
     from edgekit.runner.measure import drift, soak
 
     model = _shared.load(options)

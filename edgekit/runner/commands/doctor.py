@@ -7,7 +7,7 @@ import argparse
 from edgekit.runner.commands import _shared
 from edgekit.runner.errors import DoctorError
 
-HELP = "say what would keep a bundle from running here, and the line that repairs it"
+HELP = "report what would keep a bundle from running here, with the command that fixes it"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,4 +39,4 @@ def run(options: argparse.Namespace) -> None:
             print(line)
     if doctor.blocks(findings):
         codes = ", ".join(sorted({each.code for each in findings if each.severity == doctor.ERROR}))
-        raise DoctorError(f"doctor: it would not run here ({codes}); each fix stands above")
+        raise DoctorError(f"doctor: it would not run here ({codes}); see the fixes above")

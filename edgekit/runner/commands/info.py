@@ -8,7 +8,7 @@ import sys
 from edgekit.runner.bundle import manifest_json
 from edgekit.runner.commands import _shared
 
-HELP = "say what a bundle holds and what it needs"
+HELP = "show what a bundle holds and what it needs"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -151,7 +151,7 @@ def release(version: str) -> tuple[int, ...]:
 
 
 def _other_kernel(base: Path) -> str:
-    """The processor that the kernel runs on, where it is another than Python was told; else empty."""
+    """The processor that the kernel runs on, where it is not the one that Python reports; else empty."""
     try:
         kind = (base / "sys/devices/system/cpu/modalias").read_text(errors="replace")[:40]
     except OSError:

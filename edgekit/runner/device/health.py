@@ -5,8 +5,8 @@
     after = health.read()
     health.throttled_between(before, after)    # True, False, or None where the kernel says nothing
 
-A reading is a handful of small files, a millisecond or three; `vcgencmd` is only started on a board whose kernel does
-not show the same word in `/sys`. A field is None where the kernel does not show it. `root` is for tests.
+A reading takes a handful of small files, one to three milliseconds. `vcgencmd` is only started on a board whose kernel
+does not show the same word in `/sys`. A field is None where the kernel does not show it. `root` is for tests.
 """
 
 from __future__ import annotations

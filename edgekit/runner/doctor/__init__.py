@@ -1,7 +1,7 @@
 """What would go wrong on this device, found before anything is imported that could crash.
 
-Checks are small functions from a `Case` to findings, listed in one tuple at the end of each file here; adding a check
-is adding a function. A finding is one line of cause and one line of fix.
+Checks are small functions from a `Case` to findings, listed in one tuple at the end of each file here. To add a check,
+add a function. A finding is one line of cause and one line of fix.
 """
 
 from __future__ import annotations

@@ -38,12 +38,12 @@ def numpy_too_old(case: Case) -> Iterator[Finding]:
 
 
 def numpy_2(case: Case) -> Iterator[Finding]:
-    """Interpreters built against numpy 1 import beside numpy 2, and die or give rubbish afterwards."""
+    """Interpreters built against numpy 1 import beside numpy 2, and then crash or give wrong outputs."""
     numpy = case.facts.has("numpy")
     for name in case.installed if numpy and numpy.release >= (2,) else []:
         found = case.facts.has(wheels.of(name))
         if found and found.release < wheels.NUMPY_2_FROM.get(found.name, ()):
-            cause = f"{found.name} {found.version} was built for numpy 1 and fails beside numpy {numpy.version}"  # type: ignore[union-attr]
+            cause = f"{found.name} {found.version} was built for numpy 1 and fails with numpy {numpy.version}"  # type: ignore[union-attr]
             yield Finding(f"numpy-2-{found.name}", ERROR, cause, _with_numpy(case, "<2", name), name)
 
 

@@ -49,7 +49,7 @@ def governor(case: Case) -> Iterator[Finding]:
 
 def emulated(case: Case) -> Iterator[Finding]:
     if case.facts.emulator:
-        cause = f"the processor is played by {case.facts.emulator}: answers are right, times mean nothing"
+        cause = f"the processor is emulated by {case.facts.emulator}: answers are right, times mean nothing"
         yield Finding("emulated", WARNING, cause, "measure on the device itself")
 
 

@@ -1,7 +1,7 @@
 """Samples from pictures, where Pillow is installed.
 
-A picture is turned upright by its EXIF tag, becomes Pillow's "L" or "RGB", then is brought to the bundle's height and
-width by Pillow's bilinear filter: as the input path declares it, and by the same code in training
+A picture is turned upright by its EXIF tag and converted to Pillow's "L" or "RGB". Then Pillow's bilinear filter
+resizes it to the bundle's height and width. The input path declares these steps, and training runs the same code
 (`edgekit/data/image_decoding.py`). A transparent layer is dropped.
 """
 

@@ -3,8 +3,8 @@
     ffmpeg -i clip.mp4 -f rawvideo -pix_fmt rgb24 - | edgerun predict BUNDLE --stream rgb24 --size 640x480
     rpicam-vid -n -t 0 --codec yuv420 --width 640 --height 480 -o - | edgerun predict BUNDLE --stream yuv420p …
 
-The names are ffmpeg's. Nothing in the bytes says where a frame begins, so the size must be the sender's; rpicam-vid
-fills its rows up to a multiple of 64 pixels: ask it for such a width. One buffer holds the frame that is being read.
+The names are ffmpeg's. Nothing in the bytes says where a frame begins, so the size must be the sender's. rpicam-vid
+pads its rows to a multiple of 64 pixels: ask it for such a width. One buffer holds the frame that is being read.
 """
 
 from __future__ import annotations

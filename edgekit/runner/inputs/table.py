@@ -1,9 +1,9 @@
 """Windows from CSV files: a header row with the columns' names, then a row of numbers for each moment.
 
 Commas, semicolons or tabs part the cells, whichever makes the most of the header; decimals have a point. Training reads
-its recordings by the same code (`edgekit/data/sources/csv_windows.py`), so a cell is the same float32 in both: Python's
-own float, which is correctly rounded everywhere, rounded once more. Columns are found by name, so their order in a file
-is free. A recording is cut into windows where the input path declares it; nothing is filled up or guessed.
+its recordings by the same code (`edgekit/data/sources/csv_windows.py`), so a cell is the same float32 in both. It is
+Python's float, which is correctly rounded everywhere, rounded once more. Columns are found by name, so their order in a
+file is free. A recording is cut into windows where the input path declares it; nothing is filled up or guessed.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
         return windows.samples(found, step)
     if step or rows != wanted:
         more = rows > wanted
-        told, fix = (f"more than {wanted}", _cut(path, wanted)) if more else (rows, "record for longer")
-        raise InputError(f"{path}: {told} rows, the bundle takes {wanted}; {fix}")
+        count, fix = (f"more than {wanted}", _cut(path, wanted)) if more else (rows, "record for longer")
+        raise InputError(f"{path}: {count} rows, the bundle takes {wanted}; {fix}")
     return iter((Sample(found),))
 
 
@@ -107,7 +107,7 @@ def floats(table: Table, columns: Sequence[str]) -> np.ndarray:
         values = [[float(row[place]) for place in places] for row in table.rows]
     except ValueError:
         values = []
-    with np.errstate(over="ignore"):  # a double too large becomes infinite, which is told below
+    with np.errstate(over="ignore"):  # a double too large becomes infinite, which is refused below
         found = np.array(values, np.float64).reshape(-1, len(places)).astype(np.float32)
     if len(found) < len(table.rows) or not np.isfinite(found).all() or _marked(table, places):
         raise InputError(_bad_cell(table, columns, places))
@@ -161,8 +161,8 @@ def _parsed(name: str, text: str, most_rows: int) -> Iterator[Table]:
 def _place(table: Table, column: str) -> int:
     found = [place for place, name in enumerate(table.header) if name == column]
     if len(found) != 1:
-        told = f"{len(found)} columns are called {column!r}" if found else f"no column {column!r}"
-        raise InputError(f"{table.name}: {told}; its header is {_some(table.header)}")
+        problem = f"{len(found)} columns are called {column!r}" if found else f"no column {column!r}"
+        raise InputError(f"{table.name}: {problem}; its header is {_some(table.header)}")
     return found[0]
 
 

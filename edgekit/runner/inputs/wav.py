@@ -1,10 +1,10 @@
 """Samples from WAV files: decoded, mixed to mono, resampled and cut into windows, as far as the input path declares it.
 
-Whole numbers become x / 2^(bits - 1), 8-bit ones are unsigned (RIFF's convention, and what audio libraries agree on);
-floating-point files are taken as they are. What a bundle's input path does not declare is refused with the line that
-makes a file that fits: an answer for a sound that the model was not made for would only look like one. Training reads
-its sounds by the same code (`edgekit/data/sources/wav_folder.py`). The chunks are walked here because the standard
-library's `wave` cannot read floats, nor before Python 3.12 the extensible header that ffmpeg writes for 24 and 32 bits.
+Integers become x / 2^(bits - 1). 8-bit integers are unsigned, which is RIFF's convention and that of audio libraries.
+Floating-point values stay unchanged. A file that needs a step which the bundle's input path does not declare is
+refused. The error shows the command that converts the file. Training reads its sounds by the same code
+(`edgekit/data/sources/wav_folder.py`). The chunks are parsed here because the standard library's `wave` cannot read
+floats. Before Python 3.12 it cannot read the extensible header either, which ffmpeg writes for 24 and 32 bits.
 """
 
 from __future__ import annotations

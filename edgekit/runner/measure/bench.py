@@ -1,9 +1,9 @@
 """Latency of calls, measured so that one is not favoured over another.
 
-Calls take turns in rounds of many, because one call between foreign ones runs on cold caches (twice the time for a
-small model), and the order rotates, because the first of a round pays for what came before it.
+Calls take turns in rounds of many calls: a single call between foreign ones runs on cold caches, which doubles the time
+of a small model. The order rotates, because the first of a round pays for what ran before it.
 
-Where two are to be told apart, both are opened anew many times: two instances of one file differ, each in its own way
+To compare two files, both are opened again many times: two instances of one file differ, each in its own way
 for as long as it lives, by where its memory lies (Mytkowicz et al. 2009, "Producing wrong data without doing anything
 obviously wrong!"). The opening is then what repeats, not the call (Kalibera & Jones 2013, "Rigorous benchmarking in
 reasonable time").

@@ -1,12 +1,12 @@
-"""What else went on while something was timed, and whether two results may be held against each other.
+"""Other activity on the machine during a measurement, and whether two results may be compared.
 
     with conditions.Watch() as watch:
         samples_ms = bench.interleaved(calls, rounds, calls_per_round, warmup, on_round=watch.sample)
     seen = watch.result(conditions.noise(samples_ms["a"], rounds))
     conditions.disturbances(seen)      # reasons in words, none of a quiet machine
 
-What the kernel does not show is None: unknown, never guessed. The yardstick is a piece of work that is always the
-same; it shows a change of pace where a virtual machine hides the clock, and tells two machines of one name apart.
+What the kernel does not show is None: unknown, never guessed. The yardstick is a piece of work that is always the same.
+It shows a change of pace where a virtual machine hides the clock. It also distinguishes two machines of one name.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ MACHINE = {
     "calls_per_round": "calls in a round",
     "warmup_per_round": "untimed calls before them",
 }
-"""What must be the same for latencies to be compared, as in the `conditions` of a result, and how it is told."""
+"""Keys of a result's `conditions` that must be equal for latencies to be compared, and their names in messages."""
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What was seen from before the first call to after the last; None where the machine does not show it.
+    """Activity on the machine from before the first call to after the last; None where the machine does not show it.
 
-    Shares are of the time of all cores that this process may use. `pace_ms` is what the yardstick took, the median of
-    all looks, `pace_change` and `clock_change` how far the slow looks lie below the fast ones: 0.1 is 10 %.
+    Shares are of the time of all cores that this process may use. `pace_ms` is the median time of the yardstick.
+    `pace_change` and `clock_change` compare slow samples with fast ones: 0.1 is 10 %.
     """
 
     seconds: float
@@ -114,7 +114,7 @@ class Watch:
             self._clocks_mhz.append(clock_mhz)
 
     def result(self, noise: float | None = None) -> Conditions:
-        """All of it, after the measurement."""
+        """The conditions, after the measurement."""
         start, end = self._started, self._ended
         seconds = end.at_s - start.at_s
         capacity_s = cpu.usable() * seconds
@@ -160,9 +160,9 @@ def spread(p50s_ms: np.ndarray | Sequence[float]) -> float:
 
 
 def disturbances(seen: Conditions) -> list[str]:
-    """Why a measurement is not to be relied on, in words with the figures; empty where nothing speaks against it."""
+    """Reasons not to rely on a measurement, in words with the figures; empty if there is none."""
     changed = f"the clock changed by {seen.clock_change or 0:.0%}"
-    told = {
+    reasons = {
         f"other processes took {seen.others_share or 0:.0%} of the processor's time": _over(seen.others_share, OTHERS),
         f"the hypervisor withheld {seen.steal_share or 0:.0%} of the processor's time": _over(seen.steal_share, STEAL),
         f"interrupted {seen.preempted_per_s or 0:.0f} times a second": _over(seen.preempted_per_s, PREEMPTED_PER_S),
@@ -172,11 +172,11 @@ def disturbances(seen: Conditions) -> list[str]:
         f"the same work took up to {seen.pace_change:.0%} longer at some times": _over(seen.pace_change, PACE),
         f"the rounds spread by {seen.noise or 0:.0%}": _over(seen.noise, NOISE),
     }
-    return [words for words, true in told.items() if true]
+    return [words for words, true in reasons.items() if true]
 
 
 def to_record(seen: Conditions) -> dict[str, Any]:
-    """What a result carries with it beside `bench.machine()`."""
+    """The conditions as a result stores them, beside `bench.machine()`."""
     known = {"governor": seen.governor, "emulator": emulation.emulator() or None}
     return {**known, "seen": seen.to_dict(), "disturbed": disturbances(seen)}
 
@@ -202,7 +202,7 @@ def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str
         found.append(f"pace: the same work took {paces_ms[0]:.3g} ms and {paces_ms[1]:.3g} ms")
     for which, each in (("first", first), ("second", second)):
         if each.get("disturbed") is None:
-            found.append(f"nothing was recorded of what else went on during the {which}; measure it again")
+            found.append(f"no other activity on the machine was recorded during the {which}; measure it again")
         elif each["disturbed"]:
             found.append(f"the {which} was disturbed: {'; '.join(each['disturbed'])}")
     return found

@@ -52,8 +52,10 @@ def load() -> float | None:
 
 
 def yardstick_ms() -> float:
-    """Milliseconds of a piece of work that is always the same; the best of a few tries, for an interruption of one of
-    them is no pace."""
+    """Milliseconds of a piece of work that is always the same.
+
+    It is the best of a few tries, so that an interruption does not count.
+    """
     taken = []
     for _ in range(TRIES):
         before = time.perf_counter_ns()

@@ -72,8 +72,8 @@ def saturated(windows: Sequence[Window], rate_per_s: float) -> Finding:
 def drifted(windows: Sequence[Window]) -> Finding:
     """Whether p50 in the last third of the windows differs from the first third's by more than the margin.
 
-    Windows are what is resampled (see `intervals`); it drifted if the whole interval lies beyond the margin, it did
-    not if the whole interval lies within.
+    Windows are resampled (see `intervals`). The latency drifted if the whole interval lies beyond the margin, and did
+    not if it lies within.
     """
     if len(windows) < LEAST_WINDOWS:
         return Finding(None, f"too short to say: {len(windows)} windows, {LEAST_WINDOWS} are needed")
@@ -81,12 +81,12 @@ def drifted(windows: Sequence[Window]) -> Finding:
     first, last = (np.array([max(each.p50_ms, 1e-9) for each in part]) for part in (windows[:third], windows[-third:]))
     ratio, low, high = _ratio(last, first)
     figures = {"p50_ratio": ratio, "p50_ratio_low": low, "p50_ratio_high": high}
-    told = f"p50 of the last third is {ratio:.3f} times the first's ({low:.3f} to {high:.3f})"
+    figure = f"p50 of the last third is {ratio:.3f} times the first's ({low:.3f} to {high:.3f})"
     if low > 1 + MARGIN or high < 1 - MARGIN:
-        return Finding(True, f"it became {'slower' if ratio > 1 else 'faster'}: {told}", figures)
+        return Finding(True, f"it became {'slower' if ratio > 1 else 'faster'}: {figure}", figures)
     if low > 1 - MARGIN and high < 1 + MARGIN:
-        return Finding(False, f"it stayed the same: {told}", figures)
-    return Finding(None, f"too uneven to say: {told}", figures)
+        return Finding(False, f"it stayed the same: {figure}", figures)
+    return Finding(None, f"too uneven to say: {figure}", figures)
 
 
 def throttled(windows: Sequence[Window]) -> Finding:
@@ -130,11 +130,11 @@ def grew(windows: Sequence[Window]) -> Finding:
     first, middle, last = held[[0, len(held) // 2, -1]].tolist()
     growth = slope * (at_s[-1] - at_s[0])
     figures = {"resident_mb": last / 1e6, "mb_per_hour": slope * 3600 / 1e6}
-    told = f"{last / 1e6:,.1f} MB at the end, {slope * 3600 / 1e6:+,.1f} MB per hour in the second half"
+    figure = f"{last / 1e6:,.1f} MB at the end, {slope * 3600 / 1e6:+,.1f} MB per hour in the second half"
     steps = min(middle - first, last - middle)
     if growth > max(LEAST_GROWTH_BYTES, LEAST_GROWTH * first) and steps > 0.1 * growth:
-        return Finding(True, f"it grows: {told}", figures)
-    return Finding(False, f"steady: {told}", figures)
+        return Finding(True, f"it grows: {figure}", figures)
+    return Finding(False, f"steady: {figure}", figures)
 
 
 def _ratio(last: np.ndarray, first: np.ndarray) -> tuple[float, float, float]:

@@ -1,11 +1,10 @@
 """How sure a measured latency is: bootstrap intervals over the rounds of `bench.interleaved`.
 
-The round is what is resampled, for the calls of one round share its conditions (frequency, neighbours, caches), and
-two variants are compared round by round, so that what slows a whole round cancels. Of `bench.growing` a round is all
-that one opening has: its calls share the place of its memory too. Each interval is the percentile
-interval of a median (Efron & Tibshirani 1993, chapter 13), its ends further out where rounds are few (the expanded
-percentile interval of Hesterberg 2015, "What Teachers Should Know about the Bootstrap", arXiv:1411.5279): the plain
-one is too narrow then.
+Rounds are resampled, for the calls of one round share its conditions (frequency, neighbours, caches). Two variants are
+compared round by round, so whatever slows a whole round cancels. Of `bench.growing` a round is all that one opening
+has: its calls share the place of its memory too. Each interval is the percentile interval of a median (Efron &
+Tibshirani 1993, chapter 13), its ends further out where rounds are few (the expanded percentile interval of Hesterberg
+2015, "What Teachers Should Know about the Bootstrap", arXiv:1411.5279): the plain one is too narrow then.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from edgekit.runner.errors import InputError
 LEAST_ROUNDS = 10
 """Of fewer, an interval that is wide enough would be as wide as the data."""
 RESOLUTION = 0.01
-"""How far from the ratio, as a share, the ends of its interval may lie for a difference of 3 % to be told surely."""
+"""How far from the ratio, as a share, the ends of its interval may lie for a difference of 3 % to be found surely."""
 RESAMPLES = 10_000
 SEED = 0
 _AT_ONCE = 2_000_000
@@ -59,8 +58,8 @@ def ratio(samples_ms: np.ndarray, to_ms: np.ndarray, rounds: int, confidence: fl
 def too_wide(low: float, high: float, margin: float) -> bool:
     """Whether the interval of a ratio is wider than `RESOLUTION` allows and reaches within `margin` of 1.
 
-    To measure on while it is does not make differences out of noise, as measuring on until one is found would: what
-    ends it is the width (Chow & Robbins 1965, "On the asymptotic theory of fixed-width sequential confidence intervals
+    To continue while it is too wide does not turn noise into differences, as continuing until one is found would. The
+    width alone ends it (Chow & Robbins 1965, "On the asymptotic theory of fixed-width sequential confidence intervals
     for the mean").
     """
     near = low < 1 + margin and high > 1 / (1 + margin)

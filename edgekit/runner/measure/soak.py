@@ -1,6 +1,6 @@
 """Calls at a fixed rate for minutes: what the latency does over time, and the machine under it.
 
-The load is open: call n is due at the start plus n / rate, whatever became of the ones before it, and its latency runs
+The load is open: call n is due at the start plus n / rate, whether or not earlier calls have ended. Its latency runs
 from that moment. A closed loop waits for each answer before it asks again, and so leaves out just the calls that would
 have met a slow moment: "coordinated omission" (Gil Tene, "How NOT to Measure Latency", 2013, and his load generator
 wrk2, https://github.com/giltene/wrk2, which measures in this way). There is one worker: a call that is due while

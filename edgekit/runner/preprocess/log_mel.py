@@ -2,8 +2,8 @@
 
 numpy's own Fourier transform is compiled differently from processor to processor (fused multiply-adds, other orders),
 and its cosines and logarithms too. So the transform here is the textbook one (Cooley & Tukey 1965, radix 2) over whole
-arrays; cosines, weights and logarithms come from `math`, rounded to float32, which hides the last bit of a double.
-Mel scale: 2595 log10(1 + f / 700) (O'Shaughnessy 1987), triangles as in TensorFlow's `linear_to_mel_weight_matrix`.
+arrays. Cosines, weights and logarithms come from `math`, rounded to float32, which hides the last bit of a double. Mel
+scale: 2595 log10(1 + f / 700) (O'Shaughnessy 1987), triangles as in TensorFlow's `linear_to_mel_weight_matrix`.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ def unresolved(waterfall: Iterable[WaterfallStep], tie_margin: float) -> bool:
 def unresolved_steps(waterfall: Iterable[WaterfallStep], tie_margin: float) -> list[str]:
     """Those steps, a line each."""
     return [
-        f"what {step['step']} bought: {_with_ends(step, 'gain')} times as fast, known to ±1 % at best"
+        f"what {step['step']} bought: {_with_ends(step, 'gain')} times as fast, which is not known to ±1 %"
         for step in waterfall
         if "gain" in step and too_wide(step["gain_low"], step["gain_high"], tie_margin)
     ]

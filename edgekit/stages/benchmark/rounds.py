@@ -43,7 +43,7 @@ def measured(
     openings = openings_of(config.rounds)
     limit_s = 60 * config.most_minutes
     with progress.step("timing", "opening", openings) as shown:
-        progress.say(foretold(openers, config))
+        progress.say(expected_duration(openers, config))
         began, on_round = time.monotonic(), progress.both(watch.sample, shown.at)
         for samples_ms, opened in growing(openers, *numbers, on_round=on_round, limit_s=limit_s):
             timings = Timings(samples_ms, opened, config.confidence, config.tie_margin)
@@ -70,7 +70,7 @@ def open_now(decision: Decision, tie_margin: float) -> list[str]:
     ]
 
 
-def foretold(openers: Mapping[str, Opener], config: Config) -> str:
+def expected_duration(openers: Mapping[str, Opener], config: Config) -> str:
     """How long the rounds should take, from a few calls of each, and why there may be more of them."""
     openings = openings_of(config.rounds)
     calls = config.rounds * (config.calls_per_round + config.warmup_per_round) + openings * FRESH_CALLS

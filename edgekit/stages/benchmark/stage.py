@@ -34,7 +34,7 @@ from edgekit.stages.benchmark.loads import measure_loads
 from edgekit.stages.benchmark.rivals import compare_with, open_rivals
 from edgekit.stages.benchmark.rounds import Opener, measured
 from edgekit.stages.benchmark.timings import Timings
-from edgekit.training import fit
+from edgekit.training import predict
 from edgekit.training.evaluate import finite
 
 EAGER, UNMODIFIED = "baseline-eager", "baseline-as-it-came"
@@ -133,8 +133,8 @@ def _evaluate_all(source: Artifact, data: Data, config: Config) -> Evaluated:
     profile = source.ancestor("profile")
     baseline, spec = open_model(profile)
     prepared = apply(spec.preprocess, data.validation.x[:1])
-    said, reference = _score(fit.logits(baseline, data.validation.x, spec.preprocess), data.validation, spec)
-    test = _score(fit.logits(baseline, data.test.x, spec.preprocess), data.test, spec)[1]
+    said, reference = _score(predict.logits(baseline, data.validation.x, spec.preprocess), data.validation, spec)
+    test = _score(predict.logits(baseline, data.test.x, spec.preprocess), data.test, spec)[1]
     name = EAGER if spec.is_torch else UNMODIFIED
     answers = {name: said}
     rows: list[dict[str, Any]] = [
@@ -196,5 +196,5 @@ def _evaluate(backend: Backend, variant: Variant, split: Split, spec: store.Mode
 
 def _score(outputs: np.ndarray, split: Split, spec: store.ModelSpec) -> tuple[np.ndarray, Answered]:
     kind = tasks.named(spec.task)
-    inputs = fit.inputs(split.x, spec.preprocess) if kind.RECONSTRUCTS else None
+    inputs = predict.inputs(split.x, spec.preprocess) if kind.RECONSTRUCTS else None
     return kind.answers(outputs, inputs), kind.marked(outputs, inputs, split.y)

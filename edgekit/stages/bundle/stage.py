@@ -24,7 +24,7 @@ from edgekit.runner.preprocess import apply, to_layout
 from edgekit.stages.bundle import golden, provenance, sbom
 from edgekit.stages.bundle.config import LIBRARIES, Config
 from edgekit.stages.bundle.device import RUNNER, commands, prove, requirements, texts
-from edgekit.training.fit import inputs
+from edgekit.training.predict import inputs
 
 ACTIVATIONS = {"classification": "softmax", "multi_label": "sigmoid", "regression": "none", "anomaly": "none"}
 

@@ -19,7 +19,7 @@ from edgekit.stages.distill.shortlist import shorten
 from edgekit.stages.distill.teacher import Candidate, best, candidates
 from edgekit.stages.distill.training import Student, Trainer
 from edgekit.training import losses, resume
-from edgekit.training.evaluate import scored_outputs
+from edgekit.training.evaluate import answered
 from edgekit.training.fine_tuning import without_maps
 from edgekit.training.losses import LossOptions
 from edgekit.training.resume import ResumeFolder
@@ -32,7 +32,7 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     place = resume.of(out, "distill", source, data.digest, config.model_dump(), LIBRARIES)
     baseline, baseline_spec = open_model(source)
     steps = baseline_spec.preprocess
-    before = scored_outputs(baseline, data.validation, steps, data.task)
+    before = answered(baseline, data.validation, steps, data.task)
     recorded = replay.read(source.path.parent, "distill")
     shortlist = shorten(data, steps, config, place, recorded) if config.candidates else None
     teachers = candidates(source, data, config, place)

@@ -16,7 +16,7 @@ from edgekit.models import dry_run, store
 from edgekit.models.user_errors import running
 from edgekit.stages.distill.config import Config
 from edgekit.stages.distill.teacher import Candidate
-from edgekit.training.evaluate import scored_outputs
+from edgekit.training.evaluate import answered
 from edgekit.training.fit import fit
 from edgekit.training.losses import LossOptions
 from edgekit.training.objective import Distillation
@@ -86,6 +86,6 @@ class Trainer:
                 )
         except ModelError as error:
             raise ModelError(f"{self.title}, {name}: {error}") from error
-        found = scored_outputs(module, self.data.validation, self.spec.preprocess, self.data.task)
+        found = answered(module, self.data.validation, self.spec.preprocess, self.data.task)
         rows = [cast("Epoch", asdict(epoch)) for epoch in history.epochs]
         return Student(name, module, found, rows, options.model_dump() if options else None)

@@ -26,7 +26,7 @@ from edgekit.stages.prune.config import LIBRARIES, Config
 from edgekit.stages.prune.latency import time_steps
 from edgekit.stages.prune.unstructured import measured_sparsity
 from edgekit.training import resume
-from edgekit.training.evaluate import scored_outputs
+from edgekit.training.evaluate import answered
 from edgekit.training.fine_tuning import tuning
 from edgekit.training.fit import fit
 from edgekit.training.objective import Distillation
@@ -125,7 +125,7 @@ class _Tuner:
         }
 
     def _answered(self, module: nn.Module) -> Answered:
-        return scored_outputs(module, self.data.validation, self.spec.preprocess, self.data.task)
+        return answered(module, self.data.validation, self.spec.preprocess, self.data.task)
 
 
 def _prune_in_steps(

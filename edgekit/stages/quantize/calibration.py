@@ -15,7 +15,7 @@ from edgekit.models.eager import eager_input
 from edgekit.stages.quantize.ptq import quantize
 from edgekit.stages.quantize.sensitivity import snr_db
 from edgekit.targets.jobs import Quantization
-from edgekit.training import fit
+from edgekit.training import predict
 
 
 def study(
@@ -33,10 +33,10 @@ def study(
     Sizes that the split cannot fill twice differently are left out, and named.
     """
     kind = tasks.named(task)
-    inputs = fit.inputs(validation.x, preprocess) if kind.RECONSTRUCTS else None
+    inputs = predict.inputs(validation.x, preprocess) if kind.RECONSTRUCTS else None
 
     def outputs(network: nn.Module) -> np.ndarray:
-        return fit.logits(network, validation.x, preprocess)
+        return predict.logits(network, validation.x, preprocess)
 
     def accuracy(found: np.ndarray) -> float:
         return tasks.accuracy(kind.marked(found, inputs, validation.y))

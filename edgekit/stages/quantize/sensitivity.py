@@ -17,8 +17,8 @@ from edgekit.data import Split
 from edgekit.models.eager import eager_input
 from edgekit.stages.quantize.layers import quantized_layers
 from edgekit.stages.quantize.ptq import spread
-from edgekit.training import fit
-from edgekit.training.evaluate import scored
+from edgekit.training import predict
+from edgekit.training.evaluate import marked
 
 NO_NOISE_DB = 200.0
 
@@ -39,15 +39,15 @@ def sensitivity(
     x = split.x
 
     def accuracy(outputs: np.ndarray) -> float:
-        return tasks.accuracy(scored(outputs, split, preprocess, task))
+        return tasks.accuracy(marked(outputs, split, preprocess, task))
 
     probe = float_with_quantizers(module, quantized)
-    reference = fit.logits(module, x, preprocess)
+    reference = predict.logits(module, x, preprocess)
     rows: list[LayerSensitivity] = []
     layers = quantized_layers(probe, eager_input(x[:1], preprocess))
     for layer in progress.each(layers, "layer", lambda layer: "sensitivity"):
         switch_on(probe, layer.quantizers)
-        scores = fit.logits(probe, x, preprocess)
+        scores = predict.logits(probe, x, preprocess)
         rows.append(
             {
                 "layer": layer.name,

@@ -26,8 +26,8 @@ from edgekit.stages.quantize.config import LIBRARIES, Config
 from edgekit.stages.quantize.histograms import histograms
 from edgekit.stages.quantize.sensitivity import sensitivity
 from edgekit.targets.jobs import Quantization
-from edgekit.training import fit, resume
-from edgekit.training.evaluate import scored
+from edgekit.training import predict, resume
+from edgekit.training.evaluate import marked
 from edgekit.training.fine_tuning import tuning
 
 
@@ -43,11 +43,11 @@ class _Float:
 
     def logits(self, network: nn.Module) -> np.ndarray:
         """What it gives for the validation split, (n, …)."""
-        return fit.logits(network, self.data.validation.x, self.spec.preprocess)
+        return predict.logits(network, self.data.validation.x, self.spec.preprocess)
 
     def marked(self, outputs: np.ndarray) -> Answered:
         """What outputs for the validation split are worth."""
-        return scored(outputs, self.data.validation, self.spec.preprocess, self.data.task)
+        return marked(outputs, self.data.validation, self.spec.preprocess, self.data.task)
 
     def answered(self, network: nn.Module) -> Answered:
         """What a network answers of the validation split."""

@@ -62,7 +62,7 @@ class Divergence:
         together = f", computed together with {', '.join(more)}" if more else ""
         after = "the file has no such tensor" if self.after == NONE else self.after.describe()
         return (
-            f"the outputs agree up to {self.agreed} ({self.before.describe()}) and part at {self.layer} "
+            f"the outputs agree up to {self.agreed} ({self.before.describe()}) and diverge at {self.layer} "
             f"({after}; operator {self.operator}{together}){self.note and f'; {self.note}'}"
         )
 

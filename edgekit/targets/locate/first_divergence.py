@@ -29,8 +29,8 @@ SAMPLES = 8
 TIMEOUT_S = 300.0
 FOUND = "found.json"
 NOWHERE = (
-    "no single layer parts: the loss is spread over all, or the interpreter's fastest kernels, which keep no inner "
-    "tensors, compute otherwise"
+    "no single layer diverges: the loss is spread over all, or the interpreter's fastest kernels, which keep no inner "
+    "tensors, compute something else"
 )
 
 
@@ -46,7 +46,7 @@ def find(model_folder: Path, target: str, folder: Path, files: Files, inputs: np
     try:
         found = divergence(model_folder, target, folder, files, inputs, precision)
     except ConversionError as error:
-        return Located(f"at which layer was not found: {error}")
+        return Located(f"the layer was not found: {error}")
     return Located(found.describe(), found.layer) if found else Located(NOWHERE)
 
 
@@ -86,7 +86,7 @@ def find_in_process(
         if (path.with_name(FOUND)).is_file():
             return Located(*json.loads(path.with_name(FOUND).read_text()))
         cause = f"not finished after {TIMEOUT_S:g} s" if ended.late else ended.cause("the interpreter")
-        return Located(f"at which layer was not found: {cause}")
+        return Located(f"the layer was not found: {cause}")
 
 
 def main(path: Path) -> int:

@@ -153,8 +153,8 @@ def _quantize(
 ) -> bytes:
     """Weights int8 per channel, activations uint8 per tensor, from the samples' own ranges.
 
-    Of percentile ranges ONNX Runtime takes the share that lies outside at both ends together; a histogram of 2,048
-    bins over the whole range is how near it comes.
+    For percentile ranges ONNX Runtime takes the share that lies outside at both ends together. It approximates them by
+    a histogram of 2,048 bins over the whole range.
     """
     import onnx
     from onnxruntime.quantization import (

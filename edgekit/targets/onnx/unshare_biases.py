@@ -1,8 +1,8 @@
 """Biases that several operators of an ONNX model share, each operator given its own: ONNX Runtime's quantizer stumbles.
 
-It copies a shared bias itself, for its scale is that of the operator's input and weights, and calls the copy by the
-bias's name and a number: the seventh of `val_11` is `val_117`, which may be what another operator gives. Then it ends
-with "Quantization parameter shared mode is not supported for weight". Group norms, exported, share their biases.
+It copies a shared bias itself, for its scale is that of the operator's input and weights. The copy's name is the bias's
+name and a number: the seventh of `val_11` is `val_117`, which may be what another operator gives. Then it ends with
+"Quantization parameter shared mode is not supported for weight". Group norms, exported, share their biases.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """OpenVINO's performance counters.
 
 A counter is the *average* over all executions since the model was compiled, in whole µs; the total behind it adds up
-whole µs of each execution (PerfCount in the CPU plugin). So an average of many calls is read before and after those
-that count, and an operator that takes less than a µs shows as nothing.
+whole µs of each execution (PerfCount in the CPU plugin). So the average is read before and after the calls that count.
+An operator that takes less than one µs shows as zero.
 """
 
 from __future__ import annotations

@@ -159,8 +159,8 @@ def _quantize(
 ) -> bytes:
     """Static int8: weights per channel, activations per tensor, over the whole range that `calibration` shows.
 
-    The quantizer's own default is a moving average over samples, which clips all but the last ones and depends on
-    their order: 10 to 11 dB against 27 to 33 dB for the reference networks on digits.
+    The quantizer's own default is a moving average over samples, which clips all but the last ones and depends on their
+    order. It gives 10 to 11 dB against 27 to 33 dB for the reference networks on digits.
     """
     from ai_edge_litert.interpreter import Interpreter
     from ai_edge_quantizer import calibrator, quantizer, recipe_manager

@@ -1,9 +1,10 @@
 """Channels whose weights are all zero, and the biases that TFLite int8 would lose with them.
 
 A bias is stored as int32 in steps of (input scale × weight scale). ai-edge-quantizer gives a channel of zeros a weight
-scale near 1e-11, so its bias, which after folding a batch norm is the channel's whole output, overflows and is clipped.
-Pruning single weights makes such channels: a depthwise network lost 23 dB to four of them. One weight of the channel is
-set to the smallest value that lets its bias fit; what that adds to the output is under a ten-thousandth of the bias.
+scale near 1e-11. Its bias, which after folding a batch norm is the channel's whole output, then overflows and is
+clipped. Pruning single weights makes such channels: a depthwise network lost 23 dB to four of them. One weight of the
+channel is set to the smallest value for which the bias fits. That changes the output by less than a ten-thousandth of
+the bias.
 """
 
 from __future__ import annotations

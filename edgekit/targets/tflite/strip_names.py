@@ -1,6 +1,6 @@
 """A TFLite file without what no interpreter asks for: names of inner tensors, remarks, and numbers written twice.
 
-litert-torch names a tensor by the paths of all modules that were fused into it, up to a thousand bytes each, and the
+litert-torch names a tensor by the paths of all modules that were fused into it, up to a thousand bytes each. The
 quantizer writes a vector of zero points (eight bytes a channel, all zero) for every weight and again for its bias.
 """
 

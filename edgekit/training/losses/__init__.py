@@ -1,8 +1,8 @@
 """Distillation losses: one file each, the file's name is its key.
 
 A file offers `class Options(LossOptions)`, `loss(student, teacher, wanted, options)` and `NEEDS_FEATURES`; with
-`FOR_ALL_TASKS` its loss is told the task too, else it serves classes alone. Nothing here imports torch before a loss is
-computed, for a config is checked without it.
+`FOR_ALL_TASKS` its loss gets the task as well, else it serves classes alone. Nothing here imports torch before a loss
+is computed: a config is checked without torch.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def parse(section: dict[str, Any]) -> LossOptions:
 def function(options: LossOptions, task: Task = "classification") -> Callable[[Outputs, Outputs, Tensor], Tensor]:
     """`(student, teacher, wanted) -> scalar`, the mean over the batch; `wanted` as for `hard`."""
     module = _module(options.loss)
-    told = {"task": task} if module.FOR_ALL_TASKS else {}
-    return partial(module.loss, options=options, **told)
+    extra = {"task": task} if module.FOR_ALL_TASKS else {}
+    return partial(module.loss, options=options, **extra)
 
 
 def serves(options: LossOptions, task: Task) -> bool:

@@ -1,7 +1,7 @@
 """DIST: Huang, You, Wang, Qian, Xu, "Knowledge Distillation from A Stronger Teacher", NeurIPS 2022.
 
-The student need not say the teacher's probabilities, only rise and fall with them: over the classes of a sample, and
-over the samples of the batch for a class.
+The student's probabilities need not equal the teacher's, only correlate with them: over the classes of a sample, and
+over the samples of a batch.
 """
 
 from __future__ import annotations

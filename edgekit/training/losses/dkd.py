@@ -1,7 +1,7 @@
 """DKD: Zhao, Cui, Song, Qiu, Liang, "Decoupled Knowledge Distillation", CVPR 2022.
 
-The divergence of soft targets taken apart: how sure the teacher is of the right class, and how it ranks the others.
-The authors raise the distillation's weight from 0 over the first 20 of 240 epochs; that is left out here: a loss does
+The divergence of soft targets taken apart: how sure the teacher is of the right class, and how it ranks the others. The
+authors raise the distillation's weight from 0 over the first 20 of 240 epochs. That is left out here, for a loss does
 not know the epoch, and the training loop warms up the learning rate.
 """
 

@@ -1,6 +1,6 @@
 """Hints: Romero et al., "FitNets: Hints for Thin Deep Nets", ICLR 2015: the student foretells the teacher's maps.
 
-FitNets trains up to one hint first and on soft targets afterwards; here one loss does both from the first step, as in
+FitNets trains up to one hint first and on soft targets afterwards. Here one loss does both from the first step, as in
 Tian, Krishnan, Isola, "Contrastive Representation Distillation", ICLR 2020, whose comparison the weight is from.
 """
 

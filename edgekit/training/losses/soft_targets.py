@@ -36,8 +36,8 @@ def mixed(
     """alpha * the distance to the teacher's outputs + (1 - alpha) * that to what is wanted (`losses.hard`).
 
     Of logits (N, classes) the distance is T^2 * KL(teacher || student, both softened by T), which keeps the soft part's
-    gradient at the scale of the hard part's; of several labels the same for each of them; of values and reconstructions
-    it is the squared error, and T has no meaning.
+    gradient at the scale of the hard part's. For several labels it is the same for each of them. For values and
+    reconstructions it is the squared error, and T has no meaning.
     """
     hard = losses.hard(task)(student, wanted)
     return alpha * _distance(student, teacher, temperature, task) + (1 - alpha) * hard

@@ -10,7 +10,7 @@ from pydantic import Field, model_serializer, model_validator
 from edgekit.core.config import Strict
 from edgekit.core.errors import EdgekitError
 from edgekit.data.paths import PathText, expand
-from edgekit.training.teachers import model_file as files
+from edgekit.training.teachers import model_file
 
 KINDS = ("tflite", "onnx")
 """What is called here as the runner calls it, so that times can be compared."""
@@ -31,7 +31,7 @@ class ModelFile(Strict):
         if not isinstance(given, dict) or not isinstance(given.get("path"), str):
             return given
         sha256 = sha256_of(given)
-        kind = files.open_file(expand(given["path"], "path")).kind
+        kind = model_file.open_file(expand(given["path"], "path")).kind
         if kind not in KINDS:
             raise ValueError(f"{given['path']}: a {kind} file; this must be one of {', '.join(KINDS)}")
         return {**given, "sha256": sha256}
@@ -52,7 +52,7 @@ class ModelFile(Strict):
 def sha256_of(given: dict[str, Any]) -> str:
     """Of the file at `path`; ValueError for one that is none, or another than `sha256` wants."""
     try:
-        found = files.open_file(expand(given["path"], "path"), given.get("preprocess") or [])
+        found = model_file.open_file(expand(given["path"], "path"), given.get("preprocess") or [])
     except EdgekitError as error:
         raise ValueError(str(error)) from None
     if given.get("sha256") not in (None, found.sha256):

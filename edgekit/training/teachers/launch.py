@@ -65,7 +65,7 @@ def _answer(code: int, path: Path, home: Path) -> dict[str, Any]:
         raise ModelError(f"{path}: crashed its interpreter ({name}); the file is broken, export it again")
     if code:
         last = (home / LOG).read_text(errors="replace").strip().splitlines()[-1:]
-        raise ModelError(f"{path}: cannot be asked: {''.join(last)[:300]}")
+        raise ModelError(f"{path}: cannot be run: {''.join(last)[:300]}")
     answer: dict[str, Any] = json.loads((home / ANSWER).read_text())
     if "error" in answer:
         raise (errors.by_name(answer["kind"]) or ModelError)(f"{path}: {answer['error']}")

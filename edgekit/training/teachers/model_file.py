@@ -76,12 +76,12 @@ def logits(
 ) -> np.ndarray:
     """Logits (n, classes) float32 of raw samples (n, *sample), uint8 or float32, maybe a memory map.
 
-    Outputs that are probabilities or sigmoids are undone (see `scores.logits`); of a regression they are the values
+    Outputs that are probabilities or sigmoids are undone (see `outputs.logits`); of a regression they are the values
     (n, values). 0 threads: all cores. `progress` is called with (done, n) now and then.
 
-    Raises ModelError, naming the file and the cause in one line, for a model that cannot be opened or run, crashes,
-    takes longer than `timeout_s`, does not fit the samples or the classes, or gives NaN; ConfigError for steps that do
-    not fit the samples; ResourceError where there is no room for the samples' copy.
+    Raises ModelError for a model that cannot be opened or run, crashes, takes longer than `timeout_s`, does not fit the
+    samples or the classes, or gives NaN. Raises ConfigError for steps that do not fit the samples, and ResourceError if
+    there is no room for the samples' copy. Each names the file and the cause in one line.
     """
     import numpy as np
 

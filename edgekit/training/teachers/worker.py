@@ -1,7 +1,7 @@
 """The process that opens a teacher's file: `python -m edgekit.training.teachers.worker FOLDER`.
 
-The folder holds the job and the samples, and gets the logits, the answer, and on the way the journal: how many samples
-are done, one number a line. It ends by itself when its parent does.
+The folder holds the job and the samples. The process writes the logits, the answer and a journal there: how many
+samples are done, one number a line. It ends by itself when its parent does.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ import numpy as np
 
 from edgekit.core.errors import NO_RESOURCES, EdgekitError, ModelError, ResourceError
 from edgekit.core.subprocesses import leave_with_parent
-from edgekit.models.files import input_layout, integer_range, module, outputs
-from edgekit.models.files import op_count as count
+from edgekit.models.files import input_layout, integer_range, module, op_count, outputs
 from edgekit.models.files.interface import Opened, Run
 from edgekit.runner.preprocess import pipeline
 from edgekit.training.teachers import launch
@@ -85,7 +84,7 @@ def _work(
     if quantized and not step and not outputs.are_probabilities(found, 0.0):
         step = INSIDE  # its softmax may be rounded, though what it gives are floats
     np.save(folder / launch.LOGITS, outputs.logits(found, step) if of_classes else found)
-    costs = asdict(count.of_file(Path(path), kind)) if counted else {}
+    costs = asdict(op_count.of_file(Path(path), kind)) if counted else {}
     ends = outputs.ends(found, step) if of_classes else None
     return {"probabilities": ends == "probabilities", "sigmoids": ends == "sigmoids", "integers": quantized, **costs}
 
@@ -95,10 +94,10 @@ def _check_input_range(model: Opened, x: np.ndarray, preprocess: list[dict[str, 
     if model.grid is None:
         return
     some = pipeline(preprocess)(x[:: max(1, len(x) // LOOKED_AT)])
-    told = integer_range.fault(model.grid, some, x.dtype.name, preprocess)
-    told = told or (integer_range.ambiguity(model.grid, x.dtype.name, preprocess) if shipped else "")
-    if told:
-        raise ModelError(told)
+    problem = integer_range.fault(model.grid, some, x.dtype.name, preprocess)
+    problem = problem or (integer_range.ambiguity(model.grid, x.dtype.name, preprocess) if shipped else "")
+    if problem:
+        raise ModelError(problem)
 
 
 def _check_input_shape(shape: tuple[int, ...], placed: input_layout.Layout, sample: tuple[int, ...]) -> None:
@@ -116,7 +115,7 @@ def _check_input_shape(shape: tuple[int, ...], placed: input_layout.Layout, samp
 
 
 def _check_outputs(run: Run, classes: int) -> Run:
-    """ModelError for outputs that a bundle's model may not have, though their values could be told apart."""
+    """ModelError for outputs that a bundle's model may not have, though their values could be separated."""
 
     def checked(x: np.ndarray) -> np.ndarray:
         found = run(x)

@@ -103,7 +103,7 @@ def test_one_stray_nested_file_is_passed_over_and_noted(tmp_path):
     files = samples()
     stray = {"train/bee/old/x.png": picture(3), "train/y.png": picture(4)}
     data = read(zipped(tmp_path, files | dict([*stray.items()][:1])))
-    assert data.notes == ("passed over 1 pictures that stand at the wrong depth: 'train/bee/old/x.png'",)
+    assert data.notes == ("skipped 1 pictures that stand at the wrong depth: 'train/bee/old/x.png'",)
     assert len(contents(data)) == len(files)
     with pytest.raises(DataError, match="stands at the wrong depth"):
         read(zipped(tmp_path, files | stray))
@@ -167,7 +167,7 @@ def test_other_files_are_noted(tmp_path):
     extra = {"README.txt": b"hello", "train/bee/x.gif": b"GIF89a", "__MACOSX/train/bee/._1.jpg": b"", ".DS_Store": b""}
     data = read(zipped(tmp_path, samples() | extra))
     assert data.notes == (
-        "passed over 4 files that are no .jpg, .jpeg, .png or .webp: "
+        "skipped 4 files that are no .jpg, .jpeg, .png or .webp: "
         "'.DS_Store', 'README.txt', '__MACOSX/train/bee/._1.jpg', 'train/bee/x.gif'",
     )
 
@@ -175,7 +175,7 @@ def test_other_files_are_noted(tmp_path):
 def test_linked_folders_are_noted_not_entered(tmp_path):
     folder = unpacked(tmp_path, samples())
     (folder / "train" / "loop").symlink_to(folder)
-    assert read(folder).notes == ("passed over 1 linked folders: 'train/loop'",)
+    assert read(folder).notes == ("skipped 1 linked folders: 'train/loop'",)
 
 
 @pytest.mark.parametrize("pack", [zipped, unpacked])

@@ -145,7 +145,7 @@ def test_weights_that_lead_out_of_the_folder_are_refused(tmp_path: Path) -> None
     (tmp_path / "given").mkdir()
     path = tmp_path / "given/net.onnx"
     path.with_name("net.onnx.data").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ModelError, match="net.onnx.data leads out of the model's folder"):
+    with pytest.raises(ModelError, match="net.onnx.data points outside the model's folder"):
         detect.members(path, "onnx")
 
 

@@ -95,7 +95,7 @@ def test_a_model_file_whose_bytes_would_saturate_is_refused_with_the_step(
 def test_a_baseline_may_not_mean_other_bytes_than_the_device(tmp_path: Path) -> None:
     path = tmp_path / "net.tflite"
     path.write_bytes(integers.tflite(SHAPE, "uint8", 1.004, 0))
-    with pytest.raises(ModelError, match=r"net\.tflite: .*leaves bytes as they are; .*\{step: scale, factor: 1\.004\}"):
+    with pytest.raises(ModelError, match=r"net\.tflite: .*leaves bytes unchanged; .*\{step: scale, factor: 1\.004\}"):
         logits_and_facts(open_file(path), BYTES, classes=3, timeout_s=60)
     step = {"step": "scale", "factor": 1.004}
     found, _ = logits_and_facts(open_file(path, [step]), BYTES, classes=3, timeout_s=60)

@@ -85,7 +85,7 @@ def test_a_session_of_a_file_imports_no_pytorch(kind: str, folder: Path, tmp_pat
     home, _ = saved(kind, folder)
     np.save(tmp_path / "x.npy", (samples(2).transpose(0, 2, 3, 1) * 255).astype(np.uint8))
     script = (
-        "import pathlib, sys\nfrom edgekit import eager_session\n"
+        "import pathlib, sys\nfrom edgekit.measure import eager_session\n"
         f"eager_session.main(pathlib.Path({str(home)!r}), pathlib.Path({str(tmp_path / 'x.npy')!r}))\n"
         "assert 'torch' not in sys.modules"
     )

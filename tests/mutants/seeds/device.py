@@ -40,7 +40,7 @@ DEVICE = (
     Seed(
         "member-digest-not-compared",
         "runner/bundle/__init__.py",
-        'if sha.hexdigest(data) != listed[name]["sha256"]:',
+        'if sha256.hexdigest(data) != listed[name]["sha256"]:',
         'if len(data) != listed[name]["bytes"]:',
         "a changed model runs as if it were the one that was packed",
         ("tests/runner/bundle/test_bundle.py",),

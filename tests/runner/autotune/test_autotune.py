@@ -122,7 +122,7 @@ def test_the_fastest_wins_and_a_tie_goes_to_the_usual_one_with_fewest_threads() 
     with pytest.raises(BackendError, match="a crashed; b cannot open"):
         best([replace(one, fault="crashed"), replace(other, fault="cannot open")])
     with pytest.raises(SelftestError, match="golden vectors"):
-        best([replace(one, fault="gave other answers than the golden vectors")])
+        best([replace(one, fault="its outputs differ from the golden vectors")])
 
 
 def test_one_that_answers_wrongly_is_left_out(write_bundle: WriteBundle) -> None:
@@ -245,7 +245,7 @@ def blob(bundles: dict[str, Path], cache: Path) -> Path:
     found = bundle.read(bundles["openvino"])
     data = openvino.compiled(found.model_files(), 1)
     choice = json.loads(record.read_text())
-    choices.put(record.stem, choices.Choice(**{**choice, "blob": bundle.sha.hexdigest(data)}), data)
+    choices.put(record.stem, choices.Choice(**{**choice, "blob": bundle.sha256.hexdigest(data)}), data)
     return record.with_suffix(".blob")
 
 
@@ -267,13 +267,13 @@ def test_a_compiled_model_that_is_not_right_is_purged(
         files = {name: (tmp_path / name).read_bytes() for name in ("model.xml", "model.bin")}
         data = openvino.compiled(files, 1)
         choice = json.loads(record.read_text())
-        choices.put(record.stem, choices.Choice(**{**choice, "blob": bundle.sha.hexdigest(data)}), data)
+        choices.put(record.stem, choices.Choice(**{**choice, "blob": bundle.sha256.hexdigest(data)}), data)
     elif how == "another digest":
         blob.write_bytes(blob.read_bytes()[:-1] + b"\0")
     elif how == "torn":
         data = blob.read_bytes()[:1000]
         choice = json.loads(record.read_text())
-        choices.put(record.stem, choices.Choice(**{**choice, "blob": bundle.sha.hexdigest(data)}), data)
+        choices.put(record.stem, choices.Choice(**{**choice, "blob": bundle.sha256.hexdigest(data)}), data)
     else:
         blob.unlink()
     image = samples()[0]

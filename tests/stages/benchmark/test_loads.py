@@ -79,7 +79,7 @@ def test_nothing_is_driven_without_a_wish_or_a_winner(benchmark: Artifact, load_
     assert (told["seconds"], told["loadgen"]) == (0, None), "what the schema calls: nothing was driven"
     assert (told["runs"], told["rates"], told["failed"]) == ([], [], [])
     shown = SimpleNamespace(metrics={"loads": told}, config={"confidence": 0.99})
-    assert "nothing was driven" in repr(tables.loads(shown))  # type: ignore[arg-type]
+    assert "no load was driven" in repr(tables.loads(shown))  # type: ignore[arg-type]
 
 
 def test_a_load_that_fails_is_told_and_the_others_go_on(benchmark: Artifact) -> None:
@@ -97,7 +97,7 @@ def test_the_table_says_what_is_short_and_what_is_held(benchmark: Artifact) -> N
     table = tables.loads(benchmark)
     assert len(table.rows) == len(benchmark.metrics["loads"]["runs"])
     text = repr(table)
-    assert "0.2 of 600 s" in text and "p99 held to 10 ms" in text
+    assert "0.2 of 600 s" in text and "p99 bound 10 ms" in text
     assert text.count("highest rate: ") == len(benchmark.metrics["loads"]["rates"])
 
 

@@ -101,7 +101,7 @@ def test_a_decision_under_a_limit_is_recorded_and_replayed_as_any_other(
     assert set(content["measured"]) == set(replay.SHAPES["benchmark"])
     assert "stayed_open" not in json.dumps(content) and "most_minutes" not in json.dumps(content)
     replay.write(tmp_path, {"benchmark": content["measured"]})
-    recorded = replay.recorded(tmp_path, "benchmark")
+    recorded = replay.read(tmp_path, "benchmark")
     again, _ = measured(tmp_path, monkeypatch, given, recorded)
     assert again.decision.content == content
     assert again.decision.decisions[0]["replayed"]

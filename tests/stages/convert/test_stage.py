@@ -122,7 +122,9 @@ def test_debris_is_told_and_what_depends_on_the_machine_is_not_sealed(finished: 
         ("baseline-fp32-openvino", "when compiled", "stem → deep", "4,096"),
     ]
     table = tables.convert(worse)
-    [cell] = [row[table.columns.index("left behind")] for row in table.rows if row[0] == "baseline-fp32-openvino"]
+    [cell] = [
+        row[table.columns.index("redundant operators")] for row in table.rows if row[0] == "baseline-fp32-openvino"
+    ]
     assert cell == "transpose 1 [transpose 1]"
 
 
@@ -206,7 +208,7 @@ def test_a_layer_that_loses_much_is_named_with_the_option_that_allows_it(
 ) -> None:
     source = seal_run(tmp_path, data, {"baseline": trained("tiny")})
     config = Config(targets=["onnx"], models=["baseline"], precisions=["int8"], int8_max_layer_loss_db=0.01)
-    told = r"inside its tolerance, but one layer loses \d+ dB, .* part at .*raise convert.int8_max_layer_loss_db"
+    told = r"inside its tolerance, but one layer loses \d+ dB, .* diverge at .*raise convert.int8_max_layer_loss_db"
     with pytest.raises(ConversionError, match=told):
         convert.run(source, data, config, tmp_path / "convert")
 
@@ -309,7 +311,7 @@ def test_a_wrong_file_is_left_out_with_its_layer_and_what_is_made_from_it(
     wrong, rests = artifact.metrics["left_out"]
     assert (wrong["name"], wrong["kind"]) == ("pruned-fp32-openvino", "numerics")
     assert "torch-fp32 → openvino-fp32 is outside its tolerance" in wrong["cause"]
-    assert wrong["layer"] and f"part at {wrong['layer']} " in wrong["cause"]
+    assert wrong["layer"] and f"diverge at {wrong['layer']} " in wrong["cause"]
     assert wrong["advice"].startswith("the converter changed what the network computes")
     assert (rests["name"], rests["kind"]) == ("pruned-fp16-openvino", "rests")
     assert not list(artifact.path.glob("pruned-*"))

@@ -13,7 +13,7 @@ from edgekit.data import load
 from edgekit.measure.forecast import UNMODIFIED
 from edgekit.models.files import TITLES
 from edgekit.models.from_artifact import open_model
-from edgekit.training import fit
+from edgekit.training import predict
 from edgekit.training.teachers import model_file as files
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.stage import open_stage
@@ -69,8 +69,8 @@ def test_a_file_that_ends_in_sigmoids_is_told_so_and_gets_no_softmax(
     assert abs(found.metrics["validation_accuracy"] - theirs["validation_accuracy"]) <= 0.01
     own, _ = open_model(artifacts.load(tiny_run.folder / "profile"))
     x = load(load_plan(TINY).data).validation.x
-    before = fit.logits(own, x, spec.preprocess)
-    assert np.allclose(fit.logits(module, x, spec.preprocess), 1 / (1 + np.exp(-before)), atol=1e-4)
+    before = predict.logits(own, x, spec.preprocess)
+    assert np.allclose(predict.logits(module, x, spec.preprocess), 1 / (1 + np.exp(-before)), atol=1e-4)
     taught = files.logits(files.open_file(path, spec.preprocess), x, classes=10, timeout_s=100)
     assert np.allclose(taught, before, atol=2e-2)
 

@@ -19,7 +19,7 @@ from edgekit.models.from_artifact import open_model
 from edgekit.stages.prune import Config, latency
 from edgekit.stages.prune.stage import mark_kept, prune
 from edgekit.stages.prune.unstructured import measured_sparsity
-from edgekit.training.evaluate import evaluate, scored_outputs
+from edgekit.training.evaluate import answered, evaluate
 from edgekit.workbook.plan import load_plan
 from tests.conftest import TINY, FinishedRun
 
@@ -101,10 +101,10 @@ def test_every_step_is_judged_against_the_baselines_answers_to_the_same_samples(
     data = load(load_plan(TINY).data)
     budget = sealed.config["budget"]
     baseline, spec = open_model(sealed.ancestor("profile"))
-    reference = scored_outputs(baseline, data.validation, spec.preprocess)
+    reference = answered(baseline, data.validation, spec.preprocess)
     for way, folder in (("structured", "model"), ("unstructured", "sparse")):
         module, _ = open_model(sealed, folder)
-        right = scored_outputs(module, data.validation, spec.preprocess)
+        right = answered(module, data.validation, spec.preprocess)
         kept = next(row for row in sealed.metrics[f"{way}_steps"] if row["kept"])
         assert kept["lost"] == sum(reference & ~right)
         assert kept["gained"] == sum(right & ~reference)

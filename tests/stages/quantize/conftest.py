@@ -111,4 +111,4 @@ def right(walk: Walk) -> Callable[[Any], Any]:
 
     steps = store.read_spec(walk.source.path / "model").preprocess
     split = walk.data.validation
-    return lambda network: evaluate.scored_outputs(network, split, steps)
+    return lambda network: evaluate.answered(network, split, steps)

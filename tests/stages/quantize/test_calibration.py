@@ -17,7 +17,7 @@ from edgekit.report import tables
 from edgekit.stages.quantize import calibration
 from edgekit.stages.quantize.calibration import study, subsets
 from edgekit.targets.jobs import MINMAX
-from edgekit.training import fit
+from edgekit.training import predict
 
 CALIBRATION = Split(np.random.default_rng(0).normal(size=(40, 8)).astype(np.float32), np.zeros(40, np.int64))
 SHOWN = np.random.default_rng(1).normal(size=(50, 8)).astype(np.float32)
@@ -26,7 +26,7 @@ SHOWN = np.random.default_rng(1).normal(size=(50, 8)).astype(np.float32)
 def made(sizes: list[int], seed: int = 0) -> dict[str, Any]:
     torch.manual_seed(0)
     module = nn.Linear(8, 4).eval()
-    validation = Split(SHOWN, fit.logits(module, SHOWN, []).argmax(axis=1))
+    validation = Split(SHOWN, predict.logits(module, SHOWN, []).argmax(axis=1))
     return study(module, CALIBRATION, validation, sizes, MINMAX, [], seed)
 
 
@@ -96,7 +96,7 @@ def test_draws_that_share_samples_are_shown_and_not_judged(tmp_path: Path) -> No
     rows = [row(8, 0.05), row(32, 0.02), row(150, 0.0, shared=100)]
     sealed: Artifact = Sealed(tmp_path, rows, 200, [])  # type: ignore[assignment]
     said = tables.calibration_conclusion(sealed)
-    assert "more than 1 % hang on it" in said and "150" not in said
+    assert "That is more than 1 %." in said and "150" not in said
     assert [row[-1] for row in tables.calibration(sealed).rows] == ["", "", "not judged: 100 samples are in both"]
     alone: Artifact = Sealed(tmp_path, rows[2:], 200, [])  # type: ignore[assignment]
     assert tables.calibration_conclusion(alone).startswith("No draws can be judged")
@@ -108,12 +108,12 @@ BOTH = "quantize.calibration_samples (simulation) and convert.calibration_sample
 @pytest.mark.parametrize(
     ("shares", "used", "said"),
     [
-        ([0.05, 0.004, 0.002], 200, "from 32 on, no more than 1 % hang on it; the 200 of the simulation"),
+        ([0.05, 0.004, 0.002], 200, "From 32 on, it changes no more than 1 %. The 200 of the simulation"),
         ([0.05, 0.004, 0.002], 200, "are enough, and so many for the files (convert.calibration_samples)."),
         ([0.05, 0.004, 0.002], 16, f"(quantize.calibration_samples) are fewer than that: raise {BOTH} to 32."),
-        ([0.001, 0.04, 0.002], 200, "from 100 on"),  # a lucky draw of the smallest is none
-        ([0.05, 0.004, 0.02], 200, f"so more samples may help than the 200 of the simulation: raise {BOTH}."),
-        ([0.0], 200, "from 8 on"),
+        ([0.001, 0.04, 0.002], 200, "From 100 on"),  # a lucky draw of the smallest is none
+        ([0.05, 0.004, 0.02], 200, f"1 %. More samples than the 200 of the simulation may help: raise {BOTH}."),
+        ([0.0], 200, "From 8 on"),
         ([], 200, "No draws can be judged"),
     ],
 )

@@ -50,7 +50,7 @@ def test_a_loss_says_whether_it_needs_features() -> None:
 def test_options_are_checked_without_torch() -> None:
     code = (
         "import sys\n"
-        "from edgekit import losses\n"
+        "from edgekit.training import losses\n"
         "for name in losses.NAMES:\n"
         "    losses.needs_features(losses.parse({'loss': name}))\n"
         "print(*sorted({'torch', 'numpy'} & set(sys.modules)))"

@@ -1,0 +1,171 @@
+"""The method of each stage on one batch, by the stage's own functions: what the notebooks' visible cells call.
+
+Nothing here is sealed or decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgekit.core.artifact import Artifact
+from edgekit.report.formatting import Table, count, percent
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor, nn
+
+    from edgekit.core.variants import Variant
+    from edgekit.data import Data
+    from edgekit.stages.distill.config import Config as DistillConfig
+
+BATCH = 32
+"""Samples of the one batch."""
+Shapes = dict[str, tuple[int, ...]]
+
+
+def student_and_teacher(profile: Artifact, data: Data, config: DistillConfig) -> tuple[Tensor, Tensor, Tensor]:
+    """Outputs of the untrained student and of the baseline for one batch of train, and what is wanted of both.
+
+    Where there are candidates, the first of them is the student.
+    """
+    import torch
+
+    from edgekit.core import tasks
+    from edgekit.models import store
+    from edgekit.models.eager import eager_input
+    from edgekit.models.from_artifact import open_model, spec_for
+
+    teacher, spec = open_model(profile)
+    network = config.student or config.candidates[0]
+    student = store.build(spec_for(data, network.builder, network.kwargs, spec.preprocess), config.seed)
+    x = eager_input(data.train.x[:BATCH], spec.preprocess)
+    wanted = x if tasks.named(data.task).RECONSTRUCTS else torch.tensor(data.train.y[:BATCH])
+    with torch.no_grad():
+        return student(x), teacher(x), wanted
+
+
+def softened(outputs: Tensor, data: Data, temperatures: Sequence[float], most: int = 4) -> Table:
+    """The most probable classes of the first sample of `outputs` (N, classes), and their shares at each temperature."""
+    if data.task != "classification":
+        return Table(("classes",), [("none: the outputs of this task are not softened together",)])
+    order = outputs[0].argsort(descending=True).tolist()[:most]
+    shares = [(outputs[0] / temperature).softmax(dim=0).tolist() for temperature in dict.fromkeys(temperatures)]
+    rows = [(data.classes[place], *(percent(share[place]) for share in shares)) for place in order]
+    heads = [f"at T = {temperature:g}" for temperature in dict.fromkeys(temperatures)]
+    return Table(("teacher's class", *heads), rows, "One sample: the teacher's most probable classes")
+
+
+def weight_shapes(network: nn.Module) -> Shapes:
+    """Shape of every weight of more than one axis, by layer: (outputs, inputs, *kernel)."""
+    return {
+        name.removesuffix(".weight"): tuple(weight.shape)
+        for name, weight in network.named_parameters()
+        if weight.ndim > 1
+    }
+
+
+def pruned_shapes(before: Shapes, after: Shapes, most: int = 6) -> Table:
+    """The first layers that became smaller, and all of them together: shapes and weights before and after."""
+    sizes = [{name: _product(shape) for name, shape in shapes.items()} for shapes in (before, after)]
+    smaller = [name for name in before if after[name] != before[name]]
+    rows = [
+        (name, _by(before[name]), _by(after[name]), *(count(size[name]) for size in sizes), _saved(*_of(sizes, name)))
+        for name in smaller[:most]
+    ]
+    totals = [sum(size.values()) for size in sizes]
+    rows.append((f"all {len(before)} layers", "", "", *map(count, totals), _saved(*totals)))
+    return Table(("layer", "shape before", "after", "weights before", "after", "saved"), rows)
+
+
+@dataclass(frozen=True, eq=False)
+class QuantizedWeight:
+    """A layer's weights as float, and as its own quantizer in the sealed network rounds them, both float32.
+
+    `scale` is the step of each output channel; integers run from `low` to `high` with float 0 at `zero_point`.
+    """
+
+    layer: str
+    float32: np.ndarray
+    int8: np.ndarray
+    scale: np.ndarray
+    zero_point: np.ndarray
+    low: int
+    high: int
+
+
+def quantized_weight(quantize: Artifact) -> QuantizedWeight:
+    """The weights of the most sensitive layer that is int8 in the network that a quantize artifact holds."""
+    import json
+
+    import torch
+
+    from edgekit.models.quantized import rebuild
+    from edgekit.stages.quantize.layers import quantized_layers
+
+    network = rebuild(quantize.path / "model", quantize.path / "nncf")
+    spec = json.loads(quantize.file("model/model.json").read_text())
+    layers = {layer.name: layer for layer in quantized_layers(network, torch.zeros(1, *spec["input_shape"]))}
+    worst_first = [row["layer"] for row in json.loads(quantize.file("sensitivity.json").read_text())["layers"]]
+    name = next(name for name in [*worst_first, *layers] if name in layers)
+    quantizer: Any = network.get_submodule(layers[name].weights[0])
+    weight = network.get_parameter(f"network.{name}.weight").detach()
+    bottom, top = (end.detach().flatten() for end in quantizer.get_input_low_input_high())
+    low, high = quantizer.level_low, quantizer.level_high
+    scale = (top - bottom) / (high - low)
+    with torch.no_grad():
+        rounded = quantizer(weight).numpy()
+    return QuantizedWeight(
+        name, weight.numpy(), rounded, scale.numpy(), (low - bottom / scale).round().numpy(), low, high
+    )
+
+
+def by_precision(variants: list[Variant]) -> list[Variant]:
+    """The variants of one network on one target, those of the first variant."""
+    first = variants[0]
+    return [variant for variant in variants if (variant.model, variant.target) == (first.model, first.target)]
+
+
+def float_and_int8(variants: list[Variant]) -> list[Variant]:
+    """The first of them, and the int8 one, or where there is none the last."""
+    int8 = [variant for variant in variants if variant.precision == "int8"]
+    other = (int8 or variants)[-1]
+    return [variants[0]] if other is variants[0] else [variants[0], other]
+
+
+def network_folder(convert: Artifact, variant: Variant) -> Path:
+    """Folder of the PyTorch network that a float variant was made from."""
+    from edgekit.stages.convert.plan import ORIGINS
+
+    stage, folder = ORIGINS[variant.model]
+    return convert.ancestor(stage).path / folder
+
+
+def one_call(convert: Artifact, variant: Variant, inputs: np.ndarray) -> Callable[[], np.ndarray]:
+    """A call of a variant's file on one network input (1, …), by the interpreter that the device will use."""
+    from edgekit.core.variants import open_variant
+
+    given = inputs.transpose(0, 2, 3, 1).copy() if variant.input.layout == "NHWC" else inputs
+    backend = open_variant(convert, variant)
+    return lambda: backend.run(given)
+
+
+def _product(shape: tuple[int, ...]) -> int:
+    size = 1
+    for side in shape:
+        size *= side
+    return size
+
+
+def _by(shape: tuple[int, ...]) -> str:
+    return " × ".join(map(str, shape))
+
+
+def _of(sizes: list[dict[str, int]], name: str) -> tuple[int, int]:
+    return sizes[0][name], sizes[1][name]
+
+
+def _saved(before: int, after: int) -> str:
+    return f"{1 - after / before:.0%}" if before else ""

@@ -1,0 +1,68 @@
+"""What a network is given for raw samples, and its outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from edgekit.core.errors import ModelError
+from edgekit.runner.preprocess import apply
+
+EVALUATION_BATCH = 256
+
+Steps = list[dict[str, Any]]
+
+
+def logits(
+    module: nn.Module, x: np.ndarray, preprocess: Steps, batch: int = EVALUATION_BATCH, device: str = "cpu"
+) -> np.ndarray:
+    """(n, classes), or what else it gives, float32, of raw samples `x`; the module stays on the device it was on."""
+    where = pick_device(device)
+    home = next((parameter.device for parameter in module.parameters()), where)
+    try:
+        return scores_of(module.to(where), x, preprocess, where, batch)
+    finally:
+        module.to(home)
+
+
+def pick_device(name: str = "auto") -> torch.device:
+    """`auto`: CUDA, else MPS, else CPU. ModelError for a device that is not there."""
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        return torch.device(next(kind for kind, available in there.items() if available))
+    if not there.get(name, False):
+        available = ", ".join(kind for kind, yes in there.items() if yes)
+        raise ModelError(f"device {name!r} is not available here; choose auto or one of: {available}")
+    return torch.device(name)
+
+
+def inputs(raw: np.ndarray, preprocess: Steps) -> np.ndarray:
+    """What a network is given for raw samples, in its order of axes."""
+    # a part at a time: sounds on their way to log-mel need many times the memory of the samples
+    starts = range(0, max(1, len(raw)), EVALUATION_BATCH)
+    return to_input(np.concatenate([apply(preprocess, raw[start : start + EVALUATION_BATCH]) for start in starts]))
+
+
+def to_input(x: np.ndarray) -> np.ndarray:
+    """Preprocessed samples in the network's order: images (N, H, W, C) become (N, C, H, W), others stay."""
+    return x.transpose(0, 3, 1, 2) if x.ndim == 4 else x
+
+
+def tensor(raw: np.ndarray, preprocess: Steps, device: torch.device) -> Tensor:
+    """Raw samples, preprocessed, on `device`, in the network's order of axes."""
+    # the transposed view is what torch calls channels_last; only a read-only map that no step copied is copied here
+    return torch.from_numpy(np.require(to_input(apply(preprocess, raw)), requirements="W")).to(device)
+
+
+def scores_of(module: nn.Module, x: np.ndarray, preprocess: Steps, device: torch.device, batch: int) -> np.ndarray:
+    """The module's outputs (n, …) float32 for raw samples, without a gradient."""
+    module.eval()
+    with torch.inference_mode():
+        parts = [
+            module(tensor(x[start : start + batch], preprocess, device)).float().cpu().numpy()
+            for start in range(0, len(x), batch)
+        ]
+    return np.concatenate(parts)
