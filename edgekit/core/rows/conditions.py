@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 
 class Seen(TypedDict):
@@ -45,4 +45,4 @@ class Conditions(TypedDict):
     protocol: str
     seen: Seen
     disturbed: list[str]
-    stayed_open: list[str]
+    stayed_open: NotRequired[list[str]]

@@ -65,7 +65,7 @@ class AgainstDense(TypedDict):
 class Zeros(TypedDict):
     """Which variants with zeros are not faster for them."""
 
-    decision: Literal["zeros that buy nothing"]
+    decision: Literal["sparsity without speed-up"]
     chosen: list[str]
     rule: Literal["not faster than without them", "recorded"]
     candidates: list[AgainstDense]
