@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -16,6 +16,9 @@ from edgekit.core import telemetry
 from edgekit.core.config import STAGES, suggest
 from edgekit.core.errors import BudgetMissed, ConfigError, TrustError
 from edgekit.workbook.plan import load_plan
+
+if TYPE_CHECKING:
+    from edgekit.report.result.types import Result
 
 telemetry.off()  # here, and in whatever is started from here
 
@@ -283,7 +286,7 @@ def _forced(force: list[str], from_: str | None) -> set[str]:
     return {*force, *(STAGES[STAGES.index(from_) :] if from_ else ())}
 
 
-def _show_result(result: dict[str, Any], folder: Path, *, whole: bool) -> None:
+def _show_result(result: Result, folder: Path, *, whole: bool) -> None:
     """The verdict with all its tables if a stage ran; a short summary if the run was finished already."""
     if whole:
         from rich.console import Console

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-Row = dict[str, Any]
+from edgekit.core.rows.variants import LeftOut
 
 RESTS, FLOAT = "rests", "fp32"
 """The kind of what is not tried since the float model is not there; as `edgekit.targets` has them, which lies above."""
 
 
-def lines(rows: Sequence[Row]) -> list[str]:
+def lines(rows: Sequence[LeftOut]) -> list[str]:
     """Each failure of `rows` in one line, with the names of what is made from it and so was not tried."""
     found = []
     for row in rows:
@@ -23,5 +22,5 @@ def lines(rows: Sequence[Row]) -> list[str]:
     return found
 
 
-def _same_job(one: Row, other: Row) -> bool:
+def _same_job(one: LeftOut, other: LeftOut) -> bool:
     return (one["model"], one["target"]) == (other["model"], other["target"])

@@ -7,8 +7,12 @@ more can be saved than the machine's own ceilings allow (the roofline of William
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
+
+from edgekit.core.rows.forecasts import Foretold
+from edgekit.core.rows.profiled import ExecutionFields, RuntimeForecast, Way
+from edgekit.core.rows.variants import BaselineRow, VariantRow
 
 EAGER = "PyTorch eager"
 UNMODIFIED = {
@@ -22,8 +26,6 @@ UNMODIFIED = {
 RUNTIMES = {"onnx": "ONNX Runtime", "tflite": "LiteRT", "openvino": "OpenVINO"}
 INT8_BYTES = 0.25
 """Bytes moved in int8, of those in float32."""
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,9 @@ def of_whole(share: float, speedup: float) -> float:
     return 1 / (1 - share + share / speedup)
 
 
-def compare(profile: Mapping[str, Any], variants: Iterable[Row], costs: Mapping[str, Row]) -> list[Row]:
+def compare(
+    profile: Mapping[str, Any], variants: Iterable[BaselineRow | VariantRow], costs: Mapping[str, Mapping[str, float]]
+) -> list[Foretold]:
     """What `profile`'s forecast says of each measured variant on its runtime, beside what was measured.
 
     `profile` are the metrics of the profile stage, `variants` the rows of benchmark with their `speedup` against
@@ -69,10 +73,11 @@ def compare(profile: Mapping[str, Any], variants: Iterable[Row], costs: Mapping[
     measured.
     """
     forecast = profile.get("forecast") or {}
-    rows = []
+    rows: list[Foretold] = []
     for row in variants:
         found = forecast.get("executions", {}).get(RUNTIMES.get(row["target"], ""))
-        if found is None or row["precision"] not in ("fp32", "int8") or row["model"] not in costs:
+        known = row["precision"] in ("fp32", "int8") and row["model"] in costs
+        if row["target"] == "pytorch" or found is None or not known:
             continue
         base, cost = costs["baseline"], costs[row["model"]]
         step = Execution(**found["execution"]).speedup(
@@ -80,10 +85,20 @@ def compare(profile: Mapping[str, Any], variants: Iterable[Row], costs: Mapping[
             macs=_ratio(cost["macs"], base["macs"]),
             moved=_ratio(cost["moved"], base["moved"]),
         )
-        names = {name: row[name] for name in ("name", "model", "precision", "target")}
-        measured = {f"achieved{end}": row[f"speedup{end}"] for end in ("", "_low", "_high")}
         predicted = found["ratio"] * step
-        rows.append({**names, "predicted": predicted, **measured, "share": measured["achieved"] / predicted})
+        rows.append(
+            Foretold(
+                name=row["name"],
+                model=row["model"],
+                precision=row["precision"],
+                target=row["target"],
+                predicted=predicted,
+                achieved=row["speedup"],
+                achieved_low=row["speedup_low"],
+                achieved_high=row["speedup_high"],
+                share=row["speedup"] / predicted,
+            )
+        )
     return rows
 
 
@@ -92,12 +107,23 @@ def _ratio(part: float, whole: float) -> float:
     return part / whole if whole else 1.0
 
 
-def executions(ways: Iterable[Row], costs: Mapping[str, float], machine: Mapping[str, float]) -> dict[str, Row]:
+def executions(
+    ways: Iterable[Way], costs: Mapping[str, float], machine: Mapping[str, float]
+) -> dict[str, RuntimeForecast]:
     """By runtime: its speed-up over the unmodified baseline, and its `Execution`, as plain fields."""
     return {
-        row["way"]: {"ratio": row["ratio"], "execution": asdict(execution(row["p50_ms"], costs, machine))}
+        row["way"]: {"ratio": row["ratio"], "execution": _fields(execution(row["p50_ms"], costs, machine))}
         for row in ways
         if row["way"] in RUNTIMES.values() and "p50_ms" in row
+    }
+
+
+def _fields(one: Execution) -> ExecutionFields:
+    return {
+        "measured_ms": one.measured_ms,
+        "compute_ms": one.compute_ms,
+        "int8_compute_ms": one.int8_compute_ms,
+        "memory_ms": one.memory_ms,
     }
 
 
@@ -112,7 +138,7 @@ def execution(measured_ms: float, costs: Mapping[str, float], machine: Mapping[s
 
 
 def stop_here(
-    ways: Iterable[Row],
+    ways: Iterable[Way],
     targets: Iterable[str],
     bytes_now: int,
     latency_p50_ms: float | None,

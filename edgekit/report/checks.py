@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from edgekit.core import tasks
 from edgekit.core.artifact import Artifact, verify
 from edgekit.core.config import Budget
 from edgekit.core.errors import BudgetMissed, StageError
+from edgekit.core.rows.variants import Limits, NearestMiss, SeenValidation
 from edgekit.core.tasks import accuracy_drop
 
 
@@ -97,7 +96,7 @@ def decisions_follow(benchmark: Artifact) -> None:
             holds(summary, chosen == min(tie)[1], "this is a fault of edgekit, please report it")
 
 
-def missed_message(nearest: dict[str, Any] | None, budget: dict[str, Any]) -> str:
+def missed_message(nearest: NearestMiss | None, budget: Limits) -> str:
     """The message of a missed budget: the nearest variant, and by how much it missed."""
     if nearest is None:
         return "no variant inside the budget: there was none to measure; check convert.models and targets"
@@ -110,7 +109,7 @@ def missed_message(nearest: dict[str, Any] | None, budget: dict[str, Any]) -> st
     )
 
 
-def _over(nearest: dict[str, Any], budget: dict[str, Any]) -> list[str]:
+def _over(nearest: NearestMiss, budget: Limits) -> list[str]:
     """By how much it exceeds each limit that it exceeds."""
     limit_ms, limit_bytes = budget["latency_p50_ms"], budget["size_bytes"]
     over = []
@@ -123,7 +122,7 @@ def _over(nearest: dict[str, Any], budget: dict[str, Any]) -> list[str]:
     return over
 
 
-def seen_message(found: dict[str, Any]) -> str:
+def seen_message(found: SeenValidation) -> str:
     """The message about a baseline trained elsewhere, from its row of `stages/benchmark/leakage.py`."""
     rates = (
         f"{found['accuracy_validation']:.2%} right of {found['samples_validation']} validation samples and "

@@ -11,12 +11,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from edgekit.core.rows.conditions import Conditions
+from edgekit.core.rows.variants import BaselineRow, VariantRow
 from edgekit.report import run
 from edgekit.report.formatting import count, milliseconds, percent, points, times
+from edgekit.report.result.types import Result
 from edgekit.runner.measure import conditions
 
-Row = dict[str, Any]
 Pair = tuple[Any, Any]
+Variant = BaselineRow | VariantRow
 Differences = dict[str, Pair]
 
 
@@ -27,13 +30,13 @@ class Comparison:
     `no_latencies` says why latencies are not compared, `no_accuracies` the same of accuracies; empty: they are.
     """
 
-    a: Row
-    b: Row
+    a: Result
+    b: Result
     folders: tuple[Path, Path]
     config: Differences
     versions: Differences
     machine: Differences
-    variants: list[tuple[str, Row | None, Row | None]]
+    variants: list[tuple[str, Variant | None, Variant | None]]
     no_latencies: list[str]
     no_accuracies: str
     margin: float
@@ -80,14 +83,14 @@ def show(found: Comparison, console: Console) -> None:
         console.print(line, soft_wrap=True, highlight=False)
 
 
-def _not_comparable(a: Row, b: Row) -> list[str]:
+def _not_comparable(a: Conditions, b: Conditions) -> list[str]:
     """Why latencies taken under conditions `a` say nothing beside those taken under `b`; empty where they do."""
     ways = [found.get("protocol", "").partition(" rounds, ")[2] for found in (a, b)]  # rounds grow where it is close
     why = conditions.differences(a, b)
     return why if ways[0] == ways[1] else [*why, f"protocol: {ways[0]} and {ways[1]}"]
 
 
-def _plain(found: Row) -> Row:
+def _plain(found: Conditions) -> dict[str, Any]:
     """What was fixed of a measurement; what was seen beside it is another each time."""
     return {name: value for name, value in found.items() if isinstance(value, (str, int, float))}
 
@@ -96,7 +99,7 @@ def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> Differences:
     return {name: (a.get(name), b.get(name)) for name in dict.fromkeys([*a, *b]) if a.get(name) != b.get(name)}
 
 
-def _about(result: Row, folder: Path) -> str:
+def _about(result: Result, folder: Path) -> str:
     verdict = result["verdict"]
     outcome = "no variant inside the budget"
     if verdict["met"]:
@@ -131,23 +134,23 @@ def _variants(found: Comparison) -> Table:
     return table
 
 
-def _pair(a: Row | None, b: Row | None, key: str, spell: Any) -> list[str]:
+def _pair(a: Mapping[str, Any] | None, b: Mapping[str, Any] | None, key: str, spell: Any) -> list[str]:
     return [spell(row[key]) if row else "–" for row in (a, b)]
 
 
-def _accuracy(found: Comparison, a: Row | None, b: Row | None) -> str:
+def _accuracy(found: Comparison, a: Variant | None, b: Variant | None) -> str:
     if a is None or b is None or found.no_accuracies:
         return "–"
     return points(100 * (b["accuracy_validation"] - a["accuracy_validation"]))
 
 
-def _bytes(a: Row | None, b: Row | None) -> str:
+def _bytes(a: Variant | None, b: Variant | None) -> str:
     if a is None or b is None:
         return "–"
     return "same" if a["bytes"] == b["bytes"] else times(b["bytes"] / a["bytes"])
 
 
-def _latency_note(found: Comparison, name: str, a: Row | None, b: Row | None) -> str:
+def _latency_note(found: Comparison, name: str, a: Variant | None, b: Variant | None) -> str:
     """The latency in words; a difference within the margin is none, for two processes differ by as much."""
     if a is None or b is None:
         letter, other, without = ("A", "B", found.b) if a else ("B", "A", found.a)

@@ -1,10 +1,10 @@
-"""The verdict of a run, read from its sealed artifacts: `result.json` and the table at the end."""
+"""The verdict of a run on the terminal: the table of its variants, and lines around it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
@@ -12,13 +12,16 @@ from rich.table import Table
 
 from edgekit.core import left_out
 from edgekit.core.config import STAGES
-from edgekit.report import checks, verdict
-from edgekit.report.formatting import count, faster, milliseconds, percent, points, span, speedup, times
+from edgekit.core.rows.decisions import Candidate, is_choice
+from edgekit.core.rows.variants import WaterfallStep
+from edgekit.report import checks, variants, verdict
+from edgekit.report.formatting import count, faster, milliseconds, percent, points, span, times
+from edgekit.report.result.types import Result
 from edgekit.report.tables.loads import held
 from edgekit.stages.benchmark.decide import FEWEST_BYTES
 
 
-def show(result: dict[str, Any], folder: Path, console: Console) -> None:
+def show(result: Result, folder: Path, console: Console) -> None:
     """Print the verdict table, the wall times and the paths of all outputs."""
     console.print(_table(result))
     console.print()
@@ -51,54 +54,32 @@ def show(result: dict[str, Any], folder: Path, console: Console) -> None:
         console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
-def _table(result: dict[str, Any]) -> Table:
-    table = Table(title=f"Verdict of run {result['name']}", title_justify="left", title_style="bold")
-    for heading, justify in (
-        ("variant", "left"),
-        ("val.", "right"),
-        ("test", "right"),
-        ("drop pp", "right"),
-        ("at most", "right"),
-        ("bytes", "right"),
-        ("p50 ms", "right"),
-        ("p95 ms", "right"),
-        ("p99 ms", "right"),
-        ("speed-up", "right"),
-        ("", "left"),
-    ):
-        table.add_column(heading, justify=justify, no_wrap=heading != "")  # type: ignore[arg-type]
-    baseline, *variants = result["variants"]
-    winners = set(result["winners"].values())
-    for row in [baseline, *sorted(variants, key=lambda row: row["p50_ms"])]:
-        table.add_row(
-            row["name"],
-            percent(row["accuracy_validation"]),
-            percent(row["accuracy_test"]),
-            points(row.get("drop_pp", 0.0)),
-            points(row.get("bound_pp")),
-            count(row["bytes"]),
-            milliseconds(row["p50_ms"]),
-            milliseconds(row["p95_ms"]),
-            milliseconds(row["p99_ms"]),
-            "1×" if row is baseline else speedup(*_ends(row, "speedup")),
-            _note(row, winners),
-            style="bold green" if row["name"] in winners else None,
-        )
+def _table(result: Result) -> Table:
+    found = variants.of_result(result)
+    title = f"Verdict of run {result['name']}"
+    table = Table(title=title, title_justify="left", title_style="bold", caption=found.caption, caption_justify="left")
+    columns = (variants.NAME, *variants.FIGURES, variants.VERDICT)
+    for column in columns:
+        justify: Literal["left", "right"] = "right" if column.numeric else "left"
+        table.add_column(column.heading, justify=justify, no_wrap=column is not variants.VERDICT)
+    for line in found.lines:
+        ships = line.standing == "ships"
+        table.add_row(*(escape(column.text(line)) for column in columns), style="bold green" if ships else None)
     return table
 
 
-def _rivals(result: dict[str, Any]) -> list[str]:
+def _rivals(result: Result) -> list[str]:
     return [
         f"Against {row['name']} ({percent(row['accuracy_test'])} on test, {count(row['bytes'])} bytes, "
         f"p50 {milliseconds(row['p50_ms'])} ms): {row['winner']} is "
-        f"{faster(row['winner_speedup'], row['winner_speedup_low'], row['winner_speedup_high'])}, "
+        f"{faster(*_ends(row, 'winner_speedup'))}, "
         f"{points(row['winner_gain_pp'])} pp on test, {times(row['winner_bytes_share'])} its bytes."
         for row in result["rivals"]
         if row["winner"]
     ]
 
 
-def _under_load(result: dict[str, Any]) -> list[str]:
+def _under_load(result: Result) -> list[str]:
     """The highest rates held under load, and one line for each failure."""
     loads = result["loads"]
     rates = ", ".join(f"{row['name']} {held(row)}" for row in loads["rates"])
@@ -106,18 +87,18 @@ def _under_load(result: dict[str, Any]) -> list[str]:
     return lines + [f"Load test failed: {row['name']}, {row['reason']}" for row in loads["failed"]]
 
 
-def _seen(result: dict[str, Any]) -> list[str]:
+def _seen(result: Result) -> list[str]:
     """One line if the baseline seems to know validation."""
     found = result["seen_validation"]
     return [f"Validation: {checks.seen_message(found)}."] if found and found["known"] else []
 
 
-def _ends(row: dict[str, Any], key: str) -> tuple[float, float, float]:
+def _ends(row: Mapping[str, Any], key: str) -> tuple[float, float, float]:
     """A ratio and its interval."""
     return row[key], row[f"{key}_low"], row[f"{key}_high"]
 
 
-def _steps_text(steps: list[dict[str, Any]]) -> str:
+def _steps_text(steps: list[WaterfallStep]) -> str:
     parts = []
     for step in steps[1:]:
         gain = _ends(step, "gain")
@@ -125,9 +106,9 @@ def _steps_text(steps: list[dict[str, Any]]) -> str:
     return " · ".join(parts)
 
 
-def _ties(result: dict[str, Any]) -> Iterator[str]:
+def _ties(result: Result) -> Iterator[str]:
     """One line for each target whose winner was chosen by its size, because the speeds did not differ."""
-    found = {decision["decision"]: decision for decision in result["decisions"]}
+    found = {decision["decision"]: decision for decision in result["decisions"] if is_choice(decision)}
     for target in result["winners"]:
         decision = found[f"winner of {target}"]
         if decision["rule"] != FEWEST_BYTES:
@@ -143,14 +124,6 @@ def _ties(result: dict[str, Any]) -> Iterator[str]:
         yield f"{target}: {chosen}, by fewer bytes: {comparison}"
 
 
-def _by_how_little(row: dict[str, Any], word: str) -> str:
+def _by_how_little(row: Candidate, word: str) -> str:
     measured = f"({row['ratio']:.2f}×, {row['ratio_low']:.2f}–{row['ratio_high']:.2f})"
     return f"not measurably {word} {measured}" if row["ratio_low"] <= 1 else f"{word} within the margin {measured}"
-
-
-def _note(row: dict[str, Any], winners: set[str]) -> str:
-    if row["name"] in winners:
-        return f"wins {row['target']}"
-    if row["target"] == "pytorch":
-        return "baseline"
-    return "; ".join(row["reasons"])

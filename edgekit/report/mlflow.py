@@ -22,6 +22,7 @@ from edgekit.core.run_folder import stage_folder
 from edgekit.report import html
 from edgekit.report import run as finished
 from edgekit.report.result import RESULT
+from edgekit.report.result.types import Result
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -33,8 +34,6 @@ AT_ONCE = 100
 LONGEST_VALUE = 500
 """Letters of a parameter that every server of MLflow takes."""
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
-
-Row = dict[str, Any]
 
 
 def check(uri: str, *, ask: bool = True) -> None:
@@ -85,7 +84,7 @@ def log_or_reason(folder: Path, uri: str) -> str:
         return str(error)
 
 
-def _fill(client: MlflowClient, run: str, folder: Path, result: Row) -> None:
+def _fill(client: MlflowClient, run: str, folder: Path, result: Result) -> None:
     from mlflow.entities import Metric, Param, RunTag
 
     params = [Param(name, text) for name, text in parameters(folder, result).items()]
@@ -106,14 +105,14 @@ def _fill(client: MlflowClient, run: str, folder: Path, result: Row) -> None:
             client.log_artifact(run, str(bundles / name), "bundles")
 
 
-def parameters(folder: Path, result: Row) -> dict[str, str]:
+def parameters(folder: Path, result: Result) -> dict[str, str]:
     """Every option with its value, and under `conditions.` the machine, as text."""
     found = finished.settings(result, finished.chain(folder, result))
     found |= {f"conditions.{name}": value for name, value in finished.flat(result["conditions"]).items()}
     return {_name(name): _text(value) for name, value in found.items()}
 
 
-def metrics(result: Row) -> Iterator[tuple[str, float]]:
+def metrics(result: Result) -> Iterator[tuple[str, float]]:
     """Figures of the verdict, of every variant and rival, and of each stage's seconds; `group/figure`."""
     groups = {"verdict": result["verdict"], **{row["name"]: row for row in [*result["variants"], *result["rivals"]]}}
     for group, row in groups.items():
@@ -124,12 +123,13 @@ def metrics(result: Row) -> Iterator[tuple[str, float]]:
         yield f"seconds/{stage}", float(found["seconds"])
 
 
-def _tags(result: Row) -> dict[str, str]:
+def _tags(result: Result) -> dict[str, str]:
+    verdict = result["verdict"]
     return {
         "edgekit.version": result["edgekit"],
         "edgekit.data_digest": result["data_digest"],
-        "edgekit.budget": "met" if result["verdict"]["met"] else "missed",
-        "edgekit.winner": result["verdict"].get("winner", ""),
+        "edgekit.budget": "met" if verdict["met"] else "missed",
+        "edgekit.winner": verdict["winner"] if verdict["met"] else "",
         "edgekit.left_out": _text(", ".join(row["name"] for row in result["left_out"])),
         **{f"edgekit.winner.{target}": name for target, name in result["winners"].items()},
     }

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Literal
 
 from edgekit.core.artifact import Artifact
 from edgekit.core.config import STAGES
+from edgekit.core.rows.pruned import StepLatency
+from edgekit.core.rows.trained import TimedFile
 
-Row = dict[str, Any]
 State = Literal["done", "here", "ahead", "left out"]
 
 
@@ -45,34 +46,34 @@ def steps_so_far(source: Artifact, stages: Sequence[str]) -> list[PipelineStep]:
     return steps
 
 
-def _profile(found: Row) -> PipelineStep:
+def _profile(found: Mapping[str, Any]) -> PipelineStep:
     eager, accuracy = found["ways"][0], found["validation_accuracy"]
     return PipelineStep("profile", "done", "baseline", found["file_bytes"], accuracy, eager["p50_ms"], eager["way"])
 
 
-def _distill(found: Row) -> PipelineStep:
+def _distill(found: Mapping[str, Any]) -> PipelineStep:
     timed = next((row["best"] for row in found["candidates"] if row["kept"]), None)
     accuracy, size = found["accuracy"][found["kept"]], found["student_cost"]["weight_bytes"]
     return PipelineStep("distill", "done", "student", size, accuracy, *_fastest([timed] if timed else []))
 
 
-def _prune(found: Row) -> PipelineStep:
+def _prune(found: Mapping[str, Any]) -> PipelineStep:
     kept = next(row for row in found["structured_steps"] if row["kept"])
     timed = (found["latency"] or {}).get("steps", [])
     fastest = _fastest([row for row in timed if row["step"] == kept["step"]])
     return PipelineStep("prune", "done", "pruned", kept["weight_bytes"], kept["validation_accuracy"], *fastest)
 
 
-def _quantize(found: Row) -> PipelineStep:
+def _quantize(found: Mapping[str, Any]) -> PipelineStep:
     method = found["method"]
     return PipelineStep("quantize", "done", f"int8, {_METHODS[method]}", accuracy=found[f"{method}_accuracy"])
 
 
-def _convert(found: Row) -> PipelineStep:
+def _convert(found: Mapping[str, Any]) -> PipelineStep:
     return PipelineStep("convert", "done", f"smallest of {len(found['bytes'])}", min(found["bytes"].values()))
 
 
-def _benchmark(found: Row) -> PipelineStep:
+def _benchmark(found: Mapping[str, Any]) -> PipelineStep:
     winner = next((row for row in found["rows"] if row["name"] == found["winner"]), None)
     if winner is None:
         return PipelineStep("benchmark", "done", "none in the budget")
@@ -81,7 +82,7 @@ def _benchmark(found: Row) -> PipelineStep:
     return PipelineStep("benchmark", "done", f"{winner['model']} wins", winner["bytes"], accuracy, p50_ms, where)
 
 
-def _fastest(files: Sequence[Row]) -> tuple[float | None, str]:
+def _fastest(files: Sequence[TimedFile | StepLatency]) -> tuple[float | None, str]:
     """p50 of the fastest file that was timed, and what ran it."""
     if not files:
         return None, ""
@@ -90,7 +91,7 @@ def _fastest(files: Sequence[Row]) -> tuple[float | None, str]:
 
 
 _METHODS = {"ptq": "PTQ", "qat": "QAT", "mixed": "mixed"}
-_DONE: dict[str, Callable[[Row], PipelineStep]] = {
+_DONE: dict[str, Callable[[Mapping[str, Any]], PipelineStep]] = {
     "profile": _profile,
     "distill": _distill,
     "prune": _prune,

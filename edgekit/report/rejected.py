@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 from edgekit.core.artifact import Artifact
+from edgekit.core.rows.variants import GivenUpBy, Rejected
 from edgekit.core.tasks.accuracy_drop import bounded
 from edgekit.report.formatting import faster, milliseconds, span
 
-Row = dict[str, Any]
+Bounds = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""Of a training's row its drop below the baseline and the bound of it."""
 
 
-def steps(benchmark: Artifact) -> list[Row]:
+def steps(benchmark: Artifact) -> list[Rejected]:
     """What distilling, pruning, quantizing, converting and measuring gave up, in the order of the pipeline.
 
     Each row: `stage`, `what`, `accuracy_validation`, `drop_pp` below the baseline and its `bound_pp`, and `reason`. The
     figures are None for a network that was not trained, and for what could not be made or measured.
     """
     bounds = partial(_drop, benchmark.config["task"], benchmark.config["budget"]["accuracy_confidence"])
-    trained: list[Row] = []
+    trained: list[Rejected] = []
     if benchmark.made_by("distill"):
         trained = [
             *_candidates(benchmark.ancestor("distill").metrics, bounds),
@@ -37,7 +39,7 @@ def steps(benchmark: Artifact) -> list[Row]:
     ]
 
 
-def _drop(task: str, confidence: float, row: Row) -> Row:
+def _drop(task: str, confidence: float, row: Mapping[str, Any]) -> Mapping[str, Any]:
     """With its bound, where answers are right or wrong; of other tasks distill keeps none."""
     if not row["samples"]:
         return {"drop_pp": None, "bound_pp": None}
@@ -46,7 +48,7 @@ def _drop(task: str, confidence: float, row: Row) -> Row:
     return {"drop_pp": row["drop_pp"], "bound_pp": None}
 
 
-def _candidates(found: Row, bounds: Callable[[Row], Row]) -> Iterator[Row]:
+def _candidates(found: Mapping[str, Any], bounds: Bounds) -> Iterator[Rejected]:
     """Networks that might have been the student; one that was not trained has no accuracy."""
     for each in found["candidates"]:
         if not each["kept"]:
@@ -59,14 +61,14 @@ def _candidates(found: Row, bounds: Callable[[Row], Row]) -> Iterator[Row]:
             yield _row("distill", what, each["validation_accuracy"], bounds(each), f"{each['reason']}; {detail}")
 
 
-def _students(found: Row, bounds: Callable[[Row], Row]) -> Iterator[Row]:
+def _students(found: Mapping[str, Any], bounds: Bounds) -> Iterator[Rejected]:
     for student in found["students"]:
         if not student["kept"]:
             what = f"student, {'labels alone' if student['options'] is None else student['name']}"
             yield _row("distill", what, student["validation_accuracy"], bounds(student), student["reason"])
 
 
-def _pruned(found: Row) -> Iterator[Row]:
+def _pruned(found: Mapping[str, Any]) -> Iterator[Rejected]:
     for way, key in (("structured", "structured_steps"), ("unstructured", "unstructured_steps")):
         for step in found[key]:
             if step["step"] and not step["kept"]:
@@ -74,7 +76,7 @@ def _pruned(found: Row) -> Iterator[Row]:
                 yield _row("prune", what, step["validation_accuracy"], step, step["reason"])
 
 
-def quantized(found: Row) -> Iterator[Row]:
+def quantized(found: Mapping[str, Any]) -> Iterator[Rejected]:
     """Recipes and layers in float that nncf could not make have no figures."""
     for recipe in found["recipes"]:
         if not recipe["kept"]:
@@ -91,20 +93,20 @@ def quantized(found: Row) -> Iterator[Row]:
             yield _row("quantize", what, step["validation_accuracy"], step, step["reason"])
 
 
-def _left_out(found: Row) -> Iterator[Row]:
+def _left_out(found: Mapping[str, Any]) -> Iterator[Rejected]:
     nothing = {"drop_pp": None, "bound_pp": None}
     for variant in found["left_out"]:
         yield _row("convert", variant["name"], None, nothing, variant["reason"])
 
 
-def _variants(found: Row) -> Iterator[Row]:
+def _variants(found: Mapping[str, Any]) -> Iterator[Rejected]:
     """Those outside the budget; those inside that another beat stand in the decisions, with their intervals."""
     for row in found["rows"][1:]:
         if not row["inside_budget"]:
             yield _row("benchmark", row["name"], row["accuracy_validation"], row, "; ".join(row["reasons"]))
 
 
-def _slower(found: Row) -> Iterator[Row]:
+def _slower(found: Mapping[str, Any]) -> Iterator[Rejected]:
     """Steps of the waterfall that lead away from the winner though they are inside the budget."""
     rows = {row["name"]: row for row in found["rows"]}
     before = ""
@@ -120,7 +122,7 @@ def _slower(found: Row) -> Iterator[Row]:
             yield _row("benchmark", f"{step['step']}: {row['name']}", row["accuracy_validation"], row, reason)
 
 
-def _row(stage: str, what: str, accuracy: float | None, drop: Row, reason: str) -> Row:
+def _row(stage: GivenUpBy, what: str, accuracy: float | None, drop: Mapping[str, Any], reason: str) -> Rejected:
     return {
         "stage": stage,
         "what": what,

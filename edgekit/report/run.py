@@ -13,8 +13,7 @@ from edgekit.core.config import STAGES, StageConfig
 from edgekit.core.errors import ConfigError, DataError
 from edgekit.core.run_folder import ORIGIN, stage_folder
 from edgekit.report.result import RESULT, is_current
-
-Row = dict[str, Any]
+from edgekit.report.result.types import Result
 
 
 def find(run: str, out: Path) -> Path:
@@ -27,17 +26,17 @@ def find(run: str, out: Path) -> Path:
     )
 
 
-def result_of(folder: Path) -> Row:
+def result_of(folder: Path) -> Result:
     """The result of the run in `folder` if it says what the artifacts say now.
 
     TrustError for a record of an artifact that was edited; DataError tells what is missing.
     """
     try:
-        result = json.loads((folder / RESULT).read_text())
+        result: Result | None = json.loads((folder / RESULT).read_text())
     except (OSError, ValueError):
         result = None
-    if is_current(result, folder):
-        return dict(result)
+    if result is not None and is_current(result, folder):
+        return result
     missing = [stage for stage in STAGES if not (stage_folder(folder, stage) / RECORD).is_file()]
     for stage in (ORIGIN, *STAGES):
         if (stage_folder(folder, stage) / RECORD).is_file():
@@ -49,20 +48,20 @@ def result_of(folder: Path) -> Row:
     raise DataError(f"{folder}: no verdict yet: {why}; complete the run with `edgekit run` and its config")
 
 
-def check_whole(folder: Path, result: Row) -> None:
+def check_whole(folder: Path, result: Result) -> None:
     """TrustError for the first file of the artifacts behind a result that is not as it was sealed."""
     for artifact in chain(folder, result).values():
         artifacts.verify(artifact)
 
 
-def chain(folder: Path, result: Row) -> dict[str, Artifact]:
+def chain(folder: Path, result: Result) -> dict[str, Artifact]:
     """The sealed artifacts that a result is about, by stage, the origin first."""
     return {
         stage: artifacts.load(stage_folder(folder, stage)) for stage in (ORIGIN, *STAGES) if stage in result["stages"]
     }
 
 
-def settings(result: Row, made: Mapping[str, Artifact]) -> dict[str, Any]:
+def settings(result: Result, made: Mapping[str, Artifact]) -> dict[str, Any]:
     """Every option with the value that it had, by its dotted name: `prune.ratio`; shared ones stand at the top."""
     found = flat({name: value for name, value in result["config"].items() if name not in STAGES})
     for stage, artifact in made.items():

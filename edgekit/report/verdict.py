@@ -5,7 +5,7 @@ A finished run prints it at every start, so nothing here imports a framework, no
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,10 @@ from edgekit.measure.forecast import way_of
 from edgekit.report import checks, html
 from edgekit.report.formatting import faster, milliseconds, points
 from edgekit.report.result import RESULT
+from edgekit.report.result.types import Result
 
-Row = dict[str, Any]
 
-
-def message(result: Row) -> str:
+def message(result: Result) -> str:
     """The winner with its figures; if the budget was missed, the nearest miss and by how much."""
     verdict = result["verdict"]
     if not verdict["met"]:
@@ -36,14 +35,14 @@ def message(result: Row) -> str:
     )
 
 
-def unmet(result: Row) -> Iterator[tuple[str, str]]:
+def unmet(result: Result) -> Iterator[tuple[str, str]]:
     """Each target without a bundle in a run that has others, and what came nearest there."""
     if result["verdict"]["met"]:
         for target, nearest in result["unmet"].items():
             yield target, f"{checks.missed_message(nearest, result['budget'])}."
 
 
-def paths(result: Row, folder: Path) -> Iterator[str]:
+def paths(result: Result, folder: Path) -> Iterator[str]:
     """Lines that say where bundles, runner, notebooks, result and report of the run in `folder` lie."""
     bundles = stage_folder(folder, "bundle")
     for entry in result["bundles"].values():
@@ -61,7 +60,7 @@ def paths(result: Row, folder: Path) -> Iterator[str]:
         yield f"Report     {folder / html.PAGE}"
 
 
-def finished_lines(result: Row, folder: Path) -> Iterator[str]:
+def finished_lines(result: Result, folder: Path) -> Iterator[str]:
     """All lines for a run that was finished already."""
     yield f"run {result['name']} is finished"
     yield message(result)
@@ -70,7 +69,7 @@ def finished_lines(result: Row, folder: Path) -> Iterator[str]:
     yield from paths(result, folder)
 
 
-def _against(verdict: Row, key: str, what: str) -> str:
+def _against(verdict: Mapping[str, Any], key: str, what: str) -> str:
     if verdict[key] is None:
         return f"{what} is not among the variants"
     return f"against {what} {faster(verdict[key], verdict[f'{key}_low'], verdict[f'{key}_high'])}"

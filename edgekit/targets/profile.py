@@ -17,6 +17,7 @@ import numpy as np
 
 from edgekit.core import subprocesses
 from edgekit.core.errors import ConversionError
+from edgekit.core.rows.profiled import Operator
 from edgekit.targets.jobs import Files
 
 QUIET = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -24,9 +25,7 @@ REPEATS = 5
 """Measurements of which each operator's median is taken."""
 
 
-def measure(
-    target: str, folder: Path, files: Files, x: np.ndarray, calls: int, timeout_s: float
-) -> list[dict[str, Any]]:
+def measure(target: str, folder: Path, files: Files, x: np.ndarray, calls: int, timeout_s: float) -> list[Operator]:
     """Rows of operator, calls per inference, self time in ms per inference, share; slowest first.
 
     `x` (1, ...) float32 in the layout of the file's input. In a process of its own: ConversionError where that fails.
@@ -61,13 +60,13 @@ def merged(repeats: Sequence[Iterable[dict[str, Any]]]) -> list[dict[str, Any]]:
     return [{"operator": kinds[name], "name": name, "self_ms": median(times)} for name, times in spent.items()]
 
 
-def by_kind(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def by_kind(rows: Iterable[dict[str, Any]]) -> list[Operator]:
     """Operators of one kind together, with their share of the whole; slowest first."""
     whole: dict[str, list[float]] = {}
     for row in rows:
         whole.setdefault(row["operator"], []).append(row["self_ms"])
     total_ms = sum(map(sum, whole.values())) or 1.0
-    found = [
+    found: list[Operator] = [
         {"operator": kind, "calls": len(times), "self_ms": sum(times), "share": sum(times) / total_ms}
         for kind, times in whole.items()
     ]

@@ -5,30 +5,29 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from edgekit import __version__
-from edgekit.core import artifact as artifacts
-from edgekit.core import earlier_bundles, lock, run_folder
-from edgekit.core.artifact import Artifact
+from edgekit.core import earlier_bundles, lock
 from edgekit.core.errors import (
     BudgetMissed,
     BudgetUnreachable,
     ConfigError,
     EdgekitError,
     ResourceError,
-    StageError,
 )
 from edgekit.core.hashing import write_json
 from edgekit.data import fingerprint
 from edgekit.report import html
 from edgekit.report import result as results
 from edgekit.report.result import RESULT, is_current
+from edgekit.report.result.types import Result
 from edgekit.workbook import attempts, origin, run_guards, state
 from edgekit.workbook.attempts import next_command
 from edgekit.workbook.plan import Plan, agree, make_importable
 from edgekit.workbook.stage import RUN_LOCK
+from edgekit.workbook.stage_states import StageStates
 from edgekit.workbook.state import StageState
 from edgekit.workbook.watch import Watch
 
@@ -41,7 +40,7 @@ CHECKED_AHEAD = ("profile", "distill")
 Say = Callable[[str], None]
 
 
-def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print) -> tuple[dict[str, Any], bool]:
+def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print) -> tuple[Result, bool]:
     """Run the plan to completion; returns its result, budget met or not, and whether anything had to be done.
 
     Parameters
@@ -80,7 +79,7 @@ def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print)
             return _to_the_end(plan, out, folder, force, watch, partial(watch.say, say=say)), True
 
 
-def _to_the_end(plan: Plan, out: Path, folder: Path, force: Collection[str], watch: Watch, say: Say) -> dict[str, Any]:
+def _to_the_end(plan: Plan, out: Path, folder: Path, force: Collection[str], watch: Watch, say: Say) -> Result:
     """The stages, then the result and its page; returns the result."""
     try:
         moved = earlier_bundles.recover(folder, met=_run_stages(plan, out, folder, force, watch, say))
@@ -95,10 +94,10 @@ def _to_the_end(plan: Plan, out: Path, folder: Path, force: Collection[str], wat
     return result
 
 
-def finished(plan: Plan, folder: Path) -> dict[str, Any] | None:
+def finished(plan: Plan, folder: Path) -> Result | None:
     """The result of a run that is done and current; None where something is left to do."""
     try:
-        result: dict[str, Any] = json.loads((folder / RESULT).read_text())
+        result: Result = json.loads((folder / RESULT).read_text())
     except (OSError, ValueError):
         return None
     left_by_a_kill = [*folder.glob(".*.partial"), *folder.glob(".*.previous")]
@@ -107,8 +106,8 @@ def finished(plan: Plan, folder: Path) -> dict[str, Any] | None:
     if not is_current(result, folder) or not earlier_bundles.in_order(folder, result["verdict"]["met"]):
         return None
     last = _last(plan, result)
-    states = state.examine(plan, folder, state.data_digest(plan, folder))[:last]
-    return result if all(each.state == "done" for each in states) else None
+    states = state.examine(plan, folder, state.data_digest(plan, folder))
+    return result if all(each.state == "done" for each in islice(states, last)) else None
 
 
 def _redraw(folder: Path, say: Say) -> None:
@@ -136,13 +135,14 @@ def _run_stages(plan: Plan, out: Path, folder: Path, force: Collection[str], wat
         digest = state.data_digest(plan, folder)
         if digest:
             state.remember_data(plan, folder, digest, sign)
-        _recover_origin(plan, folder, digest)
-        _preflight(plan, folder, digest, force, say)
+        states = StageStates(plan, folder, digest)
+        states.recover_origin()
+        _preflight(plan, states, force, say)
     announced = False
     for number, step in enumerate(notebook.steps(plan, out)):
         if _bytes(plan.path) != before:
             raise ConfigError(f"{plan.path}: edited during its run; finished stages are kept, run it again")
-        found = _recovered(plan, folder, step.stage, digest)
+        found = states.recovered(step.stage)
         if found.state == "done" and step.stage not in force:
             say(f"{step.stage}: {'unchanged after all, ' if announced else ''}reused (key {_key(found)})")
             if found.exit_code:
@@ -152,13 +152,12 @@ def _run_stages(plan: Plan, out: Path, folder: Path, force: Collection[str], wat
         announced = announced or not found.sealed or step.stage in force
         try:
             with watch.during(step.label, partial(attempts.cell, folder, step.stage)):
-                notebook.execute(step, folder, _sealer(plan, folder, step.stage, digest), forced=step.stage in force)
+                notebook.execute(step, folder, partial(states.sealed, step.stage), forced=step.stage in force)
         except BudgetMissed:
             return False
         except EdgekitError as error:
             error.args = (f"{error}{_what_next(plan, out, folder, step.stage)}",)
             raise
-        digest = digest or state.data_digest(plan, folder)
     return True
 
 
@@ -169,10 +168,9 @@ def _what_next(plan: Plan, out: Path, folder: Path, stage: str) -> str:
     return f"{said}\nafter fixing it, continue with: {next_command(plan, out)}"
 
 
-def _preflight(plan: Plan, folder: Path, digest: str | None, force: Collection[str], say: Say) -> None:
+def _preflight(plan: Plan, states: StageStates, force: Collection[str], say: Say) -> None:
     """Check data and networks before a kernel starts, if a stage that uses them first is to run."""
-    states = [each for each in state.examine(plan, folder, digest) if each.stage in CHECKED_AHEAD]
-    if any(not each.sealed or each.stage in force for each in states):
+    if any(stage in force or not states.of(stage).sealed for stage in CHECKED_AHEAD if stage in plan.pipeline):
         from edgekit.workbook import preflight
 
         if why := preflight.check(plan).get(preflight.NOT_CHECKED):
@@ -184,31 +182,6 @@ def _bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
-
-
-def _recovered(plan: Plan, folder: Path, stage: str, digest: str | None) -> StageState:
-    """The state of a stage whose earlier stages are done, after recovery of what a kill left there."""
-    found = state.examine(plan, folder, digest)[plan.pipeline.index(stage)]
-    key = found.wanted.key if found.wanted else None
-    artifacts.recover(run_folder.working_folder(folder, stage), run_folder.stage_folder(folder, stage), key)
-    return state.examine(plan, folder, digest)[plan.pipeline.index(stage)]
-
-
-def _recover_origin(plan: Plan, folder: Path, digest: str | None) -> None:
-    key = origin.cache_inputs(plan, digest).key if digest else None
-    artifacts.recover(run_folder.working_folder(folder, origin.STAGE), folder / origin.STAGE, key)
-
-
-def _sealer(plan: Plan, folder: Path, stage: str, digest: str | None) -> Callable[[], Artifact]:
-    def sealed() -> Artifact:
-        """The artifact with the key of the plan; StageError if the notebook left none, or another."""
-        found = state.examine(plan, folder, digest or state.data_digest(plan, folder))[plan.pipeline.index(stage)]
-        if not found.sealed or found.artifact is None:
-            why = f": {'; '.join(found.reasons)}" if found.reasons else ""
-            raise StageError(f"completed, but its artifact is {found.state}{why}")
-        return found.artifact
-
-    return sealed
 
 
 def _reason(found: StageState, rest: Sequence[str], forced: bool, announced: bool) -> str:
@@ -229,7 +202,7 @@ def _key(found: StageState) -> str:
     return found.wanted.key[:12] if found.wanted else "unknown"
 
 
-def _last(plan: Plan, result: dict[str, Any]) -> int:
+def _last(plan: Plan, result: Result) -> int:
     """The number of stages in this result: a missed budget ends the run at benchmark."""
     return len(plan.pipeline) if result["verdict"]["met"] else plan.pipeline.index("benchmark") + 1
 
@@ -238,12 +211,12 @@ def _list_of(stages: Collection[str]) -> str:
     return ", ".join(stages)
 
 
-def write_result(plan: Plan, folder: Path) -> dict[str, Any]:
+def write_result(plan: Plan, folder: Path) -> Result:
     """Write result.json of the stages that ran; returns it.
 
     Needs a finished benchmark; the bundles are there when the budget was met.
     """
-    result = {
+    made = {
         "schema": results.SCHEMA,
         "format": results.FORMAT,
         "edgekit": __version__,
@@ -253,6 +226,7 @@ def write_result(plan: Plan, folder: Path) -> dict[str, Any]:
         "budget": plan.run.budget.model_dump(),
         **results.build(folder),
     }
+    result: Result = results.with_sources(made, folder)
     results.check(result)
     write_json(folder / RESULT, result)
     return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -50,17 +50,32 @@ class StageState:
         return self.state in ("done", "unchecked")
 
 
-def examine(plan: Plan, folder: Path, data_digest: str | None) -> list[StageState]:
-    """The state of every stage of the pipeline; `data_digest` None: there is nothing to compare with yet."""
-    first = _origin(plan, folder, data_digest)
-    found: list[StageState] = []
-    source = first.artifact if first.sealed else None
-    reasons = first.reasons
+def examine(plan: Plan, folder: Path, data_digest: str | None) -> Iterator[StageState]:
+    """The state of every stage of the pipeline, in order, each examined when it is asked for.
+
+    `data_digest` None: nothing is there to compare with.
+    """
+    before = examine_origin(plan, folder, data_digest)
     for stage in plan.pipeline:
-        state = _stage(plan, folder, stage, source, data_digest, reasons)
-        found.append(state)
-        source, reasons = (state.artifact, ()) if state.sealed else (None, ())
-    return found
+        before = examine_one(plan, folder, stage, before, data_digest)
+        yield before
+
+
+def examine_one(plan: Plan, folder: Path, stage: str, before: StageState, data_digest: str | None) -> StageState:
+    """The state of `stage`; `before` is that of the stage, or the origin, whose artifact it reads."""
+    if before.sealed and before.artifact is not None and data_digest is not None:
+        return _with_source(plan, folder, stage, before.artifact, data_digest)
+    above = before.reasons if before.stage == origin.STAGE else ()
+    return _without_source(plan, stage_folder(folder, stage), stage, data_digest, above)
+
+
+def examine_origin(plan: Plan, folder: Path, data_digest: str | None) -> StageState:
+    """The state of the artifact that the first stage reads."""
+    if data_digest is None:
+        return StageState(origin.STAGE, "not run")
+    wanted = origin.cache_inputs(plan, data_digest)
+    state, reasons, found = check_artifact(folder / origin.STAGE, wanted)
+    return StageState(origin.STAGE, state, reasons, wanted, found)
 
 
 def cache_inputs(plan: Plan, folder: Path, stage: str, source: Artifact, data_digest: str) -> CacheInputs:
@@ -106,22 +121,9 @@ def check_artifact(path: Path, wanted: CacheInputs) -> tuple[State, tuple[str, .
     return "unchecked", (), found
 
 
-def _origin(plan: Plan, folder: Path, data_digest: str | None) -> StageState:
-    if data_digest is None:
-        return StageState(origin.STAGE, "not run")
-    wanted = origin.cache_inputs(plan, data_digest)
-    state, reasons, found = check_artifact(folder / origin.STAGE, wanted)
-    return StageState(origin.STAGE, state, reasons, wanted, found)
-
-
-def _stage(
-    plan: Plan, folder: Path, stage: str, source: Artifact | None, digest: str | None, above: Iterable[str]
-) -> StageState:
-    path = stage_folder(folder, stage)
-    if source is None or digest is None:
-        return _without_source(plan, path, stage, digest, tuple(above))
+def _with_source(plan: Plan, folder: Path, stage: str, source: Artifact, digest: str) -> StageState:
     wanted = cache_inputs(plan, folder, stage, source, digest)
-    state, reasons, found = check_artifact(path, wanted)
+    state, reasons, found = check_artifact(stage_folder(folder, stage), wanted)
     if state != "unchecked" or found is None:
         return StageState(stage, state, reasons, wanted, found)
     notebook = workbook_folder("notebooks") / notebook_name(stage)

@@ -321,6 +321,50 @@ def test_a_result_that_somebody_wrote_upon_is_not_current(tiny_run: FinishedRun,
     assert not results.is_current(result, tiny_run.folder)
 
 
+EDITS: dict[str, Callable[[Result], Any]] = {
+    "a figure": lambda result: result["verdict"].update(drop_test_pp=0.0),
+    "the budget": lambda result: result["budget"].update(accuracy_drop_pp=0.1),
+    "the name": lambda result: result.update(name="other"),
+    "a key more": lambda result: result.update(note="fine"),
+    "a key less": lambda result: result.pop("rejected"),
+    "a stage less": lambda result: result["stages"].pop("bundle"),
+    "another digest": lambda result: result["sources"].update(digest="0" * 64),
+    "another edgekit's code": lambda result: result["sources"].update(code="0" * 64),
+    "no digests": lambda result: result.pop("sources"),
+    "no number": lambda result: result["variants"][1].update(p50_ms=float("nan")),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_whatever_is_edited_in_a_result_is_noticed(edit: str, tiny_run: FinishedRun, result: Result) -> None:
+    EDITS[edit](result)
+    assert not results.is_current(result, tiny_run.folder)
+
+
+def test_the_digest_of_one_runs_sources_is_not_that_of_another(run: Path, result: Result) -> None:
+    """Two records that tell the same result, but for when they were made, are two sources."""
+    seal_again(run, "convert", lambda metrics: metrics.update(note="nothing that a result tells"))
+    assert not results.is_current(result, run)
+    assert write_result(load_plan(TINY), run)["sources"]["digest"] != result["sources"]["digest"]
+
+
+def by_other_code(result: Result, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Result:
+    """The same result as an edgekit of other code would have written it."""
+    with monkeypatch.context() as other:
+        other.setattr(results, "CODE", (*results.CODE, "report/compare.py"))
+        return results.with_sources(result, folder)
+
+
+def test_what_another_edgekit_wrote_is_current_while_this_one_says_the_same(
+    run: Path, result: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same = by_other_code(result, run, monkeypatch)
+    assert same["sources"] != result["sources"]
+    assert results.is_current(same, run)
+    result["rejected"][0]["reason"] = "as another edgekit put it"
+    assert not results.is_current(by_other_code(result, run, monkeypatch), run)
+
+
 @pytest.mark.parametrize("other", [None, [], "done", {}, {"format": 1}])
 def test_what_is_no_result_is_not_current(other: Any, tiny_run: FinishedRun, tmp_path: Path, result: Result) -> None:
     assert not results.is_current(other, tiny_run.folder)

@@ -27,6 +27,19 @@ finally:
     print("IMPORTED", *[name for name in {HEAVY!r} if name in sys.modules])
 """
 
+OPENED = """
+import os, sys
+from collections import Counter
+opened = Counter()
+sys.addaudithook(lambda event, given: opened.update([str(given[0])]) if event == "open" else None)
+from edgekit.cli.app import app
+try:
+    app(sys.argv[1:])
+finally:
+    for path, times in opened.items():
+        print("OPENED", times, path)
+"""
+
 
 @pytest.fixture
 def copy(tiny_run: FinishedRun, tmp_path: Path) -> Path:
@@ -61,6 +74,36 @@ def test_a_finished_run_is_left_alone_without_kernel_or_framework(copy: Path, ti
     assert _end(done.stdout) == _end(tiny_run.stdout)
     assert re.search(r"^IMPORTED$", done.stdout, re.MULTILINE), done.stdout
     assert snapshot(copy) == before
+
+
+def opened(copy: Path) -> dict[str, int]:
+    """How often `edgekit run` opens each file of the run in `copy`, by its name there."""
+    command = [sys.executable, "-c", OPENED, "run", str(TINY), "--out", str(copy.parent)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    found = re.findall(rf"^OPENED (\d+) {re.escape(str(copy))}/(.+)$", done.stdout, re.MULTILINE)
+    return {name: int(times) for times, name in found}
+
+
+def members(copy: Path) -> set[str]:
+    """Every file that a stage of the run sealed, by its name in the run's folder."""
+    made = [artifacts.load(stage_folder(copy, stage)) for stage in STAGES]
+    return {str((one.path / name).relative_to(copy)) for one in made for name in one.files}
+
+
+def test_a_finished_run_examines_each_stage_once(copy: Path) -> None:
+    """Each sealed file is read once to be hashed, each record to be examined and for the digest of the result."""
+    times = opened(copy)
+    assert {times[name] for name in members(copy)} == {1}
+    records = [f"{stage_folder(copy, stage).name}/{artifacts.RECORD}" for stage in STAGES]
+    assert {times[name] for name in records} == {2}
+
+
+def test_a_run_that_has_something_to_do_examines_no_finished_stage_twice(copy: Path) -> None:
+    (copy / "result.json").unlink()
+    times = opened(copy)
+    weights = {name for name in members(copy) if name.endswith(".safetensors")}
+    assert len(weights) > 3 and {times[name] for name in weights} == {1}
 
 
 def test_a_lost_result_is_written_again_without_a_kernel(copy: Path, tiny_run: FinishedRun) -> None:

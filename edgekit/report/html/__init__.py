@@ -77,6 +77,7 @@ def executed(folder: Path) -> list[Path]:
 
 def _sign(folder: Path) -> str:
     """Digest of all that the page is drawn from, the code that draws it among it."""
-    code = [path for room in (ROOM, ROOM.parent / "plots") for path in sorted(room.glob("*.*")) if path.is_file()]
+    rooms = (ROOM, ROOM.parent / "plots", ROOM.parent)
+    code = [path for room in rooms for path in sorted(room.glob("*.*")) if path.is_file()]
     sources = [folder / RESULT, *executed(folder), *code]
     return digest([__version__, *([path.name, sha256_file(path)] for path in sources)])

@@ -5,17 +5,21 @@ from __future__ import annotations
 import base64
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
 from edgekit.core.artifact import EVIDENCE, Artifact
+from edgekit.core.rows.forecasts import Foretold
+from edgekit.core.rows.loads import Loads
 from edgekit.report import plots, tables
 from edgekit.report.formatting import count, milliseconds, times
-from edgekit.report.html.rows import Row, ratio_text
+from edgekit.report.html.rows import ratio_text
+from edgekit.report.result.types import Result
 
 SAMPLES = f"{EVIDENCE}/samples_ms.npz"
 MOST_CURVES = 7
@@ -43,7 +47,9 @@ def picture(figure: Figure, alt: str, caption: str) -> Picture:
     return Picture(source, width, height, alt, caption)
 
 
-def build_pictures(result: Row, profile: Artifact, benchmark: Artifact, predicted: Sequence[Row]) -> dict[str, Picture]:
+def build_pictures(
+    result: Result, profile: Artifact, benchmark: Artifact, predicted: Sequence[Foretold]
+) -> dict[str, Picture]:
     """The figures by name; one whose figures the run does not have is left out."""
     found = {"pareto": _pareto(result), "ecdf": _ecdf(benchmark)}
     if result["waterfall"]:
@@ -80,7 +86,7 @@ def _ecdf(benchmark: Artifact) -> Picture:
     return picture(plots.ecdf(chosen), f"Distribution of call latencies; medians in ms: {medians}", caption)
 
 
-def _pareto(result: Row) -> Picture:
+def _pareto(result: Result) -> Picture:
     winners = list(result["winners"].values())
     alt = f"Accuracy against latency of {len(result['variants'])} variants; " + (
         f"winners: {', '.join(winners)}" if winners else "none is inside the budget"
@@ -92,13 +98,13 @@ def _pareto(result: Row) -> Picture:
     return picture(plots.pareto(result["variants"], result["budget"], winners), alt, caption)
 
 
-def _waterfall(result: Row) -> Picture:
+def _waterfall(result: Result) -> Picture:
     steps = "; ".join(f"{step['step']} {ratio_text(step, 'gain')}" for step in result["waterfall"][1:])
     caption = "Hatched steps were measured and not kept. In brackets the interval of each ratio."
     return picture(plots.waterfall(result["waterfall"]), f"p50 after each step of the pipeline: {steps}", caption)
 
 
-def _parts(profile: Row) -> Picture:
+def _parts(profile: Mapping[str, Any]) -> Picture:
     latency, shares = profile["latency"], profile["diagnosis"]["shares"]
     alt = ", ".join(f"{name} {latency[name]['share']:.0%}" for name in latency if name != "total")
     return picture(
@@ -106,19 +112,19 @@ def _parts(profile: Row) -> Picture:
     )
 
 
-def _operators(profile: Row) -> Picture:
+def _operators(profile: Mapping[str, Any]) -> Picture:
     slowest = ", ".join(f"{row['operator']} {row['share']:.0%}" for row in profile["operators"][:3]) or "by runtime"
     caption = "Before, by each runtime’s own profiler, which slows each call a little."
     figure = plots.operators(profile["operators"], profile["inside"])
     return picture(figure, f"Time by operator of the baseline: {slowest}", caption)
 
 
-def _ways(profile: Row) -> Picture:
+def _ways(profile: Mapping[str, Any]) -> Picture:
     caption = "The unmodified float network on each runtime."
     return picture(plots.ways(profile["ways"]), f"One call by each of {len(profile['ways'])} runtimes", caption)
 
 
-def _predicted(rows: Sequence[Row]) -> Picture:
+def _predicted(rows: Sequence[Foretold]) -> Picture:
     shares = sorted(row["share"] for row in rows)
     alt = f"Of {len(rows)} variants, achieved over predicted speed-up from {times(shares[0])} to {times(shares[-1])}"
     caption = (
@@ -128,7 +134,7 @@ def _predicted(rows: Sequence[Row]) -> Picture:
     return picture(plots.predicted(rows), alt, caption)
 
 
-def _loads(found: Row) -> Picture:
+def _loads(found: Loads) -> Picture:
     held = ", ".join(f"{row['name']} {count(row['rate_per_s'])}" for row in found["rates"]) or "not searched"
     caption = (
         "Left, every trial in the search for the highest rate; right, what a query waits and takes. p99 rises long "
@@ -159,6 +165,6 @@ def _by_class(benchmark: Artifact) -> dict[str, Picture]:
     return found
 
 
-def _roofline(profile: Row) -> Picture:
+def _roofline(profile: Mapping[str, Any]) -> Picture:
     caption = "Each layer of the network under the ceilings that this machine showed in the same run."
     return picture(plots.roofline(profile["layers"], profile["machine"]), "Roofline of the layers", caption)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
 
 from edgekit.core.artifact import Artifact
+from edgekit.core.rows.converted import LastBoundary, LeftBehind
 from edgekit.report import tables
 from edgekit.report.formatting import count, percent
-from edgekit.report.html.rows import Grid, Line, Row, grid
+from edgekit.report.html.rows import Grid, Line, grid
+from edgekit.report.result.types import Result
 
 MOST_PLACES = 4
 
 
-def build_grids(convert: Artifact, result: Row) -> list[Grid]:
+def build_grids(convert: Artifact, result: Result) -> list[Grid]:
     """The tables, in the order of the pipeline."""
     lost = left_out(result)
     return [around(convert), boundaries(convert), *([lost] if lost else []), left_behind(convert, result)]
@@ -30,7 +34,7 @@ def around(convert: Artifact) -> Grid:
 
 def boundaries(convert: Artifact) -> Grid:
     """From network to file, step by step: in each column the worst of all files that crossed that boundary."""
-    found: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    found: dict[tuple[str, str], list[LastBoundary]] = defaultdict(list)
     for row in tables.boundary_rows(convert):
         found[row["to"], row["from"]].append(row)
     lines = [
@@ -56,7 +60,7 @@ def boundaries(convert: Artifact) -> Grid:
     return Grid(caption, columns, lines, frozenset(columns[2:7]))
 
 
-def left_out(result: Row) -> Grid | None:
+def left_out(result: Result) -> Grid | None:
     """Variants that failed or were wrong, each with its layer and advice; None if nothing was left out."""
     rows = [
         (row["name"], row["kind"], row["layer"] or row["operator"] or "", row["cause"], row["advice"] or "")
@@ -67,9 +71,9 @@ def left_out(result: Row) -> Grid | None:
     return grid(caption, columns, rows, words="layer|cause|what to do") if rows else None
 
 
-def left_behind(convert: Artifact, result: Row) -> Grid:
+def left_behind(convert: Artifact, result: Result) -> Grid:
     """What computes nothing in the files that ship, or that came nearest where nothing does."""
-    debris: dict[str, list[Row]] = convert.metrics["debris"]
+    debris: dict[str, list[LeftBehind]] = convert.metrics["debris"]
     nearest = {target: row["name"] for target, row in result["unmet"].items() if row}
     shown = {**result["winners"], **nearest}
     in_float = {name: ", ".join(convert.metrics["float_ops"].get(name, [])) for name in shown.values()}
@@ -99,18 +103,18 @@ def left_behind(convert: Artifact, result: Row) -> Grid:
     return Grid(caption, columns, lines, frozenset(columns[2:4]), frozenset(columns[4:]))
 
 
-def _badness(row: Row) -> float:
+def _badness(row: Mapping[str, Any]) -> float:
     """Larger is worse: of inputs the SNR, of ranges the values outside, of answers those that are wrong."""
     if "snr_db" in row:
         return -float(row["snr_db"])
     return float(row["most_outside"] if "most_outside" in row else -row["accuracy"])
 
 
-def _transposes(debris: list[Row]) -> int:
+def _transposes(debris: list[LeftBehind]) -> int:
     return sum(one["kind"] == "transpose" for one in debris)
 
 
-def _summary(debris: list[Row]) -> str:
+def _summary(debris: list[LeftBehind]) -> str:
     """`copy 2: stem, head; when compiled here: reshape 1: input → stem.1`."""
     said = []
     for compiled in (False, True):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from edgekit.core.rows.loads import LoadRate, Loads, ends_ms
 from edgekit.report.formatting import count, milliseconds, percent
-from edgekit.report.html.rows import Grid, Line, Row
+from edgekit.report.html.rows import Grid, Line
+from edgekit.report.result.types import Result
 from edgekit.report.tables.loads import marks
 
 SCENARIOS = {"single_stream": "single stream", "server": "server, Poisson", "offline": "offline"}
@@ -11,7 +15,7 @@ RANKS = (50, 90, 95, 99)
 MEBI = 2**20
 
 
-def build_section(result: Row, confidence: float) -> Row | None:
+def build_section(result: Result, confidence: float) -> dict[str, Any] | None:
     """`grids` and `failed`, a line each; None where nothing was driven. `confidence` is that of the intervals."""
     loads = result["loads"]
     if not loads["runs"] and not loads["failed"]:
@@ -21,7 +25,7 @@ def build_section(result: Row, confidence: float) -> Row | None:
     return {"grids": [each for each in grids if each is not None], "failed": failed}
 
 
-def rates(loads: Row) -> Grid | None:
+def rates(loads: Loads) -> Grid | None:
     """The highest rate of Poisson arrivals whose p99 stays within the bound."""
     rows = loads["rates"]
     lines = [
@@ -42,7 +46,7 @@ def rates(loads: Row) -> Grid | None:
     return Grid(caption, columns, lines, frozenset(columns[1:4]), frozenset(columns[4:])) if rows else None
 
 
-def latencies(loads: Row, confidence: float) -> Grid | None:
+def latencies(loads: Loads, confidence: float) -> Grid | None:
     """Percentiles with their intervals; not of offline, where they only say how long the whole took."""
     rows = [row for row in loads["runs"] if row["scenario"] != "offline"]
     lines = [
@@ -50,7 +54,7 @@ def latencies(loads: Row, confidence: float) -> Grid | None:
             (
                 row["name"],
                 SCENARIOS[row["scenario"]],
-                *(_with_ends(*(row[f"p{rank}_{end}"] for end in ("ms", "low_ms", "high_ms"))) for rank in RANKS),
+                *(_with_ends(*ends_ms(row, rank)) for rank in RANKS),
                 {None: "–", True: "within", False: "over"}[row["meets"]],
             )
         )
@@ -64,7 +68,7 @@ def latencies(loads: Row, confidence: float) -> Grid | None:
     return Grid(caption, columns, lines, frozenset(columns[2:])) if rows else None
 
 
-def throughput(loads: Row) -> Grid | None:
+def throughput(loads: Loads) -> Grid | None:
     """What was asked and answered, with errors, processor time and memory."""
     rows = loads["runs"]
     lines = [
@@ -97,7 +101,7 @@ def _with_ends(value_ms: float, low_ms: float | None, high_ms: float | None) -> 
     return milliseconds(value_ms) + interval
 
 
-def _held_ms(row: Row) -> str:
+def _held_ms(row: LoadRate) -> str:
     """The worst p99 of the trials that confirmed the rate."""
     there = [trial["p99_ms"] for trial in row["trials"] if trial["rate_per_s"] == row["rate_per_s"] and trial["meets"]]
     return milliseconds(max(there, default=None))

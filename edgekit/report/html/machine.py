@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from edgekit.core.artifact import Artifact
-from edgekit.report.html.rows import Grid, Line, Row, grid
+from edgekit.report.html.rows import Grid, Line, grid
+from edgekit.report.result.types import Result
 from edgekit.runner.measure.conditions import CLOCK, NOISE, OTHERS, PACE, PREEMPTED_PER_S, STEAL
 
 CONDITIONS = {
@@ -40,7 +42,7 @@ SEEN: tuple[tuple[str, str, str, float | None], ...] = (
 """Of `conditions.seen`: key, words, how a value is written, and above which it disturbs."""
 
 
-def machine(result: Row) -> list[tuple[str, str]]:
+def machine(result: Result) -> list[tuple[str, str]]:
     """Where it was measured; what a later edgekit records besides is shown under its own name."""
     conditions = result["conditions"]
     rows = [
@@ -57,9 +59,9 @@ def machine(result: Row) -> list[tuple[str, str]]:
     ]
 
 
-def seen(result: Row) -> Grid:
+def seen(result: Result) -> Grid:
     """What went on beside the measurement, and from where on it disturbs; what a machine does not show is left out."""
-    found = result["conditions"]["seen"]
+    found: Mapping[str, Any] = result["conditions"]["seen"]
     lines = [
         Line(
             (words, _spelt(found[key], form), "" if limit is None else form.format(limit)),
@@ -73,7 +75,7 @@ def seen(result: Row) -> Grid:
     return Grid(caption, columns, lines, frozenset(columns[1:]), frozenset(columns[:1]))
 
 
-def versions(result: Row, chain: dict[str, Artifact]) -> Grid:
+def versions(result: Result, chain: dict[str, Artifact]) -> Grid:
     """Every library that shaped an artifact, and the interpreters that ran the variants."""
     found: dict[tuple[str, str], list[str]] = {("edgekit", result["edgekit"]): []}
     for stage, made in chain.items():

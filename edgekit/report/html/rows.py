@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from edgekit.report.formatting import faster, span, times
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -38,19 +36,19 @@ def grid(
     return Grid(caption, columns, lines, frozenset(numeric.split("|")), frozenset(words.split("|")))
 
 
-def ends(row: Row, key: str) -> tuple[float, float, float] | None:
+def ends(row: Mapping[str, Any], key: str) -> tuple[float, float, float] | None:
     """A ratio and its interval; None where nothing was compared."""
     found = (row.get(key), row.get(f"{key}_low"), row.get(f"{key}_high"))
     return None if None in found else found  # type: ignore[return-value]
 
 
-def ratio(row: Row, key: str) -> str:
+def ratio(row: Mapping[str, Any], key: str) -> str:
     """12.3× (11.9–12.7)."""
     found = ends(row, key)
     return "–" if found is None else f"{times(found[0])} ({span(*found[1:])})"
 
 
-def ratio_text(row: Row, key: str) -> str:
+def ratio_text(row: Mapping[str, Any], key: str) -> str:
     """12.3× faster (11.9–12.7); no difference (0.97–1.04)."""
     found = ends(row, key)
     return "–" if found is None else f"{faster(*found)} ({span(*found[1:])})"

@@ -11,16 +11,19 @@ from edgekit.core import tasks
 from edgekit.core.artifact import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.hashing import sha256_file
+from edgekit.core.rows.forecasts import Foretold
+from edgekit.core.rows.variants import VariantRow
 from edgekit.measure.forecast import way_of
 from edgekit.report import checks, run, tables
 from edgekit.report.formatting import count, faster, milliseconds, percent, points, span, times
 from edgekit.report.html import by_class, charts, converted, loads, machine, time_breakdown, variants
 from edgekit.report.html.notebooks import Link
-from edgekit.report.html.rows import Grid, Line, Row, ends, grid, ratio, ratio_text
+from edgekit.report.html.rows import Grid, Line, ends, grid, ratio, ratio_text
 from edgekit.report.result import RESULT
+from edgekit.report.result.types import Result
 
 
-def build_context(folder: Path, result: Row, links: list[Link]) -> dict[str, Any]:
+def build_context(folder: Path, result: Result, links: list[Link]) -> dict[str, Any]:
     """Everything that `page.html.j2` names."""
     chain = run.chain(folder, result)
     profile, benchmark = chain["profile"], chain["benchmark"]
@@ -53,7 +56,7 @@ def build_context(folder: Path, result: Row, links: list[Link]) -> dict[str, Any
     }
 
 
-def _predicted(benchmark: Artifact) -> list[Row]:
+def _predicted(benchmark: Artifact) -> list[Foretold]:
     """What was predicted beside what was achieved; nothing from an edgekit whose profile recorded less."""
     try:
         return tables.predicted_rows(benchmark)
@@ -61,7 +64,7 @@ def _predicted(benchmark: Artifact) -> list[Row]:
         return []
 
 
-def headline(result: Row) -> tuple[str, str]:
+def headline(result: Result) -> tuple[str, str]:
     """The verdict in a line, and what it rests on in another."""
     verdict, budget = result["verdict"], result["budget"]
     if not verdict["met"]:
@@ -79,7 +82,7 @@ def headline(result: Row) -> tuple[str, str]:
     return f"Budget met: {ships} of {wanted} target{'s' if wanted > 1 else ''} ship{'s' if ships == 1 else ''}", found
 
 
-def _accuracy_is(result: Row) -> str:
+def _accuracy_is(result: Result) -> str:
     """What accuracy means, where it is not what everybody expects."""
     task = tasks.named(result["task"])
     return "" if result["task"] == "classification" else f" Here {task.SAID}."
@@ -102,7 +105,7 @@ def _loss(drop_pp: float) -> str:
     return f"{'loses' if drop_pp > 0 else 'gains'} {abs(drop_pp):.2f} pp of accuracy"
 
 
-def facts(result: Row) -> list[tuple[str, str, str]]:
+def facts(result: Result) -> list[tuple[str, str, str]]:
     """The few figures that stand large: value, what it is, and what it is held against."""
     verdict = result["verdict"]
     if not verdict["met"]:
@@ -139,10 +142,10 @@ def facts(result: Row) -> list[tuple[str, str, str]]:
     return large
 
 
-def targets(result: Row) -> Grid:
+def targets(result: Result) -> Grid:
     """What ships for each target, held against each limit of the budget."""
-    budget, rows = result["budget"], {row["name"]: row for row in result["variants"]}
-    baseline = result["variants"][0]
+    budget, baseline = result["budget"], result["variants"][0]
+    rows = {row["name"]: row for row in result["variants"] if row["target"] != "pytorch"}
     limits = [
         "limit of the budget",
         "",
@@ -171,7 +174,7 @@ def targets(result: Row) -> Grid:
     return Grid(caption, columns, lines, frozenset(columns[2:]))
 
 
-def _met(row: Row) -> list[str]:
+def _met(row: VariantRow) -> list[str]:
     return [
         row["name"],
         percent(row["accuracy_validation"]),
@@ -182,7 +185,7 @@ def _met(row: Row) -> list[str]:
     ]
 
 
-def missed(result: Row) -> list[str]:
+def missed(result: Result) -> list[str]:
     """A line for each target without a bundle."""
     return [
         f"{target}: {near['name']} comes nearest; {'; '.join(near['reasons'])}." if near else f"{target}: no variant."
@@ -190,17 +193,17 @@ def missed(result: Row) -> list[str]:
     ]
 
 
-def seen(result: Row) -> list[str]:
+def seen(result: Result) -> list[str]:
     """A line where the baseline came from elsewhere: does it know validation?"""
     found = result["seen_validation"]
     return [f"{checks.seen_message(found)}."] if found else []
 
 
-def _unmet(result: Row) -> dict[str, Any]:
+def _unmet(result: Result) -> dict[str, Any]:
     return result["unmet"]
 
 
-def bundles(result: Row) -> Grid | None:
+def bundles(result: Result) -> Grid | None:
     """The files to copy to a device."""
     rows = [
         (target, entry["file"], entry["variant"], count(entry["bytes"]), entry["sha256"])
@@ -210,7 +213,7 @@ def bundles(result: Row) -> Grid | None:
     return grid("Files to copy to a device", columns, rows, "bytes") if rows else None
 
 
-def waterfall(result: Row) -> Grid | None:
+def waterfall(result: Result) -> Grid | None:
     """The steps from the baseline to the winner."""
     rows = [
         (
@@ -226,7 +229,7 @@ def waterfall(result: Row) -> Grid | None:
     return grid("Step by step, all measured in the same rounds", columns, rows, "p50, ms") if rows else None
 
 
-def stages(result: Row) -> list[Row]:
+def stages(result: Result) -> list[dict[str, str]]:
     """The stages: when each was sealed, how long it took, and its key."""
     return [
         {

@@ -6,17 +6,20 @@ What `01_profile` measures beyond this is one more function that gives a Grid, n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from edgekit.core.rows.forecasts import Foretold
 from edgekit.report.formatting import count, milliseconds, span, times
-from edgekit.report.html.rows import Grid, Line, Row, grid, ratio
+from edgekit.report.html.rows import Grid, Line, grid, ratio
+from edgekit.report.result.types import Result
 from edgekit.stages.profile.session import COLD, PARTS
 
 IN_ORDER = (*COLD, *PARTS)
 """Of a session, and from `queue` on of a call; a record does not keep it."""
 
 
-def build_section(profile: Row, result: Row, predicted: Sequence[Row]) -> Row:
+def build_section(profile: Mapping[str, Any], result: Result, predicted: Sequence[Foretold]) -> dict[str, Any]:
     """`text` from the diagnosis, what `disturbed` it, and `grids`, the tables that the profile's metrics allow.
 
     `predicted` are the predictions beside what was achieved, none where profile measured no runtime.
@@ -37,9 +40,9 @@ def build_section(profile: Row, result: Row, predicted: Sequence[Row]) -> Row:
     }
 
 
-def session(profile: Row) -> Grid | None:
+def session(profile: Mapping[str, Any]) -> Grid | None:
     """One process from its start to its last answer, part by part, beside the same timed from outside."""
-    found: Row = profile.get("session", {})
+    found = profile.get("session", {})
     if not found:
         return None
     whole_ms, parts_ms = found["whole_ms"], found["parts_ms"]
@@ -59,9 +62,9 @@ def session(profile: Row) -> Grid | None:
     return grid(caption, columns, cells, "ms|share")
 
 
-def parts(profile: Row) -> Grid | None:
+def parts(profile: Mapping[str, Any]) -> Grid | None:
     """One call of the baseline, part by part as the profile names them."""
-    latency: Row = profile.get("latency", {})
+    latency = profile.get("latency", {})
     if "total" not in latency:
         return None
     names = [*sorted(set(latency) - {"total"}, key=_place), "total"]
@@ -77,11 +80,11 @@ def parts(profile: Row) -> Grid | None:
     return grid("Before: one call of the baseline, from raw sample to class", columns, rows, "|".join(columns[1:]))
 
 
-def causes(profile: Row) -> Grid | None:
+def causes(profile: Mapping[str, Any]) -> Grid | None:
     """What the diagnosis makes of them, with the least time that this machine's ceilings allow."""
-    diagnosis: Row = profile.get("diagnosis", {})
-    shares: Row = diagnosis.get("shares", {})
-    floors_ms: Row = diagnosis.get("floors_ms", {})
+    diagnosis = profile.get("diagnosis", {})
+    shares = diagnosis.get("shares", {})
+    floors_ms = diagnosis.get("floors_ms", {})
     rows = [
         (name, f"{share:.1%}", milliseconds(floors_ms.get(name)))
         for name, share in sorted(shares.items(), key=lambda item: -item[1])
@@ -90,15 +93,15 @@ def causes(profile: Row) -> Grid | None:
     return grid("Before: what it is spent on, an estimate", columns, rows, "|".join(columns[1:])) if rows else None
 
 
-def steps(profile: Row) -> Grid | None:
+def steps(profile: Mapping[str, Any]) -> Grid | None:
     """What the diagnosis advised: against the bound first, then by what it predicted."""
-    advised: list[Row] = profile.get("diagnosis", {}).get("steps", [])
+    advised = profile.get("diagnosis", {}).get("steps", [])
     rows = [(step["title"], step["where"], times(step["speedup"]), step["why"]) for step in advised]
     columns = ("next step", "where", "predicted", "why")
     return grid("What the diagnosis advised", columns, rows, "predicted", "next step|why") if rows else None
 
 
-def achieved(predicted: Sequence[Row], result: Row) -> Grid | None:
+def achieved(predicted: Sequence[Foretold], result: Result) -> Grid | None:
     """What was predicted of each variant before a step was taken, and what it reached; None where nothing was."""
     ships = set(result["winners"].values())
     lines = [
@@ -113,7 +116,7 @@ def achieved(predicted: Sequence[Row], result: Row) -> Grid | None:
     return Grid(caption, columns, lines, frozenset(columns[1:])) if lines else None
 
 
-def executed(result: Row) -> Grid | None:
+def executed(result: Result) -> Grid | None:
     """Execute alone, before and after, measured in the same rounds; None where nothing won."""
     rows = {row["name"]: row for row in result["variants"]}
     if not result["verdict"]["met"]:
@@ -121,12 +124,12 @@ def executed(result: Row) -> Grid | None:
     before, after = result["variants"][0], rows[result["verdict"]["winner"]]
     columns = ("execute alone", "before", "after", "before over after")
     lines = [
-        Line((what, milliseconds(before[key]), milliseconds(after[key]), times(before[key] / after[key])))
-        for what, key in (
-            ("mean, ms", "mean_ms"),
-            ("p50, ms", "p50_ms"),
-            ("p95, ms", "p95_ms"),
-            ("p99, ms", "p99_ms"),
+        Line((what, milliseconds(first_ms), milliseconds(then_ms), times(first_ms / then_ms)))
+        for what, first_ms, then_ms in (
+            ("mean, ms", before["mean_ms"], after["mean_ms"]),
+            ("p50, ms", before["p50_ms"], after["p50_ms"]),
+            ("p95, ms", before["p95_ms"], after["p95_ms"]),
+            ("p99, ms", before["p99_ms"], after["p99_ms"]),
         )
     ]
     caption = f"After: {after['name']} against {before['name']}, same rounds, without preprocess and postprocess"

@@ -11,8 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
+from edgekit.core.rows.by_class import Confusion, ShownLost
 from edgekit.report.plots.samples import draw
-from edgekit.report.plots.style import STYLE, Row, done
+from edgekit.report.plots.style import STYLE, done
 
 LETTERS = 13
 """Of a class's name beside a matrix."""
@@ -26,7 +27,7 @@ TITLE, LINES = 14, 2
 """Letters of a line above a sample, and lines of a name."""
 
 
-def confusion(found: Row, variants: Sequence[str]) -> Figure:
+def confusion(found: Confusion, variants: Sequence[str]) -> Figure:
     """Samples of each class by the class that they are given, for the first two variants: before and after.
 
     On the grey diagonal is what is right; beside it, the darker, the more of the class are taken for that other one.
@@ -51,7 +52,7 @@ def confusion(found: Row, variants: Sequence[str]) -> Figure:
     return done(figure)
 
 
-def lost(found: Row, x: np.ndarray) -> Figure | None:
+def lost(found: ShownLost, x: np.ndarray) -> Figure | None:
     """The raw samples `x` that were lost, each with its label and what it is taken for now; None where none was."""
     samples = found["samples"]
     if not samples:
@@ -71,7 +72,7 @@ def lost(found: Row, x: np.ndarray) -> Figure | None:
     return done(figure)
 
 
-def _heading(name: str, counts: np.ndarray, found: Row) -> str:
+def _heading(name: str, counts: np.ndarray, found: Confusion) -> str:
     among = found["among_the_rest"][name]
     wrong = int(counts.sum() - np.trace(counts)) + among
     heading = f"{name}\n{wrong:,} of {int(counts.sum()) + among:,} samples wrong"

@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from edgekit.report.plots.style import ACCENT, DARK, STYLE, Row, done
+from edgekit.core.rows.trained import CandidatePoint
+from edgekit.report.plots.style import ACCENT, DARK, STYLE, Look, done
 
 LOOKS = (("o", DARK), ("s", ACCENT), ("^", "#333333"), ("D", "#56B4E9"), ("v", "#009E73"))
 """Marker and colour of each family, in the order they come."""
@@ -33,7 +34,7 @@ class Network(NamedTuple):
     kept: bool
 
 
-def candidates(points: Sequence[Row], limit_ms: float | None = None) -> Figure | None:
+def candidates(points: Sequence[CandidatePoint], limit_ms: float | None = None) -> Figure | None:
     """p50 against multiply-adds, both log, a panel for each target; hollow is fp32, full is int8. None without points.
 
     Numbers above a panel name the networks, in the order of their multiply-adds; a family has one marker.
@@ -74,7 +75,7 @@ def family(builder: str) -> str:
     return builder.partition(":")[0].rpartition(".")[2]
 
 
-def _networks(axes: Axes, rows: Sequence[Row], looks: dict[str, tuple[str, str]]) -> None:
+def _networks(axes: Axes, rows: Sequence[CandidatePoint], looks: dict[str, tuple[str, str]]) -> None:
     """Both precisions of a network hang on one line; the student's is thick."""
     for name in dict.fromkeys(row["name"] for row in rows):
         own = [row for row in rows if row["name"] == name]
@@ -120,7 +121,7 @@ def _legend(figure: Figure, networks: Sequence[Network], looks: dict[str, tuple[
         marker, colour = looks[network.family]
         label = f"{number}  {network.name}" + (", the student" if network.kept else "")
         lines.append(Line2D([], [], linestyle="", marker=marker, color=colour, markersize=6, label=label))
-    grey: Row = {"linestyle": "", "marker": "o", "color": "#777777", "markersize": 6}
+    grey: Look = {"linestyle": "", "marker": "o", "color": "#777777", "markersize": 6}
     lines.append(Line2D([], [], markerfacecolor="white", label="hollow: fp32", **grey))
     lines.append(Line2D([], [], label="full: int8", **grey))
     if budget:

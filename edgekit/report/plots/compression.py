@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from edgekit.core.rows.pruned import PruneStep
+from edgekit.core.rows.quantized import LayerSensitivity
+from edgekit.core.rows.trained import Epoch
 from edgekit.report.plots.labels import at_the_right
-from edgekit.report.plots.style import ACCENT, DARK, MID, STYLE, Row, done, lowest
+from edgekit.report.plots.style import ACCENT, DARK, MID, STYLE, done, lowest
 
 LOOKS = (("#333333", ":", "o"), (ACCENT, "-", "s"), (DARK, "--", "^"), (MID, "-.", "D"), ("#009E73", "-", "v"))
 """Colour, line and marker of each curve."""
 
 
-def learning_curves(curves: dict[str, Sequence[Row]], reference: tuple[str, float] | None = None) -> Figure:
+def learning_curves(curves: Mapping[str, Sequence[Epoch]], reference: tuple[str, float] | None = None) -> Figure:
     """Validation accuracy by epoch, a line for each training; `reference` is drawn as a level."""
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 3.0), layout="constrained")
@@ -49,7 +52,7 @@ def learning_curves(curves: dict[str, Sequence[Row]], reference: tuple[str, floa
     return done(figure)
 
 
-def pruning(structured: Sequence[Row], unstructured: Sequence[Row], floor: float) -> Figure:
+def pruning(structured: Sequence[PruneStep], unstructured: Sequence[PruneStep], floor: float) -> Figure:
     """Accuracy against MACs (channels removed) and against sparsity (weights zeroed); the kept step is ringed.
 
     A whisker hangs down to the accuracy that the samples leave open: it must not cross the line of the budget.
@@ -70,7 +73,7 @@ def pruning(structured: Sequence[Row], unstructured: Sequence[Row], floor: float
     return done(figure)
 
 
-def sensitivity(rows: Sequence[Row], most: int = 20) -> Figure:
+def sensitivity(rows: Sequence[LayerSensitivity], most: int = 20) -> Figure:
     """Signal-to-noise ratio with only one layer in int8; the shortest bars are the layers to keep in float."""
     shown = list(rows[:most])[::-1]
     with plt.rc_context(STYLE):
@@ -84,7 +87,7 @@ def sensitivity(rows: Sequence[Row], most: int = 20) -> Figure:
     return done(figure)
 
 
-def _steps(axes: Axes, x: Sequence[float], rows: Sequence[Row], floor: float) -> None:
+def _steps(axes: Axes, x: Sequence[float], rows: Sequence[PruneStep], floor: float) -> None:
     y = [row["validation_accuracy"] for row in rows]
     axes.vlines(x, [lowest(row) for row in rows], y, color=MID, linewidth=2, label="left open by the samples")
     axes.plot(x, y, "-o", color=DARK, markersize=5)

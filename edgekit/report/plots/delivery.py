@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from edgekit.report.plots.style import DARK, LIGHT, MARKER, MID, STYLE, Row, done
+from edgekit.core.rows.converted import LastBoundary
+from edgekit.report.plots.style import DARK, LIGHT, MARKER, MID, STYLE, done
 
 
-def boundaries(rows: Sequence[Row]) -> Figure:
+def boundaries(rows: Sequence[LastBoundary]) -> Figure:
     """SNR of every conversion step against the step before; a line for each network on each target."""
     lines = list(dict.fromkeys(_line(row) for row in rows))[::-1]
     with plt.rc_context(STYLE):
@@ -56,7 +57,7 @@ def bundle_members(bundles: dict[str, dict[str, int]]) -> Figure:
     return done(figure)
 
 
-def _line(row: Row) -> str:
+def _line(row: LastBoundary) -> str:
     return str(row["name"]).replace(f"-{row['precision']}-", " → ")
 
 

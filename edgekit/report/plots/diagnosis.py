@@ -10,8 +10,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from edgekit.core.rows.forecasts import Foretold
+from edgekit.core.rows.profiled import LayerTime, Operator, Way
 from edgekit.measure.forecast import EAGER, RUNTIMES
-from edgekit.report.plots.style import ACCENT, DARK, LIGHT, MID, STYLE, Row, done, plain_ticks
+from edgekit.report.plots.style import ACCENT, DARK, LIGHT, MID, STYLE, done, plain_ticks
 
 PARTS = ("queue", "preprocess", "execute", "postprocess", "serialise")
 LOOKS = (
@@ -59,7 +61,7 @@ def _stack(axes: Axes, values: Mapping[str, float], labels: Mapping[str, str]) -
         left += width
 
 
-def operators(rows: Sequence[Row], inside: Mapping[str, Sequence[Row]], most: int = 6) -> Figure:
+def operators(rows: Sequence[Operator], inside: Mapping[str, Sequence[Operator]], most: int = 6) -> Figure:
     """Self time of the slowest operators, ms per call: PyTorch's, and those that each runtime made of the network."""
     shown = {**({"pytorch": rows} if rows else {}), **inside}
     if not shown:
@@ -84,7 +86,7 @@ def _nothing(why: str) -> Figure:
     return done(figure)
 
 
-def _bars(axes: Axes, found: list[Row], most: int) -> None:
+def _bars(axes: Axes, found: list[Operator], most: int) -> None:
     top = found[:most][::-1]
     rest = sum(row["self_ms"] for row in found[most:])
     names = [_short(row["operator"], row["calls"]) for row in top]
@@ -102,7 +104,7 @@ def _short(name: str, calls: float) -> str:
     return f"{name if len(name) <= 28 else name[:27] + '…'} ×{calls:.0f}"
 
 
-def ways(rows: Sequence[Row]) -> Figure:
+def ways(rows: Sequence[Way]) -> Figure:
     """The same float network on every runtime, p50 with its interval; fastest at the top."""
     measured = sorted((row for row in rows if "p50_ms" in row), key=lambda row: -row["p50_ms"])
     with plt.rc_context(STYLE):
@@ -122,14 +124,14 @@ def ways(rows: Sequence[Row]) -> Figure:
     return done(figure)
 
 
-def roofline(layers: Sequence[Row], machine: Mapping[str, float]) -> Figure:
+def roofline(layers: Sequence[LayerTime], machine: Mapping[str, float]) -> Figure:
     """Every layer's rate against its arithmetic intensity, under the machine's roofline in float and in int8.
 
     Layers that multiply nothing have no point; multiply-adds outside layers are reported in the title.
     """
     shown = [row for row in layers if row["macs"] and row["intensity"]]
-    intensity = [row["intensity"] for row in shown]
-    low, high = min([0.1, *intensity]) / 2, 2 * max([25.0, *intensity])
+    intensity = {row["layer"]: row["intensity"] or 0.0 for row in shown}
+    low, high = min([0.1, *intensity.values()]) / 2, 2 * max([25.0, *intensity.values()])
     along = np.geomspace(low, high, 200)
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
@@ -145,14 +147,14 @@ def roofline(layers: Sequence[Row], machine: Mapping[str, float]) -> Figure:
                 continue
             sizes = [20 + 400 * row["ms"] / sum(one["ms"] for one in layers) for row in rows]
             axes.scatter(
-                [row["intensity"] for row in rows], [row["gmacs_per_s"] for row in rows],
+                [intensity[row["layer"]] for row in rows], [row["gmacs_per_s"] for row in rows],
                 s=sizes, marker=marker, facecolor=fill, edgecolor=DARK, label=f"layer limited by {bound}",
             )  # fmt: skip
         if shown:
             slowest = max(shown, key=lambda row: row["ms"])
             axes.annotate(
                 f"{slowest['layer']}, {slowest['ms']:.3g} ms",
-                (slowest["intensity"], slowest["gmacs_per_s"]),
+                (intensity[slowest["layer"]], slowest["gmacs_per_s"]),
                 xytext=(0, -22), textcoords="offset points", ha="center", fontsize=8,
             )  # fmt: skip
         axes.annotate(_unshown(layers), (0.02, 0.97), xycoords="axes fraction", va="top", fontsize=8)
@@ -163,7 +165,7 @@ def roofline(layers: Sequence[Row], machine: Mapping[str, float]) -> Figure:
     return done(figure)
 
 
-def _unshown(layers: Sequence[Row]) -> str:
+def _unshown(layers: Sequence[LayerTime]) -> str:
     """What the roofline cannot show; nothing where it shows all that multiplies."""
     macs = sum(row["macs"] for row in layers)
     if not macs:
@@ -172,7 +174,7 @@ def _unshown(layers: Sequence[Row]) -> str:
     return f"not shown: {share:.0%} of the multiply-adds,\ndone where PyTorch sees no layer" if share >= 0.01 else ""
 
 
-def predicted(rows: Sequence[Row]) -> Figure:
+def predicted(rows: Sequence[Foretold]) -> Figure:
     """The speed-up that profile predicted of each variant against the one that was measured; on the line both agree."""
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 3.8), layout="constrained")

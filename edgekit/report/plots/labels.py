@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from edgekit.report.plots.style import Row
+from edgekit.report.plots.style import Look
 
 
-def at_the_right(axes: Axes, ends: Sequence[tuple[float, float]], names: Sequence[str], looks: Sequence[Row]) -> None:
+def at_the_right(axes: Axes, ends: Sequence[tuple[float, float]], names: Sequence[str], looks: Sequence[Look]) -> None:
     """Beside the axes, each with its marker, and a thin line to where its curve ends; `ends` are (x, y) of the data.
 
     `looks` hold `color` and `marker`. Call it when the limits of the axes are set.

@@ -9,9 +9,10 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from edgekit.report.plots.style import ACCENT, DARK, LIGHT, MID, STYLE, Row, done, plain_ticks
+from edgekit.core.rows.loads import LoadRate, LoadRun, Loads, ends_ms
+from edgekit.report.plots.style import ACCENT, DARK, LIGHT, MID, STYLE, Look, done, plain_ticks
 
-LOOKS: tuple[Row, ...] = (
+LOOKS: tuple[Look, ...] = (
     {"color": "#333333", "marker": "s"},
     {"color": DARK, "marker": "o"},
     {"color": MID, "marker": "^"},
@@ -21,7 +22,7 @@ RANKS = (50, 90, 95, 99)
 SHOWN = {"single_stream": "single stream", "server": "server"}
 
 
-def loads(found: Row) -> Figure:
+def loads(found: Loads) -> Figure:
     """Left: every trial of the search, the bound and the highest rate confirmed. Right: percentiles, with intervals."""
     names = list(dict.fromkeys(row["name"] for row in [*found["rates"], *found["runs"]]))
     looks = {name: LOOKS[place % len(LOOKS)] for place, name in enumerate(names)}
@@ -41,7 +42,7 @@ def loads(found: Row) -> Figure:
     return done(figure)
 
 
-def _rates(axes: Axes, rates: Sequence[Row], bound_ms: float, looks: dict[str, Row]) -> None:
+def _rates(axes: Axes, rates: Sequence[LoadRate], bound_ms: float, looks: dict[str, Look]) -> None:
     axes.set(xscale="log", yscale="log", xlabel="Poisson arrivals per second (log scale)", ylabel="p99, ms (log scale)")
     axes.set_title("p99 against the rate")
     for row in rates:
@@ -66,16 +67,16 @@ def _rates(axes: Axes, rates: Sequence[Row], bound_ms: float, looks: dict[str, R
     plain_ticks(axes)
 
 
-def _percentiles(axes: Axes, runs: Sequence[Row], looks: dict[str, Row]) -> None:
+def _percentiles(axes: Axes, runs: Sequence[LoadRun], looks: dict[str, Look]) -> None:
     places = [(scenario, rank) for scenario in SHOWN for rank in RANKS]
     shown = [row for row in runs if row["scenario"] in SHOWN]
     for row in shown:
         look = looks[row["name"]]
         beside = (list(looks).index(row["name"]) - (len(looks) - 1) / 2) * 0.8 / len(looks)
         for rank in RANKS:
-            x, y = places.index((row["scenario"], rank)) + beside, row[f"p{rank}_ms"]
-            if row[f"p{rank}_low_ms"] is not None:
-                axes.vlines(x, row[f"p{rank}_low_ms"], row[f"p{rank}_high_ms"], color="#333333", linewidth=1)
+            x, (y, low, high) = places.index((row["scenario"], rank)) + beside, ends_ms(row, rank)
+            if low is not None and high is not None:
+                axes.vlines(x, low, high, color="#333333", linewidth=1)
             axes.plot(x, y, markeredgecolor="#333333", markersize=6, linestyle="", **look)
     axes.set(yscale="log", ylabel="latency, ms (log scale)")
     axes.set_xticks(range(len(places)), [f"p{rank}" for _, rank in places], fontsize=8)

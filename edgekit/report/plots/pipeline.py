@@ -11,13 +11,13 @@ from matplotlib.patches import Polygon
 
 from edgekit.report.formatting import kilobytes, milliseconds
 from edgekit.report.pipeline import PipelineStep
-from edgekit.report.plots.style import DARK, STYLE, Row, done
+from edgekit.report.plots.style import DARK, STYLE, Look, done
 
 UNKNOWN = "–"
 ROWS = ("network", "size, kB", "accuracy", "p50, ms", "timed on")
 LENGTH, POINT, HEIGHT, LINE, MIDDLE = 0.94, 0.10, 0.62, 0.34, 0.52
 """Of an arrow its length, tip and height, the pitch of the rows below, and where words stand, in columns."""
-LOOKS: dict[str, Row] = {
+LOOKS: dict[str, Look] = {
     "done": {"facecolor": "#dddddd", "edgecolor": "#333333", "linewidth": 1},
     "here": {"facecolor": DARK, "edgecolor": "#333333", "linewidth": 1},
     "ahead": {"facecolor": "white", "edgecolor": "#777777", "linewidth": 1, "linestyle": "--"},
@@ -48,7 +48,7 @@ def _arrow(axes: Axes, place: int, step: PipelineStep) -> None:
     corners = [(place, low), (end, low), (end + POINT, (low + high) / 2), (end, high), (place, high)]
     notch = [(place + POINT, (low + high) / 2)] if place else []
     axes.add_patch(Polygon([*corners, *notch], closed=True, **LOOKS[step.state]))
-    words: Row = {"color": "white", "weight": "bold"} if step.state == "here" else {"color": "#333333"}
+    words: Look = {"color": "white", "weight": "bold"} if step.state == "here" else {"color": "#333333"}
     name = f"{place + 1:02d} {step.stage}" if step.state != "left out" else f"{step.stage}\nnot in this run"
     box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0} if step.state == "left out" else None
     axes.text(place + MIDDLE, (low + high) / 2, name, ha="center", va="center", fontsize=8, bbox=box, **words)

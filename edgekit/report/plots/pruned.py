@@ -11,14 +11,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 
-from edgekit.report.plots.style import ACCENT, COLOUR, DARK, FILL, MARKER, STYLE, Row, done
+from edgekit.core.rows.pruned import Pattern, PruneStep, StepLatency
+from edgekit.report.plots.style import ACCENT, COLOUR, DARK, FILL, MARKER, STYLE, Look, done
 
 DASH = {"fp32": "-", "fp16": ":", "int8": "--"}
 WANTED_SHARE = 0.8
 """Of the multiply-adds' gain, as the workbook wants it in time."""
 
 
-def accuracy_by_cost(steps: Sequence[Row], latencies: Sequence[Row], floor: float) -> Figure:
+def accuracy_by_cost(steps: Sequence[PruneStep], latencies: Sequence[StepLatency], floor: float) -> Figure:
     """Validation accuracy of every structured step against its MACs, and against its measured p50 on every target."""
     accuracy = {row["step"]: row["validation_accuracy"] for row in steps}
     with plt.rc_context(STYLE):
@@ -53,7 +54,7 @@ def accuracy_by_cost(steps: Sequence[Row], latencies: Sequence[Row], floor: floa
     return done(figure)
 
 
-def predicted_and_measured(latencies: Sequence[Row]) -> Figure:
+def predicted_and_measured(latencies: Sequence[StepLatency]) -> Figure:
     """Measured speed-up of every structured step against that of its MACs; on the line, all of it arrived."""
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
@@ -77,7 +78,7 @@ def predicted_and_measured(latencies: Sequence[Row]) -> Figure:
     return done(figure)
 
 
-def zero_patterns(layers: Sequence[Row], most: int = 4) -> Figure:
+def zero_patterns(layers: Sequence[Pattern], most: int = 4) -> Figure:
     """Weights of some layers as a map, black where one is left and white where it is zero; sparsity of all below."""
     shown = [layers[place] for place in np.unique(np.linspace(0, len(layers) - 1, min(most, len(layers))).astype(int))]
     height = 0.19 * len(layers) + 1.0
@@ -100,7 +101,7 @@ def zero_patterns(layers: Sequence[Row], most: int = 4) -> Figure:
     return done(figure)
 
 
-def _map(axes: Axes, row: Row) -> None:
+def _map(axes: Axes, row: Pattern) -> None:
     outputs, inputs = row["nonzero"].shape
     axes.imshow(row["nonzero"], cmap="binary", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
     of = "" if (outputs, inputs) == tuple(row["shape"]) else f"\n(first of {row['shape'][0]} × {row['shape'][1]})"
@@ -113,14 +114,14 @@ def _map(axes: Axes, row: Row) -> None:
         axes.spines[side].set(visible=True, color=ACCENT)
 
 
-def _series(latencies: Sequence[Row]) -> Iterator[tuple[str, str, list[Row]]]:
+def _series(latencies: Sequence[StepLatency]) -> Iterator[tuple[str, str, list[StepLatency]]]:
     """Rows by target and precision, in order."""
     for target, precision in dict.fromkeys((row["target"], row["precision"]) for row in latencies):
         yield target, precision, [row for row in latencies if (row["target"], row["precision"]) == (target, precision)]
 
 
-def _look(target: str, precision: str) -> Row:
-    look: Row = {"color": COLOUR[target], "marker": MARKER[precision], "fillstyle": FILL[target]}
+def _look(target: str, precision: str) -> Look:
+    look: Look = {"color": COLOUR[target], "marker": MARKER[precision], "fillstyle": FILL[target]}
     return {**look, "linestyle": DASH[precision], "markersize": 6, "linewidth": 1.1}
 
 

@@ -9,13 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, PercentFormatter
 
-from edgekit.report.plots.style import ACCENT, DARK, LIGHT, MID, STYLE, Row, done
+from edgekit.core.rows.quantized import CalibrationSize, Histogram
+from edgekit.report.plots.style import ACCENT, DARK, LIGHT, MID, STYLE, done
 
 BLACK = "#222222"
 UNIT = {"step": "in steps of the value's own channel", "value": "in its own units"}
 
 
-def histograms(rows: Sequence[Row]) -> Figure | None:
+def histograms(rows: Sequence[Histogram]) -> Figure | None:
     """Weights and inputs of each layer: float filled, int8 as steps, the range's ends dashed; log scale."""
     if not rows:
         return None
@@ -34,7 +35,7 @@ def histograms(rows: Sequence[Row]) -> Figure | None:
     return done(figure)
 
 
-def calibration(rows: Sequence[Row]) -> Figure | None:
+def calibration(rows: Sequence[CalibrationSize]) -> Figure | None:
     """Two draws of each size: SNR of either against float and of one against the other; answers that differ."""
     if not rows:
         return None
@@ -64,7 +65,7 @@ def calibration(rows: Sequence[Row]) -> Figure | None:
     return done(figure)
 
 
-def _values(axes: Axes, row: Row) -> None:
+def _values(axes: Axes, row: Histogram) -> None:
     axes.set_visible(True)
     edges = row["edges"]
     axes.stairs(row["float"], edges, fill=True, color=LIGHT, label="float")
@@ -82,5 +83,5 @@ def _values(axes: Axes, row: Row) -> None:
               ha="center", va="top", fontsize=8)  # fmt: skip
 
 
-def _called(row: Row) -> str:
+def _called(row: Histogram) -> str:
     return "weights" if row["part"] == "weights" else "what enters it"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -9,7 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-Row = dict[str, Any]
+Look = dict[str, Any]
+"""Keywords of matplotlib's: colour, marker and the like."""
 
 DARK, MID, LIGHT, ACCENT = "#0072B2", "#56B4E9", "#BFD9EA", "#D55E00"
 COLOUR = {"tflite": "#0072B2", "openvino": "#D55E00", "onnx": "#56B4E9", "pytorch": "#333333"}
@@ -33,7 +35,7 @@ STYLE: Any = {
 }
 
 
-def lowest(row: Row) -> float:
+def lowest(row: Mapping[str, Any]) -> float:
     """The accuracy that the samples leave open at the budget's confidence, a fraction."""
     accuracy = row["accuracy_validation"] if "accuracy_validation" in row else row["validation_accuracy"]
     return float(accuracy - (row["bound_pp"] - row["drop_pp"]) / 100)

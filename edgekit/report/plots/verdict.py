@@ -9,12 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
+from edgekit.core.rows.variants import BaselineRow, Limits, VariantRow, WaterfallStep
 from edgekit.measure.forecast import way_of
 from edgekit.report.formatting import faster, span
-from edgekit.report.plots.style import COLOUR, DARK, FILL, MARKER, STYLE, Row, done, lowest
+from edgekit.report.plots.style import COLOUR, DARK, FILL, MARKER, STYLE, Look, done, lowest
 
 
-def pareto(rows: Sequence[Row], budget: Row, winners: Sequence[str]) -> Figure:
+def pareto(rows: Sequence[BaselineRow | VariantRow], budget: Limits, winners: Sequence[str]) -> Figure:
     """Accuracy against measured p50 of every variant, with the budget drawn in; winners are ringed and named.
 
     A whisker hangs down to the accuracy that the samples leave open: it must not cross the line of the budget.
@@ -24,7 +25,10 @@ def pareto(rows: Sequence[Row], budget: Row, winners: Sequence[str]) -> Figure:
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.6, 4.2), layout="constrained")
         for row in rows:
-            look: Row = {"marker": "X" if row is baseline else MARKER[row["precision"]], "color": COLOUR[row["target"]]}
+            look: Look = {
+                "marker": "X" if row is baseline else MARKER[row["precision"]],
+                "color": COLOUR[row["target"]],
+            }
             place = ([row["p50_ms"]], [row["accuracy_validation"]])
             if row is not baseline:
                 axes.vlines(place[0], lowest(row), place[1], color=look["color"], linewidth=1, alpha=0.5)
@@ -49,7 +53,7 @@ def pareto(rows: Sequence[Row], budget: Row, winners: Sequence[str]) -> Figure:
     return done(figure)
 
 
-def waterfall(steps: Sequence[Row]) -> Figure:
+def waterfall(steps: Sequence[WaterfallStep]) -> Figure:
     """p50 after each step of the pipeline, log scale, with its speed-up; steps not kept are hatched.
 
     Below what a step bought stands the interval of that ratio; one that holds 1 bought nothing measurable.
@@ -57,7 +61,7 @@ def waterfall(steps: Sequence[Row]) -> Figure:
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.6, 3.4), layout="constrained")
         for position, step in enumerate(steps):
-            look: Row = {"color": DARK} if step["kept"] else {"color": "white", "edgecolor": DARK, "hatch": "////"}
+            look: Look = {"color": DARK} if step["kept"] else {"color": "white", "edgecolor": DARK, "hatch": "////"}
             axes.bar(position, step["p50_ms"], width=0.62, **look)
             note = f"{step['p50_ms']:.3g} ms" + (f"\n{_gain(step)}" if "gain" in step else "")
             note += "" if step["kept"] else "\nnot kept"
@@ -75,7 +79,7 @@ def waterfall(steps: Sequence[Row]) -> Figure:
     return done(figure)
 
 
-def _name_points(axes: Axes, rows: Sequence[Row], winners: Sequence[str]) -> None:
+def _name_points(axes: Axes, rows: Sequence[BaselineRow | VariantRow], winners: Sequence[str]) -> None:
     """Ring and number the winners and list them in the corner, where the names cannot collide."""
     named = sorted((row for row in rows if row["name"] in winners), key=lambda row: row["p50_ms"])
     for number, row in enumerate(named, 1):
@@ -97,7 +101,7 @@ def _name_points(axes: Axes, rows: Sequence[Row], winners: Sequence[str]) -> Non
     )
 
 
-def _pareto_legend(axes: Axes, budget: Row) -> None:
+def _pareto_legend(axes: Axes, budget: Limits) -> None:
     for target in ("tflite", "openvino", "onnx"):
         axes.plot([], [], "D", color=COLOUR[target], fillstyle=FILL[target], label=target)
     for precision, marker in MARKER.items():
@@ -113,10 +117,10 @@ def _pareto_legend(axes: Axes, budget: Row) -> None:
     )
 
 
-def _gain(step: Row) -> str:
+def _gain(step: WaterfallStep) -> str:
     low, high = step["gain_low"], step["gain_high"]
     return f"{faster(step['gain'], low, high)}\n({span(low, high)})"
 
 
-def _short(step: Row) -> str:
+def _short(step: WaterfallStep) -> str:
     return str(step["variant"]) if "gain" in step else ""

@@ -1,5 +1,8 @@
 """result.json: what the sealed artifacts of a run tell, its published schema, and whether one is still current.
 
+A result carries a digest of its own content and of the records of the artifacts that it was made from. While that
+digest holds and edgekit's code is the same, the result is current, and nothing of it is computed again.
+
 `python -m edgekit.report.result > docs/result.schema.json` publishes the schema again after a change of
 `schema.py`.
 Most commands only ask whether a result is current, so the models of the schema are imported where they are needed.
@@ -8,21 +11,30 @@ Most commands only ask whether a result is current, so the models of the schema 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from edgekit.core import artifact as artifacts
-from edgekit.core.artifact import Artifact
+from edgekit.core import cache_key
+from edgekit.core.artifact import RECORD, Artifact
+from edgekit.core.config import STAGES
 from edgekit.core.errors import StageError, TrustError
-from edgekit.core.run_folder import stage_folder
+from edgekit.core.hashing import digest, sha256_file
+from edgekit.core.run_folder import ORIGIN, stage_folder
 from edgekit.report import rejected
+from edgekit.report.result.types import Result
 
 RESULT = "result.json"
 FORMAT = 2
 SCHEMA = f"edgekit/result/{FORMAT}"
+SOURCES = "sources"
+"""The field with the digests."""
+CODE = ("core", "report/result", "report/rejected.py", "report/formatting.py")
+"""What of edgekit makes a result of sealed artifacts."""
 
 
-def schema() -> dict[str, Any]:
+def json_schema() -> dict[str, Any]:
     """The JSON schema (draft 2020-12) of result.json."""
     from edgekit.report.result.schema import Result
 
@@ -72,21 +84,41 @@ def _stage(found: Artifact) -> dict[str, Any]:
     return {"digest": found.digest, "key": found.key, **found.took}
 
 
-def check(result: dict[str, Any]) -> None:
+def check(result: Mapping[str, Any]) -> None:
     """Raise pydantic's ValidationError if `result` is not what the schema promises: a bug here, no fault of a user."""
     from edgekit.report.result.schema import Result
 
     Result.model_validate_json(json.dumps(result, allow_nan=False))
 
 
+def with_sources(result: Mapping[str, Any], folder: Path) -> Result:
+    """The result with the digest of all that it was made from; OSError where one of its artifacts is not there."""
+    made = {**result, SOURCES: {"code": _code()}}
+    made[SOURCES]["digest"] = _digest(made, folder)
+    return cast("Result", made)  # what `check` holds it to
+
+
 def is_current(result: Any, folder: Path) -> bool:
-    """True for a result of this format that says what the sealed artifacts in `folder` say now."""
+    """True for a result, every byte as it was written, of the artifacts in `folder` as they are now.
+
+    Where another edgekit wrote it, it is made again and compared: it stays current while the words are the same.
+    """
     try:
-        now = build(folder)
-    except (StageError, TrustError, KeyError):  # the last: from an edgekit that recorded less
-        return False
-    return isinstance(result, dict) and {"schema": SCHEMA, **now}.items() <= result.items()
+        if result["schema"] != SCHEMA or result[SOURCES]["digest"] != _digest(result, folder):
+            return False
+        return bool(result[SOURCES]["code"] == _code() or build(folder).items() <= result.items())
+    except (StageError, TrustError, OSError, KeyError, TypeError, ValueError):  # of an artifact that is not there,
+        return False  # or of something else than a result
 
 
-if __name__ == "__main__":
-    print(json.dumps(schema(), indent=2, ensure_ascii=False))
+def _digest(result: dict[str, Any], folder: Path) -> str:
+    """Of a result, but for this digest itself, and of the records of its artifacts."""
+    written = {**result, SOURCES: {"code": result[SOURCES]["code"]}}
+    stages = [stage for stage in (ORIGIN, *STAGES) if stage in result["stages"]]
+    records = {stage: sha256_file(stage_folder(folder, stage) / RECORD) for stage in stages}
+    return digest({"result": written, "records": records})
+
+
+def _code() -> str:
+    """Digest of what of edgekit makes a result of sealed artifacts."""
+    return digest({part: cache_key.code_digest(part) for part in CODE})

@@ -214,6 +214,13 @@ class Bundle(Strict):
     commands: list[str] = Field(description="what to type on the device")
 
 
+class Sources(Strict):
+    """What a result was made from."""
+
+    digest: Sha256 = Field(description="of all else in this result, and of the records of the artifacts")
+    code: Sha256 = Field(description="of the code of edgekit that made it")
+
+
 class Result(Strict):
     """The verdict of a run of edgekit with all evidence for it, from the run's sealed artifacts."""
 
@@ -248,6 +255,7 @@ class Result(Strict):
     conditions: Conditions = Field(description="where and how it was measured")
     stages: dict[StageName, Stage] = Field(description="the artifacts by stage, as far as the run came")
     bundles: dict[Target, Bundle] = Field(description="the bundles by target; empty where the budget was missed")
+    sources: Sources = Field(description="by which it is known whether this result is still that of its run")
 
     @model_validator(mode="after")
     def _agrees(self) -> Result:

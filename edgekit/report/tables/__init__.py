@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from edgekit.core.artifact import Artifact
+from edgekit.core.rows.decisions import Candidate, Decision, is_choice
+from edgekit.core.rows.quantized import LayerSensitivity
+from edgekit.core.rows.trained import Epoch
 from edgekit.report import rejected as rejections
-from edgekit.report.formatting import Table, count, milliseconds, percent, points, speedup
+from edgekit.report import variants
+from edgekit.report.formatting import Table, count, milliseconds, percent, points
 from edgekit.report.tables.by_class import by_class as by_class
 from edgekit.report.tables.by_class import lost_in_words as lost_in_words
 from edgekit.report.tables.by_class import lost_samples as lost_samples
@@ -36,7 +39,6 @@ from edgekit.report.tables.rivals import rivals as rivals
 from edgekit.report.tables.samples import samples as samples
 from edgekit.report.tables.samples import splits as splits
 
-Row = dict[str, Any]
 UNDISTURBED = "nothing disturbed the measurement"
 
 
@@ -86,7 +88,7 @@ def distill(artifact: Artifact) -> Table:
     return Table(heads, rows)
 
 
-def student_curves(artifact: Artifact) -> dict[str, list[Row]]:
+def student_curves(artifact: Artifact) -> dict[str, list[Epoch]]:
     """Epochs of each training of the student, by name."""
     return {"labels alone" if name == "alone" else name: rows for name, rows in artifact.metrics["history"].items()}
 
@@ -131,9 +133,9 @@ def quantize(artifact: Artifact) -> Table:
     return Table(heads, rows, f"{_confidence(artifact)}; QAT: {_tuned(artifact)}")
 
 
-def sensitivity_rows(artifact: Artifact) -> list[Row]:
+def sensitivity_rows(artifact: Artifact) -> list[LayerSensitivity]:
     """One row a layer, most sensitive first."""
-    rows: list[Row] = json.loads(artifact.file("sensitivity.json").read_text())["layers"]
+    rows: list[LayerSensitivity] = json.loads(artifact.file("sensitivity.json").read_text())["layers"]
     return rows
 
 
@@ -147,39 +149,11 @@ def sensitivity(artifact: Artifact, most: int = 10) -> Table:
 
 
 def benchmark(artifact: Artifact) -> Table:
-    """Every variant, fastest first, below the baseline."""
-    baseline, *variants = artifact.metrics["rows"]
-    winners = artifact.metrics["winners"].values()
-    rows = [
-        (
-            row["name"],
-            percent(row["accuracy_validation"]),
-            percent(row["accuracy_test"]),
-            points(row.get("drop_pp", 0.0)),
-            points(row.get("bound_pp")),
-            count(row["bytes"]),
-            *(milliseconds(row[f"p{rank}_ms"]) for rank in (50, 95, 99)),
-            count(row["throughput_per_s"]),
-            "1×" if row is baseline else speedup(row["speedup"], row["speedup_low"], row["speedup_high"]),
-            "wins" if row["name"] in winners else "; ".join(row.get("reasons", ())),
-        )
-        for row in [baseline, *sorted(variants, key=lambda row: row["p50_ms"])]
-    ]
-    heads = (
-        "variant",
-        "validation",
-        "test",
-        "drop, pp",
-        "at most",
-        "bytes",
-        "p50, ms",
-        "p95, ms",
-        "p99, ms",
-        "calls/s",
-        "speed-up",
-        "",
-    )
-    return Table(heads, rows, _confidence(artifact))
+    """Every variant, what ships first, below the baseline."""
+    found = variants.of_benchmark(artifact)
+    columns = (variants.NAME, *variants.FIGURES, variants.THROUGHPUT, variants.VERDICT)
+    rows = [[column.text(line) for column in columns] for line in found.lines]
+    return Table([column.heading for column in columns], rows, found.caption)
 
 
 def rejected(artifact: Artifact) -> Table:
@@ -246,14 +220,14 @@ def bundle(artifact: Artifact) -> Table:
     return Table(("bundle", "variant", "bytes", "proven on", "max |Δ|", "golden answers", "sha256"), rows)
 
 
-def _telling(decision: Row) -> list[Row]:
+def _telling(decision: Decision) -> list[Candidate]:
     """Of the candidates of a winner, nearest first, those that show why it won."""
-    candidates = [row for row in decision["candidates"] if "in_the_tie" in row]
+    candidates = decision["candidates"] if is_choice(decision) else []
     beaten = [row["name"] for row in candidates if not row["in_the_tie"]][:1]
     return [row for row in candidates if row["in_the_tie"] or row["name"] in (*beaten, decision["chosen"])]
 
 
-def _won(row: Row, decision: Row) -> str:
+def _won(row: Candidate, decision: Decision) -> str:
     if row["name"] == decision["chosen"]:
         return f"wins: {decision['rule']}"
     if row["name"] == decision["today"]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from edgekit.core.artifact import Artifact
+from edgekit.core.rows.by_class import ByClass, GroupRow
 from edgekit.report.formatting import Table, count, percent
 
-Row = dict[str, Any]
 LOST = "evidence/lost.npz"
 LETTERS = 40
 """Of a class's name in a table."""
@@ -22,18 +20,18 @@ def by_class(artifact: Artifact) -> Table:
     return Table((found["group"], "samples", *found["variants"]), rows, said_of(found))
 
 
-def scores(row: Row, found: Row) -> list[str]:
+def scores(row: GroupRow, found: ByClass) -> list[str]:
     """A cell for each variant: its score, and how many samples more or fewer than the baseline it finds."""
-    before = row["answers"][0]
+    before = row["answers"][0]["found"]
     cells = []
     for one in row["answers"]:
         score = _score(one["score"], found)
-        change = 0 if one["found"] is None or one is before else one["found"] - before["found"]
+        change = 0 if one["found"] is None or before is None else one["found"] - before
         cells.append(f"{score}\u00a0({change:+d})" if change else score)
     return cells
 
 
-def said_of(found: Row) -> str:
+def said_of(found: ByClass) -> str:
     """What the table's cells are, on which split, and how many rows are left out."""
     more = found["groups_in_all"] - len(found["groups"])
     counted = any(one["found"] is not None for row in found["groups"] for one in row["answers"])
@@ -60,7 +58,7 @@ def lost_samples(artifact: Artifact) -> np.ndarray:
         return np.asarray(kept["x"])
 
 
-def _score(score: float | None, found: Row) -> str:
+def _score(score: float | None, found: ByClass) -> str:
     if score is None:
         return "–"
     return f"{score:.3g}" if found["groups"][0]["answers"][0]["found"] is None else percent(score)

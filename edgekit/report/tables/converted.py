@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from edgekit.core.artifact import Artifact
+from edgekit.core.rows.converted import ConvertedVariant, LastBoundary, LeftBehind, NotOffered
 from edgekit.report.formatting import Table, count, percent
-
-Row = dict[str, Any]
 
 MOST_NAMES = 4
 
 
-def boundary_rows(artifact: Artifact) -> list[Row]:
+def boundary_rows(artifact: Artifact) -> list[LastBoundary]:
     """The last boundary of each variant, with its name, target and precision."""
     return [
-        {**variant["boundaries"][-1], **{key: variant[key] for key in ("name", "target", "precision", "bytes")}}
+        {
+            **variant["boundaries"][-1],
+            "name": variant["name"],
+            "target": variant["target"],
+            "precision": variant["precision"],
+            "bytes": variant["bytes"],
+        }
         for variant in _variants(artifact)
     ]
 
@@ -89,7 +95,7 @@ def cosine(value: float) -> str:
     return f"{value:.4f}" if value < 0.9999 else f"{value:.7g}"
 
 
-def _end(row: Row) -> str:
+def _end(row: Mapping[str, Any]) -> str:
     if row["to"] == "ranges":
         return (
             f"{percent(row['most_outside'])} of the values outside at most ({row['most_outside_layer']}), "
@@ -117,17 +123,17 @@ def missing(artifact: Artifact) -> list[str]:
     return [name for name in asked if name not in known]
 
 
-def _not_offered(artifact: Artifact) -> list[Row]:
-    found: list[Row] = artifact.metrics["not_offered"]
+def _not_offered(artifact: Artifact) -> list[NotOffered]:
+    found: list[NotOffered] = artifact.metrics["not_offered"]
     return found
 
 
-def _variants(artifact: Artifact) -> list[Row]:
-    found: list[Row] = json.loads(artifact.file("variants.json").read_text())
+def _variants(artifact: Artifact) -> list[ConvertedVariant]:
+    found: list[ConvertedVariant] = json.loads(artifact.file("variants.json").read_text())
     return found
 
 
-def _method(variant: Row) -> str:
+def _method(variant: ConvertedVariant) -> str:
     """`PTQ, percentile, kept in float: 2`; nothing for what is float anyway."""
     if variant["method"] == "float":
         return ""
@@ -145,7 +151,7 @@ def _method(variant: Row) -> str:
     return ", ".join(words)
 
 
-def _left_behind(debris: list[Row]) -> str:
+def _left_behind(debris: list[LeftBehind]) -> str:
     """`pad 2, copy 3 [reshape 1]`; nothing where there is none."""
     in_file, compiled = (
         ", ".join(f"{kind} {number}" for kind, number in Counter(one["kind"] for one in found).items())

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from edgekit.core.artifact import Artifact
+from edgekit.core.rows.trained import CandidatePoint, ShortlistRow, ShownCandidate
 from edgekit.report.formatting import Table, count, milliseconds, percent
-
-Row = dict[str, Any]
 
 
 def candidates(artifact: Artifact) -> Table:
@@ -36,22 +33,23 @@ def candidates(artifact: Artifact) -> Table:
     return Table(heads, rows, _title(artifact.metrics["shortlist"]))
 
 
-def _times(row: Row, files: list[tuple[str, str]]) -> list[str]:
+def _times(row: ShownCandidate, files: list[tuple[str, str]]) -> list[str]:
     """The p50 of each file, a dash for one that could not be made."""
     found = {(file["target"], file["precision"]): file["p50_ms"] for file in row["timed"]}
     return [milliseconds(found.get(file)) for file in files]
 
 
-def _lost(row: Row) -> list[str]:
+def _lost(row: ShownCandidate) -> list[str]:
     return [f"{one['target']} {one['precision']} left out: {one['reason']}" for one in row["left_out"]]
 
 
-def candidate_points(artifact: Artifact) -> list[Row]:
+def candidate_points(artifact: Artifact) -> list[CandidatePoint]:
     """One row for each file that was timed: what `plots.candidates` draws."""
+    candidates: list[ShownCandidate] = artifact.metrics["candidates"]
     return [
-        {**file, "name": row["name"], "builder": row["builder"], "macs": row["macs"], "kept": row["kept"]}
-        for row in artifact.metrics["candidates"]
-        for file in row["timed"]
+        {**timed, "name": row["name"], "builder": row["builder"], "macs": row["macs"], "kept": row["kept"]}
+        for row in candidates
+        for timed in row["timed"]
     ]
 
 
@@ -61,7 +59,7 @@ def latency_limit_ms(artifact: Artifact) -> float | None:
     return shortlist["latency_p50_ms"] if shortlist else None
 
 
-def _title(shortlist: Row) -> str:
+def _title(shortlist: ShortlistRow) -> str:
     limits = [f"p50 {shortlist['latency_p50_ms']:g} ms"] if shortlist["latency_p50_ms"] else []
     limits += [f"{shortlist['size_bytes']:,} bytes"] if shortlist["size_bytes"] else []
     text = "p50 of one call untrained, ms, by target; bytes of the smallest file; budget: "

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from edgekit.core.artifact import Artifact
+from edgekit.core.rows.loads import LoadRate, LoadRun, ends_ms
 from edgekit.report.formatting import Table, count, milliseconds, percent
 
 MEBI = 2**20
-
-Row = dict[str, Any]
 
 
 def loads(artifact: Artifact) -> Table:
@@ -22,14 +19,14 @@ def loads(artifact: Artifact) -> Table:
     return Table((*heads, "peak, MiB", ""), rows, _title(artifact) if rows else "no load was driven")
 
 
-def held(row: Row) -> str:
+def held(row: LoadRate) -> str:
     """What a search for the highest rate came to, and why it is not to be relied on: 1,234/s (short: 1 of 600 s)."""
     rate, but = row["rate_per_s"], "; ".join(marks(row))
     rate_text = f"none that was confirmed, {row['why']}" if rate is None else f"{count(rate)}/s"
     return f"{rate_text} ({but})" if but else rate_text
 
 
-def _run(row: Row, best: Row | None) -> tuple[str, ...]:
+def _run(row: LoadRun, best: LoadRate | None) -> tuple[str, ...]:
     offline = row["scenario"] == "offline"  # its latencies only say how long the whole took
     latencies = ("",) * 3 if offline else tuple(_with_ends(row, rank) for rank in (50, 95, 99))
     return (
@@ -45,12 +42,12 @@ def _run(row: Row, best: Row | None) -> tuple[str, ...]:
     )
 
 
-def _with_ends(row: Row, rank: int) -> str:
-    value, low, high = (row[f"p{rank}_{end}"] for end in ("ms", "low_ms", "high_ms"))
+def _with_ends(row: LoadRun, rank: int) -> str:
+    value, low, high = ends_ms(row, rank)
     return milliseconds(value) + ("" if low is None else f" ({milliseconds(low)}–{milliseconds(high)})")
 
 
-def _notes(row: Row, best: Row | None) -> list[str]:
+def _notes(row: LoadRun, best: LoadRate | None) -> list[str]:
     notes = []
     if row["scenario"] == "server":
         notes.append("within the bound" if row["meets"] else "over the bound")
@@ -59,7 +56,7 @@ def _notes(row: Row, best: Row | None) -> list[str]:
     return notes + marks(row)
 
 
-def marks(row: Row) -> list[str]:
+def marks(row: LoadRun | LoadRate) -> list[str]:
     """Why a run or a rate is not to be relied on: what it lacks, what disturbed it."""
     short = [f"short: {row['why_short']}"] if row["short"] else []
     return short + ([f"disturbed: {'; '.join(row['disturbed'])}"] if row["disturbed"] else [])

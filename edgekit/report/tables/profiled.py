@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from edgekit.core.artifact import Artifact
+from edgekit.core.rows.forecasts import Foretold
 from edgekit.measure import forecast
 from edgekit.report.formatting import Table, count, milliseconds, span, times
-
-Row = dict[str, Any]
 
 
 def session(artifact: Artifact) -> Table:
@@ -52,7 +49,7 @@ def steps(artifact: Artifact) -> Table:
     return Table(("", "next step", "speed-up of a call", "where", "because"), rows)
 
 
-def predicted_rows(benchmark: Artifact) -> list[Row]:
+def predicted_rows(benchmark: Artifact) -> list[Foretold]:
     """What profile predicted of each variant that was measured, in float and in int8, beside what it reached.
 
     Nothing where the two were measured on different machines.

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from edgekit.core.artifact import Artifact
+from edgekit.core.rows.pruned import Latencies, Pattern, StepLatency
 from edgekit.report.formatting import Table, count, faster, milliseconds, percent, span, speedup, times
 from edgekit.stages.benchmark.sparsity import DECISION
 
-Row = dict[str, Any]
 NOTHING = "–"
 """In the place of what was not timed."""
 MOST_OUTPUTS, MOST_INPUTS = 64, 144
 """Of a layer's weights so many rows and columns are shown, for each to be a pixel."""
 
 
-def latencies(artifact: Artifact) -> Row:
+def latencies(artifact: Artifact) -> Latencies:
     """`steps` and `sparse` as `stages/prune/latency.py` left them; both empty where nothing was measured."""
     return {"steps": [], "sparse": [], **(artifact.metrics["latency"] or {})}
 
@@ -52,10 +50,10 @@ def zeros(artifact: Artifact) -> Table:
     rows = [
         (
             f"{row['target']} {row['precision']}",
-            *(count(row[f"{kind}_bytes"]) for kind in ("dense", "sparse")),
-            *(count(row[f"{kind}_zipped_bytes"]) for kind in ("dense", "sparse")),
+            *map(count, (row["dense_bytes"], row["sparse_bytes"])),
+            *map(count, (row["dense_zipped_bytes"], row["sparse_zipped_bytes"])),
             percent(row["sparse_zipped_bytes"] / row["dense_zipped_bytes"]),
-            *(milliseconds(row[f"{kind}_p50_ms"]) for kind in ("dense", "sparse")),
+            *map(milliseconds, (row["dense_p50_ms"], row["sparse_p50_ms"])),
             f"{times(row['measured'])} ({span(row['measured_low'], row['measured_high'])})",
             faster(row["measured"], row["measured_low"], row["measured_high"]),
         )
@@ -87,7 +85,7 @@ def bought(benchmark: Artifact) -> Table:
     return Table(("with zeros", "without", "times as fast", "compressed size, share", ""), rows, title)
 
 
-def patterns(artifact: Artifact) -> list[Row]:
+def patterns(artifact: Artifact) -> list[Pattern]:
     """One row for each layer of the sparse network, by name: `name`, `zeros`, and the corner of the map to show.
 
     `zeros` is the share of zero weights; `nonzero` is (outputs, inputs * kernel) bool, at most 64 x 144 of `shape`.
@@ -95,7 +93,7 @@ def patterns(artifact: Artifact) -> list[Row]:
     from safetensors.numpy import load
 
     tensors = load(artifact.file("sparse/weights.safetensors").read_bytes())
-    rows = []
+    rows: list[Pattern] = []
     for name in sorted((name for name in tensors if _is_weight(name, tensors[name])), key=_natural):
         flat = tensors[name].reshape(len(tensors[name]), -1)
         corner = flat[:MOST_OUTPUTS, :MOST_INPUTS] != 0
@@ -120,7 +118,7 @@ def _natural(name: str) -> list[tuple[int, int | str]]:
     return [(0, int(part)) if part.isdigit() else (1, part) for part in name.split(".")]
 
 
-def _measured(row: Row) -> str:
+def _measured(row: StepLatency) -> str:
     ends = (row["measured"], row["measured_low"], row["measured_high"])
     return f"{speedup(*ends)} · {row['gain_share']:.2f}"
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from edgekit.core.artifact import Artifact
+from edgekit.core.rows.quantized import CalibrationSize, CalibrationStudy, Histogram
 from edgekit.report.formatting import Table, percent, points
 
-Row = dict[str, Any]
 SIMULATION_OPTION, FILES_OPTION = "quantize.calibration_samples", "convert.calibration_samples"
 BOTH_OPTIONS = f"{SIMULATION_OPTION} (simulation) and {FILES_OPTION} (the files)"
 STABLE_SHARE = 0.01
@@ -49,10 +48,9 @@ def mixed_precision(artifact: Artifact) -> Table:
     return Table(("layers kept in float", "validation accuracy", "drop, pp", "at most", "budget", ""), rows)
 
 
-def calibration_rows(artifact: Artifact) -> list[Row]:
+def calibration_rows(artifact: Artifact) -> list[CalibrationSize]:
     """One row for each size of the study."""
-    rows: list[Row] = _calibration(artifact)["sizes"]
-    return rows
+    return _calibration(artifact)["sizes"]
 
 
 def calibration(artifact: Artifact) -> Table:
@@ -98,21 +96,21 @@ def calibration_conclusion(artifact: Artifact) -> str:
     return f"{seen}. From {stable[0]} on, {held}.{omitted}"
 
 
-def histogram_rows(artifact: Artifact) -> list[Row]:
+def histogram_rows(artifact: Artifact) -> list[Histogram]:
     """Weights and activations of the most and the least sensitive layer, counted before and after int8."""
-    rows: list[Row] = json.loads(artifact.file("histograms.json").read_text())
+    rows: list[Histogram] = json.loads(artifact.file("histograms.json").read_text())
     return rows
 
 
-def _calibration(artifact: Artifact) -> Row:
-    found: Row = json.loads(artifact.file("calibration.json").read_text())
+def _calibration(artifact: Artifact) -> CalibrationStudy:
+    found: CalibrationStudy = json.loads(artifact.file("calibration.json").read_text())
     return found
 
 
-def _stable(rows: list[Row]) -> bool:
+def _stable(rows: list[CalibrationSize]) -> bool:
     return all(row["disagreement"] <= STABLE_SHARE for row in rows)
 
 
-def _spread_db(row: Row) -> float:
+def _spread_db(row: CalibrationSize) -> float:
     first, second = row["snr_db"]
     return float(abs(first - second))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from edgekit.core.config import Budget
+from edgekit.core.rows.variants import Facts, Judged, Met, Missed, Model, NearestMiss, Precision, WaterfallStep
 from edgekit.measure.forecast import way_of
 from edgekit.runner.measure.intervals import Ratio
 from edgekit.stages.benchmark.timings import Timings
@@ -18,16 +18,14 @@ ANCESTORS = {
 }
 """The networks on the way to each network, itself last; unstructured sparsity is a step of its own."""
 
-Row = dict[str, Any]
 
-
-def waterfall(winner: Row, rows: list[Row], timings: Timings, baseline: Row) -> list[Row]:
+def waterfall(winner: Judged, rows: list[Judged], timings: Timings, baseline: Facts) -> list[WaterfallStep]:
     """From the baseline to the winner, one step at a time on the winner's target, each with its speed-up.
 
     A step that leads away from the winner (int8 that is slower than float, say) is shown as not kept. A gain
     is a ratio with its interval: an interval that holds 1 is no measurable gain.
     """
-    wanted = [
+    wanted: list[tuple[str, Model, Precision]] = [
         ("convert", "baseline", "fp32"),
         ("distill", "student", "fp32"),
         ("prune", "pruned", "fp32"),
@@ -35,7 +33,7 @@ def waterfall(winner: Row, rows: list[Row], timings: Timings, baseline: Row) -> 
     ]
     found = {(row["model"], row["precision"]): row for row in rows if row["target"] == winner["target"]}
     before = baseline["name"]
-    steps = [
+    steps: list[WaterfallStep] = [
         {"step": way_of(baseline["interpreter"]), "variant": before, "p50_ms": timings.p50_ms(before), "kept": True}
     ]
     for step, model, precision in wanted:
@@ -51,25 +49,29 @@ def waterfall(winner: Row, rows: list[Row], timings: Timings, baseline: Row) -> 
     return steps
 
 
-def with_interval(name: str, ratio: Ratio | None) -> Row:
+def with_interval(name: str, ratio: Ratio | None) -> dict[str, float | None]:
     """A ratio and the ends of its interval, as fields of a record; nulls where nothing was compared."""
     ends = (ratio.ratio, ratio.low, ratio.high) if ratio else (None, None, None)
     return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
 
 
-def verdict(overall: Row | None, post_training: str | None, baseline: Row, timings: Timings) -> Row:
+def verdict(overall: Judged | None, post_training: str | None, baseline: Facts, timings: Timings) -> Met | Missed:
     """The overall winner against the unmodified baseline and the best post-training int8 variant."""
     if overall is None:
         return {"met": False}
     name = overall["name"]
+    faster = timings.ratio(baseline["name"], name)
+    plainly = timings.ratio(post_training, name) if post_training else None
     return {
         "met": True,
         "winner": name,
         "p50_ms": timings.p50_ms(name),
-        **with_interval("speedup_vs_eager", timings.ratio(baseline["name"], name)),
-        **with_interval(
-            "speedup_vs_post_training_baseline", timings.ratio(post_training, name) if post_training else None
-        ),
+        "speedup_vs_eager": faster.ratio,
+        "speedup_vs_eager_low": faster.low,
+        "speedup_vs_eager_high": faster.high,
+        "speedup_vs_post_training_baseline": plainly.ratio if plainly else None,
+        "speedup_vs_post_training_baseline_low": plainly.low if plainly else None,
+        "speedup_vs_post_training_baseline_high": plainly.high if plainly else None,
         "drop_validation_pp": overall["drop_pp"],
         "bound_validation_pp": overall["bound_pp"],
         "confidence": overall["confidence"],
@@ -78,17 +80,17 @@ def verdict(overall: Row | None, post_training: str | None, baseline: Row, timin
     }
 
 
-def post_training_baseline(rows: Iterable[Row], timings: Timings) -> str | None:
+def post_training_baseline(rows: Iterable[Judged], timings: Timings) -> str | None:
     """The fastest int8 variant of the original network."""
     found = [row for row in rows if row["model"] == "baseline" and row["precision"] == "int8"]
     ranked = sorted(found, key=lambda row: (timings.p50_ms(row["name"]), row["bytes"], row["name"]))
     return ranked[0]["name"] if ranked else None
 
 
-def nearest_miss(rows: list[Row], too_slow: Iterable[str], timings: Timings, budget: Budget) -> Row | None:
+def nearest_miss(rows: list[Judged], too_slow: Iterable[str], timings: Timings, budget: Budget) -> NearestMiss | None:
     """The variant that exceeds its limits by the smallest share in all, of equals the fastest."""
 
-    def excess(row: Row) -> float:
+    def excess(row: Judged) -> float:
         over = [(row["bound_pp"] - budget.accuracy_drop_pp) / max(budget.accuracy_drop_pp, 1.0)]
         if budget.latency_p50_ms and row["name"] in too_slow:
             over.append(timings.p50_ms(row["name"]) / budget.latency_p50_ms - 1)
@@ -99,6 +101,14 @@ def nearest_miss(rows: list[Row], too_slow: Iterable[str], timings: Timings, bud
     return {**ranked[0], "p50_ms": timings.p50_ms(ranked[0]["name"])} if ranked else None
 
 
-def _step(step: str, variant: str, before: str, timings: Timings, kept: bool) -> Row:
-    bought = with_interval("gain", timings.ratio(before, variant))
-    return {"step": step, "variant": variant, "p50_ms": timings.p50_ms(variant), **bought, "kept": kept}
+def _step(step: str, variant: str, before: str, timings: Timings, kept: bool) -> WaterfallStep:
+    gain = timings.ratio(before, variant)
+    return {
+        "step": step,
+        "variant": variant,
+        "p50_ms": timings.p50_ms(variant),
+        "gain": gain.ratio,
+        "gain_low": gain.low,
+        "gain_high": gain.high,
+        "kept": kept,
+    }

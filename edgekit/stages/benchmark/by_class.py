@@ -6,7 +6,7 @@ What is shown is bounded, however many classes there are; `evidence/answers.npz`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from edgekit.core import artifact as artifacts
 from edgekit.core import tasks
+from edgekit.core.rows.by_class import ByClass, Confusion, GroupAnswers, GroupRow, Lost, LostSample
 from edgekit.core.tasks import Group, Task
 from edgekit.data import Data
 
@@ -25,7 +26,6 @@ MOST_CLASSES = 12
 MOST_LOST = 12
 """Samples that are shown."""
 
-Row = dict[str, Any]
 Answers = Mapping[str, np.ndarray]
 """What each network says of the validation samples, by the variant's name, the baseline first."""
 
@@ -35,13 +35,13 @@ class Breakdown:
     """`by_class` stands in result.json; `confusion` is None where answers are no classes; `lost` are the samples
     that the baseline answers rightly and the first of the shown variants wrongly, `places` where they stand."""
 
-    by_class: Row
-    confusion: Row | None
-    lost: Row
+    by_class: ByClass
+    confusion: Confusion | None
+    lost: Lost
     places: list[int]
 
 
-def shown(metrics: Row) -> list[str]:
+def shown(metrics: Mapping[str, Any]) -> list[str]:
     """The variants that ship, the fastest of all first; where none does, the one that comes nearest."""
     if metrics["winner"]:
         return list(dict.fromkeys([metrics["winner"], *metrics["winners"].values()]))
@@ -60,7 +60,7 @@ def break_down(task: Task, y: np.ndarray, names: Sequence[str], answers: Answers
         else list(range(len(groups[baseline])))
     )
     kept = sorted(order[:MOST_GROUPS]) if len(order) <= MOST_GROUPS else order[:MOST_GROUPS]
-    by_class = {
+    by_class: ByClass = {
         "split": "validation",
         "group": kind.GROUP,
         "score": kind.SCORE,
@@ -72,7 +72,7 @@ def break_down(task: Task, y: np.ndarray, names: Sequence[str], answers: Answers
         "gained": {name: int((right[name] & ~right[baseline]).sum()) for name in ship},
     }
     places = _spread_over_strata(np.flatnonzero(right[baseline] & ~right[ship[0]]), kind.strata(y)) if ship else []
-    lost = {
+    lost: Lost = {
         "variant": ship[0] if ship else None,
         "right_means": kind.RIGHT,
         "in_all": by_class["lost"][ship[0]] if ship else 0,
@@ -88,15 +88,17 @@ def keep(out: Path, data: Data, answers: Answers, places: Sequence[int]) -> None
     np.savez_compressed(out / LOST, allow_pickle=False, x=data.validation.x[list(places)], places=np.array(places, int))
 
 
-def _row(place: int, groups_by_variant: Mapping[str, list[Group]]) -> Row:
+def _row(place: int, groups_by_variant: Mapping[str, list[Group]]) -> GroupRow:
     first = next(iter(groups_by_variant.values()))[place]
-    figures = [{**asdict(groups[place]), "variant": name} for name, groups in groups_by_variant.items()]
-    kept = ("variant", "score", "found", "false")
     return {
         "name": first.name,
         "samples": first.samples,
-        "answers": [{key: row[key] for key in kept} for row in figures],
+        "answers": [_answers(name, groups[place]) for name, groups in groups_by_variant.items()],
     }
+
+
+def _answers(variant: str, group: Group) -> GroupAnswers:
+    return {"variant": variant, "score": group.score, "found": group.found, "false": group.false}
 
 
 def _worst_first(before: list[Group], after: list[Group], rises: bool) -> list[int]:
@@ -112,7 +114,7 @@ def _worst_first(before: list[Group], after: list[Group], rises: bool) -> list[i
     return sorted(range(len(before)), key=rank)
 
 
-def _confusion(answers: Answers, y: np.ndarray, names: Sequence[str]) -> Row:
+def _confusion(answers: Answers, y: np.ndarray, names: Sequence[str]) -> Confusion:
     """How many samples of each class (rows) each network answers as which (columns).
 
     Of many classes those that the second network, which ships, mistakes most often; all `rest` of them are one more.
@@ -150,7 +152,7 @@ def _spread_over_strata(places: np.ndarray, strata: np.ndarray) -> list[int]:
 
 def _lost_rows(
     kind: Any, y: np.ndarray, names: Sequence[str], before: np.ndarray, after: np.ndarray, places: Sequence[int]
-) -> list[Row]:
+) -> list[LostSample]:
     """The places with their labels and what both networks said; all answers go in, for thresholds rest on all."""
     meant = kind.meant(y[list(places)], names)
     said = [[kind.said(answers, y, names)[place] for place in places] for answers in (before, after)]

@@ -6,11 +6,14 @@ and a tie goes to the fewest bytes, then to the first name. What was decided can
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, cast
 
 from edgekit.core.config import Budget
+from edgekit.core.rows.decisions import AgainstDense, AgainstLimit, Candidate, is_choice
+from edgekit.core.rows.decisions import Decision as DecisionRow
+from edgekit.core.rows.variants import Facts, Judged, VariantRow, WaterfallStep
 from edgekit.core.tasks.accuracy_drop import Drop, bounded, refusal
 from edgekit.runner.measure.intervals import too_wide
 from edgekit.stages.benchmark import sparsity
@@ -32,8 +35,6 @@ NOT_FASTER = "not faster than without them"
 RECORDED = "recorded"
 NO_WINNER = "none inside the budget"
 
-Row = dict[str, Any]
-
 
 @dataclass(frozen=True)
 class Decision:
@@ -44,7 +45,7 @@ class Decision:
     """
 
     content: dict[str, Any]
-    decisions: list[Row]
+    decisions: list[DecisionRow]
     metrics: dict[str, Any]
 
 
@@ -54,11 +55,11 @@ class Choice:
 
     chosen: str | None
     rule: str
-    candidates: list[Row]
+    candidates: Sequence[Candidate | AgainstLimit | AgainstDense]
 
 
 def decide(
-    rows: list[Row],
+    rows: Sequence[Mapping[str, Any]],
     timings: Timings,
     budget: Budget,
     targets: Sequence[str],
@@ -69,7 +70,8 @@ def decide(
 
     `recorded` decisions are followed, and today's are reported beside them; StageError if they cannot be.
     """
-    baseline, *variants = rows
+    first, *variants = rows
+    baseline = cast("Facts", first)
     checked = [check_limits(row, budget) for row in variants]
     today_slow = too_slow(checked, timings, budget)
     compared = sparsity.against_dense(checked, today_slow, timings)
@@ -128,7 +130,7 @@ def decide(
     return Decision(content, decisions, metrics)
 
 
-def check_limits(row: Row, budget: Budget) -> Row:
+def check_limits(row: Mapping[str, Any], budget: Budget) -> Judged:
     """The row with its drop on validation, what bounds it, and the limits of accuracy and size that it breaks."""
     figures = {field.name: row[field.name] for field in fields(Drop) if field.name in row}
     drop = Drop(**figures) if "bound_pp" in figures else bounded(**figures, confidence=budget.accuracy_confidence)
@@ -136,10 +138,10 @@ def check_limits(row: Row, budget: Budget) -> Row:
     broken = [refused] if refused else []
     if budget.size_bytes is not None and row["bytes"] > budget.size_bytes:
         broken.append(f"{row['bytes']:,} bytes are over {budget.size_bytes:,}")
-    return {**row, **asdict(drop), "inside_budget": not broken, "reasons": broken}
+    return cast("Judged", {**row, **asdict(drop), "inside_budget": not broken, "reasons": broken})
 
 
-def too_slow(rows: Iterable[Row], timings: Timings, budget: Budget) -> list[str]:
+def too_slow(rows: Iterable[Judged], timings: Timings, budget: Budget) -> list[str]:
     """Names of the variants whose p50 is over the limit for sure, sorted."""
     limit_ms = budget.latency_p50_ms
     if limit_ms is None:
@@ -147,7 +149,7 @@ def too_slow(rows: Iterable[Row], timings: Timings, budget: Budget) -> list[str]
     return sorted(row["name"] for row in rows if timings.median(row["name"]).low_ms > limit_ms)
 
 
-def too_close(decisions: Iterable[Row], tie_margin: float) -> bool:
+def too_close(decisions: Iterable[DecisionRow], tie_margin: float) -> bool:
     """True where today's winner of a target stands in the tie only because its interval is wide.
 
     With more rounds it either leaves the tie, or its whole interval comes below the margin.
@@ -155,25 +157,24 @@ def too_close(decisions: Iterable[Row], tie_margin: float) -> bool:
     return bool(too_close_to_call(decisions, tie_margin))
 
 
-def too_close_to_call(decisions: Iterable[Row], tie_margin: float) -> list[str]:
+def too_close_to_call(decisions: Iterable[DecisionRow], tie_margin: float) -> list[str]:
     """Those winners, a line each."""
     return [
         f"{decision['decision']}: {row['name']} takes {_with_ends(row, 'ratio')} times as long as the fastest, and a "
         f"tie ends at {1 + tie_margin:g}"
         for decision in decisions
+        if is_choice(decision) and decision["decision"].startswith("winner of ")
         for row in decision["candidates"]
-        if decision["decision"].startswith("winner of ")
-        and row["name"] == decision["today"]
-        and row["ratio_low"] <= 1 + tie_margin < row["ratio_high"]
+        if row["name"] == decision["today"] and row["ratio_low"] <= 1 + tie_margin < row["ratio_high"]
     ]
 
 
-def unresolved(waterfall: Iterable[Row], tie_margin: float) -> bool:
+def unresolved(waterfall: Iterable[WaterfallStep], tie_margin: float) -> bool:
     """True where the interval of what a step bought is too wide to tell a few percent from nothing."""
     return bool(unresolved_steps(waterfall, tie_margin))
 
 
-def unresolved_steps(waterfall: Iterable[Row], tie_margin: float) -> list[str]:
+def unresolved_steps(waterfall: Iterable[WaterfallStep], tie_margin: float) -> list[str]:
     """Those steps, a line each."""
     return [
         f"what {step['step']} bought: {_with_ends(step, 'gain')} times as fast, which is not known to ±1 %"
@@ -182,11 +183,11 @@ def unresolved_steps(waterfall: Iterable[Row], tie_margin: float) -> list[str]:
     ]
 
 
-def _with_ends(row: Row, name: str) -> str:
+def _with_ends(row: Mapping[str, Any], name: str) -> str:
     return f"{row[name]:.3g} ({row[f'{name}_low']:.3g} to {row[f'{name}_high']:.3g})"
 
 
-def choose(rows: Sequence[Row], timings: Timings) -> Choice:
+def choose(rows: Sequence[Judged], timings: Timings) -> Choice:
     """The fastest; of all that it does not beat for sure, the one with the fewest bytes, then the first by name."""
     if not rows:
         return Choice(None, NO_WINNER, [])
@@ -200,7 +201,7 @@ def choose(rows: Sequence[Row], timings: Timings) -> Choice:
     return Choice(first[1], FEWEST_BYTES if first[0] < others[0][0] else FIRST_NAME, candidates)
 
 
-def _candidate(row: Row, fastest: str, timings: Timings) -> Row:
+def _candidate(row: Judged, fastest: str, timings: Timings) -> Candidate:
     name = row["name"]
     ratio = timings.ratio(name, fastest)
     return {
@@ -214,16 +215,24 @@ def _candidate(row: Row, fastest: str, timings: Timings) -> Row:
     }
 
 
-def _against_limit(row: Row, timings: Timings, slow: Iterable[str]) -> Row:
+def _against_limit(row: Judged, timings: Timings, slow: Iterable[str]) -> AgainstLimit:
     median = timings.median(row["name"])
-    return {"name": row["name"], **vars(median), "too_slow": row["name"] in slow}
+    return {
+        "name": row["name"],
+        "p50_ms": median.p50_ms,
+        "low_ms": median.low_ms,
+        "high_ms": median.high_ms,
+        "too_slow": row["name"] in slow,
+    }
 
 
-def _inside(rows: Iterable[Row], out: Iterable[str], target: str) -> list[Row]:
+def _inside(rows: Iterable[Judged], out: Iterable[str], target: str) -> list[Judged]:
     return [row for row in rows if row["target"] == target and row["inside_budget"] and row["name"] not in out]
 
 
-def _with_measured(row: Row, slow: Iterable[str], nothing: Row, budget: Budget, replaying: bool) -> Row:
+def _with_measured(
+    row: Judged, slow: Iterable[str], nothing: Mapping[str, str], budget: Budget, replaying: bool
+) -> Judged:
     """The row with what rests on a clock as well: the limit of latency, and why zeros bought `nothing`, by name."""
     name = row["name"]
     reasons = []
@@ -234,15 +243,16 @@ def _with_measured(row: Row, slow: Iterable[str], nothing: Row, budget: Budget, 
     return {**row, "inside_budget": row["inside_budget"] and not reasons, "reasons": [*row["reasons"], *reasons]}
 
 
-def _timed(row: Row, baseline: str, timings: Timings) -> Row:
+def _timed(row: Judged, baseline: str, timings: Timings) -> VariantRow:
     """The row with its latencies, and how many times the baseline's speed it has."""
     name = row["name"]
-    return {**row, **timings.latencies[name], **with_interval("speedup", timings.ratio(baseline, name))}
+    gain = with_interval("speedup", timings.ratio(baseline, name))
+    return cast("VariantRow", {**row, **timings.latencies[name], **gain})
 
 
-def _decision_row(decision: str, choice: Choice, chosen: Any, today: Any, replayed: bool = False) -> Row:
+def _decision_row(decision: str, choice: Choice, chosen: Any, today: Any, replayed: bool = False) -> DecisionRow:
     """One decision with its evidence, which is always today's; `today` is what it would decide by itself."""
-    return {
+    told = {
         "decision": decision,
         "chosen": chosen,
         "rule": RECORDED if replayed else choice.rule,
@@ -250,3 +260,4 @@ def _decision_row(decision: str, choice: Choice, chosen: Any, today: Any, replay
         "replayed": replayed,
         "today": today,
     }
+    return cast("DecisionRow", told)

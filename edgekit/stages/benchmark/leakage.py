@@ -8,18 +8,18 @@ share of right answers; R², F1 and AUC are no means over samples.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from edgekit.core import tasks
+from edgekit.core.rows.variants import SeenValidation
 from edgekit.core.tasks import Answered
 
 LEVEL = 0.01
 """Of baselines that know neither split, so many are called to know validation, at most."""
 
 
-def check_leakage(name: str, validation: Answered, test: Answered) -> dict[str, Any] | None:
+def check_leakage(name: str, validation: Answered, test: Answered) -> SeenValidation | None:
     """The row of metrics of what `name` answered of either split; None where accuracy is no share of right answers."""
     if not isinstance(validation, np.ndarray) or not isinstance(test, np.ndarray):
         return None

@@ -9,13 +9,14 @@ import json
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from edgekit.core import progress
 from edgekit.core.artifact import Artifact
 from edgekit.core.config import Budget
+from edgekit.core.rows.loads import LoadRate, LoadRun, Loads
 from edgekit.data import Data
 from edgekit.measure.load.launch import Job, Outcome, drive
 from edgekit.measure.load.rate import TRIAL_QUERIES, RateSearch
@@ -29,8 +30,6 @@ QUEUE = 10.0
 """How many times the budget's p50 a p99 may be: one worker that answers in a fixed time reaches that at four fifths of
 what it could answer (the wait in an M/D/1 queue; Kleinrock, "Queueing Systems", 1975)."""
 
-Row = dict[str, Any]
-
 
 def bound_ms(config: Config) -> float:
     """What was asked for; else ten times the budget's p50; else what LoadGen itself would hold a server to."""
@@ -39,10 +38,10 @@ def bound_ms(config: Config) -> float:
 
 def measure_loads(
     source: Artifact, data: Data, config: Config, baseline: str, winners: Iterable[str], winner: str | None
-) -> Row:
+) -> Loads:
     """Every scenario for the baseline and each winner; the highest rate for the baseline and the overall `winner`."""
     bound = bound_ms(config)
-    record: Row = {
+    record: Loads = {
         "seconds": 0.0,
         "p99_bound_ms": bound,
         "loadgen": None,
@@ -79,7 +78,7 @@ def _subject(name: str, is_baseline: bool, source: Artifact, samples: Path, conf
 
 
 def _job(subject: SubjectSpec, config: Config, bound: float, searched: bool) -> Job:
-    common: Row = {
+    common: dict[str, Any] = {
         "seconds": config.load_s,
         "p99_bound_ms": bound,
         "confidence": config.confidence,
@@ -89,7 +88,7 @@ def _job(subject: SubjectSpec, config: Config, bound: float, searched: bool) -> 
     return Job(subject, tuple(Load(scenario, **common) for scenario in SCENARIOS), search)
 
 
-def _add(record: Row, name: str, outcome: Outcome) -> None:
+def _add(record: Loads, name: str, outcome: Outcome) -> None:
     record["runs"] += [_run(name, result) for result in outcome.results]
     record["loadgen"] = next((result.loadgen["version"] for result in outcome.results), record["loadgen"])
     if outcome.search:
@@ -98,13 +97,14 @@ def _add(record: Row, name: str, outcome: Outcome) -> None:
         record["failed"].append({"name": name, "reason": outcome.failed})
 
 
-def _run(name: str, result: Result) -> Row:
+def _run(name: str, result: Result) -> LoadRun:
     row = {"name": name, **result.to_json()}
     for key, found in result.latency.items():
         row |= {f"{key}_ms": found.value_ms, f"{key}_low_ms": found.low_ms, f"{key}_high_ms": found.high_ms}
-    return {key: value for key, value in row.items() if key not in ("latency", "loadgen", "p99_bound_ms")}
+    kept = {key: value for key, value in row.items() if key not in ("latency", "loadgen", "p99_bound_ms")}
+    return cast("LoadRun", kept)
 
 
-def _rate(name: str, found: RateSearch) -> Row:
+def _rate(name: str, found: RateSearch) -> LoadRate:
     row = found.to_json()
-    return {"name": name, **{key: value for key, value in row.items() if key != "p99_bound_ms"}}
+    return cast("LoadRate", {"name": name, **{key: value for key, value in row.items() if key != "p99_bound_ms"}})

@@ -10,11 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from edgekit.core import progress, tasks
+from edgekit.core.rows.variants import Facts, RivalFacts
+from edgekit.core.rows.variants import Rival as RivalRow
 from edgekit.data.paths import expand
 from edgekit.models.files import detect, standalone
 from edgekit.runner.preprocess.transform import pipeline
@@ -29,20 +31,18 @@ if TYPE_CHECKING:
 
 ANSWERS_LIMIT_S = 3600.0
 
-Row = dict[str, Any]
-
 
 @dataclass(frozen=True)
 class Rival:
     """What is known of it without a clock, and what opens it for calls."""
 
-    row: Row
+    row: RivalFacts
     open: Callable[[], Callable[[], object]]
 
     @property
     def name(self) -> str:
         """Its file's, which no variant can have."""
-        return str(self.row["name"])
+        return self.row["name"]
 
 
 def open_rivals(named: Sequence[ModelFile], data: Data, threads: int) -> list[Rival]:
@@ -50,12 +50,12 @@ def open_rivals(named: Sequence[ModelFile], data: Data, threads: int) -> list[Ri
     return [_open(one, data, threads) for one in progress.each(named, "rival", lambda one: one.name)]
 
 
-def compare_with(rivals: Sequence[Rival], winner: Row | None, timings: Timings) -> list[Row]:
+def compare_with(rivals: Sequence[Rival], winner: Facts | None, timings: Timings) -> list[RivalRow]:
     """Each rival with its latencies and what the winner is beside it; nulls where nothing won.
 
     `winner_speedup` is the rival's p50 over the winner's, `winner_bytes_share` the winner's bytes over the rival's.
     """
-    return [
+    rows = [
         {
             **rival.row,
             **timings.latencies[rival.name],
@@ -66,6 +66,7 @@ def compare_with(rivals: Sequence[Rival], winner: Row | None, timings: Timings) 
         }
         for rival in rivals
     ]
+    return [cast("RivalRow", row) for row in rows]
 
 
 def _open(file: ModelFile, data: Data, threads: int) -> Rival:
@@ -74,7 +75,7 @@ def _open(file: ModelFile, data: Data, threads: int) -> Rival:
     scores = files.logits(
         model, test.x, classes=len(data.classes), timeout_s=ANSWERS_LIMIT_S, threads=threads, task=data.task
     )
-    row = {
+    row: RivalFacts = {
         "name": file.name,
         "sha256": model.sha256,
         "bytes": sum(path.stat().st_size for path in detect.members(model.path, model.kind)),

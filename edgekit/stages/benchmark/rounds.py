@@ -17,7 +17,6 @@ from edgekit.stages.benchmark.timings import Timings
 TRIED_CALLS = 2
 """Timed before the rounds, to predict how long they take."""
 
-Row = dict[str, Any]
 Opener = Callable[[], Callable[[], object]]
 
 
@@ -30,7 +29,7 @@ class Measured(NamedTuple):
 
 
 def measured(
-    rows: list[Row],
+    rows: list[dict[str, Any]],
     openers: Mapping[str, Opener],
     config: Config,
     watch: conditions.Watch,

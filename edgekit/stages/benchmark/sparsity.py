@@ -7,8 +7,9 @@ not. A sparse variant that is not surely faster, by `tie_margin`, is rejected; i
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
 
+from edgekit.core.rows.decisions import AgainstDense
+from edgekit.core.rows.variants import Judged
 from edgekit.stages.benchmark.timings import Timings
 
 DECISION = "sparsity without speed-up"
@@ -16,10 +17,8 @@ DECISION = "sparsity without speed-up"
 DENSE = {"sparse": "student"}
 """The network that a sparse one was made from."""
 
-Row = dict[str, Any]
 
-
-def against_dense(rows: Sequence[Row], slow: Collection[str], timings: Timings) -> list[Row]:
+def against_dense(rows: Sequence[Judged], slow: Collection[str], timings: Timings) -> list[AgainstDense]:
     """Each sparse variant beside its dense counterpart, of the same precision and target: is it faster?
 
     A counterpart that is outside the budget itself is none: nobody could take it instead.
@@ -36,12 +35,12 @@ def against_dense(rows: Sequence[Row], slow: Collection[str], timings: Timings) 
     ]
 
 
-def without_speedup(compared: Iterable[Row]) -> list[str]:
+def without_speedup(compared: Iterable[AgainstDense]) -> list[str]:
     """Names of the sparse variants without speed-up, sorted."""
     return sorted(row["name"] for row in compared if not row["buys"])
 
 
-def reason(name: str, compared: Iterable[Row], replaying: bool) -> str:
+def reason(name: str, compared: Iterable[AgainstDense], replaying: bool) -> str:
     """Why a variant without speed-up is rejected, with today's figures."""
     recorded = ", as recorded" if replaying else ""
     row = next((row for row in compared if row["name"] == name), None)
@@ -54,7 +53,7 @@ def reason(name: str, compared: Iterable[Row], replaying: bool) -> str:
     )
 
 
-def _beside(row: Row, dense: Row, timings: Timings) -> Row:
+def _beside(row: Judged, dense: Judged, timings: Timings) -> AgainstDense:
     """`ratio`: how many times as fast as the dense one; `zipped_share`: compressed bytes as a share of that one's."""
     ratio = timings.ratio(dense["name"], row["name"])
     return {

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ import torch
 from edgekit.core import artifact as artifacts
 from edgekit.core import progress, replay, tasks
 from edgekit.core.artifact import Artifact
+from edgekit.core.rows.variants import Facts, SeenValidation
 from edgekit.core.tasks import Answered
 from edgekit.core.variants import Variant, members, open_variant, read, zipped_bytes
 from edgekit.data import Data, Split
@@ -38,7 +39,6 @@ from edgekit.training.evaluate import finite
 
 EAGER, UNMODIFIED = "baseline-eager", "baseline-as-it-came"
 """Names of the baseline: a PyTorch network, and a file on its own interpreter."""
-Row = dict[str, Any]
 
 
 def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
@@ -90,7 +90,9 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
     )
 
 
-def _conditions(watch: conditions.Watch, rows: list[Row], timings: Timings, config: Config) -> Row:
+def _conditions(
+    watch: conditions.Watch, rows: list[dict[str, Any]], timings: Timings, config: Config
+) -> dict[str, Any]:
     """Where, how and beside what else it was measured; as noisy as half of the variants are at most."""
     rounds = len(timings.samples_ms[rows[0]["name"]]) // config.calls_per_round
     spread = float(np.median([conditions.noise(each, timings.rounds) for each in timings.samples_ms.values()]))
@@ -109,8 +111,8 @@ def _conditions(watch: conditions.Watch, rows: list[Row], timings: Timings, conf
     }
 
 
-def _row_of(name: str | None, rows: list[Row]) -> Row | None:
-    return next((row for row in rows if row["name"] == name), None)
+def _row_of(name: str | None, rows: list[dict[str, Any]]) -> Facts | None:
+    return next((cast("Facts", row) for row in rows if row["name"] == name), None)
 
 
 @dataclass(frozen=True)
@@ -121,10 +123,10 @@ class Evaluated:
     knows validation (`seen.py`), if it was trained elsewhere.
     """
 
-    rows: list[Row]
+    rows: list[dict[str, Any]]
     openers: dict[str, Opener]
     answers: dict[str, np.ndarray]
-    seen: Row | None
+    seen: SeenValidation | None
 
 
 def _evaluate_all(source: Artifact, data: Data, config: Config) -> Evaluated:
@@ -135,7 +137,7 @@ def _evaluate_all(source: Artifact, data: Data, config: Config) -> Evaluated:
     test = _score(predict.logits(baseline, data.test.x, spec.preprocess), data.test, spec)[1]
     name = EAGER if spec.is_torch else UNMODIFIED
     answers = {name: said}
-    rows: list[Row] = [
+    rows: list[dict[str, Any]] = [
         {
             "name": name,
             "model": "baseline",

@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import numpy as np
 
 from edgekit.core.errors import ConversionError
+from edgekit.core.rows.converted import Agreement, ConvertedVariant, LeftBehind
+from edgekit.core.rows.variants import LeftOut
 from edgekit.stages.convert import left_out, numerics
 from edgekit.stages.convert.config import Config
 from edgekit.stages.convert.plan import Network
@@ -19,8 +21,6 @@ from edgekit.targets import CARRY_RANGES, FURTHER, evaluate, launch
 from edgekit.targets.error_causes import NUMERICS, OTHERWISE, Failure
 from edgekit.targets.jobs import FLOAT, Files, Job, Step
 from edgekit.targets.locate import first_divergence
-
-Row = dict[str, Any]
 
 ADVICE = {
     "fp32": "the converter changed what the network computes: replace the layer it got wrong, or drop this target",
@@ -66,13 +66,13 @@ class Checker:
         """The same of the weights that QAT left."""
         return evaluate.torch_outputs(self.network.tuned or self.network.folder, self.inputs)
 
-    def records(self, job: Job, outcomes: list[launch.Outcome]) -> Iterator[Row]:
+    def records(self, job: Job, outcomes: list[launch.Outcome]) -> Iterator[ConvertedVariant | LeftOut]:
         """Of one job's files, each boundary held against its tolerance; what is left out has a `reason` instead.
 
         What is made from a wrong float model is left out with it: the looser tolerances behind would hide the fault.
         """
         float_model: tuple[str, np.ndarray] | None = None
-        before: list[Row] = []
+        before: list[Agreement] = []
         lost: Step | None = None
         for step, outcome in zip(job.steps, outcomes, strict=True):
             try:
@@ -101,7 +101,7 @@ class Checker:
 
     def _boundary(
         self, job: Job, step: Step, files: Files, outputs: np.ndarray, float_model: tuple[str, np.ndarray] | None
-    ) -> Row:
+    ) -> Agreement:
         if step.method == "qat":
             source, reference = "torch-fp32 (tuned)", self.tuned_reference
         else:
@@ -120,7 +120,7 @@ class Checker:
                 f"{parted.message}"
             )
             raise _Rejected(Failure.of(NUMERICS, said, ADVICE.get(step.precision, ""), parted.layer))
-        row = {"from": source, "to": result, **asdict(agreement), "ok": True}
+        row = cast("Agreement", {"from": source, "to": result, **asdict(agreement), "ok": True})
         if step.precision == "int8" and step.method != "qat" and step.quantization.ranges == "minmax":
             row["layers_unseen"] = self._no_steep_layer(job, step, files, f"{self.network.name}: {source} → {result}")
         return row
@@ -151,7 +151,7 @@ class Checker:
         return self.locate(step.model_folder, job.target, step.out, files, self.inputs, step.precision)
 
 
-def _record(job: Job, step: Step, files: Files, boundaries: list[Row]) -> Row:
+def _record(job: Job, step: Step, files: Files, boundaries: list[Agreement]) -> ConvertedVariant:
     paths = [step.out / name for name in files.names]
     return {
         "name": step.out.name,
@@ -166,7 +166,7 @@ def _record(job: Job, step: Step, files: Files, boundaries: list[Row]) -> Row:
         "output": asdict(files.output),
         "float_ops": list(files.float_ops),
         "not_offered": list(files.not_offered),
-        "debris": [one.to_json() for one in files.debris],
+        "debris": [cast("LeftBehind", one.to_json()) for one in files.debris],
         "boundaries": boundaries,
     }
 

@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TypeGuard, cast
 
 from edgekit.core.errors import ConversionError
+from edgekit.core.rows.converted import ConvertedVariant, Named, NotOffered
+from edgekit.core.rows.variants import LeftOut
 from edgekit.stages.convert.config import Config
 from edgekit.stages.convert.plan import Network, variant_name
 from edgekit.targets.error_causes import Failure
 
-Row = dict[str, Any]
 NAMES = ("name", "model", "precision", "target")
 """What of a row is the same whenever it is made: a reason may hold a time, a folder, a converter's last words."""
 
 
-def row(model: str, target: str, precision: str, failure: Failure) -> Row:
+def row(model: str, target: str, precision: str, failure: Failure) -> LeftOut:
     """A variant that came to nothing: kind, operator, layer, place, cause and advice, and all of it in `reason`."""
-    return {**_names(model, target, precision), **failure.row()}
+    return cast("LeftOut", {**_names(model, target, precision), **failure.row()})
 
 
-def not_offered(network: Network, config: Config) -> Iterator[Row]:
+def is_made(record: ConvertedVariant | LeftOut) -> TypeGuard[ConvertedVariant]:
+    """Whether it became a file."""
+    return "files" in record
+
+
+def is_lost(record: ConvertedVariant | LeftOut) -> TypeGuard[LeftOut]:
+    """Whether it came to nothing."""
+    return not is_made(record)
+
+
+def not_offered(network: Network, config: Config) -> Iterator[NotOffered]:
     """What the config asks for and the target does not have, a row each."""
     for target in config.targets:
         for precision in config.precisions:
@@ -28,17 +39,17 @@ def not_offered(network: Network, config: Config) -> Iterator[Row]:
                 yield {**_names(network.name, target, precision), "reason": reason}
 
 
-def without_reasons(rows: Iterable[Row]) -> list[Row]:
+def without_reasons(rows: Iterable[LeftOut | NotOffered]) -> list[Named]:
     """The rows without their reasons."""
-    return [{name: row[name] for name in NAMES} for row in rows]
+    return [_names(row["model"], row["target"], row["precision"]) for row in rows]
 
 
-def describe(row: Row) -> str:
+def describe(row: LeftOut | NotOffered) -> str:
     """The failure of one variant in one line."""
     return f"{row['name']} left out: {row['reason']}"
 
 
-def refuse_any(rows: Sequence[Row]) -> None:
+def refuse_any(rows: Sequence[LeftOut]) -> None:
     """ConversionError for the first of what `convert.strict` does not let go."""
     if rows:
         raise ConversionError(
@@ -46,7 +57,7 @@ def refuse_any(rows: Sequence[Row]) -> None:
         )
 
 
-def refuse_empty(tried: Iterable[str], made: Iterable[Row], lost: Sequence[Row]) -> None:
+def refuse_empty(tried: Iterable[str], made: Iterable[ConvertedVariant], lost: Sequence[LeftOut | NotOffered]) -> None:
     """ConversionError where one of the targets that were tried ends with no variant at all."""
     filled = dict.fromkeys(row["target"] for row in made)
     empty = [target for target in dict.fromkeys(tried) if target not in filled]
@@ -57,10 +68,11 @@ def refuse_empty(tried: Iterable[str], made: Iterable[Row], lost: Sequence[Row])
     raise ConversionError(f"convert: no variant for {', '.join(empty)}: {'; '.join(reasons)}{instead}")
 
 
-def _first(target: str, rows: Sequence[Row]) -> str:
+def _first(target: str, rows: Sequence[LeftOut | NotOffered]) -> str:
     more = f" (and {len(rows) - 1} more of {target})" if len(rows) > 1 else ""
     return f"{describe(rows[0])}{more}"
 
 
-def _names(model: str, target: str, precision: str) -> Row:
-    return dict(zip(NAMES, (variant_name(model, precision, target), model, precision, target), strict=True))
+def _names(model: str, target: str, precision: str) -> Named:
+    name = variant_name(model, precision, target)
+    return {"name": name, "model": model, "precision": precision, "target": target}

@@ -12,6 +12,8 @@ import numpy as np
 
 from edgekit.core import artifact as artifacts
 from edgekit.core import tasks
+from edgekit.core.rows.converted import ConvertedVariant, ConvertMetrics
+from edgekit.core.rows.variants import LeftOut
 from edgekit.data import overlap
 from edgekit.models import store
 from edgekit.stages.convert import answer, calibrated, inputs, left_out, numerics
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from edgekit.data import Data
 
 Progress = Callable[[str], None]
-Row = dict[str, Any]
 
 VARIANTS, LEFT_OUT = "variants.json", "left_out.json"
 
@@ -47,8 +48,8 @@ def convert(source: Artifact, data: Data, config: Config, out: Path, progress: P
         np.save(calibration, evaluate.network_inputs(samples, steps), allow_pickle=False)
         jobs = [job for network in chosen for job in network.jobs(config, calibration, out)]
         records, seconds = _convert_all(jobs, checkers, scratch, config, progress)
-    variants = [record for record in records if "files" in record]
-    lost = [record for record in records if "reason" in record]
+    variants = [record for record in records if left_out.is_made(record)]
+    lost = [record for record in records if left_out.is_lost(record)]
     not_offered = [row for network in chosen for row in left_out.not_offered(network, config)]
     left_out.refuse_empty([job.target for job in jobs] or config.targets, variants, [*lost, *not_offered])
     artifacts.write_json(out / VARIANTS, [_machine_independent(variant) for variant in variants])
@@ -66,7 +67,7 @@ def convert(source: Artifact, data: Data, config: Config, out: Path, progress: P
     )
 
 
-def check_ends(checker: Checker, data: Data) -> Iterator[Row]:
+def check_ends(checker: Checker, data: Data) -> Iterator[dict[str, Any]]:
     """The boundaries before and behind the converters, a row each; ConversionError or DataError where one fails."""
     config, folder = checker.config, checker.network.folder
     spec = json.loads((folder / SPEC).read_text())
@@ -102,24 +103,24 @@ def _calibration_strata(data: Data, places: np.ndarray) -> tuple[np.ndarray, int
 
 def _convert_all(
     jobs: list[Job], checkers: dict[str, Checker], scratch: Path, config: Config, progress: Progress | None
-) -> tuple[list[Row], dict[str, float]]:
+) -> tuple[list[ConvertedVariant | LeftOut], dict[str, float]]:
     """Records of all steps in the order of the jobs, and seconds by variant.
 
     Where the config is strict, the first that is left out stops the rest.
     """
-    records: dict[Job, list[Row]] = {}
+    records: dict[Job, list[ConvertedVariant | LeftOut]] = {}
     seconds: dict[str, float] = {}
 
     def on_outcomes(job: Job, outcomes: list[launch.Outcome]) -> None:
         records[job] = list(checkers[job.model].records(job, outcomes))
-        lost = [record for record in records[job] if "reason" in record]
+        lost = [record for record in records[job] if left_out.is_lost(record)]
         if config.strict:
             left_out.refuse_any(lost)
         for step, outcome in zip(job.steps, outcomes, strict=True):
             if isinstance(outcome, launch.Converted):
                 seconds[step.out.name] = outcome.seconds
         if progress:
-            made = ", ".join(record["precision"] for record in records[job] if "files" in record)
+            made = ", ".join(record["precision"] for record in records[job] if left_out.is_made(record))
             told = [f"{len(records)}/{len(jobs)} {job.model} → {job.target}: {made or 'nothing'}"]
             progress("; ".join([*told, *map(left_out.describe, lost)]))
 
@@ -127,12 +128,14 @@ def _convert_all(
     return [record for job in jobs for record in records[job]], seconds
 
 
-def _machine_independent(variant: Row) -> Row:
+def _machine_independent(variant: ConvertedVariant) -> ConvertedVariant:
     """The record without what depends on this machine: the redundant operators in what its interpreter compiled."""
     return {**variant, "debris": [one for one in variant["debris"] if not one["compiled"]]}
 
 
-def _metrics(variants: list[Row], lost: list[Row], notes: list[str], check_samples: int) -> Row:
+def _metrics(
+    variants: list[ConvertedVariant], lost: list[LeftOut], notes: list[str], check_samples: int
+) -> ConvertMetrics:
     last = {variant["name"]: variant["boundaries"][-1] for variant in variants}
     return {
         "variants": len(variants),

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from edgekit.core import artifact as artifacts
 from edgekit.core import progress
+from edgekit.core.rows.trained import CandidateRow, Epoch
 from edgekit.core.tasks import Answered
 from edgekit.data import Data
 from edgekit.runner.measure.bench import machine
@@ -20,8 +21,6 @@ from edgekit.training.resume import ResumeFolder
 EVIDENCE_FILE = "candidates.json"
 UNTRAINED = dict.fromkeys(("validation_accuracy", "drop_pp", "lost", "gained", "samples"))
 
-Row = dict[str, Any]
-
 
 @dataclass(frozen=True)
 class Selection:
@@ -32,8 +31,8 @@ class Selection:
 
     trainer: Trainer
     alone: Student | None
-    rows: list[Row]
-    history: dict[str, list[Row]]
+    rows: list[CandidateRow]
+    history: dict[str, list[Epoch]]
 
 
 def select(shortlist: Shortlist, data: Data, config: Config, place: ResumeFolder, baseline: Answered) -> Selection:
@@ -81,7 +80,7 @@ def write_evidence(shortlist: Shortlist, config: Config, out: Path) -> None:
     artifacts.write_json(out / artifacts.EVIDENCE / EVIDENCE_FILE, record)
 
 
-def selection_metrics(shortlist: Shortlist | None, rows: list[Row], config: Config) -> Row:
+def selection_metrics(shortlist: Shortlist | None, rows: list[CandidateRow], config: Config) -> dict[str, Any]:
     """The metrics: the rows with their times, and what was followed beside what the clock says today."""
     if shortlist is None:
         return {"candidates": [], "shortlist": None}
@@ -110,14 +109,14 @@ def selection_metrics(shortlist: Shortlist | None, rows: list[Row], config: Conf
 
 def _row(
     entry: Entry, kept: Entry, shortlist: Shortlist, config: Config, tried: Mapping[str, Student], baseline: Answered
-) -> Row:
+) -> CandidateRow:
     files = shortlist.timed[entry.title]
     student = tried.get(entry.title)
     figures = {"validation_accuracy": student.accuracy, **student.against(baseline)} if student else UNTRAINED
     reason = refusal(entry.title, shortlist.timed, shortlist.measured, config.budget, config.most_trained)
     if student and entry is not kept:
         reason = _why_another_is_kept(entry, kept, student.accuracy, tried[kept.title].accuracy)
-    return {
+    row = {
         "name": entry.title,
         "builder": entry.spec.builder,
         "parameters": entry.parameters,
@@ -128,6 +127,7 @@ def _row(
         "kept": entry is kept,
         "reason": reason,
     }
+    return cast("CandidateRow", row)
 
 
 def _why_another_is_kept(entry: Entry, kept: Entry, accuracy: float, best_accuracy: float) -> str:

@@ -32,7 +32,6 @@ TIMES_FILE = "candidates.json"
 NO_TARGET = "no target takes it"
 FIX = "an earlier stage or the config is another than when it was recorded; run without the record"
 
-Row = dict[str, Any]
 Measured = dict[str, list[str]]
 """`in_time`: titles within the budget; `trained`: the fastest of them that the most targets take. Both in the config's
 order."""
@@ -64,7 +63,7 @@ class Shortlist:
 
 
 def shorten(
-    data: Data, preprocess: list[Row], config: Config, place: ResumeFolder, recorded: Measured | None
+    data: Data, preprocess: list[dict[str, Any]], config: Config, place: ResumeFolder, recorded: Measured | None
 ) -> Shortlist:
     """Build, convert and time the candidates of the config; BudgetUnreachable where none is within the budget.
 
@@ -174,7 +173,7 @@ def _unreachable(timed: Mapping[str, Sequence[Timed]], budget: Budget) -> str:
     )
 
 
-def _entry(network: NetworkConfig, data: Data, preprocess: list[Row], seed: int) -> Entry:
+def _entry(network: NetworkConfig, data: Data, preprocess: list[dict[str, Any]], seed: int) -> Entry:
     spec = spec_for(data, network.builder, network.kwargs, preprocess)
     try:
         network_cost = cost(store.build(spec, seed=seed), spec.input_shape)

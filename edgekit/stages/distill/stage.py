@@ -25,8 +25,6 @@ from edgekit.training.losses import LossOptions
 from edgekit.training.resume import ResumeFolder
 from edgekit.training.teachers.from_artifact import RECORD
 
-Row = dict[str, Any]
-
 
 def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     """See `edgekit.stages.distill`."""
@@ -63,7 +61,7 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
         "skipped": skipped,
         "reason": _reason(kept, alone, distilled, teacher),
     }
-    selected: Row = {}
+    selected: dict[str, Any] = {}
     if shortlist and selection:
         selected = {"candidates": selection.rows, "measured": shortlist.measured}
         write_evidence(shortlist, config, out)
@@ -87,7 +85,7 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     )
 
 
-def _single_student(data: Data, preprocess: list[Row], config: Config, place: ResumeFolder) -> Trainer:
+def _single_student(data: Data, preprocess: list[dict[str, Any]], config: Config, place: ResumeFolder) -> Trainer:
     """The one student of a config without candidates."""
     assert config.student is not None
     return Trainer(spec_for(data, config.student.builder, config.student.kwargs, preprocess), data, config, place)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 from torch import nn
 
 from edgekit.core import progress, tasks
 from edgekit.core.errors import ModelError
+from edgekit.core.rows.trained import Epoch
 from edgekit.core.tasks import Answered
 from edgekit.data import Data
 from edgekit.models import dry_run, store
@@ -33,7 +34,7 @@ class Student:
     name: str
     module: nn.Module
     answered: Answered
-    history: list[dict[str, Any]]
+    history: list[Epoch]
     options: dict[str, Any] | None = None
 
     @property
@@ -86,5 +87,5 @@ class Trainer:
         except ModelError as error:
             raise ModelError(f"{self.title}, {name}: {error}") from error
         found = answered(module, self.data.validation, self.spec.preprocess, self.data.task)
-        rows = [asdict(epoch) for epoch in history.epochs]
+        rows = [cast("Epoch", asdict(epoch)) for epoch in history.epochs]
         return Student(name, module, found, rows, options.model_dump() if options else None)

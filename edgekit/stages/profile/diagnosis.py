@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import cast
 
+from edgekit.core.rows.profiled import Diagnosis, Forecast, LayerTime, NextStep, Operator, Session, ThreadGain, Way
 from edgekit.measure.forecast import Execution, execution, executions, of_whole
 from edgekit.models.cost import Cost
 from edgekit.stages.profile.runtimes import COMPILED, SCRIPTED
@@ -24,20 +25,18 @@ FILLED = 0.1
 REAL_SHARE = 0.01
 """Of the multiply-adds; a smaller share outside layers is not reported."""
 
-Row = dict[str, Any]
-
 
 @dataclass(frozen=True)
 class Measured:
     """Everything that the diagnosis rests on, as the modules beside this one return it."""
 
     latency: dict[str, dict[str, float]]
-    session: Row
-    operators: list[Row]
-    ways: list[Row]
-    threads: Row
+    session: Session
+    operators: list[Operator]
+    ways: list[Way]
+    threads: ThreadGain
     machine: dict[str, float]
-    layers: list[Row]
+    layers: list[LayerTime]
     cost: Cost
     calls_per_start: int
 
@@ -61,8 +60,8 @@ class Step:
     against: tuple[str, ...]
 
 
-def diagnose(found: Measured) -> Row:
-    """`bound` and its `shares` of the time of a call, cold start included; `steps` ranked; `text`; `forecast`.
+def diagnose(found: Measured) -> Diagnosis:
+    """`bound` and its `shares` of the time of a call, cold start included; `steps` ranked; `text`.
 
     Steps against the bound come first; among those, and among the others, the largest predicted gain does.
     """
@@ -74,10 +73,14 @@ def diagnose(found: Measured) -> Row:
         "bound": f"{bound}-bound",
         "shares": shares,
         "floors_ms": _floors_ms(found),
-        "steps": [asdict(step) for step in worth],
+        "steps": [cast("NextStep", asdict(step)) for step in worth],
         "text": _text(found, shares, bound),
-        "forecast": {"executions": executions(found.ways, found.costs, found.machine), "costs": found.costs},
     }
+
+
+def forecast(found: Measured) -> Forecast:
+    """What `measure.forecast` predicts of variants from."""
+    return {"executions": executions(found.ways, found.costs, found.machine), "costs": found.costs}
 
 
 def _shares(found: Measured) -> dict[str, float]:
@@ -98,7 +101,7 @@ def _shares(found: Measured) -> dict[str, float]:
     return {name: value / whole for name, value in causes_ms.items()}
 
 
-def _inside_ms(layers: list[Row]) -> dict[str, float]:
+def _inside_ms(layers: list[LayerTime]) -> dict[str, float]:
     """The measured time of a call by its cause.
 
     A layer that multiplies takes its time under its side of the roof, however far below it stands. What else takes time
@@ -231,7 +234,7 @@ def _text(found: Measured, shares: dict[str, float], bound: str) -> str:
     )
 
 
-def _layers_text(layers: list[Row]) -> str:
+def _layers_text(layers: list[LayerTime]) -> str:
     """What `_inside_ms` found, and how much of its multiply-adds and of the roof that rests on."""
     cause_ms = _inside_ms(layers)
     whole_ms = sum(cause_ms.values())

@@ -12,6 +12,7 @@ from torch import nn
 
 from edgekit.core import progress
 from edgekit.core.config import cores
+from edgekit.core.rows.profiled import ThreadGain
 from edgekit.data import Data
 from edgekit.models.cost import Cost
 from edgekit.models.eager import eager_call, eager_input
@@ -20,14 +21,14 @@ from edgekit.runner.measure import conditions, intervals
 from edgekit.runner.measure.bench import interleaved, machine
 from edgekit.stages.profile import runtimes, session
 from edgekit.stages.profile.config import Config
-from edgekit.stages.profile.diagnosis import Measured, diagnose
+from edgekit.stages.profile.diagnosis import Measured, diagnose, forecast
 from edgekit.stages.profile.operators import operator_table
 from edgekit.stages.profile.roofline import measure_machine, roofline
 from edgekit.stages.profile.runtimes import CONFIDENCE, ROUNDS
 
 SAMPLES = 256
 """Of validation, asked for in turn: enough that none is in a cache because it was there a moment ago."""
-ONE_THREAD = {"threads": 1, "speedup": 1.0, "speedup_low": 1.0, "speedup_high": 1.0}
+ONE_THREAD: ThreadGain = {"threads": 1, "speedup": 1.0, "speedup_low": 1.0, "speedup_high": 1.0}
 """Where there is one core, and of a model of another framework, which is opened for one thread."""
 
 
@@ -77,13 +78,13 @@ def measure(module: nn.Module, folder: Path, spec: ModelSpec, cost: Cost, data: 
         "threads": more,
         "layers": layers,
         "machine": ceilings,
-        "forecast": diagnosis.pop("forecast"),
+        "forecast": forecast(found),
         "diagnosis": diagnosis,
         "conditions": {**machine(), **seen},
     }
 
 
-def thread_speedup(module: nn.Module, x: np.ndarray, calls: int) -> dict[str, Any]:
+def thread_speedup(module: nn.Module, x: np.ndarray, calls: int) -> ThreadGain:
     """`threads` and how many times faster they are than one, with the interval; 1 where there is one core."""
     most = cores()
     if most == 1:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
 from torch.profiler import ProfilerActivity
 from torch.profiler import profile as torch_profile
 
+from edgekit.core.rows.profiled import Operator
 from edgekit.data import Data
 from edgekit.models.eager import eager_input, single_thread
 from edgekit.runner.native_stderr import quiet_native
 
 
-def operator_table(module: nn.Module, data: Data, preprocess: list[dict[str, Any]], calls: int) -> list[dict[str, Any]]:
+def operator_table(module: nn.Module, data: Data, preprocess: list[dict[str, Any]], calls: int) -> list[Operator]:
     """Rows of operator, calls per inference, self time in ms per inference, share; slowest first.
 
     `dispatched` are those of the calls that the network makes itself: `conv2d`, say, which calls `convolution`, and so
@@ -40,6 +41,5 @@ def operator_table(module: nn.Module, data: Data, preprocess: list[dict[str, Any
         if event.self_cpu_time_total > 0
     ]
     whole = sum(row["self_ms"] for row in rows)
-    return sorted(
-        ({**row, "share": row["self_ms"] / whole} for row in rows), key=lambda row: row["self_ms"], reverse=True
-    )
+    shared = [cast("Operator", {**row, "share": row["self_ms"] / whole}) for row in rows]
+    return sorted(shared, key=lambda row: row["self_ms"], reverse=True)

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from edgekit.core.errors import ModelError
+from edgekit.core.rows.profiled import LayerTime
 from edgekit.models.cost import OUTSIDE, LayerCost, layer_costs
 from edgekit.models.eager import single_thread
 from edgekit.models.files.as_module import FileModule
@@ -23,8 +24,6 @@ SIDE = 512
 """Of the square matrices; 1 MB each in float32, so they stay in a second-level cache or just above it."""
 STREAM_VALUES = 8 * 1024 * 1024
 """float32 values that are copied, 32 MB: more than a core's caches."""
-
-Row = dict[str, Any]
 
 
 def measure_machine() -> dict[str, float]:
@@ -60,7 +59,7 @@ def _fastest(call: Callable[[], object], repeats: int) -> float:
 
 def roofline(
     module: nn.Module, x: torch.Tensor, machine: dict[str, float], calls: int, whole_ms: float | None = None
-) -> list[Row]:
+) -> list[LayerTime]:
     """One row for each leaf layer, in the order of execution, and a last one of what is outside layers.
 
     `ms` is the median of what a layer takes of a call by PyTorch eager, `least_ms` what the machine needs for its
@@ -127,7 +126,7 @@ def _median_ms(values: list[int]) -> float:
     return float(np.median(values[WARM_UP:])) / 1e6
 
 
-def _row(cost: LayerCost, ms: float, machine: dict[str, float]) -> Row:
+def _row(cost: LayerCost, ms: float, machine: dict[str, float]) -> LayerTime:
     least_ms = {
         "compute": cost.macs / machine["gmacs_per_s"] / 1e6,
         "memory": cost.bytes / machine["gbytes_per_s"] / 1e6,

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +17,7 @@ from torch import nn
 from edgekit.core import progress
 from edgekit.core.config import TARGETS, Target
 from edgekit.core.errors import ConversionError, ResourceError
+from edgekit.core.rows.profiled import Operator, Way
 from edgekit.measure import latency
 from edgekit.measure.forecast import RUNTIMES, way_of
 from edgekit.models import baseline, store
@@ -32,7 +32,6 @@ ROUNDS = 10
 WARM_UP_CALLS = 3
 CONFIDENCE = 0.99
 
-Row = dict[str, Any]
 Opener = Callable[[], Callable[[], object]]
 
 
@@ -46,7 +45,7 @@ def measure(
     compiling: bool,
     runtimes: bool,
     timeout_s: float,
-) -> tuple[list[Row], dict[str, list[Row]], list[str]]:
+) -> tuple[list[Way], dict[str, list[Operator]], list[str]]:
     """A row for each way to run the saved network in float32 on one thread, each runtime's operators, what disturbed.
 
     `x` (1, C, H, W) or (1, F) float32. A way that fails has a `reason` in place of figures. `ratio` is the time of
@@ -62,7 +61,7 @@ def measure(
             numbers = (ROUNDS, ROUNDS, max(2, calls // ROUNDS), WARM_UP_CALLS)
             samples_ms, rounds = next(growing(ways, *numbers, on_round=progress.both(watch.sample, shown.at)))
         noise = float(np.median([conditions.noise(each, rounds) for each in samples_ms.values()]))
-        inside = {}
+        inside: dict[str, list[Operator]] = {}
         for target, one in progress.each(list(made.items()), "operator table", lambda item: RUNTIMES[item[0]]):
             try:
                 inside[target] = profile.measure(
@@ -72,7 +71,7 @@ def measure(
                 print(f"profile: {error}")
         sizes = {RUNTIMES[target]: one.bytes for target, one in made.items()}
         rows = [_row(way, unmodified, samples_ms, sizes.get(way)) for way in ways]
-    left_out = [{"way": way, "reason": reason} for way, reason in failed.items()]
+    left_out: list[Way] = [{"way": way, "reason": reason} for way, reason in failed.items()]
     return rows + left_out, inside, conditions.disturbances(watch.result(noise))
 
 
@@ -158,7 +157,7 @@ def _scripted(module: nn.Module, x: np.ndarray) -> Callable[[], np.ndarray]:
     return call
 
 
-def _row(way: str, unmodified: str, samples_ms: Mapping[str, np.ndarray], size_bytes: int | None) -> Row:
+def _row(way: str, unmodified: str, samples_ms: Mapping[str, np.ndarray], size_bytes: int | None) -> Way:
     median = intervals.p50(samples_ms[way], ROUNDS, CONFIDENCE)
     faster = intervals.ratio(samples_ms[unmodified], samples_ms[way], ROUNDS, CONFIDENCE)
     return {

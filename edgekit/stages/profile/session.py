@@ -13,14 +13,16 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from edgekit.core import subprocesses
 from edgekit.core.errors import ModelError, StageError
+from edgekit.core.rows.profiled import Session, Stamped
 from edgekit.measure.eager_session import BARE
 from edgekit.runner import processes
 from edgekit.runner.measure import intervals
@@ -37,10 +39,8 @@ DYING_S = 5.0
 ROUNDS = 20
 CONFIDENCE = 0.99
 
-Row = dict[str, Any]
 
-
-def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: int, timeout_s: float) -> Row:
+def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: int, timeout_s: float) -> dict[str, Any]:
     """`latency`: percentiles in ms of `total` and each part of a call, with its share of the mean; and `session`.
 
     `samples` (n, ...) raw, asked for in turn. The first `warmup_calls` answers are in the session and in no percentile.
@@ -90,7 +90,7 @@ def _why(ended: subprocesses.Ended, timeout_s: float) -> str:
     return f"{NAME} had not ended after {timeout_s:g} s; raise profile.timeout_s, or lower profile.latency_calls"
 
 
-def _request_all(process: subprocess.Popen[bytes], samples: int, calls: int) -> tuple[Row, np.ndarray]:
+def _request_all(process: subprocess.Popen[bytes], samples: int, calls: int) -> tuple[dict[str, Any], np.ndarray]:
     """What the process said when it was ready; (calls, 6) stamps in ns: sent, its four, and the answer read."""
     assert process.stdout
     ready = json.loads(process.stdout.readline())
@@ -99,7 +99,7 @@ def _request_all(process: subprocess.Popen[bytes], samples: int, calls: int) -> 
     return ready, np.array([(sent, *answer["stamps"], read) for sent, answer, read in found], dtype=np.int64)
 
 
-def _stamped(process: subprocess.Popen[bytes], samples: int, calls: int) -> Row:
+def _stamped(process: subprocess.Popen[bytes], samples: int, calls: int) -> Stamped:
     """Calls with stamps against calls without, in rounds of so many, which of them first in turn."""
     took_ms: dict[str, list[float]] = {"\n": [], BARE: []}
     for number in range(ROUNDS):
@@ -108,10 +108,10 @@ def _stamped(process: subprocess.Popen[bytes], samples: int, calls: int) -> Row:
                 sent, _, read = _request(process, f"{(number * calls + call) % samples}{end}".encode())
                 took_ms[end].append((read - sent) / 1e6)
     with_them, without = (np.array(took_ms[end]) for end in ("\n", BARE))
-    return asdict(intervals.ratio(with_them, without, ROUNDS, CONFIDENCE))
+    return cast("Stamped", asdict(intervals.ratio(with_them, without, ROUNDS, CONFIDENCE)))
 
 
-def _request(process: subprocess.Popen[bytes], request: bytes) -> tuple[int, Row, int]:
+def _request(process: subprocess.Popen[bytes], request: bytes) -> tuple[int, dict[str, Any], int]:
     """When it was sent, the answer, and when that had been read; ns."""
     assert process.stdin and process.stdout
     sent = time.perf_counter_ns()
@@ -130,7 +130,7 @@ def _latency(stamps: np.ndarray) -> dict[str, dict[str, float]]:
     return found
 
 
-def _session(began: int, ready: Row, stamps: np.ndarray) -> Row:
+def _session(began: int, ready: Mapping[str, int], stamps: np.ndarray) -> Session:
     """Milliseconds of every part over the whole session, the session, and the share of it that the parts cover.
 
     `calls_covered` is that share from one call's beginning to the next, of the middle call.
@@ -149,6 +149,6 @@ def _session(began: int, ready: Row, stamps: np.ndarray) -> Row:
     }
 
 
-def cold_ms(session: Row) -> float:
+def cold_ms(session: Session) -> float:
     """What a process costs before its first answer."""
     return float(sum(session["parts_ms"][name] for name in COLD))

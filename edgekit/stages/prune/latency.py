@@ -11,12 +11,13 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from torch import nn
 
 from edgekit.core.errors import ConversionError, ResourceError
+from edgekit.core.rows.pruned import Gain, Latencies, LatenciesFailed, SparseLatency, StepLatency
 from edgekit.data import Data
 from edgekit.measure import latency
 from edgekit.measure.latency import CONFIDENCE, Timed, Times
@@ -31,8 +32,6 @@ PRECISIONS = ("fp32", "int8")
 CALIBRATION_SAMPLES = 64
 """So few, since the int8 ranges of these files change no latency."""
 SPARSE = "sparse"
-
-Row = dict[str, Any]
 
 
 def measure(
@@ -68,7 +67,7 @@ def time_steps(
     spec: store.ModelSpec,
     data: Data,
     config: Config,
-) -> tuple[Row, list[Row]]:
+) -> tuple[Latencies | LatenciesFailed, list[dict[str, Any]]]:
     """Time all steps: the metrics, and every network's own figures with its rounds.
 
     A failed conversion does not stop pruning: it is recorded in `left_out`, or in `failed` if nothing was timed, and
@@ -91,11 +90,16 @@ def time_steps(
     noise = float(np.median([conditions.spread(one.round_p50s_ms) for one in found]))
     seen = {**machine(), "protocol": protocol, "confidence": CONFIDENCE, **conditions.to_record(watch.result(noise))}
     left_out = [asdict(one) for one in lost]
-    figures = {"steps": gains(found, macs), "sparse": sparse_gains(found), "left_out": left_out, "conditions": seen}
+    figures: Latencies = {
+        "steps": gains(found, macs),
+        "sparse": sparse_gains(found),
+        "left_out": left_out,
+        "conditions": seen,
+    }
     return figures, [{**one.row(), "round_p50s_ms": one.round_p50s_ms} for one in found]
 
 
-def gains(found: Sequence[Timed], macs: Sequence[int]) -> list[Row]:
+def gains(found: Sequence[Timed], macs: Sequence[int]) -> list[StepLatency]:
     """One row for each step, target and precision that step 0 was timed in; `macs` by step."""
     by_key = {(one.model, one.target, one.precision): one for one in found}
     rows = []
@@ -108,10 +112,11 @@ def gains(found: Sequence[Timed], macs: Sequence[int]) -> list[Row]:
             measured = _ratio(before, one)
             figures = {"step": step, **one.row(), "macs": count, "predicted": predicted, **measured}
             rows.append({**figures, "gain_share": measured["measured"] / predicted})
-    return [{name: value for name, value in row.items() if name != "model"} for row in rows]
+    kept = [{name: value for name, value in row.items() if name != "model"} for row in rows]
+    return [cast("StepLatency", row) for row in kept]
 
 
-def sparse_gains(found: Sequence[Timed]) -> list[Row]:
+def sparse_gains(found: Sequence[Timed]) -> list[SparseLatency]:
     """One row for each target and precision: the sparse network beside the student it was made from."""
     dense = {(one.target, one.precision): one for one in found if one.model == _name(0)}
     rows = []
@@ -120,10 +125,10 @@ def sparse_gains(found: Sequence[Timed]) -> list[Row]:
         sizes = {f"{kind}_{what}": getattr(each, what) for kind, each in (("dense", before), (SPARSE, one)) for what in
                  ("bytes", "zipped_bytes", "p50_ms")}  # fmt: skip
         rows.append({"target": one.target, "precision": one.precision, **sizes, **_ratio(before, one)})
-    return rows
+    return [cast("SparseLatency", row) for row in rows]
 
 
-def _ratio(before: Timed, after: Timed) -> Row:
+def _ratio(before: Timed, after: Timed) -> Gain:
     """How many times faster `after` is, round by round, with the interval."""
     samples = [np.array(one.round_p50s_ms) for one in (before, after)]
     ratio = intervals.ratio(samples[0], samples[1], len(samples[0]), CONFIDENCE)

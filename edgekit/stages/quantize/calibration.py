@@ -9,14 +9,13 @@ import numpy as np
 from torch import Tensor, nn
 
 from edgekit.core import progress, tasks
+from edgekit.core.rows.quantized import CalibrationSize, CalibrationStudy
 from edgekit.data import Split
 from edgekit.models.eager import eager_input
 from edgekit.stages.quantize.ptq import quantize
 from edgekit.stages.quantize.sensitivity import snr_db
 from edgekit.targets.jobs import Quantization
 from edgekit.training import predict
-
-Row = dict[str, Any]
 
 
 def study(
@@ -28,7 +27,7 @@ def study(
     preprocess: list[dict[str, Any]],
     seed: int,
     task: str = "classification",
-) -> dict[str, Any]:
+) -> CalibrationStudy:
     """A row for each size, the smallest first; its networks answer the validation split.
 
     Sizes that the split cannot fill twice differently are left out, and named.
@@ -43,7 +42,7 @@ def study(
         return tasks.accuracy(kind.marked(found, inputs, validation.y))
 
     reference = outputs(module)
-    rows = []
+    rows: list[CalibrationSize] = []
     for size in progress.each(
         sorted(size for size in sizes if size < len(calibration)), "size", "calibration by {} samples".format
     ):

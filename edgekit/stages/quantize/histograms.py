@@ -16,6 +16,7 @@ import torch
 from nncf.torch.quantization.layers import BaseQuantizer
 from torch import Tensor, nn
 
+from edgekit.core.rows.quantized import Counts, Histogram
 from edgekit.models.eager import eager_input, single_thread
 from edgekit.stages.quantize.layers import QuantizedLayer, quantized_layers
 from edgekit.stages.quantize.ptq import spread
@@ -26,12 +27,10 @@ LEVELS_PER_BIN = 4
 BINS_OUTSIDE = 32
 """At most so many at either end of the range; what is farther out is counted in the last."""
 
-Row = dict[str, Any]
-
 
 def histograms(
     module: nn.Module, quantized: nn.Module, x: np.ndarray, preprocess: list[dict[str, Any]], worst_first: Sequence[str]
-) -> list[Row]:
+) -> list[Histogram]:
     """Two rows, weights and activations, for the first and the last of `worst_first`; x (n, *sample) raw.
 
     Weights are in steps of their own channel's quantizer, activations in units of their own.
@@ -39,14 +38,14 @@ def histograms(
     inputs = eager_input(x[spread(x, SAMPLES)], preprocess)
     probe = float_with_quantizers(module, quantized)
     layers = {layer.name: layer for layer in quantized_layers(probe, inputs[:1])}
-    rows: list[Row] = []
+    rows: list[Histogram] = []
     with single_thread(), torch.no_grad():
         for name in dict.fromkeys((*worst_first[:1], *worst_first[-1:])):
             rows += _layer(probe, layers[name], inputs, most_sensitive=name == worst_first[0])
     return rows
 
 
-def _layer(probe: nn.Module, layer: QuantizedLayer, inputs: Tensor, most_sensitive: bool) -> Iterator[Row]:
+def _layer(probe: nn.Module, layer: QuantizedLayer, inputs: Tensor, most_sensitive: bool) -> Iterator[Histogram]:
     switch_on(probe, layer.quantizers)
     wanted = {"weights": layer.weights[0], "activations": layer.inputs[0] if layer.inputs else None}
     quantizers = {part: probe.get_submodule(name) for part, name in wanted.items() if name}
@@ -63,7 +62,7 @@ def _layer(probe: nn.Module, layer: QuantizedLayer, inputs: Tensor, most_sensiti
         }
 
 
-def count(quantizer: nn.Module, before: Tensor, after: Tensor) -> Row:
+def count(quantizer: nn.Module, before: Tensor, after: Tensor) -> Counts:
     """Counts of float values and of what the quantizer made of them, over the same bins.
 
     `edges` and `range`, the lowest and the highest level, are in `unit`: `value`, or `step` of the value's own channel

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor, nn
 
 from edgekit.core import progress, tasks
 from edgekit.core.config import Budget
 from edgekit.core.errors import ModelError
+from edgekit.core.rows.quantized import MixedStep
 from edgekit.core.tasks import Answered
 from edgekit.core.tasks.accuracy_drop import refusal
 from edgekit.stages.quantize.ptq import quantize
 from edgekit.stages.quantize.recipes import FIGURES, Right
 from edgekit.targets.jobs import Quantization
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,14 +37,14 @@ def search(
     right: Right,
     baseline_right: Answered,
     budget: Budget,
-) -> tuple[Mixed | None, list[Row]]:
+) -> tuple[Mixed | None, list[MixedStep]]:
     """Keep the first 1, 2 … `most` of `worst_first` in float and stop at the first step inside the budget.
 
     The step that came nearest to the budget, and a row for each. One layer at least stays in int8.
     """
     layers = movable(module, worst_first)
     nearest: tuple[float, Mixed] | None = None
-    rows: list[Row] = []
+    rows: list[MixedStep] = []
     counts = range(1, min(most, len(worst_first) - 1, len(layers)) + 1)
     for count in progress.each(counts, "step", lambda count: f"mixed precision, {count} in float"):
         quantization = replace(recipe, keep_float=tuple(layers[:count]))
@@ -71,10 +70,10 @@ def movable(module: nn.Module, layers: Sequence[str]) -> list[str]:
     return [name for name in layers if name in modules]
 
 
-def _row(quantization: Quantization, figures: Row, refused: str | None) -> Row:
+def _row(quantization: Quantization, figures: dict[str, Any], refused: str | None) -> MixedStep:
     inside = {"inside_budget": refused is None, "reason": refused or ""}
-    return {"keep_float": list(quantization.keep_float), **figures, **inside}
+    return cast("MixedStep", {"keep_float": list(quantization.keep_float), **figures, **inside})
 
 
-def _unmade(quantization: Quantization, why: str) -> Row:
+def _unmade(quantization: Quantization, why: str) -> MixedStep:
     return _row(quantization, dict.fromkeys(("validation_accuracy", *FIGURES)), why)

@@ -12,6 +12,7 @@ from nncf.torch.quantization.layers import BaseQuantizer
 from torch import nn
 
 from edgekit.core import progress, tasks
+from edgekit.core.rows.quantized import LayerSensitivity, Sensitivity
 from edgekit.data import Split
 from edgekit.models.eager import eager_input
 from edgekit.stages.quantize.layers import quantized_layers
@@ -29,7 +30,7 @@ def sensitivity(
     preprocess: list[dict[str, Any]],
     count: int,
     task: str = "classification",
-) -> dict[str, Any]:
+) -> Sensitivity:
     """The table, most sensitive layer first: output SNR in dB against float, and drop of the accuracy.
 
     At most `count` samples of the split are used. SNR is over all outputs, 200 dB: no difference.
@@ -42,7 +43,7 @@ def sensitivity(
 
     probe = float_with_quantizers(module, quantized)
     reference = predict.logits(module, x, preprocess)
-    rows = []
+    rows: list[LayerSensitivity] = []
     layers = quantized_layers(probe, eager_input(x[:1], preprocess))
     for layer in progress.each(layers, "layer", lambda layer: "sensitivity"):
         switch_on(probe, layer.quantizers)

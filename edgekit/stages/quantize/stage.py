@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from edgekit.core import artifact as artifacts
 from edgekit.core.artifact import Artifact
+from edgekit.core.rows.quantized import CalibrationStudy, Histogram, MixedStep, Sensitivity
 from edgekit.core.tasks import Answered
 from edgekit.data import Data
 from edgekit.models import quantized, store
@@ -28,8 +29,6 @@ from edgekit.targets.jobs import Quantization
 from edgekit.training import predict, resume
 from edgekit.training.evaluate import marked
 from edgekit.training.fine_tuning import tuning
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +108,9 @@ def quantize(source: Artifact, data: Data, config: Config, out: Path) -> Artifac
     )
 
 
-def _tune(source: Artifact, float_network: _Float, network: nn.Module, out: Path) -> tuple[nn.Module, list[Row], Row]:
+def _tune(
+    source: Artifact, float_network: _Float, network: nn.Module, out: Path
+) -> tuple[nn.Module, list[dict[str, Any]], dict[str, Any]]:
     """A tuned copy, its epochs, and for the record what it was tuned by."""
     place = resume.of(out, "quantize", source, float_network.data.digest, float_network.config.model_dump(), LIBRARIES)
     followed = tuning(source.ancestor("distill"), network, float_network.spec.input_shape, place.teacher_cache)
@@ -119,7 +120,7 @@ def _tune(source: Artifact, float_network: _Float, network: nn.Module, out: Path
     return tuned, epochs, followed.row
 
 
-def _sensitivity(float_network: _Float, network: nn.Module) -> Row:
+def _sensitivity(float_network: _Float, network: nn.Module) -> Sensitivity:
     data, config = float_network.data, float_network.config
     return sensitivity(
         float_network.module,
@@ -132,8 +133,12 @@ def _sensitivity(float_network: _Float, network: nn.Module) -> Row:
 
 
 def _mix(
-    float_network: _Float, best: recipes.RecipeResult, table: Row, right: dict[str, Answered], ways: dict[str, _Option]
-) -> tuple[list[Row], str]:
+    float_network: _Float,
+    best: recipes.RecipeResult,
+    table: Sensitivity,
+    right: dict[str, Answered],
+    ways: dict[str, _Option],
+) -> tuple[list[MixedStep], str]:
     """Mixed precision where it is needed, added to `right` and `ways`; rows of its steps, and why there is none."""
     config = float_network.config
     if reason := why_not_mixed(right, config.budget, config.max_float_layers):
@@ -157,7 +162,7 @@ def _mix(
     return rows, ""
 
 
-def _study(float_network: _Float, recipe: Quantization) -> Row:
+def _study(float_network: _Float, recipe: Quantization) -> CalibrationStudy:
     data, config = float_network.data, float_network.config
     return calibration.study(
         float_network.module,
@@ -171,7 +176,7 @@ def _study(float_network: _Float, recipe: Quantization) -> Row:
     )
 
 
-def _histograms(float_network: _Float, network: nn.Module, table: Row) -> list[Row]:
+def _histograms(float_network: _Float, network: nn.Module, table: Sensitivity) -> list[Histogram]:
     worst_first = [row["layer"] for row in table["layers"]]
     return histograms(
         float_network.module, network, float_network.data.validation.x, float_network.spec.preprocess, worst_first
@@ -179,8 +184,12 @@ def _histograms(float_network: _Float, network: nn.Module, table: Row) -> list[R
 
 
 def _record(
-    decision: Decision, best: recipes.RecipeResult, tried: list[Row], steps: list[Row], quantization: Quantization
-) -> Row:
+    decision: Decision,
+    best: recipes.RecipeResult,
+    tried: list[dict[str, Any]],
+    steps: list[MixedStep],
+    quantization: Quantization,
+) -> dict[str, Any]:
     """What `decision.json` holds: the choice, every recipe and every step, and what the converters are to do."""
     keep = list(quantization.keep_float)  # as it is read back
     kept = [{**row, "kept": decision.method == "mixed" and row["keep_float"] == keep} for row in steps]

@@ -130,8 +130,8 @@ DECIDING = (
     Seed(
         "any-result-is-current",
         "report/result/__init__.py",
-        'return isinstance(result, dict) and {"schema": SCHEMA, **now}.items() <= result.items()',
-        "return isinstance(result, dict) and bool(now)",
+        'if result["schema"] != SCHEMA or result[SOURCES]["digest"] != _digest(result, folder):',
+        'if result["schema"] != SCHEMA:',
         "an earlier run's verdict is shown as this one's",
         ("tests/report/test_result.py",),
     ),
@@ -247,7 +247,7 @@ WALK = (
     ),
     Seed(
         "any-artifact-ends-a-notebook",
-        "workbook/run.py",
+        "workbook/stage_states.py",
         "if not found.sealed or found.artifact is None:",
         "if found.artifact is None:",
         "a notebook that left an artifact of other options counts as finished",

@@ -1,0 +1,87 @@
+"""Rows of the conversion: boundaries, files, and what the converters left behind."""
+
+from __future__ import annotations
+
+from typing import Any, NotRequired, TypedDict
+
+from edgekit.core.rows.variants import LeftOut
+
+Agreement = TypedDict(
+    "Agreement",
+    {
+        "from": str,
+        "to": str,
+        "samples": int,
+        "max_abs": float,
+        "snr_db": float,
+        "cosine": float,
+        "worst_cosine": float,
+        "top1_agreement": float,
+        "ok": bool,
+        "layers_unseen": NotRequired[str],
+    },
+)
+"""A file held against the step before, on the check samples; `layers_unseen`: why layers were not compared."""
+
+
+class Named(TypedDict):
+    """Which variant."""
+
+    name: str
+    model: str
+    precision: str
+    target: str
+
+
+class NotOffered(Named):
+    """A variant that its target does not have."""
+
+    reason: str
+
+
+class LeftBehind(TypedDict):
+    """An operator that computes nothing; `compiled`: in what the interpreter compiled here, not in the file."""
+
+    kind: str
+    operator: str
+    where: str
+    moved_bytes: int
+    compiled: bool
+
+
+class ConvertedVariant(Named):
+    """A converted file, and every boundary that it crossed."""
+
+    method: str
+    quantization: dict[str, Any] | None
+    files: list[str]
+    bytes: int
+    input: dict[str, Any]
+    output: dict[str, Any]
+    float_ops: list[str]
+    not_offered: list[str]
+    debris: list[LeftBehind]
+    boundaries: list[Agreement]
+
+
+class LastBoundary(Agreement):
+    """The last boundary of a variant, with its name."""
+
+    name: str
+    target: str
+    precision: str
+    bytes: int
+
+
+class ConvertMetrics(TypedDict):
+    """What the stage records to be shown; by variant where a dictionary."""
+
+    variants: int
+    check_samples: int
+    lowest_top1_agreement: float
+    lowest_snr_db: float
+    bytes: dict[str, int]
+    float_ops: dict[str, list[str]]
+    debris: dict[str, list[LeftBehind]]
+    left_out: list[LeftOut]
+    notes: list[str]

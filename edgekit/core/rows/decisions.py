@@ -1,0 +1,81 @@
+"""Decisions that rest on a latency: rows of result.json."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict, TypeGuard
+
+
+class Candidate(TypedDict):
+    """A variant that a decision was about, compared with the fastest of them by point estimate."""
+
+    name: str
+    bytes: int
+    p50_ms: float
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    in_the_tie: bool
+
+
+class Choice(TypedDict):
+    """Which variant won, by which rule, and what it was measured against."""
+
+    decision: str
+    chosen: str | None
+    rule: Literal["fastest", "tie: fewest bytes", "tie: same bytes, first name", "none inside the budget", "recorded"]
+    candidates: list[Candidate]
+    replayed: bool
+    today: str | None
+
+
+class AgainstLimit(TypedDict):
+    """A variant's median against the limit of the budget."""
+
+    name: str
+    p50_ms: float
+    low_ms: float
+    high_ms: float
+    too_slow: bool
+
+
+class Limit(TypedDict):
+    """Which variants are over the latency limit for sure."""
+
+    decision: str
+    chosen: list[str]
+    rule: Literal["whole interval above the limit", "recorded"]
+    candidates: list[AgainstLimit]
+    replayed: bool
+    today: list[str]
+
+
+class AgainstDense(TypedDict):
+    """A variant with zeros beside the same network without."""
+
+    name: str
+    dense: str
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    zipped_bytes: int
+    zipped_share: float
+    buys: bool
+
+
+class Zeros(TypedDict):
+    """Which variants with zeros are not faster for them."""
+
+    decision: Literal["sparsity without speed-up"]
+    chosen: list[str]
+    rule: Literal["not faster than without them", "recorded"]
+    candidates: list[AgainstDense]
+    replayed: bool
+    today: list[str]
+
+
+Decision = Choice | Limit | Zeros
+
+
+def is_choice(decision: Decision) -> TypeGuard[Choice]:
+    """Whether it is about a winner, of one target or over all."""
+    return decision["decision"].startswith("winner ")

@@ -1,0 +1,116 @@
+"""Rows of the profile: ways to run the network, operators, layers, one session, and what follows from them."""
+
+from __future__ import annotations
+
+from typing import NotRequired, TypedDict
+
+
+class Way(TypedDict):
+    """A way to run the network as it is; one that fails has a `reason` in place of figures."""
+
+    way: str
+    reason: NotRequired[str]
+    bytes: NotRequired[int | None]
+    p50_ms: NotRequired[float]
+    low_ms: NotRequired[float]
+    high_ms: NotRequired[float]
+    ratio: NotRequired[float]
+    ratio_low: NotRequired[float]
+    ratio_high: NotRequired[float]
+
+
+class Operator(TypedDict):
+    """An operator: calls and own time for one call of the network, and its share of all."""
+
+    operator: str
+    calls: float
+    self_ms: float
+    share: float
+    dispatched: NotRequired[float]
+
+
+class LayerTime(TypedDict):
+    """A layer under the roof; `intensity` and `bound` are None where nobody counts bytes."""
+
+    layer: str
+    kind: str
+    macs: int
+    bytes: int
+    intensity: float | None
+    ms: float
+    least_ms: float
+    gmacs_per_s: float
+    roof_gmacs_per_s: float
+    roof_share: float
+    bound: str | None
+
+
+class Stamped(TypedDict):
+    """What a call with stamps takes of one without, with its interval."""
+
+    ratio: float
+    low: float
+    high: float
+
+
+class Session(TypedDict):
+    """One process from its start to its last answer; `covered`: the share of it that the parts explain."""
+
+    calls: int
+    calls_covered: float
+    covered: float
+    parts_ms: dict[str, float]
+    whole_ms: float
+    stamped: NotRequired[Stamped]
+
+
+class ThreadGain(TypedDict):
+    """How many times faster a call is with `threads`, with the interval."""
+
+    threads: int
+    speedup: float
+    speedup_low: float
+    speedup_high: float
+
+
+class NextStep(TypedDict):
+    """Something to do next, what it is predicted to buy of a whole call, and the bounds that it lifts."""
+
+    title: str
+    where: str
+    speedup: float
+    why: str
+    against: tuple[str, ...]
+
+
+class ExecutionFields(TypedDict):
+    """`measure.forecast.Execution` as plain fields."""
+
+    measured_ms: float
+    compute_ms: float
+    int8_compute_ms: float
+    memory_ms: float
+
+
+class RuntimeForecast(TypedDict):
+    """How many times faster than the baseline a runtime is, and what its time is made of."""
+
+    ratio: float
+    execution: ExecutionFields
+
+
+class Forecast(TypedDict):
+    """By runtime, and what one call costs."""
+
+    executions: dict[str, RuntimeForecast]
+    costs: dict[str, float]
+
+
+class Diagnosis(TypedDict):
+    """What the network is bound by, in shares of a call with its floors, and what to do next."""
+
+    bound: str
+    shares: dict[str, float]
+    floors_ms: dict[str, float]
+    steps: list[NextStep]
+    text: str

@@ -1,0 +1,94 @@
+"""Rows of pruning: its steps, and how fast what they left is."""
+
+from __future__ import annotations
+
+from typing import Any, NotRequired, TypedDict
+
+
+class PruneStep(TypedDict):
+    """A step of one way of pruning: what was left, its cost, and its drop on validation with the bound."""
+
+    step: int
+    aimed: float
+    kept: bool
+    reason: str
+    inside_budget: bool
+    validation_accuracy: float
+    drop_pp: float
+    bound_pp: float
+    confidence: float
+    lost: int
+    gained: int
+    samples: int
+    least_pp: float
+    parameters: int
+    nonzero_parameters: int
+    macs: int
+    weight_bytes: int
+    activation_bytes: int
+    layers: int
+    sparsity: float
+
+
+class Gain(TypedDict):
+    """How many times faster, with the ends of the ratio's interval."""
+
+    measured: float
+    measured_low: float
+    measured_high: float
+
+
+class StepLatency(Gain):
+    """A step on one target: what its multiply-adds predict against step 0, what was measured, and the share of it."""
+
+    step: int
+    target: str
+    precision: str
+    bytes: int
+    zipped_bytes: int
+    p50_ms: float
+    low_ms: float
+    high_ms: float
+    macs: int
+    predicted: float
+    gain_share: float
+
+
+class SparseLatency(Gain):
+    """The sparse network beside the student it was made from, on one target."""
+
+    target: str
+    precision: str
+    dense_bytes: int
+    dense_zipped_bytes: int
+    dense_p50_ms: float
+    sparse_bytes: int
+    sparse_zipped_bytes: int
+    sparse_p50_ms: float
+
+
+class Latencies(TypedDict):
+    """All that was timed."""
+
+    steps: list[StepLatency]
+    sparse: list[SparseLatency]
+    left_out: NotRequired[list[dict[str, Any]]]
+    conditions: NotRequired[dict[str, Any]]
+    sparse_step: NotRequired[int]
+
+
+class LatenciesFailed(TypedDict):
+    """Why nothing was timed."""
+
+    failed: str
+    sparse_step: NotRequired[int]
+
+
+class Pattern(TypedDict):
+    """Where a layer's zeros are: the share of its weights, and a corner of the map, True where one is not zero."""
+
+    name: str
+    zeros: float
+    weights: int
+    shape: tuple[int, ...]
+    nonzero: Any

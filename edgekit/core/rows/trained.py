@@ -1,0 +1,106 @@
+"""Rows of the trainings and of the choice between candidates: what `distill` records, and reports show."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+
+class Epoch(TypedDict):
+    """One epoch of a training."""
+
+    epoch: int
+    learning_rate: float
+    train_loss: float
+    validation_accuracy: float
+    validation_loss: float
+
+
+class TimedFile(TypedDict):
+    """One converted file of a network that was timed before it was trained; sizes in bytes, zipped at level 9."""
+
+    model: str
+    target: str
+    precision: str
+    bytes: int
+    zipped_bytes: int
+    p50_ms: float
+    low_ms: float
+    high_ms: float
+
+
+class LostFile(TypedDict):
+    """A file of such a network that could not be made."""
+
+    model: str
+    target: str
+    precision: str
+    reason: str
+
+
+class CandidateRow(TypedDict):
+    """A candidate for the student; figures are None for one that was not trained, `bytes` are by target-precision."""
+
+    name: str
+    builder: str
+    parameters: int
+    macs: int
+    bytes: dict[str, int]
+    in_time: bool
+    validation_accuracy: float | None
+    drop_pp: float | None
+    lost: int | None
+    gained: int | None
+    samples: int | None
+    kept: bool
+    reason: str
+
+
+class ShownCandidate(CandidateRow):
+    """The same with what a clock said of it."""
+
+    best: TimedFile | None
+    timed: list[TimedFile]
+    left_out: list[LostFile]
+
+
+class InTime(TypedDict):
+    """Names of the candidates within the budget, and of those that are trained."""
+
+    in_time: list[str]
+    trained: list[str]
+
+
+class ShortlistRow(TypedDict):
+    """What was followed beside what today's clock says, and what the candidates were held against."""
+
+    measured: InTime
+    today: InTime
+    replayed: bool
+    no_student_for: list[str]
+    latency_p50_ms: float | None
+    size_bytes: int | None
+
+
+class CandidatePoint(TimedFile):
+    """One timed file with its network: a point of the picture."""
+
+    name: str
+    builder: str
+    macs: int
+    kept: bool
+
+
+class StudentRow(TypedDict):
+    """A student, held against the one that was taught by labels alone, and against the baseline."""
+
+    name: str
+    options: dict[str, Any] | None
+    validation_accuracy: float
+    gain_pp: float
+    gap_closed: float | None
+    kept: bool
+    reason: str
+    drop_pp: float
+    lost: int
+    gained: int
+    samples: int

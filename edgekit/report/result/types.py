@@ -1,0 +1,81 @@
+"""result.json as a whole; `schema.py` says what each field means."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypedDict
+
+from edgekit.core.rows.by_class import ByClass
+from edgekit.core.rows.conditions import Conditions
+from edgekit.core.rows.decisions import Choice, Limit, Zeros
+from edgekit.core.rows.loads import Loads
+from edgekit.core.rows.variants import (
+    BaselineRow,
+    LeftOut,
+    Limits,
+    Met,
+    Missed,
+    NearestMiss,
+    Rejected,
+    Rival,
+    SeenValidation,
+    VariantRow,
+    WaterfallStep,
+)
+from edgekit.core.tasks import Task
+
+
+class Stage(TypedDict):
+    """The sealed artifact of one stage."""
+
+    digest: str
+    key: str
+    finished: str
+    seconds: float
+
+
+class Bundle(TypedDict):
+    """One file to copy to a device."""
+
+    file: str
+    sha256: str
+    bytes: int
+    variant: str
+    commands: list[str]
+
+
+class Sources(TypedDict):
+    """What a result was made from."""
+
+    digest: str
+    code: str
+
+
+class Result(TypedDict):
+    """The verdict of a run of edgekit with everything that it rests on, told from the run's sealed artifacts."""
+
+    schema: Literal["edgekit/result/2"]
+    format: Literal[2]
+    edgekit: str
+    name: str
+    version: str
+    config: dict[str, Any]
+    task: Task
+    data_digest: str
+    budget: Limits
+    verdict: Met | Missed
+    nearest_miss: NearestMiss | None
+    winners: dict[str, str]
+    unmet: dict[str, NearestMiss | None]
+    variants: list[BaselineRow | VariantRow]
+    decisions: list[Choice | Limit | Zeros]
+    waterfall: list[WaterfallStep]
+    rivals: list[Rival]
+    loads: Loads
+    seen_validation: SeenValidation | None
+    by_class: ByClass
+    rejected: list[Rejected]
+    left_out: list[LeftOut]
+    conditions: Conditions
+    stages: dict[str, Stage]
+    bundles: dict[str, Bundle]
+    sources: Sources

@@ -1,0 +1,160 @@
+"""The table of variants: what it holds, whoever shows it. Console, notebooks and report page only lay it out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from edgekit.core.artifact import Artifact
+from edgekit.core.rows.decisions import Candidate, Decision, is_choice
+from edgekit.core.rows.variants import BaselineRow, VariantRow
+from edgekit.report.formatting import count, milliseconds, percent, points, span, speedup, times
+from edgekit.report.result.types import Result
+from edgekit.stages.benchmark.decide import FEWEST_BYTES
+
+Standing = Literal["baseline", "ships", "inside", "out"]
+STANDINGS: tuple[Standing, ...] = ("baseline", "ships", "inside", "out")
+"""In the order of the table: what ships, what is inside the budget and what is not; of each the fastest first."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One variant. Accuracies are fractions, drops percentage points; the baseline has no bound and no speed-up."""
+
+    name: str
+    standing: Standing
+    accuracy_validation: float
+    accuracy_test: float
+    drop_pp: float
+    bound_pp: float | None
+    bytes: int
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    throughput_per_s: float
+    speedup: tuple[float, float, float] | None
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading, and what stands below it for a line."""
+
+    heading: str
+    text: Callable[[Line], str]
+    numeric: bool = True
+
+
+NAME = Column("variant", lambda line: line.name, numeric=False)
+VERDICT = Column("verdict", lambda line: line.verdict, numeric=False)
+FIGURES = (
+    Column("validation", lambda line: percent(line.accuracy_validation)),
+    Column("test", lambda line: percent(line.accuracy_test)),
+    Column("drop, pp", lambda line: points(line.drop_pp)),
+    Column("at most, pp", lambda line: points(line.bound_pp)),
+    Column("bytes", lambda line: count(line.bytes)),
+    Column("p50, ms", lambda line: milliseconds(line.p50_ms)),
+    Column("p95, ms", lambda line: milliseconds(line.p95_ms)),
+    Column("p99, ms", lambda line: milliseconds(line.p99_ms)),
+    Column("speed-up", lambda line: speedup(*line.speedup) if line.speedup else "1×"),
+)
+THROUGHPUT = Column("calls/s", lambda line: count(line.throughput_per_s))
+"""Left out where there is no room: calls one after another, so it says what the latencies say."""
+
+
+@dataclass(frozen=True)
+class Variants:
+    """Every variant of a run, the baseline first; `confidence` is that of the bounds, a fraction."""
+
+    lines: tuple[Line, ...]
+    confidence: float
+
+    @property
+    def caption(self) -> str:
+        """What no heading says."""
+        return (
+            "At most: the largest drop, in pp, that the validation samples leave open at "
+            f"{100 * self.confidence:g} % confidence; speed-up over the baseline, – where its interval holds 1"
+        )
+
+
+def of_result(result: Result) -> Variants:
+    """The table of a finished run."""
+    confidence = result["budget"]["accuracy_confidence"]
+    return _table(result["variants"], result["winners"], result["decisions"], confidence)
+
+
+def of_benchmark(artifact: Artifact) -> Variants:
+    """The same of a sealed benchmark, before there is a result."""
+    found = artifact.metrics
+    confidence = artifact.config["budget"]["accuracy_confidence"]
+    return _table(found["rows"], found["winners"], found["decisions"], confidence)
+
+
+def _table(
+    rows: Sequence[BaselineRow | VariantRow],
+    winners: Mapping[str, str],
+    decisions: Sequence[Decision],
+    confidence: float,
+) -> Variants:
+    lines = [_baseline(row) if row["target"] == "pytorch" else _variant(row, winners, decisions) for row in rows]
+    lines.sort(key=lambda line: (STANDINGS.index(line.standing), line.p50_ms))
+    return Variants(tuple(lines), confidence)
+
+
+def _baseline(row: BaselineRow) -> Line:
+    return _line(row, "baseline", 0.0, None, None, "baseline")
+
+
+def _variant(row: VariantRow, winners: Mapping[str, str], decisions: Sequence[Decision]) -> Line:
+    standing, verdict = _standing(row, winners, decisions)
+    gain = (row["speedup"], row["speedup_low"], row["speedup_high"])
+    return _line(row, standing, row["drop_pp"], row["bound_pp"], gain, verdict)
+
+
+def _line(
+    row: BaselineRow | VariantRow,
+    standing: Standing,
+    drop_pp: float,
+    bound_pp: float | None,
+    gain: tuple[float, float, float] | None,
+    verdict: str,
+) -> Line:
+    return Line(
+        name=row["name"],
+        standing=standing,
+        accuracy_validation=row["accuracy_validation"],
+        accuracy_test=row["accuracy_test"],
+        drop_pp=drop_pp,
+        bound_pp=bound_pp,
+        bytes=row["bytes"],
+        p50_ms=row["p50_ms"],
+        p95_ms=row["p95_ms"],
+        p99_ms=row["p99_ms"],
+        throughput_per_s=row["throughput_per_s"],
+        speedup=gain,
+        verdict=verdict,
+    )
+
+
+def _standing(row: VariantRow, winners: Mapping[str, str], decisions: Sequence[Decision]) -> tuple[Standing, str]:
+    """Where a variant ended, and why, in words."""
+    own = (one for one in decisions if is_choice(one) and one["decision"] == f"winner of {row['target']}")
+    choice = next(own, None)
+    rule = choice["rule"] if choice else ""
+    if row["name"] in winners.values():
+        return "ships", f"ships for {row['target']}" + (f": {rule.replace('tie:', 'tie, won by')}" if rule else "")
+    if not row["inside_budget"]:
+        return "out", f"rejected: {'; '.join(row['reasons'])}"
+    beside = next((one for one in choice["candidates"] if one["name"] == row["name"]), None) if choice else None
+    return "inside", "inside the budget" + (f": {_beaten(beside, rule)}" if beside else "")
+
+
+def _beaten(row: Candidate, rule: str) -> str:
+    """Why a variant inside the budget did not win."""
+    lost = "one with fewer bytes" if rule == FEWEST_BYTES else "one of the same bytes"
+    if row["ratio_low"] == row["ratio_high"] == 1.0:
+        return f"the fastest, but in a tie with {lost}"
+    interval = f"{times(row['ratio'])} ({span(row['ratio_low'], row['ratio_high'])}) the time of the fastest"
+    return f"in a tie with {lost}, {interval}" if row["in_the_tie"] else f"slower, {interval}"
