@@ -174,7 +174,7 @@ def _prove(child: Child, way: Candidate, device: str) -> Candidate:
     if report["ok"]:
         return way
     delta, atol = report["max_abs_delta"], report["atol"]
-    return replace(way, fault=f"its outputs differ from the golden vectors: max |Δ| {delta:.3g}, allowed {atol:.3g}")
+    return replace(way, fault=f"outputs differ from the golden vectors: max |Δ| {delta:.3g}, allowed {atol:.3g}")
 
 
 def _timed(child: Child, way: Candidate, rounds: int) -> Candidate:

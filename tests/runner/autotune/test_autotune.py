@@ -122,13 +122,13 @@ def test_the_fastest_wins_and_a_tie_goes_to_the_usual_one_with_fewest_threads() 
     with pytest.raises(BackendError, match="a crashed; b cannot open"):
         best([replace(one, fault="crashed"), replace(other, fault="cannot open")])
     with pytest.raises(SelftestError, match="golden vectors"):
-        best([replace(one, fault="its outputs differ from the golden vectors")])
+        best([replace(one, fault="outputs differ from the golden vectors")])
 
 
 def test_one_that_answers_wrongly_is_left_out(write_bundle: WriteBundle) -> None:
     other = Made("onnx", {"model.onnx": onnx_model(bias=np.array([9.0, 0.0, 0.0], np.float32))}, NCHW, SCORES, 1e-4)
     path = write_bundle(other)
-    with pytest.raises(SelftestError, match=r"onnxruntime its outputs differ.*openvino its outputs differ"):
+    with pytest.raises(SelftestError, match=r"onnxruntime outputs differ.*openvino outputs differ"):
         load(path)
     assert not prove(path).ok
 
