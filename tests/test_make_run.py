@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import time
@@ -37,6 +38,7 @@ def make(bare: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
         ["make", "run", f"VENV={bare}", f"BEAT_S={BEAT_S}", "CONFIG=some.yaml"],
         cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if not name.startswith("MAKE")},  # of `make test`
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -48,9 +48,12 @@ def meanings(module: ModuleType) -> dict[int, dict[str, str]]:
     """By exit code, the exception classes of a module and the first sentence of each one's docstring."""
     found: dict[int, dict[str, str]] = {}
     for name, kind in vars(module).items():
-        base = issubclass(kind, Exception) and kind.__subclasses__() if inspect.isclass(kind) else True
-        if not base and kind.__module__ == module.__name__:
-            found.setdefault(kind.exit_code, {})[name] = (inspect.getdoc(kind) or "").split("\n\n")[0]
+        if not inspect.isclass(kind) or not issubclass(kind, Exception) or kind.__module__ != module.__name__:
+            continue
+        if not any(each.__module__ == module.__name__ for each in kind.__subclasses__()):
+            found.setdefault(inspect.getattr_static(kind, "exit_code"), {})[name] = (inspect.getdoc(kind) or "").split(
+                "\n\n"
+            )[0]
     return dict(sorted(found.items()))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,13 +12,11 @@ from edgekit import __version__
 from edgekit.cli.exit_codes import errors_as_exit_codes
 from edgekit.cli.help import bare_switches
 from edgekit.cli.init.command import init
+from edgekit.cli.result import show_result
 from edgekit.core import telemetry
 from edgekit.core.config import STAGES, suggest
 from edgekit.core.errors import BudgetMissed, ConfigError, TrustError
 from edgekit.workbook.plan import load_plan
-
-if TYPE_CHECKING:
-    from edgekit.report.result.types import Result
 
 telemetry.off()  # here, and in whatever is started from here
 
@@ -83,7 +81,7 @@ def run(
         from edgekit.workbook.run import run as run_plan
 
         result, anything_done = run_plan(plan, out, force=forced)
-        _show_result(result, out / plan.run.name, whole=anything_done)
+        show_result(result, out / plan.run.name, whole=anything_done)
         met = result["verdict"]["met"]
         if mlflow is not None:  # a store that has gone away since must not hide that the budget was missed
             log = tracking.log if met else tracking.log_or_reason
@@ -284,18 +282,3 @@ def _forced(force: list[str], from_: str | None) -> set[str]:
             option = "--from" if stage == from_ else "--force"
             raise ConfigError(f"{option} {stage}: no such stage, {suggest(stage, STAGES)}")
     return {*force, *(STAGES[STAGES.index(from_) :] if from_ else ())}
-
-
-def _show_result(result: Result, folder: Path, *, whole: bool) -> None:
-    """The verdict with all its tables if a stage ran; a short summary if the run was finished already."""
-    if whole:
-        from rich.console import Console
-
-        from edgekit.report import console as report
-
-        report.show(result, folder, Console(width=None if sys.stdout.isatty() else 140))
-        return
-    from edgekit.report import verdict
-
-    for line in verdict.finished_lines(result, folder):
-        print(line)

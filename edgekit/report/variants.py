@@ -32,7 +32,6 @@ class Line:
     p50_ms: float
     p95_ms: float
     p99_ms: float
-    throughput_per_s: float
     speedup: tuple[float, float, float] | None
     verdict: str
 
@@ -49,7 +48,7 @@ class Column:
 NAME = Column("variant", lambda line: line.name, numeric=False)
 VERDICT = Column("verdict", lambda line: line.verdict, numeric=False)
 FIGURES = (
-    Column("validation", lambda line: percent(line.accuracy_validation)),
+    Column("val.", lambda line: percent(line.accuracy_validation)),
     Column("test", lambda line: percent(line.accuracy_test)),
     Column("drop, pp", lambda line: points(line.drop_pp)),
     Column("at most, pp", lambda line: points(line.bound_pp)),
@@ -59,8 +58,6 @@ FIGURES = (
     Column("p99, ms", lambda line: milliseconds(line.p99_ms)),
     Column("speed-up", lambda line: speedup(*line.speedup) if line.speedup else "1×"),
 )
-THROUGHPUT = Column("calls/s", lambda line: count(line.throughput_per_s))
-"""Left out where there is no room: calls one after another, so it says what the latencies say."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +129,6 @@ def _line(
         p50_ms=row["p50_ms"],
         p95_ms=row["p95_ms"],
         p99_ms=row["p99_ms"],
-        throughput_per_s=row["throughput_per_s"],
         speedup=gain,
         verdict=verdict,
     )

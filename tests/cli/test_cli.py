@@ -133,8 +133,8 @@ def test_ctrl_c_ends_it_with_one_line(tmp_path: Path) -> None:
 def test_ctrl_c_within_a_strings_exec_ends_it_alike(tmp_path: Path) -> None:
     """CPython remembers such a Ctrl-C though it was caught, and dies of SIGINT at the end of a module run by -m."""
     (tmp_path / "struck.py").write_text(
-        "import typer\nfrom edgekit.cli.app import _errors_as_exit_codes\n"
-        "try:\n    with _errors_as_exit_codes():\n        exec('raise KeyboardInterrupt')\n"
+        "import typer\nfrom edgekit.cli.exit_codes import errors_as_exit_codes\n"
+        "try:\n    with errors_as_exit_codes():\n        exec('raise KeyboardInterrupt')\n"
         "except typer.Exit as end:\n    raise SystemExit(end.exit_code)\n"
     )
     done = subprocess.run([sys.executable, "-m", "struck"], capture_output=True, text=True, check=False, cwd=tmp_path)

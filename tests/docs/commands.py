@@ -79,6 +79,8 @@ HALF_AN_HOUR = "takes half an hour; the same options are run for seconds by "
 ELSEWHERE = {
     "make run": "installs the workbook; the walk itself is run by tests/conftest.py",
     "make test": MAKES,
+    "make quick": "runs a part of make test; tests/test_suites.py holds what it leaves out",
+    "make nightly": "runs every suite, for hours; tests/test_suites.py runs it on suites that take seconds",
     "make lab": "opens JupyterLab",
     "make zoo": MAKES,
     "make reference": "executes the reference notebooks, which are committed",

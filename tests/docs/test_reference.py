@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 import pytest
 import tomllib
 from pydantic import BaseModel, ValidationError
@@ -295,7 +296,7 @@ def test_the_example_config_is_one(tmp_path: Path) -> None:
     path.parent.mkdir()
     path.write_text(example)
     plan = load_plan(path)
-    assert plan.run.name == "mine" and plan.walk == STAGES
+    assert plan.run.name == "mine" and plan.pipeline == STAGES
 
 
 def test_the_example_reads_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
@@ -316,5 +317,6 @@ def test_the_example_answers_a_picture(
     shutil.copy(bundles["tflite"], tmp_path / "digits-tflite-1.0.0.edge.zip")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    exec(example, {"image": samples(1)[0]})
+    np.save("sample.npy", samples(1)[0])
+    exec(example, {})
     assert capsys.readouterr().out.split()[0] in LABELS

@@ -22,7 +22,7 @@ class Limits(TypedDict):
 
 
 class Met(TypedDict):
-    """The verdict of a run: its winner, against the baseline as it came and against post-training quantization."""
+    """The verdict of a run: its winner, against the unmodified baseline and against post-training quantization."""
 
     met: Literal[True]
     winner: str
@@ -96,7 +96,7 @@ class Latency(TypedDict):
 
 
 class BaselineRow(Facts, Latency):
-    """The float model that the user came with, as it came: by PyTorch eager, a file by its own interpreter."""
+    """The float model that the user came with, unmodified: by PyTorch eager, a file by its own interpreter."""
 
     target: Literal["pytorch"]
 

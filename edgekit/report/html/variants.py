@@ -17,10 +17,9 @@ KINDS = {"baseline": "", "ships": "ships", "inside": "inside", "out": "out"}
 def table(result: Result) -> Grid:
     """Every variant; the verdict stands beside the name, for the table is wider than a phone."""
     found = variants.of_result(result)
-    figures = (*variants.FIGURES, variants.THROUGHPUT)
-    columns = (variants.NAME, variants.VERDICT, *figures)
+    columns = (variants.NAME, variants.VERDICT, *variants.FIGURES)
     lines = [Line([column.text(line) for column in columns], KINDS[line.standing]) for line in found.lines]
-    numeric = frozenset(column.heading for column in figures)
+    numeric = frozenset(column.heading for column in variants.FIGURES)
     headings = [column.heading for column in columns]
     return Grid(found.caption, headings, lines, numeric, frozenset({variants.VERDICT.heading}))
 

@@ -1,4 +1,4 @@
-"""What pruning bought in measured time, and where the zeros of a sparse network lie."""
+"""What pruning gained in measured time, and where the zeros of a sparse network lie."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def pareto(rows: Sequence[BaselineRow | VariantRow], budget: Limits, winners: Se
 def waterfall(steps: Sequence[WaterfallStep]) -> Figure:
     """p50 after each step of the pipeline, log scale, with its speed-up; steps not kept are hatched.
 
-    Below what a step bought stands the interval of that ratio; one that holds 1 bought nothing measurable.
+    Below the gain of a step stands the interval of that ratio; one that holds 1 is no measurable gain.
     """
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.6, 3.4), layout="constrained")

@@ -233,7 +233,7 @@ class Result(Strict):
     task: Task = Field(description="what the network is for, and so what accuracy is: top-1, R², F1 or AUC, a fraction")
     data_digest: Sha256 = Field(description="of every sample, label, split and class name")
     budget: Limits = Field(description="the limits that variants were judged by")
-    verdict: Met | Missed = Field(description="whether a variant met the budget, and what the winner bought")
+    verdict: Met | Missed = Field(description="whether a variant met the budget, and what the winner gained")
     nearest_miss: NearestMiss | None = Field(description="what came nearest; null where the budget was met")
     winners: dict[Target, str] = Field(description="name of the winning variant by target")
     unmet: dict[Target, NearestMiss | None] = Field(description="what came nearest by target that has no winner")

@@ -151,7 +151,7 @@ def sensitivity(artifact: Artifact, most: int = 10) -> Table:
 def benchmark(artifact: Artifact) -> Table:
     """Every variant, what ships first, below the baseline."""
     found = variants.of_benchmark(artifact)
-    columns = (variants.NAME, *variants.FIGURES, variants.THROUGHPUT, variants.VERDICT)
+    columns = (variants.NAME, *variants.FIGURES, variants.VERDICT)
     rows = [[column.text(line) for column in columns] for line in found.lines]
     return Table([column.heading for column in columns], rows, found.caption)
 

@@ -66,7 +66,7 @@ def zeros(artifact: Artifact) -> Table:
     return Table(heads, rows, _title(artifact, f"Step {step}: {share:.0%} of the weights are zero"))
 
 
-def bought(benchmark: Artifact) -> Table:
+def gained(benchmark: Artifact) -> Table:
     """Every sparse variant that ships beside its dense counterpart, and whether it is faster."""
     decision = next((each for each in benchmark.metrics["decisions"] if each["decision"] == DECISION), None)
     out = decision["chosen"] if decision else ()

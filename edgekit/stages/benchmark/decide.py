@@ -170,14 +170,14 @@ def too_close_to_call(decisions: Iterable[DecisionRow], tie_margin: float) -> li
 
 
 def unresolved(waterfall: Iterable[WaterfallStep], tie_margin: float) -> bool:
-    """True where the interval of what a step bought is too wide to tell a few percent from nothing."""
+    """True where the interval of the gain of a step is too wide to tell a few percent from nothing."""
     return bool(unresolved_steps(waterfall, tie_margin))
 
 
 def unresolved_steps(waterfall: Iterable[WaterfallStep], tie_margin: float) -> list[str]:
     """Those steps, a line each."""
     return [
-        f"what {step['step']} bought: {_with_ends(step, 'gain')} times as fast, which is not known to ±1 %"
+        f"gain of {step['step']}: {_with_ends(step, 'gain')} times as fast, which is not known to ±1 %"
         for step in waterfall
         if "gain" in step and too_wide(step["gain_low"], step["gain_high"], tie_margin)
     ]
@@ -233,7 +233,7 @@ def _inside(rows: Iterable[Judged], out: Iterable[str], target: str) -> list[Jud
 def _with_measured(
     row: Judged, slow: Iterable[str], nothing: Mapping[str, str], budget: Budget, replaying: bool
 ) -> Judged:
-    """The row with what rests on a clock as well: the limit of latency, and why zeros bought `nothing`, by name."""
+    """The row with what rests on a clock as well: the limit of latency, and why a sparse one is rejected."""
     name = row["name"]
     reasons = []
     if name in slow:

@@ -82,7 +82,7 @@ def expected_duration(openers: Mapping[str, Opener], config: Config) -> str:
     most = config.most_rounds // config.rounds
     if most > 1:
         said += (
-            f" Rounds are added while a winner, or what a step bought, is too close to call: up to {most} times as "
+            f" Rounds are added while a winner, or the gain of a step, is too close to call: up to {most} times as "
             f"long (benchmark.most_rounds is {config.most_rounds}). A busy machine prolongs that."
         )
     return f"{said} The limit is {duration(60 * config.most_minutes)} (benchmark.most_minutes)."

@@ -51,7 +51,7 @@ def test_a_bundle_is_read_where_numpy_does_not_import(path: Path, command: str) 
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout and "numpy cannot be imported" not in done.stderr
+    assert done.stdout + done.stderr and "numpy" not in done.stderr
 
 
 def test_any_zip_tool_can_list_it(path: Path) -> None:

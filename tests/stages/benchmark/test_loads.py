@@ -122,7 +122,7 @@ def test_the_verdict_names_the_rates_and_what_failed(tiny_run: FinishedRun, benc
     show({**result, "loads": loads}, tiny_run.folder, Console(file=stream, width=200))
     said = "held with a p99 within 10 ms: student-int8-tflite 1,234/s (short: 1 of 600 s), "
     assert f"{said}{BASELINE} none that was confirmed, too noisy (disturbed: 1 of 2 trials)" in stream.getvalue()
-    assert "Not driven to the end: theirs, opening it: gone" in stream.getvalue()
+    assert "Load test failed: theirs, opening it: gone" in stream.getvalue()
 
 
 def rate(value: float | None) -> Row:

@@ -61,7 +61,7 @@ def test_zeros_stand_beside_the_network_without_them(tmp_path: Path) -> None:
     rows = [row("student-fp32-onnx"), {**row("sparse-fp32-onnx"), "zipped_bytes": 970}]
     rows += [row("student-int8-onnx"), {**row("sparse-int8-onnx"), "zipped_bytes": 500}]
     times = {**dict.fromkeys([each["name"] for each in rows], 0.02), "sparse-int8-onnx": 0.01}
-    table = pruned.bought(sealed(tmp_path, decided(rows, times)))
+    table = pruned.gained(sealed(tmp_path, decided(rows, times)))
     assert [tuple(line) for line in table.rows] == [
         ("sparse-fp32-onnx", "student-fp32-onnx", "1× (1–1)", "97.00\u00a0%", "rejected: no speed-up"),
         ("sparse-int8-onnx", "student-int8-onnx", "2× (2–2)", "50.00\u00a0%", "kept as a candidate"),
@@ -70,7 +70,7 @@ def test_zeros_stand_beside_the_network_without_them(tmp_path: Path) -> None:
 
 
 def test_where_no_zeros_were_measured_the_table_is_empty(tmp_path: Path) -> None:
-    assert pruned.bought(sealed(tmp_path, decided(ROWS, TIMES))).rows == []
+    assert pruned.gained(sealed(tmp_path, decided(ROWS, TIMES))).rows == []
 
 
 def test_a_winner_that_follows_from_its_evidence_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

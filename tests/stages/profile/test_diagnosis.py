@@ -87,10 +87,9 @@ def test_execute_is_shared_out_as_it_was_measured() -> None:
     assert inside["memory"] / sum(inside.values()) == pytest.approx((1.0 + 0.1) / 8.0), "an activation has its bytes"
     assert inside["call overhead"] / sum(inside.values()) == pytest.approx((0.4 + 0.5) / 8.0)
     assert (
-        "75% is spent under the flat part of the roof (arithmetic), 14% under its slope (bytes), 11% is"
-        in found["text"]
+        "75% is under the flat part of the roofline (arithmetic), 14% under its slope (bytes), 11% is" in found["text"]
     )
-    assert "reach 9% of their roof: most of their time is not arithmetic" in found["text"]
+    assert "reach 9% of their roofline: most of their time is not arithmetic" in found["text"]
 
 
 def test_arithmetic_outside_layers_has_no_more_than_it_needs() -> None:
@@ -140,7 +139,7 @@ def test_steps_are_ranked_and_few_and_worth_taking() -> None:
 @pytest.mark.parametrize(
     ("bound", "first", "other"),
     [
-        ("call overhead", "run it as it is on LiteRT", {"layers": layers(relu=3.0), "cost": LARGE}),
+        ("call overhead", "run it unmodified on LiteRT", {"layers": layers(relu=3.0), "cost": LARGE}),
         ("thread", "use 4 threads", {"threads": {**ONE_CORE, "threads": 4, "speedup": 1.5, "speedup_low": 1.4}}),
         ("cold start", "keep one process running", {"calls_per_start": 320}),
     ],
