@@ -56,7 +56,7 @@ lab: $(VENV)/.onnx2tf ## open JupyterLab on the notebooks
 
 lint: $(VENV)/.dev ## ruff and mypy
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check edgekit tests docs
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 nbval: $(VENV)/.dev ## run the reference notebooks under nbval, outputs compared; make test does so too

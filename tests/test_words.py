@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from edgekit.core.floors import FLOORS
+
 PACKAGE = Path(__file__).parent.parent / "edgekit"
-ROOMS = ("cli", "workbook", "report", "stages", "measure", "targets", "training", "models", "data", "core", "runner")
+ROOMS = [room for floor in FLOORS for room in floor]
 """Packages of edgekit that use the field's words throughout."""
 
 MODULES = {

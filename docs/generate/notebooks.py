@@ -19,6 +19,7 @@ PRIORITY = ["text/markdown", "image/svg+xml", "image/png", "image/jpeg", "text/h
 HINT = "make docs runs configs/digits.yaml first; `edgekit run configs/digits.yaml` makes such a run"
 _ALT = re.compile(r"!\[(?:png|svg|jpeg)\]")
 _NOTEBOOK = re.compile(r"\]\((?:\./)?(\d\d_[a-z]+)\.ipynb(#[^)]*)?\)")
+_DOCUMENT = re.compile(r"\]\(\.\./docs/")
 _TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 _FORMULA = re.compile(r"^\$\$(.+?)\$\$$", re.MULTILINE | re.DOTALL)
 PLACES = ("config", "out", "settings")
@@ -64,6 +65,7 @@ def page(path: Path, about: str) -> Page:
     pictures = dict(resources["outputs"].items())
     body = _FORMULA.sub(lambda found: _drawn(found[1], name, pictures), body)
     body = _NOTEBOOK.sub(r"](\1.md\2)", body)
+    body = _DOCUMENT.sub("](../", body)  # from notebooks/ to docs/, of which the site is the root
     title = _TITLE.search(body)
     body = _ALT.sub(f"![Figure of {title[1] if title else name}]", body)
     return Page(name, _TITLE.sub(lambda found: f"{found[0]}\n\n{about}", body, count=1), pictures)

@@ -114,8 +114,10 @@ def code_digests(stage: str) -> dict[str, str]:
 
 @functools.cache
 def code_digest(part: str) -> str:
-    """Digest of a file or a folder of edgekit's own source, such as `train.py` or `stages/prune`."""
+    """Digest of a file or a folder of edgekit's own source, such as `report/rejected.py` or `stages/prune`."""
     path = ROOT / part
+    if not path.exists():
+        raise FileNotFoundError(f"edgekit/{part}: no such source")
     return sha256_file(path) if path.is_file() else _tree_digest(path)
 
 

@@ -65,7 +65,7 @@ def convert_all(
     """
     stop = threading.Event()
     with (
-        progress.step("", "conversion", len(jobs)) as shown,
+        progress.step("converting", "conversions", len(jobs)) as shown,
         ThreadPoolExecutor(min(PARALLEL, os.cpu_count() or 1)) as pool,
     ):
         running: dict[Future[list[Outcome]], Job] = {

@@ -164,13 +164,14 @@ class Watch:
             return
         live, self._live = self._live, None
         live.transient = not ended
-        live.update(self._text(ended), refresh=True)
-        live.stop()
+        with suppress(OSError):  # the terminal has gone, the stage has not
+            live.update(self._text(ended), refresh=True)
+            live.stop()
 
     def _text(self, line: str) -> Any:
         from rich.text import Text
 
-        return Text(line)
+        return Text(line, no_wrap=True, overflow="ellipsis")
 
 
 def period_s() -> float:

@@ -77,7 +77,6 @@ def executed(folder: Path) -> list[Path]:
 
 def _sign(folder: Path) -> str:
     """Digest of all that the page is drawn from, the code that draws it among it."""
-    rooms = (ROOM, ROOM.parent / "plots", ROOM.parent)
-    code = [path for room in rooms for path in sorted(room.glob("*.*")) if path.is_file()]
+    code = sorted(path for path in ROOM.parent.rglob("*") if path.is_file() and path.suffix != ".pyc")
     sources = [folder / RESULT, *executed(folder), *code]
     return digest([__version__, *([path.name, sha256_file(path)] for path in sources)])

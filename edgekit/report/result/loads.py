@@ -15,7 +15,7 @@ Milliseconds = Annotated[float, Field(ge=0)]
 class LoadRun(Strict):
     """One run of LoadGen. A latency runs from the intended start: in `server` from the scheduled arrival."""
 
-    name: str = Field(description="the variant, or baseline-eager, baseline-as-it-came")
+    name: str = Field(description="the variant, or baseline-eager, baseline-unmodified")
     scenario: Literal["single_stream", "server", "offline"] = Field(description="MLPerf's scenario")
     seconds: float = Field(gt=0, description="from the first query to the last answer")
     queries: int = Field(gt=0, description="answered; samples of the one query in offline")
@@ -67,7 +67,7 @@ class LoadTrial(Strict):
 class LoadRate(Strict):
     """The highest rate whose p99 stays within the bound."""
 
-    name: str = Field(description="the variant, or baseline-eager, baseline-as-it-came")
+    name: str = Field(description="the variant, or baseline-eager, baseline-unmodified")
     rate_per_s: float | None = Field(gt=0, description="that was confirmed; null where none was")
     why: str = Field(description="how the search ended, in words")
     short: bool = Field(description="true where the trials that confirmed it rest on less than MLPerf asks for")
@@ -83,7 +83,7 @@ class LoadRate(Strict):
 class LoadFailed(Strict):
     """A load that came to nothing."""
 
-    name: str = Field(description="the variant, or baseline-eager, baseline-as-it-came")
+    name: str = Field(description="the variant, or baseline-eager, baseline-unmodified")
     reason: str = Field(min_length=1, description="what it was at and why it ended, in one line")
 
 

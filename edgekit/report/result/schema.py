@@ -31,7 +31,7 @@ class Limits(Strict):
 class Facts(Strict):
     """What is known of a model without measuring time."""
 
-    name: str = Field(description="the variant: model-precision-target, or baseline-eager, baseline-as-it-came")
+    name: str = Field(description="the variant: model-precision-target, or baseline-eager, baseline-unmodified")
     model: Literal["baseline", "student", "pruned", "sparse"] = Field(description="the network")
     precision: Literal["fp32", "fp16", "int8", "w8", "dynamic"] = Field(
         description="its numbers; w8: int8 weights and float arithmetic, dynamic: int8 by the range of each call"

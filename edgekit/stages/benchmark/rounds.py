@@ -51,7 +51,7 @@ def measured(
             still_open = open_now(decision, config.tie_margin)
             if not still_open:
                 break
-            more = f"timing, with more rounds since {len(still_open)} comparisons are open"
+            more = f"timing, with more rounds: {len(still_open)} comparisons open"
             shown.at(opened, of=opened + openings, name=more)
         took_s, done = time.monotonic() - began, len(next(iter(samples_ms.values()))) // config.calls_per_round
         ended = _ended_by(done, took_s, config)

@@ -37,7 +37,7 @@ from edgekit.stages.benchmark.timings import Timings
 from edgekit.training import predict
 from edgekit.training.evaluate import finite
 
-EAGER, UNMODIFIED = "baseline-eager", "baseline-as-it-came"
+EAGER, UNMODIFIED = "baseline-eager", "baseline-unmodified"
 """Names of the baseline: a PyTorch network, and a file on its own interpreter."""
 
 

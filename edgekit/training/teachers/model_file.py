@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgekit.core.config import cores
 from edgekit.core.errors import ConfigError, ModelError, ResourceError
+from edgekit.core.progress import step
 from edgekit.core.tasks import Task
 from edgekit.models.files import detect
 from edgekit.runner.errors import InputError
@@ -141,5 +142,12 @@ def _run(
                 f"{teacher.path}: cannot copy {len(x):,} samples to {tempfile.gettempdir()} "
                 f"({error.strerror or error}); free some space there, or set TMPDIR to another folder"
             ) from error
-        done = launch.run(teacher.path, job, home, timeout_s, lambda seen: progress(seen, len(x)) if progress else None)
+        shown = stack.enter_context(step("answers of the model file", "samples", len(x)))
+
+        def seen(count: int) -> None:
+            shown.at(count)
+            if progress is not None:
+                progress(count, len(x))
+
+        done = launch.run(teacher.path, job, home, timeout_s, seen)
         return np.load(home / launch.LOGITS, allow_pickle=False), done
