@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from edgekit.core.rows.forecasts import Foretold
+from edgekit.core.rows.forecasts import PredictedSpeedup
 from edgekit.core.rows.profiled import ExecutionFields, RuntimeForecast, Way
 from edgekit.core.rows.variants import BaselineRow, VariantRow
 
@@ -65,7 +65,7 @@ def of_whole(share: float, speedup: float) -> float:
 
 def compare(
     profile: Mapping[str, Any], variants: Iterable[BaselineRow | VariantRow], costs: Mapping[str, Mapping[str, float]]
-) -> list[Foretold]:
+) -> list[PredictedSpeedup]:
     """What `profile`'s forecast says of each measured variant on its runtime, beside what was measured.
 
     `profile` are the metrics of the profile stage, `variants` the rows of benchmark with their `speedup` against
@@ -73,7 +73,7 @@ def compare(
     measured.
     """
     forecast = profile.get("forecast") or {}
-    rows: list[Foretold] = []
+    rows: list[PredictedSpeedup] = []
     for row in variants:
         found = forecast.get("executions", {}).get(RUNTIMES.get(row["target"], ""))
         known = row["precision"] in ("fp32", "int8") and row["model"] in costs
@@ -87,7 +87,7 @@ def compare(
         )
         predicted = found["ratio"] * step
         rows.append(
-            Foretold(
+            PredictedSpeedup(
                 name=row["name"],
                 model=row["model"],
                 precision=row["precision"],

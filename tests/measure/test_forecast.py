@@ -55,7 +55,7 @@ def test_predicted_stands_beside_achieved() -> None:
     assert found["student-fp32-tflite"]["share"] == pytest.approx(2.0 / (3.0 * 4.0 / 3.0))
 
 
-def test_a_baseline_without_counted_multiply_adds_is_foretold_by_its_bytes() -> None:
+def test_a_baseline_without_counted_multiply_adds_is_predicted_by_its_bytes() -> None:
     """Torch counts none of a recurrent layer."""
     costs = {"macs": 0, "moved": 5_000_000}
     profile = {"forecast": {"executions": executions([{"way": "LiteRT", "p50_ms": 4.0, "ratio": 3.0}], costs, MACHINE)}}
@@ -65,7 +65,7 @@ def test_a_baseline_without_counted_multiply_adds_is_foretold_by_its_bytes() -> 
     assert found["predicted"] == pytest.approx(3.0 * 4.0 / 3.5)
 
 
-def test_a_profile_that_foretold_nothing_gives_no_rows() -> None:
+def test_a_profile_that_predicted_nothing_gives_no_rows() -> None:
     assert compare({}, [row("baseline-fp32-onnx", "baseline", "fp32", "onnx", 2.0)], {"baseline": COSTS}) == []
 
 

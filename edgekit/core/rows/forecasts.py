@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 
-class Foretold(TypedDict):
+class PredictedSpeedup(TypedDict):
     """What was predicted of a variant, and what it achieved: speed-ups over the baseline, and their quotient."""
 
     name: str

@@ -59,7 +59,7 @@ class Facts(TypedDict):
     accuracy_test: float
 
 
-class Judged(Facts):
+class CheckedVariant(Facts):
     """A variant and every limit of the budget that it breaks."""
 
     zipped_bytes: int
@@ -77,7 +77,7 @@ class Judged(Facts):
     reasons: list[str]
 
 
-class NearestMiss(Judged):
+class NearestMiss(CheckedVariant):
     """The variant that exceeds its limits by the smallest share in all."""
 
     p50_ms: float
@@ -101,7 +101,7 @@ class BaselineRow(Facts, Latency):
     target: Literal["pytorch"]
 
 
-class VariantRow(Judged, Latency):
+class VariantRow(CheckedVariant, Latency):
     """One deployable candidate: model, precision, target."""
 
     speedup: float

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from edgekit.core.artifact import EVIDENCE, Artifact
-from edgekit.core.rows.forecasts import Foretold
+from edgekit.core.rows.forecasts import PredictedSpeedup
 from edgekit.core.rows.loads import Loads
 from edgekit.report import plots, tables
 from edgekit.report.formatting import count, milliseconds, times
@@ -48,7 +48,7 @@ def picture(figure: Figure, alt: str, caption: str) -> Picture:
 
 
 def build_pictures(
-    result: Result, profile: Artifact, benchmark: Artifact, predicted: Sequence[Foretold]
+    result: Result, profile: Artifact, benchmark: Artifact, predicted: Sequence[PredictedSpeedup]
 ) -> dict[str, Picture]:
     """The figures by name; one whose figures the run does not have is left out."""
     found = {"pareto": _pareto(result), "ecdf": _ecdf(benchmark)}
@@ -124,7 +124,7 @@ def _ways(profile: Mapping[str, Any]) -> Picture:
     return picture(plots.ways(profile["ways"]), f"One call by each of {len(profile['ways'])} runtimes", caption)
 
 
-def _predicted(rows: Sequence[Foretold]) -> Picture:
+def _predicted(rows: Sequence[PredictedSpeedup]) -> Picture:
     shares = sorted(row["share"] for row in rows)
     alt = f"Of {len(rows)} variants, achieved over predicted speed-up from {times(shares[0])} to {times(shares[-1])}"
     caption = (

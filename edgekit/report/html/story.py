@@ -11,7 +11,7 @@ from edgekit.core import tasks
 from edgekit.core.artifact import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.hashing import sha256_file
-from edgekit.core.rows.forecasts import Foretold
+from edgekit.core.rows.forecasts import PredictedSpeedup
 from edgekit.core.rows.variants import VariantRow
 from edgekit.measure.forecast import way_of
 from edgekit.report import checks, run, tables
@@ -56,7 +56,7 @@ def build_context(folder: Path, result: Result, links: list[Link]) -> dict[str, 
     }
 
 
-def _predicted(benchmark: Artifact) -> list[Foretold]:
+def _predicted(benchmark: Artifact) -> list[PredictedSpeedup]:
     """What was predicted beside what was achieved; nothing from an edgekit whose profile recorded less."""
     try:
         return tables.predicted_rows(benchmark)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from edgekit.core.rows.forecasts import Foretold
+from edgekit.core.rows.forecasts import PredictedSpeedup
 from edgekit.report.formatting import count, milliseconds, span, times
 from edgekit.report.html.rows import Grid, Line, grid, ratio
 from edgekit.report.result.types import Result
@@ -19,7 +19,7 @@ IN_ORDER = (*COLD, *PARTS)
 """Of a session, and from `queue` on of a call; a record does not keep it."""
 
 
-def build_section(profile: Mapping[str, Any], result: Result, predicted: Sequence[Foretold]) -> dict[str, Any]:
+def build_section(profile: Mapping[str, Any], result: Result, predicted: Sequence[PredictedSpeedup]) -> dict[str, Any]:
     """`text` from the diagnosis, what `disturbed` it, and `grids`, the tables that the profile's metrics allow.
 
     `predicted` are the predictions beside what was achieved, none where profile measured no runtime.
@@ -101,7 +101,7 @@ def steps(profile: Mapping[str, Any]) -> Grid | None:
     return grid("What the diagnosis advised", columns, rows, "predicted", "next step|why") if rows else None
 
 
-def achieved(predicted: Sequence[Foretold], result: Result) -> Grid | None:
+def achieved(predicted: Sequence[PredictedSpeedup], result: Result) -> Grid | None:
     """What was predicted of each variant before a step was taken, and what it reached; None where nothing was."""
     ships = set(result["winners"].values())
     lines = [

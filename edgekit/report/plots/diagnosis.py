@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from edgekit.core.rows.forecasts import Foretold
+from edgekit.core.rows.forecasts import PredictedSpeedup
 from edgekit.core.rows.profiled import LayerTime, Operator, Way
 from edgekit.measure.forecast import EAGER, RUNTIMES
 from edgekit.report.plots.style import ACCENT, DARK, LIGHT, MID, STYLE, done, plain_ticks
@@ -174,7 +174,7 @@ def _unshown(layers: Sequence[LayerTime]) -> str:
     return f"not shown: {share:.0%} of the multiply-adds,\ndone where PyTorch sees no layer" if share >= 0.01 else ""
 
 
-def predicted(rows: Sequence[Foretold]) -> Figure:
+def predicted(rows: Sequence[PredictedSpeedup]) -> Figure:
     """The speed-up that profile predicted of each variant against the one that was measured; on the line both agree."""
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 3.8), layout="constrained")

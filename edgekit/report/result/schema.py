@@ -57,7 +57,7 @@ class Latency(Strict):
     calls: int = Field(gt=0, description="how many calls were timed")
 
 
-class Judged(Facts):
+class CheckedVariant(Facts):
     """A variant and every limit of the budget that it breaks."""
 
     zipped_bytes: int = Field(gt=0, description="size of its files, each compressed by zlib at level 9")
@@ -84,7 +84,7 @@ class BaselineRow(Facts, Latency):
     target: Literal["pytorch"] = Field(description="PyTorch, which it is not converted from")
 
 
-class VariantRow(Judged, Latency):
+class VariantRow(CheckedVariant, Latency):
     """One deployable candidate: model, precision, target."""
 
     speedup: float = Field(gt=0, description="the baseline's median over this one's: the median over the rounds")
@@ -92,7 +92,7 @@ class VariantRow(Judged, Latency):
     speedup_high: float = Field(gt=0, description="upper end of that ratio's interval")
 
 
-class NearestMiss(Judged):
+class NearestMiss(CheckedVariant):
     """The variant that exceeds its limits by the smallest share in all."""
 
     p50_ms: float = Field(gt=0, description="median, milliseconds")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgekit.core.artifact import Artifact
-from edgekit.core.rows.forecasts import Foretold
+from edgekit.core.rows.forecasts import PredictedSpeedup
 from edgekit.measure import forecast
 from edgekit.report.formatting import Table, count, milliseconds, span, times
 
@@ -49,7 +49,7 @@ def steps(artifact: Artifact) -> Table:
     return Table(("", "next step", "speed-up of a call", "where", "because"), rows)
 
 
-def predicted_rows(benchmark: Artifact) -> list[Foretold]:
+def predicted_rows(benchmark: Artifact) -> list[PredictedSpeedup]:
     """What profile predicted of each variant that was measured, in float and in int8, beside what it reached.
 
     Nothing where the two were measured on different machines.

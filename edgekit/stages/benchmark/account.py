@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from edgekit.core.config import Budget
-from edgekit.core.rows.variants import Facts, Judged, Met, Missed, Model, NearestMiss, Precision, WaterfallStep
+from edgekit.core.rows.variants import CheckedVariant, Facts, Met, Missed, Model, NearestMiss, Precision, WaterfallStep
 from edgekit.measure.forecast import way_of
 from edgekit.runner.measure.intervals import Ratio
 from edgekit.stages.benchmark.timings import Timings
@@ -19,7 +19,9 @@ ANCESTORS = {
 """The networks on the way to each network, itself last; unstructured sparsity is a step of its own."""
 
 
-def waterfall(winner: Judged, rows: list[Judged], timings: Timings, baseline: Facts) -> list[WaterfallStep]:
+def waterfall(
+    winner: CheckedVariant, rows: list[CheckedVariant], timings: Timings, baseline: Facts
+) -> list[WaterfallStep]:
     """From the baseline to the winner, one step at a time on the winner's target, each with its speed-up.
 
     A step that leads away from the winner (int8 that is slower than float, say) is shown as not kept. A gain
@@ -55,7 +57,9 @@ def with_interval(name: str, ratio: Ratio | None) -> dict[str, float | None]:
     return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
 
 
-def verdict(overall: Judged | None, post_training: str | None, baseline: Facts, timings: Timings) -> Met | Missed:
+def verdict(
+    overall: CheckedVariant | None, post_training: str | None, baseline: Facts, timings: Timings
+) -> Met | Missed:
     """The overall winner against the unmodified baseline and the best post-training int8 variant."""
     if overall is None:
         return {"met": False}
@@ -80,17 +84,19 @@ def verdict(overall: Judged | None, post_training: str | None, baseline: Facts, 
     }
 
 
-def post_training_baseline(rows: Iterable[Judged], timings: Timings) -> str | None:
+def post_training_baseline(rows: Iterable[CheckedVariant], timings: Timings) -> str | None:
     """The fastest int8 variant of the original network."""
     found = [row for row in rows if row["model"] == "baseline" and row["precision"] == "int8"]
     ranked = sorted(found, key=lambda row: (timings.p50_ms(row["name"]), row["bytes"], row["name"]))
     return ranked[0]["name"] if ranked else None
 
 
-def nearest_miss(rows: list[Judged], too_slow: Iterable[str], timings: Timings, budget: Budget) -> NearestMiss | None:
+def nearest_miss(
+    rows: list[CheckedVariant], too_slow: Iterable[str], timings: Timings, budget: Budget
+) -> NearestMiss | None:
     """The variant that exceeds its limits by the smallest share in all, of equals the fastest."""
 
-    def excess(row: Judged) -> float:
+    def excess(row: CheckedVariant) -> float:
         over = [(row["bound_pp"] - budget.accuracy_drop_pp) / max(budget.accuracy_drop_pp, 1.0)]
         if budget.latency_p50_ms and row["name"] in too_slow:
             over.append(timings.p50_ms(row["name"]) / budget.latency_p50_ms - 1)

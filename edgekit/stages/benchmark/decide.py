@@ -13,7 +13,7 @@ from typing import Any, cast
 from edgekit.core.config import Budget
 from edgekit.core.rows.decisions import AgainstDense, AgainstLimit, Candidate, is_choice
 from edgekit.core.rows.decisions import Decision as DecisionRow
-from edgekit.core.rows.variants import Facts, Judged, VariantRow, WaterfallStep
+from edgekit.core.rows.variants import CheckedVariant, Facts, VariantRow, WaterfallStep
 from edgekit.core.tasks.accuracy_drop import Drop, bounded, refusal
 from edgekit.runner.measure.intervals import too_wide
 from edgekit.stages.benchmark import sparsity
@@ -130,7 +130,7 @@ def decide(
     return Decision(content, decisions, metrics)
 
 
-def check_limits(row: Mapping[str, Any], budget: Budget) -> Judged:
+def check_limits(row: Mapping[str, Any], budget: Budget) -> CheckedVariant:
     """The row with its drop on validation, what bounds it, and the limits of accuracy and size that it breaks."""
     figures = {field.name: row[field.name] for field in fields(Drop) if field.name in row}
     drop = Drop(**figures) if "bound_pp" in figures else bounded(**figures, confidence=budget.accuracy_confidence)
@@ -138,10 +138,10 @@ def check_limits(row: Mapping[str, Any], budget: Budget) -> Judged:
     broken = [refused] if refused else []
     if budget.size_bytes is not None and row["bytes"] > budget.size_bytes:
         broken.append(f"{row['bytes']:,} bytes are over {budget.size_bytes:,}")
-    return cast("Judged", {**row, **asdict(drop), "inside_budget": not broken, "reasons": broken})
+    return cast("CheckedVariant", {**row, **asdict(drop), "inside_budget": not broken, "reasons": broken})
 
 
-def too_slow(rows: Iterable[Judged], timings: Timings, budget: Budget) -> list[str]:
+def too_slow(rows: Iterable[CheckedVariant], timings: Timings, budget: Budget) -> list[str]:
     """Names of the variants whose p50 is over the limit for sure, sorted."""
     limit_ms = budget.latency_p50_ms
     if limit_ms is None:
@@ -187,7 +187,7 @@ def _with_ends(row: Mapping[str, Any], name: str) -> str:
     return f"{row[name]:.3g} ({row[f'{name}_low']:.3g} to {row[f'{name}_high']:.3g})"
 
 
-def choose(rows: Sequence[Judged], timings: Timings) -> Choice:
+def choose(rows: Sequence[CheckedVariant], timings: Timings) -> Choice:
     """The fastest; of all that it does not beat for sure, the one with the fewest bytes, then the first by name."""
     if not rows:
         return Choice(None, NO_WINNER, [])
@@ -201,7 +201,7 @@ def choose(rows: Sequence[Judged], timings: Timings) -> Choice:
     return Choice(first[1], FEWEST_BYTES if first[0] < others[0][0] else FIRST_NAME, candidates)
 
 
-def _candidate(row: Judged, fastest: str, timings: Timings) -> Candidate:
+def _candidate(row: CheckedVariant, fastest: str, timings: Timings) -> Candidate:
     name = row["name"]
     ratio = timings.ratio(name, fastest)
     return {
@@ -215,7 +215,7 @@ def _candidate(row: Judged, fastest: str, timings: Timings) -> Candidate:
     }
 
 
-def _against_limit(row: Judged, timings: Timings, slow: Iterable[str]) -> AgainstLimit:
+def _against_limit(row: CheckedVariant, timings: Timings, slow: Iterable[str]) -> AgainstLimit:
     median = timings.median(row["name"])
     return {
         "name": row["name"],
@@ -226,13 +226,13 @@ def _against_limit(row: Judged, timings: Timings, slow: Iterable[str]) -> Agains
     }
 
 
-def _inside(rows: Iterable[Judged], out: Iterable[str], target: str) -> list[Judged]:
+def _inside(rows: Iterable[CheckedVariant], out: Iterable[str], target: str) -> list[CheckedVariant]:
     return [row for row in rows if row["target"] == target and row["inside_budget"] and row["name"] not in out]
 
 
 def _with_measured(
-    row: Judged, slow: Iterable[str], nothing: Mapping[str, str], budget: Budget, replaying: bool
-) -> Judged:
+    row: CheckedVariant, slow: Iterable[str], nothing: Mapping[str, str], budget: Budget, replaying: bool
+) -> CheckedVariant:
     """The row with what rests on a clock as well: the limit of latency, and why a sparse one is rejected."""
     name = row["name"]
     reasons = []
@@ -243,7 +243,7 @@ def _with_measured(
     return {**row, "inside_budget": row["inside_budget"] and not reasons, "reasons": [*row["reasons"], *reasons]}
 
 
-def _timed(row: Judged, baseline: str, timings: Timings) -> VariantRow:
+def _timed(row: CheckedVariant, baseline: str, timings: Timings) -> VariantRow:
     """The row with its latencies, and how many times the baseline's speed it has."""
     name = row["name"]
     gain = with_interval("speedup", timings.ratio(baseline, name))

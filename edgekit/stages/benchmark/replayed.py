@@ -7,12 +7,12 @@ from typing import Any
 
 from edgekit.core.config import Budget
 from edgekit.core.errors import StageError
-from edgekit.core.rows.variants import Judged
+from edgekit.core.rows.variants import CheckedVariant
 
 FIX = "an earlier stage gave another result than the recorded one; compare their digests, or run without the record"
 
 
-def check(recorded: dict[str, Any], rows: Sequence[Judged], budget: Budget, targets: Sequence[str]) -> None:
+def check(recorded: dict[str, Any], rows: Sequence[CheckedVariant], budget: Budget, targets: Sequence[str]) -> None:
     """StageError where a recorded winner is not there to win, or breaks a limit that needs no clock."""
     names = [row["name"] for row in rows]
     for name in recorded["too_slow"]:

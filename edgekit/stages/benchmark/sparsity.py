@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from edgekit.core.rows.decisions import AgainstDense
-from edgekit.core.rows.variants import Judged
+from edgekit.core.rows.variants import CheckedVariant
 from edgekit.stages.benchmark.timings import Timings
 
 DECISION = "sparsity without speed-up"
@@ -18,7 +18,7 @@ DENSE = {"sparse": "student"}
 """The network that a sparse one was made from."""
 
 
-def against_dense(rows: Sequence[Judged], slow: Collection[str], timings: Timings) -> list[AgainstDense]:
+def against_dense(rows: Sequence[CheckedVariant], slow: Collection[str], timings: Timings) -> list[AgainstDense]:
     """Each sparse variant beside its dense counterpart, of the same precision and target: is it faster?
 
     A counterpart that is outside the budget itself is none: nobody could take it instead.
@@ -53,7 +53,7 @@ def reason(name: str, compared: Iterable[AgainstDense], replaying: bool) -> str:
     )
 
 
-def _beside(row: Judged, dense: Judged, timings: Timings) -> AgainstDense:
+def _beside(row: CheckedVariant, dense: CheckedVariant, timings: Timings) -> AgainstDense:
     """`ratio`: how many times as fast as the dense one; `zipped_share`: compressed bytes as a share of that one's."""
     ratio = timings.ratio(dense["name"], row["name"])
     return {

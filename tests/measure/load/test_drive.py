@@ -115,7 +115,7 @@ def test_what_rests_on_enough_is_not_short() -> None:
     loads = [
         Load("single_stream", 0.3, queries=5, minimum=LITTLE),
         Load("server", 0.3, queries=5, rate_per_s=50.0, p99_bound_ms=0.001, minimum=LITTLE),
-        Load("offline", 0.3, queries=200, minimum=LITTLE),  # 0.4 s, however little warming up foretold
+        Load("offline", 0.3, queries=200, minimum=LITTLE),  # 0.4 s, however little warming up predicted
     ]
     for result in driven(words("sleeping", seconds=0.002), *loads).values():
         assert (result.short, result.why_short) == (False, ""), result.scenario

@@ -34,7 +34,7 @@ MEASURING = (
         "measure/forecast.py",
         "return before / (compute_ms + memory_ms + self.fixed_ms)",
         "return before / (compute_ms + memory_ms)",
-        "a step is foretold to save what a call costs besides",
+        "a step is predicted to save what a call costs besides",
         ("tests/measure/test_forecast.py",),
     ),
     Seed(

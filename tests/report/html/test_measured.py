@@ -78,7 +78,7 @@ def foresees(profile: Row) -> None:
 
 @pytest.fixture(scope="module")
 def fuller(tiny_run: FinishedRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was driven under load and foretold, its page drawn."""
+    """A run that was driven under load and has predictions, its page drawn."""
     folder = runs.copy(tiny_run, tmp_path_factory.mktemp("fuller"))
     runs.edit(folder, "benchmark", driven)
     runs.edit(folder, "profile", foresees)
