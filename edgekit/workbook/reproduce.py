@@ -243,7 +243,7 @@ def _is_reference_network(name: Any) -> bool:
 
 
 def _same_data(record: dict[str, Any], plan: Plan) -> None:
-    with watching("data"):
+    with watching("digest of the data"):
         found = datas.load(plan.data).digest
     if found != record["data_digest"]:
         raise DataError(
