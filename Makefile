@@ -33,7 +33,7 @@ endef
 $(VENV)/.workbook: pyproject.toml constraints.txt
 	$(call aloud,making $(VENV)) test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(call aloud,installing torch) $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/pip uninstall --quiet --disable-pip-version-check --yes edgekit
+	$(call aloud,removing an edgekit of old) $(BIN)/pip uninstall --quiet --disable-pip-version-check --yes edgekit
 	$(call aloud,installing the workbook) \
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[workbook]'
 	touch $@
@@ -114,8 +114,8 @@ reference: $(VENV)/.dev ## execute the reference notebooks of tests/reference ag
 
 # dvc has an environment of its own: it is only measured against.
 build/dvc/bin/dvc:
-	$(PYTHON) -m venv build/dvc
-	build/dvc/bin/pip install --quiet --disable-pip-version-check dvc
+	$(call aloud,making build/dvc) $(PYTHON) -m venv build/dvc
+	$(call aloud,installing dvc) build/dvc/bin/pip install --quiet --disable-pip-version-check dvc
 
 bench: $(VENV)/.dev build/dvc/bin/dvc ## what the runner adds, its choice loses, a finished run costs, how far Keras is
 	$(BIN)/python -m benchmarks.runner_overhead

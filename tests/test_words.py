@@ -94,7 +94,7 @@ CLASSES = {
 }
 PROSE = {
     "debris": "redundant operators",
-    "hears of": "is called with",
+    "hears?": "is called with",
     "mangled": "damaged",
     "parting": "divergence",
     "as it came": "unmodified",

@@ -17,6 +17,7 @@ from edgekit.core import telemetry
 from edgekit.core.config import STAGES, suggest
 from edgekit.core.errors import BudgetMissed, ConfigError, TrustError
 from edgekit.workbook.plan import load_plan
+from edgekit.workbook.watch import watching
 
 telemetry.off()  # here, and in whatever is started from here
 
@@ -80,12 +81,14 @@ def run(
             return
         from edgekit.workbook.run import run as run_plan
 
-        result, anything_done = run_plan(plan, out, force=forced)
-        show_result(result, out / plan.run.name, whole=anything_done)
-        met = result["verdict"]["met"]
+        ended = run_plan(plan, out, force=forced)
+        show_result(ended, out / plan.run.name)
+        met = ended.result["verdict"]["met"]
         if mlflow is not None:  # a store that has gone away since must not hide that the budget was missed
             log = tracking.log if met else tracking.log_or_reason
-            print(f"MLflow     {log(out / plan.run.name, mlflow)}")
+            with watching("MLflow"):
+                where = log(out / plan.run.name, mlflow)
+            print(f"MLflow     {where}")
         if not met:
             raise typer.Exit(BudgetMissed.exit_code)
 
@@ -115,7 +118,9 @@ def report(
         with lock.hold(folder / RUN_LOCK, f"edgekit report {run_}"):
             print(html.write(folder))
         if mlflow is not None:
-            print(f"MLflow     {tracking.log(folder, mlflow)}")
+            with watching("MLflow"):
+                where = tracking.log(folder, mlflow)
+            print(f"MLflow     {where}")
 
 
 @app.command()

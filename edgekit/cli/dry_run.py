@@ -14,6 +14,7 @@ from edgekit.core.config import STAGES, ModelConfig, NetworkConfig
 from edgekit.models.files import TITLES, detect
 from edgekit.workbook import preflight
 from edgekit.workbook.plan import Plan, own_fields
+from edgekit.workbook.watch import watching
 
 
 def show(plan: Plan, out: Path) -> None:
@@ -43,7 +44,8 @@ def show(plan: Plan, out: Path) -> None:
         "Seed": str(run_.seed),
         "Writes": str(out / run_.name),
     }
-    lines |= preflight.check(plan)
+    with watching("preflight checks of data and networks"):
+        lines |= preflight.check(plan)
     console.print(table)
     for name, value in lines.items():
         console.print(f"{name + ':':<9} {value}", highlight=False, soft_wrap=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from edgekit.runner.autotune import prove
 from edgekit.runner.backends import installed
 from edgekit.runner.errors import SelftestError
 from edgekit.runner.measure import bench
-from edgekit.workbook.watch import Watch
+from edgekit.workbook.watch import watching
 
 TRIAL_S = 10.0
 """Of one run in the search for the highest rate."""
@@ -77,11 +76,7 @@ def run(request: Request, as_json: bool, say: Callable[[str], object]) -> None:
     job = request.job()
     bundle = bundles.read(request.bundle)  # so that a damaged bundle is reported as such, not as a process that died
     _prove(request, bundle)
-    with (
-        tempfile.TemporaryDirectory(prefix="edgekit-load-") as folder,
-        Watch(Path(folder)) as watch,
-        watch.during(f"{request.bundle.name} under load", quietly=True),
-    ):
+    with watching(f"{request.bundle.name} under load"):
         outcome = drive(job)
     if as_json:
         say(json.dumps(_record(request, bundle.sha256, outcome), indent=2))

@@ -26,7 +26,7 @@ FILE = "EDGEKIT_PROGRESS"
 RECORD_BYTES = 4096
 """Every write replaces the whole record, so a reader sees the old one, the new one, or no JSON."""
 EVERY_S = 0.2
-"""Steps within a step are told so often at most: what is measured beside it must not notice."""
+"""Steps within a step are published so often at most: what is measured beside it must not notice."""
 SURE_AFTER_S = 1.0
 """Of a shorter time no time left is concluded."""
 MOST_SAID = 3
@@ -36,14 +36,15 @@ class Step:
     """A step that goes on; `at` says how far it is."""
 
     def __init__(self, name: str, unit: str, of: int, done: float) -> None:
-        self.shown = Shown(name, unit, done, of)
+        self.shown = Shown(name, unit, float(done), int(of))
         self._begun, self._began_at = time.monotonic(), done
 
     def at(self, done: float, of: int | None = None, best: str | None = None, name: str | None = None) -> None:
         """`done` units are done, of `of`; a fraction counts towards the time left. What is None stays as it is."""
-        new: dict[str, Any] = {"of": of, "best": best, "name": name}
-        self.shown = replace(self.shown, done=done, **{key: value for key, value in new.items() if value is not None})
-        _tell(now=bool(name))
+        new: dict[str, Any] = {"of": None if of is None else int(of), "best": best, "name": name}  # numpy's too
+        kept = {key: value for key, value in new.items() if value is not None}
+        self.shown = replace(self.shown, done=float(done), **kept)
+        _publish(now=bool(name))
 
     def left_s(self, inner: float) -> float | None:
         """Seconds left at the pace so far, `inner` being the share of the unit under way; None while nobody knows."""
@@ -71,10 +72,8 @@ class _ToFile:
         self._path = path
 
     def show(self, state: State) -> None:
-        data = state.to_json().encode()
-        if len(data) >= RECORD_BYTES:
-            return
-        with suppress(OSError):
+        with suppress(Exception):  # a full disk, or what JSON cannot hold
+            data = state.record(RECORD_BYTES - 1)
             handle = os.open(self._path, os.O_WRONLY)
             try:
                 os.pwrite(handle, data.ljust(RECORD_BYTES - 1) + b"\n", 0)
@@ -89,7 +88,7 @@ _lock = threading.RLock()
 _steps: list[Step] = []
 _said: list[tuple[int, str]] = []
 _listener: Listener | None = None
-_told_at = 0.0
+_published_at = 0.0
 
 
 @contextmanager
@@ -101,7 +100,7 @@ def step(name: str, unit: str = "", of: int = 0, done: float = 0.0) -> Iterator[
         if not _steps:
             _listener = _who_listens()
         _steps.append(one)
-        _tell(now=True)
+        _publish(now=True)
     try:
         yield one
     finally:
@@ -116,23 +115,28 @@ def _leave(one: Step) -> None:
     outermost = _steps[0] is one
     _steps.remove(one)
     if not outermost:
-        _tell(now=True)
+        _publish(now=True)
         return
     _steps.clear()
     if _listener is not None:
         _listener.end()
 
 
-def each(items: Sequence[T], unit: str, called: Callable[[T], str] | None = None) -> Iterator[T]:
-    """The items, one after another, shown as a step that counts them; `called` names the one under way."""
+def each(
+    items: Sequence[T], unit: str, called: Callable[[T], str] | None = None, best: Callable[[], str] | None = None
+) -> Iterator[T]:
+    """The items, one after another, shown as a step that counts them.
+
+    `called` names the one under way. `best` is asked before each for the best of those before it.
+    """
     with step("", unit, len(items)) as shown:
         for number, item in enumerate(items):
-            shown.at(number, name=called(item) if called else "")
+            shown.at(number, best=best() if best else None, name=called(item) if called else "")
             yield item
 
 
 def both(first: Callable[[int], object], second: Callable[[int], object]) -> Callable[[int], None]:
-    """Calls one after the other: for those that hear of rounds."""
+    """Calls one after the other, with the same number."""
 
     def call(number: int) -> None:
         first(number)
@@ -146,25 +150,27 @@ def say(text: str) -> None:
     with _lock:
         number = _said[-1][0] + 1 if _said else 1
         _said[:] = [*_said, (number, text)][-MOST_SAID:]
-        _tell(now=True)
+        _publish(now=True)
 
 
 def read(path: Path) -> State | None:
     """The state in the file that `FILE` names; None where there is none, or a write was met half-way."""
     try:
-        return State.from_json(path.read_text())
-    except (OSError, ValueError, KeyError, TypeError):
+        state = State.from_json(path.read_text())
+        str(state)  # figures that have no words are no state either
+    except (OSError, ArithmeticError, AttributeError, ValueError, KeyError, TypeError):
         return None
+    return state
 
 
-def _tell(now: bool = False) -> None:
-    global _told_at
-    if _listener is None or not (now or time.monotonic() - _told_at >= EVERY_S):
+def _publish(now: bool = False) -> None:
+    global _published_at
+    if _listener is None or not (now or time.monotonic() - _published_at >= EVERY_S):
         return
     with _lock:
         if not _steps:
             return
-        _told_at = time.monotonic()
+        _published_at = time.monotonic()
         _listener.show(State(os.getpid(), tuple(each.shown for each in _steps), _left_s(), tuple(_said)))
 
 

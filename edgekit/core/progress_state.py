@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+
+SHORT = 40
+"""Letters of a text that is not cut any further to fit into a record."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +56,38 @@ class State:
         """One line."""
         return json.dumps(asdict(self))
 
+    def record(self, most: int) -> bytes:
+        """As JSON, in at most so many bytes: sentences said long ago are left out first, then long texts are cut."""
+        state = self
+        while len(data := state.to_json().encode()) > most and (state.said or state.steps):
+            state = state._shorter()
+        return data
+
+    def _shorter(self) -> State:
+        if len(self.said) > 1:
+            return replace(self, said=self.said[1:])
+        texts = [*(text for _, text in self.said), *(text for one in self.steps for text in (one.name, one.best))]
+        most = max(map(len, texts)) // 2
+        if most < SHORT:
+            return replace(self, said=(), steps=self.steps[:-1])
+        steps = tuple(replace(one, name=_cut(one.name, most), best=_cut(one.best, most)) for one in self.steps)
+        return replace(self, said=tuple((number, _cut(text, most)) for number, text in self.said), steps=steps)
+
     @classmethod
     def from_json(cls, text: str) -> State:
         """ValueError, KeyError or TypeError where it is none."""
         found = json.loads(text)
         steps = tuple(Shown(**step) for step in found["steps"])
         return cls(found["process"], steps, found["left_s"], tuple((int(n), str(t)) for n, t in found["said"]))
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def elapsed(seconds: float) -> str:
+    """`1:05`: minutes and seconds."""
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
 def duration(seconds: float) -> str:

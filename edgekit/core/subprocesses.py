@@ -70,7 +70,8 @@ def run(
 ) -> Ended:
     """`python -m MODULE ARGUMENTS` in a fresh process, to its end; it ends with this one. What it says goes to `log`.
 
-    `started` hears its process id. `look` is called many times a second and once at the end: true ends the process.
+    `started` is called with its process id. `look` is called many times a second and once at the end: true ends the
+    process.
     """
     with open(log, "wb") as stream:
         process = start(module, arguments, environment, stdout=stream, stderr=subprocess.STDOUT)

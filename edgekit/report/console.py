@@ -21,7 +21,7 @@ from edgekit.report.tables.loads import held
 from edgekit.stages.benchmark.decide import FEWEST_BYTES
 
 
-def show(result: Result, folder: Path, console: Console) -> None:
+def show(result: Result, folder: Path, console: Console, *, drawn: bool = False) -> None:
     """Print the verdict table, the wall times and the paths of all outputs."""
     console.print(_table(result))
     console.print()
@@ -50,7 +50,7 @@ def show(result: Result, folder: Path, console: Console) -> None:
     done = [stage for stage in STAGES if stage in result["stages"]]
     took = " · ".join(f"{stage} {result['stages'][stage]['seconds']:.0f} s" for stage in done)
     console.print(f"\nStages     {took}", soft_wrap=True, highlight=False)
-    for line in verdict.paths(result, folder):
+    for line in verdict.paths(result, folder, drawn=drawn):
         console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 

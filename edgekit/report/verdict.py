@@ -42,8 +42,11 @@ def unmet(result: Result) -> Iterator[tuple[str, str]]:
             yield target, f"{checks.missed_message(nearest, result['budget'])}."
 
 
-def paths(result: Result, folder: Path) -> Iterator[str]:
-    """Lines that say where bundles, runner, notebooks, result and report of the run in `folder` lie."""
+def paths(result: Result, folder: Path, *, drawn: bool) -> Iterator[str]:
+    """Lines that say where bundles, runner, notebooks, result and report of the run in `folder` lie.
+
+    `drawn`: whether the report is there and current.
+    """
     bundles = stage_folder(folder, "bundle")
     for entry in result["bundles"].values():
         yield f"Bundle     {bundles / entry['file']}"
@@ -56,17 +59,17 @@ def paths(result: Result, folder: Path) -> Iterator[str]:
     if (folder / earlier_bundles.EARLIER).exists():
         yield f"The bundles of an earlier run lie in {folder / earlier_bundles.EARLIER}."
     yield f"Result     {folder / RESULT}"
-    if html.is_drawn(folder):
+    if drawn:
         yield f"Report     {folder / html.PAGE}"
 
 
-def finished_lines(result: Result, folder: Path) -> Iterator[str]:
+def finished_lines(result: Result, folder: Path, *, drawn: bool = False) -> Iterator[str]:
     """All lines for a run that was finished already."""
     yield f"run {result['name']} is finished"
     yield message(result)
     yield from (f"No bundle for {target}: {why}" for target, why in unmet(result))
     yield from (f"Left out: {line}." for line in left_out.lines(result["left_out"]))
-    yield from paths(result, folder)
+    yield from paths(result, folder, drawn=drawn)
 
 
 def _against(verdict: Mapping[str, Any], key: str, what: str) -> str:

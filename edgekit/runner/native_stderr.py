@@ -15,9 +15,10 @@ def quiet_native(log: str | os.PathLike[str] = os.devnull) -> Iterator[int]:
     Yields a file descriptor that still writes to standard error. Only commands and the workbook call this: the process
     that uses edgekit as a library keeps its standard error.
     """
-    sys.stderr.flush()
+    if sys.stderr is not None:
+        sys.stderr.flush()
+    kept = standard_error()
     sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-    kept = os.dup(2)
     try:
         os.dup2(sink, 2)
         yield kept
@@ -25,3 +26,19 @@ def quiet_native(log: str | os.PathLike[str] = os.devnull) -> Iterator[int]:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(sink)
+
+
+def standard_error() -> int:
+    """A new file descriptor that writes to standard error.
+
+    A process that was started without one gets one that leads nowhere, before another file takes its number.
+    """
+    try:
+        return os.dup(2)
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        if nowhere != 2:
+            os.dup2(nowhere, 2)
+            os.close(nowhere)
+        os.set_inheritable(2, True)
+        return os.dup(2)

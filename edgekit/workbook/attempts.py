@@ -58,7 +58,7 @@ def failure(folder: Path, stage: str) -> str | None:
     kept = failed_notebook(folder, stage)
     if not kept.is_file():
         return None
-    begun = _begun(kept)
+    begun = last_begun(kept)
     if words := _ended(kept):
         return f"cell {begun}: {words} ({kept})"
     for number, cell in _code(kept):
@@ -88,11 +88,11 @@ def _short(path: Path) -> str:
 
 
 def _place(path: Path) -> str:
-    begun, cells = _begun(path), list(_code(path))
+    begun, cells = last_begun(path), list(_code(path))
     return f"cell {begun} of {cells[-1][0]}; " if begun else ""
 
 
-def _begun(path: Path) -> int:
+def last_begun(path: Path) -> int:
     """The number of the last cell that was begun; 0 where that cannot be read."""
     begun = [number for number, cell in _code(path) if cell.get("metadata", {}).get("papermill", {}).get("start_time")]
     return begun[-1] if begun else 0

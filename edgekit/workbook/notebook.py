@@ -24,7 +24,7 @@ from edgekit.runner import errors as runner_errors
 from edgekit.runner.files import make_folder, move, write_atomically
 from edgekit.runner.native_stderr import quiet_native
 from edgekit.workbook import receipts
-from edgekit.workbook.attempts import ENDED
+from edgekit.workbook.attempts import ENDED, last_begun
 from edgekit.workbook.plan import Plan, workbook_folder
 from edgekit.workbook.stage import COMMAND, FORCE
 
@@ -117,7 +117,10 @@ def _papermill(step: Step, working: Path, failed: Path, log: Path, forced: bool)
     logging.getLogger("papermill").setLevel(logging.ERROR)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # a task that Ctrl-C or SIGTERM left behind
     try:
-        with _kernel_environment(step.stage if forced else ""), _native_stderr_into(log):
+        with (
+            _kernel_environment(step.stage if forced else ""),
+            quiet_native(log),
+        ):  # they would write over what is shown
             papermill.execute_notebook(
                 step.source,
                 working,
@@ -157,12 +160,8 @@ def _cells(working: Path) -> list[dict[str, Any]]:
 
 def _where(step: Step, working: Path) -> str:
     """Which cell was running when its kernel went, counted from 1 in the executed copy: the last that was begun."""
-    begun = [
-        number
-        for number, cell in enumerate(_cells(working), 1)
-        if cell.get("metadata", {}).get("papermill", {}).get("start_time")
-    ]
-    return f"{step.notebook}, cell {begun[-1]}" if begun else step.notebook
+    begun = last_begun(working)
+    return f"{step.notebook}, cell {begun}" if begun else step.notebook
 
 
 def _unfinished(working: Path) -> str:
@@ -203,14 +202,6 @@ def _keep(working: Path, kept: Path, ended: str = "") -> None:
             notebook["metadata"][ENDED] = ended
             write_atomically(working, json.dumps(notebook, indent=1).encode())
     move(working, kept)
-
-
-@contextmanager
-def _native_stderr_into(log: Path) -> Iterator[None]:
-    """Native libraries in the kernel write to the terminal over what is shown there; give them a file instead."""
-    sys.stderr.flush()
-    with quiet_native(log):
-        yield
 
 
 @contextmanager

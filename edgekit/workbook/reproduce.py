@@ -23,6 +23,7 @@ from edgekit.runner.bundle import MANIFEST, Bundle
 from edgekit.runner.files import make_folder
 from edgekit.workbook.plan import Plan, load_plan, make_importable
 from edgekit.workbook.run import run
+from edgekit.workbook.watch import watching
 
 RECORDED = {
     "config": dict,
@@ -242,7 +243,8 @@ def _is_reference_network(name: Any) -> bool:
 
 
 def _same_data(record: dict[str, Any], plan: Plan) -> None:
-    found = datas.load(plan.data).digest
+    with watching("digest of the data"):
+        found = datas.load(plan.data).digest
     if found != record["data_digest"]:
         raise DataError(
             f"not reproduced: the data here is another (digest {found[:12]}, recorded {record['data_digest'][:12]}); "

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from edgekit import __version__
 from edgekit.core import earlier_bundles, lock
@@ -18,18 +20,17 @@ from edgekit.core.errors import (
     ResourceError,
 )
 from edgekit.core.hashing import write_json
-from edgekit.data import fingerprint
 from edgekit.report import html
 from edgekit.report import result as results
 from edgekit.report.result import RESULT, is_current
 from edgekit.report.result.types import Result
-from edgekit.workbook import attempts, origin, run_guards, state
+from edgekit.workbook import attempts, run_guards, state
 from edgekit.workbook.attempts import next_command
 from edgekit.workbook.plan import Plan, agree, make_importable
 from edgekit.workbook.stage import RUN_LOCK
 from edgekit.workbook.stage_states import StageStates
-from edgekit.workbook.state import StageState
-from edgekit.workbook.watch import Watch
+from edgekit.workbook.state import DataDigest, StageState
+from edgekit.workbook.watch import Watch, watching
 
 PLAN = ".plan.json"
 """Config and settings of the last run in a folder, for `edgekit status`."""
@@ -40,8 +41,16 @@ CHECKED_AHEAD = ("profile", "distill")
 Say = Callable[[str], None]
 
 
-def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print) -> tuple[Result, bool]:
-    """Run the plan to completion; returns its result, budget met or not, and whether anything had to be done.
+class Ended(NamedTuple):
+    """A run at its end, budget met or not; whether anything had to be done, and whether its page is current."""
+
+    result: Result
+    anything_done: bool
+    drawn: bool
+
+
+def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print) -> Ended:
+    """Run the plan to completion.
 
     Parameters
     ----------
@@ -61,11 +70,10 @@ def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print)
     """
     folder = out / plan.run.name
     make_importable(plan)
-    found = finished(plan, folder) if not force else None
+    found, data = finished(plan, folder) if not force else (None, None)
     if found is not None:
         say(f"reused: {_list_of(plan.pipeline[: _last(plan, found)])}; every key is unchanged")
-        _redraw(folder, say)
-        return found, False
+        return Ended(found, False, _redraw(folder, say))
     agree(plan)
     run_guards.writable(folder)
     with (
@@ -76,66 +84,77 @@ def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print)
         run_guards.tidy(folder)
         write_json(folder / PLAN, {"config": str(plan.path), "settings": plan.settings})
         with Watch(folder) as watch:
-            return _to_the_end(plan, out, folder, force, watch, partial(watch.say, say=say)), True
+            return _to_the_end(plan, out, folder, force, watch, partial(watch.say, say=say), data)
 
 
-def _to_the_end(plan: Plan, out: Path, folder: Path, force: Collection[str], watch: Watch, say: Say) -> Result:
-    """The stages, then the result and its page; returns the result."""
+def _to_the_end(
+    plan: Plan, out: Path, folder: Path, force: Collection[str], watch: Watch, say: Say, data: DataDigest | None
+) -> Ended:
+    """The stages, then the result and its page."""
     try:
-        moved = earlier_bundles.recover(folder, met=_run_stages(plan, out, folder, force, watch, say))
+        moved = earlier_bundles.recover(folder, met=_run_stages(plan, out, folder, force, watch, say, data))
     except BudgetUnreachable:  # exit code 3 too: nothing may lie where things ship from
         earlier_bundles.recover(folder, met=False)
         raise
     if moved:
         say(f"bundle: nothing ships, so the bundles of an earlier run went from bundles/ to {moved}")
     with watch.during(f"{RESULT} and {html.PAGE}", quietly=True):
-        result = write_result(plan, folder)
-        html.draw(folder, say)
-    return result
+        return Ended(write_result(plan, folder), True, html.draw(folder, say))
 
 
-def finished(plan: Plan, folder: Path) -> Result | None:
-    """The result of a run that is done and current; None where something is left to do."""
+def finished(plan: Plan, folder: Path) -> tuple[Result | None, DataDigest | None]:
+    """The result of a run that is done and current, None where something is left to do.
+
+    With it the data's digest, where that had to be known.
+    """
     try:
         result: Result = json.loads((folder / RESULT).read_text())
     except (OSError, ValueError):
-        return None
+        return None, None
     left_by_a_kill = [*folder.glob(".*.partial"), *folder.glob(".*.previous")]
     if not isinstance(result, dict) or left_by_a_kill or result.get("config") != json.loads(json.dumps(plan.values)):
-        return None
+        return None, None
     if not is_current(result, folder) or not earlier_bundles.in_order(folder, result["verdict"]["met"]):
-        return None
+        return None, None
     last = _last(plan, result)
-    states = state.examine(plan, folder, state.data_digest(plan, folder))
-    return result if all(each.state == "done" for each in islice(states, last)) else None
+    remembered = state.remembered_digest(plan, folder)
+    with nullcontext() if remembered.digest else watching("digest of the data"):
+        data = state.read_digest(plan, folder, remembered)
+    done = all(each.state == "done" for each in islice(state.examine(plan, folder, data.digest), last))
+    return result if done else None, data
 
 
-def _redraw(folder: Path, say: Say) -> None:
-    """Draw the page of a finished run, if it is missing or an earlier edgekit drew it."""
+def _redraw(folder: Path, say: Say) -> bool:
+    """Draw the page of a finished run, if it is missing or an earlier edgekit drew it; whether it is current then."""
     if html.is_drawn(folder):
-        return
+        return True
     try:
         with (
             lock.hold(folder / RUN_LOCK, f"edgekit run, {html.PAGE}"),
             Watch(folder) as watch,
             watch.during(html.PAGE, quietly=True),
         ):
-            html.draw(folder, partial(watch.say, say=say))
+            return html.draw(folder, partial(watch.say, say=say))
     except ResourceError as error:
         say(f"{html.PAGE} is not drawn: {error}")
+        return False
 
 
-def _run_stages(plan: Plan, out: Path, folder: Path, force: Collection[str], watch: Watch, say: Say) -> bool:
-    """Run or reuse each stage; True if a variant met the budget, so that there are bundles."""
+def _run_stages(
+    plan: Plan, out: Path, folder: Path, force: Collection[str], watch: Watch, say: Say, data: DataDigest | None
+) -> bool:
+    """Run or reuse each stage; True if a variant met the budget, so that there are bundles.
+
+    `data`: its digest, where that has just been read.
+    """
     from edgekit.workbook import notebook
 
     before = _bytes(plan.path)
     with watch.during("preflight checks of data and networks", quietly=True):
-        sign = fingerprint(plan.data) if (folder / origin.STAGE).is_dir() else None
-        digest = state.data_digest(plan, folder)
-        if digest:
-            state.remember_data(plan, folder, digest, sign)
-        states = StageStates(plan, folder, digest)
+        data = data or state.read_digest(plan, folder)
+        if data.digest:
+            state.remember_data(plan, folder, data.digest, data.sign)
+        states = StageStates(plan, folder, data.digest)
         states.recover_origin()
         _preflight(plan, states, force, say)
     announced = False

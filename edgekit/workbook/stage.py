@@ -92,7 +92,7 @@ class OpenStage:
             resume.remove(self.folder, self.name)
             resume.remove_teacher_cache(self.folder)
         try:
-            with progress.step(""):
+            with progress.step(self.name):
                 made = module.run(self.source, self.data, self.config, working)
             changes = cache_key.differences(wanted, made.cache_inputs)
             changes += [f"source of {name}" for name, sha in before.items() if cache_key.source_digest(name) != sha]

@@ -85,19 +85,40 @@ def cache_inputs(plan: Plan, folder: Path, stage: str, source: Artifact, data_di
     return cache_key.gather(stage, config, source.digest, data_digest, libraries, folder)
 
 
-def data_digest(plan: Plan, folder: Path) -> str | None:
-    """Digest of the plan's data: remembered where nothing about its source has changed, else read; None: no run yet."""
-    if not (folder / origin.STAGE / artifacts.RECORD).is_file():
-        return None
+@dataclass(frozen=True)
+class DataDigest:
+    """Digest of the plan's data, None where there is no run yet, and the fingerprint from before it was read."""
+
+    digest: str | None
+    sign: str | None
+
+
+def remembered_digest(plan: Plan, folder: Path) -> DataDigest:
+    """That of the last time the data was read, if nothing about its source has changed since; else None for it."""
+    if not (folder / origin.STAGE).is_dir():
+        return DataDigest(None, None)
     sign = datas.fingerprint(plan.data)
-    if sign is not None:
+    if sign is not None and (folder / origin.STAGE / artifacts.RECORD).is_file():
         try:
             remembered = json.loads((folder / DATA).read_text())
             if remembered["fingerprint"] == sign:
-                return str(remembered["digest"])
+                return DataDigest(str(remembered["digest"]), sign)
         except (OSError, ValueError, KeyError, TypeError):
             pass
-    return datas.load(plan.data).digest
+    return DataDigest(None, sign)
+
+
+def read_digest(plan: Plan, folder: Path, remembered: DataDigest | None = None) -> DataDigest:
+    """What is remembered; where that is nothing and there is a run, the data is read."""
+    found = remembered or remembered_digest(plan, folder)
+    if found.digest or not (folder / origin.STAGE / artifacts.RECORD).is_file():
+        return found
+    return DataDigest(datas.load(plan.data).digest, found.sign)
+
+
+def data_digest(plan: Plan, folder: Path) -> str | None:
+    """Digest of the plan's data; None: no run yet."""
+    return read_digest(plan, folder).digest
 
 
 def remember_data(plan: Plan, folder: Path, digest: str, sign: str | None) -> None:

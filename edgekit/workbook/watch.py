@@ -8,17 +8,20 @@ from __future__ import annotations
 import math
 import os
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
 from edgekit.core import progress
 from edgekit.core.errors import ConfigError
-from edgekit.core.progress_state import State
+from edgekit.core.progress_state import State, elapsed
+from edgekit.runner.native_stderr import standard_error
 
 FILE = ".progress.tmp"
 """In the run's folder while it is at work; what a kill leaves goes with the other `.tmp` files."""
@@ -31,7 +34,7 @@ REFRESH_S = 0.5
 
 
 class Watch:
-    """Reads what the kernel tells and shows it, from `with` to its end."""
+    """Reads what the kernel publishes and shows it, from `with` to its end."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / FILE
@@ -46,7 +49,8 @@ class Watch:
         self._live: Any = None
 
     def __enter__(self) -> Watch:
-        self._stream: TextIO = os.fdopen(os.dup(2), "w", encoding="utf-8")  # a notebook's run turns stderr away
+        # Its own descriptor, for a notebook's run turns stderr away. A name from the file system may hold any byte.
+        self._stream: TextIO = os.fdopen(standard_error(), "w", encoding="utf-8", errors="backslashreplace")
         self._terminal = self._stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         with suppress(OSError):  # a full disk: then there is less to show
             self._file.write_bytes(b"")
@@ -82,7 +86,7 @@ class Watch:
 
     @contextmanager
     def during(self, label: str, place: Callable[[], str] | None = None, *, quietly: bool = False) -> Iterator[None]:
-        """Show `label` and what is told meanwhile; where that is nothing, what `place` gives.
+        """Show `label` and what is published meanwhile; where that is nothing, what `place` gives.
 
         At its end a line says how long it took, unless that is to pass `quietly` or an error ends it.
         """
@@ -91,9 +95,10 @@ class Watch:
             self._state, self._said = None, (0, 0)
             with suppress(OSError):
                 self._file.write_bytes(b"")
-            self._begin_live()
         ended = ""
         try:
+            with self._lock:
+                self._begin_live()
             yield
             ended = "" if quietly else f"{label} · done in {self._taken()}"
         finally:
@@ -106,7 +111,7 @@ class Watch:
 
     def _go_on(self) -> None:
         while not self._stop.wait(min(REFRESH_S, self._period_s / 10)):
-            with self._lock:
+            with self._lock, suppress(Exception):  # one line that fails must not silence those after it
                 self._look()
                 if self._live is not None:
                     self._live.update(self._text(self._line()), refresh=True)
@@ -127,16 +132,23 @@ class Watch:
     def _line(self) -> str:
         if not self._label:
             return "edgekit run · at work"
-        state = (str(self._state) if self._state else "") or self._place()
-        return " · ".join(filter(None, [f"{self._label} {self._taken()}", state]))
+        return " · ".join(filter(None, [f"{self._label} {self._taken()}", self._published() or self._place()]))
+
+    def _published(self) -> str:
+        """The state in words, without a step that only repeats the stage in the label."""
+        state = self._state
+        if state is None:
+            return ""
+        outermost = state.steps[0] if state.steps else None
+        if outermost is not None and not outermost.unit and self._label.endswith(f" {outermost.name}"):
+            state = replace(state, steps=state.steps[1:])
+        return str(state)
 
     def _taken(self) -> str:
-        """Minutes and seconds since its beginning."""
-        minutes, seconds = divmod(int(time.monotonic() - self._began), 60)
-        return f"{minutes}:{seconds:02d}"
+        return elapsed(time.monotonic() - self._began)
 
     def _write(self, line: str) -> None:
-        with suppress(OSError):  # a reader that has left; the verdict's own line will find out
+        with suppress(Exception):  # such as a reader that has left; the verdict's own line will find out
             if self._live is not None:
                 self._live.console.print(line, markup=False, highlight=False, soft_wrap=True)
             else:
@@ -149,15 +161,17 @@ class Watch:
         from rich.console import Console
         from rich.live import Live
 
-        self._live = Live(
+        live = Live(
             self._text(self._label),
             console=Console(file=self._stream, force_terminal=True),
             auto_refresh=False,
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        self._live.start()
-        self._live.console.show_cursor(True)  # or a killed run would leave the terminal without one
+        with suppress(OSError):  # the terminal has gone: there is nothing to show on
+            live.start()
+            live.console.show_cursor(True)  # or a killed run would leave the terminal without one
+            self._live = live
 
     def _end_live(self, ended: str) -> None:
         if self._live is None:
@@ -172,6 +186,17 @@ class Watch:
         from rich.text import Text
 
         return Text(line, no_wrap=True, overflow="ellipsis")
+
+
+@contextmanager
+def watching(label: str) -> Iterator[Watch]:
+    """A watch of what belongs to no run, or comes before or after it; it passes without a line of its end."""
+    with (
+        tempfile.TemporaryDirectory(prefix="edgekit-progress-") as folder,
+        Watch(Path(folder)) as watch,
+        watch.during(label, quietly=True),
+    ):
+        yield watch
 
 
 def period_s() -> float:

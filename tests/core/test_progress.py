@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from edgekit.core import progress
@@ -107,6 +110,47 @@ def test_no_file_is_made_and_none_is_missed(tmp_path: Path, monkeypatch: pytest.
     with progress.step("students", "training", 3) as step:
         step.at(1)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_numbers_of_numpy_are_numbers(file: Path) -> None:
+    with progress.step("students", "training", np.int64(3), np.float32(1)) as step:
+        assert shown(file) == "students · training 2 of 3"
+        time.sleep(progress.EVERY_S)
+        step.at(np.int64(2), of=np.int64(4))
+        assert shown(file) == "students · training 3 of 4"
+
+
+def test_what_is_too_long_for_a_record_is_cut_and_still_shown(file: Path) -> None:
+    with progress.step("timing", "round", 3):
+        progress.say("a" * 3000)
+        progress.say("b" * 3000)
+        found = progress.read(file)
+        assert found is not None and [text for _, text in found.said] == ["b" * 3000], "said long ago goes first"
+        with progress.step("x" * 5000, "\ud800"):
+            assert re.fullmatch(r"timing · round 1 of 3 · x+… · \ud800 1", shown(file))
+        progress.say("c" * 9000)
+        found = progress.read(file)
+        assert found is not None and re.fullmatch("c+…", found.said[-1][1])
+        with ExitStack() as deep:
+            for _ in range(200):
+                deep.enter_context(progress.step("within"))
+            assert shown(file).startswith("timing · round 1 of 3 · within")
+
+
+@pytest.mark.parametrize("left", ["Infinity", "NaN", '"soon"', "[]"])
+def test_a_time_left_that_has_no_words_is_no_state(left: str, file: Path) -> None:
+    file.write_text(f'{{"process": 1, "steps": [], "left_s": {left}, "said": []}}')
+    assert progress.read(file) is None
+
+
+def test_each_says_the_best_of_those_before(file: Path) -> None:
+    done: list[str] = []
+    seen = []
+    for item in progress.each(["a", "b", "c"], "recipe", best=lambda: max(done, default="")):
+        seen.append(shown(file))
+        time.sleep(progress.EVERY_S)
+        done.append(item)
+    assert seen == ["recipe 1 of 3", "recipe 2 of 3 · best a", "recipe 3 of 3 · best b"]
 
 
 def test_a_half_written_record_is_no_state(file: Path) -> None:

@@ -57,8 +57,52 @@ def test_jupyterlab_sees_one_line_that_updates_and_is_empty_at_the_end() -> None
     assert len({each["content"]["transient"]["display_id"] for each in shown}) == 1
     first, last = shown[0]["content"]["data"]["text/plain"], shown[-1]["content"]["data"]
     assert first.splitlines()[0] == "about 3 min"
-    assert re.fullmatch(r"student · epoch \d of 10 · best 97.21% · about \d+ s left", first.splitlines()[1])
+    assert re.fullmatch(r"student · epoch \d of 10 · best 97.21%( · about \d+ s left)? · 0:0\d", first.splitlines()[1])
     assert last == {}
+
+
+LONG = """
+import threading
+import time
+from edgekit.core import progress
+print("before")
+with progress.step(""):
+    with progress.step("short"):
+        pass
+    with progress.step("long"):
+        time.sleep(3.5)
+    time.sleep(1.5)
+print("after", threading.active_count())
+with progress.step("over soon"):
+    pass
+"""
+
+
+def test_a_long_step_that_publishes_nothing_is_shown_in_its_own_cell_and_goes_on() -> None:
+    sent: list[dict[str, Any]] = []
+    with kernel(**{SESSION: "02_distill.ipynb"}) as client:
+        client.execute_interactive("import threading; print(threading.active_count())", output_hook=sent.append)
+        threads = next(each["content"]["text"] for each in sent if each["msg_type"] == "stream").strip()
+        sent.clear()
+        number = client.execute(LONG)
+        assert client.get_shell_msg(timeout=60)["content"]["status"] == "ok"
+        while not sent or sent[-1]["content"].get("execution_state") != "idle":
+            sent.append(client.get_iopub_msg(timeout=60))
+    assert {each["parent_header"].get("msg_id") for each in sent} == {number}
+    texts = [each["content"]["data"].get("text/plain") for each in sent if "display" in each["msg_type"]]
+    assert all(re.fullmatch(r"long · 0:0\d", text) for text in texts[:3]) and len(set(texts[:3])) == 3
+    assert re.fullmatch(r"at work 0:0\d", texts[-2])
+    assert texts[-1] is None
+    said = "".join(each["content"]["text"] for each in sent if each["msg_type"] == "stream")
+    assert said == f"before\nafter {threads}\n", "the thread has ended"
+
+
+def test_a_frontend_that_has_gone_does_not_end_the_work() -> None:
+    broken = "from IPython.core.displaypub import DisplayPublisher\nget_ipython().display_pub.publish = None\n"
+    sent = messages(broken + LONG, **{SESSION: "02_distill.ipynb"})
+    assert [each["content"]["text"] for each in sent if each["msg_type"] == "stream"][-1].startswith(
+        ("before", "after")
+    )
 
 
 def test_what_is_stored_holds_nothing_of_it() -> None:

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from edgekit.report.compare import _not_comparable, compare, show
 from edgekit.report.result import RESULT
+from edgekit.stages.benchmark.stage import protocol
 from tests.conftest import FinishedRun, run_edgekit
 from tests.report.html import runs
 
@@ -97,8 +98,15 @@ def test_latencies_of_other_conditions_are_not_compared(
 
 
 def test_more_rounds_are_the_same_conditions() -> None:
-    here = {"cpu": "A", "host": "one", "disturbed": [], "protocol": "30 rounds, 20 timed calls"}
-    assert _not_comparable(here, {**here, "protocol": "150 rounds, 20 timed calls"}) == []
+    here = {"cpu": "A", "host": "one", "disturbed": [], "protocol": protocol(30, 10, 20, 5)}
+    assert _not_comparable(here, {**here, "protocol": protocol(150, 50, 20, 5)}) == []
+
+
+@pytest.mark.parametrize("other", [protocol(30, 10, 21, 5), protocol(30, 10, 20, 4)])
+def test_other_calls_or_another_warm_up_are_other_conditions(other: str) -> None:
+    here = {"cpu": "A", "host": "one", "disturbed": [], "protocol": protocol(30, 10, 20, 5)}
+    [why] = _not_comparable(here, {**here, "protocol": other})
+    assert why.startswith("protocol: 20 timed calls")
 
 
 def test_a_disturbed_measurement_is_not_compared(calm: Path, other: Path) -> None:

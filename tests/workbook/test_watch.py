@@ -182,3 +182,87 @@ class TestWatch:
         monkeypatch.setenv(watch.PERIOD, given)
         with pytest.raises(ConfigError, match=f"EDGEKIT_PROGRESS_S: got '{given}'; give seconds from 0.1 to 3600"):
             watch.Watch(tmp_path)
+
+    @pytest.mark.parametrize("text", ["a name \\ud800 of a file", "x" * 9000])
+    def test_what_no_stream_can_write_does_not_silence_what_follows(
+        self, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv(watch.PERIOD, "0.1")
+        text = text.replace("\\ud800", "\ud800")
+        with watch.Watch(tmp_path) as watched, watched.during("6/7 benchmark"):
+            with progress.step(text):
+                time.sleep(0.5)
+            (tmp_path / watch.FILE).write_text('{"process": 1, "steps": [], "left_s": Infinity, "said": [["x", 1]]}')
+            time.sleep(0.5)
+            with progress.step("afterwards"):
+                time.sleep(0.5)
+        said = capfd.readouterr().err
+        assert text[:6] in said and "afterwards" in said
+
+    def test_the_stage_in_the_label_is_not_said_twice(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv(watch.PERIOD, "0.1")
+        with (
+            watch.Watch(tmp_path) as watched,
+            watched.during("6/7 06_benchmark.ipynb benchmark", lambda: "cell 3 of 9"),
+            progress.step("benchmark"),
+        ):
+            time.sleep(0.5)
+            with progress.step("timing"):
+                time.sleep(0.5)
+        said = capfd.readouterr().err
+        assert re.search(r"benchmark 0:0\d · cell 3 of 9\n", said) and re.search(r"benchmark 0:0\d · timing\n", said)
+
+    def test_without_a_run_it_leaves_nothing(
+        self, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv(watch.PERIOD, "0.1")
+        with watch.watching("data"), progress.step("reading", "files", 2000):
+            folder = Path(os.environ[progress.FILE]).parent
+            time.sleep(0.5)
+        said = capfd.readouterr().err
+        assert re.search(r"^data 0:0\d · reading · 0 of 2,000 files\n", said, re.M) and "done" not in said
+        assert not folder.exists() and progress.FILE not in os.environ
+
+
+def test_a_terminal_that_has_gone_does_not_end_the_work(tmp_path: Path) -> None:
+    code = """
+import os, pty, sys
+from pathlib import Path
+from edgekit.workbook import watch
+master, slave = pty.openpty()
+os.dup2(slave, 2)
+os.environ["TERM"] = "xterm"
+with watch.Watch(Path(sys.argv[1])) as watched:
+    os.close(master)
+    with watched.during("1/7 profile"):
+        watched.say("a line for good", print)
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, check=False, text=True)
+    assert (done.returncode, done.stdout) == (0, "a line for good\n")
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "0<&- 2>&-"])
+def test_a_closed_standard_error_ends_nothing(closed: str, tmp_path: Path) -> None:
+    command = (
+        f"{sys.executable} -m edgekit run {SMALLEST} --out {tmp_path} --set data.size=9 --set model.builder=none:x"
+    )
+    done = subprocess.run(f"{command} {closed}", shell=True, stdout=subprocess.PIPE, check=False, cwd=ROOT)
+    assert done.returncode in (2, 4), done.stdout
+    code = """
+import os, sys
+from pathlib import Path
+from edgekit.runner.native_stderr import quiet_native
+from edgekit.workbook import watch
+with watch.Watch(Path(sys.argv[1])) as watched, watched.during("1/7 profile"), quiet_native(sys.argv[2]):
+    os.write(2, b"native")
+    print("worked")
+Path(sys.argv[3]).open("x").close()
+os.write(2, b"lost")
+"""
+    files = [str(tmp_path), str(tmp_path / "log"), str(tmp_path / "later")]
+    words = " ".join([sys.executable, "-c", f"'{code.replace(chr(39), chr(34))}'", *files])
+    done = subprocess.run(f"{words} {closed}", shell=True, stdout=subprocess.PIPE, check=False, cwd=ROOT, text=True)
+    assert (done.returncode, done.stdout) == (0, "worked\n")
+    assert [Path(file).read_text() for file in files[1:]] == ["native", ""]

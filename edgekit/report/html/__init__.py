@@ -46,12 +46,14 @@ def write(folder: Path) -> Path:
     return folder / PAGE
 
 
-def draw(folder: Path, say: Callable[[str], None]) -> None:
+def draw(folder: Path, say: Callable[[str], None]) -> bool:
     """`write` at the end of a run; an error is printed only, because the verdict stands without a page."""
     try:
         write(folder)
+        return True
     except Exception as error:
         say(f"{PAGE} could not be drawn ({type(error).__name__}: {error}); the verdict stands: edgekit report {folder}")
+        return False
 
 
 def is_drawn(folder: Path) -> bool:

@@ -38,9 +38,9 @@ def interleaved(
     on_round: Callable[[int], object] | None = None,
     enough: Callable[[int], bool] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Milliseconds of every single call, (rounds * calls_per_round,) each; `on_round` hears the rounds done, from 1.
+    """Milliseconds of every single call, (rounds * calls_per_round,) each.
 
-    `enough` is asked after each round: true ends it, with fewer rounds.
+    `on_round` is called with the rounds done, from 1. `enough` is asked after each: true ends it, with fewer rounds.
     """
     for what, value, least in (("rounds", rounds, 1), ("calls", calls_per_round, 1), ("warmup", warmup_per_round, 0)):
         if value < least:
@@ -75,45 +75,58 @@ def growing(
     than `most_rounds`: the caller stops when it knows enough. Each opening has as many calls as any other, and is what
     `intervals` are to resample.
 
-    After `limit_s` seconds nothing is opened any more, and where the first `rounds` would take longer, every opening
-    has fewer of them; `LEAST_OPENINGS` of one round each there are in any case.
+    After `limit_s` seconds nothing is opened any more. Where the first `rounds` would take longer, every opening has
+    fewer of them, and there are more openings while the time lasts. `LEAST_OPENINGS` of one round each there are in
+    any case.
     """
-    openings = openings_of(rounds)
-    each_has, began = rounds // openings, perf_counter()
+    first = openings_of(rounds)
+    each_has, target, began = rounds // first, rounds, perf_counter()
     order = list(openers)
-
-    def as_many_as_fit(done: int) -> bool:
-        """After the first round of the first opening it is known how many of them the time is enough for."""
-        nonlocal each_has
-        if not opened and done == 1:
-            one_s = perf_counter() - timed_from
-            spare_s = limit_s / openings - (timed_from - began)
-            each_has = int(max(1, min(each_has, spare_s / max(one_s, 1e-9))))
-        return done >= each_has
-
     taken: dict[str, list[np.ndarray]] = {name: [] for name in order}
-    opened = 0
-    while opened == 0 or opened // openings * rounds + rounds <= most_rounds:
-        for _ in range(openings):
-            start = opened % len(order) if order else 0
-            calls: dict[str, Callable[[], object]] = {}  # the earlier ones go first
-            for name in order[start:] + order[:start]:
-                calls[name] = openers[name]()
-                for _ in range(FRESH_CALLS):
-                    calls[name]()
-            timed_from = perf_counter()
-            some = interleaved(calls, each_has, calls_per_round, warmup_per_round, enough=as_many_as_fit)
+    opened, late = 0, False
+    while True:
+        while opened * each_has < target and not (late and opened >= min(LEAST_OPENINGS, first)):
+            share_s = (limit_s - (perf_counter() - began)) / (first - opened) if opened < first else math.inf
+            some, had = _opening(openers, opened, each_has, calls_per_round, warmup_per_round, share_s)
+            each_has = next(count for count in range(had, 0, -1) if each_has % count == 0)  # so `rounds` still come out
             for name, values_ms in some.items():
                 taken[name].append(values_ms)
             opened += 1
             if on_round is not None:
                 on_round(opened)
             late = perf_counter() - began >= limit_s
-            if late and opened >= LEAST_OPENINGS:
-                break
-        yield {name: np.concatenate(values_ms) for name, values_ms in taken.items()}, opened
-        if late or each_has < rounds // openings:
+        calls = each_has * calls_per_round
+        yield {name: np.concatenate([each[:calls] for each in values_ms]) for name, values_ms in taken.items()}, opened
+        target = opened * each_has + rounds
+        if late or target > most_rounds:
             return
+
+
+def _opening(
+    openers: Mapping[str, Callable[[], Callable[[], object]]],
+    number: int,
+    rounds: int,
+    calls_per_round: int,
+    warmup_per_round: int,
+    share_s: float,
+) -> tuple[dict[str, np.ndarray], int]:
+    """Milliseconds of one opening of each, and its rounds: those for which `share_s` seconds are enough, or one."""
+    began, order = perf_counter(), list(openers)
+    start = number % len(order) if order else 0
+    calls: dict[str, Callable[[], object]] = {}  # those of the opening before have gone
+    for name in order[start:] + order[:start]:
+        calls[name] = openers[name]()
+        for _ in range(FRESH_CALLS):
+            calls[name]()
+    timed_from, had = perf_counter(), 0
+
+    def enough(done: int) -> bool:
+        nonlocal had
+        had = done
+        now = perf_counter()
+        return now - began + (now - timed_from) / done > share_s
+
+    return interleaved(calls, rounds, calls_per_round, warmup_per_round, enough=enough), had
 
 
 def openings_of(rounds: int) -> int:

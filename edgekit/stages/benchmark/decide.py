@@ -252,7 +252,7 @@ def _timed(row: CheckedVariant, baseline: str, timings: Timings) -> VariantRow:
 
 def _decision_row(decision: str, choice: Choice, chosen: Any, today: Any, replayed: bool = False) -> DecisionRow:
     """One decision with its evidence, which is always today's; `today` is what it would decide by itself."""
-    told = {
+    row = {
         "decision": decision,
         "chosen": chosen,
         "rule": RECORDED if replayed else choice.rule,
@@ -260,4 +260,4 @@ def _decision_row(decision: str, choice: Choice, chosen: Any, today: Any, replay
         "replayed": replayed,
         "today": today,
     }
-    return cast("DecisionRow", told)
+    return cast("DecisionRow", row)

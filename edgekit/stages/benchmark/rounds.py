@@ -9,13 +9,15 @@ from typing import Any, NamedTuple
 from edgekit.core import progress
 from edgekit.core.progress_state import duration
 from edgekit.runner.measure import conditions
-from edgekit.runner.measure.bench import FRESH_CALLS, growing, openings_of
+from edgekit.runner.measure.bench import FRESH_CALLS, LEAST_OPENINGS, growing, openings_of
 from edgekit.stages.benchmark.config import Config
 from edgekit.stages.benchmark.decide import Decision, decide, too_close_to_call, unresolved_steps
 from edgekit.stages.benchmark.timings import Timings
 
 TRIED_CALLS = 2
 """Timed before the rounds, to predict how long they take."""
+
+NOT_LIMITED = "It is for the timing rounds: answers for the accuracy and load tests are not in it."
 
 Opener = Callable[[], Callable[[], object]]
 
@@ -44,7 +46,11 @@ def measured(
     limit_s = 60 * config.most_minutes
     with progress.step("timing", "opening", openings) as shown:
         progress.say(expected_duration(openers, config))
-        began, on_round = time.monotonic(), progress.both(watch.sample, shown.at)
+
+        def on_opening(opened: int) -> None:
+            shown.at(opened, of=0 if opened > shown.shown.of else None)  # a short limit: nobody knows how many
+
+        began, on_round = time.monotonic(), progress.both(watch.sample, on_opening)
         for samples_ms, opened in growing(openers, *numbers, on_round=on_round, limit_s=limit_s):
             timings = Timings(samples_ms, opened, config.confidence, config.tie_margin)
             decision = decide(rows, timings, config.budget, config.targets, recorded)
@@ -71,21 +77,34 @@ def open_now(decision: Decision, tie_margin: float) -> list[str]:
 
 
 def expected_duration(openers: Mapping[str, Opener], config: Config) -> str:
-    """How long the rounds should take, from a few calls of each, and why there may be more of them."""
-    openings = openings_of(config.rounds)
-    calls = config.rounds * (config.calls_per_round + config.warmup_per_round) + openings * FRESH_CALLS
-    first_s = 0.0
-    for open_anew in openers.values():
-        opening_s, call_s = _tried(open_anew)
-        first_s += openings * opening_s + calls * call_s
-    said = f"{len(openers)} models in {config.rounds} rounds: about {duration(first_s)}."
+    """How long the rounds should take, from a few calls of each, and what makes them more or fewer."""
+    opening_s, call_s = map(sum, zip(*map(_tried, openers.values()), strict=True))
+
+    def seconds(openings: int, rounds: int) -> float:
+        calls = rounds * (config.calls_per_round + config.warmup_per_round) + openings * FRESH_CALLS
+        return openings * opening_s + calls * call_s
+
+    planned_s, least_s = seconds(openings_of(config.rounds), config.rounds), seconds(LEAST_OPENINGS, LEAST_OPENINGS)
+    return f"{_planned(len(openers), planned_s, least_s, config)} {NOT_LIMITED}"
+
+
+def _planned(models: int, planned_s: float, least_s: float, config: Config) -> str:
+    """What the limit leaves of the plan; `least_s`: what is timed in any case."""
+    limit_s = 60 * config.most_minutes
+    limit = f"The limit is {duration(limit_s)} (benchmark.most_minutes)"
+    if least_s > limit_s:
+        least = f"{models} models in {LEAST_OPENINGS} rounds, the least: about {duration(least_s)}"
+        return f"{least}, longer than the limit. {limit}."
+    said = f"{models} models in {config.rounds} rounds: about {duration(planned_s)}."
+    if planned_s > limit_s:
+        return f"{said} {limit}, so rounds are cut to fit."
     most = config.most_rounds // config.rounds
     if most > 1:
         said += (
             f" Rounds are added while a winner, or the gain of a step, is too close to call: up to {most} times as "
             f"long (benchmark.most_rounds is {config.most_rounds}). A busy machine prolongs that."
         )
-    return f"{said} The limit is {duration(60 * config.most_minutes)} (benchmark.most_minutes)."
+    return f"{said} {limit}."
 
 
 def _tried(open_anew: Opener) -> tuple[float, float]:

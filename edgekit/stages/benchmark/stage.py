@@ -102,13 +102,17 @@ def _conditions(
         "calls_per_round": config.calls_per_round,
         "warmup_per_round": config.warmup_per_round,
         "interpreters": {name: version for name, _, version in (row["interpreter"].partition(" ") for row in rows)},
-        "protocol": (
-            f"{rounds} rounds, {config.calls_per_round} timed calls of each variant in a round after "
-            f"{config.warmup_per_round} untimed ones, each opened anew {timings.rounds} times, batch 1, order rotated, "
-            "execute only (numpy in, numpy out)"
-        ),
+        "protocol": protocol(rounds, timings.rounds, config.calls_per_round, config.warmup_per_round),
         **conditions.to_record(watch.result(spread)),
     }
+
+
+def protocol(rounds: int, openings: int, calls_per_round: int, warmup_per_round: int) -> str:
+    """How it was measured, in words; `edgekit.report.compare` reads them."""
+    return (
+        f"{rounds} rounds, {calls_per_round} timed calls of each variant in a round after {warmup_per_round} untimed "
+        f"ones, each opened anew {openings} times, batch 1, order rotated, execute only (numpy in, numpy out)"
+    )
 
 
 def _row_of(name: str | None, rows: list[dict[str, Any]]) -> Facts | None:

@@ -10,7 +10,6 @@ target does not offer; a target that ends with no variant at all is an error. Le
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from edgekit.core.artifact import Artifact
@@ -20,16 +19,12 @@ from edgekit.stages.convert.config import LIBRARIES, Config
 __all__ = ["LIBRARIES", "Config", "run"]
 
 
-def run(
-    source: Artifact, data: Data, config: Config, out: Path, progress: Callable[[str], None] | None = None
-) -> Artifact:
+def run(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     """Seal every variant in `out`; ConversionError, and nothing is sealed, where a target ends with none.
 
     So it is where samples, ranges or answers around the files are wrong, and, if the config is strict, where any
     variant would be left out; the message names model, target, precision or boundary.
-
-    `progress` is called for every finished model and target.
     """
     from edgekit.stages.convert.stage import convert
 
-    return convert(source, data, config, out, progress)
+    return convert(source, data, config, out)

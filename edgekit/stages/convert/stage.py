@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,12 +27,10 @@ if TYPE_CHECKING:
     from edgekit.core.artifact import Artifact
     from edgekit.data import Data
 
-Progress = Callable[[str], None]
-
 VARIANTS, LEFT_OUT = "variants.json", "left_out.json"
 
 
-def convert(source: Artifact, data: Data, config: Config, out: Path, progress: Progress | None = None) -> Artifact:
+def convert(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     """Run the stage; see `edgekit.stages.convert.run`."""
     artifacts.begin(out)
     chosen, notes = networks(source, config.models)
@@ -47,7 +45,7 @@ def convert(source: Artifact, data: Data, config: Config, out: Path, progress: P
         samples = evaluate.spread(data.calibration, config.calibration_samples)
         np.save(calibration, evaluate.network_inputs(samples, steps), allow_pickle=False)
         jobs = [job for network in chosen for job in network.jobs(config, calibration, out)]
-        records, seconds = _convert_all(jobs, checkers, scratch, config, progress)
+        records, seconds = _convert_all(jobs, checkers, scratch, config)
     variants = [record for record in records if left_out.is_made(record)]
     lost = [record for record in records if left_out.is_lost(record)]
     not_offered = [row for network in chosen for row in left_out.not_offered(network, config)]
@@ -102,7 +100,7 @@ def _calibration_strata(data: Data, places: np.ndarray) -> tuple[np.ndarray, int
 
 
 def _convert_all(
-    jobs: list[Job], checkers: dict[str, Checker], scratch: Path, config: Config, progress: Progress | None
+    jobs: list[Job], checkers: dict[str, Checker], scratch: Path, config: Config
 ) -> tuple[list[ConvertedVariant | LeftOut], dict[str, float]]:
     """Records of all steps in the order of the jobs, and seconds by variant.
 
@@ -119,10 +117,6 @@ def _convert_all(
         for step, outcome in zip(job.steps, outcomes, strict=True):
             if isinstance(outcome, launch.Converted):
                 seconds[step.out.name] = outcome.seconds
-        if progress:
-            made = ", ".join(record["precision"] for record in records[job] if left_out.is_made(record))
-            told = [f"{len(records)}/{len(jobs)} {job.model} → {job.target}: {made or 'nothing'}"]
-            progress("; ".join([*told, *map(left_out.describe, lost)]))
 
     launch.convert_all(jobs, scratch, config.timeout_s, on_outcomes)
     return [record for job in jobs for record in records[job]], seconds

@@ -15,7 +15,7 @@ from edgekit.data import Data
 from edgekit.runner.measure.bench import machine
 from edgekit.stages.distill.config import Config
 from edgekit.stages.distill.shortlist import Entry, Shortlist, best, refusal, targets_without_file
-from edgekit.stages.distill.training import Student, Trainer
+from edgekit.stages.distill.training import Student, Trainer, best_so_far
 from edgekit.training.resume import ResumeFolder
 
 EVIDENCE_FILE = "candidates.json"
@@ -44,7 +44,9 @@ def select(shortlist: Shortlist, data: Data, config: Config, place: ResumeFolder
         if entry.title in shortlist.measured["trained"]
     }
     compared = list(trainers) if len(trainers) > 1 else []
-    tried = {title: trainers[title].train_with_labels(epochs) for title in progress.each(compared, "candidate")}
+    tried: dict[str, Student] = {}
+    for title in progress.each(compared, "candidate", best=lambda: best_so_far(tried.values())):
+        tried[title] = trainers[title].train_with_labels(epochs)
     kept = most_accurate(shortlist.entries, {title: each.accuracy for title, each in tried.items()}) or next(
         entry for entry in shortlist.entries if entry.title in trainers
     )

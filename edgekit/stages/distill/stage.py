@@ -17,7 +17,7 @@ from edgekit.stages.distill.config import LIBRARIES, Config
 from edgekit.stages.distill.selection import select, selection_metrics, write_evidence
 from edgekit.stages.distill.shortlist import shorten
 from edgekit.stages.distill.teacher import Candidate, best, candidates
-from edgekit.stages.distill.training import Student, Trainer
+from edgekit.stages.distill.training import Student, Trainer, best_so_far
 from edgekit.training import losses, resume
 from edgekit.training.evaluate import answered
 from edgekit.training.fine_tuning import without_maps
@@ -43,12 +43,12 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     wanted, skipped = _usable_losses(config.loss_options(), teacher, spec)
     earlier = selection.alone if selection else None
     ways = [*([] if earlier else [None]), *wanted]
-    trained = [
-        trainer.train_with_loss(options, teacher) if options else trainer.train_with_labels(config.epochs)
-        for options in progress.each(ways, "training")
-    ]
-    alone, *distilled = [*([earlier] if earlier else []), *trained]
-    students = [alone, *distilled]
+    students = [earlier] if earlier else []
+    for options in progress.each(ways, "training", best=lambda: best_so_far(students)):
+        students.append(
+            trainer.train_with_loss(options, teacher) if options else trainer.train_with_labels(config.epochs)
+        )
+    alone, *distilled = students
     kept = max([*distilled, alone], key=lambda student: student.accuracy)
 
     store.save(out / "model", kept.module, spec)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
@@ -46,6 +47,11 @@ class Student:
         """Its drop below the baseline, and what a bound on that is taken from where answers are right or wrong."""
         drop = tasks.drop(baseline, self.answered, CONFIDENCE)
         return {"drop_pp": drop.drop_pp, "lost": drop.lost, "gained": drop.gained, "samples": drop.samples}
+
+
+def best_so_far(students: Iterable[Student]) -> str:
+    """The most accurate training, for progress; empty where there is none yet."""
+    return f"{max(accuracies):.2%}" if (accuracies := [student.accuracy for student in students]) else ""
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,7 @@ def _prune_in_steps(
             tuner.tune(module, f"{name}-{number}", keep_up)
             rows.append(tuner.measure(module, number, aimed))
             networks.append(copy.deepcopy(module))
-            shown.at(number)
+            shown.at(number, best=best_so_far(rows))
     return mark_kept(rows), networks
 
 
@@ -154,6 +154,12 @@ def mark_kept(rows: list[Step]) -> list[Step]:
         {**row, "kept": row["step"] == last, "reason": "" if row["step"] == last else row["reason"] or passed}
         for row in rows
     ]
+
+
+def best_so_far(rows: list[Step]) -> str:
+    """The step that would be kept now, for progress; empty where none is inside the budget."""
+    row = next(row for row in mark_kept(rows) if row["kept"])
+    return f"step {row['step']}, {row['validation_accuracy']:.2%}" if row["step"] else ""
 
 
 def _kept_step(rows: list[Step]) -> int:

@@ -44,9 +44,16 @@ def search(
     """
     layers = movable(module, worst_first)
     nearest: tuple[float, Mixed] | None = None
+
+    def nearest_so_far() -> str:
+        if nearest is None:
+            return ""
+        return f"{len(nearest[1].quantization.keep_float)} in float, {tasks.accuracy(nearest[1].right):.2%}"
+
     rows: list[MixedStep] = []
     counts = range(1, min(most, len(worst_first) - 1, len(layers)) + 1)
-    for count in progress.each(counts, "step", lambda count: f"mixed precision, {count} in float"):
+    called = "mixed precision, {} in float".format
+    for count in progress.each(counts, "step", called, best=nearest_so_far):
         quantization = replace(recipe, keep_float=tuple(layers[:count]))
         try:
             network = quantize(module, inputs, quantization)

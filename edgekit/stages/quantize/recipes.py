@@ -57,7 +57,7 @@ def compete(
     """
     made: list[RecipeResult] = []
     failed: dict[str, str] = {}
-    for name in progress.each(names, "recipe", str):
+    for name in progress.each(names, "recipe", str, best=lambda: best_so_far(made)):
         try:
             network = quantize(module, inputs, RECIPES[name])
             made.append(RecipeResult(name, network, right(network)))
@@ -85,6 +85,12 @@ def compete(
         for name in names
     ]
     return next(each for each in made if each.recipe == chosen), rows
+
+
+def best_so_far(made: Sequence[RecipeResult]) -> str:
+    """The most accurate recipe, for progress; `choose` asks for more than that."""
+    best = max(((tasks.accuracy(each.right), each.recipe) for each in made), default=None)
+    return f"{best[1]}, {best[0]:.2%}" if best else ""
 
 
 def choose(first: str, below_first: dict[str, Drop]) -> str:

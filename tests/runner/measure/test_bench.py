@@ -103,7 +103,7 @@ def test_a_limit_shortens_the_first_rounds_and_every_opening_alike() -> None:
         {"x": opener}, rounds=300, most_rounds=900, calls_per_round=5, warmup_per_round=1, limit_s=0.2
     )
     samples, openings = next(growth)
-    assert openings == len(opened) == 10
+    assert 10 <= openings == len(opened)
     rounds = len(samples["x"]) / 5
     assert rounds % openings == 0 and openings <= rounds < 300
     assert next(growth, None) is None
@@ -115,6 +115,39 @@ def test_a_limit_ends_added_rounds_between_two_openings() -> None:
     assert len(blocks) >= 2, "the first rounds take a quarter of the time"
     samples, openings = blocks[-1]
     assert len(samples["x"]) == openings < 100_000
+
+
+def test_a_machine_that_slows_down_after_the_first_opening_does_not_overrun_the_limit() -> None:
+    calls, opened = [0], [0]
+
+    def opener() -> Callable[[], object]:
+        opened[0] += 1
+
+        def call() -> None:
+            calls[0] += 1
+            time.sleep(0.01 if opened[0] > 1 else 0)
+
+        return call
+
+    samples, openings = next(bench.growing({"x": opener}, 1000, 1000, 1, 0, limit_s=0.3))
+    assert (openings, opened[0]) == (10, 10)
+    assert len(samples["x"]) % 10 == 0, "each opening has as many rounds as any other"
+    assert calls[0] < 100 + 2 * bench.FRESH_CALLS * 10, "the rounds of the first opening, and few after it"
+
+
+def test_one_slow_round_does_not_end_the_rounds_while_there_is_time() -> None:
+    pauses = iter([0.0] * bench.FRESH_CALLS + [1.0])
+    growth = bench.growing({"x": lambda: lambda: time.sleep(next(pauses, 0.0))}, 30, 60, 1, 0, limit_s=9.0)
+    counts = [(openings, len(samples["x"])) for samples, openings in growth]
+    assert counts == [(30, 30), (60, 60)], "all rounds, in openings of one round each"
+
+
+def test_rounds_come_out_exactly_where_openings_have_fewer() -> None:
+    """Of four planned, a slow third leaves two to each opening."""
+    pauses = iter([0.0] * bench.FRESH_CALLS + [0.0, 0.0, 1.0])
+    growth = bench.growing({"x": lambda: lambda: time.sleep(next(pauses, 0.0))}, 40, 80, 1, 0, limit_s=9.0)
+    counts = [(openings, len(samples["x"])) for samples, openings in growth]
+    assert counts == [(20, 40), (40, 80)]
 
 
 def test_ten_openings_of_one_round_there_are_in_any_case() -> None:

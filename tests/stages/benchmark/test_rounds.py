@@ -77,6 +77,33 @@ def test_a_limit_in_minutes_ends_rounds_and_says_what_stayed_open(
     assert f"Rounds ended after {done} rounds, by benchmark.most_minutes (0.03). Open: gain of convert" in said
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {"most_rounds": 10},
+            r"2 models in 10 rounds: about \d+ s\. The limit is 20 min \(benchmark\.most_minutes\)\.",
+        ),
+        (
+            {"rounds": 10_000, "most_rounds": 10_000, "most_minutes": 0.25},
+            r"2 models in 10000 rounds: about [1-9]\d* min\. "
+            r"The limit is 15 s \(benchmark\.most_minutes\), so rounds are cut to fit\.",
+        ),
+        (
+            {"rounds": 10_000, "most_rounds": 10_000, "most_minutes": 0.001},
+            r"2 models in 10 rounds, the least: about \d+ s, longer than the limit\. "
+            r"The limit is 1 s \(benchmark\.most_minutes\)\.",
+        ),
+    ],
+    ids=["enough", "cut", "less than the least"],
+)
+def test_the_notice_does_not_contradict_itself(options: dict[str, Any], words: str) -> None:
+    said = rounds.expected_duration(noisy(), config(**options))
+    assert re.fullmatch(
+        words + " It is for the timing rounds: answers for the accuracy and load tests are not in it.", said
+    )
+
+
 def test_the_limit_in_rounds_is_named_where_it_was_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found, said = measured(tmp_path, monkeypatch, config(most_rounds=10, tie_margin=1.0))
     assert found.stayed_open and all("by benchmark.most_rounds (10)" in line for line in found.stayed_open)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from edgekit.core import progress
 from edgekit.core.config import Budget, check
 from edgekit.core.errors import ConfigError, ModelError
 from edgekit.core.tasks.accuracy_drop import bounded
@@ -153,3 +155,23 @@ def test_a_recipe_gives_the_same_network_every_time(recipe: str, module: nn.Modu
 def test_a_list_that_names_nothing_the_unknown_or_one_twice_is_refused(options: dict[str, list[object]]) -> None:
     with pytest.raises(ConfigError, match=next(itertools.chain(options))):
         check(Config, options, "quantize")
+
+
+def test_progress_names_the_best_recipe_so_far(
+    module: nn.Module, inputs: list[torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "progress"
+    file.touch()
+    monkeypatch.setenv(progress.FILE, str(file))
+    said: list[str] = []
+    right = answering(380, 300, 383)
+
+    def watched(network: nn.Module) -> np.ndarray:
+        said.append(str(progress.read(file)).split(" · about")[0])
+        return right(network)
+
+    compete(module, inputs, ["minmax", "percentile", "minmax_bias"], watched, TRUTH, BUDGET)
+    assert said[0] == "minmax · recipe 1 of 3"
+    assert said[1:] == [
+        "percentile · recipe 2 of 3 · best minmax, 95.00%", "minmax_bias · recipe 3 of 3 · best minmax, 95.00%"
+    ]  # fmt: skip
