@@ -32,6 +32,7 @@ QUICK = {
     f"{RUNNER} selftest {INFO}",
     f"{RUNNER} predict {INFO} sample.png",
     "python sample.py",
+    "python samples.py",
     "python make_meter.py",
     "edgekit run configs/digits.yaml --set prune.ratio=0.4 --dry-run",
     "edgekit run configs/mine.yaml --dry-run",
@@ -97,6 +98,7 @@ ELSEWHERE = {
     '.venv/bin/pip install torch==2.13.0 --index-url "$CPU_INDEX"': INSTALLS,
     "python3 -m venv edge && edge/bin/pip install 'numpy>=1.22' 'ai-edge-litert>=2.0'": INSTALLS,
     f"scp artifacts/digits/bundles/edgerun.pyz {INFO} pi@raspberrypi.local:": "needs a device",
+    "scp -r sample.npy samples pi@raspberrypi.local:": "needs a device",
     f"rpicam-vid --codec yuv420 -o - | {DEVICE} predict {CAMERA} --stream yuv420p --size 640x480": (
         "needs a camera; tests/runner/inputs/test_stream.py pipes frames in"
     ),

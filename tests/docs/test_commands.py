@@ -37,7 +37,7 @@ def supplies(tmp_path_factory: pytest.TempPathFactory, tiny_run: FinishedRun) ->
 def run_page(page: Path, wanted: set[str], supplies: Path, tmp_path: Path) -> list[str]:
     """Run the wanted commands of a page in its order, up to one that fails; those that were left out."""
     home, left_out = tmp_path / "scene", []
-    scene.copied(supplies, home)
+    scene.copied(supplies, home, page)
     scene.written(page, home)
     for command in dict.fromkeys(commands(page)):
         if command not in wanted:
@@ -81,6 +81,15 @@ def test_the_quick_commands_of_a_page_run(page: Path, supplies: Path, tmp_path: 
 def test_all_commands_of_a_page_run(page: Path, supplies: Path, tmp_path: Path) -> None:
     """With the quick ones before them: `run` needs what `init` has written."""
     run_page(page, QUICK | LONG, supplies, tmp_path)
+
+
+def test_a_tutorial_starts_from_what_it_names() -> None:
+    """And from the clone: what else a reader's folder holds, the page must have made."""
+    tutorials = {name(page): page.read_text() for page in all_pages() if page.parent.name == "tutorials"}
+    assert set(scene.TUTORIALS) == set(tutorials)
+    for page, supplied in scene.TUTORIALS.items():
+        data = {each for each in supplied if not (ROOT / each).exists()} - {".venv"}
+        assert not [each for each in data if each not in tutorials[page]], page
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
