@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from tests.conftest import ROOT, TINY, FinishedRun
-from tests.docs.pages import blocks, name
+from tests.docs import pages
 
 SHARED = Path(os.environ.get("EDGEKIT_SHARED", "/nowhere"))
 THEIRS = "pretrainedResnet_quant.tflite"
@@ -65,7 +65,7 @@ def lay_out(home: Path, run: FinishedRun) -> None:
 
 def copied(supplies: Path, home: Path, page: Path) -> None:
     """What one page starts from; samples, which nothing writes to, are the same files."""
-    wanted = TUTORIALS.get(name(page))
+    wanted = TUTORIALS.get(pages.name(page))
 
     def copy(source: str, target: str) -> None:
         (os.link if source.endswith((".wav", ".jpg", ".csv")) else shutil.copy2)(source, target)
@@ -78,7 +78,7 @@ def copied(supplies: Path, home: Path, page: Path) -> None:
 
 def written(page: Path, home: Path) -> None:
     """The files that a page shows, as it shows them; those of the package's own folders are for test_snippets."""
-    for block in blocks(page):
+    for block in pages.blocks(page):
         if block.title and not block.title.startswith("edgekit/"):
             (home / block.title).write_text(block.text, encoding="utf-8")
 
