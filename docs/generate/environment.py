@@ -12,11 +12,11 @@ from docs.generate.tables import code, table
 VARIABLES: Mapping[str, Mapping[str, str]] = {
     "user": {
         "EDGEKIT_ARTIFACTS": "Folder of the runs, in the place of a relative `--out`, which is `artifacts`.",
-        "EDGEKIT_PROGRESS_S": "Seconds without a line on stderr at most, where there is no terminal: 0.1 to 3600, else 30.",
+        "EDGEKIT_PROGRESS_S": "Most seconds between lines on stderr, where no terminal is: 0.1 to 3600, by default 30.",
         "EDGEKIT_SHARED": "Folder with `data/cifar10.zip` and `models/`, for `configs/cifar10.yaml` and the tests.",
     },
     "tests": {
-        "EDGEKIT_DIGITS_BUNDLES": "Folder with bundles of the digits for `make matrix` and `make aarch64`; else they make some.",
+        "EDGEKIT_DIGITS_BUNDLES": "Folder with bundles for `make matrix` and `make aarch64`, else they make some.",
         "EDGEKIT_DOCS_RUN": "Folder of the run whose executed notebooks the site shows, else `build/nbval/digits`.",
         "EDGEKIT_KILLS": "How many times `make faults` kills a run, else 60.",
         "EDGEKIT_SITE": "Folder of the built site that `make docs` tests, else `build/site`.",

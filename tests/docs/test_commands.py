@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import re
 import shlex
 import shutil
 import subprocess
@@ -19,12 +18,10 @@ from edgekit.cli.app import app
 from tests.conftest import FinishedRun
 from tests.docs import scene
 from tests.docs.commands import ELSEWHERE, LONG, NEEDS_FFMPEG, NEEDS_SHARED, QUICK, as_run
-from tests.docs.pages import ROOT, all_pages, commands, name, without_blocks
+from tests.docs.pages import ROOT, all_pages, commands, name
 
 PAGES = [page for page in all_pages() if commands(page)]
 LISTS = {"QUICK": QUICK, "LONG": LONG, "ELSEWHERE": set(ELSEWHERE)}
-INLINE = re.compile(r"`((?:edgekit|edgerun|make) [a-z][^`]*)`")
-TARGET = re.compile(r"^([a-z0-9]+):", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +129,10 @@ def parse(words: list[str]) -> None:
         assert rest[1] == "venv" or importlib.util.find_spec(rest[1]), rest
     elif program == "make":
         subprocess.run(["make", "--dry-run", *rest], cwd=ROOT, check=True, capture_output=True)
+    elif program == "pytest":  # what is collected; the suites run it
+        collected = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:nbval", "-p", "no:cacheprovider"]
+        done = subprocess.run([*collected, *rest], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout[-2000:]
     elif program == "pip":
         offered = told(rest[0])
         assert not [word for word in rest if word.startswith("-") and f" {word}" not in offered]
@@ -140,7 +141,7 @@ def parse(words: list[str]) -> None:
     elif program == "edgerun" or rest[:1] == ["edgerun.pyz"]:
         of_edgerun(rest[rest[:1] == ["edgerun.pyz"] :])
     else:
-        assert program in ("scp", "rpicam-vid"), f"{program}: say how its words are checked"
+        assert program in ("scp", "rpicam-vid", "apt-get"), f"{program}: say how its words are checked"
 
 
 def told(command: str) -> str:
@@ -160,22 +161,3 @@ def of_edgerun(words: list[str]) -> None:
     parser = argparse.ArgumentParser(exit_on_error=False)
     module.arguments(parser)
     parser.parse_intermixed_args(words[1:])
-
-
-@pytest.mark.parametrize("page", all_pages(), ids=name)
-def test_what_is_named_in_passing_exists(page: Path) -> None:
-    """`make aa`, `edgekit load --max-rate`, `edgerun bench --minutes`: the command, and its long options."""
-    targets = TARGET.findall((ROOT / "Makefile").read_text())
-    for found in INLINE.findall("\n".join(without_blocks(page))):
-        program, command, *rest = found.split()
-        if program == "make":
-            assert command in targets, found
-            continue
-        if program == "edgekit":
-            group = typer.main.get_command(app)
-            known = [option for each in group.commands[command].params for option in each.opts]  # type: ignore[attr-defined]
-        else:
-            parser = argparse.ArgumentParser()
-            importlib.import_module(f"edgekit.runner.commands.{command}").arguments(parser)
-            known = list(parser._option_string_actions)
-        assert not [word for word in rest if word.startswith("--") and word.split("=")[0] not in known], found
