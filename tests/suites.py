@@ -80,12 +80,20 @@ def run(name: str, logs: Path, make: Sequence[str] = ("make",)) -> Ended:
     return Ended(name, code, counted((logs / f"{name}.log").read_text()), minutes, state)
 
 
-def tree() -> str:
-    """A digest of the commit and of what differs from it here."""
+def tree(root: Path = ROOT) -> str:
+    """A digest of the commit and of what differs from it here, files that git does not know yet among it."""
     digest = hashlib.sha256()
-    for command in (["rev-parse", "HEAD"], ["diff", "HEAD"], ["ls-files", "--others", "--exclude-standard"]):
-        digest.update(subprocess.run(["git", *command], cwd=ROOT, capture_output=True, check=False).stdout)
+    for command in (["rev-parse", "HEAD"], ["diff", "HEAD"]):
+        digest.update(_git(root, *command))
+    for name in sorted(_git(root, "ls-files", "--others", "--exclude-standard", "-z").split(b"\0")):
+        path = root / os.fsdecode(name)
+        content = path.read_bytes() if name and path.is_file() else b""
+        digest.update(name + b"\0" + hashlib.sha256(content).digest())
     return digest.hexdigest()
+
+
+def _git(root: Path, *words: str) -> bytes:
+    return subprocess.run(["git", *words], cwd=root, capture_output=True, check=False).stdout
 
 
 def earlier(logs: Path) -> dict[str, Ended]:

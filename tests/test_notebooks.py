@@ -15,6 +15,7 @@ import pytest
 from edgekit.core.config import STAGES
 from edgekit.workbook.parameters import COMMON_PARAMETERS
 from edgekit.workbook.plan import load_plan, own_fields, parse_stage, shared_options, stage_config
+from tests.docs import pages
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = [ROOT / "notebooks" / f"{number:02d}_{stage}.ipynb" for number, stage in enumerate(STAGES, 1)]
@@ -37,11 +38,10 @@ def parameters(path: Path) -> dict[str, ast.AnnAssign]:
 
 
 def sentences(text: str) -> list[str]:
-    """Of Markdown, without headings, formulas and the code and addresses in it."""
+    """Of Markdown, without headings and formulas; taken apart as those of the pages are."""
     text = re.sub(r"(?ms)\$\$.*?\$\$|^#.*?$", "", text)
-    text = re.sub(r"`[^`]*`", "code", re.sub(r"\]\([^)]*\)", "]", text))
     paragraphs = re.split(r"\n\s*\n|\n- ", text)
-    return [sentence for paragraph in paragraphs for sentence in re.split(r"(?<=[.?!:])\**\s+", paragraph)]
+    return [sentence for paragraph in paragraphs for sentence in pages.sentences(" ".join(paragraph.split()))]
 
 
 def imported_from_edgekit(path: Path) -> set[str]:
@@ -93,7 +93,7 @@ class TestForm:
             text = source(cell)
             assert len(text.split()) <= MOST_WORDS, (cell["id"], len(text.split()))
             for sentence in sentences(text):
-                assert len(sentence.split()) <= LONGEST_SENTENCE, (cell["id"], sentence)
+                assert pages.words(sentence) <= LONGEST_SENTENCE, (cell["id"], sentence)
 
     def test_shows_its_method_on_one_batch(self, path: Path) -> None:
         """A visible cell below its words: what it calls is edgekit's, and nothing in it runs a whole stage."""

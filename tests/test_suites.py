@@ -61,6 +61,21 @@ def test_resume_runs_what_has_not_passed(make: list[str], tmp_path: Path) -> Non
     assert (tmp_path / "fine").read_text().count("ran") == 2
 
 
+def test_a_tree_is_another_one_after_every_edit(tmp_path: Path) -> None:
+    """Of a committed file, of one that git does not know yet; and it is the same one after the edit is undone."""
+    for words in (["init", "-q"], ["add", "known.py"], ["commit", "-qm", "all"]):
+        (tmp_path / "known.py").write_text("1")
+        author = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        subprocess.run(["git", *author, *words], cwd=tmp_path, check=True)
+    found = [suites.tree(tmp_path)]
+    for name, text in (("known.py", "2"), ("new.py", "1"), ("new.py", "2"), ("newer.py", "2")):
+        (tmp_path / name).write_text(text)
+        found.append(suites.tree(tmp_path))
+    assert len(set(found)) == len(found)
+    (tmp_path / "newer.py").unlink()
+    assert suites.tree(tmp_path) == found[-2]
+
+
 def test_a_failure_that_make_lost_is_one() -> None:
     assert not suites.Ended("zoo", 0, suites.counted("=== 1 failed, 3 passed in 2.00s ==="), 1.0, "").passed
     assert suites.counted("2 passed, 1 error in 0.10s\nno tests\n3 passed in 1.00s") == {"passed": 5, "error": 1}
@@ -83,6 +98,15 @@ def test_the_readme_tells_of_every_suite() -> None:
         assert f"`{folder}/`" in README, folder
 
 
+def test_the_readme_names_every_tool_that_ci_installs() -> None:
+    script = (ROOT / ".ci" / "run").read_text()
+    (line,) = re.findall(r"apt-get install .*", script)
+    packages = [word for word in line.split()[2:] if not word.startswith("-")]
+    assert packages and f"apt-get install {' '.join(packages)}" in README
+    checked = re.findall(r"command -v ([\w-]+)", script)
+    assert not [name for name in checked if f"`{name}`" not in README]
+
+
 def pytest_markers() -> list[str]:
     """As pyproject.toml declares them."""
     found = re.search(r"^markers = \[\n(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.MULTILINE | re.DOTALL)
@@ -99,7 +123,13 @@ def test_every_room_is_in_the_quick_suite() -> None:
 
 @pytest.mark.parametrize(
     ("reason", "ci", "code"),
-    [("no such tool here", "true", 1), ("no such tool here", "", 0), ("tflite-runtime not installed", "true", 0)],
+    [
+        ("no such tool here", "true", 1),
+        ("no such tool here", "", 0),
+        ("tflite-runtime not installed", "true", 0),
+        ("cannot mount a tmpfs: mount: Operation not permitted", "true", 0),
+        ("strace: Operation not permitted", "true", 1),
+    ],
 )
 def test_a_skip_fails_in_ci_unless_what_it_lacks_cannot_be_there(
     reason: str, ci: str, code: int, tmp_path: Path

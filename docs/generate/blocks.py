@@ -1,4 +1,4 @@
-"""The generated parts of the pages in `docs/reference/`.
+"""The generated parts of the pages, most of them in `docs/reference/`.
 
 A page is written by hand. What is made from the code stands between two comments, of which the first names a function
 of this folder and its arguments: `<!-- generated: options.section budget -->`. `python -m docs.generate` writes every
@@ -12,14 +12,14 @@ import importlib
 import re
 from pathlib import Path
 
-PAGES = Path(__file__).parents[1] / "reference"
+PAGES = Path(__file__).parents[1]
 COMMAND = "python -m docs.generate"
 _BLOCK = re.compile(r"(<!-- generated: (?P<call>[\w. -]+) -->\n).*?(<!-- end of generated -->)", re.DOTALL)
 
 
 def pages() -> list[Path]:
     """The pages that have generated parts."""
-    return sorted(page for page in PAGES.glob("*.md") if _BLOCK.search(page.read_text()))
+    return sorted(page for page in PAGES.rglob("*.md") if _BLOCK.search(page.read_text()))
 
 
 def refreshed(text: str) -> str:

@@ -44,6 +44,12 @@ def edgerun() -> str:
     return _table("edgerun", runner_errors)
 
 
+def short(program: str) -> str:
+    """The table of `edgekit` or `edgerun` without the exceptions, for pages that show what a script can meet."""
+    rows = _rows(program, errors if program == "edgekit" else runner_errors)
+    return table(HEADER[:2], [(code(number), rows[number][0]) for number in sorted(rows)])
+
+
 def meanings(module: ModuleType) -> dict[int, dict[str, str]]:
     """By exit code, the exception classes of a module and the first sentence of each one's docstring."""
     found: dict[int, dict[str, str]] = {}
@@ -58,9 +64,15 @@ def meanings(module: ModuleType) -> dict[int, dict[str, str]]:
 
 
 def _table(program: str, module: ModuleType) -> str:
+    rows = _rows(program, module)
+    return table(HEADER, [(code(number), *rows[number]) for number in sorted(rows)])
+
+
+def _rows(program: str, module: ModuleType) -> dict[int, tuple[str, str]]:
+    """By exit code, its meaning and the exceptions that carry it."""
     rows = {0: (DONE, "–")}
     plain: Mapping[int, str] = {**PLAIN[program], **SIGNALS[program]}
     rows |= {number: (text, "–") for number, text in plain.items()}
     for number, classes in meanings(module).items():
         rows[number] = (" ".join(classes.values()), ", ".join(code(name) for name in classes))
-    return table(HEADER, [(code(number), *rows[number]) for number in sorted(rows)])
+    return rows

@@ -21,7 +21,7 @@ def sentence(text: str) -> str:
     text = text.strip()
     if not text:
         return ""
-    is_word = text.split()[0].rstrip(",;:").isalpha()
+    is_word = text.split()[0].rstrip(",;:").replace("-", "").isalpha()
     return (text[0].upper() if is_word else text[0]) + text[1:] + ("" if text.endswith(".") else ".")
 
 

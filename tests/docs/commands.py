@@ -32,6 +32,7 @@ QUICK = {
     f"{RUNNER} selftest {INFO}",
     f"{RUNNER} predict {INFO} sample.png",
     "python sample.py",
+    "python samples.py",
     "python make_meter.py",
     "edgekit run configs/digits.yaml --set prune.ratio=0.4 --dry-run",
     "edgekit run configs/mine.yaml --dry-run",
@@ -74,6 +75,7 @@ LONG = {
 
 INSTALLS = "installs from an index of released packages; tests/test_packaging.py builds the wheel and installs it"
 MAKES = "CI runs it as a whole"
+COLLECTED = "a suite runs it; here its tests are collected"
 HALF_AN_HOUR = "takes half an hour; the same options are run for seconds by "
 
 ELSEWHERE = {
@@ -82,6 +84,12 @@ ELSEWHERE = {
     "make quick": "runs a part of make test; tests/test_suites.py holds what it leaves out",
     "make nightly": "runs every suite, for hours; tests/test_suites.py runs it on suites that take seconds",
     "make lab": "opens JupyterLab",
+    ".venv/bin/pytest tests/runner/test_model.py": COLLECTED,
+    ".venv/bin/pytest tests/runner/test_model.py -k golden": COLLECTED,
+    ".venv/bin/pytest -m long tests/walks/test_sounds.py": COLLECTED,
+    "apt-get install ffmpeg qemu-user chromium strace": "installs; tests/test_suites.py compares it with .ci/run",
+    "python -m docs.generate": "writes the pages; tests/docs/test_reference.py compares every part with them",
+    "python -m edgekit.report.result > docs/result.schema.json": "tests/report/test_result.py runs it, and compares",
     "make zoo": MAKES,
     "make reference": "executes the reference notebooks, which are committed",
     "python -m tests.zoo.matrix": "writes docs/reference/zoo.md, in some minutes; `make zoo` compares every cell of it",
@@ -97,6 +105,7 @@ ELSEWHERE = {
     '.venv/bin/pip install torch==2.13.0 --index-url "$CPU_INDEX"': INSTALLS,
     "python3 -m venv edge && edge/bin/pip install 'numpy>=1.22' 'ai-edge-litert>=2.0'": INSTALLS,
     f"scp artifacts/digits/bundles/edgerun.pyz {INFO} pi@raspberrypi.local:": "needs a device",
+    "scp -r sample.npy samples pi@raspberrypi.local:": "needs a device",
     f"rpicam-vid --codec yuv420 -o - | {DEVICE} predict {CAMERA} --stream yuv420p --size 640x480": (
         "needs a camera; tests/runner/inputs/test_stream.py pipes frames in"
     ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +14,11 @@ FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>```+|~~~+)(?P<info>.*)$")
 TITLE = re.compile(r'title="([^"]+)"')
 SHELL = ("bash", "console", "sh", "shell")
 COMMENT = re.compile(r"(^|\s)#(\s.*)?$")
+LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+CODE = re.compile(r"(`+)(.+?)\1")
+END = re.compile(r"(?<=[.!?])[\"')*]*\s+(?=[\"'(*`]*[A-Z0-9_])|(?<=:)\s*$")
+ABBREVIATED = re.compile(r"\b(e\.g|i\.e|vs|cf|et al|No|Fig|approx)\.", re.IGNORECASE)
+WORD = re.compile(r"[^\W_][\w'’.,/×%°µ+-]*")
 
 
 @dataclass(frozen=True)
@@ -33,8 +40,29 @@ class Block:
 
 
 def all_pages() -> list[Path]:
-    """README, CONTRIBUTING and every Markdown file of the site."""
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    """README, CONTRIBUTING, those of the folders, and every Markdown file of the site."""
+    front = ("README.md", "CONTRIBUTING.md", "tests/README.md", "artifacts/README.md")
+    return [*(ROOT / page for page in front), *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def notebooks() -> list[Path]:
+    """The notebooks that `edgekit run` executes."""
+    return sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+def modules() -> list[Path]:
+    """Every module of edgekit that has a docstring; a reader meets commands there too."""
+    return [path for path in sorted((ROOT / "edgekit").rglob("*.py")) if ast.get_docstring(ast.parse(path.read_text()))]
+
+
+def prose(path: Path) -> str:
+    """What a page says outside of its blocks, a notebook in its Markdown cells, a module in its docstring."""
+    if path.suffix == ".md":
+        return "\n".join(without_blocks(path))
+    if path.suffix == ".ipynb":
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
 
 
 def name(page: Path) -> str:
@@ -67,6 +95,17 @@ def blocks(page: Path) -> list[Block]:
 def commands(page: Path) -> list[str]:
     """Every command that a page shows, in order."""
     return [command for block in blocks(page) if block.language in SHELL for command in block.commands()]
+
+
+def sentences(paragraph: str) -> list[str]:
+    """Code and links count as what is read of them: a span of code is one word."""
+    plain = LINK.sub(r"\1", CODE.sub("Code", paragraph))
+    return END.split(ABBREVIATED.sub(lambda found: found[0].replace(".", ""), plain))
+
+
+def words(sentence: str) -> int:
+    """How many words a sentence has."""
+    return len(WORD.findall(sentence))
 
 
 def without_blocks(page: Path) -> list[str]:

@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from tests.conftest import ROOT, TINY, FinishedRun
-from tests.docs.pages import blocks
+from tests.docs import pages
 
 SHARED = Path(os.environ.get("EDGEKIT_SHARED", "/nowhere"))
 THEIRS = "pretrainedResnet_quant.tflite"
@@ -24,6 +24,17 @@ RATE_HZ = 16_000
 
 def has_shared() -> bool:
     return (SHARED / "models" / THEIRS).is_file()
+
+
+TUTORIALS = {
+    "docs/tutorials/digits.md": {"artifacts", "configs", "Makefile", ".venv"},
+    "docs/tutorials/your-own-data.md": {"sounds", "meter.npz", "pictures.zip"},
+    "docs/tutorials/raspberry-pi.md": {
+        *("artifacts", "edgerun.pyz", "digits-tflite-1.0.0.edge.zip"),  # scp copies the files of the run
+        *("pictures-tflite-1.0.0.edge.zip", "cam.mp4"),  # the reader's own, says the page
+    },
+}
+"""What a tutorial may start from: the clone and its run, and the reader's own data. The page makes all the rest."""
 
 
 def lay_out(home: Path, run: FinishedRun) -> None:
@@ -52,18 +63,22 @@ def lay_out(home: Path, run: FinishedRun) -> None:
         subprocess.run([*film, str(home / "cam.mp4")], check=True)
 
 
-def copied(supplies: Path, home: Path) -> None:
-    """A copy for one page; samples, which nothing writes to, are the same files."""
+def copied(supplies: Path, home: Path, page: Path) -> None:
+    """What one page starts from; samples, which nothing writes to, are the same files."""
+    wanted = TUTORIALS.get(pages.name(page))
 
     def copy(source: str, target: str) -> None:
         (os.link if source.endswith((".wav", ".jpg", ".csv")) else shutil.copy2)(source, target)
 
-    shutil.copytree(supplies, home, symlinks=True, copy_function=copy)
+    def left_out(folder: str, names: list[str]) -> set[str]:
+        return set(names) - wanted if wanted and Path(folder) == supplies else set()
+
+    shutil.copytree(supplies, home, symlinks=True, copy_function=copy, ignore=left_out)
 
 
 def written(page: Path, home: Path) -> None:
     """The files that a page shows, as it shows them; those of the package's own folders are for test_snippets."""
-    for block in blocks(page):
+    for block in pages.blocks(page):
         if block.title and not block.title.startswith("edgekit/"):
             (home / block.title).write_text(block.text, encoding="utf-8")
 
@@ -77,13 +92,8 @@ def environment(home: Path) -> dict[str, str]:
 def _device(home: Path, run: FinishedRun) -> None:
     bundles = run.folder / "bundles"
     shutil.copy(bundles / "edgerun.pyz", home)
-    for name in ("digits", "pictures"):
-        shutil.copy(bundles / "tiny-tflite-1.0.0.edge.zip", home / f"{name}-tflite-1.0.0.edge.zip")
-    (home / "samples").mkdir()
-    sample = np.random.default_rng(1).integers(0, 256, (32, 32, 1), dtype=np.uint8)
-    np.save(home / "sample.npy", sample)
-    np.save(home / "samples" / "one.npy", sample)
-    Image.fromarray(sample[..., 0]).save(home / "samples" / "two.png")
+    for bundle in ("digits", "pictures"):
+        shutil.copy(bundles / "tiny-tflite-1.0.0.edge.zip", home / f"{bundle}-tflite-1.0.0.edge.zip")
 
 
 def _sounds(home: Path, rng: np.random.Generator) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import re
 import shlex
 import shutil
 import subprocess
@@ -19,12 +18,10 @@ from edgekit.cli.app import app
 from tests.conftest import FinishedRun
 from tests.docs import scene
 from tests.docs.commands import ELSEWHERE, LONG, NEEDS_FFMPEG, NEEDS_SHARED, QUICK, as_run
-from tests.docs.pages import ROOT, all_pages, commands, name, without_blocks
+from tests.docs.pages import ROOT, all_pages, commands, name
 
 PAGES = [page for page in all_pages() if commands(page)]
 LISTS = {"QUICK": QUICK, "LONG": LONG, "ELSEWHERE": set(ELSEWHERE)}
-INLINE = re.compile(r"`((?:edgekit|edgerun|make) [a-z][^`]*)`")
-TARGET = re.compile(r"^([a-z0-9]+):", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +34,7 @@ def supplies(tmp_path_factory: pytest.TempPathFactory, tiny_run: FinishedRun) ->
 def run_page(page: Path, wanted: set[str], supplies: Path, tmp_path: Path) -> list[str]:
     """Run the wanted commands of a page in its order, up to one that fails; those that were left out."""
     home, left_out = tmp_path / "scene", []
-    scene.copied(supplies, home)
+    scene.copied(supplies, home, page)
     scene.written(page, home)
     for command in dict.fromkeys(commands(page)):
         if command not in wanted:
@@ -83,6 +80,15 @@ def test_all_commands_of_a_page_run(page: Path, supplies: Path, tmp_path: Path) 
     run_page(page, QUICK | LONG, supplies, tmp_path)
 
 
+def test_a_tutorial_starts_from_what_it_names() -> None:
+    """And from the clone: what else a reader's folder holds, the page must have made."""
+    tutorials = {name(page): page.read_text() for page in all_pages() if page.parent.name == "tutorials"}
+    assert set(scene.TUTORIALS) == set(tutorials)
+    for page, supplied in scene.TUTORIALS.items():
+        data = {each for each in supplied if not (ROOT / each).exists()} - {".venv"}
+        assert not [each for each in data if each not in tutorials[page]], page
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_command_of_a_page_is_listed(page: Path) -> None:
     unknown = [each for each in commands(page) if not any(each in listed for listed in LISTS.values())]
@@ -123,6 +129,10 @@ def parse(words: list[str]) -> None:
         assert rest[1] == "venv" or importlib.util.find_spec(rest[1]), rest
     elif program == "make":
         subprocess.run(["make", "--dry-run", *rest], cwd=ROOT, check=True, capture_output=True)
+    elif program == "pytest":  # what is collected; the suites run it
+        collected = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:nbval", "-p", "no:cacheprovider"]
+        done = subprocess.run([*collected, *rest], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout[-2000:]
     elif program == "pip":
         offered = told(rest[0])
         assert not [word for word in rest if word.startswith("-") and f" {word}" not in offered]
@@ -131,7 +141,7 @@ def parse(words: list[str]) -> None:
     elif program == "edgerun" or rest[:1] == ["edgerun.pyz"]:
         of_edgerun(rest[rest[:1] == ["edgerun.pyz"] :])
     else:
-        assert program in ("scp", "rpicam-vid"), f"{program}: say how its words are checked"
+        assert program in ("scp", "rpicam-vid", "apt-get"), f"{program}: say how its words are checked"
 
 
 def told(command: str) -> str:
@@ -151,22 +161,3 @@ def of_edgerun(words: list[str]) -> None:
     parser = argparse.ArgumentParser(exit_on_error=False)
     module.arguments(parser)
     parser.parse_intermixed_args(words[1:])
-
-
-@pytest.mark.parametrize("page", all_pages(), ids=name)
-def test_what_is_named_in_passing_exists(page: Path) -> None:
-    """`make aa`, `edgekit load --max-rate`, `edgerun bench --minutes`: the command, and its long options."""
-    targets = TARGET.findall((ROOT / "Makefile").read_text())
-    for found in INLINE.findall("\n".join(without_blocks(page))):
-        program, command, *rest = found.split()
-        if program == "make":
-            assert command in targets, found
-            continue
-        if program == "edgekit":
-            group = typer.main.get_command(app)
-            known = [option for each in group.commands[command].params for option in each.opts]  # type: ignore[attr-defined]
-        else:
-            parser = argparse.ArgumentParser()
-            importlib.import_module(f"edgekit.runner.commands.{command}").arguments(parser)
-            known = list(parser._option_string_actions)
-        assert not [word for word in rest if word.startswith("--") and word.split("=")[0] not in known], found

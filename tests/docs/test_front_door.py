@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from edgekit.core.floors import FLOORS
 from tests.conftest import FinishedRun
 from tests.docs.pages import ROOT, all_pages, name, without_blocks
 
@@ -60,6 +61,21 @@ def test_every_file_and_module_that_is_named_is_there(page: Path) -> None:
 def test_and_one_that_is_not_is_seen(said: str) -> None:
     assert not is_there(said)
     assert PATH.findall(f"see `{said}`") == [said]
+
+
+def test_the_page_of_the_architecture_lists_the_floors() -> None:
+    rows = re.findall(
+        r"^\| (\d+) \| `edgekit/(\w+)/` \|", (ROOT / "docs/explanation/architecture.md").read_text(), re.M
+    )
+    floors = [(str(number), package) for number, floor in enumerate(FLOORS, 1) for package in floor]
+    assert sorted(rows) == sorted(floors)
+    assert [int(number) for number, _ in rows] == sorted((int(number) for number, _ in rows), reverse=True)
+
+
+def test_every_page_of_the_how_to_is_named_in_the_readme() -> None:
+    text = (ROOT / "README.md").read_text()
+    pages = {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs" / "how-to").glob("*.md")}
+    assert not [page for page in pages if f"]({page})" not in text]
 
 
 def test_the_runner_is_as_small_as_the_readme_says(tiny_run: FinishedRun) -> None:

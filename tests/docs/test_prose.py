@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import ROOT, all_pages, blocks, name, without_blocks
+from tests.docs.pages import ROOT, all_pages, blocks, name, sentences, without_blocks, words
 
 MOST_WORDS = 25
 LIMITS = {"README.md": 6000, "CONTRIBUTING.md": 4000}
@@ -18,11 +18,6 @@ GENERATED, END_OF_GENERATED = "<!-- generated", "<!-- end of generated"
 """Between these, a program writes out the code's own texts."""
 NO_PROSE = re.compile(r"^\s*(\||#|!\[|:?-{3,}|\[[^\]]+\]:|\$\$|</?\w)")
 ITEM = re.compile(r"^\s*([-*+]|\d+\.)\s+")
-LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
-CODE = re.compile(r"(`+)(.+?)\1")
-END = re.compile(r"(?<=[.!?])[\"')*]*\s+(?=[\"'(*`]*[A-Z0-9_])|(?<=:)\s*$")
-ABBREVIATED = re.compile(r"\b(e\.g|i\.e|vs|cf|et al|No|Fig|approx)\.", re.IGNORECASE)
-WORD = re.compile(r"[^\W_][\w'’.,/×%°µ+-]*")
 
 
 def paragraphs(page: Path) -> Iterator[str]:
@@ -40,18 +35,12 @@ def paragraphs(page: Path) -> Iterator[str]:
             gathered.append(ITEM.sub("", line).strip())
 
 
-def sentences(paragraph: str) -> Iterator[str]:
-    """Code and links count as what is read of them: a span of code is one word."""
-    plain = LINK.sub(r"\1", CODE.sub("Code", paragraph))
-    yield from END.split(ABBREVIATED.sub(lambda found: found[0].replace(".", ""), plain))
-
-
 def too_long(page: Path) -> list[str]:
     return [
-        f"{name(page)}: {words} words: {sentence}"
+        f"{name(page)}: {words(sentence)} words: {sentence}"
         for paragraph in paragraphs(page)
         for sentence in sentences(paragraph)
-        if (words := len(WORD.findall(sentence))) > MOST_WORDS
+        if words(sentence) > MOST_WORDS
     ]
 
 
@@ -62,7 +51,7 @@ def test_no_sentence_is_longer_than_25_words(page: Path) -> None:
 
 def test_a_long_sentence_is_seen() -> None:
     long = " ".join(["word"] * (MOST_WORDS + 1))
-    assert [len(WORD.findall(each)) for each in sentences(f"Short one. Then {long}. `a b c` ends it.")] == [2, 27, 3]
+    assert [words(each) for each in sentences(f"Short one. Then {long}. `a b c` ends it.")] == [2, 27, 3]
     assert list(sentences("An interval, e.g. that of [Tango](x.md), holds 1.5 points.")) == [
         "An interval, eg that of Tango, holds 1.5 points."
     ]

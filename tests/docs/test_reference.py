@@ -20,8 +20,11 @@ import pytest
 import tomllib
 from pydantic import BaseModel, ValidationError
 
-from docs.generate import blocks, commands, exit_codes, options, result
+from docs.generate import blocks, commands, environment, exit_codes, options, result, sources
+from edgekit import data
 from edgekit.core.config import SHARED_FIELDS, STAGES
+from edgekit.core.errors import ConfigError
+from edgekit.core.tasks import TASKS
 from edgekit.data import arrays, source_names
 from edgekit.training import losses
 from edgekit.workbook.plan import RunConfig, load_plan, stage_config
@@ -33,8 +36,17 @@ EVERY = [(name, option) for name, found in SECTIONS.items() for option in found]
 PAGES = {page.name: page for page in blocks.pages()}
 
 
+NEEDED: dict[str, dict[str, Any]] = {
+    "csv_windows": {"path": "x", "window": 8},
+    "digits": {},
+    "python": {"function": "a:b"},
+}
+"""Options that a source cannot do without; all others need a path."""
+
+
 def page(name: str) -> str:
-    return PAGES[name].read_text()
+    found = PAGES.get(name) or next((ROOT / "docs").rglob(name))
+    return found.read_text()
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -42,10 +54,53 @@ def test_a_page_is_current(name: str) -> None:
     assert page(name) == blocks.refreshed(page(name)), f"run {blocks.COMMAND}"
 
 
-def test_the_reference_has_these_pages() -> None:
+def test_these_pages_have_generated_parts() -> None:
     assert set(PAGES) == {
         "bundle-format.md", "command-line.md", "config.md", "exit-codes.md", "model-files.md", "result.md",
+        "ci.md", "on-the-device.md",
     }  # fmt: skip
+
+
+# Sources and variables
+
+
+@pytest.mark.parametrize("source", source_names())
+def test_the_table_of_sources_says_what_a_source_gives(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds, splits = sources.WORDS[source]
+    monkeypatch.chdir(tmp_path)
+    section = importlib.import_module(f"tests.data.sources.test_{source}").section(tmp_path, monkeypatch)
+    config = data.parse({"source": source, **section})
+    pools = importlib.import_module(options.module_of_source(source)).read(config)
+    assert pools.kind in kinds
+    there = [name for name in ("train", "validation", "test") if getattr(pools, name) is not None]
+    assert all(name in splits for name in there)
+    assert f"| `{source}` |" in page("sounds-and-windows.md")
+
+
+def test_the_tasks_of_a_source_are_those_that_it_serves() -> None:
+    for source in source_names():
+        row = sources.row(source)
+        for task in TASKS:
+            try:
+                data.parse({"source": source, **NEEDED.get(source, {"path": "x"})}, task)
+            except ConfigError:
+                assert row[3] != "all" and f"`{task}`" not in row[3]
+            else:
+                assert row[3] == "all" or f"`{task}`" in row[3]
+
+
+def test_every_environment_variable_is_on_the_page() -> None:
+    found: set[str] = set()
+    for place in ("edgekit", "notebooks", "tests", "Makefile"):
+        paths = [ROOT / place] if (ROOT / place).is_file() else (ROOT / place).rglob("*")
+        for path in paths:
+            if path.suffix in (".py", ".ipynb", ".md", ".sh", "") and path.is_file():
+                found.update(re.findall(r"EDGEKIT_[A-Z_]+", path.read_text(encoding="utf-8", errors="replace")))
+    told = {name for names in environment.VARIABLES.values() for name in names}
+    assert told == found - {"EDGEKIT_NOT_SET"} - {each for each in found if each.endswith("_")}
+    assert all(f"| `{name}` |" in page("command-line.md") for name in told)
 
 
 # Config
@@ -252,7 +307,7 @@ def test_every_field_of_the_schema_has_its_row() -> None:
 def public() -> dict[str, Any]:
     """What the page of the Python API names: functions, and the methods of classes, by their full names."""
     found: dict[str, Any] = {}
-    for name in re.findall(r"^::: ([\w.]+)$", (blocks.PAGES / "python.md").read_text(), re.MULTILINE):
+    for name in re.findall(r"^::: ([\w.]+)$", (ROOT / "docs" / "reference" / "python.md").read_text(), re.MULTILINE):
         value = pkgutil.resolve_name(name)
         if inspect.isclass(value):
             methods = {part: each for part, each in vars(value).items() if inspect.isfunction(each)}
@@ -286,7 +341,7 @@ def test_the_dozen_public_functions_are_there() -> None:
 
 def examples(name: str, language: str) -> list[str]:
     """The examples of a page in a language."""
-    text = (blocks.PAGES / name).read_text()
+    text = (ROOT / "docs" / "reference" / name).read_text()
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 

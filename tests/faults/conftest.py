@@ -23,7 +23,7 @@ class Undisturbed:
 
 def pytest_configure(config: pytest.Config) -> None:
     """The marker stands here, beside what it means."""
-    config.addinivalue_line("markers", "faults: a quarter of an hour of faults; run only with `-m faults`")
+    config.addinivalue_line("markers", "faults: twenty minutes of faults; run only with `-m faults`")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -65,7 +65,7 @@ class AgainstDense(Strict):
     ratio_high: float = Field(gt=0, description="upper end of that ratio's interval")
     zipped_bytes: int = Field(gt=0, description="size of its files, each compressed by zlib at level 9")
     zipped_share: float = Field(gt=0, description="that size as a share of the one without zeros")
-    buys: bool = Field(description="true where it is faster for sure, or smaller once compressed")
+    buys: bool = Field(description="true where unstructured sparsity gave a speed-up: it is faster for sure")
 
 
 class Zeros(Strict):

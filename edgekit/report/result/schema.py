@@ -64,7 +64,7 @@ class CheckedVariant(Facts):
     target: Target = Field(description="what it was converted for")
     float_ops: list[str] = Field(description="operators that compute in float, for int8 only")
     debris: dict[Kind, Annotated[int, Field(gt=0)]] = Field(
-        description="what the converter left behind in the file and computes nothing, how many of each kind; "
+        description="redundant operators, which the converter left behind and compute nothing, how many of each kind; "
         "transpose: of axes inside the graph, the network's own included; copy: a constant stored again"
     )
     drop_pp: float = Field(description="accuracy below the baseline on validation, percentage points")

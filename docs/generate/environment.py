@@ -1,0 +1,35 @@
+"""The environment variables that edgekit, its tests and its site read.
+
+`tests/docs/test_reference.py` looks for their names in the code, and fails on one that is missing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from docs.generate.tables import code, table
+
+VARIABLES: Mapping[str, Mapping[str, str]] = {
+    "user": {
+        "EDGEKIT_ARTIFACTS": "Folder of the runs, in the place of a relative `--out`, which is `artifacts`.",
+        "EDGEKIT_PROGRESS_S": "Most seconds between lines on stderr, where no terminal is: 0.1 to 3600, by default 30.",
+        "EDGEKIT_SHARED": "Folder with `data/cifar10.zip` and `models/`, for `configs/cifar10.yaml` and the tests.",
+    },
+    "tests": {
+        "EDGEKIT_DIGITS_BUNDLES": "Folder with bundles for `make matrix` and `make aarch64`, else they make some.",
+        "EDGEKIT_DOCS_RUN": "Folder of the run whose executed notebooks the site shows, else `build/nbval/digits`.",
+        "EDGEKIT_KILLS": "How many times `make faults` kills a run, else 60.",
+        "EDGEKIT_SITE": "Folder of the built site that `make docs` tests, else `build/site`.",
+    },
+    "internal": {
+        "EDGEKIT_FORCE": "The stage to run again although nothing changed, as `--from` asks.",
+        "EDGEKIT_PROGRESS": "File in which a kernel says how far it is.",
+        "EDGEKIT_RUN": "Process number of the `edgekit run` that holds the run's lock.",
+    },
+}
+HEADER = ("variable", "meaning")
+
+
+def variables(who: str) -> str:
+    """The table of those for `user`, `tests` or `internal`."""
+    return table(HEADER, [(code(name), meaning) for name, meaning in VARIABLES[who].items()])

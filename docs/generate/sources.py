@@ -1,0 +1,39 @@
+"""The data sources side by side: what each reads, of which kind its samples are, its tasks and its splits."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+
+from docs.generate.options import module_of_source
+from docs.generate.tables import code, table
+from edgekit.core.tasks import TASKS
+from edgekit.data import source_names
+
+HEADER = ("source", "what it reads", "kind of sample", "tasks", "splits that it can have")
+FOLDERS = "those of its folders: train, validation, test"
+ARRAYS = "those of its arrays: train, validation, test"
+WORDS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "csv_windows": (("window",), FOLDERS),
+    "digits": (("image",), "train"),
+    "image_folder": (("image",), FOLDERS),
+    "npz": (("image", "vector", "window"), ARRAYS),
+    "python": (("image", "vector", "window"), ARRAYS),
+    "wav_folder": (("audio",), FOLDERS),
+}
+"""By source, what its samples alone tell: their kinds, and splits. The tests of the sources hold these to it."""
+
+
+def overview() -> str:
+    """The table of all sources."""
+    return table(HEADER, [row(name) for name in source_names()])
+
+
+def row(name: str) -> tuple[str, ...]:
+    """What is told of one source."""
+    module = importlib.import_module(module_of_source(name))
+    reads = " ".join((module.__doc__ or "").split("\n\n")[0].split())
+    served = getattr(module, "TASKS", TASKS)
+    kinds, splits = WORDS[name]
+    tasks = "all" if set(served) == set(TASKS) else ", ".join(map(code, served))
+    return (code(name), reads, ", ".join(map(code, kinds)), tasks, splits)
