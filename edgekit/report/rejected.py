@@ -10,10 +10,21 @@ from typing import Any
 from edgekit.core.artifact import Artifact
 from edgekit.core.rows.variants import GivenUpBy, Rejected
 from edgekit.core.tasks.accuracy_drop import bounded
-from edgekit.report.formatting import faster, milliseconds, span
+from edgekit.report.columns import Column
+from edgekit.report.formatting import faster, milliseconds, percent, points, span
 
 Bounds = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Of a training's row its drop below the baseline and the bound of it."""
+
+COLUMNS: tuple[Column[Rejected], ...] = (
+    Column("stage", lambda row: row["stage"], numeric=False),
+    Column("not kept", lambda row: row["what"], numeric=False, breaks=True),
+    Column("validation", lambda row: percent(row["accuracy_validation"])),
+    Column("drop, pp", lambda row: points(row["drop_pp"])),
+    Column("at most", lambda row: points(row["bound_pp"])),
+    Column("why", lambda row: row["reason"], numeric=False, breaks=True),
+)
+"""Of the table, whoever shows it."""
 
 
 def steps(benchmark: Artifact) -> list[Rejected]:

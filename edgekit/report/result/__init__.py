@@ -30,7 +30,7 @@ FORMAT = 2
 SCHEMA = f"edgekit/result/{FORMAT}"
 SOURCES = "sources"
 """The field with the digests."""
-CODE = ("core", "report/result", "report/rejected.py", "report/formatting.py")
+CODE = ("core", "report/result", "report/rejected.py", "report/columns.py", "report/formatting.py")
 """What of edgekit makes a result of sealed artifacts."""
 
 

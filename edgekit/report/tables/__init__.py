@@ -10,7 +10,8 @@ from edgekit.core.rows.quantized import LayerSensitivity
 from edgekit.core.rows.trained import Epoch
 from edgekit.report import rejected as rejections
 from edgekit.report import variants
-from edgekit.report.formatting import Table, count, milliseconds, percent, points
+from edgekit.report.columns import as_table
+from edgekit.report.formatting import Table, at_most, count, milliseconds, percent, points
 from edgekit.report.tables.by_class import by_class as by_class
 from edgekit.report.tables.by_class import lost_in_words as lost_in_words
 from edgekit.report.tables.by_class import lost_samples as lost_samples
@@ -151,25 +152,12 @@ def sensitivity(artifact: Artifact, most: int = 10) -> Table:
 def benchmark(artifact: Artifact) -> Table:
     """Every variant, what ships first, below the baseline."""
     found = variants.of_benchmark(artifact)
-    columns = (variants.NAME, *variants.FIGURES, variants.VERDICT)
-    rows = [[column.text(line) for column in columns] for line in found.lines]
-    return Table([column.heading for column in columns], rows, found.caption)
+    return as_table((variants.NAME, *variants.FIGURES, variants.VERDICT), found.lines, found.caption)
 
 
 def rejected(artifact: Artifact) -> Table:
     """Every step of the run, from distilling to the clock, that was tried and not kept; from its benchmark."""
-    rows = [
-        (
-            row["stage"],
-            row["what"],
-            percent(row["accuracy_validation"]),
-            points(row["drop_pp"]),
-            points(row["bound_pp"]),
-            row["reason"],
-        )
-        for row in rejections.steps(artifact)
-    ]
-    return Table(("stage", "not kept", "validation", "drop, pp", "at most", "why"), rows, _confidence(artifact))
+    return as_table(rejections.COLUMNS, rejections.steps(artifact), _confidence(artifact))
 
 
 def disturbed(artifact: Artifact) -> str:
@@ -236,10 +224,7 @@ def _won(row: Candidate, decision: Decision) -> str:
 
 
 def _confidence(artifact: Artifact) -> str:
-    confidence = artifact.config["budget"]["accuracy_confidence"]
-    return (
-        f"At most: the largest drop, in pp, that the validation samples leave open at {100 * confidence:g} % confidence"
-    )
+    return at_most(artifact.config["budget"]["accuracy_confidence"])
 
 
 def _tuned(artifact: Artifact) -> str:
