@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.runner.backends import Backend, open_backend
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.runner.native_stderr import quiet_native

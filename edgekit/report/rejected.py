@@ -7,7 +7,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.variants import GivenUpBy, Rejected
 from edgekit.core.tasks.accuracy_drop import bounded
 from edgekit.report.columns import Column

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.decisions import Candidate, Decision, is_choice
 from edgekit.core.rows.variants import BaselineRow, VariantRow
 from edgekit.report.columns import Column

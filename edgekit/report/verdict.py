@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.core import earlier_bundles, left_out
-from edgekit.core.artifact import EVIDENCE_FILES
+from edgekit.core.artifacts import EVIDENCE_FILES
 from edgekit.core.config import STAGES
 from edgekit.core.run_folder import failed_notebook, notebook_name, stage_folder
 from edgekit.measure.forecast import way_of

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 from edgekit import data as datas
-from edgekit.core import artifact as artifacts
-from edgekit.core import cache_key
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts, cache_key
+from edgekit.core.artifacts import Artifact
 from edgekit.core.cache_key import CacheInputs
 from edgekit.core.errors import StageError, TrustError
 from edgekit.core.hashing import write_json

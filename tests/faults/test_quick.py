@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from edgekit.core import artifact as artifacts
+from edgekit.core import artifacts
 from edgekit.core.hashing import write_json
 from edgekit.runner.files import make_folder
 from tests.faults import spoil

@@ -9,7 +9,7 @@ from typing import Any, NotRequired, get_origin, get_type_hints
 
 import pytest
 
-from edgekit.core import artifact as artifacts
+from edgekit.core import artifacts
 from edgekit.core.rows import by_class, converted, profiled, pruned, quantized, trained
 from tests.conftest import FinishedRun
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from edgekit.core import artifact as artifacts
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts
+from edgekit.core.artifacts import Artifact
 from edgekit.report import rejected, tables
 from edgekit.report.html import variants as page
 from edgekit.report.result import RESULT

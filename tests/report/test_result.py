@@ -19,8 +19,8 @@ import pytest
 from pydantic import ValidationError
 from rich.console import Console
 
-from edgekit.core import artifact as artifacts
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts
+from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.run_folder import stage_folder
 from edgekit.report import result as results

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from edgekit.core import artifact as artifacts
+from edgekit.core import artifacts
 from edgekit.core.config import STAGES, TRAINING
 from edgekit.core.run_folder import stage_folder
 from tests.conftest import ROOT, TINY, FinishedRun, run_edgekit

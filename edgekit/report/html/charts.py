@@ -13,7 +13,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from edgekit.core.artifact import EVIDENCE, Artifact
+from edgekit.core.artifacts import EVIDENCE, Artifact
 from edgekit.core.rows.forecasts import PredictedSpeedup
 from edgekit.core.rows.loads import Loads
 from edgekit.report import plots, tables

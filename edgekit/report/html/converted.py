@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.converted import LastBoundary, LeftBehind
 from edgekit.report import tables
 from edgekit.report.formatting import count, percent

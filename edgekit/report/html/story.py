@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from edgekit.core import tasks
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.hashing import sha256_file
 from edgekit.core.rows.forecasts import PredictedSpeedup

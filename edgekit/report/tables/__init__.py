@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.decisions import Candidate, Decision, is_choice
 from edgekit.core.rows.quantized import LayerSensitivity
 from edgekit.core.rows.trained import Epoch

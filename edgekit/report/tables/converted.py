@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.converted import ConvertedVariant, LastBoundary, LeftBehind, NotOffered
 from edgekit.report.formatting import Table, count, percent
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.trained import CandidatePoint, ShortlistRow, ShownCandidate
 from edgekit.report.formatting import Table, count, milliseconds, percent
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.quantized import CalibrationSize, CalibrationStudy, Histogram
 from edgekit.report.formatting import Table, percent, points
 

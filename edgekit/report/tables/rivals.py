@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.report import rivals as model
 from edgekit.report.columns import as_table
 from edgekit.report.formatting import Table

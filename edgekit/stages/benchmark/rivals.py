@@ -23,7 +23,7 @@ from edgekit.runner.preprocess.transform import pipeline
 from edgekit.stages.benchmark.account import with_interval
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.training.evaluate import marked
-from edgekit.training.teachers import model_file as files
+from edgekit.training.teachers import model_file
 from edgekit.training.teachers.config import ModelFile
 
 if TYPE_CHECKING:
@@ -70,9 +70,9 @@ def compare_with(rivals: Sequence[Rival], winner: Facts | None, timings: Timings
 
 
 def _open(file: ModelFile, data: Data, threads: int) -> Rival:
-    model = files.open_file(expand(file.path, "benchmark.rivals"), file.preprocess)
+    model = model_file.open_file(expand(file.path, "benchmark.rivals"), file.preprocess)
     test = data.test
-    scores = files.logits(
+    scores = model_file.logits(
         model, test.x, classes=len(data.classes), timeout_s=ANSWERS_LIMIT_S, threads=threads, task=data.task
     )
     row: RivalFacts = {

@@ -12,9 +12,8 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from edgekit.core import artifact as artifacts
-from edgekit.core import progress, replay, tasks
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts, progress, replay, tasks
+from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.variants import Facts, SeenValidation
 from edgekit.core.tasks import Answered
 from edgekit.core.variants import Variant, members, open_variant, read, zipped_bytes

@@ -17,7 +17,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from edgekit.core.artifact import EVIDENCE_FILES
+from edgekit.core.artifacts import EVIDENCE_FILES
 from edgekit.core.errors import StageError
 from edgekit.core.hashing import write_json
 

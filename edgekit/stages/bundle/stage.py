@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from edgekit.core import artifact as artifacts
-from edgekit.core import progress, tasks
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts, progress, tasks
+from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.errors import BudgetMissed
 from edgekit.core.tasks import anomaly

@@ -6,9 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from edgekit.core import artifact as artifacts
-from edgekit.core import progress, replay
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts, progress, replay
+from edgekit.core.artifacts import Artifact
 from edgekit.data import Data
 from edgekit.models import store
 from edgekit.models.cost import cost

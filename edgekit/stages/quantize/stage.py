@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from edgekit.core import artifact as artifacts
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts
+from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.quantized import CalibrationStudy, Histogram, MixedStep, Sensitivity
 from edgekit.core.tasks import Answered
 from edgekit.data import Data
