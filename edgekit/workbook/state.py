@@ -20,16 +20,10 @@ from edgekit.workbook import origin, receipts
 from edgekit.workbook.plan import Plan, workbook_folder
 
 State = Literal["done", "unchecked", "stale", "waits", "damaged", "not run"]
+"""Of a stage: `done`: sealed, its key unchanged, its notebook ran to the end. `unchecked`: sealed, but the notebook's
+checks did not finish. `stale`: made from other inputs or options than the config has now. `waits`: for an earlier stage
+that is re-run. `damaged`: changed since it was sealed. `not run`: no finished artifact."""
 DATA = ".data.json"
-
-MEANING = {
-    "done": "sealed, its key unchanged, its notebook ran to the end",
-    "unchecked": "sealed, but its notebook's checks did not finish",
-    "stale": "made from other inputs or options than the config has now",
-    "waits": "for an earlier stage that is re-run",
-    "damaged": "changed since it was sealed",
-    "not run": "no finished artifact",
-}
 
 
 @dataclass(frozen=True)

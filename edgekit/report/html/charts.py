@@ -14,8 +14,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from edgekit.core.artifacts import EVIDENCE, Artifact
-from edgekit.core.rows.forecasts import PredictedSpeedup
 from edgekit.core.rows.loads import Loads
+from edgekit.core.rows.profiled import PredictedSpeedup
 from edgekit.report import plots, tables
 from edgekit.report.formatting import count, faster_with_ends, milliseconds, times
 from edgekit.report.result.types import Result

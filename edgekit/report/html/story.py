@@ -11,7 +11,7 @@ from edgekit.core import tasks
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.hashing import sha256_file
-from edgekit.core.rows.forecasts import PredictedSpeedup
+from edgekit.core.rows.profiled import PredictedSpeedup
 from edgekit.core.rows.variants import VariantRow
 from edgekit.measure.forecast import way_of
 from edgekit.report import checks, run, tables
@@ -117,7 +117,7 @@ def _loss(drop_pp: float) -> str:
 
 
 def facts(result: Result) -> list[tuple[str, str, str]]:
-    """The few figures that stand large: value, what it is, and what it is held against."""
+    """The few figures that stand large: value, what it is, and what it is compared with."""
     verdict = result["verdict"]
     if not verdict["met"]:
         return []
@@ -154,7 +154,7 @@ def facts(result: Result) -> list[tuple[str, str, str]]:
 
 
 def targets(result: Result) -> Grid:
-    """What ships for each target, held against each limit of the budget."""
+    """What ships for each target, beside each limit of the budget."""
     budget, baseline = result["budget"], result["variants"][0]
     rows = {row["name"]: row for row in result["variants"] if row["target"] != "pytorch"}
     limits = [

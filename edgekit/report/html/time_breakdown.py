@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from edgekit.core.rows.forecasts import PredictedSpeedup
+from edgekit.core.rows.profiled import PredictedSpeedup
 from edgekit.report.formatting import count, milliseconds, span, times, with_ends
 from edgekit.report.html.rows import Grid, Line, grid
 from edgekit.report.result.types import Result

@@ -6,8 +6,9 @@ import json
 
 from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.decisions import Candidate, Decision, is_choice
+from edgekit.core.rows.pruned import PruneStep
 from edgekit.core.rows.quantized import LayerSensitivity
-from edgekit.core.rows.trained import Epoch
+from edgekit.core.rows.trained import Epoch, StudentRow
 from edgekit.report import rejected as rejections
 from edgekit.report import variants
 from edgekit.report.columns import as_table
@@ -61,6 +62,7 @@ def profile(artifact: Artifact) -> Table:
 def distill(artifact: Artifact) -> Table:
     """The teachers that were there, the student taught by labels alone, and by each loss."""
     found = artifact.metrics
+    students: list[StudentRow] = found["students"]
     small = tuple(count(found["student_cost"][name]) for name in ("parameters", "macs"))
     rows = [
         (
@@ -82,7 +84,7 @@ def distill(artifact: Artifact) -> Table:
             *small,
             _kept(row["kept"]),
         )
-        for row in found["students"]
+        for row in students
     ]
     rows += [(f"student, {name}", "", "", "", "", "", f"skipped: {why}") for name, why in found["skipped"].items()]
     heads = ("network", "validation accuracy", "gain, pp", "share of the gap", "parameters", "MACs", "")
@@ -98,7 +100,8 @@ def prune(artifact: Artifact) -> Table:
     """Every step of both ways of pruning."""
     rows = []
     for way, key in (("channels", "structured_steps"), ("weights", "unstructured_steps")):
-        for step in artifact.metrics[key]:
+        steps: list[PruneStep] = artifact.metrics[key]
+        for step in steps:
             rows.append(
                 (
                     way,

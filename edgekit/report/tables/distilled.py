@@ -54,7 +54,7 @@ def candidate_points(artifact: Artifact) -> list[CandidatePoint]:
 
 
 def latency_limit_ms(artifact: Artifact) -> float | None:
-    """What the candidates were held against; None: nothing."""
+    """What the candidates were compared with; None: nothing."""
     shortlist = artifact.metrics["shortlist"]
     return shortlist["latency_p50_ms"] if shortlist else None
 

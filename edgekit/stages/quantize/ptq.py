@@ -68,7 +68,7 @@ def quantize(module: nn.Module, inputs: list[Tensor], quantization: Quantization
             quantized: nn.Module = nncf.quantize(
                 network,
                 nncf.Dataset(inputs),
-                preset=nncf.QuantizationPreset.MIXED,  # as targets/openvino.py, so that what is simulated ships
+                preset=nncf.QuantizationPreset.MIXED,  # as targets/openvino/convert.py, so that what is simulated ships
                 subset_size=len(inputs),
                 ignored_scope=nncf.IgnoredScope(names=in_float) if in_float else None,
                 advanced_parameters=advanced,

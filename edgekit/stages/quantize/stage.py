@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
-from edgekit.core.rows.quantized import CalibrationStudy, Histogram, MixedStep, Sensitivity
+from edgekit.core.rows.quantized import CalibrationStudy, Histogram, MixedStep, RecipeRow, Sensitivity
 from edgekit.core.tasks import Answered
 from edgekit.data import Data
 from edgekit.models import quantized, store
@@ -186,7 +186,7 @@ def _histograms(float_network: _Float, network: nn.Module, table: Sensitivity) -
 def _record(
     decision: Decision,
     best: recipes.RecipeResult,
-    tried: list[dict[str, Any]],
+    tried: list[RecipeRow],
     steps: list[MixedStep],
     quantization: Quantization,
 ) -> dict[str, Any]:
