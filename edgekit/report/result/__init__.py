@@ -29,7 +29,10 @@ FORMAT = 2
 SCHEMA = f"edgekit/result/{FORMAT}"
 SOURCES = "sources"
 """The field with the digests."""
-CODE = ("core", "report/result", "report/rejected.py", "report/columns.py", "report/formatting.py")
+CODE = (
+    *("core", "report/result", "report/rejected.py", "report/columns.py", "report/formatting.py"),
+    *("runner/files.py", "targets/graph.py", "targets/redundant_ops.py"),
+)
 """What of edgekit makes a result of sealed artifacts."""
 
 
