@@ -59,7 +59,7 @@ def _end(said: str) -> list[str]:
     """The verdict's words, and what follows each label of a path: the folder itself is another's."""
     words = re.search(r"\S+ wins:.*?on test\.", said, re.DOTALL)
     assert words, said
-    paths = re.findall(r"^(Bundle|Runner|Materials|Notebook|Result|Report) +.*?/tiny/(\S+)$", said, re.MULTILINE)
+    paths = re.findall(r"^(Bundle|Runner|SBOM|Notebook|Result|Report) +.*?/tiny/(\S+)$", said, re.MULTILINE)
     assert len(paths) >= len(STAGES) + 5
     return [" ".join(words[0].split()), *map(" ".join, paths)]
 

@@ -22,7 +22,7 @@ from edgekit.models.files import detect, standalone
 from edgekit.runner.preprocess.transform import pipeline
 from edgekit.stages.benchmark.account import with_interval
 from edgekit.stages.benchmark.timings import Timings
-from edgekit.training.evaluate import marked
+from edgekit.training.evaluate import score_samples
 from edgekit.training.teachers import model_file
 from edgekit.training.teachers.config import ModelFile
 
@@ -79,7 +79,7 @@ def _open(file: ModelFile, data: Data, threads: int) -> Rival:
         "name": file.name,
         "sha256": model.sha256,
         "bytes": sum(path.stat().st_size for path in detect.members(model.path, model.kind)),
-        "accuracy_test": tasks.accuracy(marked(scores, test, model.preprocess, data.task)),
+        "accuracy_test": tasks.accuracy(score_samples(scores, test, model.preprocess, data.task)),
     }
     return Rival(row, partial(_call, model.path, model.kind, model.preprocess, test.x[:1], threads))
 

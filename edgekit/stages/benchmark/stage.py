@@ -68,7 +68,7 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
     artifacts.write_json(out / artifacts.EVIDENCE / "latency.json", evidence)
     artifacts.write_json(out / artifacts.EVIDENCE / "loads.json", loads)
     np.savez(out / artifacts.EVIDENCE / "samples_ms.npz", allow_pickle=False, **timings.samples_ms)
-    by_class.keep(out, data, answers, breakdown.places)
+    by_class.write_evidence(out, data, answers, breakdown.places)
     return artifacts.seal(
         out,
         stage="benchmark",
@@ -192,4 +192,4 @@ def _evaluate(backend: Backend, variant: Variant, split: Split, spec: store.Mode
 def _score(outputs: np.ndarray, split: Split, spec: store.ModelSpec) -> tuple[np.ndarray, Answered]:
     kind = tasks.named(spec.task)
     inputs = predict.inputs(split.x, spec.preprocess) if kind.RECONSTRUCTS else None
-    return kind.answers(outputs, inputs), kind.marked(outputs, inputs, split.y)
+    return kind.answers(outputs, inputs), kind.score_samples(outputs, inputs, split.y)

@@ -44,7 +44,7 @@ def bundle(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
         target: _pack(source, convert, variants[winners[target]], data, config, out)
         for target in progress.each(list(winners), "bundle", "packing {}".format)
     }
-    with progress.step("list of materials"):
+    with progress.step("software bill of materials (SBOM)"):
         sbom.write(out)
     proofs = {
         target: prove(out / RUNNER, out / packed[target]["file"])

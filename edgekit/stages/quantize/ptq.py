@@ -63,7 +63,7 @@ def quantize(module: nn.Module, inputs: list[Tensor], quantization: Quantization
         activations_range_estimator_params=RANGES[quantization.ranges],
     )
     try:
-        with _quiet(), single_thread():
+        with _silence_nncf(), single_thread():
             in_float = operations(network, inputs[0], quantization.keep_float)
             quantized: nn.Module = nncf.quantize(
                 network,
@@ -79,7 +79,7 @@ def quantize(module: nn.Module, inputs: list[Tensor], quantization: Quantization
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _silence_nncf() -> Iterator[None]:
     """No log lines and no progress bars; nncf has no switch for the bars."""
     begin: Any = track.__init__
     nncf.set_log_level(logging.ERROR)

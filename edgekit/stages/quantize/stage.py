@@ -27,7 +27,7 @@ from edgekit.stages.quantize.histograms import histograms
 from edgekit.stages.quantize.sensitivity import sensitivity
 from edgekit.targets.jobs import Quantization
 from edgekit.training import predict, resume
-from edgekit.training.evaluate import marked
+from edgekit.training.evaluate import score_samples
 from edgekit.training.fine_tuning import tuning
 
 
@@ -45,13 +45,13 @@ class _Float:
         """What it gives for the validation split, (n, …)."""
         return predict.logits(network, self.data.validation.x, self.spec.preprocess)
 
-    def marked(self, outputs: np.ndarray) -> Answered:
+    def score_samples(self, outputs: np.ndarray) -> Answered:
         """What outputs for the validation split are worth."""
-        return marked(outputs, self.data.validation, self.spec.preprocess, self.data.task)
+        return score_samples(outputs, self.data.validation, self.spec.preprocess, self.data.task)
 
     def answered(self, network: nn.Module) -> Answered:
         """What a network answers of the validation split."""
-        return self.marked(self.logits(network))
+        return self.score_samples(self.logits(network))
 
 
 @dataclass(frozen=True, eq=False)
