@@ -71,6 +71,15 @@ FUNCTIONS = {
     "foretold": "predicted",
     "taught": "train_with_loss",
     "wishes": "request or options",
+    "at_the_right": "label_curve_ends",
+    "bill": "build_sbom",
+    "folded": "fold_batchnorms",
+    "give_each_its_own": "unshare",
+    "grew": "memory_growth",
+    "lent": "share_with_validation",
+    "narrowed": "clip_ranges",
+    "one_each": "check_one_input_one_output",
+    "united": "connected_components",
 }
 CLASSES = {
     "Answers": "TeacherCache",

@@ -17,7 +17,8 @@ from edgekit.core.hashing import digest, sha256_file
 CONVERTING = ("distill", "prune", "quantize", "convert")
 """The stages whose result depends on files made for the targets, or on how fast those are."""
 OF_FILES = ("targets", "measure")
-"""What makes those files and times them."""
+"""What makes those files and times them. `profile` and `benchmark` use it as well, but only to time and to predict:
+a latency is evidence and shapes no key."""
 OPTIONAL = ("onnx-graphsurgeon", "onnx2tf", "sng4onnx", "tf-keras")
 """What only ONNX files need, to become TFLite; it is installed apart (`onnx2tf.txt`)."""
 ROOT = Path(__file__).parent.parent

@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from edgekit.core import artifact, run_folder
+from edgekit.core import artifacts, run_folder
 from edgekit.runner.files import sync_folder
 
 EARLIER = "earlier-bundles"
@@ -28,7 +28,7 @@ def recover(folder: Path, met: bool) -> Path | None:
     if met:
         _remove(aside)
         return None
-    artifact.recover(run_folder.working_folder(folder, BUNDLE), bundles, None)
+    artifacts.recover(run_folder.working_folder(folder, BUNDLE), bundles, None)
     if not bundles.exists():
         return None
     _remove(aside)

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
+from edgekit.core.rows.converted import Agreement, LeftBehind
 from edgekit.runner.backends import Backend, open_backend
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.runner.native_stderr import quiet_native
@@ -32,8 +33,8 @@ class Variant:
     float_ops: tuple[str, ...]
     not_offered: tuple[str, ...]
     quantization: dict[str, Any] | None
-    boundaries: tuple[dict[str, Any], ...]
-    debris: tuple[dict[str, Any], ...]
+    boundaries: tuple[Agreement, ...]
+    debris: tuple[LeftBehind, ...]
 
 
 def read(convert: Artifact) -> list[Variant]:

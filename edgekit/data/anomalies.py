@@ -37,12 +37,12 @@ def leave_train(
     return normal, (f"{moved} went to {' and '.join(names)}",)
 
 
-def lent(splits: dict[str, Split], random: np.random.Generator) -> tuple[dict[str, Split], Notes]:
+def share_with_validation(splits: dict[str, Split], random: np.random.Generator) -> tuple[dict[str, Split], Notes]:
     """The splits, half of test's anomalies moved to a validation that has none."""
     validation, test = splits["validation"], splits["test"]
     groups = overlap.same_as(overlap.fingerprints(test.x))
     if test.groups is not None:
-        groups = recordings.united(groups, test.groups)
+        groups = recordings.connected_components(groups, test.groups)
     order = random.permutation(np.unique(groups[test.y == 1]))
     if validation.y.any() or len(order) < 2:
         return splits, ()

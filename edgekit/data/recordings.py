@@ -15,7 +15,7 @@ from edgekit.core.errors import DataError
 from edgekit.data.types import Split
 
 
-def united(*equivalences: np.ndarray) -> np.ndarray:
+def connected_components(*equivalences: np.ndarray) -> np.ndarray:
     """For each sample (n,) the first one that any chain of these equivalences, each (n,) of equal marks, leads to."""
     labels = np.arange(len(equivalences[0]))
     members = [np.unique(marks, return_inverse=True)[1] for marks in equivalences]
@@ -48,7 +48,7 @@ def needed(task: str, classes: tuple[str, ...]) -> dict[str, int]:
 
 
 class Drawn:
-    """A pool out of which whole recordings are drawn: its strata and groups (n,), those of `united`."""
+    """A pool out of which whole recordings are drawn: its strata and groups (n,), those of `connected_components`."""
 
     def __init__(self, strata: np.ndarray, groups: np.ndarray, must: Mapping[str, int]) -> None:
         self.strata, self.groups, self.must = strata, groups, must

@@ -72,7 +72,7 @@ def divide(pools: Pools, config: SourceConfig) -> Data:
     made = {name: pool.take(_mixed(indices, config.split_seed, name)) for name, indices in taken.items()}
     splits = {**pools.given(), **made}
     if config.task == "anomaly":
-        splits, moved = anomalies.lent(splits, _rng(config.split_seed, "anomalies"))
+        splits, moved = anomalies.share_with_validation(splits, _rng(config.split_seed, "anomalies"))
         notes = (*notes, *moved)
     return _sealed(pools, splits, (*notes, *recordings.describe(splits)), config.task)
 
@@ -84,7 +84,7 @@ def _validation_out_of_test(pools: Pools, prints: overlap.Prints, config: Source
         raise DataError(f"data.validation_from: got test, and the source has {has}; leave the option out")
     groups, strata = overlap.same_as(prints["test"]), tasks.named(config.task).strata(test.y)
     if test.groups is not None:
-        groups = recordings.united(groups, test.groups)
+        groups = recordings.connected_components(groups, test.groups)
     sizes = proportional(np.bincount(strata), round(config.validation_fraction * len(test)))
     chosen = _pick(groups, strata[groups], sizes, _rng(config.split_seed, "validation"))
     parts = {"validation": chosen, "test": np.setdiff1d(np.arange(len(test)), chosen)}
@@ -100,7 +100,7 @@ def _drawing(
     marks = pools.train.groups
     if marks is None:
         return copies, lambda left, sizes, random, _: _pick_of(left, strata, copies, sizes, random)
-    groups = recordings.united(copies, marks)
+    groups = recordings.connected_components(copies, marks)
     drawn = recordings.Drawn(strata, groups, recordings.needed(config.task, pools.classes))
     drawn.check(marks, ["train", "calibration", *reversed(wanted)])
     return groups, drawn.pick

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from edgekit.core.rows.forecasts import PredictedSpeedup
-from edgekit.core.rows.profiled import ExecutionFields, RuntimeForecast, Way
+from edgekit.core.rows.profiled import ExecutionFields, PredictedSpeedup, RuntimeForecast, Way
 from edgekit.core.rows.variants import BaselineRow, VariantRow
 
 EAGER = "PyTorch eager"

@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from edgekit.core import tasks
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.data import Data
 from edgekit.models import store
 from edgekit.runner.preprocess.steps import check

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgekit.core import tasks
-from edgekit.core.artifact import Artifact, verify
+from edgekit.core.artifacts import Artifact, verify
 from edgekit.core.config import Budget
 from edgekit.core.errors import BudgetMissed, StageError
 from edgekit.core.rows.variants import Limits, NearestMiss, SeenValidation

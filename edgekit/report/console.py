@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,8 +14,8 @@ from edgekit.core import left_out
 from edgekit.core.config import STAGES
 from edgekit.core.rows.decisions import Candidate, is_choice
 from edgekit.core.rows.variants import WaterfallStep
-from edgekit.report import checks, variants, verdict
-from edgekit.report.formatting import count, faster, milliseconds, percent, points, span, times
+from edgekit.report import checks, rivals, variants, verdict
+from edgekit.report.formatting import faster_with_ends
 from edgekit.report.result.types import Result
 from edgekit.report.tables.loads import held
 from edgekit.stages.benchmark.decide import FEWEST_BYTES
@@ -36,7 +36,8 @@ def show(result: Result, folder: Path, console: Console, *, drawn: bool = False)
         console.print(f"[bold]No bundle for {target}:[/bold] {escape(why)}", soft_wrap=True)
     for line in left_out.lines(result["left_out"]):
         console.print(f"[bold]Left out:[/bold] {escape(line)}.", soft_wrap=True, highlight=False)
-    for line in [*_rivals(result), *_ties(result), *_under_load(result), *_seen(result)]:
+    others = filter(None, map(rivals.sentence, result["rivals"]))
+    for line in [*others, *_ties(result), *_under_load(result), *_seen(result)]:
         console.print(line, soft_wrap=True, highlight=False)
     conditions = result["conditions"]
     console.print(
@@ -68,17 +69,6 @@ def _table(result: Result) -> Table:
     return table
 
 
-def _rivals(result: Result) -> list[str]:
-    return [
-        f"Against {row['name']} ({percent(row['accuracy_test'])} on test, {count(row['bytes'])} bytes, "
-        f"p50 {milliseconds(row['p50_ms'])} ms): {row['winner']} is "
-        f"{faster(*_ends(row, 'winner_speedup'))}, "
-        f"{points(row['winner_gain_pp'])} pp on test, {times(row['winner_bytes_share'])} its bytes."
-        for row in result["rivals"]
-        if row["winner"]
-    ]
-
-
 def _under_load(result: Result) -> list[str]:
     """The highest rates held under load, and one line for each failure."""
     loads = result["loads"]
@@ -93,17 +83,10 @@ def _seen(result: Result) -> list[str]:
     return [f"Validation: {checks.seen_message(found)}."] if found and found["known"] else []
 
 
-def _ends(row: Mapping[str, Any], key: str) -> tuple[float, float, float]:
-    """A ratio and its interval."""
-    return row[key], row[f"{key}_low"], row[f"{key}_high"]
-
-
 def _steps_text(steps: list[WaterfallStep]) -> str:
-    parts = []
-    for step in steps[1:]:
-        gain = _ends(step, "gain")
-        parts.append(f"{step['step']} {faster(*gain)} ({span(*gain[1:])}){'' if step['kept'] else ', not kept'}")
-    return " · ".join(parts)
+    return " · ".join(
+        f"{step['step']} {faster_with_ends(step, 'gain')}{'' if step['kept'] else ', not kept'}" for step in steps[1:]
+    )
 
 
 def _ties(result: Result) -> Iterator[str]:

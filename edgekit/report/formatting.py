@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,6 +94,36 @@ def faster(ratio: float, low: float, high: float) -> str:
 def span(low: float, high: float) -> str:
     """The interval of a ratio, three digits each: 0.98–1.07."""
     return f"{_three(low)}–{_three(high)}"
+
+
+def ends(row: Mapping[str, Any], key: str) -> tuple[float, float, float] | None:
+    """A ratio and its interval; None where nothing was compared."""
+    found = (row.get(key), row.get(f"{key}_low"), row.get(f"{key}_high"))
+    return None if None in found else found  # type: ignore[return-value]
+
+
+def with_ends(row: Mapping[str, Any], key: str) -> str:
+    """12.3× (11.9–12.7)."""
+    found = ends(row, key)
+    return "–" if found is None else f"{times(found[0])} ({span(*found[1:])})"
+
+
+def faster_with_ends(row: Mapping[str, Any], key: str) -> str:
+    """12.3× faster (11.9–12.7); no difference (0.97–1.04)."""
+    found = ends(row, key)
+    return "–" if found is None else f"{faster(*found)} ({span(*found[1:])})"
+
+
+def milliseconds_with_ends(value_ms: float, low_ms: float | None, high_ms: float | None) -> str:
+    """1.25 (1.2–1.31); without brackets where there is no interval."""
+    interval = "" if low_ms is None or high_ms is None else f" ({milliseconds(low_ms)}–{milliseconds(high_ms)})"
+    return milliseconds(value_ms) + interval
+
+
+def at_most(confidence: float) -> str:
+    """What the bound of a drop is, under every table that has one; `confidence` is a fraction."""
+    drop = "the largest drop, in pp, that the validation samples leave open"
+    return f"At most: {drop} at {100 * confidence:g} % confidence"
 
 
 def _three(value: float) -> str:

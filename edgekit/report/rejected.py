@@ -7,13 +7,27 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
+from edgekit.core.rows.pruned import PruneStep
+from edgekit.core.rows.quantized import RecipeRow
+from edgekit.core.rows.trained import ShownCandidate, StudentRow
 from edgekit.core.rows.variants import GivenUpBy, Rejected
 from edgekit.core.tasks.accuracy_drop import bounded
-from edgekit.report.formatting import faster, milliseconds, span
+from edgekit.report.columns import Column
+from edgekit.report.formatting import faster, milliseconds, percent, points, span
 
 Bounds = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Of a training's row its drop below the baseline and the bound of it."""
+
+COLUMNS: tuple[Column[Rejected], ...] = (
+    Column("stage", lambda row: row["stage"], numeric=False),
+    Column("not kept", lambda row: row["what"], numeric=False, breaks=True),
+    Column("validation", lambda row: percent(row["accuracy_validation"])),
+    Column("drop, pp", lambda row: points(row["drop_pp"])),
+    Column("at most", lambda row: points(row["bound_pp"])),
+    Column("why", lambda row: row["reason"], numeric=False, breaks=True),
+)
+"""Of the table, whoever shows it."""
 
 
 def steps(benchmark: Artifact) -> list[Rejected]:
@@ -50,7 +64,8 @@ def _drop(task: str, confidence: float, row: Mapping[str, Any]) -> Mapping[str, 
 
 def _candidates(found: Mapping[str, Any], bounds: Bounds) -> Iterator[Rejected]:
     """Networks that might have been the student; one that was not trained has no accuracy."""
-    for each in found["candidates"]:
+    tried: list[ShownCandidate] = found["candidates"]
+    for each in tried:
         if not each["kept"]:
             best, lost = each["best"], each["left_out"]
             if best:
@@ -62,7 +77,8 @@ def _candidates(found: Mapping[str, Any], bounds: Bounds) -> Iterator[Rejected]:
 
 
 def _students(found: Mapping[str, Any], bounds: Bounds) -> Iterator[Rejected]:
-    for student in found["students"]:
+    students: list[StudentRow] = found["students"]
+    for student in students:
         if not student["kept"]:
             what = f"student, {'labels alone' if student['options'] is None else student['name']}"
             yield _row("distill", what, student["validation_accuracy"], bounds(student), student["reason"])
@@ -70,7 +86,8 @@ def _students(found: Mapping[str, Any], bounds: Bounds) -> Iterator[Rejected]:
 
 def _pruned(found: Mapping[str, Any]) -> Iterator[Rejected]:
     for way, key in (("structured", "structured_steps"), ("unstructured", "unstructured_steps")):
-        for step in found[key]:
+        steps: list[PruneStep] = found[key]
+        for step in steps:
             if step["step"] and not step["kept"]:
                 what = f"{found[way]['what']}, step {step['step']}"
                 yield _row("prune", what, step["validation_accuracy"], step, step["reason"])
@@ -78,7 +95,8 @@ def _pruned(found: Mapping[str, Any]) -> Iterator[Rejected]:
 
 def quantized(found: Mapping[str, Any]) -> Iterator[Rejected]:
     """Recipes and layers in float that nncf could not make have no figures."""
-    for recipe in found["recipes"]:
+    recipes: list[RecipeRow] = found["recipes"]
+    for recipe in recipes:
         if not recipe["kept"]:
             what = f"PTQ recipe {recipe['recipe']}, in simulation"
             yield _row("quantize", what, recipe["validation_accuracy"], recipe, recipe["reason"])

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from edgekit.core import artifact as artifacts
-from edgekit.core.artifact import RECORD, Artifact
+from edgekit.core import artifacts
+from edgekit.core.artifacts import RECORD, Artifact
 from edgekit.core.config import STAGES, StageConfig
 from edgekit.core.errors import ConfigError, DataError
 from edgekit.core.run_folder import ORIGIN, stage_folder

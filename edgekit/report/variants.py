@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.decisions import Candidate, Decision, is_choice
 from edgekit.core.rows.variants import BaselineRow, VariantRow
-from edgekit.report.formatting import count, milliseconds, percent, points, span, speedup, times
+from edgekit.report.columns import Column
+from edgekit.report.formatting import at_most, count, milliseconds, percent, points, span, speedup, times
 from edgekit.report.result.types import Result
 from edgekit.stages.benchmark.decide import FEWEST_BYTES
 
@@ -36,18 +37,9 @@ class Line:
     verdict: str
 
 
-@dataclass(frozen=True)
-class Column:
-    """A heading, and what stands below it for a line."""
-
-    heading: str
-    text: Callable[[Line], str]
-    numeric: bool = True
-
-
-NAME = Column("variant", lambda line: line.name, numeric=False)
-VERDICT = Column("verdict", lambda line: line.verdict, numeric=False)
-FIGURES = (
+NAME: Column[Line] = Column("variant", lambda line: line.name, numeric=False)
+VERDICT: Column[Line] = Column("verdict", lambda line: line.verdict, numeric=False, breaks=True)
+FIGURES: tuple[Column[Line], ...] = (
     Column("val.", lambda line: percent(line.accuracy_validation)),
     Column("test", lambda line: percent(line.accuracy_test)),
     Column("drop, pp", lambda line: points(line.drop_pp)),
@@ -70,10 +62,7 @@ class Variants:
     @property
     def caption(self) -> str:
         """What no heading says."""
-        return (
-            "At most: the largest drop, in pp, that the validation samples leave open at "
-            f"{100 * self.confidence:g} % confidence; speed-up over the baseline, – where its interval holds 1"
-        )
+        return f"{at_most(self.confidence)}; speed-up over the baseline, – where its interval holds 1"
 
 
 def of_result(result: Result) -> Variants:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.core import earlier_bundles, left_out
-from edgekit.core.artifact import EVIDENCE_FILES
+from edgekit.core.artifacts import EVIDENCE_FILES
 from edgekit.core.config import STAGES
 from edgekit.core.run_folder import failed_notebook, notebook_name, stage_folder
 from edgekit.measure.forecast import way_of
 from edgekit.report import checks, html
-from edgekit.report.formatting import faster, milliseconds, points
+from edgekit.report.formatting import ends, faster, milliseconds, points
 from edgekit.report.result import RESULT
 from edgekit.report.result.types import Result
 
@@ -51,7 +51,7 @@ def paths(result: Result, folder: Path, *, drawn: bool) -> Iterator[str]:
     for entry in result["bundles"].values():
         yield f"Bundle     {bundles / entry['file']}"
     if result["bundles"]:
-        for label, file in (("Runner", "edgerun.pyz"), *(("Materials", name) for name in EVIDENCE_FILES)):
+        for label, file in (("Runner", "edgerun.pyz"), *(("SBOM", name) for name in EVIDENCE_FILES)):
             yield f"{label:<10} {bundles / file}"
     for stage in (stage for stage in STAGES if stage in result["stages"]):
         failed = failed_notebook(folder, stage)  # a copy of an earlier, successful run may stand beside it
@@ -73,6 +73,5 @@ def finished_lines(result: Result, folder: Path, *, drawn: bool = False) -> Iter
 
 
 def _against(verdict: Mapping[str, Any], key: str, what: str) -> str:
-    if verdict[key] is None:
-        return f"{what} is not among the variants"
-    return f"against {what} {faster(verdict[key], verdict[f'{key}_low'], verdict[f'{key}_high'])}"
+    found = ends(verdict, key)
+    return f"against {what} {faster(*found)}" if found else f"{what} is not among the variants"

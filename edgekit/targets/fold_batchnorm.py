@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def folded(module: Any) -> Any:
+def fold_batchnorms(module: Any) -> Any:
     """The network, in eval mode, with its batch norms folded in; as it is where torch cannot trace it."""
     import torch
     from torch.fx.experimental.optimization import fuse

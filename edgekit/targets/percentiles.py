@@ -35,7 +35,7 @@ class Tails:
         return self._low.max(), self._high.min()
 
 
-def narrowed(
+def clip_ranges(
     content: bytes, samples: Sequence[np.ndarray], ranges: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
     """Calibrated ranges (min and max by tensor name) with those of activations narrowed; weights keep theirs.

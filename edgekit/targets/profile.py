@@ -11,13 +11,12 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import numpy as np
 
 from edgekit.core import subprocesses
 from edgekit.core.errors import ConversionError
-from edgekit.core.rows.profiled import Operator
+from edgekit.core.rows.profiled import Operator, OperatorTime
 from edgekit.targets.jobs import Files
 
 QUIET = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -46,7 +45,7 @@ def measure(target: str, folder: Path, files: Files, x: np.ndarray, calls: int, 
         return by_kind(json.loads((home / "rows.json").read_text()))
 
 
-def merged(repeats: Sequence[Iterable[dict[str, Any]]]) -> list[dict[str, Any]]:
+def merged(repeats: Sequence[Iterable[OperatorTime]]) -> list[OperatorTime]:
     """Every operator that any repeat has, with the median of its time over all; 0 where a repeat does not have it.
 
     An operator near the resolution of its profiler's clock is in some repeats and not in others.
@@ -60,7 +59,7 @@ def merged(repeats: Sequence[Iterable[dict[str, Any]]]) -> list[dict[str, Any]]:
     return [{"operator": kinds[name], "name": name, "self_ms": median(times)} for name, times in spent.items()]
 
 
-def by_kind(rows: Iterable[dict[str, Any]]) -> list[Operator]:
+def by_kind(rows: Iterable[OperatorTime]) -> list[Operator]:
     """Operators of one kind together, with their share of the whole; slowest first."""
     whole: dict[str, list[float]] = {}
     for row in rows:

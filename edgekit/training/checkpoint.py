@@ -51,7 +51,7 @@ class Checkpoint:
 def tensors_of(
     module: nn.Module, best: dict[str, Tensor], optimiser: torch.optim.Optimizer, beside: nn.Module | None
 ) -> dict[str, Tensor]:
-    """The network now and at its best, momenta, what is trained `beside` it, and torch's generator, under one roof."""
+    """The network now and at its best, momenta, what is trained `beside` it, and torch's generator, by name."""
     state = optimiser.state_dict()["state"]
     momenta = {str(place): kept[MOMENTUM] for place, kept in state.items() if kept.get(MOMENTUM) is not None}
     aside = beside.state_dict() if beside else {}

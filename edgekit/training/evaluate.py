@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 Steps = list[dict[str, Any]]
 
 
-def marked(outputs: np.ndarray, split: Split, preprocess: Steps, task: str = "classification") -> Answered:
+def score_samples(outputs: np.ndarray, split: Split, preprocess: Steps, task: str = "classification") -> Answered:
     """What the outputs (n, …), in the network's own order of axes, say of its accuracy on the split."""
     kind = tasks.named(task)
     inputs = predict.inputs(split.x, preprocess) if kind.RECONSTRUCTS else None
-    found: Answered = kind.marked(outputs, inputs, split.y)
+    found: Answered = kind.score_samples(outputs, inputs, split.y)
     return found
 
 
@@ -37,7 +37,7 @@ def finite(outputs: np.ndarray, what: str, fix: str) -> np.ndarray:
 
 def answered(module: nn.Module, split: Split, preprocess: Steps, task: str = "classification") -> Answered:
     """The same of a network, on the device it is on."""
-    return marked(predict.logits(module, split.x, preprocess), split, preprocess, task)
+    return score_samples(predict.logits(module, split.x, preprocess), split, preprocess, task)
 
 
 def evaluate(module: nn.Module, split: Split, preprocess: Steps, task: str = "classification") -> float:

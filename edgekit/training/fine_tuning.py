@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import ModelError
 from edgekit.models.features import Features
 from edgekit.training import losses

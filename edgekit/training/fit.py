@@ -212,7 +212,7 @@ class _Loop:
         split, task = self.data.validation, tasks.named(self.data.task)
         scores = scores_of(self.module, split.x, self.preprocess, self.device, EVALUATION_BATCH)
         wanted = inputs(split.x, self.preprocess) if task.RECONSTRUCTS else split.y
-        accuracy = tasks.accuracy(task.marked(scores, wanted, split.y))
+        accuracy = tasks.accuracy(task.score_samples(scores, wanted, split.y))
         if task.RECONSTRUCTS:  # an anomaly that is reconstructed well is no success
             scores, wanted = scores[split.y == 0], wanted[split.y == 0]
         loss = losses.hard(self.data.task)(torch.from_numpy(scores), torch.from_numpy(np.array(wanted)))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from edgekit.core.cache_key import gather
 
 if TYPE_CHECKING:
-    from edgekit.core.artifact import Artifact
+    from edgekit.core.artifacts import Artifact
     from edgekit.training.checkpoint import Checkpoint
 
 FOLDER = ".training"

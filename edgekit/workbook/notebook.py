@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.errors import NO_RESOURCES, BudgetMissed, EdgekitError, ResourceError, StageError, by_name
 from edgekit.core.run_folder import failed_notebook, notebook_name, working_notebook

@@ -6,9 +6,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from edgekit.core import artifact as artifacts
-from edgekit.core import cache_key
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts, cache_key
+from edgekit.core.artifacts import Artifact
 from edgekit.core.hashing import sha256_file, write_json
 from edgekit.core.run_folder import ORIGIN
 from edgekit.models.files import detect

@@ -72,12 +72,14 @@ def _outputs(data: Data) -> str:
 def _file(plan: Plan, data: Data) -> str:
     """Run the file on a few samples in a child process; its inputs, outputs, layers and types are checked there."""
     from edgekit.models.files import TITLES
-    from edgekit.training.teachers import model_file as files
+    from edgekit.training.teachers import model_file
 
     assert plan.source is not None
-    opened = files.open_file(plan.source, plan.run.preprocess)
+    opened = model_file.open_file(plan.source, plan.run.preprocess)
     few = data.validation.x[:SAMPLES]
-    files.logits_and_facts(opened, few, classes=len(data.classes), timeout_s=FILE_LIMIT_S, threads=1, task=data.task)
+    model_file.logits_and_facts(
+        opened, few, classes=len(data.classes), timeout_s=FILE_LIMIT_S, threads=1, task=data.task
+    )
     return f"{TITLES[opened.kind]}, which answers these samples"
 
 

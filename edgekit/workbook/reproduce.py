@@ -12,8 +12,7 @@ from typing import Any
 
 from edgekit import data as datas
 from edgekit import models
-from edgekit.core import artifact as artifacts
-from edgekit.core import cache_key, replay
+from edgekit.core import artifacts, cache_key, replay
 from edgekit.core.config import STAGES
 from edgekit.core.errors import ConfigError, DataError, TrustError
 from edgekit.core.hashing import sha256_file, write_json

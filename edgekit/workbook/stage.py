@@ -16,9 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edgekit.core import artifact as artifacts
-from edgekit.core import cache_key, lock, progress, telemetry
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts, cache_key, lock, progress, telemetry
+from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES, StageConfig
 from edgekit.core.errors import ConfigError, EdgekitError, StageError
 from edgekit.core.run_folder import notebook_name, stage_folder, working_folder

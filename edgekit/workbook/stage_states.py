@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edgekit.core import artifact as artifacts
-from edgekit.core import run_folder
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts, run_folder
+from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import StageError
 from edgekit.workbook import origin, state
 from edgekit.workbook.plan import Plan

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 from edgekit import data as datas
-from edgekit.core import artifact as artifacts
-from edgekit.core import cache_key
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts, cache_key
+from edgekit.core.artifacts import Artifact
 from edgekit.core.cache_key import CacheInputs
 from edgekit.core.errors import StageError, TrustError
 from edgekit.core.hashing import write_json
@@ -21,16 +20,10 @@ from edgekit.workbook import origin, receipts
 from edgekit.workbook.plan import Plan, workbook_folder
 
 State = Literal["done", "unchecked", "stale", "waits", "damaged", "not run"]
+"""Of a stage: `done`: sealed, its key unchanged, its notebook ran to the end. `unchecked`: sealed, but the notebook's
+checks did not finish. `stale`: made from other inputs or options than the config has now. `waits`: for an earlier stage
+that is re-run. `damaged`: changed since it was sealed. `not run`: no finished artifact."""
 DATA = ".data.json"
-
-MEANING = {
-    "done": "sealed, its key unchanged, its notebook ran to the end",
-    "unchecked": "sealed, but its notebook's checks did not finish",
-    "stale": "made from other inputs or options than the config has now",
-    "waits": "for an earlier stage that is re-run",
-    "damaged": "changed since it was sealed",
-    "not run": "no finished artifact",
-}
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ import pytest
 import torch
 from torch import nn
 
-from edgekit.core import artifact as artifacts
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts
+from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import EdgekitError, ModelError, ResourceError
 from edgekit.core.hashing import write_json
 from edgekit.data import Data, Split

@@ -24,7 +24,7 @@ from typer.testing import CliRunner, Result
 from edgekit.cli import init
 from edgekit.cli.app import app
 from edgekit.cli.init import config, sizes, steps
-from edgekit.core.artifact import load as load_artifact
+from edgekit.core.artifacts import load as load_artifact
 from edgekit.core.tasks import TASKS, accuracy_drop
 from edgekit.data import load, source_names
 from edgekit.runner.preprocess.transform import apply

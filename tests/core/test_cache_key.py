@@ -12,7 +12,7 @@ import pytest
 from edgekit.core import cache_key, replay
 from edgekit.core.cache_key import CacheInputs, differences, gather
 from edgekit.core.config import STAGES
-from tests.test_floors import FLOORS, PACKAGE
+from tests.test_floors import FLOORS, PACKAGE, imported
 
 DATA = "d" * 64
 
@@ -84,9 +84,22 @@ def test_every_floor_below_the_stages_shapes_a_stage() -> None:
 def test_a_converter_is_part_of_the_key_where_something_is_converted_and_of_no_other() -> None:
     for package in cache_key.OF_FILES:
         assert {stage for stage in STAGES if package in cache_key.code_digests(stage)} == set(cache_key.CONVERTING)
-    importing = {stage for stage in STAGES for path in (PACKAGE / "stages" / stage).rglob("*.py")
-                 if "edgekit.targets" in path.read_text()}  # fmt: skip
-    assert importing == {*cache_key.CONVERTING, "profile"}  # there, what is converted is only timed
+
+
+def importing(package: str) -> set[str]:
+    """Stages with a file that imports something of this package of edgekit."""
+    return {
+        stage
+        for stage in STAGES
+        for path in (PACKAGE / "stages" / stage).rglob("*.py")
+        if any(f"{name}.".startswith(f"edgekit.{package}.") for name in imported(path))
+    }
+
+
+def test_a_stage_without_converters_in_its_key_uses_them_to_time_and_to_predict_alone() -> None:
+    """A stage that is new here belongs among `CONVERTING`, unless only its latencies rest on the package."""
+    others = {package: importing(package) - set(cache_key.CONVERTING) for package in cache_key.OF_FILES}
+    assert others == {"targets": {"profile"}, "measure": {"profile", "benchmark"}}
 
 
 def test_the_users_own_source_is_part_of_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from edgekit.core import artifact as artifacts
+from edgekit.core import artifacts
 from edgekit.core.earlier_bundles import EARLIER, in_order, recover
 from tests.conftest import TINY, FinishedRun, run_edgekit
 

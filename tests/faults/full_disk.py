@@ -16,8 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from edgekit.core import artifact as artifacts
-from edgekit.core import run_folder
+from edgekit.core import artifacts, run_folder
 from edgekit.core.config import STAGES
 from edgekit.core.errors import EdgekitError
 from edgekit.workbook.notebook import NO_RESOURCES

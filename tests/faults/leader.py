@@ -19,8 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from edgekit.core import artifact as artifacts
-from edgekit.core import run_folder
+from edgekit.core import artifacts, run_folder
 from edgekit.core.errors import EdgekitError
 from edgekit.workbook.notebook import NO_RESOURCES
 from edgekit.workbook.plan import load_plan

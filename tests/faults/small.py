@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from edgekit.core import artifact as artifacts
+from edgekit.core import artifacts
 from edgekit.core.hashing import write_json
 from edgekit.runner.files import make_folder
 from tests.faults import spoil

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from edgekit.core import artifact as artifacts
+from edgekit.core import artifacts
 
 
 def apply(step: str) -> None:

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgekit.core import artifact as artifacts
+from edgekit.core import artifacts
 from edgekit.core.config import STAGES
 from edgekit.core.hashing import sha256_file
 from edgekit.core.run_folder import stage_folder

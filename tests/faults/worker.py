@@ -21,7 +21,7 @@ from typing import Any
 
 from filelock import BaseFileLock
 
-from edgekit.core import artifact as artifacts
+from edgekit.core import artifacts
 from edgekit.core.config import STAGES
 from edgekit.core.hashing import sha256_file
 from edgekit.workbook.stage import open_stage

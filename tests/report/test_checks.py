@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.core import artifact as artifacts
+from edgekit.core import artifacts
 from edgekit.core.config import Budget
 from edgekit.core.errors import BudgetMissed, StageError, TrustError
 from edgekit.report import checks

@@ -4,7 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from edgekit.report.formatting import Table, count, faster, milliseconds, percent, points, span, speedup, times
+from edgekit.report.formatting import (
+    Table,
+    at_most,
+    count,
+    ends,
+    faster,
+    faster_with_ends,
+    milliseconds,
+    milliseconds_with_ends,
+    percent,
+    points,
+    span,
+    speedup,
+    times,
+    with_ends,
+)
 
 
 def test_a_table_reads_well_as_text() -> None:
@@ -86,3 +101,19 @@ def test_what_was_not_compared_has_no_speed_up() -> None:
 
 def test_an_interval_has_three_digits() -> None:
     assert span(0.9812, 1.0678) == "0.981–1.07"
+
+
+def test_a_ratio_stands_with_its_interval_and_nothing_compared_is_a_dash() -> None:
+    row = {"gain": 2.0, "gain_low": 1.9, "gain_high": 2.1, "other": None, "other_low": None, "other_high": None}
+    assert ends(row, "gain") == (2.0, 1.9, 2.1) and ends(row, "other") is ends(row, "missing") is None
+    assert (with_ends(row, "gain"), faster_with_ends(row, "gain")) == ("2× (1.9–2.1)", "2× faster (1.9–2.1)")
+    assert with_ends(row, "other") == faster_with_ends(row, "other") == "–"
+
+
+def test_a_latency_stands_with_its_interval_where_it_has_one() -> None:
+    assert milliseconds_with_ends(1.25, 1.2, 1.31) == "1.25 (1.2–1.31)"
+    assert milliseconds_with_ends(1.25, None, None) == "1.25"
+
+
+def test_the_sentence_about_bounds_names_its_confidence() -> None:
+    assert at_most(0.975).endswith("leave open at 97.5 % confidence")

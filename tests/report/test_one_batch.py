@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from edgekit.core import artifact
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts
+from edgekit.core.artifacts import Artifact
 from edgekit.core.config import check
 from edgekit.data import Data, load, parse
 from edgekit.models import store
@@ -37,10 +37,10 @@ def data() -> Data:
 
 @pytest.fixture(scope="module")
 def profile(data: Data, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Artifact]:
-    out = artifact.begin(tmp_path_factory.mktemp("run") / "profile")
+    out = artifacts.begin(tmp_path_factory.mktemp("run") / "profile")
     spec = spec_for(data, "edgekit.models.ds_cnn:ds_cnn", {"width": 32, "blocks": 2}, STEPS)
     store.save(out / "model", store.build(spec, seed=1), spec)
-    yield artifact.seal(out, stage="profile", source=None, data_digest=data.digest, config={}, metrics={})
+    yield artifacts.seal(out, stage="profile", source=None, data_digest=data.digest, config={}, metrics={})
 
 
 @pytest.mark.parametrize("options", [{"student": STUDENT}, {"candidates": [STUDENT]}])
@@ -88,13 +88,13 @@ def test_a_weight_is_rounded_as_its_own_quantizer_rounds_it(profile: Artifact, d
     from edgekit.stages.quantize import ptq
 
     network, spec = open_model(profile)
-    out = artifact.begin(tmp_path / "quantize")
+    out = artifacts.begin(tmp_path / "quantize")
     made = ptq.quantize(network, ptq.calibration_inputs(data.calibration.x, STEPS, 8))
     store.save(out / "model", network, spec)
     quantized.save(out / "nncf", made)
     name = [name for name in one_batch.weight_shapes(network)][-1]
-    artifact.write_json(out / "sensitivity.json", {"layers": [{"layer": "in float"}, {"layer": name}]})
-    sealed = artifact.seal(out, stage="quantize", source=None, data_digest="d", config={}, metrics={})
+    artifacts.write_json(out / "sensitivity.json", {"layers": [{"layer": "in float"}, {"layer": name}]})
+    sealed = artifacts.seal(out, stage="quantize", source=None, data_digest="d", config={}, metrics={})
 
     weight = one_batch.quantized_weight(sealed)
     assert weight.layer == name and weight.float32.shape == one_batch.weight_shapes(network)[name]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from edgekit.core import artifact
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts
+from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
 from edgekit.report import plots
 from edgekit.report.pipeline import PipelineStep, steps_so_far
@@ -41,9 +41,9 @@ def sealed(root: Path, *stages: str, **changed: dict[str, Any]) -> Artifact:
     """A chain of artifacts with these figures; the last."""
     last = None
     for stage in ("origin", *stages):
-        out = artifact.begin(root / stage)
+        out = artifacts.begin(root / stage)
         figures = {**METRICS.get(stage, {}), **changed.get(stage, {})}
-        last = artifact.seal(out, stage=stage, source=last, data_digest="d", config={}, metrics=figures)
+        last = artifacts.seal(out, stage=stage, source=last, data_digest="d", config={}, metrics=figures)
     assert last
     return last
 

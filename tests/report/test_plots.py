@@ -11,13 +11,13 @@ from matplotlib.text import Text
 
 from edgekit.report import plots
 from edgekit.report.plots.candidates import LEAST_GAP, lines_up
-from edgekit.report.plots.labels import apart
+from edgekit.report.plots.labels import spread_labels
 from edgekit.stages.benchmark.by_class import break_down
 
 
 @pytest.mark.parametrize("shares", [[0.5, 0.5, 0.5], [0.9, 0.99, 0.98, 0.97], [0.0, 0.01], [0.2, 0.8]])
 def test_labels_keep_their_order_and_their_distance(shares: list[float]) -> None:
-    found = apart(shares, 0.1)
+    found = spread_labels(shares, 0.1)
     order = sorted(range(len(shares)), key=lambda place: (shares[place], found[place]))
     for below, above in zip(order, order[1:], strict=False):
         assert found[above] - found[below] >= 0.1 - 1e-9
@@ -25,7 +25,7 @@ def test_labels_keep_their_order_and_their_distance(shares: list[float]) -> None
 
 
 def test_what_has_room_stays_where_it_is() -> None:
-    assert apart([0.2, 0.8], 0.1) == [0.2, 0.8]
+    assert spread_labels([0.2, 0.8], 0.1) == [0.2, 0.8]
 
 
 def test_numbers_that_would_touch_stand_on_different_lines() -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NotRequired, get_origin, get_type_hints
 
 import pytest
 
-from edgekit.core import artifact as artifacts
-from edgekit.core.rows import by_class, converted, profiled, pruned, quantized, trained
+from edgekit.core import artifacts
+from edgekit.core.rows import by_class, conditions, converted, profiled, pruned, quantized, trained, variants
+from edgekit.core.tasks.accuracy_drop import Drop
+from edgekit.runner.measure import conditions as measured
+from edgekit.runner.measure.bench import machine
 from tests.conftest import FinishedRun
 
 
@@ -38,15 +42,28 @@ def recorded(folder: Path) -> Iterable[tuple[Any, Iterable[Mapping[str, Any]]]]:
     yield quantized.LayerSensitivity, json.loads(quantize.file("sensitivity.json").read_text())["layers"]
     yield quantized.CalibrationSize, json.loads(quantize.file("calibration.json").read_text())["sizes"]
     yield quantized.Histogram, json.loads(quantize.file("histograms.json").read_text())
+    yield quantized.RecipeRow, quantize.metrics["recipes"]
     yield quantized.MixedStep, [{key: row[key] for key in row if key != "kept"} for row in quantize.metrics["mixed"]]
-    variants = json.loads(convert.file("variants.json").read_text())
-    yield converted.ConvertedVariant, variants
-    yield converted.Agreement, [row for variant in variants for row in variant["boundaries"]]
+    files = json.loads(convert.file("variants.json").read_text())
+    yield converted.ConvertedVariant, files
+    yield converted.Agreement, [row for file in files for row in file["boundaries"]]
     yield converted.LeftBehind, [row for rows in convert.metrics["debris"].values() for row in rows]
     yield converted.NotOffered, convert.metrics["not_offered"]
     yield by_class.Confusion, [benchmark.metrics["confusion"]]
     yield by_class.ShownLost, [benchmark.metrics["lost"]]
     yield by_class.LostSample, benchmark.metrics["lost"]["samples"]
+
+
+def test_where_a_latency_was_taken_and_beside_what_has_the_keys_of_its_types() -> None:
+    with measured.Watch() as watch:
+        pass
+    assert set(machine()) == set(get_type_hints(conditions.Machine))
+    assert set(measured.to_record(watch.result(0.0))) == set(get_type_hints(conditions.Disturbances))
+
+
+@pytest.mark.parametrize("kind", [quantized.RecipeRow, quantized.MixedStep, pruned.PruneStep, variants.CheckedVariant])
+def test_every_row_with_a_drop_has_all_of_its_figures(kind: Any) -> None:
+    assert {field.name for field in fields(Drop)} <= set(get_type_hints(kind))
 
 
 @pytest.fixture(scope="module")

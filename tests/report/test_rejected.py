@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from edgekit.core import artifact as artifacts
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts
+from edgekit.core.artifacts import Artifact
 from edgekit.report import rejected, tables
+from edgekit.report.html import variants as page
 from edgekit.report.result import RESULT
 from edgekit.report.result.schema import Rejected
 from tests.conftest import FinishedRun
@@ -173,3 +174,22 @@ def test_the_table_has_a_line_for_each(benchmark: Artifact) -> None:
     table = tables.rejected(benchmark)
     assert [row[1] for row in table.rows] == [row["what"] for row in rejected.steps(benchmark)]
     assert "95 % confidence" in table.title
+
+
+def test_the_page_shows_the_notebooks_table() -> None:
+    left_out = {"name": "pruned-w8-openvino", "reason": "SNR 3.0 dB, at least 20 dB asked"}
+    sealed = SimpleNamespace(
+        metrics=made(False, False, (0.6, 0.5, 0.7)),
+        config={"task": "classification", "budget": {"accuracy_confidence": 0.9}},
+        made_by=lambda stage: False,
+        ancestor=lambda stage: SimpleNamespace(metrics={"left_out": [left_out]}),
+    )
+    notebook = tables.rejected(sealed)  # type: ignore[arg-type]
+    result = {"rejected": rejected.steps(sealed), "budget": sealed.config["budget"]}  # type: ignore[arg-type]
+    grid = page.rejected(result)  # type: ignore[arg-type]
+    assert grid is not None and len(grid.lines) == 2
+    assert list(grid.columns) == list(notebook.columns)
+    assert [line.cells for line in grid.lines] == notebook.rows
+    assert notebook.title in grid.caption and "90 % confidence" in notebook.title
+    assert (grid.numeric, grid.words) == ({"validation", "drop, pp", "at most"}, {"not kept", "why"})
+    assert page.rejected({**result, "rejected": []}) is None  # type: ignore[arg-type]

@@ -19,8 +19,8 @@ import pytest
 from pydantic import ValidationError
 from rich.console import Console
 
-from edgekit.core import artifact as artifacts
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts
+from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.run_folder import stage_folder
 from edgekit.report import result as results
@@ -30,6 +30,7 @@ from edgekit.stages.benchmark import decide
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.run import write_result
 from tests.conftest import ROOT, TINY, FinishedRun
+from tests.test_floors import PACKAGE, reached
 
 PUBLISHED = ROOT / "docs" / "result.schema.json"
 Result = dict[str, Any]
@@ -418,3 +419,11 @@ def test_asking_is_light() -> None:
     code = "import sys, edgekit.report.result; print(*{name.split('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not set(done.stdout.split()) & {"torch", "papermill", "rich", "matplotlib", "nbformat", "typer"}
+
+
+def test_all_code_that_makes_a_result_is_in_its_digest() -> None:
+    """Found by the imports of what builds a result and of what tells the rejected steps."""
+    report = PACKAGE / "report"
+    made_by = {path.relative_to(PACKAGE) for path in reached(report / "result/__init__.py", report / "rejected.py")}
+    covered = [Path(part) for part in results.CODE]
+    assert [path for path in sorted(made_by) if not any(path.is_relative_to(part) for part in covered)] == []

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from edgekit.core import artifact as artifacts
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts
+from edgekit.core.artifacts import Artifact
 from edgekit.report import tables, variants
 from edgekit.report.console import show
 from edgekit.report.html.variants import table as page_table

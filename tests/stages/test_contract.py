@@ -11,7 +11,7 @@ from importlib import metadata
 import pytest
 
 import edgekit.stages
-from edgekit.core import artifact as artifacts
+from edgekit.core import artifacts
 from edgekit.core.config import SHARED_FIELDS, STAGES, StageConfig
 from edgekit.core.run_folder import stage_folder
 from edgekit.workbook.plan import load_plan, own_fields

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from edgekit.core import artifact as artifacts
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts
+from edgekit.core.artifacts import Artifact
 from edgekit.data import Data, load, parse
 from edgekit.models import store
 from edgekit.models.from_artifact import spec_for

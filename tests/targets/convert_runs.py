@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from edgekit.core import artifact as artifacts
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts
+from edgekit.core.artifacts import Artifact
 from edgekit.data import Data, Split
 from edgekit.models import store
 from edgekit.models.store import ModelSpec

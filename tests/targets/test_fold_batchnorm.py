@@ -7,7 +7,7 @@ from torch import nn
 
 from edgekit.models.conv1d import conv1d
 from edgekit.models.ds_cnn import ds_cnn
-from edgekit.targets.fold_batchnorm import folded
+from edgekit.targets.fold_batchnorm import fold_batchnorms
 
 
 def trained(module: nn.Module, shape: tuple[int, ...]) -> nn.Module:
@@ -21,7 +21,7 @@ def trained(module: nn.Module, shape: tuple[int, ...]) -> nn.Module:
 
 def test_a_network_over_time_computes_the_same_without_its_norms() -> None:
     network = trained(conv1d((64, 3), 4), (64, 3))
-    made = folded(network)
+    made = fold_batchnorms(network)
     assert not any(isinstance(part, nn.BatchNorm1d) for part in made.modules())
     assert sum(isinstance(part, nn.BatchNorm1d) for part in network.modules()) == 3
     x = torch.rand(8, 64, 3)
@@ -31,7 +31,7 @@ def test_a_network_over_time_computes_the_same_without_its_norms() -> None:
 
 def test_networks_of_images_and_networks_that_cannot_be_traced_stay_as_they_are() -> None:
     pictures = trained(ds_cnn((3, 16, 16), 4, width=8, blocks=1), (3, 16, 16))
-    assert folded(pictures) is pictures
+    assert fold_batchnorms(pictures) is pictures
 
     class Odd(nn.Module):
         def __init__(self) -> None:
@@ -42,4 +42,4 @@ def test_networks_of_images_and_networks_that_cannot_be_traced_stay_as_they_are(
             return self.norm(x) if x.sum() > 0 else x
 
     odd = Odd().eval()
-    assert folded(odd) is odd
+    assert fold_batchnorms(odd) is odd

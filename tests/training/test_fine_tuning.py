@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from edgekit.core import artifact as artifacts
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts
+from edgekit.core.artifacts import Artifact
 from edgekit.models import store
 from edgekit.training import losses
 from edgekit.training.fine_tuning import tuning

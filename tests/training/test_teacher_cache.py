@@ -14,7 +14,7 @@ from edgekit.training.fit import fit
 from edgekit.training.losses import dkd, soft_targets
 from edgekit.training.objective import Distillation
 from edgekit.training.teacher_cache import SHAPED_BY, TeacherCache, teacher_digest
-from tests.test_floors import PACKAGE, imported, module_of
+from tests.test_floors import PACKAGE, reached
 from tests.training.test_fit import SCALE, bars, convolutions, data_of, options, same
 
 
@@ -121,11 +121,4 @@ def test_all_code_that_answers_rest_on_is_in_their_digest() -> None:
 
 def parts_reached(*roots: Path) -> set[str]:
     """Packages of edgekit that these files import, or what they import."""
-    waiting, seen = list(roots), set[Path]()
-    while waiting:
-        path = waiting.pop()
-        if path in seen:
-            continue
-        seen.add(path)
-        waiting += [found for name in imported(path) if (found := module_of(name))]
-    return {path.relative_to(PACKAGE).parts[0] for path in seen}
+    return {path.relative_to(PACKAGE).parts[0] for path in reached(*roots)}

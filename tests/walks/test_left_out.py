@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.core import artifact as artifacts
+from edgekit.core import artifacts
 from edgekit.core.config import TARGETS
 from tests.conftest import TINY, FinishedRun, run_edgekit
 

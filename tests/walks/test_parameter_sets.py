@@ -19,8 +19,8 @@ import papermill
 import pytest
 from papermill.exceptions import PapermillExecutionError
 
-from edgekit.core import artifact as artifacts
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts
+from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.run_folder import notebook_name, stage_folder
 from edgekit.workbook.plan import DEFAULT_CONFIG, load_plan

@@ -12,8 +12,7 @@ import nbformat
 import papermill
 import pytest
 
-from edgekit.core import artifact as artifacts
-from edgekit.core import replay
+from edgekit.core import artifacts, replay
 from edgekit.core.config import STAGES
 from edgekit.core.hashing import sha256_file
 from edgekit.core.run_folder import ORIGIN, notebook_name, stage_folder

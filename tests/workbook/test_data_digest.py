@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from edgekit.core.artifact import RECORD
+from edgekit.core.artifacts import RECORD
 from edgekit.data import load
 from edgekit.workbook import origin, state
 from edgekit.workbook.plan import load_plan

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from edgekit.core import artifact as artifacts
+from edgekit.core import artifacts
 from tests.conftest import ROOT, TINY, FinishedRun, run_edgekit
 
 

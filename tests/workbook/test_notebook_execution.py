@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import ConversionError, EdgekitError, ResourceError, StageError
 from edgekit.workbook import attempts
 from edgekit.workbook import notebook as execution

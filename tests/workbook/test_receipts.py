@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.core import artifact as artifacts
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts
+from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import StageError
 from edgekit.workbook import notebook, receipts, state
 from edgekit.workbook.plan import load_plan

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgekit.core import artifact as artifacts
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts
+from edgekit.core.artifacts import Artifact
 from edgekit.core.config import TRAINING
 from edgekit.core.errors import DataError
 from edgekit.data import source_names

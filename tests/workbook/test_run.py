@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgekit.core import artifact as artifacts
+from edgekit.core import artifacts
 from edgekit.core.config import STAGES, TARGETS
 from edgekit.core.earlier_bundles import EARLIER
 from edgekit.data import load as load_data

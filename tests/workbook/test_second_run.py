@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from edgekit.core import artifact as artifacts
+from edgekit.core import artifacts
 from edgekit.core.config import STAGES, TRAINING
 from edgekit.core.run_folder import stage_folder
 from tests.conftest import ROOT, TINY, FinishedRun, run_edgekit
@@ -59,7 +59,7 @@ def _end(said: str) -> list[str]:
     """The verdict's words, and what follows each label of a path: the folder itself is another's."""
     words = re.search(r"\S+ wins:.*?on test\.", said, re.DOTALL)
     assert words, said
-    paths = re.findall(r"^(Bundle|Runner|Materials|Notebook|Result|Report) +.*?/tiny/(\S+)$", said, re.MULTILINE)
+    paths = re.findall(r"^(Bundle|Runner|SBOM|Notebook|Result|Report) +.*?/tiny/(\S+)$", said, re.MULTILINE)
     assert len(paths) >= len(STAGES) + 5
     return [" ".join(words[0].split()), *map(" ".join, paths)]
 

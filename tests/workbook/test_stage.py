@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from edgekit.core import artifact as artifacts
-from edgekit.core import lock
+from edgekit.core import artifacts, lock
 from edgekit.core.errors import ConfigError, DataError, ResourceError, StageError
 from edgekit.runner import load as load_bundle
 from edgekit.workbook.plan import DEFAULT_CONFIG, load_plan

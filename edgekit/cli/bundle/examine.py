@@ -38,7 +38,7 @@ def examine(path: Path, home: Path, size: tuple[int, ...] | None = None) -> Mode
     for suffix, content in files.items():
         (home / f"{jobs.MODEL}{suffix}").write_bytes(content)
     try:
-        facts = worker.ask("inspect", path, home, name=str(path), size=size)
+        facts = worker.run_job("inspect", path, home, name=str(path), size=size)
     except worker.NoAnswer as error:
         raise ModelError(f"{error}; {file_type.explain_mismatch(target, data)}") from None
     for what in ("inputs", "outputs"):

@@ -53,7 +53,7 @@ def record(
     """Outputs (n, *output) for the files in `paths`, and which interpreter gave them."""
     bundles.write(home / jobs.DRAFT, draft, {**found.files, golden.INPUTS: b"", golden.OUTPUTS: b""})
     grid = found.input.grid
-    answer = worker.ask("record", model, home, paths=paths, grid=None if grid is None else asdict(grid))
+    answer = worker.run_job("record", model, home, paths=paths, grid=None if grid is None else asdict(grid))
     return np.load(home / jobs.OUTPUTS, allow_pickle=False), answer
 
 

@@ -170,7 +170,7 @@ def _onnx(path: Path, name: str, size: Size) -> dict[str, Any]:
             f"{name}: ends in an argmax, which gives a class and no scores; cut that off: python -c "
             f"\"import onnx.utils; onnx.utils.extract_model('{name}', 'scores.onnx', {ends[0]}, {ends[1]})\""
         )
-    changes = onnx_batch.fix(model) + (onnx_batch.close(model, (size[0], size[1])) if size else [])
+    changes = onnx_batch.set_batch_to_one(model) + (onnx_batch.close(model, (size[0], size[1])) if size else [])
     if changes:
         path.write_bytes(model.SerializeToString())
     return {**onnx_batch.ports(model), "changes": changes, "integers": onnx_batch.is_quantized(model)}

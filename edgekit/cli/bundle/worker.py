@@ -20,7 +20,7 @@ class NoAnswer(ModelError):
     """The child process failed without an answer about the model."""
 
 
-def ask(job: str, model: Path, folder: Path, **what: Any) -> dict[str, Any]:
+def run_job(job: str, model: Path, folder: Path, **what: Any) -> dict[str, Any]:
     """The answer of a function in `jobs.py`, working in `folder`; its error, or BackendError where it dies."""
     (folder / ANSWER).unlink(missing_ok=True)
     (folder / JOB).write_text(json.dumps({"job": job, **what}), encoding="utf-8")

@@ -45,7 +45,7 @@ samples, a detail that gives the answer away."""
 COUNT_TEXT = """A rare class is learned badly and measured worse. With ten validation samples, each is a tenth of its \
 accuracy."""
 COUNT = """task = tasks.named(stage.data.task)
-always, saying = task.always(stage.data.validation.y)
+always, saying = task.constant_answer(stage.data.validation.y)
 print(f"{task.SAID}; {saying} would give {always:.1%}")
 tables.splits(stage.data)"""
 RUN_TEXT = """## Profile

@@ -26,8 +26,8 @@ class Seen(TypedDict):
     noise: float | None
 
 
-class Conditions(TypedDict):
-    """Where and how the latencies of this result were taken."""
+class Machine(TypedDict):
+    """Where a latency was taken: `runner.measure.bench.machine`."""
 
     host: str
     cpu: str
@@ -36,13 +36,23 @@ class Conditions(TypedDict):
     system: str
     python: str
     numpy: str
+
+
+class Disturbances(TypedDict):
+    """What else went on there: `runner.measure.conditions.to_record`."""
+
+    governor: str | None
+    emulator: str | None
+    seen: Seen
+    disturbed: list[str]
+
+
+class Conditions(Machine, Disturbances):
+    """Where and how the latencies of this result were taken."""
+
     threads: int
     calls_per_round: int
     warmup_per_round: int
     interpreters: dict[str, str]
-    governor: str | None
-    emulator: str | None
     protocol: str
-    seen: Seen
-    disturbed: list[str]
     stayed_open: NotRequired[list[str]]

@@ -21,7 +21,7 @@ Agreement = TypedDict(
         "layers_unseen": NotRequired[str],
     },
 )
-"""A file held against the step before, on the check samples; `layers_unseen`: why layers were not compared."""
+"""A file compared with the step before, on the check samples; `layers_unseen`: why layers were not compared."""
 
 
 class Named(TypedDict):

@@ -19,6 +19,14 @@ class Way(TypedDict):
     ratio_high: NotRequired[float]
 
 
+class OperatorTime(TypedDict):
+    """An executed operator by its unique name, and its ms a call, as the profiler of an interpreter tells them."""
+
+    operator: str
+    name: str
+    self_ms: float
+
+
 class Operator(TypedDict):
     """An operator: calls and own time for one call of the network, and its share of all."""
 
@@ -74,7 +82,7 @@ class ThreadGain(TypedDict):
 
 
 class NextStep(TypedDict):
-    """Something to do next, what it is predicted to buy of a whole call, and the bounds that it lifts."""
+    """Something to do next, the predicted speed-up of a whole call, and the bounds that it lifts."""
 
     title: str
     where: str
@@ -104,6 +112,20 @@ class Forecast(TypedDict):
 
     executions: dict[str, RuntimeForecast]
     costs: dict[str, float]
+
+
+class PredictedSpeedup(TypedDict):
+    """What was predicted of a variant, and what it achieved: speed-ups over the baseline, and their quotient."""
+
+    name: str
+    model: str
+    precision: str
+    target: str
+    predicted: float
+    achieved: float
+    achieved_low: float
+    achieved_high: float
+    share: float
 
 
 class Diagnosis(TypedDict):

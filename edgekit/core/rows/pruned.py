@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
+from edgekit.core.rows.conditions import Disturbances, Machine
+from edgekit.core.rows.shared import DropFields, FileTimes
+from edgekit.core.rows.trained import LostFile
 
-class PruneStep(TypedDict):
+
+class PruneStep(DropFields):
     """A step of one way of pruning: what was left, its cost, and its drop on validation with the bound."""
 
     step: int
@@ -14,13 +18,6 @@ class PruneStep(TypedDict):
     reason: str
     inside_budget: bool
     validation_accuracy: float
-    drop_pp: float
-    bound_pp: float
-    confidence: float
-    lost: int
-    gained: int
-    samples: int
-    least_pp: float
     parameters: int
     nonzero_parameters: int
     macs: int
@@ -38,17 +35,10 @@ class Gain(TypedDict):
     measured_high: float
 
 
-class StepLatency(Gain):
+class StepLatency(Gain, FileTimes):
     """A step on one target: what its multiply-adds predict against step 0, what was measured, and the share of it."""
 
     step: int
-    target: str
-    precision: str
-    bytes: int
-    zipped_bytes: int
-    p50_ms: float
-    low_ms: float
-    high_ms: float
     macs: int
     predicted: float
     gain_share: float
@@ -67,13 +57,20 @@ class SparseLatency(Gain):
     sparse_p50_ms: float
 
 
+class PruneConditions(Machine, Disturbances):
+    """Where and how the steps were timed; `confidence` is that of the intervals, a fraction."""
+
+    protocol: str
+    confidence: float
+
+
 class Latencies(TypedDict):
     """All that was timed."""
 
     steps: list[StepLatency]
     sparse: list[SparseLatency]
-    left_out: NotRequired[list[dict[str, Any]]]
-    conditions: NotRequired[dict[str, Any]]
+    left_out: NotRequired[list[LostFile]]
+    conditions: NotRequired[PruneConditions]
     sparse_step: NotRequired[int]
 
 

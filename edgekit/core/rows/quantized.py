@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
+from edgekit.core.rows.shared import DropFields, MaybeDropFields
+
 
 class LayerSensitivity(TypedDict):
     """A layer that is quantized alone: the signal-to-noise ratio of the outputs, and the accuracy it costs."""
@@ -22,19 +24,24 @@ class Sensitivity(TypedDict):
     layers: list[LayerSensitivity]
 
 
-class MixedStep(TypedDict):
+class MixedStep(MaybeDropFields):
     """A step of keeping layers in float; figures are None for one that could not be made."""
 
     keep_float: list[str]
     validation_accuracy: float | None
-    drop_pp: float | None
-    bound_pp: float | None
-    confidence: float | None
-    lost: int | None
-    gained: int | None
-    samples: int | None
-    least_pp: float | None
     inside_budget: bool
+    reason: str
+
+
+class RecipeRow(MaybeDropFields):
+    """A PTQ recipe: its drop below the baseline, and below the first named recipe; None for one that was not made."""
+
+    recipe: str
+    ranges: str
+    bias_correction: bool
+    validation_accuracy: float | None
+    below_first: DropFields | None
+    kept: bool
     reason: str
 
 
@@ -59,6 +66,8 @@ class CalibrationStudy(TypedDict):
 
 
 class Counts(TypedDict):
+    """Values before and after int8 in the same bins; `edges` and `range` are in `unit`."""
+
     unit: Literal["value", "step"]
     edges: list[float]
     range: list[float]
@@ -66,9 +75,6 @@ class Counts(TypedDict):
     int8: list[int]
     levels_used: int
     clipped: int
-
-
-"""Values before and after int8 in the same bins; `edges` and `range` are in `unit`."""
 
 
 class Histogram(Counts):

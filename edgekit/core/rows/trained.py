@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
+from edgekit.core.rows.shared import FileTimes
+
 
 class Epoch(TypedDict):
     """One epoch of a training."""
@@ -15,17 +17,10 @@ class Epoch(TypedDict):
     validation_loss: float
 
 
-class TimedFile(TypedDict):
-    """One converted file of a network that was timed before it was trained; sizes in bytes, zipped at level 9."""
+class TimedFile(FileTimes):
+    """One converted file of a network that was timed before it was trained."""
 
     model: str
-    target: str
-    precision: str
-    bytes: int
-    zipped_bytes: int
-    p50_ms: float
-    low_ms: float
-    high_ms: float
 
 
 class LostFile(TypedDict):
@@ -71,7 +66,7 @@ class InTime(TypedDict):
 
 
 class ShortlistRow(TypedDict):
-    """What was followed beside what today's clock says, and what the candidates were held against."""
+    """What was followed beside what today's clock says, and what the candidates were compared with."""
 
     measured: InTime
     today: InTime
@@ -91,7 +86,7 @@ class CandidatePoint(TimedFile):
 
 
 class StudentRow(TypedDict):
-    """A student, held against the one that was taught by labels alone, and against the baseline."""
+    """A student, compared with the one that was taught by labels alone, and with the baseline."""
 
     name: str
     options: dict[str, Any] | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, NotRequired, TypedDict
 
 from edgekit.core.config import Target
+from edgekit.core.rows.shared import DropFields
 
 Model = Literal["baseline", "student", "pruned", "sparse"]
 Precision = Literal["fp32", "fp16", "int8", "w8", "dynamic"]
@@ -59,20 +60,24 @@ class Facts(TypedDict):
     accuracy_test: float
 
 
-class CheckedVariant(Facts):
-    """A variant and every limit of the budget that it breaks."""
+class BaselineFacts(Facts):
+    """The same of the baseline."""
+
+    target: Literal["pytorch"]
+
+
+class VariantFacts(Facts, DropFields):
+    """The same of a variant, with its drop on validation."""
 
     zipped_bytes: int
     target: Target
     float_ops: list[str]
     debris: dict[str, int]
-    drop_pp: float
-    bound_pp: float
-    confidence: float
-    lost: int
-    gained: int
-    samples: int
-    least_pp: float
+
+
+class CheckedVariant(VariantFacts):
+    """A variant and every limit of the budget that it breaks."""
+
     inside_budget: bool
     reasons: list[str]
 
@@ -95,10 +100,8 @@ class Latency(TypedDict):
     calls: int
 
 
-class BaselineRow(Facts, Latency):
+class BaselineRow(BaselineFacts, Latency):
     """The float model that the user came with, unmodified: by PyTorch eager, a file by its own interpreter."""
-
-    target: Literal["pytorch"]
 
 
 class VariantRow(CheckedVariant, Latency):

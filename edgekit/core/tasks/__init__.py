@@ -10,11 +10,11 @@ A file offers
     checked(name, y, names)     labels of a split in their normal form; DataError where they are none
     whole(name, y, names)       DataError where these labels cannot evaluate a split
     strata(y)                   (n,) int64: what a division into splits keeps in proportion
-    marked(outputs, inputs, y)  what each sample says of the accuracy
+    score_samples(outputs, inputs, y)   what each sample says of the accuracy
     accuracy(marks)             a fraction
     drop(reference, marks, confidence)      how much lower, and at most how much (`accuracy_drop.Drop`)
     same(reference, outputs, inputs)        (n,) bool: which samples two networks answer alike
-    always(y)                   the accuracy of what always says the same, a fraction, and what that says
+    constant_answer(y)          the accuracy of what always says the same, a fraction, and what that says
 
 and, for what a mean over all samples hides,
 
@@ -24,7 +24,7 @@ and, for what a mean over all samples hides,
     right(answers, y)           (n,) bool
     groups(answers, y, names)   the groups (`Group`), in the order of their names
     said(answers, y, names)     the answers in words
-    meant(y, names)             the labels in words
+    labels_in_words(y, names)   the labels in words
 
 `inputs` are what the network was given, in its own order of axes; only where RECONSTRUCTS, else None.
 """
@@ -99,7 +99,7 @@ def drop(reference: Answered, answered: Answered, confidence: float) -> Drop:
 def no_better_than_guessing(task: Task, outputs: np.ndarray, y: np.ndarray) -> str:
     """Why outputs that need no input to be judged tell nothing of the labels, or an empty text."""
     kind = named(task)
-    found, (guessed, saying) = accuracy(kind.marked(outputs, None, y)), kind.always(y)
+    found, (guessed, saying) = accuracy(kind.score_samples(outputs, None, y)), kind.constant_answer(y)
     if found > guessed:
         return ""
     return f"{kind.METRIC} {found:.1%} on validation, and {saying} would give {guessed:.1%}"

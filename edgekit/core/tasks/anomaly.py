@@ -73,7 +73,7 @@ def strata(y: np.ndarray) -> np.ndarray:
     return y
 
 
-def marked(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> Marks:
+def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> Marks:
     """Score and label: (n, 2)."""
     assert inputs is not None
     return Marks("anomaly", np.stack([errors(outputs, inputs), y.astype(np.float64)], axis=1))
@@ -119,7 +119,7 @@ def same(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) 
     return np.asarray(np.abs(before - after) <= NEAR * before.std() + 1e-9)
 
 
-def always(y: np.ndarray) -> tuple[float, str]:
+def constant_answer(y: np.ndarray) -> tuple[float, str]:
     """Of the same score."""
     return CHANCE, "always giving the same score"
 
@@ -150,7 +150,7 @@ def said(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
     return [NAMES[int(called)] for called in _called(answers, y)]
 
 
-def meant(y: np.ndarray, names: Sequence[str]) -> list[str]:
+def labels_in_words(y: np.ndarray, names: Sequence[str]) -> list[str]:
     """What it is."""
     return [NAMES[int(label)] for label in y]
 

@@ -67,7 +67,7 @@ def strata(y: np.ndarray) -> np.ndarray:
     return y
 
 
-def marked(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> np.ndarray:
+def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> np.ndarray:
     """Of scores (n, classes): (n,) bool."""
     return np.equal(outputs.argmax(axis=1), y)
 
@@ -87,7 +87,7 @@ def same(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) 
     return np.equal(reference.argmax(axis=1), outputs.argmax(axis=1))
 
 
-def always(y: np.ndarray) -> tuple[float, str]:
+def constant_answer(y: np.ndarray) -> tuple[float, str]:
     """Of the most frequent class."""
     return float(np.bincount(y).max() / len(y)), "always naming one class"
 
@@ -118,6 +118,6 @@ def said(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
     return [names[int(answer)] for answer in answers]
 
 
-def meant(y: np.ndarray, names: Sequence[str]) -> list[str]:
+def labels_in_words(y: np.ndarray, names: Sequence[str]) -> list[str]:
     """The class's name."""
     return [names[int(label)] for label in y]

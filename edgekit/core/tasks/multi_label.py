@@ -54,7 +54,7 @@ def strata(y: np.ndarray) -> np.ndarray:
     return np.where(ranked.any(axis=1), rarest_first[ranked.argmax(axis=1)] + 1, 0).astype(np.int64)
 
 
-def marked(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> Marks:
+def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> Marks:
     """Labels rightly said, wrongly said and missed, of logits (n, labels): (n, 3)."""
     said, there = outputs >= 0, y > 0
     counts = (said & there, said & ~there, ~said & there)
@@ -79,9 +79,9 @@ def same(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) 
     return np.asarray(((reference >= 0) == (outputs >= 0)).all(axis=1))
 
 
-def always(y: np.ndarray) -> tuple[float, str]:
+def constant_answer(y: np.ndarray) -> tuple[float, str]:
     """Of all labels."""
-    return accuracy(marked(np.ones(y.shape), None, y)), "always saying every label"
+    return accuracy(score_samples(np.ones(y.shape), None, y)), "always saying every label"
 
 
 def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
@@ -109,7 +109,7 @@ def said(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
     return [", ".join(names[int(place)] for place in np.flatnonzero(answer)) or "none" for answer in answers]
 
 
-def meant(y: np.ndarray, names: Sequence[str]) -> list[str]:
+def labels_in_words(y: np.ndarray, names: Sequence[str]) -> list[str]:
     """The labels' names."""
     return said(y > 0, y, names)
 

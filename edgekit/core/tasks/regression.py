@@ -83,7 +83,7 @@ def strata(y: np.ndarray) -> np.ndarray:
     return (ranks * min(STRATA, len(y)) // max(1, len(y))).astype(np.int64)
 
 
-def marked(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> Marks:
+def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> Marks:
     """Squared errors and the values themselves, about their mean: (n, 2 · values)."""
     wanted = y.astype(np.float64)
     return Marks("regression", np.hstack([np.square(outputs - wanted), wanted - wanted.mean(axis=0)]))
@@ -107,7 +107,7 @@ def same(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) 
     return np.asarray((np.abs(reference - outputs) <= NEAR * spread + 1e-6).all(axis=1))
 
 
-def always(y: np.ndarray) -> tuple[float, str]:
+def constant_answer(y: np.ndarray) -> tuple[float, str]:
     """Of the mean."""
     return 0.0, "always saying the mean"
 
@@ -141,7 +141,7 @@ def said(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
     return [", ".join(f"{value:.3g}" for value in answer) for answer in answers]
 
 
-def meant(y: np.ndarray, names: Sequence[str]) -> list[str]:
+def labels_in_words(y: np.ndarray, names: Sequence[str]) -> list[str]:
     """The values."""
     return said(y, y, names)
 

@@ -1,6 +1,6 @@
 """Load: variants and bundles driven by MLPerf's LoadGen, from raw sample to answer, each in a process of its own.
 
 `launch.drive` is what others call. LoadGen is native code with state and threads of its own, so it only ever runs in
-the child that `launch` starts. On a device there is no LoadGen: `edgerun bench --minutes` (`runner/soak.py`) holds a
-fixed rate there.
+the worker that `launch` starts. On a device there is no LoadGen: `edgerun bench --minutes`
+(`runner/measure/soak.py`) holds a fixed rate there.
 """

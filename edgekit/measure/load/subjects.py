@@ -40,7 +40,7 @@ def variant(convert: str, name: str, preprocess: list[dict[str, Any]], samples: 
 
     `samples` is an .npy file of raw samples (n, …).
     """
-    from edgekit.core import artifact as artifacts
+    from edgekit.core import artifacts
     from edgekit.core.variants import open_variant, read
     from edgekit.measure.load.drive import Subject
     from edgekit.runner.preprocess.transform import pipeline, to_layout
@@ -59,7 +59,7 @@ def baseline(profile: str, samples: str, threads: int = 1) -> Subject:
     """The unmodified baseline, from the profile artifact in a folder; preprocessed by the same numpy code."""
     import torch
 
-    from edgekit.core import artifact as artifacts
+    from edgekit.core import artifacts
     from edgekit.measure.load.drive import Subject
     from edgekit.models.eager import eager_input
     from edgekit.models.files import input_layout, standalone

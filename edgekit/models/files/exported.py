@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from edgekit.core.errors import ModelError
 from edgekit.models.files import pt2
-from edgekit.models.files.interface import Opened, Run, one_each
+from edgekit.models.files.interface import Opened, Run, check_one_input_one_output
 
 NOT: dict[str, str] = {}
 """A PyTorch network like any other: each target converts it by itself."""
@@ -72,7 +72,7 @@ def read(path: Path) -> torch.export.ExportedProgram:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise ModelError(f"{path}: cannot be opened: {reason}; export it again with this PyTorch") from None
     signature = program.graph_signature
-    one_each(len(signature.user_inputs), len(signature.user_outputs))
+    check_one_input_one_output(len(signature.user_inputs), len(signature.user_outputs))
     graphs = [each.graph for each in program.graph_module.modules() if isinstance(each, torch.fx.GraphModule)]
     if any(_trains(node) for graph in graphs for node in graph.nodes):
         raise ModelError(f"{path}: was exported while training, and answers by chance; export it after model.eval()")

@@ -30,7 +30,7 @@ class Opened:
     grid: Grid | None = None
 
 
-def one_each(inputs: int, outputs: int) -> None:
+def check_one_input_one_output(inputs: int, outputs: int) -> None:
     """ModelError unless there is one input and one output."""
     if inputs != 1 or outputs != 1:
         raise ModelError(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.core.errors import ConversionError, ModelError
-from edgekit.models.files.interface import Opened, Run, cast, one_each
+from edgekit.models.files.interface import Opened, Run, cast, check_one_input_one_output
 
 NOT: dict[str, str] = {}
 TFLITE = ("fp16", "int8", "dynamic")
@@ -45,7 +45,7 @@ def open(path: Path, threads: int) -> Opened:
     if threads:
         _configure(tf, threads)
     model = _read(path)
-    one_each(len(model.inputs), len(model.outputs))
+    check_one_input_one_output(len(model.inputs), len(model.outputs))
     source = model.inputs[0]
 
     def sized(shape: tuple[int, ...]) -> Run:

@@ -16,7 +16,7 @@ import numpy as np
 from edgekit.core.errors import ModelError
 from edgekit.models.files import input_layout, onnx_batch
 from edgekit.models.files.detect import ONNX_WEIGHTS, members
-from edgekit.models.files.interface import Opened, Run, cast, one_each
+from edgekit.models.files.interface import Opened, Run, cast, check_one_input_one_output
 from edgekit.models.files.openvino import batch_of_one
 from edgekit.runner.backends import onnxruntime as runner
 from edgekit.runner.backends.onnxruntime import DTYPES, QUIET
@@ -50,7 +50,7 @@ def open(path: Path, threads: int) -> Opened:
         options.add_external_initializers_from_files_in_memory([beside.name], [weights], [len(weights)])
     session = runner.session(content, options)
     inputs = session.get_inputs()
-    one_each(len(inputs), len(session.get_outputs()))
+    check_one_input_one_output(len(inputs), len(session.get_outputs()))
     name, dtype = inputs[0].name, DTYPES.get(inputs[0].type, inputs[0].type)
     if dtype not in DTYPES.values():
         raise ModelError(f"its input is {dtype}; a model file may take {', '.join(DTYPES.values())}")
@@ -74,7 +74,7 @@ def on_device(path: Path) -> tuple[dict[str, bytes], TensorSpec, TensorSpec]:
         content = onnx(path)
         model = _parsed(content)
     ends = onnx_batch.ports(model)
-    one_each(len(ends["inputs"]), len(ends["outputs"]))
+    check_one_input_one_output(len(ends["inputs"]), len(ends["outputs"]))
     source, result = (
         TensorSpec(port["name"], tuple(port["shape"]), port["dtype"], "ANY")
         for port in (ends["inputs"][0], ends["outputs"][0])
@@ -110,7 +110,7 @@ def onnx(path: Path) -> bytes:
     _check_weights(path, model, beside)
     if beside:
         library.load_external_data_for_model(model, str(path.parent))
-    onnx_batch.fix(model)
+    onnx_batch.set_batch_to_one(model)
     return bytes(model.SerializeToString(deterministic=True))
 
 

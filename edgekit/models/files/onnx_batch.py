@@ -24,7 +24,7 @@ def locations(model: Any) -> set[str]:
     return {entry.value for each in elsewhere for entry in each.external_data if entry.key == "location"}
 
 
-def fix(model: Any) -> list[str]:
+def set_batch_to_one(model: Any) -> list[str]:
     """Set an open batch to 1, in place; what was done, in words."""
     import onnx
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.core.errors import ModelError
-from edgekit.models.files.interface import Opened, Run, cast, one_each
+from edgekit.models.files.interface import Opened, Run, cast, check_one_input_one_output
 from edgekit.runner.bundle.manifest import TensorSpec
 
 INTERPRETER = "openvino"
@@ -26,7 +26,7 @@ def open(path: Path, threads: int) -> Opened:
     core = openvino.Core()
     files = path.read_bytes(), path.with_suffix(".bin").read_bytes()
     model = core.read_model(*files)
-    one_each(len(model.inputs), len(model.outputs))
+    check_one_input_one_output(len(model.inputs), len(model.outputs))
     dtype = _dtype(model.input(0))
     partial = model.input(0).get_partial_shape()
     if partial.rank.is_dynamic:
@@ -53,7 +53,7 @@ def on_device(path: Path) -> tuple[dict[str, bytes], TensorSpec, TensorSpec]:
 
     files = {path.name: path.read_bytes(), path.with_suffix(".bin").name: path.with_suffix(".bin").read_bytes()}
     model = library.Core().read_model(*files.values())
-    one_each(len(model.inputs), len(model.outputs))
+    check_one_input_one_output(len(model.inputs), len(model.outputs))
     if model.is_dynamic():
         model = batch_of_one(model)
         with tempfile.TemporaryDirectory() as folder:

@@ -10,7 +10,7 @@ import numpy as np
 
 from edgekit.models.files import flatbuffer
 from edgekit.models.files.integer_range import Grid
-from edgekit.models.files.interface import Opened, Run, cast, one_each
+from edgekit.models.files.interface import Opened, Run, cast, check_one_input_one_output
 from edgekit.models.files.openvino import batch_of_one
 from edgekit.runner.backends import litert
 from edgekit.runner.backends._tflite import TfliteBackend
@@ -27,7 +27,7 @@ def open(path: Path, threads: int) -> Opened:
     data = path.read_bytes()
     first = Interpreter(model_content=data, num_threads=threads)
     inputs, outputs = first.get_input_details(), first.get_output_details()
-    one_each(len(inputs), len(outputs))
+    check_one_input_one_output(len(inputs), len(outputs))
 
     def sized(shape: tuple[int, ...]) -> Run:
         interpreter = Interpreter(model_content=data, num_threads=threads)
@@ -48,7 +48,7 @@ def on_device(path: Path) -> tuple[dict[str, bytes], TensorSpec, TensorSpec]:
     data = path.read_bytes()
     first = Interpreter(model_content=data, num_threads=1)
     inputs, outputs = first.get_input_details(), first.get_output_details()
-    one_each(len(inputs), len(outputs))
+    check_one_input_one_output(len(inputs), len(outputs))
     return {path.name: data}, _spec(inputs[0]), _spec(outputs[0])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.by_class import ByClass
 from edgekit.report.formatting import count
 from edgekit.report.html.rows import Grid, grid

@@ -13,12 +13,11 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from edgekit.core.artifact import EVIDENCE, Artifact
-from edgekit.core.rows.forecasts import PredictedSpeedup
+from edgekit.core.artifacts import EVIDENCE, Artifact
 from edgekit.core.rows.loads import Loads
+from edgekit.core.rows.profiled import PredictedSpeedup
 from edgekit.report import plots, tables
-from edgekit.report.formatting import count, milliseconds, times
-from edgekit.report.html.rows import ratio_text
+from edgekit.report.formatting import count, faster_with_ends, milliseconds, times
 from edgekit.report.result.types import Result
 
 SAMPLES = f"{EVIDENCE}/samples_ms.npz"
@@ -99,7 +98,7 @@ def _pareto(result: Result) -> Picture:
 
 
 def _waterfall(result: Result) -> Picture:
-    steps = "; ".join(f"{step['step']} {ratio_text(step, 'gain')}" for step in result["waterfall"][1:])
+    steps = "; ".join(f"{step['step']} {faster_with_ends(step, 'gain')}" for step in result["waterfall"][1:])
     caption = "Hatched steps were measured and not kept. In brackets the interval of each ratio."
     return picture(plots.waterfall(result["waterfall"]), f"p50 after each step of the pipeline: {steps}", caption)
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.converted import LastBoundary, LeftBehind
 from edgekit.report import tables
 from edgekit.report.formatting import count, percent
@@ -73,7 +73,7 @@ def left_out(result: Result) -> Grid | None:
 
 def left_behind(convert: Artifact, result: Result) -> Grid:
     """What computes nothing in the files that ship, or that came nearest where nothing does."""
-    debris: dict[str, list[LeftBehind]] = convert.metrics["debris"]
+    redundant: dict[str, list[LeftBehind]] = convert.metrics["debris"]
     nearest = {target: row["name"] for target, row in result["unmet"].items() if row}
     shown = {**result["winners"], **nearest}
     in_float = {name: ", ".join(convert.metrics["float_ops"].get(name, [])) for name in shown.values()}
@@ -83,15 +83,15 @@ def left_behind(convert: Artifact, result: Result) -> Grid:
             (
                 name,
                 target if target in result["winners"] else f"{target}: no bundle",
-                str(_transposes(debris.get(name, []))),
-                count(sum(one["moved_bytes"] for one in debris.get(name, []))),
-                _summary(debris.get(name, [])),
+                str(_transposes(redundant.get(name, []))),
+                count(sum(one["moved_bytes"] for one in redundant.get(name, []))),
+                _summary(redundant.get(name, [])),
                 *([in_float[name]] if has_float else []),
             )
         )
         for target, name in shown.items()
     ]
-    turned = sum(_transposes(found) > 0 for found in debris.values())
+    turned = sum(_transposes(found) > 0 for found in redundant.values())
     columns = (
         "variant", "target", "transposes inside", "bytes moved", "left behind, and where",
         *(["in float inside int8"] if has_float else []),
@@ -110,16 +110,16 @@ def _badness(row: Mapping[str, Any]) -> float:
     return float(row["most_outside"] if "most_outside" in row else -row["accuracy"])
 
 
-def _transposes(debris: list[LeftBehind]) -> int:
-    return sum(one["kind"] == "transpose" for one in debris)
+def _transposes(redundant: list[LeftBehind]) -> int:
+    return sum(one["kind"] == "transpose" for one in redundant)
 
 
-def _summary(debris: list[LeftBehind]) -> str:
+def _summary(redundant: list[LeftBehind]) -> str:
     """`copy 2: stem, head; when compiled here: reshape 1: input → stem.1`."""
     said = []
     for compiled in (False, True):
         places: dict[str, list[str]] = defaultdict(list)
-        for one in debris:
+        for one in redundant:
             if one["compiled"] == compiled:
                 places[one["kind"]].append(one["where"])
         words = [f"{kind} {len(where)}: {_some(where)}" for kind, where in places.items()]

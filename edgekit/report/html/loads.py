@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgekit.core.rows.loads import LoadRate, Loads, ends_ms
-from edgekit.report.formatting import count, milliseconds, percent
+from edgekit.report.formatting import count, milliseconds, milliseconds_with_ends, percent
 from edgekit.report.html.rows import Grid, Line
 from edgekit.report.result.types import Result
 from edgekit.report.tables.loads import marks
@@ -54,7 +54,7 @@ def latencies(loads: Loads, confidence: float) -> Grid | None:
             (
                 row["name"],
                 SCENARIOS[row["scenario"]],
-                *(_with_ends(*ends_ms(row, rank)) for rank in RANKS),
+                *(milliseconds_with_ends(*ends_ms(row, rank)) for rank in RANKS),
                 {None: "–", True: "within", False: "over"}[row["meets"]],
             )
         )
@@ -94,11 +94,6 @@ def throughput(loads: Loads) -> Grid | None:
         "short: on less than MLPerf asks for; disturbed: by what else went on"
     )
     return Grid(caption, columns, lines, frozenset(columns[2:7]), frozenset(columns[7:])) if rows else None
-
-
-def _with_ends(value_ms: float, low_ms: float | None, high_ms: float | None) -> str:
-    interval = "" if low_ms is None or high_ms is None else f" ({milliseconds(low_ms)}–{milliseconds(high_ms)})"
-    return milliseconds(value_ms) + interval
 
 
 def _held_ms(row: LoadRate) -> str:

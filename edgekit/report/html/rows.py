@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from edgekit.report.formatting import faster, span, times
+from edgekit.report.columns import Column, Row
 
 
 @dataclass(frozen=True)
@@ -36,19 +35,11 @@ def grid(
     return Grid(caption, columns, lines, frozenset(numeric.split("|")), frozenset(words.split("|")))
 
 
-def ends(row: Mapping[str, Any], key: str) -> tuple[float, float, float] | None:
-    """A ratio and its interval; None where nothing was compared."""
-    found = (row.get(key), row.get(f"{key}_low"), row.get(f"{key}_high"))
-    return None if None in found else found  # type: ignore[return-value]
-
-
-def ratio(row: Mapping[str, Any], key: str) -> str:
-    """12.3× (11.9–12.7)."""
-    found = ends(row, key)
-    return "–" if found is None else f"{times(found[0])} ({span(*found[1:])})"
-
-
-def ratio_text(row: Mapping[str, Any], key: str) -> str:
-    """12.3× faster (11.9–12.7); no difference (0.97–1.04)."""
-    found = ends(row, key)
-    return "–" if found is None else f"{faster(*found)} ({span(*found[1:])})"
+def grid_of(
+    caption: str, columns: Sequence[Column[Row]], rows: Iterable[Row], kind: Callable[[Row], str] = lambda row: ""
+) -> Grid:
+    """A table that notebooks show too; `kind` tells the class of a row in the style sheet."""
+    lines = [Line([column.text(row) for column in columns], kind(row)) for row in rows]
+    numeric = frozenset(column.heading for column in columns if column.numeric)
+    breaks = frozenset(column.heading for column in columns if column.breaks)
+    return Grid(caption, [column.heading for column in columns], lines, numeric, breaks)

@@ -8,17 +8,28 @@ from typing import Any
 import yaml
 
 from edgekit.core import tasks
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.hashing import sha256_file
-from edgekit.core.rows.forecasts import PredictedSpeedup
+from edgekit.core.rows.profiled import PredictedSpeedup
 from edgekit.core.rows.variants import VariantRow
 from edgekit.measure.forecast import way_of
 from edgekit.report import checks, run, tables
-from edgekit.report.formatting import count, faster, milliseconds, percent, points, span, times
+from edgekit.report.formatting import (
+    count,
+    ends,
+    faster,
+    faster_with_ends,
+    milliseconds,
+    percent,
+    points,
+    span,
+    times,
+    with_ends,
+)
 from edgekit.report.html import by_class, charts, converted, loads, machine, time_breakdown, variants
 from edgekit.report.html.notebooks import Link
-from edgekit.report.html.rows import Grid, Line, ends, grid, ratio, ratio_text
+from edgekit.report.html.rows import Grid, Line, grid
 from edgekit.report.result import RESULT
 from edgekit.report.result.types import Result
 
@@ -73,7 +84,7 @@ def headline(result: Result) -> tuple[str, str]:
     ships, wanted = len(result["winners"]), len(result["winners"]) + len(result["unmet"])
     found = (
         f"{verdict['winner']} is the fastest of what ships: {milliseconds(verdict['p50_ms'])} ms a call at p50, "
-        f"against {way_of(result['variants'][0]['interpreter'])} {ratio_text(verdict, 'speedup_vs_eager')}, "
+        f"against {way_of(result['variants'][0]['interpreter'])} {faster_with_ends(verdict, 'speedup_vs_eager')}, "
         f"and {_size(verdict['size_ratio'])}. "
         f"On validation it {_loss(verdict['drop_validation_pp'])}; with {100 * verdict['confidence']:g} % confidence "
         f"{_bound(verdict['bound_validation_pp'])}, and the budget allows a loss of "
@@ -106,7 +117,7 @@ def _loss(drop_pp: float) -> str:
 
 
 def facts(result: Result) -> list[tuple[str, str, str]]:
-    """The few figures that stand large: value, what it is, and what it is held against."""
+    """The few figures that stand large: value, what it is, and what it is compared with."""
     verdict = result["verdict"]
     if not verdict["met"]:
         return []
@@ -143,7 +154,7 @@ def facts(result: Result) -> list[tuple[str, str, str]]:
 
 
 def targets(result: Result) -> Grid:
-    """What ships for each target, held against each limit of the budget."""
+    """What ships for each target, beside each limit of the budget."""
     budget, baseline = result["budget"], result["variants"][0]
     rows = {row["name"]: row for row in result["variants"] if row["target"] != "pytorch"}
     limits = [
@@ -181,7 +192,7 @@ def _met(row: VariantRow) -> list[str]:
         points(row["bound_pp"]),
         milliseconds(row["p50_ms"]),
         count(row["bytes"]),
-        ratio(row, "speedup"),
+        with_ends(row, "speedup"),
     ]
 
 
@@ -220,7 +231,7 @@ def waterfall(result: Result) -> Grid | None:
             step["step"],
             step["variant"],
             milliseconds(step["p50_ms"]),
-            ratio_text(step, "gain"),
+            faster_with_ends(step, "gain"),
             "yes" if step["kept"] else "no",
         )
         for step in result["waterfall"]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from edgekit.core.rows.forecasts import PredictedSpeedup
-from edgekit.report.formatting import count, milliseconds, span, times
-from edgekit.report.html.rows import Grid, Line, grid, ratio
+from edgekit.core.rows.profiled import PredictedSpeedup
+from edgekit.report.formatting import count, milliseconds, span, times, with_ends
+from edgekit.report.html.rows import Grid, Line, grid
 from edgekit.report.result.types import Result
 from edgekit.stages.profile.session import COLD, PARTS
 
@@ -106,7 +106,7 @@ def achieved(predicted: Sequence[PredictedSpeedup], result: Result) -> Grid | No
     ships = set(result["winners"].values())
     lines = [
         Line(
-            (row["name"], times(row["predicted"]), ratio(row, "achieved"), times(row["share"])),
+            (row["name"], times(row["predicted"]), with_ends(row, "achieved"), times(row["share"])),
             "ships" if row["name"] in ships else "",
         )
         for row in sorted(predicted, key=lambda row: -row["achieved"])

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from edgekit.report import rejected as rejections
+from edgekit.report import rivals as others
 from edgekit.report import variants
-from edgekit.report.formatting import count, milliseconds, percent, points, times
-from edgekit.report.html.rows import Grid, Line, grid, ratio
+from edgekit.report.formatting import at_most, count, milliseconds, times
+from edgekit.report.html.rows import Grid, grid, grid_of
 from edgekit.report.result.types import Result
 
 KINDS = {"baseline": "", "ships": "ships", "inside": "inside", "out": "out"}
@@ -18,49 +20,19 @@ def table(result: Result) -> Grid:
     """Every variant; the verdict stands beside the name, for the table is wider than a phone."""
     found = variants.of_result(result)
     columns = (variants.NAME, variants.VERDICT, *variants.FIGURES)
-    lines = [Line([column.text(line) for column in columns], KINDS[line.standing]) for line in found.lines]
-    numeric = frozenset(column.heading for column in variants.FIGURES)
-    headings = [column.heading for column in columns]
-    return Grid(found.caption, headings, lines, numeric, frozenset({variants.VERDICT.heading}))
+    return grid_of(found.caption, columns, found.lines, lambda line: KINDS[line.standing])
 
 
 def rejected(result: Result) -> Grid | None:
     """What was tried on the way and not kept."""
-    rows = [
-        (
-            row["stage"],
-            row["what"],
-            percent(row["accuracy_validation"]),
-            points(row["drop_pp"]),
-            points(row["bound_pp"]),
-            row["reason"],
-        )
-        for row in result["rejected"]
-    ]
-    columns = ("stage", "what", "accuracy", "drop, pp", "at most, pp", "reason")
-    caption = "Tried and not kept, in the order of the pipeline; accuracy on validation"
-    return grid(caption, columns, rows, "accuracy|drop, pp|at most, pp", "what|reason") if rows else None
+    caption = f"Tried and not kept, in the order of the pipeline. {at_most(result['budget']['accuracy_confidence'])}"
+    return grid_of(caption, rejections.COLUMNS, result["rejected"]) if result["rejected"] else None
 
 
 def rivals(result: Result) -> Grid | None:
-    """Files made by others, held against the winner."""
-    rows = [
-        (
-            row["name"],
-            percent(row["accuracy_test"]),
-            count(row["bytes"]),
-            milliseconds(row["p50_ms"]),
-            milliseconds(row["p95_ms"]),
-            points(row["winner_gain_pp"]),
-            times(row["winner_bytes_share"]),
-            ratio(row, "winner_speedup"),
-        )
-        for row in result["rivals"]
-    ]
-    columns = (
-        "rival", "test", "bytes", "p50, ms", "p95, ms", "winner’s test, pp", "winner’s bytes", "winner’s speed",
-    )  # fmt: skip
-    return grid("Files made by others, in the same rounds", columns, rows, "|".join(columns[1:])) if rows else None
+    """Files made by others, compared with the winner."""
+    caption = "Files made by others, in the same rounds"
+    return grid_of(caption, others.COLUMNS, result["rivals"]) if result["rivals"] else None
 
 
 def decisions(result: Result) -> Grid:

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from edgekit.core.rows.pruned import PruneStep
 from edgekit.core.rows.quantized import LayerSensitivity
 from edgekit.core.rows.trained import Epoch
-from edgekit.report.plots.labels import at_the_right
+from edgekit.report.plots.labels import label_curve_ends
 from edgekit.report.plots.style import ACCENT, DARK, MID, STYLE, done, lowest
 
 LOOKS = (("#333333", ":", "o"), (ACCENT, "-", "s"), (DARK, "--", "^"), (MID, "-.", "D"), ("#009E73", "-", "v"))
@@ -48,7 +48,7 @@ def learning_curves(curves: Mapping[str, Sequence[Epoch]], reference: tuple[str,
         if reference:
             ends[reference[0]] = (last, reference[1])
             looks.append({"color": "#333333", "marker": "_"})
-        at_the_right(axes, list(ends.values()), list(ends), looks)
+        label_curve_ends(axes, list(ends.values()), list(ends), looks)
     return done(figure)
 
 

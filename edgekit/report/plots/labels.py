@@ -9,13 +9,15 @@ from matplotlib.axes import Axes
 from edgekit.report.plots.style import Look
 
 
-def at_the_right(axes: Axes, ends: Sequence[tuple[float, float]], names: Sequence[str], looks: Sequence[Look]) -> None:
-    """Beside the axes, each with its marker, and a thin line to where its curve ends; `ends` are (x, y) of the data.
+def label_curve_ends(
+    axes: Axes, ends: Sequence[tuple[float, float]], names: Sequence[str], looks: Sequence[Look]
+) -> None:
+    """Names beside the axes, each with its marker and a thin line to its curve; `ends` are (x, y) of the data.
 
     `looks` hold `color` and `marker`. Call it when the limits of the axes are set.
     """
     shares = [max(0.0, float(axes.transAxes.inverted().transform(axes.transData.transform(end))[1])) for end in ends]
-    for (x, y), share, name, look in zip(ends, apart(shares), names, looks, strict=True):
+    for (x, y), share, name, look in zip(ends, spread_labels(shares), names, looks, strict=True):
         axes.annotate(
             "",
             (x, y),
@@ -27,7 +29,7 @@ def at_the_right(axes: Axes, ends: Sequence[tuple[float, float]], names: Sequenc
         axes.text(1.06, share, name, transform=axes.transAxes, va="center", fontsize=8.5)
 
 
-def apart(shares: Sequence[float], gap: float = 0.085) -> list[float]:
+def spread_labels(shares: Sequence[float], gap: float = 0.085) -> list[float]:
     """The same order from bottom to top, at least `gap` from one to the next, none above 1 unless there is no room."""
     order = sorted(range(len(shares)), key=lambda place: shares[place])
     found = list(shares)

@@ -15,9 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from edgekit.core import artifact as artifacts
-from edgekit.core import cache_key
-from edgekit.core.artifact import RECORD, Artifact
+from edgekit.core import artifacts, cache_key
+from edgekit.core.artifacts import RECORD, Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.errors import StageError, TrustError
 from edgekit.core.hashing import digest, sha256_file
@@ -30,7 +29,10 @@ FORMAT = 2
 SCHEMA = f"edgekit/result/{FORMAT}"
 SOURCES = "sources"
 """The field with the digests."""
-CODE = ("core", "report/result", "report/rejected.py", "report/formatting.py")
+CODE = (
+    *("core", "report/result", "report/rejected.py", "report/columns.py", "report/formatting.py"),
+    *("runner/files.py", "targets/graph.py", "targets/redundant_ops.py"),
+)
 """What of edgekit makes a result of sealed artifacts."""
 
 

@@ -244,7 +244,7 @@ class Result(Strict):
         description="every decision that rests on a latency, with its evidence"
     )
     waterfall: list[WaterfallStep] = Field(description="from the baseline to the winner; empty where there is none")
-    rivals: list[Rival] = Field(description="files made by others that the config names, held against the winner")
+    rivals: list[Rival] = Field(description="files made by others that the config names, compared with the winner")
     loads: Loads = Field(description="the winners and the baseline under load")
     seen_validation: SeenValidation | None = Field(
         description="whether the baseline knows validation; null where it was trained here, or not tested"

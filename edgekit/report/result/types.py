@@ -51,7 +51,7 @@ class Sources(TypedDict):
 
 
 class Result(TypedDict):
-    """The verdict of a run of edgekit with everything that it rests on, told from the run's sealed artifacts."""
+    """The verdict of a run of edgekit with everything that it rests on, from the run's sealed artifacts."""
 
     schema: Literal["edgekit/result/2"]
     format: Literal[2]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.decisions import Candidate, Decision, is_choice
+from edgekit.core.rows.pruned import PruneStep
 from edgekit.core.rows.quantized import LayerSensitivity
-from edgekit.core.rows.trained import Epoch
+from edgekit.core.rows.trained import Epoch, StudentRow
 from edgekit.report import rejected as rejections
 from edgekit.report import variants
-from edgekit.report.formatting import Table, count, milliseconds, percent, points
+from edgekit.report.columns import as_table
+from edgekit.report.formatting import Table, at_most, count, milliseconds, percent, points
 from edgekit.report.tables.by_class import by_class as by_class
 from edgekit.report.tables.by_class import lost_in_words as lost_in_words
 from edgekit.report.tables.by_class import lost_samples as lost_samples
@@ -60,6 +62,7 @@ def profile(artifact: Artifact) -> Table:
 def distill(artifact: Artifact) -> Table:
     """The teachers that were there, the student taught by labels alone, and by each loss."""
     found = artifact.metrics
+    students: list[StudentRow] = found["students"]
     small = tuple(count(found["student_cost"][name]) for name in ("parameters", "macs"))
     rows = [
         (
@@ -81,7 +84,7 @@ def distill(artifact: Artifact) -> Table:
             *small,
             _kept(row["kept"]),
         )
-        for row in found["students"]
+        for row in students
     ]
     rows += [(f"student, {name}", "", "", "", "", "", f"skipped: {why}") for name, why in found["skipped"].items()]
     heads = ("network", "validation accuracy", "gain, pp", "share of the gap", "parameters", "MACs", "")
@@ -97,7 +100,8 @@ def prune(artifact: Artifact) -> Table:
     """Every step of both ways of pruning."""
     rows = []
     for way, key in (("channels", "structured_steps"), ("weights", "unstructured_steps")):
-        for step in artifact.metrics[key]:
+        steps: list[PruneStep] = artifact.metrics[key]
+        for step in steps:
             rows.append(
                 (
                     way,
@@ -151,25 +155,12 @@ def sensitivity(artifact: Artifact, most: int = 10) -> Table:
 def benchmark(artifact: Artifact) -> Table:
     """Every variant, what ships first, below the baseline."""
     found = variants.of_benchmark(artifact)
-    columns = (variants.NAME, *variants.FIGURES, variants.VERDICT)
-    rows = [[column.text(line) for column in columns] for line in found.lines]
-    return Table([column.heading for column in columns], rows, found.caption)
+    return as_table((variants.NAME, *variants.FIGURES, variants.VERDICT), found.lines, found.caption)
 
 
 def rejected(artifact: Artifact) -> Table:
     """Every step of the run, from distilling to the clock, that was tried and not kept; from its benchmark."""
-    rows = [
-        (
-            row["stage"],
-            row["what"],
-            percent(row["accuracy_validation"]),
-            points(row["drop_pp"]),
-            points(row["bound_pp"]),
-            row["reason"],
-        )
-        for row in rejections.steps(artifact)
-    ]
-    return Table(("stage", "not kept", "validation", "drop, pp", "at most", "why"), rows, _confidence(artifact))
+    return as_table(rejections.COLUMNS, rejections.steps(artifact), _confidence(artifact))
 
 
 def disturbed(artifact: Artifact) -> str:
@@ -236,10 +227,7 @@ def _won(row: Candidate, decision: Decision) -> str:
 
 
 def _confidence(artifact: Artifact) -> str:
-    confidence = artifact.config["budget"]["accuracy_confidence"]
-    return (
-        f"At most: the largest drop, in pp, that the validation samples leave open at {100 * confidence:g} % confidence"
-    )
+    return at_most(artifact.config["budget"]["accuracy_confidence"])
 
 
 def _tuned(artifact: Artifact) -> str:

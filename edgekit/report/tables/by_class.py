@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.by_class import ByClass, GroupRow
 from edgekit.report.formatting import Table, count, percent
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.converted import ConvertedVariant, LastBoundary, LeftBehind, NotOffered
 from edgekit.report.formatting import Table, count, percent
 
@@ -151,11 +151,11 @@ def _method(variant: ConvertedVariant) -> str:
     return ", ".join(words)
 
 
-def _left_behind(debris: list[LeftBehind]) -> str:
+def _left_behind(redundant: list[LeftBehind]) -> str:
     """`pad 2, copy 3 [reshape 1]`; nothing where there is none."""
     in_file, compiled = (
         ", ".join(f"{kind} {number}" for kind, number in Counter(one["kind"] for one in found).items())
-        for found in ([one for one in debris if one["compiled"] == when] for when in (False, True))
+        for found in ([one for one in redundant if one["compiled"] == when] for when in (False, True))
     )
     return " ".join(part for part in (in_file, f"[{compiled}]" if compiled else "") if part)
 

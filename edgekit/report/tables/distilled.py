@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.trained import CandidatePoint, ShortlistRow, ShownCandidate
 from edgekit.report.formatting import Table, count, milliseconds, percent
 
@@ -54,7 +54,7 @@ def candidate_points(artifact: Artifact) -> list[CandidatePoint]:
 
 
 def latency_limit_ms(artifact: Artifact) -> float | None:
-    """What the candidates were held against; None: nothing."""
+    """What the candidates were compared with; None: nothing."""
     shortlist = artifact.metrics["shortlist"]
     return shortlist["latency_p50_ms"] if shortlist else None
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.loads import LoadRate, LoadRun, ends_ms
-from edgekit.report.formatting import Table, count, milliseconds, percent
+from edgekit.report.formatting import Table, count, milliseconds_with_ends, percent
 
 MEBI = 2**20
 
@@ -28,7 +28,7 @@ def held(row: LoadRate) -> str:
 
 def _run(row: LoadRun, best: LoadRate | None) -> tuple[str, ...]:
     offline = row["scenario"] == "offline"  # its latencies only say how long the whole took
-    latencies = ("",) * 3 if offline else tuple(_with_ends(row, rank) for rank in (50, 95, 99))
+    latencies = ("",) * 3 if offline else tuple(milliseconds_with_ends(*ends_ms(row, rank)) for rank in (50, 95, 99))
     return (
         row["name"],
         row["scenario"],
@@ -40,11 +40,6 @@ def _run(row: LoadRun, best: LoadRate | None) -> tuple[str, ...]:
         "–" if row["peak_bytes"] is None else count(row["peak_bytes"] / MEBI),
         "; ".join(_notes(row, best)),
     )
-
-
-def _with_ends(row: LoadRun, rank: int) -> str:
-    value, low, high = ends_ms(row, rank)
-    return milliseconds(value) + ("" if low is None else f" ({milliseconds(low)}–{milliseconds(high)})")
 
 
 def _notes(row: LoadRun, best: LoadRate | None) -> list[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from edgekit.core.artifact import Artifact
-from edgekit.core.rows.forecasts import PredictedSpeedup
+from edgekit.core.artifacts import Artifact
+from edgekit.core.rows.profiled import PredictedSpeedup
 from edgekit.measure import forecast
 from edgekit.report.formatting import Table, count, milliseconds, span, times
 

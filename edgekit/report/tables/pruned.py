@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.pruned import Latencies, Pattern, StepLatency
 from edgekit.report.formatting import Table, count, faster, milliseconds, percent, span, speedup, times
 from edgekit.stages.benchmark.sparsity import DECISION
@@ -81,7 +81,7 @@ def gained(benchmark: Artifact) -> Table:
         for row in (decision["candidates"] if decision else ())
     ]
     margin = 1 + benchmark.config["tie_margin"]
-    title = f"Unstructured sparsity pays where the interval is above {margin:g}; beside it the compressed size"
+    title = f"Unstructured sparsity is kept where the interval is above {margin:g}; beside it the compressed size"
     return Table(("with zeros", "without", "times as fast", "compressed size, share", ""), rows, title)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from edgekit.core.artifact import Artifact
-from edgekit.core.rows.quantized import CalibrationSize, CalibrationStudy, Histogram
+from edgekit.core.artifacts import Artifact
+from edgekit.core.rows.quantized import CalibrationSize, CalibrationStudy, Histogram, RecipeRow
 from edgekit.report.formatting import Table, percent, points
 
 SIMULATION_OPTION, FILES_OPTION = "quantize.calibration_samples", "convert.calibration_samples"
@@ -16,6 +16,7 @@ STABLE_SHARE = 0.01
 
 def recipes(artifact: Artifact) -> Table:
     """Every PTQ recipe, and why it was kept or not."""
+    tried: list[RecipeRow] = artifact.metrics["recipes"]
     rows = [
         (
             row["recipe"],
@@ -24,7 +25,7 @@ def recipes(artifact: Artifact) -> Table:
             points(row["bound_pp"]),
             f"kept: {row['reason']}" if row["kept"] else row["reason"],
         )
-        for row in artifact.metrics["recipes"]
+        for row in tried
     ]
     return Table(("PTQ recipe, in simulation", "validation accuracy", "drop, pp", "at most", "why"), rows)
 

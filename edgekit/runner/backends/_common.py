@@ -87,7 +87,7 @@ def agree(what: str, spec: TensorSpec, shape: Sequence[int], dtype: str) -> None
         )
 
 
-def one_each(inputs: int, outputs: int) -> None:
+def check_one_input_one_output(inputs: int, outputs: int) -> None:
     """BackendError unless the model has one input and one output."""
     if inputs != 1 or outputs != 1:
         raise BackendError(f"the model has {inputs} inputs and {outputs} outputs; this runner takes one of each")

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgekit.runner.backends._common import Convert, Opened, agree, cannot_open, cast, on_cpu, one_each, only
+from edgekit.runner.backends._common import (
+    Convert,
+    Opened,
+    agree,
+    cannot_open,
+    cast,
+    check_one_input_one_output,
+    on_cpu,
+    only,
+)
 from edgekit.runner.errors import BackendError
 
 if TYPE_CHECKING:
@@ -39,7 +48,7 @@ class TfliteBackend(Opened):
     def __init__(self, name: str, distribution: str, interpreter: Any, input: TensorSpec, output: TensorSpec) -> None:
         interpreter.allocate_tensors()
         inputs, outputs = interpreter.get_input_details(), interpreter.get_output_details()
-        one_each(len(inputs), len(outputs))
+        check_one_input_one_output(len(inputs), len(outputs))
         for what, spec, detail in (("input", input, inputs[0]), ("output", output, outputs[0])):
             agree(what, spec, [int(side) for side in detail["shape"]], np.dtype(detail["dtype"]).name)
         super().__init__(name, distribution, input, _quantizer(inputs[0]), _dequantizer(outputs[0]))

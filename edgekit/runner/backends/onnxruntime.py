@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit.runner import telemetry
-from edgekit.runner.backends._common import Opened, agree, cannot_open, cast, installed, on_cpu, one_each, only
+from edgekit.runner.backends._common import (
+    Opened,
+    agree,
+    cannot_open,
+    cast,
+    check_one_input_one_output,
+    installed,
+    on_cpu,
+    only,
+)
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import TensorSpec
@@ -92,7 +101,7 @@ class OnnxruntimeBackend(Opened):
     """A session; every run gives a new array."""
 
     def __init__(self, session: Any, input: TensorSpec, output: TensorSpec) -> None:
-        one_each(len(session.get_inputs()), len(session.get_outputs()))
+        check_one_input_one_output(len(session.get_inputs()), len(session.get_outputs()))
         source, result = session.get_inputs()[0], session.get_outputs()[0]
         for what, spec, port in (("input", input, source), ("output", output, result)):
             agree(what, spec, port.shape, DTYPES.get(port.type, port.type))

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit.runner import telemetry
-from edgekit.runner.backends._common import Opened, agree, cannot_open, cast, installed, one_each, only
+from edgekit.runner.backends._common import (
+    Opened,
+    agree,
+    cannot_open,
+    cast,
+    check_one_input_one_output,
+    installed,
+    only,
+)
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import TensorSpec
@@ -78,7 +86,7 @@ def _read(core: Any, files: Mapping[str, bytes]) -> Any:
         if is_onnx
         else core.read_model(only(files, ".xml"), only(files, ".bin"))
     )
-    one_each(len(model.inputs), len(model.outputs))
+    check_one_input_one_output(len(model.inputs), len(model.outputs))
     return model
 
 

@@ -44,7 +44,7 @@ def findings(windows: Sequence[Window], rate_per_s: float) -> dict[str, Finding]
         "saturated": saturated(windows, rate_per_s),
         "throttled": throttled(windows),
         "drifted": drifted(windows),
-        "grew": grew(windows),
+        "grew": memory_growth(windows),
     }
 
 
@@ -111,7 +111,7 @@ def throttled(windows: Sequence[Window]) -> Finding:
     return Finding(False, f"no throttling{heat}", figures)
 
 
-def grew(windows: Sequence[Window]) -> Finding:
+def memory_growth(windows: Sequence[Window]) -> Finding:
     """Whether resident memory still grew in the second half, by more than 1 MB and 1 %, and in both parts of that half.
 
     The slope is the median of those between all pairs of windows (Theil 1950; Sen 1968, "Estimates of the Regression

@@ -1,7 +1,7 @@
 """Preprocess steps, checked: one declarative list, the same words in a config and in a bundle.
 
 A step is `{"step": "scale", "factor": 0.00392156862745098}`. It needs no numpy, so it can report errors on a device
-without numpy. `preprocess.py` does the arithmetic.
+without numpy. `transform.py` does the arithmetic.
 """
 
 from __future__ import annotations

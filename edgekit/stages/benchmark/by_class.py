@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from edgekit.core import artifact as artifacts
-from edgekit.core import tasks
+from edgekit.core import artifacts, tasks
 from edgekit.core.rows.by_class import ByClass, Confusion, GroupAnswers, GroupRow, Lost, LostSample
 from edgekit.core.tasks import Group, Task
 from edgekit.data import Data
@@ -82,7 +81,7 @@ def break_down(task: Task, y: np.ndarray, names: Sequence[str], answers: Answers
     return Breakdown(by_class, confused, lost, places)
 
 
-def keep(out: Path, data: Data, answers: Answers, places: Sequence[int]) -> None:
+def write_evidence(out: Path, data: Data, answers: Answers, places: Sequence[int]) -> None:
     """Every answer, and the raw samples that are shown, as evidence."""
     np.savez_compressed(out / ANSWERS, allow_pickle=False, **{"labels": data.validation.y, **answers})
     np.savez_compressed(out / LOST, allow_pickle=False, x=data.validation.x[list(places)], places=np.array(places, int))
@@ -154,7 +153,7 @@ def _lost_rows(
     kind: Any, y: np.ndarray, names: Sequence[str], before: np.ndarray, after: np.ndarray, places: Sequence[int]
 ) -> list[LostSample]:
     """The places with their labels and what both networks said; all answers go in, for thresholds rest on all."""
-    meant = kind.meant(y[list(places)], names)
+    meant = kind.labels_in_words(y[list(places)], names)
     said = [[kind.said(answers, y, names)[place] for place in places] for answers in (before, after)]
     return [
         {"place": place, "label": label, "baseline": old, "variant": new}

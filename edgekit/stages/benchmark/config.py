@@ -6,11 +6,11 @@ from pydantic import Field, field_validator
 
 from edgekit.core.config import TARGETS, Budget, StageConfig, Target
 from edgekit.core.tasks import Task
-from edgekit.training.teachers import model_file as teachers
+from edgekit.training.teachers import model_file
 from edgekit.training.teachers.config import ModelFile
 from edgekit.training.teachers.model_file import check_task
 
-LIBRARIES = ("numpy", "torch", "matplotlib", *teachers.LIBRARIES)
+LIBRARIES = ("numpy", "torch", "matplotlib", *model_file.LIBRARIES)
 
 
 class Config(StageConfig):

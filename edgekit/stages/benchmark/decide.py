@@ -13,7 +13,7 @@ from typing import Any, cast
 from edgekit.core.config import Budget
 from edgekit.core.rows.decisions import AgainstDense, AgainstLimit, Candidate, is_choice
 from edgekit.core.rows.decisions import Decision as DecisionRow
-from edgekit.core.rows.variants import CheckedVariant, Facts, VariantRow, WaterfallStep
+from edgekit.core.rows.variants import BaselineFacts, CheckedVariant, Facts, VariantRow, WaterfallStep
 from edgekit.core.tasks.accuracy_drop import Drop, bounded, refusal
 from edgekit.runner.measure.intervals import too_wide
 from edgekit.stages.benchmark import sparsity
@@ -59,7 +59,7 @@ class Choice:
 
 
 def decide(
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Facts],
     timings: Timings,
     budget: Budget,
     targets: Sequence[str],
@@ -71,7 +71,7 @@ def decide(
     `recorded` decisions are followed, and today's are reported beside them; StageError if they cannot be.
     """
     first, *variants = rows
-    baseline = cast("Facts", first)
+    baseline = cast("BaselineFacts", first)
     checked = [check_limits(row, budget) for row in variants]
     today_slow = too_slow(checked, timings, budget)
     compared = sparsity.against_dense(checked, today_slow, timings)
@@ -149,16 +149,11 @@ def too_slow(rows: Iterable[CheckedVariant], timings: Timings, budget: Budget) -
     return sorted(row["name"] for row in rows if timings.median(row["name"]).low_ms > limit_ms)
 
 
-def too_close(decisions: Iterable[DecisionRow], tie_margin: float) -> bool:
-    """True where today's winner of a target stands in the tie only because its interval is wide.
+def too_close_to_call(decisions: Iterable[DecisionRow], tie_margin: float) -> list[str]:
+    """A line for each of today's winners of a target that stands in the tie only because its interval is wide.
 
     With more rounds it either leaves the tie, or its whole interval comes below the margin.
     """
-    return bool(too_close_to_call(decisions, tie_margin))
-
-
-def too_close_to_call(decisions: Iterable[DecisionRow], tie_margin: float) -> list[str]:
-    """Those winners, a line each."""
     return [
         f"{decision['decision']}: {row['name']} takes {_with_ends(row, 'ratio')} times as long as the fastest, and a "
         f"tie ends at {1 + tie_margin:g}"
@@ -169,13 +164,8 @@ def too_close_to_call(decisions: Iterable[DecisionRow], tie_margin: float) -> li
     ]
 
 
-def unresolved(waterfall: Iterable[WaterfallStep], tie_margin: float) -> bool:
-    """True where the interval of the gain of a step is too wide to tell a few percent from nothing."""
-    return bool(unresolved_steps(waterfall, tie_margin))
-
-
 def unresolved_steps(waterfall: Iterable[WaterfallStep], tie_margin: float) -> list[str]:
-    """Those steps, a line each."""
+    """A line for each step whose gain has an interval too wide to tell a few percent from nothing."""
     return [
         f"gain of {step['step']}: {_with_ends(step, 'gain')} times as fast, which is not known to ±1 %"
         for step in waterfall

@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from edgekit.core import progress
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.core.config import Budget
 from edgekit.core.rows.loads import LoadRate, LoadRun, Loads
 from edgekit.data import Data

@@ -22,8 +22,8 @@ from edgekit.models.files import detect, standalone
 from edgekit.runner.preprocess.transform import pipeline
 from edgekit.stages.benchmark.account import with_interval
 from edgekit.stages.benchmark.timings import Timings
-from edgekit.training.evaluate import marked
-from edgekit.training.teachers import model_file as files
+from edgekit.training.evaluate import score_samples
+from edgekit.training.teachers import model_file
 from edgekit.training.teachers.config import ModelFile
 
 if TYPE_CHECKING:
@@ -70,16 +70,16 @@ def compare_with(rivals: Sequence[Rival], winner: Facts | None, timings: Timings
 
 
 def _open(file: ModelFile, data: Data, threads: int) -> Rival:
-    model = files.open_file(expand(file.path, "benchmark.rivals"), file.preprocess)
+    model = model_file.open_file(expand(file.path, "benchmark.rivals"), file.preprocess)
     test = data.test
-    scores = files.logits(
+    scores = model_file.logits(
         model, test.x, classes=len(data.classes), timeout_s=ANSWERS_LIMIT_S, threads=threads, task=data.task
     )
     row: RivalFacts = {
         "name": file.name,
         "sha256": model.sha256,
         "bytes": sum(path.stat().st_size for path in detect.members(model.path, model.kind)),
-        "accuracy_test": tasks.accuracy(marked(scores, test, model.preprocess, data.task)),
+        "accuracy_test": tasks.accuracy(score_samples(scores, test, model.preprocess, data.task)),
     }
     return Rival(row, partial(_call, model.path, model.kind, model.preprocess, test.x[:1], threads))
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from edgekit.core import progress
 from edgekit.core.progress_state import duration
+from edgekit.core.rows.variants import Facts
 from edgekit.runner.measure import conditions
 from edgekit.runner.measure.bench import FRESH_CALLS, LEAST_OPENINGS, growing, openings_of
 from edgekit.stages.benchmark.config import Config
@@ -31,7 +32,7 @@ class Measured(NamedTuple):
 
 
 def measured(
-    rows: list[dict[str, Any]],
+    rows: Sequence[Facts],
     openers: Mapping[str, Opener],
     config: Config,
     watch: conditions.Watch,

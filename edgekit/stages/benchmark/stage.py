@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -12,10 +12,9 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from edgekit.core import artifact as artifacts
-from edgekit.core import progress, replay, tasks
-from edgekit.core.artifact import Artifact
-from edgekit.core.rows.variants import Facts, SeenValidation
+from edgekit.core import artifacts, progress, replay, tasks
+from edgekit.core.artifacts import Artifact
+from edgekit.core.rows.variants import BaselineFacts, Facts, SeenValidation, VariantFacts
 from edgekit.core.tasks import Answered
 from edgekit.core.variants import Variant, members, open_variant, read, zipped_bytes
 from edgekit.data import Data, Split
@@ -69,7 +68,7 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
     artifacts.write_json(out / artifacts.EVIDENCE / "latency.json", evidence)
     artifacts.write_json(out / artifacts.EVIDENCE / "loads.json", loads)
     np.savez(out / artifacts.EVIDENCE / "samples_ms.npz", allow_pickle=False, **timings.samples_ms)
-    by_class.keep(out, data, answers, breakdown.places)
+    by_class.write_evidence(out, data, answers, breakdown.places)
     return artifacts.seal(
         out,
         stage="benchmark",
@@ -90,9 +89,7 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
     )
 
 
-def _conditions(
-    watch: conditions.Watch, rows: list[dict[str, Any]], timings: Timings, config: Config
-) -> dict[str, Any]:
+def _conditions(watch: conditions.Watch, rows: Sequence[Facts], timings: Timings, config: Config) -> dict[str, Any]:
     """Where, how and beside what else it was measured; as noisy as half of the variants are at most."""
     rounds = len(timings.samples_ms[rows[0]["name"]]) // config.calls_per_round
     spread = float(np.median([conditions.noise(each, timings.rounds) for each in timings.samples_ms.values()]))
@@ -115,8 +112,8 @@ def protocol(rounds: int, openings: int, calls_per_round: int, warmup_per_round:
     )
 
 
-def _row_of(name: str | None, rows: list[dict[str, Any]]) -> Facts | None:
-    return next((cast("Facts", row) for row in rows if row["name"] == name), None)
+def _row_of(name: str | None, rows: Sequence[Facts]) -> Facts | None:
+    return next((row for row in rows if row["name"] == name), None)
 
 
 @dataclass(frozen=True)
@@ -124,10 +121,10 @@ class Evaluated:
     """What is known before anything is timed, of the baseline first and then of every variant.
 
     A row of facts each, what opens each for calls, and what each says of validation. `seen` tells whether the baseline
-    knows validation (`seen.py`), if it was trained elsewhere.
+    knows validation (`leakage.py`), if it was trained elsewhere.
     """
 
-    rows: list[dict[str, Any]]
+    rows: list[Facts]
     openers: dict[str, Opener]
     answers: dict[str, np.ndarray]
     seen: SeenValidation | None
@@ -141,19 +138,18 @@ def _evaluate_all(source: Artifact, data: Data, config: Config) -> Evaluated:
     test = _score(predict.logits(baseline, data.test.x, spec.preprocess), data.test, spec)[1]
     name = EAGER if spec.is_torch else UNMODIFIED
     answers = {name: said}
-    rows: list[dict[str, Any]] = [
-        {
-            "name": name,
-            "model": "baseline",
-            "precision": "fp32",
-            "method": "float",
-            "target": "pytorch",
-            "interpreter": spec.interpreter,
-            "bytes": store.weight_bytes(profile.path / "model"),
-            "accuracy_validation": tasks.accuracy(reference),
-            "accuracy_test": tasks.accuracy(test),
-        }
-    ]
+    before: BaselineFacts = {
+        "name": name,
+        "model": "baseline",
+        "precision": "fp32",
+        "method": "float",
+        "target": "pytorch",
+        "interpreter": spec.interpreter,
+        "bytes": store.weight_bytes(profile.path / "model"),
+        "accuracy_validation": tasks.accuracy(reference),
+        "accuracy_test": tasks.accuracy(test),
+    }
+    rows: list[Facts] = [before]
     x = eager_input(data.validation.x[:1], spec.preprocess).numpy()
     opener = baselines.opener(profile.path / "model", baseline, spec, x, config.inference_threads)
     openers: dict[str, Opener] = {name: opener}
@@ -162,23 +158,22 @@ def _evaluate_all(source: Artifact, data: Data, config: Config) -> Evaluated:
         x = to_layout(prepared, variant.input.layout)
         answers[variant.name], found = _evaluate(backend, variant, data.validation, spec)
         drop = tasks.drop(reference, found, config.budget.accuracy_confidence)
-        rows.append(
-            {
-                "name": variant.name,
-                "model": variant.model,
-                "precision": variant.precision,
-                "method": variant.method,
-                "target": variant.target,
-                "interpreter": f"{backend.name} {backend.version}",
-                "bytes": variant.bytes,
-                "float_ops": list(variant.float_ops),
-                "debris": Counter(one["kind"] for one in variant.debris),
-                "zipped_bytes": zipped_bytes(members(source, variant).values()),
-                "accuracy_validation": tasks.accuracy(found),
-                "accuracy_test": tasks.accuracy(_evaluate(backend, variant, data.test, spec)[1]),
-                **asdict(drop),
-            }
-        )
+        row = {
+            "name": variant.name,
+            "model": variant.model,
+            "precision": variant.precision,
+            "method": variant.method,
+            "target": variant.target,
+            "interpreter": f"{backend.name} {backend.version}",
+            "bytes": variant.bytes,
+            "float_ops": list(variant.float_ops),
+            "debris": Counter(one["kind"] for one in variant.debris),
+            "zipped_bytes": zipped_bytes(members(source, variant).values()),
+            "accuracy_validation": tasks.accuracy(found),
+            "accuracy_test": tasks.accuracy(_evaluate(backend, variant, data.test, spec)[1]),
+            **asdict(drop),
+        }
+        rows.append(cast("VariantFacts", row))
         openers[variant.name] = partial(_open, source, variant, config.inference_threads, x)
     elsewhere = spec.source is not None or source.ancestor("origin").config["weights"] is not None
     return Evaluated(rows, openers, answers, check_leakage(spec.called, reference, test) if elsewhere else None)
@@ -201,4 +196,4 @@ def _evaluate(backend: Backend, variant: Variant, split: Split, spec: store.Mode
 def _score(outputs: np.ndarray, split: Split, spec: store.ModelSpec) -> tuple[np.ndarray, Answered]:
     kind = tasks.named(spec.task)
     inputs = predict.inputs(split.x, spec.preprocess) if kind.RECONSTRUCTS else None
-    return kind.answers(outputs, inputs), kind.marked(outputs, inputs, split.y)
+    return kind.answers(outputs, inputs), kind.score_samples(outputs, inputs, split.y)

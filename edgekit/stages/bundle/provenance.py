@@ -9,7 +9,7 @@ from typing import Any
 
 from edgekit import __version__
 from edgekit.core import replay
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.core.cache_key import code_digests
 from edgekit.core.config import SHARED_FIELDS
 from edgekit.runner.device import cpu

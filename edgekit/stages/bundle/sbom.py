@@ -1,4 +1,4 @@
-"""Materials: what was installed where the bundles were made, as a lock for pip and as a bill of materials (CycloneDX).
+"""SBOM: what was installed where the bundles were made, as a lock for pip and in CycloneDX.
 
 They lie beside the bundles and describe the machine, so they stay out of every content digest; neither holds a path.
 """
@@ -17,7 +17,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from edgekit.core.artifact import EVIDENCE_FILES
+from edgekit.core.artifacts import EVIDENCE_FILES
 from edgekit.core.errors import StageError
 from edgekit.core.hashing import write_json
 
@@ -28,9 +28,9 @@ FIX = "`pip install '.[workbook]'` in a clone of edgekit installs what makes it"
 
 
 def write(out: Path) -> None:
-    """Write environment.lock and sbom.cdx.json into `out`; StageError where the bill's own tool is missing or fails."""
+    """Write environment.lock and sbom.cdx.json into `out`; StageError where cyclonedx-py is missing or fails."""
     (out / LOCK).write_text(lock(), encoding="utf-8")
-    write_json(out / SBOM, bill(out))
+    write_json(out / SBOM, build_sbom(out))
 
 
 def lock() -> str:
@@ -67,7 +67,7 @@ def _line(distribution: metadata.Distribution) -> str:
     return f"{name} @ {url}{part}"
 
 
-def bill(folder: Path) -> dict[str, Any]:
+def build_sbom(folder: Path) -> dict[str, Any]:
     """What `cyclonedx-py environment` says of this interpreter's distributions, checked by its own validator.
 
     `folder` holds no Python of its own: it is where the tool runs, lest it take a stray module for its own.

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from edgekit.core import artifact as artifacts
-from edgekit.core import progress, tasks
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts, progress, tasks
+from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.errors import BudgetMissed
 from edgekit.core.tasks import anomaly
@@ -45,7 +44,7 @@ def bundle(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
         target: _pack(source, convert, variants[winners[target]], data, config, out)
         for target in progress.each(list(winners), "bundle", "packing {}".format)
     }
-    with progress.step("list of materials"):
+    with progress.step("software bill of materials (SBOM)"):
         sbom.write(out)
     proofs = {
         target: prove(out / RUNNER, out / packed[target]["file"])

@@ -37,7 +37,7 @@ def check(
             "runner apply a sigmoid to them again; let the network end in logits"
         )
     kind = tasks.named(task)
-    found = tasks.accuracy(kind.marked(outputs, inputs, labels)) if _both(task, labels) else None
+    found = tasks.accuracy(kind.score_samples(outputs, inputs, labels)) if _both(task, labels) else None
     return {"from": "scores", "to": "answer", "samples": len(labels), "accuracy": found, "metric": kind.METRIC}
 
 

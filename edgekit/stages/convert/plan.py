@@ -13,7 +13,7 @@ from edgekit.targets import model_file, precisions
 from edgekit.targets.jobs import MINMAX, Job, Method, Quantization, Step, plain_method
 
 if TYPE_CHECKING:
-    from edgekit.core.artifact import Artifact
+    from edgekit.core.artifacts import Artifact
     from edgekit.stages.convert.config import Config
 
 SPEC = "model.json"

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgekit.core import artifact as artifacts
-from edgekit.core import tasks
+from edgekit.core import artifacts, tasks
 from edgekit.core.rows.converted import ConvertedVariant, ConvertMetrics
 from edgekit.core.rows.variants import LeftOut
 from edgekit.data import overlap
@@ -24,7 +23,7 @@ from edgekit.targets import evaluate, launch
 from edgekit.targets.jobs import Job
 
 if TYPE_CHECKING:
-    from edgekit.core.artifact import Artifact
+    from edgekit.core.artifacts import Artifact
     from edgekit.data import Data
 
 VARIANTS, LEFT_OUT = "variants.json", "left_out.json"

@@ -1,15 +1,15 @@
 """Distill: a small student learns from the best teacher there is, by several losses, and by the labels alone.
 
 Where several networks are named (`candidates`), each is timed untrained on every target, and of those within the budget
-the most accurate becomes the student. Leaves `model/` (the best of the student's trainings on validation: a loss that
-does not pay is not kept), `teacher/` if the teacher was trained here, and `decision.json`.
+the most accurate becomes the student. Leaves `model/` (the best of the student's trainings on validation: a loss
+without a gain is rejected), `teacher/` if the teacher was trained here, and `decision.json`.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.data import Data
 from edgekit.stages.distill.config import LIBRARIES, Config
 

@@ -23,11 +23,11 @@ from edgekit.core.tasks import Task
 from edgekit.data.paths import PathText
 from edgekit.training import losses
 from edgekit.training.losses import LossOptions
-from edgekit.training.teachers import model_file as teachers
+from edgekit.training.teachers import model_file
 from edgekit.training.teachers.config import sha256_of
 
 LIBRARIES = (
-    *("numpy", "torch", "safetensors", *teachers.LIBRARIES),
+    *("numpy", "torch", "safetensors", *model_file.LIBRARIES),
     *("ai-edge-quantizer", "litert-converter", "litert-torch", "nncf", "onnx", "onnxscript"),  # they size candidates
 )
 BASELINE = "baseline"
@@ -166,7 +166,7 @@ class Config(StageConfig, TrainOptions):
                     f"{self.task}; use soft_targets or hints"
                 )
         if any(teacher.path for teacher in self.teachers):
-            teachers.check_task("distill.teachers.path", self.task)
+            model_file.check_task("distill.teachers.path", self.task)
         if all(teacher.path for teacher in self.teachers):
             for options in wanted:
                 if losses.needs_features(options):

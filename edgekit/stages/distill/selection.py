@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from edgekit.core import artifact as artifacts
-from edgekit.core import progress
+from edgekit.core import artifacts, progress
 from edgekit.core.rows.trained import CandidateRow, Epoch
 from edgekit.core.tasks import Answered
 from edgekit.data import Data

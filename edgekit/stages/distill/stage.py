@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from edgekit.core import artifact as artifacts
-from edgekit.core import progress, replay
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts, progress, replay
+from edgekit.core.artifacts import Artifact
+from edgekit.core.rows.trained import StudentRow
+from edgekit.core.tasks import Answered
 from edgekit.data import Data
 from edgekit.models import store
 from edgekit.models.cost import cost
@@ -57,7 +58,7 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
         "accuracy": {student.name: student.accuracy for student in students},
         "teacher": {**teacher.row(), **teacher.save(out)},
         "teachers": [{**each.row(), "teaches": each is teacher} for each in teachers],
-        "students": [{**_row(student, alone, teacher, kept), **student.against(before)} for student in students],
+        "students": [_row(student, alone, teacher, kept, before) for student in students],
         "skipped": skipped,
         "reason": _reason(kept, alone, distilled, teacher),
     }
@@ -102,11 +103,11 @@ def _usable_losses(
     return [options for options in wanted if options.loss not in skipped], skipped
 
 
-def _row(student: Student, alone: Student, teacher: Candidate, kept: Student) -> dict[str, Any]:
+def _row(student: Student, alone: Student, teacher: Candidate, kept: Student, baseline: Answered) -> StudentRow:
     gap = teacher.accuracy - alone.accuracy
     gain = student.accuracy - alone.accuracy
     better = "is better" if kept.accuracy > student.accuracy else "is as good"
-    return {
+    row = {
         "name": student.name,
         "options": student.options,
         "validation_accuracy": student.accuracy,
@@ -114,7 +115,9 @@ def _row(student: Student, alone: Student, teacher: Candidate, kept: Student) ->
         "gap_closed": gain / gap if gap > 0 and student is not alone else None,
         "kept": student is kept,
         "reason": "" if student is kept else f"{kept.name} {better}, {kept.accuracy:.2%}",
+        **student.against(baseline),
     }
+    return cast("StudentRow", row)
 
 
 def _reason(kept: Student, alone: Student, distilled: list[Student], teacher: Candidate) -> str:

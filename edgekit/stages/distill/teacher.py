@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from edgekit.core import progress, tasks
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.data import Data
 from edgekit.data.paths import expand
 from edgekit.models import dry_run, store
@@ -17,11 +17,11 @@ from edgekit.models.cost import cost
 from edgekit.models.files import outputs
 from edgekit.models.from_artifact import open_model, spec_for
 from edgekit.stages.distill.config import Config, TeacherConfig
-from edgekit.training.evaluate import evaluate, marked
+from edgekit.training.evaluate import evaluate, score_samples
 from edgekit.training.fit import fit
 from edgekit.training.objective import TEACHER_LIMIT_S
 from edgekit.training.resume import ResumeFolder
-from edgekit.training.teachers import model_file as teacher_file
+from edgekit.training.teachers import model_file
 from edgekit.training.teachers.from_artifact import FOLDER, copy_file
 from edgekit.training.teachers.model_file import TeacherFile
 
@@ -64,7 +64,7 @@ def candidates(source: Artifact, data: Data, config: Config, unfinished: ResumeF
         elif wanted.builder is not None:
             found.append(_trained(name, wanted, data, config, spec.preprocess, unfinished, f"teacher-{place}"))
         elif spec.source:
-            file = teacher_file.open_file(source.path / "model" / spec.source.file, spec.preprocess)
+            file = model_file.open_file(source.path / "model" / spec.source.file, spec.preprocess)
             found.append(_evaluated_file(name, wanted, file, data, config.threads))
         else:
             found.append(_evaluated(name, wanted, baseline, data, spec))
@@ -118,15 +118,15 @@ def _trained(
 
 def _from_file(name: str, wanted: TeacherConfig, data: Data, threads: int) -> Candidate:
     assert wanted.path is not None
-    opened = teacher_file.open_file(expand(wanted.path, "distill.teachers.path"), wanted.preprocess)
+    opened = model_file.open_file(expand(wanted.path, "distill.teachers.path"), wanted.preprocess)
     return _evaluated_file(name, wanted, opened, data, threads)
 
 
 def _evaluated_file(name: str, wanted: TeacherConfig, opened: TeacherFile, data: Data, threads: int) -> Candidate:
     """The file with its accuracy; ModelError where it knows no class."""
     split, classes = data.validation, len(data.classes)
-    found = teacher_file.logits(
+    found = model_file.logits(
         opened, split.x, classes=classes, timeout_s=TEACHER_LIMIT_S, threads=threads, task=data.task
     )
     outputs.check_answers(f"teacher {name}", found, split.y, data.classes, opened.preprocess, data.task)
-    return Candidate(name, wanted, opened, tasks.accuracy(marked(found, split, opened.preprocess, data.task)))
+    return Candidate(name, wanted, opened, tasks.accuracy(score_samples(found, split, opened.preprocess, data.task)))

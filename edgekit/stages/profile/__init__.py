@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.data import Data
 from edgekit.stages.profile.config import LIBRARIES, Config
 

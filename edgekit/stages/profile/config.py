@@ -5,9 +5,9 @@ from __future__ import annotations
 from pydantic import Field
 
 from edgekit.core.config import StageConfig, TrainOptions
-from edgekit.training.teachers import model_file as teachers
+from edgekit.training.teachers import model_file
 
-LIBRARIES = ("numpy", "torch", "safetensors", *teachers.LIBRARIES)
+LIBRARIES = ("numpy", "torch", "safetensors", *model_file.LIBRARIES)
 
 
 class Config(StageConfig, TrainOptions):

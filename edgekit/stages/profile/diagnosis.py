@@ -11,12 +11,10 @@ from edgekit.models.cost import Cost
 from edgekit.stages.profile.runtimes import COMPILED, SCRIPTED
 from edgekit.stages.profile.session import PARTS, cold_ms
 
-BOUNDS = ("cold start", "thread", "preprocess", "compute", "memory", "call overhead", "serialisation")
-"""What a model can be bound by. `serialisation` is all that carries an answer: queue, postprocess, serialise."""
 INSIDE = ("compute", "memory", "call overhead")
-"""Those of them that `execute` is shared out between."""
+"""Causes that `execute` is shared out between."""
 WORTH_IT = 1.05
-"""A step that is predicted to buy less is not named."""
+"""A step with a smaller predicted speed-up is not named."""
 THREADS_PAY = 1.3
 """From this gain on, a call that uses one thread is said to be bound by that."""
 MOST_STEPS = 3
@@ -48,7 +46,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Step:
-    """Something to do next: where, what it is predicted to buy of a whole call, and what that rests on.
+    """Something to do next: where, the predicted speed-up of a whole call, and what that rests on.
 
     `against` are the bounds that it lifts: what takes away arithmetic does nothing about calls of operators.
     """
@@ -86,7 +84,8 @@ def forecast(found: Measured) -> Forecast:
 def _shares(found: Measured) -> dict[str, float]:
     """Of the mean time of a call in a session of `calls_per_start` calls.
 
-    `execute` is shared out as the time of a call was measured layer by layer.
+    `execute` is shared out as the time of a call was measured layer by layer. `serialisation` is all that carries an
+    answer: queue, postprocess, serialise.
     """
     parts_ms = {name: found.latency[name]["mean_ms"] for name in PARTS}
     inside_ms = _inside_ms(found.layers)
@@ -144,14 +143,14 @@ def _steps(found: Measured, shares: dict[str, float]) -> list[Step]:
             "the program that calls the model",
             of_whole(shares["cold start"], 1e9),
             f"a process costs {cold_ms(found.session):,.0f} ms before its first answer, and gives "
-            f"{found.calls_per_start:,} of them; this is what none of that would buy",
+            f"{found.calls_per_start:,} of them; this is the speed-up without any of that",
             ("cold start",),
         ),
         Step(
             "make the preprocess cheaper: resize less, decode once, keep samples as uint8",
             "preprocess in the config",
             of_whole(shares["preprocess"], 1e9),
-            f"it is {shares['preprocess']:.0%} of a call; this is what none of it would buy",
+            f"it is {shares['preprocess']:.0%} of a call; this is the speed-up without any of it",
             ("preprocess",),
         ),
         Step(

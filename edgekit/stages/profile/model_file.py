@@ -7,13 +7,13 @@ from typing import Any
 
 from torch import nn
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.data import Data
 from edgekit.models import store
 from edgekit.models.files import TITLES, outputs
 from edgekit.models.from_artifact import spec_for
 from edgekit.stages.profile.config import Config
-from edgekit.training.teachers import model_file as files
+from edgekit.training.teachers import model_file
 
 
 def load_model_file(
@@ -23,9 +23,9 @@ def load_model_file(
     path = source.file(origin["model"]["source"])
     for name in source.files:
         source.file(name)
-    opened = files.open_file(path, origin["preprocess"])
+    opened = model_file.open_file(path, origin["preprocess"])
     split = data.validation
-    found, facts = files.logits_and_facts(
+    found, facts = model_file.logits_and_facts(
         opened,
         split.x,
         classes=len(data.classes),

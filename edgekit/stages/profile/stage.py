@@ -9,9 +9,8 @@ from typing import Any
 
 from torch import nn
 
-from edgekit.core import artifact as artifacts
-from edgekit.core import progress
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts, progress
+from edgekit.core.artifacts import Artifact
 from edgekit.data import Data
 from edgekit.models import dry_run, store
 from edgekit.models.cost import cost

@@ -8,9 +8,9 @@ from pydantic import Field
 
 from edgekit.core.config import TARGETS, Budget, StageConfig, Target, TrainOptions
 from edgekit.core.errors import ConfigError
-from edgekit.training.teachers import model_file as teachers
+from edgekit.training.teachers import model_file
 
-LIBRARIES = ("numpy", "torch", "torch-pruning", "safetensors", *teachers.LIBRARIES)
+LIBRARIES = ("numpy", "torch", "torch-pruning", "safetensors", *model_file.LIBRARIES)
 
 
 class Config(StageConfig, TrainOptions):

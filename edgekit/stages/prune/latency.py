@@ -17,7 +17,8 @@ import numpy as np
 from torch import nn
 
 from edgekit.core.errors import ConversionError, ResourceError
-from edgekit.core.rows.pruned import Gain, Latencies, LatenciesFailed, SparseLatency, StepLatency
+from edgekit.core.rows.pruned import Gain, Latencies, LatenciesFailed, PruneConditions, SparseLatency, StepLatency
+from edgekit.core.rows.trained import LostFile
 from edgekit.data import Data
 from edgekit.measure import latency
 from edgekit.measure.latency import CONFIDENCE, Timed, Times
@@ -89,12 +90,12 @@ def time_steps(
     )
     noise = float(np.median([conditions.spread(one.round_p50s_ms) for one in found]))
     seen = {**machine(), "protocol": protocol, "confidence": CONFIDENCE, **conditions.to_record(watch.result(noise))}
-    left_out = [asdict(one) for one in lost]
+    left_out = [cast("LostFile", asdict(one)) for one in lost]
     figures: Latencies = {
         "steps": gains(found, macs),
         "sparse": sparse_gains(found),
         "left_out": left_out,
-        "conditions": seen,
+        "conditions": cast("PruneConditions", seen),
     }
     return figures, [{**one.row(), "round_p50s_ms": one.round_p50s_ms} for one in found]
 

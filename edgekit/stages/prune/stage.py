@@ -11,9 +11,8 @@ from typing import Any
 
 from torch import nn
 
-from edgekit.core import artifact as artifacts
-from edgekit.core import progress, tasks
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts, progress, tasks
+from edgekit.core.artifacts import Artifact
 from edgekit.core.config import Budget
 from edgekit.core.tasks import Answered
 from edgekit.core.tasks.accuracy_drop import refusal

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.data import Data
 from edgekit.stages.quantize.config import LIBRARIES, Config
 

@@ -39,7 +39,7 @@ def study(
         return predict.logits(network, validation.x, preprocess)
 
     def accuracy(found: np.ndarray) -> float:
-        return tasks.accuracy(kind.marked(found, inputs, validation.y))
+        return tasks.accuracy(kind.score_samples(found, inputs, validation.y))
 
     reference = outputs(module)
     rows: list[CalibrationSize] = []

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 from pydantic import Field, field_validator
 
 from edgekit.core.config import Budget, StageConfig, TrainOptions
-from edgekit.training.teachers import model_file as teachers
+from edgekit.training.teachers import model_file
 
 if TYPE_CHECKING:
     pass
 
-LIBRARIES: tuple[str, ...] = ("torch", "nncf", *teachers.LIBRARIES)
+LIBRARIES: tuple[str, ...] = ("torch", "nncf", *model_file.LIBRARIES)
 
 Recipe = Literal["minmax", "percentile", "minmax_bias", "percentile_bias"]
 

@@ -63,12 +63,12 @@ def quantize(module: nn.Module, inputs: list[Tensor], quantization: Quantization
         activations_range_estimator_params=RANGES[quantization.ranges],
     )
     try:
-        with _quiet(), single_thread():
+        with _silence_nncf(), single_thread():
             in_float = operations(network, inputs[0], quantization.keep_float)
             quantized: nn.Module = nncf.quantize(
                 network,
                 nncf.Dataset(inputs),
-                preset=nncf.QuantizationPreset.MIXED,  # as targets/openvino.py, so that what is simulated ships
+                preset=nncf.QuantizationPreset.MIXED,  # as targets/openvino/convert.py, so that what is simulated ships
                 subset_size=len(inputs),
                 ignored_scope=nncf.IgnoredScope(names=in_float) if in_float else None,
                 advanced_parameters=advanced,
@@ -79,7 +79,7 @@ def quantize(module: nn.Module, inputs: list[Tensor], quantization: Quantization
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _silence_nncf() -> Iterator[None]:
     """No log lines and no progress bars; nncf has no switch for the bars."""
     begin: Any = track.__init__
     nncf.set_log_level(logging.ERROR)

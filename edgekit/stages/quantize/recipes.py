@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import cast
 
 from torch import Tensor, nn
 
 from edgekit.core import progress, tasks
 from edgekit.core.config import Budget
 from edgekit.core.errors import ModelError
+from edgekit.core.rows.quantized import RecipeRow
 from edgekit.core.tasks import Answered
 from edgekit.core.tasks.accuracy_drop import Drop
 from edgekit.stages.quantize.ptq import quantize
@@ -49,7 +50,7 @@ def compete(
     right: Right,
     baseline_right: Answered,
     budget: Budget,
-) -> tuple[RecipeResult, list[dict[str, Any]]]:
+) -> tuple[RecipeResult, list[RecipeRow]]:
     """The recipe that is kept, and a row for each; ModelError where nncf can make none of them.
 
     Of k that challenge the first each is compared at confidence 1 - (1 - c) / k (Bonferroni), so that with confidence c
@@ -84,7 +85,7 @@ def compete(
         }
         for name in names
     ]
-    return next(each for each in made if each.recipe == chosen), rows
+    return next(each for each in made if each.recipe == chosen), [cast("RecipeRow", row) for row in rows]
 
 
 def best_so_far(made: Sequence[RecipeResult]) -> str:

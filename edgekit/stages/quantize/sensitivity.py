@@ -18,7 +18,7 @@ from edgekit.models.eager import eager_input
 from edgekit.stages.quantize.layers import quantized_layers
 from edgekit.stages.quantize.ptq import spread
 from edgekit.training import predict
-from edgekit.training.evaluate import marked
+from edgekit.training.evaluate import score_samples
 
 NO_NOISE_DB = 200.0
 
@@ -39,7 +39,7 @@ def sensitivity(
     x = split.x
 
     def accuracy(outputs: np.ndarray) -> float:
-        return tasks.accuracy(marked(outputs, split, preprocess, task))
+        return tasks.accuracy(score_samples(outputs, split, preprocess, task))
 
     probe = float_with_quantizers(module, quantized)
     reference = predict.logits(module, x, preprocess)

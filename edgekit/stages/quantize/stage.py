@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from edgekit.core import artifact as artifacts
-from edgekit.core.artifact import Artifact
-from edgekit.core.rows.quantized import CalibrationStudy, Histogram, MixedStep, Sensitivity
+from edgekit.core import artifacts
+from edgekit.core.artifacts import Artifact
+from edgekit.core.rows.quantized import CalibrationStudy, Histogram, MixedStep, RecipeRow, Sensitivity
 from edgekit.core.tasks import Answered
 from edgekit.data import Data
 from edgekit.models import quantized, store
@@ -27,7 +27,7 @@ from edgekit.stages.quantize.histograms import histograms
 from edgekit.stages.quantize.sensitivity import sensitivity
 from edgekit.targets.jobs import Quantization
 from edgekit.training import predict, resume
-from edgekit.training.evaluate import marked
+from edgekit.training.evaluate import score_samples
 from edgekit.training.fine_tuning import tuning
 
 
@@ -45,13 +45,13 @@ class _Float:
         """What it gives for the validation split, (n, …)."""
         return predict.logits(network, self.data.validation.x, self.spec.preprocess)
 
-    def marked(self, outputs: np.ndarray) -> Answered:
+    def score_samples(self, outputs: np.ndarray) -> Answered:
         """What outputs for the validation split are worth."""
-        return marked(outputs, self.data.validation, self.spec.preprocess, self.data.task)
+        return score_samples(outputs, self.data.validation, self.spec.preprocess, self.data.task)
 
     def answered(self, network: nn.Module) -> Answered:
         """What a network answers of the validation split."""
-        return self.marked(self.logits(network))
+        return self.score_samples(self.logits(network))
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +186,7 @@ def _histograms(float_network: _Float, network: nn.Module, table: Sensitivity) -
 def _record(
     decision: Decision,
     best: recipes.RecipeResult,
-    tried: list[dict[str, Any]],
+    tried: list[RecipeRow],
     steps: list[MixedStep],
     quantization: Quantization,
 ) -> dict[str, Any]:

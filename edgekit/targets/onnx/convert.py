@@ -183,7 +183,7 @@ def _quantize(
         # symbolic shapes are for dynamic axes; every axis here is fixed
         quant_pre_process(plain, prepared, skip_symbolic_shape=True)
         model = onnx.load(prepared)
-        unshare_biases.give_each_its_own(model)
+        unshare_biases.unshare(model)
         onnx.save(model, prepared)
         quantize_static(
             prepared,

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from edgekit.core.rows.profiled import OperatorTime
 from edgekit.runner.backends import onnxruntime as runner
 from edgekit.targets.jobs import Files
 
 WARM_UP = 3
 
 
-def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[dict[str, Any]]:
+def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[OperatorTime]:
     """Operators of the graph as the runtime optimised it, in their order."""
     import onnxruntime
 

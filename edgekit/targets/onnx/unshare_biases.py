@@ -13,7 +13,7 @@ BIAS = 2
 BIASED = {"Conv", "ConvTranspose", "Gemm", "InstanceNormalization", "LayerNormalization", "BatchNormalization"}
 
 
-def give_each_its_own(model: Any) -> None:
+def unshare(model: Any) -> None:
     """Change the model in place; its outputs stay the same."""
     constants = {one.name: one for one in model.graph.initializer}
     known = {name for node in model.graph.node for name in (*node.input, *node.output)} | set(constants)

@@ -15,7 +15,7 @@ import numpy as np
 from edgekit.core.errors import ConversionError
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.targets import float_ops, layers, model_file
-from edgekit.targets.fold_batchnorm import folded
+from edgekit.targets.fold_batchnorm import fold_batchnorms
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
 from edgekit.targets.openvino import graph as operator_graph
 from edgekit.targets.percentiles import OUTSIDE
@@ -72,7 +72,7 @@ def _from_torch(model_folder: Path, nncf_folder: Path | None) -> tuple[Any, tupl
 
     if nncf_folder is None:
         module, spec = store.load(model_folder)
-        module = folded(module)
+        module = fold_batchnorms(module)
     else:
         from edgekit.models import quantized
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from edgekit.core.rows.profiled import OperatorTime
 from edgekit.targets.jobs import Files
 
 WARM_UP = 3
@@ -20,7 +21,7 @@ LEAST_S = 0.1
 """A small network is called for so long, however few calls are asked for: only many make up for whole µs."""
 
 
-def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[dict[str, Any]]:
+def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[OperatorTime]:
     """Operators as the CPU plugin fused them, in their order; what it optimised away has no row."""
     import openvino
 

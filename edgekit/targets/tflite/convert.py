@@ -19,7 +19,7 @@ from edgekit.core.errors import ConversionError
 from edgekit.models import files
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.targets import float_ops, layers, model_file, percentiles
-from edgekit.targets.fold_batchnorm import folded
+from edgekit.targets.fold_batchnorm import fold_batchnorms
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
 from edgekit.targets.model_file import ModelFile
 from edgekit.targets.tflite import graph as operator_graph
@@ -89,7 +89,7 @@ def _float_model(model_folder: Path) -> tuple[bytes, tuple[int, ...]]:
     from edgekit.models import store
 
     module, spec = store.load(model_folder)
-    module, sample = folded(module), torch.zeros(1, *spec.input_shape)
+    module, sample = fold_batchnorms(module), torch.zeros(1, *spec.input_shape)
     if len(spec.input_shape) == 3:
         module = litert_torch.to_channel_last_io(module, args=[0]).eval()
         sample = sample.permute(0, 2, 3, 1).contiguous()
@@ -177,7 +177,7 @@ def _quantize(
     ranges.calibrate({signature: [{argument: sample} for sample in samples]}, wanted)
     found = ranges.get_model_qsvs()
     if quantization.ranges == "percentile":
-        found = percentiles.narrowed(content, samples, found)
+        found = percentiles.clip_ranges(content, samples, found)
     maker = quantizer.Quantizer(keep_biases(content, found))
     maker.load_quantization_recipe(recipe)
     return bytes(maker.quantize(found).quantized_model)

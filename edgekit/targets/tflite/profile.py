@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from edgekit.core.rows.profiled import OperatorTime
 from edgekit.targets.jobs import Files
 
 CPU = 1
 ELEMENT = {"float32": 1, "uint8": 3, "int8": 9, "float16": 10}
-WRITE = 1
 OPERATOR = 1 << 1
 INSIDE_DELEGATE = 1 << 2
 PROFILED_DELEGATE = 1 << 3
@@ -45,7 +45,7 @@ class _Event(c.Structure):
     )
 
 
-def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[dict[str, Any]]:
+def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[OperatorTime]:
     """Operators in their order; where XNNPACK took them over, its own, as it fused them."""
     model = _Model(folder / files.names[0], x, files.input.dtype, files.output.dtype)
     for _ in range(WARM_UP):

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.models.files.detect import members
 from edgekit.models.from_artifact import open_model
 from edgekit.training.teachers.model_file import TeacherFile, open_file

@@ -23,7 +23,7 @@ from edgekit.runner.preprocess.transform import pipeline
 from edgekit.training.teachers import launch
 
 LOOKED_AT = 64
-"""Samples that are held against what an input of integers can hold."""
+"""Samples that are compared with what an input of integers can hold."""
 INSIDE = 1 / 255
 """Between two neighbouring probabilities that a softmax of 8 bits gives."""
 

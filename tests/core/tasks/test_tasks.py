@@ -16,9 +16,9 @@ from edgekit.core.tasks import TASKS, anomaly, classification, multi_label, regr
 
 SAMPLES = 300
 OFFERED = {
-    "METRIC", "SAID", "OUTPUTS", "AT_MOST_ONE", "RECONSTRUCTS", "names", "checked", "whole", "strata", "marked",
-    "accuracy", "drop", "same", "always", "GROUP", "SCORE", "SCORE_RISES", "RIGHT", "answers", "right", "groups",
-    "said", "meant",
+    "METRIC", "SAID", "OUTPUTS", "AT_MOST_ONE", "RECONSTRUCTS", "names", "checked", "whole", "strata",
+    "score_samples", "accuracy", "drop", "same", "constant_answer", "GROUP", "SCORE", "SCORE_RISES", "RIGHT", "answers",
+    "right", "groups", "said", "labels_in_words",
 }  # fmt: skip
 
 
@@ -40,7 +40,7 @@ def drawn(task: str, noise: float, seed: int = 1) -> dict[str, np.ndarray | None
 
 
 def marks(task: str, noise: float, seed: int = 1) -> Any:
-    return tasks.named(task).marked(**drawn(task, noise, seed))
+    return tasks.named(task).score_samples(**drawn(task, noise, seed))
 
 
 def test_every_file_is_a_task_and_offers_all_that_is_promised() -> None:
@@ -75,7 +75,7 @@ def test_a_network_beside_itself(task: str) -> None:
 @pytest.mark.parametrize("task", TASKS)
 def test_other_samples_cannot_be_compared(task: str) -> None:
     found = marks(task, 0.4)
-    fewer = tasks.named(task).marked(
+    fewer = tasks.named(task).score_samples(
         **{name: value if value is None else value[:-1] for name, value in drawn(task, 0.4).items()}
     )
     with pytest.raises(DataError, match="answers to 300 and to 299 samples cannot be compared"):
@@ -86,7 +86,7 @@ def test_other_samples_cannot_be_compared(task: str) -> None:
 def test_the_bound_holds_as_often_as_it_says(task: str) -> None:
     """Two networks equally good: of 100 draws of samples, the drop of all samples, 0, is within nearly all bounds."""
     held = [
-        tasks.drop(marks(task, 0.5, seed), tasks.named(task).marked(**other(task, seed)), 0.9).bound_pp >= 0
+        tasks.drop(marks(task, 0.5, seed), tasks.named(task).score_samples(**other(task, seed)), 0.9).bound_pp >= 0
         for seed in range(100)
     ]
     assert 82 <= sum(held) <= 98
@@ -106,13 +106,15 @@ def other(task: str, seed: int) -> dict[str, np.ndarray | None]:
 @pytest.mark.parametrize("noise", [0.1, 0.5, 2.0])
 def test_accuracies_are_scikit_learns(noise: float) -> None:
     given = drawn("regression", noise)
-    assert tasks.accuracy(regression.marked(**given)) == pytest.approx(r2_score(given["y"], given["outputs"]), abs=1e-6)
+    assert tasks.accuracy(regression.score_samples(**given)) == pytest.approx(
+        r2_score(given["y"], given["outputs"]), abs=1e-6
+    )
     given = drawn("multi_label", noise)
     expected = f1_score(given["y"], np.asarray(given["outputs"]) >= 0, average="micro")
-    assert tasks.accuracy(multi_label.marked(**given)) == pytest.approx(expected)
+    assert tasks.accuracy(multi_label.score_samples(**given)) == pytest.approx(expected)
     given = drawn("anomaly", noise)
     scores = anomaly.errors(given["outputs"], given["inputs"])
-    assert tasks.accuracy(anomaly.marked(**given)) == pytest.approx(roc_auc_score(given["y"], scores))
+    assert tasks.accuracy(anomaly.score_samples(**given)) == pytest.approx(roc_auc_score(given["y"], scores))
     coarse = tasks.Marks("anomaly", np.stack([scores.round(1), np.asarray(given["y"], float)], axis=1))
     assert tasks.accuracy(coarse) == pytest.approx(roc_auc_score(given["y"], scores.round(1)))  # many ties
 
@@ -126,8 +128,8 @@ def test_placements_make_up_the_area() -> None:
 
 def test_a_value_that_never_varies_is_right_or_wrong_as_a_whole() -> None:
     y = np.ones((20, 1), np.float32)
-    assert tasks.accuracy(regression.marked(y, None, y)) == 1
-    assert tasks.accuracy(regression.marked(y + 1, None, y)) == 0
+    assert tasks.accuracy(regression.score_samples(y, None, y)) == 1
+    assert tasks.accuracy(regression.score_samples(y + 1, None, y)) == 0
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -143,8 +145,8 @@ def test_answers_alike(task: str) -> None:
 @pytest.mark.parametrize("task", TASKS)
 def test_what_always_says_the_same_is_no_better_than_it_says(task: str) -> None:
     given = drawn(task, 0.3)
-    guessed, saying = tasks.named(task).always(given["y"])
-    assert 0 <= guessed < tasks.accuracy(tasks.named(task).marked(**given))
+    guessed, saying = tasks.named(task).constant_answer(given["y"])
+    assert 0 <= guessed < tasks.accuracy(tasks.named(task).score_samples(**given))
     assert saying.startswith("always ")
     if task != "anomaly":
         assert tasks.no_better_than_guessing(task, given["outputs"], given["y"]) == ""
@@ -241,14 +243,14 @@ def test_the_scale_that_is_named_is_one_that_training_begins_with() -> None:
 def test_draws_of_one_value_alone_leave_the_bound_finite(values: list[float]) -> None:
     """The spread about the mean of one sample drawn many times over is a rounding error, and no divisor."""
     y = np.array(values)[:, None]
-    before, after = (regression.marked(y + error, None, y) for error in (0.01, 0.02))
+    before, after = (regression.score_samples(y + error, None, y) for error in (0.01, 0.02))
     found = regression.drop(before, after, 0.95)
     assert abs(found.bound_pp) < 1e5
 
 
 def test_samples_of_one_kind_cannot_be_told_apart() -> None:
     x = np.random.default_rng(0).standard_normal((5, 3))
-    assert tasks.accuracy(anomaly.marked(x, x + 1, np.zeros(5, int))) == 0.5
+    assert tasks.accuracy(anomaly.score_samples(x, x + 1, np.zeros(5, int))) == 0.5
 
 
 OF_EACH = {
@@ -283,7 +285,7 @@ def test_groups_hold_every_sample_and_a_worse_network_scores_worse(task: str) ->
 def test_answers_and_labels_are_told_in_words(task: str) -> None:
     kind = tasks.named(task)
     answers, y = said_of(task, 0.2)
-    said, meant = kind.said(answers, y, OF_EACH[task]), kind.meant(y, OF_EACH[task])
+    said, meant = kind.said(answers, y, OF_EACH[task]), kind.labels_in_words(y, OF_EACH[task])
     assert len(said) == len(meant) == SAMPLES
     if task != "regression":  # whose right answers need not be the very same number
         assert [a == b for a, b in zip(said, meant, strict=True)] == kind.right(answers, y).tolist()

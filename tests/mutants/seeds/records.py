@@ -140,27 +140,27 @@ DECIDING = (
 ARTIFACTS = (
     Seed(
         "evidence-in-the-content-digest",
-        "core/artifact.py",
+        "core/artifacts.py",
         "content = {name: sha for name, sha in artifact.files.items() if not _is_evidence(name)}",
         "content = artifact.files",
         "no two runs agree, for their latencies differ",
-        ("tests/core/test_artifact.py",),
+        ("tests/core/test_artifacts.py",),
     ),
     Seed(
         "members-not-hashed-when-read",
-        "core/artifact.py",
+        "core/artifacts.py",
         "if not path.is_file() or sha256_file(path) != self.files[name]:",
         "if not path.is_file():",
         "a changed weight file is read as if it were the sealed one",
-        ("tests/core/test_artifact.py",),
+        ("tests/core/test_artifacts.py",),
     ),
     Seed(
         "parents-not-compared",
-        "core/artifact.py",
+        "core/artifacts.py",
         'if parent.digest != self.parent["digest"]:',
         'if parent.stage != self.parent["stage"]:',
         "a stage is read together with an ancestor it was not made from",
-        ("tests/core/test_artifact.py",),
+        ("tests/core/test_artifacts.py",),
     ),
     Seed(
         "key-without-the-code",
@@ -168,7 +168,7 @@ ARTIFACTS = (
         "code=code_digests(stage),",
         "code={},",
         "a mended stage is not run again",
-        ("tests/core/test_cache_key.py", "tests/core/test_artifact.py"),
+        ("tests/core/test_cache_key.py", "tests/core/test_artifacts.py"),
     ),
     Seed(
         "key-without-the-data",
@@ -176,7 +176,7 @@ ARTIFACTS = (
         "        data=data_digest,\n",
         '        data="",\n',
         "other data leaves every stage as it was",
-        ("tests/core/test_cache_key.py", "tests/core/test_artifact.py"),
+        ("tests/core/test_cache_key.py", "tests/core/test_artifacts.py"),
     ),
     Seed(
         "user-code-left-out-of-the-key",

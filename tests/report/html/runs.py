@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from edgekit.core import artifact as artifacts
-from edgekit.core.artifact import RECORD
+from edgekit.core import artifacts
+from edgekit.core.artifacts import RECORD
 from edgekit.core.config import Budget
 from edgekit.core.hashing import digest, write_json
 from edgekit.report import result

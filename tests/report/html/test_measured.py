@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from edgekit.core import artifact as artifacts
+from edgekit.core import artifacts
 from edgekit.measure import forecast
 from edgekit.report import html, tables
 from edgekit.report import result as results

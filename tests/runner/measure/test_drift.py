@@ -61,8 +61,8 @@ def test_what_cannot_be_said_is_not_said() -> None:
     assert "8 windows, 9 are needed" in drift.drifted(windows([2.0] * 8)).words
     uneven = drift.drifted(windows([2.0, 3.0, 2.4] * 6))
     assert uneven.found is None and "too uneven to say" in uneven.words
-    assert drift.grew(windows()).found is None
-    assert drift.grew(windows([2.0] * 8, resident=[MB] * 8)).found is None
+    assert drift.memory_growth(windows()).found is None
+    assert drift.memory_growth(windows([2.0] * 8, resident=[MB] * 8)).found is None
     assert drift.saturated([], 10).found is None
 
 
@@ -88,7 +88,7 @@ def test_a_clock_that_falls_is_throttling_where_a_governor_rules_it() -> None:
 
 def test_steady_growth_is_found_and_told_per_hour() -> None:
     leak = [50 * MB + number * MB // 2 for number in range(18)]
-    found = drift.grew(windows(resident=leak))
+    found = drift.memory_growth(windows(resident=leak))
     assert found.found and found.figures["mb_per_hour"] == pytest.approx(0.5 * 360)
     assert "+180.0 MB per hour" in found.words
 
@@ -106,7 +106,7 @@ def test_steady_growth_is_found_and_told_per_hour() -> None:
     ],
 )
 def test_memory_that_does_not_go_on_growing_is_steady(resident: list[int]) -> None:
-    assert drift.grew(windows(resident=resident)).found is False
+    assert drift.memory_growth(windows(resident=resident)).found is False
 
 
 def test_a_backlog_that_grows_is_saturation_and_one_that_is_worked_off_is_not() -> None:

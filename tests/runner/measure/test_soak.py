@@ -192,6 +192,6 @@ def test_a_constant_call_is_clean() -> None:
 
 def test_a_call_that_leaks_is_found() -> None:
     held: list[bytes] = []  # growth is held against 1 % of what is resident, and a long run of tests holds gigabytes
-    found = drift.grew(soaked(lambda: held.append(b"x" * 500_000)).windows)
+    found = drift.memory_growth(soaked(lambda: held.append(b"x" * 500_000)).windows)
     assert found.found, found.words
     assert found.figures["mb_per_hour"] == pytest.approx(100 * 0.5 * 3600, rel=0.5)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgekit.core.tasks.accuracy_drop import bounded
-from edgekit.stages.benchmark.decide import check_limits, too_close, unresolved
+from edgekit.stages.benchmark.decide import check_limits, too_close_to_call, unresolved_steps
 from tests.stages.benchmark.made import Row, budget, decided, row, told
 
 WINNER = "winner of tflite"
@@ -203,7 +203,7 @@ def test_a_winner_that_only_noise_keeps_in_the_tie_is_too_close_to_call(
     p50_ms: dict[str, float], noise: float, close: bool
 ) -> None:
     decision = decided([row("a-fp32-onnx", size=10), row("b-fp32-onnx", size=20)], p50_ms, noise=noise, seed=1)
-    assert too_close(decision.decisions, 0.05) is close
+    assert bool(too_close_to_call(decision.decisions, 0.05)) is close
 
 
 @pytest.mark.parametrize(
@@ -212,5 +212,5 @@ def test_a_winner_that_only_noise_keeps_in_the_tie_is_too_close_to_call(
 def test_rounds_are_added_until_what_a_step_bought_is_known(low: float, high: float, more: bool) -> None:
     first = {"step": "PyTorch eager", "variant": "baseline-eager", "p50_ms": 1.0, "kept": True}
     step = {**first, "step": "convert", "gain": (low * high) ** 0.5, "gain_low": low, "gain_high": high}
-    assert unresolved([first, step], 0.1) is more
-    assert not unresolved([first], 0.1)
+    assert bool(unresolved_steps([first, step], 0.1)) is more
+    assert not unresolved_steps([first], 0.1)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.data import load as load_data
 from edgekit.measure.load.rate import TRIAL_QUERIES
 from edgekit.measure.load.scenarios import SCENARIOS

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from edgekit.core import artifact as artifacts
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts
+from edgekit.core.artifacts import Artifact
 from edgekit.core.config import Budget
 from edgekit.core.errors import ConfigError, ModelError
 from edgekit.core.variants import read

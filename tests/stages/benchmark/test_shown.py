@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from edgekit.core import artifact as artifacts
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts
+from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import StageError
 from edgekit.report import checks, tables
 from edgekit.report.tables import pruned

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from edgekit.core import artifact as artifacts
+from edgekit.core import artifacts
 from edgekit.core.tasks.accuracy_drop import compare
 from edgekit.core.variants import open_variant, read
 from edgekit.data import Split

@@ -20,8 +20,8 @@ import tomllib
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from edgekit.core import artifact as artifacts
-from edgekit.core.artifact import EVIDENCE_FILES
+from edgekit.core import artifacts
+from edgekit.core.artifacts import EVIDENCE_FILES
 from edgekit.core.errors import StageError
 from edgekit.stages.bundle import sbom
 from tests.conftest import FinishedRun

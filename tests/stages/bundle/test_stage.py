@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgekit.core import artifact as artifacts
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts
+from edgekit.core.artifacts import Artifact
 from edgekit.core.config import TARGETS
 from edgekit.core.errors import TrustError
 from edgekit.data import load as load_data

@@ -12,9 +12,9 @@ import pytest
 import torch
 from convert_runs import seal_run, spec_of
 
-from edgekit.core import artifact as artifacts
+from edgekit.core import artifacts
 from edgekit.core import left_out as reasons
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.core.config import check
 from edgekit.core.errors import ConfigError, ConversionError, EdgekitError, TrustError
 from edgekit.data import Data

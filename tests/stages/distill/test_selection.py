@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from edgekit.core import artifact as artifacts
-from edgekit.core import replay
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts, replay
+from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import BudgetUnreachable
 from edgekit.data import load
 from edgekit.measure.latency import Timed, Times

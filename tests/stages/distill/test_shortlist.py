@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.core.config import Budget
 from edgekit.core.errors import StageError
 from edgekit.measure.latency import Lost, Timed, Times

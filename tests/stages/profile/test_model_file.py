@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgekit.core import artifact as artifacts
+from edgekit.core import artifacts
 from edgekit.core.errors import ModelError
 from edgekit.data import load
 from edgekit.measure.forecast import UNMODIFIED

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from safetensors.numpy import load_file, save_file
 
-from edgekit.core import artifact as artifacts
+from edgekit.core import artifacts
 from edgekit.core.errors import ModelError
 from edgekit.models.from_artifact import open_model
 from edgekit.report import tables

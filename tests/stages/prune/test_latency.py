@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from edgekit.core import artifact as artifacts
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts
+from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import ConversionError
 from edgekit.data import Data
 from edgekit.measure.latency import Lost, Timed, Times

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from torch import nn
 
-from edgekit.core import artifact as artifacts
+from edgekit.core import artifacts
 from edgekit.core.tasks.accuracy_drop import bounded
 from edgekit.data import load
 from edgekit.measure.latency import Timed, Times

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from edgekit.core import artifact
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts
+from edgekit.core.artifacts import Artifact
 from edgekit.core.config import TrainOptions, check
 from edgekit.data import Data, load, parse
 from edgekit.stages.quantize import Config
@@ -62,12 +62,12 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
 
     def stage(name: str, source: Artifact | None, width: int) -> Artifact:
         spec = spec_for(data, "edgekit.models.ds_cnn:ds_cnn", {"width": width, "blocks": 2}, steps)
-        out = artifact.begin(root / name)
+        out = artifacts.begin(root / name)
         module = store.build(spec)
         fit.fit(module, data, steps, TrainOptions(epochs=15, augment="none"), seed=0, device="cpu", threads=1)
         store.save(out / "model", module, spec)
-        artifact.write_json(out / "decision.json", decided(SOFT))
-        return artifact.seal(out, stage=name, source=source, data_digest=data.digest, config={}, metrics={})
+        artifacts.write_json(out / "decision.json", decided(SOFT))
+        return artifacts.seal(out, stage=name, source=source, data_digest=data.digest, config={}, metrics={})
 
     return Walk(data, stage("prune", stage("distill", stage("profile", None, 32), 24), 24))
 
@@ -96,10 +96,10 @@ def spoilt(walk: Walk, tmp_path_factory: pytest.TempPathFactory) -> Walk:
     shutil.copytree(walk.source.path.parent, root)
     module, spec = store.load(walk.source.path / "model")
     shutil.rmtree(root / "prune")
-    out = artifact.begin(root / "prune")
+    out = artifacts.begin(root / "prune")
     store.save(out / "model", spoil(module), spec)
-    source = artifact.load(root / "distill")
-    sealed = artifact.seal(out, stage="prune", source=source, data_digest=walk.data.digest, config={}, metrics={})
+    source = artifacts.load(root / "distill")
+    sealed = artifacts.seal(out, stage="prune", source=source, data_digest=walk.data.digest, config={}, metrics={})
     return Walk(walk.data, sealed)
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.data import Split
 from edgekit.report import tables
 from edgekit.stages.quantize import calibration

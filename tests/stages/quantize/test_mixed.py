@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from edgekit.core.artifact import Artifact
+from edgekit.core.artifacts import Artifact
 from edgekit.core.config import Budget
 from edgekit.models import quantized, store
 from edgekit.stages.quantize import ptq, run

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.core import artifact
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts
+from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import TrustError
 from edgekit.report import tables
 from edgekit.report.formatting import points
@@ -123,8 +123,8 @@ def test_a_missed_budget_is_said(walk: Walk, tmp_path: Path) -> None:
 
 
 def test_the_artifact_is_whole_and_its_source_untouched(walk: Walk, by_ptq: Artifact) -> None:
-    artifact.verify(by_ptq)
-    artifact.verify(walk.source)
+    artifacts.verify(by_ptq)
+    artifacts.verify(walk.source)
     assert by_ptq.parent == {"stage": "prune", "digest": walk.source.digest}
     assert by_ptq.metrics["calibration_samples"] == 200
     assert by_ptq.metrics["most_sensitive_layer"]
@@ -134,14 +134,14 @@ def test_the_artifact_is_whole_and_its_source_untouched(walk: Walk, by_ptq: Arti
 def test_a_fresh_process_leaves_the_same_bytes(walk: Walk, by_ptq: Artifact, tmp_path: Path) -> None:
     """With a hash seed of its own: the order of a set must not reach the bytes."""
     code = (
-        "import sys\nfrom pathlib import Path\nfrom edgekit.core import artifact\n"
+        "import sys\nfrom pathlib import Path\nfrom edgekit.core import artifacts\n"
         "from edgekit.core.config import check\n"
         "from edgekit.data import load, parse\nimport edgekit.stages.quantize as stage\n"
         "heavy = {'torch', 'nncf', 'openvino', 'sklearn', 'matplotlib'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
         f"data = load(parse({DATA!r})).withhold_test()\n"
         f"config = check(stage.Config, {{**{OPTIONS!r}, **{STUDIED!r}}}, 'quantize')\n"
-        f"source = artifact.load(Path({str(walk.source.path)!r}))\n"
+        f"source = artifacts.load(Path({str(walk.source.path)!r}))\n"
         "result = stage.run(source, data, config, Path(sys.argv[1]))\n"
     )
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
@@ -155,7 +155,7 @@ def test_a_fresh_process_leaves_the_same_bytes(walk: Walk, by_ptq: Artifact, tmp
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, "")  # no progress bars, no log lines in a notebook
-    assert artifact.load(tmp_path / "quantize").files == by_ptq.files
+    assert artifacts.load(tmp_path / "quantize").files == by_ptq.files
     assert not list(tmp_path.rglob("*.so")), "nncf compiled an extension"
 
 
@@ -164,4 +164,4 @@ def test_a_changed_source_is_refused(walk: Walk, tmp_path: Path) -> None:
     weights = tmp_path / "run" / "prune" / "model" / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x7f")
     with pytest.raises(TrustError, match=r"weights\.safetensors"):
-        run(artifact.load(tmp_path / "run" / "prune"), walk.data, config(), tmp_path / "run" / "quantize")
+        run(artifacts.load(tmp_path / "run" / "prune"), walk.data, config(), tmp_path / "run" / "quantize")

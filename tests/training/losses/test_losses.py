@@ -1,4 +1,4 @@
-"""Contract of every distillation loss in edgekit/losses; each one's formula has a file of its own beside this one."""
+"""Contract of every distillation loss in edgekit/training/losses; each formula has a file of its own beside this."""
 
 from __future__ import annotations
 

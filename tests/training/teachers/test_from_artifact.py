@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from edgekit.core import artifact as artifacts
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts
+from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import TrustError
 from edgekit.models import store
 from edgekit.training.teachers.from_artifact import FOLDER, chosen_teacher, copy_file

@@ -103,7 +103,7 @@ class Artifact:
         if self.stage == stage:
             return self
         if self.parent is None:
-            raise StageError(f"{self.path}: has no ancestor {stage!r}; the walk begins at {self.stage!r}")
+            raise StageError(f"{self.path}: has no ancestor {stage!r}; the pipeline begins at {self.stage!r}")
         parent = load(self.path.parent / self.parent["stage"])
         if parent.digest != self.parent["digest"]:
             raise StageError(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.core import artifact as artifacts
-from edgekit.core.artifact import Artifact
+from edgekit.core import artifacts
+from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import StageError, TrustError
 
 DATA = "d" * 64
