@@ -21,12 +21,16 @@ class Seen(Strict):
     load_before: float | None = Field(ge=0, description="load average of one minute, at the start")
     load_after: float | None = Field(ge=0, description="load average of one minute, at the end")
     governor: str | None = Field(description="what sets the processor's clock")
-    clock_mhz: float | None = Field(gt=0, description="clock of the fastest core, the median of the readings after the first")
+    clock_mhz: float | None = Field(
+        gt=0, description="clock of the fastest core, the median of the readings after the first"
+    )
     clock_change: float | None = Field(ge=0, description="how far the clock's high values lie above the low ones")
     throttled: bool | None = Field(description="whether heat or low voltage held the processor back")
     temperature_before_c: float | None = Field(description="of the processor, at the start")
     temperature_after_c: float | None = Field(description="of the processor, at the end")
-    pace_ms: float = Field(gt=0, description="time of a piece of work that is always the same, the median of its readings")
+    pace_ms: float = Field(
+        gt=0, description="time of a piece of work that is always the same, the median of its readings"
+    )
     pace_change: float = Field(ge=0, description="how far its high values lie above the low ones")
     noise: float | None = Field(
         ge=0,
