@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 CONFIG ?= configs/digits.yaml
 # Two tests at a time, a file's tests in one process, in the order of tests/durations.py; where two share the cores, a
 # waiting thread must not spin. The plugin nbval costs each process a second; what uses it starts a process of its own.
-# A test that hangs fails after 20 minutes with its stack. One that ends its worker is tried again by a second, once.
-WORKERS := -n 2 --dist loadfile --no-loadscope-reorder -p no:nbval --timeout=1200 --timeout-method=signal --max-worker-restart=1
+# A test that hangs fails after 20 minutes with its stack. A worker that crashes is not replaced: another would run the
+# same test again, and the last tests of all would wait forever.
+WORKERS := -n 2 --dist loadfile --no-loadscope-reorder -p no:nbval --timeout=1200 --timeout-method=signal --max-worker-restart=0
 BESIDE := GOMP_SPINCOUNT=0
 # Tests with a target of their own; `make test` runs all others.
 APART := not long and not zoo and not numerics and not matrix and not aarch64 and not docs

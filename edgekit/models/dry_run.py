@@ -16,7 +16,7 @@ from edgekit.core.errors import ModelError
 from edgekit.models import store
 from edgekit.models.eager import eager_input
 from edgekit.models.spec import ModelSpec
-from edgekit.models.user_errors import FAULTS, failure
+from edgekit.models.user_errors import FAULTS, bounded_recursion, failure
 
 if TYPE_CHECKING:
     from edgekit.data import Data
@@ -91,6 +91,7 @@ def _one_route(called: str, routes: list[list[str]]) -> None:
     )
 
 
+@bounded_recursion()
 def _answer(module: nn.Module, spec: ModelSpec, x: Tensor) -> Tensor:
     """In eval mode; ModelError where it raises, or changes its input or itself."""
     given = x.clone()
@@ -153,6 +154,7 @@ def _followed(module: nn.Module) -> Iterator[list[str]]:
             hook.remove()
 
 
+@bounded_recursion()
 def _trained(module: nn.Module, spec: ModelSpec, x: Tensor) -> None:
     """ModelError where a step of training cannot be taken; on a copy."""
     called, parameters = spec.called, list(module.parameters())

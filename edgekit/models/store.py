@@ -30,7 +30,7 @@ from edgekit.models.spec import FORMAT, SPEC
 from edgekit.models.spec import ModelSpec as ModelSpec
 from edgekit.models.spec import Source as Source
 from edgekit.models.spec import read_spec as read_spec
-from edgekit.models.user_errors import FAULTS, describe, failure
+from edgekit.models.user_errors import FAULTS, bounded_recursion, describe, failure
 from edgekit.runner.files import write_atomically
 
 WEIGHTS = "weights.safetensors"
@@ -115,6 +115,7 @@ def load_weights(module: nn.Module, path: Path) -> None:
     module.load_state_dict(tensors, strict=False)
 
 
+@bounded_recursion()
 def dry_forward(module: nn.Module, spec: ModelSpec) -> None:
     """One sample of zeros through the network in eval mode; ModelError unless the spec's outputs come out."""
     try:
@@ -179,6 +180,7 @@ def _opened(path: Path, spec: ModelSpec) -> nn.Module:
         raise ModelError(f"{path}: cannot be opened: {type(error).__name__}: {reason}") from error
 
 
+@bounded_recursion()
 def _construct(spec: ModelSpec, seed: int) -> nn.Module:
     assert spec.builder is not None
     builder = _find_builder(spec.builder)
@@ -199,6 +201,7 @@ def _construct(spec: ModelSpec, seed: int) -> nn.Module:
         raise failure(f"{spec.builder}: cannot be put in eval mode", error, module) from error
 
 
+@bounded_recursion()
 def _find_builder(name: str) -> Callable[..., Any]:
     module_name, _, function = name.partition(":")
     try:

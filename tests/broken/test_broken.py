@@ -6,6 +6,7 @@ import contextlib
 import errno
 import io
 import re
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -119,6 +120,17 @@ EXPECTED = {
 @pytest.mark.parametrize("name", nets.CLASSES)
 def test_what_happens_on_the_way(name: str, tmp_path: Path, data: Data) -> None:
     assert EXPECTED.get(name, "") in refused(tmp_path, data, f"{NETS}:on_the_way", name=name)
+
+
+def test_a_network_without_end_is_refused_where_converters_have_raised_pythons_limit() -> None:
+    """As litert_converter and onnx2tf do; where the stack overflows first, the process ends by SIGSEGV."""
+    code = "import sys, pytest; sys.setrecursionlimit(10**6); sys.exit(pytest.main(sys.argv[1:]))"
+    test = f"{__file__}::{test_what_happens_on_the_way.__name__}[Endless]"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "-q", "-p", "no:nbval", "-p", "no:cacheprovider", test],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,10 @@ def test_the_notebook_the_console_and_the_result_say_what_stayed_open(tiny_run: 
     stayed_open = json.loads((tmp_path / "tiny/result.json").read_text())["conditions"]["stayed_open"]
     assert stayed_open and "by benchmark.most_minutes (0.001)" in stayed_open[0]
     assert f"Stayed open: {stayed_open[0]}." in done.stdout
-    assert re.search(r"^6/7 06_benchmark.ipynb benchmark · \d+ models in 10 rounds: about ", done.stderr, re.M)
+    notice = (
+        r"^6/7 06_benchmark.ipynb benchmark · \d+ models in 10 rounds, the least: about .*, longer than the limit\."
+    )
+    assert re.search(notice, done.stderr, re.M)
     executed = json.loads((tmp_path / "tiny/notebooks/06_benchmark.ipynb").read_text())
     printed = "".join(
         "".join(output.get("text", "")) for cell in executed["cells"] for output in cell.get("outputs", [])
