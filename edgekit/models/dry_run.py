@@ -16,7 +16,8 @@ from edgekit.core.errors import ModelError
 from edgekit.models import store
 from edgekit.models.eager import eager_input
 from edgekit.models.spec import ModelSpec
-from edgekit.models.user_errors import FAULTS, bounded_recursion, failure
+from edgekit.models.user_errors import FAULTS, failure
+from edgekit.runner.recursion import bounded_recursion
 
 if TYPE_CHECKING:
     from edgekit.data import Data

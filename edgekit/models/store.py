@@ -30,8 +30,9 @@ from edgekit.models.spec import FORMAT, SPEC
 from edgekit.models.spec import ModelSpec as ModelSpec
 from edgekit.models.spec import Source as Source
 from edgekit.models.spec import read_spec as read_spec
-from edgekit.models.user_errors import FAULTS, bounded_recursion, describe, failure
+from edgekit.models.user_errors import FAULTS, describe, failure
 from edgekit.runner.files import write_atomically
+from edgekit.runner.recursion import bounded_recursion
 
 WEIGHTS = "weights.safetensors"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,8 +23,6 @@ FOREIGN = tuple(f"{path}{os.sep}" for path in (*sorted(LIBRARIES), Path(__file__
 """Where Python, the libraries and edgekit itself lie; code anywhere else is the user's."""
 PACKAGES = frozenset(("site-packages", "dist-packages"))
 """Folders of libraries wherever they lie: of the system's Python, of the user's own installs."""
-RECURSION_LIMIT = 3000
-"""Calls within calls of a user's code, three times Python's default; far fewer than the stack of a process holds."""
 NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
 ADVICE = (
     (
@@ -49,20 +46,6 @@ def failure(what: str, error: BaseException, root: nn.Module | None = None) -> E
     """What to raise for it: ModelError, but ResourceError where the machine lacks memory, room or leave."""
     kind = ResourceError if _lacks_memory(error) or _lacks_room(error) else ModelError
     return kind(f"{what}: {describe(error, root)}")
-
-
-@contextmanager
-def bounded_recursion() -> Iterator[None]:
-    """A network that calls itself without end raises RecursionError meanwhile, whatever was imported before.
-
-    Converters raise Python's limit as they are imported; the stack then overflows, and the process ends by SIGSEGV.
-    """
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(min(before, RECURSION_LIMIT))
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(before)
 
 
 @contextmanager

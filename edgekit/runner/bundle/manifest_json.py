@@ -13,6 +13,7 @@ from typing import Any
 from edgekit.runner.bundle.manifest import FORMAT, Manifest, RawSpec, TensorSpec
 from edgekit.runner.bundle.manifest_rules import check, check_keys, is_shape, is_whole, need
 from edgekit.runner.errors import BundleError
+from edgekit.runner.recursion import bounded_recursion
 
 
 def to_json(manifest: Manifest) -> bytes:
@@ -50,7 +51,8 @@ def check_format(data: bytes) -> None:
 
 def _object(data: bytes) -> dict[str, Any]:
     try:
-        values = json.loads(data.decode("utf-8"), object_pairs_hook=_no_duplicates, parse_constant=_no_constants)
+        with bounded_recursion():
+            values = json.loads(data.decode("utf-8"), object_pairs_hook=_no_duplicates, parse_constant=_no_constants)
     except (ValueError, RecursionError) as error:
         raise BundleError(f"manifest.json: not a manifest ({error})") from None
     if not isinstance(values, dict):

@@ -11,6 +11,7 @@ from typing import Any
 from edgekit.runner import bundle, inputs, operators
 from edgekit.runner.bundle import manifest
 from edgekit.runner.errors import BundleError
+from edgekit.runner.recursion import bounded_recursion
 
 HEADER = struct.Struct("<4s5H3I2H")
 MOST_BYTES = 4 * 2**20
@@ -64,7 +65,8 @@ def _newer_format(path: str) -> int | None:
             if fields[0] != b"PK\3\4" or stream.read(fields[9]) != bundle.MANIFEST.encode():
                 return None
             stream.read(fields[10])
-            values: Any = json.loads(stream.read(min(fields[8], MOST_BYTES)))
+            with bounded_recursion():
+                values: Any = json.loads(stream.read(min(fields[8], MOST_BYTES)))
     except (OSError, ValueError, RecursionError, struct.error):
         return None
     value = values.get("format") if isinstance(values, dict) else None

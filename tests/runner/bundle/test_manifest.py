@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -143,6 +145,20 @@ def test_every_key_is_needed(key: str) -> None:
 def test_what_is_no_manifest_is_refused(data: bytes, word: str) -> None:
     with pytest.raises(BundleError, match=word):
         manifest_json.parse(data)
+
+
+def test_endless_nesting_is_refused_where_pythons_limit_was_raised() -> None:
+    """As converters do where they are imported; the parser of JSON is C, and its stack would overflow."""
+    code = (
+        "import sys; sys.setrecursionlimit(10**6)\n"
+        "from edgekit.runner.bundle import manifest_json\n"
+        "from edgekit.runner.errors import BundleError\n"
+        "try: manifest_json.parse(b'[' * 1_000_000)\n"
+        "except BundleError as error: print(error, sys.getrecursionlimit())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "not a manifest" in done.stdout and done.stdout.endswith(" 1000000\n")
 
 
 def test_values_outside_json_are_refused() -> None:
