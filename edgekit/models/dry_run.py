@@ -17,7 +17,7 @@ from edgekit.models import store
 from edgekit.models.eager import eager_input
 from edgekit.models.spec import ModelSpec
 from edgekit.models.user_errors import FAULTS, failure
-from edgekit.runner.recursion import bounded_recursion
+from edgekit.runner.errors import bounded_recursion
 
 if TYPE_CHECKING:
     from edgekit.data import Data

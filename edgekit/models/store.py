@@ -31,8 +31,8 @@ from edgekit.models.spec import ModelSpec as ModelSpec
 from edgekit.models.spec import Source as Source
 from edgekit.models.spec import read_spec as read_spec
 from edgekit.models.user_errors import FAULTS, describe, failure
+from edgekit.runner.errors import bounded_recursion
 from edgekit.runner.files import write_atomically
-from edgekit.runner.recursion import bounded_recursion
 
 WEIGHTS = "weights.safetensors"
 

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+RECURSION_LIMIT = 3000
+"""Calls within calls: three times Python's default, and far fewer than the stack of a process holds."""
+
 
 class RunnerError(Exception):
     """Base of every error that the runner raises on purpose."""
@@ -53,3 +60,17 @@ def keep_exit_code_after_interrupt() -> None:
     of a string clears the flag.
     """
     exec("")
+
+
+@contextmanager
+def bounded_recursion() -> Iterator[None]:
+    """What nests or calls itself without end raises RecursionError meanwhile, whatever was imported before.
+
+    Converters raise Python's limit as they are imported; the stack then overflows, and the process ends by SIGSEGV.
+    """
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(min(before, RECURSION_LIMIT))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)

@@ -12,8 +12,7 @@ from typing import Any
 
 from edgekit.runner.bundle.manifest import FORMAT, Manifest, RawSpec, TensorSpec
 from edgekit.runner.bundle.manifest_rules import check, check_keys, is_shape, is_whole, need
-from edgekit.runner.errors import BundleError
-from edgekit.runner.recursion import bounded_recursion
+from edgekit.runner.errors import BundleError, bounded_recursion
 
 
 def to_json(manifest: Manifest) -> bytes:

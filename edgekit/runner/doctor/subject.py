@@ -10,8 +10,7 @@ from typing import Any
 
 from edgekit.runner import bundle, inputs, operators
 from edgekit.runner.bundle import manifest
-from edgekit.runner.errors import BundleError
-from edgekit.runner.recursion import bounded_recursion
+from edgekit.runner.errors import BundleError, bounded_recursion
 
 HEADER = struct.Struct("<4s5H3I2H")
 MOST_BYTES = 4 * 2**20

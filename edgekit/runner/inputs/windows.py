@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from edgekit.runner.input_path import Step
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """Where in its recording a sample lies: the first moment and the one behind the last; in rows without a rate."""
 
     start: int
@@ -31,8 +29,7 @@ class Span:
         return {"start_s": self.start / self.rate_hz, "end_s": self.end / self.rate_hz}
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     """One raw sample; `span` where it is a window of a recording."""
 
     raw: np.ndarray
