@@ -5,9 +5,8 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -36,8 +35,7 @@ def open_model(bundle: Bundle, threads: int = 1, interpreter: str | None = None,
     return Model(bundle, backend, threads)
 
 
-@dataclass(frozen=True)
-class FileAnswer:
+class FileAnswer(NamedTuple):
     """What a bundle says of a file, or of the part of it that `span` names."""
 
     prediction: Prediction

@@ -61,7 +61,7 @@ def prove(
     faults: list[str] = []
     for usual in installed(bundle.manifest.target, interpreter):
         try:
-            return _proof(path, Choice(usual, threads or 1, device))
+            return _proof(path, Choice(usual, threads or 1, device, {}))
         except BackendError as error:
             faults.append(str(error))
     raise BackendError("; ".join(faults))

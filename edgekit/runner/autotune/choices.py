@@ -11,8 +11,7 @@ import os
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from edgekit import __version__
 from edgekit.runner._start import cache_folder, is_mine
@@ -22,8 +21,7 @@ from edgekit.runner.device import cpu
 FORMAT = 1
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """A proven way to run a bundle.
 
     `blob` is the sha256 of OpenVINO's compiled model where that opens faster. `installed` is a sign of each package
@@ -33,8 +31,8 @@ class Choice:
     interpreter: str
     threads: int
     device: str
+    installed: dict[str, Any]
     blob: str = ""
-    installed: dict[str, Any] = field(default_factory=dict)
 
 
 def key(identity: str, pinned: Iterable[object]) -> str:
@@ -69,7 +67,7 @@ def put(name: str, choice: Choice, blob: bytes = b"") -> bool:
             return False
         if blob:
             write_atomically(home / f"{name}.blob", blob)
-        write_atomically(home / f"{name}.json", json.dumps(asdict(choice)).encode())
+        write_atomically(home / f"{name}.json", json.dumps(choice._asdict()).encode())
     except OSError:
         return False
     return True

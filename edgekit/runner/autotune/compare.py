@@ -148,12 +148,12 @@ def store(
     """Remember the winner, with OpenVINO's compiled model where that opens faster than the model."""
     packages = ["numpy", *(backends.module(each).PACKAGE for each in backends.candidates(target))]
     installed = {package: choices.build_id(package) for package in packages}
-    choice = Choice(winner.interpreter, winner.threads, device, "", installed)
+    choice = Choice(winner.interpreter, winner.threads, device, installed)
     blob = _compiled(path, winner, device) if winner.interpreter == "openvino" else b""
     if blob:
         from edgekit.runner.bundle import sha256
 
-        choice = replace(choice, blob=sha256.hexdigest(blob))
+        choice = choice._replace(blob=sha256.hexdigest(blob))
     if not choices.put(name, choice, blob) and on_progress is not None:
         place = choices.cache_folder() or "a cache folder"
         on_progress(
