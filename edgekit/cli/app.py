@@ -278,6 +278,17 @@ def load(
         command.run(request, json_, print)
 
 
+@app.command(
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
+    add_help_option=False,
+)
+def serve(context: typer.Context) -> None:
+    """Serve bundles over HTTP, by the Open Inference Protocol v2. The same as `edgerun serve`."""
+    from edgekit.runner.cli import main as run_on_device
+
+    raise typer.Exit(run_on_device(["serve", *context.args]))
+
+
 bare_switches(app)
 
 

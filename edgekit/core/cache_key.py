@@ -19,6 +19,8 @@ CONVERTING = ("distill", "prune", "quantize", "convert")
 OF_FILES = ("targets", "measure")
 """What makes those files and times them. `profile` and `benchmark` use it as well, but only to time and to predict:
 a latency is evidence and shapes no key."""
+SHIPPED = {"bundle": ("serve",)}
+"""What a stage puts beside its results without importing it: edgerun.pyz carries the server."""
 OPTIONAL = ("onnx-graphsurgeon", "onnx2tf", "sng4onnx", "tf-keras")
 """What only ONNX files need, to become TFLite; it is installed apart (`onnx2tf.txt`)."""
 ROOT = Path(__file__).parent.parent
@@ -110,7 +112,8 @@ def code_digests(stage: str) -> dict[str, str]:
     """Digest of each package of edgekit that shapes a stage: its own folder, and the floors it stands on."""
     parts = [part for part in floors.below("stages") if stage in CONVERTING or part not in OF_FILES]
     own = f"stages/{stage}"
-    return {part: code_digest(part) for part in sorted([*parts, *([own] if (ROOT / own).is_dir() else [])])}
+    parts += [*SHIPPED.get(stage, ()), *([own] if (ROOT / own).is_dir() else [])]
+    return {part: code_digest(part) for part in sorted(parts)}
 
 
 @functools.cache

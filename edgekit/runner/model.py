@@ -146,6 +146,22 @@ class Model:
         timing_ms["postprocess"] = (perf_counter_ns() - started) / 1e6
         return answer
 
+    def interpret(self, outputs: np.ndarray, raw: np.ndarray, top_k: int = 5) -> Prediction:
+        """The answer that `predict` makes of outputs, for those who ran the model in other ways; its times are empty.
+
+        Parameters
+        ----------
+        outputs
+            As `execute` gives them.
+        raw
+            The sample that they belong to.
+        top_k
+            How many classes the answer of a classification lists.
+        """
+        also = () if self._sample is None else (self._sample(raw),)
+        answer: Prediction = self._answer(outputs, _at_least_one(top_k), {}, *also)
+        return answer
+
     def predict_file(self, path: str | os.PathLike[str], top_k: int = 5, strict: bool = False) -> Iterator[FileAnswer]:
         """Answers for a file: one, or, for a recording, one for each window.
 

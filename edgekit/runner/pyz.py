@@ -1,4 +1,4 @@
-"""Builds `edgerun.pyz`, the runner in one file: the same sources, the same bytes."""
+"""Builds `edgerun.pyz`, the runner and its server in one file: the same sources, the same bytes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ UNIX = 3
 SHEBANG = b"#!/usr/bin/env python3\n"
 PACKAGE = Path(__file__).resolve().parent
 START = PACKAGE / "_start.py"
+SERVER = PACKAGE.parent / "serve"
 
 
 def build(path: str | os.PathLike[str]) -> str:
     """Write the archive, executable, and return its sha256."""
     root = PACKAGE.parent.parent
-    sources = [PACKAGE.parent / "__init__.py", *PACKAGE.rglob("*.py")]
+    sources = [PACKAGE.parent / "__init__.py", *PACKAGE.rglob("*.py"), *SERVER.glob("*.py")]
     files = {source.relative_to(root).as_posix(): source.read_bytes() for source in sources}
     digest = hashlib.sha256(b"".join(name.encode() + files[name] for name in sorted(files))).hexdigest()
     files["__main__.py"] = (

@@ -31,15 +31,17 @@ def test_two_builds_are_the_same_bytes(runner: Path, tmp_path: Path) -> None:
     assert (tmp_path / "again.pyz").read_bytes() == runner.read_bytes()
 
 
-def test_it_is_small_executable_and_holds_only_the_device_floor(runner: Path) -> None:
-    assert runner.stat().st_size < 200_000
+def test_it_is_small_executable_and_holds_only_the_device_floor_and_the_server(runner: Path) -> None:
+    assert runner.stat().st_size < 220_000
     assert runner.read_bytes().startswith(b"#!/usr/bin/env python3\n")
     assert os.access(runner, os.X_OK)
     with zipfile.ZipFile(runner) as archive:
         names = archive.namelist()
         assert archive.testzip() is None
-    others = [name for name in names if not name.startswith("edgekit/runner/")]
+    others = [name for name in names if not name.startswith(("edgekit/runner/", "edgekit/serve/"))]
     assert others == ["__main__.py", "edgekit/__init__.py"]
+    assert "edgekit/serve/worker.py" in names
+    assert not [name for name in names if name.startswith("edgekit/serve/export")]
     assert "edgekit/runner/backends/litert.py" in names
 
 

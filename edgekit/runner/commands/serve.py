@@ -1,0 +1,162 @@
+"""`edgerun serve`: bundles behind a socket. The server is `edgekit.serve`, a process with packages of its own."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+
+from edgekit.runner.commands import _shared
+from edgekit.runner.errors import BackendError, InputError
+
+HELP = "serve bundles over HTTP, by the Open Inference Protocol v2"
+PACKAGES = ("uvicorn", "httptools", "uvloop", "orjson", "prometheus_client")
+MOST_WORKERS = 256
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("bundles", metavar="BUNDLE", nargs="+", help="files that end in .edge.zip, or folders of them")
+    where = parser.add_argument_group("where")
+    where.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+    where.add_argument("--port", type=_port, default=8000, help="port; 0 takes a free one (default: 8000)")
+    where.add_argument("--uds", metavar="PATH", default="", help="a Unix socket in place of host and port")
+    where.add_argument(
+        "--admin-host", metavar="HOST", default="127.0.0.1", help="of the second port (default: 127.0.0.1)"
+    )
+    where.add_argument(
+        "--admin-port", metavar="PORT", type=_port_or_none, default=8002,
+        help="metrics and the repository; 0 takes a free one, none opens none (default: 8002)",
+    )  # fmt: skip
+    how = parser.add_argument_group("how")
+    how.add_argument("--workers", metavar="N", type=_workers, default=1, help="processes (default: 1)")
+    how.add_argument("--threads", metavar="N", type=_shared.threads, default=1, help="of each interpreter (default: 1)")
+    how.add_argument("--interpreter", metavar="NAME", type=_shared.known, help="default: the fastest, measured")
+    how.add_argument("--no-batch", action="store_true", help="one sample a call, whatever was measured")
+    how.add_argument(
+        "--queue-delay-ms", metavar="MS", type=_milliseconds, default=0.0,
+        help="wait so long for a batch to fill, where batching pays (default: 0)",
+    )  # fmt: skip
+    bounds = parser.add_argument_group("limits")
+    bounds.add_argument(
+        "--deadline-ms", metavar="MS", type=_milliseconds, default=0.0,
+        help="of requests that name none; 0 sets none (default: 0)",
+    )  # fmt: skip
+    bounds.add_argument(
+        "--queue", metavar="N", type=_shared.positive, default=256, help="samples that may wait (default: 256)"
+    )
+    bounds.add_argument(
+        "--max-body-mb", metavar="MB", type=_shared.positive, default=64, help="of a request (default: 64)"
+    )
+    bounds.add_argument(
+        "--max-connections", metavar="N", type=_shared.positive, default=1024, help="of each worker (default: 1024)"
+    )
+    bounds.add_argument(
+        "--receive-s", metavar="S", type=_seconds, default=15.0, help="until a request must be whole (default: 15)"
+    )
+    bounds.add_argument(
+        "--drain-s", metavar="S", type=_seconds, default=2.0,
+        help="after SIGTERM, answer new requests so long while not ready (default: 2)",
+    )  # fmt: skip
+    access = parser.add_argument_group("access")
+    access.add_argument("--token-file", metavar="FILE", default="", help="tokens that clients must send, one a line")
+    access.add_argument("--certificate", metavar="PEM", default="", help="for TLS, with --key")
+    access.add_argument("--key", metavar="PEM", default="", help="for TLS, with --certificate")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Become the server; comes back only where it cannot start."""
+    _check_packages()
+    home = _home()
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
+    command = [sys.executable, "-P", "-m", "edgekit.serve", json.dumps(_settings(options))]
+    sys.stdout.flush()
+    try:
+        os.execve(sys.executable, command, environment)
+    except OSError as error:
+        raise BackendError(f"{sys.executable}: cannot be started again: {error.strerror or error}") from None
+
+
+def _check_packages() -> None:
+    """BackendError with the line that installs what is missing; nothing is imported."""
+    from importlib.util import find_spec
+
+    if sys.version_info < (3, 11):
+        raise BackendError("serve needs Python 3.11 or newer, this is {}.{}".format(*sys.version_info))
+    missing = [package for package in PACKAGES if find_spec(package) is None]
+    if missing:
+        names = " ".join(package.replace("_", "-") for package in missing)
+        raise BackendError(f"serve needs {', '.join(missing)}; run: {sys.executable} -m pip install {names}")
+
+
+def _home() -> str:
+    """The folder or archive that holds the package edgekit, with the server in it."""
+    import edgekit
+
+    home = os.path.dirname(os.path.dirname(os.path.abspath(edgekit.__file__)))
+    return home
+
+
+def _settings(options: argparse.Namespace) -> dict[str, object]:
+    """As `edgekit.serve.settings.Settings` takes them."""
+    if options.uds and (options.port != 8000 or options.host != "127.0.0.1"):
+        raise InputError("--uds replaces --host and --port; leave them out")
+    return {
+        "bundles": [os.path.abspath(path) for path in options.bundles],
+        "host": options.host,
+        "port": options.port,
+        "uds": options.uds,
+        "admin_host": options.admin_host,
+        "admin_port": options.admin_port,
+        "workers": options.workers,
+        "threads": options.threads,
+        "interpreter": options.interpreter or "",
+        "deadline_ms": options.deadline_ms,
+        "queue": options.queue,
+        "queue_delay_ms": options.queue_delay_ms,
+        "batch": not options.no_batch,
+        "most_body_bytes": options.max_body_mb << 20,
+        "most_connections": options.max_connections,
+        "receive_s": options.receive_s,
+        "drain_s": options.drain_s,
+        "token_file": options.token_file,
+        "certificate": options.certificate,
+        "key": options.key,
+    }
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"got {text}; use a whole number from 0 to 65535")
+    return int(text)
+
+
+def _port_or_none(text: str) -> int:
+    return -1 if text == "none" else _port(text)
+
+
+def _workers(text: str) -> int:
+    value = _shared.positive(text)
+    if value > MOST_WORKERS:
+        raise argparse.ArgumentTypeError(f"got {text}; use a whole number from 1 to {MOST_WORKERS}")
+    return value
+
+
+def _milliseconds(text: str) -> float:
+    return _number(text, 3_600_000)
+
+
+def _seconds(text: str) -> float:
+    return _number(text, 3600)
+
+
+def _number(text: str, most: float) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= most:
+        raise argparse.ArgumentTypeError(f"got {text}; use a number from 0 to {most:g}")
+    return value

@@ -1,0 +1,63 @@
+"""`python -m edgekit.serve SETTINGS`: the server, as the command `serve` starts it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import suppress
+
+from edgekit.runner.errors import InputError, RunnerError
+from edgekit.serve.admin import open_admin
+from edgekit.serve.settings import Settings
+from edgekit.serve.supervisor import Supervisor, log
+from edgekit.serve.tokens import read_tokens
+
+
+async def _run(settings: Settings) -> None:
+    supervisor = Supervisor(settings)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    starting = asyncio.create_task(supervisor.start())
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            with suppress(asyncio.CancelledError):
+                await starting
+            return
+        starting.result()
+        if settings.admin_port >= 0:
+            log(f"metrics and repository on {await open_admin(supervisor)}")
+        served = ", ".join(" = ".join(entry.names) for entry in supervisor.entries)
+        log(f"ready on {supervisor.address}: {served}")
+        await stop.wait()
+        log("stopping: finishing what is there")
+    finally:
+        await supervisor.stop()
+
+
+def main(settings: Settings) -> int:
+    """The server until it is told to stop; the exit code."""
+    try:
+        read_tokens(settings.token_file)
+        for path in (settings.certificate, settings.key):
+            if path and not os.path.isfile(path):
+                raise InputError(f"{path}: no such file; --certificate and --key name PEM files")
+        if bool(settings.certificate) != bool(settings.key):
+            raise InputError("TLS takes both --certificate and --key")
+        asyncio.run(_run(settings))
+    except RunnerError as error:
+        log(str(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Settings.from_json(sys.argv[1])))

@@ -1,0 +1,161 @@
+"""The second port: metrics, and which models are served. Loopback by default, and never a client's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from typing import Any
+
+import orjson
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from edgekit import __version__
+from edgekit.runner.errors import BackendError, InputError, RunnerError
+from edgekit.serve import metrics, repository, wire
+from edgekit.serve.app import Receive, Send
+from edgekit.serve.headers import check_token
+from edgekit.serve.protocol import GuardedProtocol, Limits
+from edgekit.serve.refusal import Refusal
+from edgekit.serve.supervisor import Supervisor
+from edgekit.serve.tokens import read_tokens
+
+MOST_BODY_BYTES = 1 << 20
+
+
+async def open_admin(supervisor: Supervisor) -> str:
+    """Listen; the address. InputError where the port cannot be had."""
+    settings = supervisor.settings
+    try:
+        listening = socket.create_server(
+            (settings.admin_host, settings.admin_port),
+            family=socket.AF_INET6 if ":" in settings.admin_host else socket.AF_INET,
+        )
+    except OSError as error:
+        raise InputError(
+            f"{settings.admin_host}:{settings.admin_port}: cannot listen there: {error.strerror or error}; "
+            "choose another --admin-port, or none"
+        ) from None
+    config = Config(
+        Admin(supervisor, read_tokens(settings.token_file)), ws="none", lifespan="off", log_config=None,
+        access_log=False, proxy_headers=False, server_header=False, date_header=False, interface="asgi3",
+    )  # fmt: skip
+    config.load()
+    GuardedProtocol.limits = Limits(settings.receive_s, settings.most_header_bytes, 64)
+    state = ServerState()
+    await asyncio.get_running_loop().create_server(
+        lambda: GuardedProtocol(config=config, server_state=state, app_state={}), sock=listening
+    )
+    host, port = listening.getsockname()[:2]
+    return f"http://{host}:{port}"
+
+
+class Admin:
+    """An ASGI application in the supervisor's process."""
+
+    def __init__(self, supervisor: Supervisor, tokens: tuple[bytes, ...]) -> None:
+        self.supervisor, self.tokens = supervisor, tokens
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        """Answer one request in JSON, metrics in Prometheus' text."""
+        kind = b"application/json"
+        try:
+            status, body, kind = await self._answer(scope, receive)
+        except Refusal as refusal:
+            status, body = refusal.status, orjson.dumps({"error": refusal.reason})
+        headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _answer(self, scope: dict[str, Any], receive: Receive) -> tuple[int, bytes, bytes]:
+        if self.tokens:
+            check_token(self.tokens, dict(scope["headers"]))
+        path, method = scope["path"], scope["method"]
+        if path == "/metrics":
+            return 200, metrics.exposition(self.supervisor), metrics.CONTENT_TYPE
+        parts = path.split("/")[1:]
+        if parts[:2] == ["v2", "repository"] and method != "POST":
+            raise Refusal(405, f"method: got {method}; use POST")
+        if path == "/v2/repository/index":
+            await _body(receive)
+            return 200, orjson.dumps(self._index()), b"application/json"
+        if parts[:3] == ["v2", "repository", "models"] and len(parts) == 5 and parts[4] in ("load", "unload"):
+            _check_parameters(await _body(receive))
+            async with self.supervisor.changing:
+                await (self._load if parts[4] == "load" else self._unload)(parts[3])
+            return 200, b"{}", b"application/json"
+        if path in ("/v2/health/live", "/v2/health/ready"):
+            return 200, b'{"live":true,"ready":true}', b"application/json"
+        if path in ("/v2", "/v2/"):
+            facts = {"name": "edgekit", "version": __version__, "extensions": ["model_repository"]}
+            return 200, orjson.dumps(facts), b"application/json"
+        raise Refusal(404, f"path: got {path}; here are /metrics and /v2/repository")
+
+    def _index(self) -> list[dict[str, str]]:
+        """What is served, and what lies in the folders and is not."""
+        entries = self.supervisor.entries
+        found = [
+            {"name": name, "version": entry.proven.version, "state": "READY", "reason": ""}
+            for entry in entries
+            for name in entry.names
+        ]
+        served = {os.path.realpath(entry.proven.path) for entry in entries}
+        try:
+            paths = repository.find(self.supervisor.settings.bundles)
+        except RunnerError:
+            paths = []
+        for path in paths:
+            if os.path.realpath(path) not in served:
+                name, version = repository.name_of(path)
+                found.append({"name": name, "version": version, "state": "UNAVAILABLE", "reason": "unloaded"})
+        return found
+
+    async def _load(self, name: str) -> None:
+        """Prove again what the folders hold under this name, and serve it in place of what was served under it."""
+        supervisor = self.supervisor
+        try:
+            known = [(path, repository.name_of(path)[0]) for path in repository.find(supervisor.settings.bundles)]
+            paths = [path for path, base in known if name == base or name.rpartition("-")[0] == base]
+            if not paths:
+                raise Refusal(
+                    400, f"model: got {name}; the folders hold {', '.join(sorted({each for _, each in known}))}"
+                )
+            bases = {base for path, base in known if path in paths}
+            others = [entry.proven for entry in supervisor.entries if entry.proven.name not in bases]
+            await supervisor.change([*others, *await supervisor.prove(paths)])
+        except (RunnerError, asyncio.TimeoutError) as error:
+            raise Refusal(400, str(error) or "the workers took too long") from None
+
+    async def _unload(self, name: str) -> None:
+        supervisor = self.supervisor
+        gone = {entry.proven.identity for entry in supervisor.entries if name in (*entry.names, entry.proven.name)}
+        if not gone:
+            raise Refusal(400, f"model: got {name}; it is not served")
+        try:
+            await supervisor.change([each.proven for each in supervisor.entries if each.proven.identity not in gone])
+        except (BackendError, asyncio.TimeoutError) as error:
+            raise Refusal(500, str(error) or "the workers took too long") from None
+
+
+def _check_parameters(body: bytes) -> None:
+    """Triton lets a client send a model's files or config; here only the folders are served from."""
+    if not body:
+        return
+    values = wire.parse_json(body)
+    given = values.get("parameters", {}) if isinstance(values, dict) else None
+    if not isinstance(given, dict):
+        raise Refusal(400, "parameters: use an object")
+    if set(given) - {"unload_dependents"}:
+        raise Refusal(400, "parameters: models come from the configured folders alone; leave config and files out")
+
+
+async def _body(receive: Receive) -> bytes:
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+        if len(body) > MOST_BODY_BYTES:
+            raise Refusal(413, f"body: longer than {MOST_BODY_BYTES} bytes")
+    return body

@@ -1,0 +1,288 @@
+"""Requests to answers: the paths of the Open Inference Protocol v2, `/predict`, and the page. An ASGI application."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import sys
+from collections.abc import Awaitable, Callable
+from time import monotonic, perf_counter_ns
+from typing import Any
+from urllib.parse import parse_qs
+
+import orjson
+
+from edgekit import __version__
+from edgekit.runner.errors import BackendError
+from edgekit.serve import counters, files, wire
+from edgekit.serve.batcher import Answer
+from edgekit.serve.counters import FIELDS, Memory
+from edgekit.serve.headers import HEADER_LENGTH, Headers, check_length, check_token, deadline_ms, header_bytes
+from edgekit.serve.page import PAGE
+from edgekit.serve.refusal import Refusal
+from edgekit.serve.served import OUTPUT, Served
+from edgekit.serve.settings import Settings
+
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+EXTENSIONS = ["classification", "binary_tensor_data", "statistics", "model_configuration", "model_repository"]
+JSON = (b"content-type", b"application/json")
+BINARY = (b"content-type", b"application/octet-stream")
+HTML = (b"content-type", b"text/html; charset=utf-8")
+OPEN_PATHS = frozenset(("/", "/v2/health/live", "/v2/health/ready"))
+"""What asks for no token: health, and the page, which sends the token itself."""
+
+
+class Gone(Exception):
+    """The client has hung up; nobody waits for an answer."""
+
+
+class App:
+    """One worker's application. `models` is replaced as a whole, by name and by (name, version)."""
+
+    def __init__(self, settings: Settings, memory: Memory, tokens: tuple[bytes, ...] = ()) -> None:
+        self.settings, self.memory, self.tokens = settings, memory, tokens
+        self.models: dict[str, Served] = {}
+        self.versions: dict[tuple[str, str], Served] = {}
+        self.slots: dict[str, int] = {}
+        self.is_ready = False
+        self.is_draining = False
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        """Answer one request; whatever goes wrong is JSON."""
+        try:
+            status, headers, body = await self._answer(scope, receive)
+        except Refusal as refusal:
+            status, body = refusal.status, orjson.dumps({"error": refusal.reason})
+            headers = [JSON]
+            if refusal.retry_after_s is not None:
+                headers.append((b"retry-after", b"%d" % refusal.retry_after_s))
+            if status == 401:
+                headers.append((b"www-authenticate", b"Bearer"))
+        except Gone:
+            return
+        except Exception as error:
+            print(f"edgekit serve: internal error: {type(error).__name__}", file=sys.stderr, flush=True)
+            status, headers, body = 500, [JSON], b'{"error":"internal error"}'
+        headers.append((b"content-length", b"%d" % len(body)))
+        if self.is_draining:
+            headers.append((b"connection", b"close"))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _answer(self, scope: dict[str, Any], receive: Receive) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+        arrived_ns = perf_counter_ns()
+        path, method = scope["path"], scope["method"]
+        headers: Headers = dict(scope["headers"])
+        if self.tokens and path not in OPEN_PATHS:
+            check_token(self.tokens, headers)
+        parts = path.split("/")
+        if parts[1] == "v2" and parts[-1] == "infer":
+            _need("POST", method)
+            return await self._infer(self._model(parts[:-1]), headers, scope, receive, arrived_ns)
+        if parts[1] == "predict":
+            _need("POST", method, "PUT")
+            return await self._predict(scope, headers, receive, arrived_ns)
+        found = self._document(path, parts)
+        if found is None:
+            raise Refusal(404, f"path: got {path}; see / for what there is")
+        _need("GET", method, "HEAD")
+        status, head, body = found
+        return status, [head], body
+
+    def _model(self, parts: list[str]) -> Served:
+        """Of `/v2/models/NAME` or `/v2/models/NAME/versions/VERSION`, split."""
+        if len(parts) == 4 and parts[2] == "models":
+            found = self.models.get(parts[3])
+        elif len(parts) == 6 and parts[2] == "models" and parts[4] == "versions":
+            found = self.versions.get((parts[3], parts[5]))
+        else:
+            raise Refusal(404, f"path: got {'/'.join(parts)}; use /v2/models/NAME or /v2/models/NAME/versions/VERSION")
+        if found is None:
+            raise Refusal(
+                404, f"model: got {'/'.join(parts[3:])}; served are {', '.join(sorted(self.models)) or 'none'}"
+            )
+        return found
+
+    async def _infer(
+        self, served: Served, headers: Headers, scope: dict[str, Any], receive: Receive, arrived_ns: int
+    ) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+        body = await self._body(headers, receive)
+        try:
+            length = header_bytes(headers)
+            if length == 0:
+                request = wire.parse_raw(body, served.input)
+            else:
+                request = wire.parse(body, length, served.input, served.outputs)
+            answer = await self._run(served, request.samples, deadline_ms(headers) or request.timeout_ms, receive)
+            wanted = request.outputs
+            if wanted is None and length == 0:
+                wanted = (wire.Wanted(OUTPUT, True, 0),)
+            tensors = served.tensors(answer.outputs, request.samples, wanted, request.binary)
+        except Refusal as refusal:
+            self._count(served, refusal, arrived_ns)
+            raise
+        head: dict[str, Any] = {"model_name": served.name, "model_version": served.proven.version}
+        if request.id:
+            head["id"] = request.id
+        encoded, length = wire.encode(head, tensors)
+        served.finished(answer, arrived_ns)
+        if length is None:
+            return 200, [JSON], encoded
+        return 200, [BINARY, (HEADER_LENGTH, b"%d" % length)], encoded
+
+    async def _run(self, served: Served, samples: Any, timeout_ms: float, receive: Receive | None) -> Answer:
+        timeout_ms = timeout_ms or self.settings.deadline_ms
+        deadline_s = monotonic() + timeout_ms / 1e3 if timeout_ms else math.inf
+        x = served.prepare(samples)
+        try:
+            made = served.batcher.submit(x, deadline_s)
+            if isinstance(made, Answer):
+                return made
+            served.row[FIELDS["pending"]] = served.batcher.pending
+            try:
+                return await _or_gone(made, receive)
+            finally:
+                served.row[FIELDS["pending"]] = served.batcher.pending
+        except BackendError as error:
+            raise Refusal(500, str(error)) from None
+        except Gone:
+            served.row[FIELDS["cancelled"]] += 1
+            raise
+
+    def _count(self, served: Served, refusal: Refusal, arrived_ns: int) -> None:
+        counters.timed(served.row, "fail", perf_counter_ns() - arrived_ns)
+        if refusal.status == 503:
+            kind = "refused_busy" if refusal.reason.startswith("the queue") else "refused_late"
+            served.row[FIELDS[kind]] += 1
+
+    async def _predict(
+        self, scope: dict[str, Any], headers: Headers, receive: Receive, arrived_ns: int
+    ) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+        """A file as it is, decoded by the bundle's own input path."""
+        query = parse_qs(scope["query_string"].decode("latin-1"))
+        served = self._chosen(query.get("model", [""])[-1])
+        top = query.get("top", ["5"])[-1]
+        if not top.isdecimal() or not 0 < int(top[:9]) <= 1000:
+            raise Refusal(400, f"top: got {top}; use a whole number from 1 to 1000")
+        if headers.get(b"content-type", b"").startswith(b"multipart/"):
+            raise Refusal(415, "body: got a form; send the file itself, as curl -T FILE does")
+        body = await self._body(headers, receive)
+        try:
+            found = await asyncio.to_thread(files.samples, body, served.manifest.raw)
+            answers = []
+            for sample in found:
+                raw = sample.raw[None]
+                answer = await self._run(served, raw, deadline_ms(headers), receive)
+                [facts] = served.answers(answer.outputs, raw, int(top))
+                answers.append({**({"window": sample.span.to_dict()} if sample.span else {}), **facts})
+                served.finished(answer, arrived_ns)
+        except Refusal as refusal:
+            self._count(served, refusal, arrived_ns)
+            raise
+        facts = {"model": served.name, "version": served.proven.version, "answers": answers}
+        return 200, [JSON], orjson.dumps(facts, option=orjson.OPT_APPEND_NEWLINE)
+
+    def _chosen(self, name: str) -> Served:
+        """The model that a file is for: the one that is named, or the only one, in whichever targets it is served."""
+        bare = {served.manifest.name for served in self.models.values()}
+        name = name or (next(iter(bare)) if len(bare) == 1 else "")
+        found = self.models.get(name)
+        if found is None:
+            got = f"got {name}" if name else "several are served"
+            raise Refusal(404, f"model: {got}; add ?model= and one of {', '.join(sorted(self.models)) or 'none'}")
+        return found
+
+    async def _body(self, headers: Headers, receive: Receive) -> bytes:
+        """The whole body; Refusal (413) as soon as it is too long."""
+        most = self.settings.most_body_bytes
+        check_length(headers, most)
+        message = await receive()
+        body: bytes = message.get("body", b"")
+        if message.get("more_body"):
+            pieces, total = [body], len(body)
+            while message.get("more_body"):
+                message = await receive()
+                pieces.append(message.get("body", b""))
+                total += len(pieces[-1])
+                if total > most:
+                    raise Refusal(413, f"body: longer than {most} bytes")
+            body = b"".join(pieces)
+        if message["type"] == "http.disconnect":
+            raise Gone
+        return body
+
+    def _document(self, path: str, parts: list[str]) -> tuple[int, tuple[bytes, bytes], bytes] | None:
+        """What only tells of the server."""
+        if path == "/":
+            return 200, HTML, PAGE
+        if path == "/status":
+            return _json(self._status())
+        if parts[1] != "v2":
+            return None
+        rest = parts[2:]
+        if not rest or rest == [""]:
+            return _json({"name": "edgekit", "version": __version__, "extensions": EXTENSIONS})
+        if rest[0] == "health" and len(rest) == 2 and rest[1] in ("live", "ready"):
+            ready = self.is_ready and not self.is_draining
+            return _json({"live": True, "ready": ready}, 200 if ready or rest[1] == "live" else 503)
+        if rest == ["models", "stats"]:
+            return _json({"model_stats": [self._stats(served) for served in self._distinct()]})
+        if rest[0] == "models" and len(rest) > 1:
+            return self._of_model(parts)
+        return None
+
+    def _of_model(self, parts: list[str]) -> tuple[int, tuple[bytes, bytes], bytes] | None:
+        last = parts[-1]
+        if last not in ("ready", "config", "stats") or len(parts) in (4, 6):
+            return _json(self._model(parts).metadata())
+        served = self._model(parts[:-1])
+        if last == "ready":
+            ready = self.is_ready and not self.is_draining
+            return _json({"name": served.name, "ready": ready}, 200 if ready else 503)
+        if last == "config":
+            return _json(served.config(self.settings.workers, self.settings.queue_delay_ms))
+        return _json({"model_stats": [self._stats(served)]})
+
+    def _distinct(self) -> list[Served]:
+        return list({id(served): served for served in self.versions.values()}.values())
+
+    def _sums(self, served: Served) -> dict[str, int]:
+        return self.memory.sums(self.slots[served.proven.identity])
+
+    def _stats(self, served: Served) -> dict[str, Any]:
+        return counters.model_stats(served.name, served.proven.version, self._sums(served), counters.SIZES)
+
+    def _status(self) -> dict[str, Any]:
+        return {
+            "version": __version__,
+            "ready": self.is_ready and not self.is_draining,
+            "workers": self.settings.workers,
+            "models": [served.facts(self._sums(served)) for served in self._distinct()],
+        }
+
+
+async def _or_gone(future: asyncio.Future[Answer], receive: Receive | None) -> Answer:
+    """The answer; Gone, and the job cancelled, where the client hangs up first."""
+    if receive is None:
+        return await future
+    watcher = asyncio.ensure_future(receive())
+    watcher.add_done_callback(lambda _: future.cancel())
+    try:
+        return await future
+    except asyncio.CancelledError:
+        if watcher.done() and not watcher.cancelled():
+            raise Gone from None
+        raise
+    finally:
+        watcher.cancel()
+
+
+def _need(wanted: str, method: str, other: str = "") -> None:
+    if method not in (wanted, other):
+        raise Refusal(405, f"method: got {method}; use {wanted}")
+
+
+def _json(value: Any, status: int = 200) -> tuple[int, tuple[bytes, bytes], bytes]:
+    return status, JSON, orjson.dumps(value)

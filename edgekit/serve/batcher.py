@@ -1,0 +1,192 @@
+"""The queue before one model: work-conserving, aware of deadlines, and each answer to its caller.
+
+Nobody waits while the model is idle. When it is free, it takes as many samples as pay by the measured curve and still
+meet the earliest deadline. What cannot meet its deadline is refused at the door; what was cancelled or has expired
+never runs. A job that is running is finished even where its caller has gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from time import monotonic
+from typing import NamedTuple
+
+import numpy as np
+
+from edgekit.serve.curve import Curve
+from edgekit.serve.refusal import Refusal, busy
+
+Execute = Callable[[np.ndarray], np.ndarray]
+"""Model inputs (n, …) to outputs (n, …), n one of the curve's sizes."""
+
+
+class Answer(NamedTuple):
+    """Outputs (n, …) of a job's own samples; how long it waited, and how long the calls took that it was part of."""
+
+    outputs: np.ndarray
+    queue_ns: int
+    execute_ns: int
+    batch: int
+
+
+class Job:
+    """Samples that came together. `deadline_s` is of `time.monotonic`, infinity where there is none."""
+
+    __slots__ = ("arrived_s", "deadline_s", "future", "x")
+
+    def __init__(self, x: np.ndarray, deadline_s: float, future: asyncio.Future[Answer]) -> None:
+        self.x = x
+        self.deadline_s = deadline_s
+        self.arrived_s = monotonic()
+        self.future = future
+
+
+class Batcher:
+    """One model's queue. All methods belong to the event loop's thread; `execute` runs on `executor`, else inline."""
+
+    def __init__(
+        self,
+        execute: Execute,
+        curve: Curve,
+        limit: int,
+        executor: Executor | None = None,
+        delay_s: float = 0.0,
+    ) -> None:
+        self._execute, self._curve, self._limit, self._executor = execute, curve, limit, executor
+        self._delay_s = delay_s if curve.pays else 0.0
+        self._queue: deque[Job] = deque()
+        self._waiting = 0
+        self._busy_until_s = 0.0
+        self._running = False
+        self._scheduled = False
+
+    @property
+    def pending(self) -> int:
+        """Samples that wait, those that run not counted."""
+        return self._waiting
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits and nothing runs."""
+        return not self._running and not self._queue
+
+    def wait_s(self) -> float:
+        """Seconds until one that came now would begin, by the curve."""
+        left = max(0.0, self._busy_until_s - monotonic()) if self._running else 0.0
+        return left + self._curve.total_ms(self._waiting) / 1e3
+
+    def submit(self, x: np.ndarray, deadline_s: float) -> asyncio.Future[Answer] | Answer:
+        """The answer where it could be had at once, else a future of it; Refusal (503) where it would come too late."""
+        count = len(x)
+        if self._waiting + count > self._limit and self._waiting:
+            raise busy(f"the queue is full: {self._waiting} samples wait, at most {self._limit} may", self.wait_s())
+        if monotonic() + self.wait_s() + self._curve.total_ms(count) / 1e3 > deadline_s:
+            raise busy("it would be answered after its deadline", self.wait_s())
+        if self._executor is None and not self._curve.pays and self.is_idle:
+            return self._run_inline(x)
+        job = Job(x, deadline_s, asyncio.get_running_loop().create_future())
+        self._queue.append(job)
+        self._waiting += count
+        if not self._running and not self._scheduled:
+            self._schedule()
+        return job.future
+
+    def _run_inline(self, x: np.ndarray) -> Answer:
+        begun = monotonic()
+        outputs = _in_pieces(self._execute, self._curve, x)
+        return Answer(outputs, 0, int((monotonic() - begun) * 1e9), len(x))
+
+    def _schedule(self) -> None:
+        """After all that the sockets hold in this turn of the loop: they make one batch, and none waited for it."""
+        self._scheduled = True
+        loop = asyncio.get_running_loop()
+        if self._delay_s and self._waiting < self._curve.sizes[-1] and self._slack_s() > self._delay_s:
+            loop.call_later(self._delay_s, self._next)
+        else:
+            loop.call_soon(self._next)
+
+    def _slack_s(self) -> float:
+        """Seconds to the earliest deadline, beyond what all that waits takes."""
+        return min(job.deadline_s for job in self._queue) - monotonic() - self._curve.total_ms(self._waiting) / 1e3
+
+    def _next(self) -> None:
+        self._scheduled = False
+        if self._running:
+            return
+        batch = self._take()
+        if not batch:
+            return
+        x = batch[0].x if len(batch) == 1 else np.concatenate([job.x for job in batch])
+        begun = monotonic()
+        self._running = True
+        self._busy_until_s = begun + self._curve.total_ms(len(x)) / 1e3
+        if self._executor is None:
+            try:
+                outcome: np.ndarray | BaseException = _in_pieces(self._execute, self._curve, x)
+            except Exception as error:  # whatever an interpreter raises is this batch's answer, and not the queue's end
+                outcome = error
+            self._finish(batch, begun, outcome)
+            return
+        loop = asyncio.get_running_loop()
+        done = self._executor.submit(_in_pieces, self._execute, self._curve, x)
+        done.add_done_callback(
+            lambda ended: loop.call_soon_threadsafe(self._finish, batch, begun, ended.exception() or ended.result())
+        )
+
+    def _take(self) -> list[Job]:
+        """The jobs of the next call, oldest first; what is cancelled or too late is taken out and does not run."""
+        now = monotonic()
+        live: deque[Job] = deque()
+        for job in self._queue:
+            if job.future.done():
+                self._waiting -= len(job.x)
+            elif job.deadline_s < now:
+                self._waiting -= len(job.x)
+                job.future.set_exception(Refusal(503, "its deadline passed while it waited", 1))
+            else:
+                live.append(job)
+        self._queue = live
+        if not live:
+            return []
+        slack_ms = (min(job.deadline_s for job in live) - now) * 1e3
+        wanted = self._curve.take(self._waiting, slack_ms)
+        batch = [live.popleft()]
+        count = len(batch[0].x)
+        while live and count + len(live[0].x) <= wanted:
+            batch.append(live.popleft())
+            count += len(batch[-1].x)
+        self._waiting -= count
+        return batch
+
+    def _finish(self, batch: list[Job], begun_s: float, outcome: np.ndarray | BaseException) -> None:
+        self._running = False
+        took_ns = int((monotonic() - begun_s) * 1e9)
+        count = sum(len(job.x) for job in batch)
+        first = 0
+        for job in batch:
+            last = first + len(job.x)
+            if job.future.done():  # its caller has hung up meanwhile
+                pass
+            elif isinstance(outcome, BaseException):
+                job.future.set_exception(outcome)
+            else:
+                queue_ns = int((begun_s - job.arrived_s) * 1e9)
+                job.future.set_result(Answer(outcome[first:last], queue_ns, took_ns, count))
+            first = last
+        if self._queue and not self._scheduled:
+            self._schedule()
+
+
+def _in_pieces(execute: Execute, curve: Curve, x: np.ndarray) -> np.ndarray:
+    """All samples, in calls of the sizes that pay."""
+    if len(x) == 1 or len(x) in curve.sizes:
+        return execute(x)
+    pieces, first = [], 0
+    for size in reversed(curve.sizes):
+        while len(x) - first >= size:
+            pieces.append(execute(x[first : first + size]))
+            first += size
+    return np.concatenate(pieces)

@@ -1,0 +1,59 @@
+"""A request's body that is a file: its content says what it is, and the bundle's own input path reads it.
+
+The readers of `edgekit.runner` take paths. The bytes lie in memory (memfd), so no disk can be full, and nothing that a
+client calls its file becomes a name here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+
+from edgekit.runner import inputs
+from edgekit.runner.bundle.manifest import RawSpec
+from edgekit.runner.errors import InputError
+from edgekit.runner.inputs.windows import Sample
+from edgekit.serve.refusal import Refusal
+
+MOST_SAMPLES = 1024
+"""Windows of one recording."""
+
+
+def samples(body: bytes, raw: RawSpec) -> list[Sample]:
+    """The raw samples of a file's bytes; Refusal (400, 413 or 415) says what was got and what is taken."""
+    reader = kind(body)
+    known = {inputs.READERS[suffix] for suffix in inputs.suffixes(raw)}
+    if reader is None or reader not in known:
+        got = f"a {reader}" if reader else "no file that is known" if body else "nothing"
+        raise Refusal(415, f"body: got {got}; this model takes {', '.join(inputs.suffixes(raw))}")
+    descriptor = os.memfd_create("body")
+    path = f"/proc/self/fd/{descriptor}"
+    try:
+        with open(descriptor, "wb", closefd=False) as stream:
+            stream.write(body)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        found: list[Sample] = []
+        for sample in importlib.import_module(f"{inputs.__name__}.{reader}").samples(path, raw, False):
+            if len(found) == MOST_SAMPLES:
+                raise Refusal(413, f"body: more than {MOST_SAMPLES} windows; send the recording in parts")
+            found.append(sample)
+        return found
+    except InputError as error:
+        raise Refusal(400, str(error).replace(path, "body")) from None
+    finally:
+        os.close(descriptor)
+
+
+def kind(body: bytes) -> str | None:
+    """Which reader of `inputs` a file is for, by its first bytes; None where it is for none."""
+    if body.startswith((b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")):
+        return "picture"
+    if body[:4] == b"RIFF":
+        return {b"WEBP": "picture", b"WAVE": "wav"}.get(body[8:12])
+    if body.startswith(b"\x93NUMPY"):
+        return "array"
+    if body[:4] in (b"RF64", b"RIFX"):
+        return "wav"
+    head = body[:4096]
+    is_text = bool(head) and not any(byte < 9 or 13 < byte < 32 for byte in head)
+    return "table" if is_text and b"," in head else None

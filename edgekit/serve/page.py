@@ -1,0 +1,117 @@
+"""The page at `/`: what is served, how fast it answers, a place to drop a file on. Fetches nothing from elsewhere."""
+
+from __future__ import annotations
+
+PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>edgekit serve</title>
+<style>
+  body { font: 16px/1.5 system-ui, sans-serif; max-width: 64rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a }
+  h1 { font-size: 1.5rem } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem }
+  table { border-collapse: collapse; width: 100% }
+  th, td { padding: .4rem .6rem; border-bottom: 1px solid #ccc; text-align: left; vertical-align: top }
+  td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
+  .note { color: #555; font-size: .9rem }
+  #drop { border: 2px dashed #555; border-radius: .5rem; padding: 2rem; text-align: center; cursor: pointer }
+  #drop.over { background: #e8eef7; border-style: solid }
+  pre { background: #f4f4f4; padding: 1rem; overflow-x: auto }
+  .bad { border-left: .3rem solid #a00 }
+  label { margin-right: 1rem }
+  .scroll { overflow-x: auto }
+</style>
+<h1>edgekit serve</h1>
+<p id="state" class="note">asking …</p>
+<div class="scroll">
+<table>
+  <thead><tr>
+    <th>model</th><th>input</th><th>runs on</th>
+    <th class="number">requests</th><th class="number">refused</th>
+    <th class="number">p50 ms</th><th class="number">p95 ms</th><th class="number">p99 ms</th>
+  </tr></thead>
+  <tbody id="models"></tbody>
+</table>
+</div>
+<p class="note">Milliseconds from a request's arrival to its answer, since the server started, in steps of 15 %.</p>
+<h2>Try it</h2>
+<p>
+  <label>model <select id="model"></select></label>
+  <label>token <input id="token" type="password" autocomplete="off" placeholder="where the server asks for one"></label>
+</p>
+<div id="drop" tabindex="0" role="button">Drop a file here, or click to choose one
+  <input id="file" type="file" hidden></div>
+<pre id="answer" aria-live="polite" hidden></pre>
+<h2>From a terminal</h2>
+<pre id="curl"></pre>
+<script>
+const $ = id => document.getElementById(id);
+const text = (tag, value, kind) => {
+  const made = document.createElement(tag);
+  made.textContent = value;
+  if (kind) made.className = kind;
+  return made;
+};
+const headers = () => $("token").value ? {Authorization: "Bearer " + $("token").value} : {};
+const number = value => value === null ? "–" : value < 10 ? value.toFixed(2) : value.toFixed(0);
+
+async function refresh() {
+  try {
+    const reply = await fetch("status", {headers: headers()});
+    if (!reply.ok) throw new Error((await reply.json()).error);
+    const facts = await reply.json();
+    $("state").textContent = `version ${facts.version}, ${facts.ready ? "ready" : "not ready"}, ` +
+      `${facts.workers} worker${facts.workers === 1 ? "" : "s"}`;
+    $("models").replaceChildren(...facts.models.map(model => {
+      const row = document.createElement("tr");
+      const name = text("td", `${model.name} ${model.version}`);
+      name.append(text("div", model.batching, "note"));
+      row.append(name, text("td", model.input), text("td", model.interpreter),
+        text("td", model.requests, "number"), text("td", model.refused, "number"),
+        ...[model.p50_ms, model.p95_ms, model.p99_ms].map(each => text("td", number(each), "number")));
+      return row;
+    }));
+    const names = facts.models.map(model => model.name);
+    if ([...$("model").options].map(each => each.value).join() !== names.join())
+      $("model").replaceChildren(...names.map(name => text("option", name)));
+    $("curl").textContent = `curl -T FILE '${location.origin}/predict?model=${$("model").value || "NAME"}'`;
+  } catch (error) {
+    $("state").textContent = `no answer: ${error.message}`;
+  }
+}
+
+async function send(file) {
+  const shown = $("answer");
+  shown.hidden = false;
+  shown.className = "";
+  shown.textContent = "asking …";
+  try {
+    const url = `predict?model=${encodeURIComponent($("model").value)}`;
+    const reply = await fetch(url, {method: "POST", headers: headers(), body: file});
+    const facts = await reply.json();
+    shown.className = reply.ok ? "" : "bad";
+    shown.textContent = reply.ok ? JSON.stringify(facts.answers, null, 2) : facts.error;
+  } catch (error) {
+    shown.className = "bad";
+    shown.textContent = `no answer: ${error.message}`;
+  }
+  refresh();
+}
+
+$("drop").addEventListener("click", () => $("file").click());
+$("drop").addEventListener("keydown", event => { if (event.key === "Enter") $("file").click(); });
+$("file").addEventListener("change", () => { if ($("file").files.length) send($("file").files[0]); });
+for (const kind of ["dragover", "dragenter"])
+  $("drop").addEventListener(kind, event => { event.preventDefault(); $("drop").classList.add("over"); });
+$("drop").addEventListener("dragleave", () => $("drop").classList.remove("over"));
+$("drop").addEventListener("drop", event => {
+  event.preventDefault();
+  $("drop").classList.remove("over");
+  if (event.dataTransfer.files.length) send(event.dataTransfer.files[0]);
+});
+$("model").addEventListener("change", refresh);
+refresh();
+setInterval(refresh, 2000);
+</script>
+</html>
+""".encode()

@@ -1,0 +1,26 @@
+"""What a request is refused with: a code of HTTP, and a sentence that tells nothing of the server's insides."""
+
+from __future__ import annotations
+
+LONGEST_REASON = 500
+
+
+class Refusal(Exception):
+    """A request that gets no answer. `status` is HTTP's, `retry_after_s` whole seconds for 503."""
+
+    def __init__(self, status: int, reason: str, retry_after_s: int | None = None) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = printable(reason)
+        self.retry_after_s = retry_after_s
+
+
+def printable(text: str) -> str:
+    """A client's text as it may stand in an answer or a log line: on one line, printable, not endless."""
+    shown = text if text.isprintable() else "".join(each if each.isprintable() else "�" for each in text)
+    return shown if len(shown) <= LONGEST_REASON else shown[:LONGEST_REASON] + "…"
+
+
+def busy(reason: str, wait_s: float) -> Refusal:
+    """503, with the seconds after which another try makes sense: at least one, for the header takes whole ones."""
+    return Refusal(503, reason, max(1, round(wait_s + 0.5)))

@@ -1,0 +1,193 @@
+"""One model in one worker: its instances, its queue, its counters, and the answers that its bundle gives."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter_ns, time
+from typing import Any
+
+import numpy as np
+import orjson
+
+from edgekit.runner import bundle as bundles
+from edgekit.runner import postprocess
+from edgekit.runner.errors import BackendError, InputError, TrustError
+from edgekit.runner.model import open_model
+from edgekit.serve import counters, wire
+from edgekit.serve.batcher import Answer, Batcher
+from edgekit.serve.counters import FIELDS
+from edgekit.serve.proven import Proven, open_batches
+from edgekit.serve.refusal import Refusal
+from edgekit.serve.settings import Settings
+
+OUTPUT, ANSWER = "output", "answer"
+"""Outputs of every model: the network's own values, and what the bundle's task makes of them, as JSON."""
+
+
+class Served:
+    """A proven bundle, opened in this process. `name` is its own among those served, `row` are its counters."""
+
+    def __init__(self, name: str, proven: Proven, settings: Settings, row: memoryview) -> None:
+        bundle = bundles.read(proven.path)
+        if bundle.identity != proven.identity:
+            raise TrustError(f"{proven.path}: was changed after it was proven; load it again")
+        self.name, self.proven, self.row = name, proven, row
+        self.model = open_model(bundle, proven.threads, proven.interpreter)
+        self.manifest = bundle.manifest
+        self.curve = proven.curve if settings.batch else type(proven.curve)({1: proven.ms[1]})
+        self._batches = open_batches(self.model, self.curve.sizes)
+        self._pool = None if self.curve.is_inline else ThreadPoolExecutor(1, "model")
+        self.batcher = Batcher(self._execute, self.curve, settings.queue, self._pool, settings.queue_delay_ms / 1e3)
+        raw = self.manifest.raw
+        self.input = wire.Input(raw.kind, wire.NAMES[raw.dtype], raw.shape)
+        self.outputs = (OUTPUT, ANSWER)
+
+    def prepare(self, samples: np.ndarray) -> np.ndarray:
+        """Model inputs (n, …) of raw samples (n, *raw); Refusal (400) for one that the bundle does not take."""
+        started = perf_counter_ns()
+        try:
+            x = (
+                self.model.prepare(samples[0])
+                if len(samples) == 1
+                else np.concatenate([self.model.prepare(raw) for raw in samples])
+            )
+        except InputError as error:
+            raise Refusal(400, str(error)) from None
+        counters.timed(self.row, "compute_input", perf_counter_ns() - started)
+        return x
+
+    def _execute(self, x: np.ndarray) -> np.ndarray:
+        """One call of an instance; in the worker's thread, or in the model's own."""
+        started = perf_counter_ns()
+        y = self.model.execute(x)[None] if len(x) == 1 else self._batches[len(x)].execute(x)
+        place = FIELDS.get(f"batch_{len(x)}_count")
+        self.row[FIELDS["execution_count"]] += 1
+        if place is not None:
+            self.row[place] += 1
+            self.row[place + 1] += perf_counter_ns() - started
+        return y
+
+    def finished(self, answer: Answer, arrived_ns: int) -> None:
+        """Count an answer that is on its way."""
+        row, count = self.row, len(answer.outputs)
+        took_ns = perf_counter_ns() - arrived_ns
+        counters.timed(row, "success", took_ns)
+        counters.timed(row, "queue", answer.queue_ns)
+        counters.timed(row, "compute_infer", answer.execute_ns)
+        row[FIELDS["inference_count"]] += count
+        row[FIELDS["last_inference_ms"]] = int(time() * 1e3)
+        counters.request_ms(row, took_ns / 1e6)
+
+    def tensors(
+        self, outputs: np.ndarray, samples: np.ndarray, wanted: tuple[wire.Wanted, ...] | None, binary: bool
+    ) -> list[tuple[wire.Tensor, bool]]:
+        """What a request asks for, each with whether it goes as binary; without `wanted`, all there is."""
+        started = perf_counter_ns()
+        try:
+            postprocess.check_finite(outputs)
+        except BackendError as error:
+            raise Refusal(500, str(error)) from None
+        asked = wanted if wanted is not None else tuple(wire.Wanted(name, binary, 0) for name in self.outputs)
+        made = [(self._tensor(each, outputs, samples), each.binary) for each in asked]
+        counters.timed(self.row, "compute_output", perf_counter_ns() - started)
+        return made
+
+    def _tensor(self, wanted: wire.Wanted, outputs: np.ndarray, samples: np.ndarray) -> wire.Tensor:
+        if wanted.name == ANSWER:
+            if wanted.classes:
+                raise Refusal(400, f"outputs: classification is of {OUTPUT!r}, not of {ANSWER!r}")
+            texts = [orjson.dumps(each).decode() for each in self.answers(outputs, samples)]
+            return wire.Tensor(ANSWER, "BYTES", (len(outputs), 1), texts)
+        if wanted.classes:
+            return self._classes(outputs, wanted.classes)
+        return wire.Tensor(OUTPUT, "FP32", outputs.shape, outputs)
+
+    def _classes(self, outputs: np.ndarray, count: int) -> wire.Tensor:
+        """Triton's classification extension: `value:index:label`, highest value first."""
+        if outputs.ndim != 2:
+            raise Refusal(
+                400, f"outputs: classification needs one axis of values, the output has {list(outputs.shape[1:])}"
+            )
+        count = min(count, outputs.shape[1])
+        labels = self.manifest.labels if len(self.manifest.labels) == outputs.shape[1] else None
+        texts = []
+        for row in outputs:
+            best = (-row).argsort(kind="stable")[:count].tolist()
+            texts += [f"{row[index]:f}:{index}" + (f":{labels[index]}" if labels else "") for index in best]
+        return wire.Tensor(OUTPUT, "BYTES", (len(outputs), count), texts)
+
+    def answers(self, outputs: np.ndarray, samples: np.ndarray, top_k: int = 5) -> list[dict[str, Any]]:
+        """Each sample's answer as the bundle's task gives it, without scores and times."""
+        found = []
+        for row, raw in zip(outputs, samples):
+            facts = self.model.interpret(row, raw, top_k).to_dict()
+            found.append({key: each for key, each in facts.items() if key not in ("scores", "timing_ms")})
+        return found
+
+    def close(self) -> None:
+        """Let the model's thread end; what runs in it is finished first."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+
+    def metadata(self) -> dict[str, Any]:
+        """The protocol's model metadata."""
+        return {
+            "name": self.name,
+            "versions": [self.proven.version],
+            "platform": f"edgekit_{self.manifest.target}",
+            "inputs": [{"name": self.input.name, "datatype": self.input.datatype, "shape": [-1, *self.input.shape]}],
+            "outputs": [
+                {"name": OUTPUT, "datatype": "FP32", "shape": [-1, *self.manifest.output.shape[1:]]},
+                {"name": ANSWER, "datatype": "BYTES", "shape": [-1, 1]},
+            ],
+        }
+
+    def config(self, workers: int, delay_ms: float) -> dict[str, Any]:
+        """The model's configuration in Triton's words, true of this server."""
+        sizes = self.curve.sizes
+        batching: dict[str, Any] = {
+            "dynamic_batching": {
+                "preferred_batch_size": list(sizes[1:]),
+                "max_queue_delay_microseconds": int(delay_ms * 1e3),
+            }
+        }
+        return {
+            "name": self.name,
+            "platform": f"edgekit_{self.manifest.target}",
+            "backend": "edgekit",
+            "version_policy": {"latest": {"num_versions": 1}},
+            "max_batch_size": wire.MOST_SAMPLES,
+            "input": [
+                {
+                    "name": self.input.name,
+                    "data_type": f"TYPE_{self.input.datatype}",
+                    "dims": list(self.input.shape),
+                }
+            ],
+            "output": [
+                {"name": OUTPUT, "data_type": "TYPE_FP32", "dims": list(self.manifest.output.shape[1:])},
+                {"name": ANSWER, "data_type": "TYPE_STRING", "dims": [1]},
+            ],
+            "instance_group": [{"name": self.proven.interpreter, "kind": "KIND_CPU", "count": workers}],
+            **(batching if self.curve.pays else {}),
+        }
+
+    def facts(self, sums: dict[str, int]) -> dict[str, Any]:
+        """For the page."""
+        return {
+            "name": self.name,
+            "version": self.proven.version,
+            "task": self.manifest.task,
+            "target": self.manifest.target,
+            "interpreter": f"{self.proven.interpreter} {self.proven.interpreter_version}",
+            "input": f"{self.input.datatype} {list(self.input.shape)}",
+            "kind": self.input.name,
+            "values": math.prod(self.input.shape),
+            "batching": self.curve.verdict(),
+            "requests": sums["success_count"],
+            "failures": sums["fail_count"],
+            "refused": sums["refused_busy"] + sums["refused_late"],
+            "pending": sums["pending"],
+            **{f"p{share}_ms": counters.percentile_ms(sums, share / 100) for share in (50, 95, 99)},
+        }

@@ -1,0 +1,227 @@
+"""The first process: proves bundles, starts workers on one socket, starts those again that die, and stops in order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+from edgekit.runner.errors import BackendError, InputError, RunnerError
+from edgekit.serve import repository
+from edgekit.serve.counters import Memory
+from edgekit.serve.proven import Proven
+from edgekit.serve.refusal import printable
+from edgekit.serve.repository import Entry
+from edgekit.serve.settings import Settings
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 30.0
+"""Before a worker that died is started again: doubled each time, from the first again once one has lived."""
+LIVED_S = 60.0
+LONGEST_OPENING_S = 600.0
+BACKLOG = 2048
+
+
+def log(text: str) -> None:
+    """One line on standard error."""
+    print(f"edgekit serve: {printable(text)}", file=sys.stderr, flush=True)
+
+
+class WorkerProcess:
+    """A worker, seen from here."""
+
+    def __init__(self, process: asyncio.subprocess.Process, control: socket.socket) -> None:
+        self.process, self.control = process, control
+        self.started_s = monotonic()
+        self._answers: dict[int, asyncio.Future[None]] = {}
+        self._last = 0
+        self._writer: asyncio.StreamWriter | None = None
+        self._listening: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Connect the line to it."""
+        reader, self._writer = await asyncio.open_connection(sock=self.control, limit=1 << 26)
+        self._listening = asyncio.create_task(self._listen(reader))
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        while line := await reader.readline():
+            said = json.loads(line)
+            answer = self._answers.pop(said["number"], None)
+            if answer is None or answer.done():
+                continue
+            if "error" in said:
+                answer.set_exception(BackendError(said["error"]))
+            else:
+                answer.set_result(None)
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(BackendError("the worker ended"))
+
+    async def serve(self, entries: list[Entry]) -> None:
+        """BackendError where the worker cannot serve these; it then serves what it served before."""
+        self._last += 1
+        answer = self._answers[self._last] = asyncio.get_running_loop().create_future()
+        self._say(do="serve", number=self._last, entries=[entry.to_dict() for entry in entries])
+        await asyncio.wait_for(answer, LONGEST_OPENING_S)
+
+    def drain(self) -> None:
+        """Finish what is there, then end."""
+        self._say(do="drain")
+
+    def _say(self, **order: Any) -> None:
+        if self._writer is None or self._writer.is_closing():
+            raise BackendError("the worker ended")
+        self._writer.write(json.dumps(order).encode() + b"\n")
+
+
+class Supervisor:
+    """What is served, by whom. `changing` lets one change of the models happen at a time."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.memory = Memory(settings.workers)
+        self.listening = _listen(settings)
+        self.entries: list[Entry] = []
+        self.slots: dict[str, int] = {}
+        self.changing = asyncio.Lock()
+        self.stopping = asyncio.Event()
+        self._workers: dict[int, WorkerProcess] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        settings = self.settings
+        if settings.uds:
+            return f"unix:{settings.uds}"
+        host, port = self.listening.getsockname()[:2]
+        return f"{'https' if settings.certificate else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+
+    async def prove(self, paths: list[str]) -> list[Proven]:
+        """One after the other, for they are measured."""
+        settings = self.settings
+        proofs = []
+        for path in paths:
+            proven = await repository.prove(path, settings.threads, settings.interpreter)
+            log(f"{os.path.basename(path)}: proven on {proven.interpreter} {proven.interpreter_version}; "
+                f"{proven.curve.verdict()}")  # fmt: skip
+            proofs.append(proven)
+        return proofs
+
+    async def start(self) -> None:
+        """Prove all bundles, start all workers; RunnerError where one of them cannot be."""
+        proofs = await self.prove(repository.find(self.settings.bundles))
+        self.entries = repository.assign(proofs, self.slots)
+        for number in range(self.settings.workers):
+            await self._start_worker(number)
+            self._tasks.append(asyncio.create_task(self._keep(number)))
+
+    async def change(self, proofs: list[Proven]) -> None:
+        """Serve exactly these, in all workers; where one cannot, all keep what they had and BackendError says why."""
+        slots = dict(self.slots)
+        entries = repository.assign(proofs, slots)
+        for identity in slots.keys() - self.slots.keys():
+            self.memory.clear(slots[identity])
+        workers = list(self._workers.values())
+        try:
+            await asyncio.gather(*(worker.serve(entries) for worker in workers))
+        except (BackendError, asyncio.TimeoutError):
+            await asyncio.gather(*(worker.serve(self.entries) for worker in workers), return_exceptions=True)
+            raise
+        kept = {entry.proven.identity for entry in entries}
+        self.entries, self.slots = entries, {each: slot for each, slot in slots.items() if each in kept}
+
+    async def _start_worker(self, number: int) -> None:
+        ours, theirs = socket.socketpair()
+        descriptors = (self.listening.fileno(), theirs.fileno(), self.memory.descriptor)
+        command = (sys.executable, "-P", "-m", "edgekit.serve.worker", self.settings.to_json(), str(number))
+        process = await asyncio.create_subprocess_exec(
+            *command, *map(str, descriptors), pass_fds=descriptors, stdin=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip  # a session of its own: Ctrl-C in a terminal is for the supervisor alone
+        theirs.close()
+        ours.setblocking(False)
+        worker = WorkerProcess(process, ours)
+        await worker.open()
+        try:
+            await worker.serve(self.entries)
+        except BaseException:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+            raise
+        self._workers[number] = worker
+
+    async def _keep(self, number: int) -> None:
+        """Start a worker again whenever it ends, until the server stops."""
+        pause_s = FIRST_PAUSE_S
+        while True:
+            worker = self._workers.get(number)
+            if worker is not None:
+                code = await worker.process.wait()
+                if self.stopping.is_set():
+                    return
+                del self._workers[number]
+                if monotonic() - worker.started_s > LIVED_S:
+                    pause_s = FIRST_PAUSE_S
+                log(f"worker {number} ended ({_ending(code)}); a new one starts in {pause_s:g} s")
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            try:
+                async with self.changing:
+                    await self._start_worker(number)
+            except (RunnerError, OSError, asyncio.TimeoutError) as error:
+                log(f"worker {number} cannot start: {error}; the next try is in {pause_s:g} s")
+
+    async def stop(self) -> None:
+        """Every worker drains; whoever has not ended in time is killed."""
+        self.stopping.set()
+        self.listening.close()
+        for task in self._tasks:
+            task.cancel()
+        workers = list(self._workers.values())
+        for worker in workers:
+            with suppress(BackendError):
+                worker.drain()
+        limit_s = self.settings.drain_s + self.settings.stop_s + 5
+        ended = [asyncio.create_task(worker.process.wait()) for worker in workers]
+        if ended:
+            _, late = await asyncio.wait(ended, timeout=limit_s)
+            if late:
+                log(f"{len(late)} workers did not end in {limit_s:g} s and are killed")
+        for worker in workers:
+            with suppress(ProcessLookupError):
+                worker.process.kill()
+        if self.settings.uds:
+            with suppress(OSError):
+                os.unlink(self.settings.uds)
+
+
+def _ending(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+
+
+def _listen(settings: Settings) -> socket.socket:
+    """The one socket of all workers; InputError where it cannot be had."""
+    try:
+        if settings.uds:
+            listening = socket.socket(socket.AF_UNIX)
+            listening.bind(settings.uds)
+        else:
+            family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+            listening = socket.socket(family)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind((settings.host, settings.port))
+    except OSError as error:
+        where = settings.uds or f"{settings.host}:{settings.port}"
+        raise InputError(
+            f"{where}: cannot listen there: {error.strerror or error}; choose another --port or --host"
+        ) from None
+    listening.listen(BACKLOG)
+    listening.setblocking(False)
+    return listening

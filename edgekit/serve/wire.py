@@ -1,0 +1,227 @@
+"""The Open Inference Protocol v2 as bytes: requests in JSON, in JSON with binary tensors, or as one raw tensor.
+
+Source: github.com/kserve/open-inference-protocol, and Triton's extensions for binary tensors and classification.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+
+from edgekit.serve.refusal import Refusal
+
+DATATYPES: dict[str, np.dtype[Any]] = {"UINT8": np.dtype("u1"), "INT8": np.dtype("i1"), "FP32": np.dtype("<f4")}
+NAMES = {"uint8": "UINT8", "int8": "INT8", "float32": "FP32"}
+"""A sample's dtype in a manifest, and what the protocol calls it."""
+MOST_SAMPLES = 256
+"""In one request."""
+MOST_TENSORS = 16
+LONGEST_ID = 256
+
+
+class Wanted(NamedTuple):
+    """One output that a request asks for. `classes` above 0: the classification extension, so many of them."""
+
+    name: str
+    binary: bool
+    classes: int
+
+
+class Request(NamedTuple):
+    """A request, understood. `samples` (n, *raw); `outputs` None where all are wanted, in the form `binary`."""
+
+    samples: np.ndarray
+    id: str
+    outputs: tuple[Wanted, ...] | None
+    binary: bool
+    timeout_ms: float
+
+
+class Tensor(NamedTuple):
+    """An output: `values` float32, or, with datatype BYTES, a list of texts."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    values: Any
+
+
+class Input(NamedTuple):
+    """What a model takes: one tensor (n, *shape)."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+
+
+def parse_raw(body: bytes, wanted: Input) -> Request:
+    """A body that is one sample's bytes and nothing else (a JSON header of length 0)."""
+    count = math.prod(wanted.shape)
+    dtype = DATATYPES[wanted.datatype]
+    if len(body) != count * dtype.itemsize:
+        raise Refusal(
+            400,
+            f"body: got {len(body)} bytes; one sample is {wanted.datatype}{list(wanted.shape)}, "
+            f"{count * dtype.itemsize} bytes",
+        )
+    return Request(np.frombuffer(body, dtype).reshape(1, *wanted.shape), "", None, True, 0.0)
+
+
+def parse(body: bytes, header_bytes: int | None, wanted: Input, outputs: Sequence[str]) -> Request:
+    """A request with a JSON header; Refusal (400) says what was got and what is taken."""
+    if header_bytes is not None and not 0 < header_bytes <= len(body):
+        raise Refusal(400, f"Inference-Header-Content-Length: got {header_bytes}; the body has {len(body)} bytes")
+    header = body if header_bytes is None else memoryview(body)[:header_bytes]
+    rest = memoryview(b"") if header_bytes is None else memoryview(body)[header_bytes:]
+    values = _object(parse_json(header), "request")
+    tensors = values.get("inputs")
+    if not isinstance(tensors, list) or not 0 < len(tensors) <= MOST_TENSORS:
+        raise Refusal(400, f"inputs: got {_show(tensors)}; the model takes one input, {wanted.name!r}")
+    if len(tensors) != 1:
+        raise Refusal(400, f"inputs: got {len(tensors)}; the model takes one input, {wanted.name!r}")
+    samples, used = _tensor(_object(tensors[0], "inputs[0]"), rest, wanted)
+    if used != len(rest):
+        raise Refusal(400, f"body: {len(rest) - used} bytes are left after the input's own {used}")
+    parameters = _object(values.get("parameters", {}), "parameters")
+    name = values.get("id", "")
+    if not isinstance(name, str) or len(name) > LONGEST_ID:
+        raise Refusal(400, f"id: got {_show(name)}; use text of at most {LONGEST_ID} characters")
+    binary = _flag(parameters, "binary_data_output", False)
+    return Request(samples, name, _outputs(values.get("outputs"), binary, outputs), binary, _timeout_ms(parameters))
+
+
+def parse_json(text: bytes | memoryview) -> Any:
+    """Refusal (400) for what is no JSON, nested too deep or not finite."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise Refusal(400, f"body: not JSON ({error})") from None
+
+
+def _object(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise Refusal(400, f"{where}: got {_show(value)}; use an object")
+    return value
+
+
+def _show(value: Any) -> str:
+    return "nothing" if value is None else repr(value)[:100]
+
+
+def _tensor(tensor: Mapping[str, Any], rest: memoryview, wanted: Input) -> tuple[np.ndarray, int]:
+    """Samples (n, *shape), and how many of the binary bytes they took."""
+    if tensor.get("name") != wanted.name:
+        raise Refusal(400, f"inputs[0].name: got {_show(tensor.get('name'))}; use {wanted.name!r}")
+    if tensor.get("datatype") != wanted.datatype:
+        raise Refusal(400, f"inputs[0].datatype: got {_show(tensor.get('datatype'))}; the sample is {wanted.datatype}")
+    shape = _shape(tensor.get("shape"), wanted)
+    dtype, count = DATATYPES[wanted.datatype], math.prod(shape)
+    size = _object(tensor.get("parameters", {}), "inputs[0].parameters").get("binary_data_size")
+    if size is None:
+        if "data" not in tensor:
+            raise Refusal(400, "inputs[0]: has no data; give data, or parameters.binary_data_size and the bytes")
+        return _from_json(tensor["data"], shape, dtype), 0
+    if "data" in tensor:
+        raise Refusal(400, "inputs[0]: has data and binary_data_size; give one of them")
+    if type(size) is not int or size != count * dtype.itemsize:
+        raise Refusal(
+            400,
+            f"inputs[0].parameters.binary_data_size: got {_show(size)}; {list(shape)} takes {count * dtype.itemsize}",
+        )
+    if size > len(rest):
+        raise Refusal(400, f"body: {len(rest)} binary bytes, binary_data_size says {size}")
+    return np.frombuffer(rest[:size], dtype).reshape(shape), size
+
+
+def _shape(value: Any, wanted: Input) -> tuple[int, ...]:
+    whole = isinstance(value, list) and all(type(side) is int for side in value)
+    if not whole or len(value) != len(wanted.shape) + 1 or tuple(value[1:]) != wanted.shape:
+        raise Refusal(400, f"inputs[0].shape: got {_show(value)}; use [n, {', '.join(map(str, wanted.shape))}]")
+    if not 1 <= value[0] <= MOST_SAMPLES:
+        raise Refusal(400, f"inputs[0].shape: got {value[0]} samples; use 1 to {MOST_SAMPLES}")
+    return tuple(value)
+
+
+def _from_json(data: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    if not isinstance(data, list):
+        raise Refusal(400, f"inputs[0].data: got {_show(data)}; use a list of numbers")
+    try:
+        values = np.array(data)
+    except (ValueError, OverflowError):
+        raise Refusal(
+            400, "inputs[0].data: its lists differ in length; nest them like the shape, or not at all"
+        ) from None
+    if values.dtype.kind not in "iuf":
+        raise Refusal(400, "inputs[0].data: holds what is no number; use numbers alone")
+    if values.shape not in (shape, (math.prod(shape),)):
+        raise Refusal(
+            400, f"inputs[0].data: got {list(values.shape)}; the shape {list(shape)} takes {math.prod(shape)} values"
+        )
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        if values.dtype.kind == "f" or values.min() < limits.min or values.max() > limits.max:
+            raise Refusal(400, f"inputs[0].data: use whole numbers from {limits.min} to {limits.max}")
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, which the model refuses
+        return np.ascontiguousarray(values.astype(dtype).reshape(shape))
+
+
+def _outputs(value: Any, binary: bool, known: Sequence[str]) -> tuple[Wanted, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or not value or len(value) > MOST_TENSORS:
+        raise Refusal(400, f"outputs: got {_show(value)}; list some of {', '.join(known)}, or leave the key out")
+    found = []
+    for number, each in enumerate(value):
+        output = _object(each, f"outputs[{number}]")
+        name = output.get("name")
+        if not isinstance(name, str) or name not in known:
+            raise Refusal(400, f"outputs[{number}].name: got {_show(name)}; the model gives {', '.join(known)}")
+        parameters = _object(output.get("parameters", {}), f"outputs[{number}].parameters")
+        classes = parameters.get("classification", 0)
+        if type(classes) is not int or classes < 0:
+            raise Refusal(400, f"outputs[{number}].parameters.classification: got {_show(classes)}; use a whole number")
+        found.append(Wanted(name, _flag(parameters, "binary_data", binary), classes))
+    return tuple(found)
+
+
+def _flag(parameters: Mapping[str, Any], name: str, default: bool) -> bool:
+    value = parameters.get(name, default)
+    if not isinstance(value, bool):
+        raise Refusal(400, f"parameters.{name}: got {_show(value)}; use true or false")
+    return value
+
+
+def _timeout_ms(parameters: Mapping[str, Any]) -> float:
+    """Triton's parameter `timeout`, microseconds; 0 where there is none."""
+    value = parameters.get("timeout", 0)
+    if type(value) is not int or value < 0:
+        raise Refusal(400, f"parameters.timeout: got {_show(value)}; use microseconds, a whole number")
+    return value / 1e3
+
+
+def encode(head: dict[str, Any], outputs: Sequence[tuple[Tensor, bool]]) -> tuple[bytes, int | None]:
+    """An answer's body, and the length of its JSON header where binary tensors follow; `outputs` with "as binary?"."""
+    described, blocks = [], []
+    for tensor, binary in outputs:
+        entry: dict[str, Any] = {"name": tensor.name, "datatype": tensor.datatype, "shape": tensor.shape}
+        if binary:
+            block = _text_block(tensor.values) if tensor.datatype == "BYTES" else tensor.values.tobytes()
+            entry["parameters"] = {"binary_data_size": len(block)}
+            blocks.append(block)
+        else:
+            entry["data"] = tensor.values if tensor.datatype == "BYTES" else tensor.values.ravel()
+        described.append(entry)
+    header = orjson.dumps({**head, "outputs": described}, option=orjson.OPT_SERIALIZE_NUMPY)
+    if not blocks:
+        return header, None
+    return b"".join((header, *blocks)), len(header)
+
+
+def _text_block(texts: Sequence[str]) -> bytes:
+    """Each text as four bytes of length, little-endian, and its UTF-8."""
+    encoded = [text.encode() for text in texts]
+    return b"".join(len(each).to_bytes(4, "little") + each for each in encoded)

@@ -1,0 +1,153 @@
+"""One worker process: its own interpreters, one event loop, and a line to the supervisor.
+
+Started by `supervisor.py` with inherited descriptors: the listening socket, the control socket, the counters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+from email.utils import formatdate
+from typing import Any
+
+import uvloop
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from edgekit.runner.native_stderr import quiet_native
+from edgekit.serve.app import App
+from edgekit.serve.counters import Memory
+from edgekit.serve.protocol import GuardedProtocol, Limits
+from edgekit.serve.repository import Entry
+from edgekit.serve.served import Served
+from edgekit.serve.settings import Settings
+from edgekit.serve.tokens import read_tokens
+
+IDLE_CHECK_S = 0.05
+
+
+class Worker:
+    """The process's parts, put together."""
+
+    def __init__(self, settings: Settings, number: int, listening: socket.socket, memory: Memory) -> None:
+        self.settings, self.number, self.listening, self.memory = settings, number, listening, memory
+        self.app = App(settings, memory, read_tokens(settings.token_file))
+        self.state = ServerState()
+        self.server: asyncio.AbstractServer | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def listen(self) -> None:
+        """Accept connections from now on."""
+        settings = self.settings
+        config = Config(
+            self.app, ws="none", lifespan="off", log_config=None, access_log=False, proxy_headers=False,
+            server_header=False, date_header=False, interface="asgi3",
+            timeout_keep_alive=int(settings.keep_alive_s), ssl_certfile=settings.certificate or None,
+            ssl_keyfile=settings.key or None,
+        )  # fmt: skip
+        config.load()
+        GuardedProtocol.limits = Limits(settings.receive_s, settings.most_header_bytes, settings.most_connections)
+        self.server = await asyncio.get_running_loop().create_server(
+            lambda: GuardedProtocol(config=config, server_state=self.state, app_state={}),
+            sock=self.listening,
+            ssl=config.ssl,
+        )
+        self.app.is_ready = True
+        self._clock = asyncio.create_task(self._keep_time())
+
+    async def _keep_time(self) -> None:
+        """The header `Date`, which RFC 9110 asks of whoever has a clock."""
+        while True:
+            self.state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
+            await asyncio.sleep(1)
+
+    async def serve(self, entries: list[Entry]) -> None:
+        """Serve exactly these: new ones are opened beside the old, then all names change at once."""
+        app = self.app
+        had = {served.proven.identity: served for served in app.versions.values()}
+        models: dict[str, Served] = {}
+        versions: dict[tuple[str, str], Served] = {}
+        for entry in entries:  # in the order of versions: the highest keeps the name
+            served = had.get(entry.proven.identity)
+            if served is None or served.name != entry.names[0]:
+                row = self.memory.row(self.number, entry.slot)
+                served = await asyncio.to_thread(_open, entry, self.settings, row)
+            for name in entry.names:
+                models[name] = served
+                versions[name, entry.proven.version] = served
+        app.slots = {entry.proven.identity: entry.slot for entry in entries}
+        app.models, app.versions = models, versions
+        kept = set(map(id, versions.values()))
+        for served in had.values():
+            if id(served) not in kept:
+                closing = asyncio.create_task(_close(served))
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
+
+    async def drain(self) -> None:
+        """Not ready any more; answer what comes for a while, and close each connection behind its answer; then end."""
+        self.app.is_draining = True
+        await asyncio.sleep(self.settings.drain_s)
+        if self.server is not None:
+            self.server.close()
+        for connection in list(self.state.connections):
+            connection.shutdown()
+        waited = 0.0
+        while self.state.connections and waited < self.settings.stop_s:
+            await asyncio.sleep(IDLE_CHECK_S)
+            waited += IDLE_CHECK_S
+
+
+def _open(entry: Entry, settings: Settings, row: memoryview) -> Served:
+    with quiet_native():  # LiteRT reports to every user that it made a delegate
+        return Served(entry.names[0], entry.proven, settings, row)
+
+
+async def _close(served: Served) -> None:
+    """Let go of a model when the last of its requests is answered."""
+    while not served.batcher.is_idle:
+        await asyncio.sleep(IDLE_CHECK_S)
+    served.close()
+
+
+async def run(worker: Worker, control: socket.socket) -> None:
+    """Do what the supervisor says, until it says to stop, or is gone."""
+    reader, writer = await asyncio.open_connection(sock=control, limit=1 << 26)
+
+    def say(**facts: Any) -> None:
+        writer.write(json.dumps(facts).encode() + b"\n")
+
+    listening = False
+    while line := await reader.readline():
+        order = json.loads(line)
+        if order["do"] == "drain":
+            break
+        try:
+            await worker.serve([Entry.from_dict(each) for each in order["entries"]])
+            if not listening:
+                await worker.listen()
+                listening = True
+        except Exception as error:  # told to the supervisor, which knows what to do
+            say(number=order["number"], error=str(error) or type(error).__name__)
+        else:
+            say(number=order["number"])
+    await worker.drain()
+
+
+def main(arguments: list[str]) -> None:
+    """`worker.py SETTINGS NUMBER LISTENING CONTROL MEMORY`; the last three are file descriptors."""
+    settings, number = Settings.from_json(arguments[0]), int(arguments[1])
+    listening, control = (socket.socket(fileno=int(each)) for each in arguments[2:4])
+    for each in (listening, control):
+        each.setblocking(False)
+    for number_ in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number_, signal.SIG_IGN)  # the supervisor says when to stop
+    memory = Memory(settings.workers, int(arguments[4]))
+    uvloop.run(run(Worker(settings, number, listening, memory), control))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
