@@ -81,6 +81,8 @@ class Batcher:
     def submit(self, x: np.ndarray, deadline_s: float) -> asyncio.Future[Answer] | Answer:
         """The answer where it could be had at once, else a future of it; Refusal (503) where it would come too late."""
         count = len(x)
+        if self._waiting + count > self._limit:
+            self._drop_dead()
         if self._waiting + count > self._limit and self._waiting:
             raise busy(f"the queue is full: {self._waiting} samples wait, at most {self._limit} may", self.wait_s())
         if monotonic() + self.wait_s() + self._curve.total_ms(count) / 1e3 > deadline_s:
@@ -136,22 +138,26 @@ class Batcher:
             lambda ended: loop.call_soon_threadsafe(self._finish, batch, begun, ended.exception() or ended.result())
         )
 
-    def _take(self) -> list[Job]:
-        """The jobs of the next call, oldest first; what is cancelled or too late is taken out and does not run."""
+    def _drop_dead(self) -> None:
+        """Take out what was cancelled, and what can only be late."""
         now = monotonic()
         live: deque[Job] = deque()
         for job in self._queue:
+            if job.deadline_s < now and not job.future.done():
+                job.future.set_exception(Refusal(503, "its deadline passed while it waited", 1))
             if job.future.done():
                 self._waiting -= len(job.x)
-            elif job.deadline_s < now:
-                self._waiting -= len(job.x)
-                job.future.set_exception(Refusal(503, "its deadline passed while it waited", 1))
             else:
                 live.append(job)
         self._queue = live
+
+    def _take(self) -> list[Job]:
+        """The jobs of the next call, oldest first."""
+        self._drop_dead()
+        live = self._queue
         if not live:
             return []
-        slack_ms = (min(job.deadline_s for job in live) - now) * 1e3
+        slack_ms = (min(job.deadline_s for job in live) - monotonic()) * 1e3
         wanted = self._curve.take(self._waiting, slack_ms)
         batch = [live.popleft()]
         count = len(batch[0].x)
