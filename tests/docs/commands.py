@@ -73,12 +73,23 @@ LONG = {
     f"{DEVICE} bench {BUNDLE} --compare",
 }
 
+SERVES = "serves until it is stopped; tests/serve/test_page.py runs the page's lines in their order"
 INSTALLS = "installs from an index of released packages; tests/test_packaging.py builds the wheel and installs it"
 MAKES = "CI runs it as a whole"
 COLLECTED = "a suite runs it; here its tests are collected"
 HALF_AN_HOUR = "takes half an hour; the same options are run for seconds by "
 
+ASK = (
+    'python -c "import numpy as np, tritonclient.http as t; '
+    "x = t.InferInput('image', [1, 32, 32, 1], 'UINT8'); x.set_data_from_numpy(np.load('sample.npy')[None]); "
+    "print(t.InferenceServerClient('localhost:8000').infer('digits', [x]).as_numpy('answer'))\""
+)
+
 ELSEWHERE = {
+    "edgekit serve artifacts/digits/bundles/": SERVES,
+    "curl -T sample.png localhost:8000/predict": SERVES,
+    "python ask.py": SERVES,
+    ASK: SERVES,
     "make run": "installs the workbook; the walk itself is run by tests/conftest.py",
     "make test": MAKES,
     "make quick": "runs a part of make test; tests/test_suites.py holds what it leaves out",
