@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import urllib.request
+from http.client import HTTPException
 
 URL = "http://127.0.0.1:8000/v2/health/ready"
 TIMEOUT_S = 2
@@ -15,7 +16,7 @@ def main(url: str = URL) -> int:
     try:
         with opener.open(url, timeout=TIMEOUT_S):
             return 0
-    except (OSError, ValueError) as error:
+    except (OSError, HTTPException) as error:
         print(f"not ready: {error}", file=sys.stderr)
         return 1
 
