@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import argparse
 import compileall
+import json
 import py_compile
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -22,7 +24,8 @@ from deploy.unneeded import EVERYWHERE, OF
 from edgekit.runner import pyz
 
 REQUIREMENTS = Path(__file__).parent / "requirements"
-INTERPRETERS = ("ai-edge-litert", "openvino", "onnxruntime")
+TARGETS = {"ai-edge-litert": ("tflite",), "openvino": ("openvino", "onnx"), "onnxruntime": ("onnx",)}
+"""Interpreter → the targets whose bundles it runs, as the runner's backends say; to ask them would need numpy."""
 ALWAYS = ("numpy", "serve")
 EXTRA = ("pillow",)
 RUNNER = "edgerun.pyz"
@@ -34,12 +37,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser("python -m deploy.root", description="Fill the folder of an image.")
     parser.add_argument("folder", type=Path, help="where to; must not be there yet")
     parser.add_argument("bundles", type=Path, nargs="+", metavar="BUNDLE", help="a .edge.zip, or a folder of them")
-    parser.add_argument("--interpreter", required=True, choices=INTERPRETERS)
+    parser.add_argument("--interpreter", required=True, choices=list(TARGETS))
     parser.add_argument("--with", dest="extra", action="append", default=[], choices=EXTRA, help="pillow for pictures")
     options = parser.parse_args(arguments)
     if options.folder.exists():
         _fail(f"{options.folder} is there already; name a new folder, or remove it")
-    bundles = list(_bundles(options.bundles))
+    bundles = list(_bundles(options.bundles, options.interpreter))
     try:
         fill(options.folder, [*ALWAYS, options.interpreter, *options.extra], bundles)
     except BaseException:
@@ -53,16 +56,29 @@ def _fail(message: str) -> NoReturn:
     sys.exit(f"deploy.root: {message}")
 
 
-def _bundles(given: Sequence[Path]) -> Iterator[Path]:
-    """Each bundle, those of a folder by name."""
+def _bundles(given: Sequence[Path], interpreter: str) -> Iterator[Path]:
+    """Each bundle that is named; of a folder those that the interpreter runs, by name."""
     for path in given:
-        found = sorted(path.glob("*.edge.zip")) if path.is_dir() else [path]
-        if not found:
-            _fail(f"{path} holds no .edge.zip; name a bundle, or a folder that holds some")
-        for bundle in found:
-            if not bundle.is_file():
-                _fail(f"{bundle} is no file; name a bundle, or a folder that holds some")
-            yield bundle
+        if path.is_dir():
+            there = sorted(path.glob("*.edge.zip"))
+            found = [bundle for bundle in there if _target(bundle) in ("", *TARGETS[interpreter])]
+            if not found:
+                others = f"of {len(there)} .edge.zip none is for {' or '.join(TARGETS[interpreter])}"
+                _fail(f"{path}: {others if there else 'it holds no .edge.zip'}; name one that {interpreter} runs")
+            yield from found
+        elif path.is_file():
+            yield path
+        else:
+            _fail(f"{path} is not there; name a bundle, or a folder that holds some")
+
+
+def _target(bundle: Path) -> str:
+    """What the manifest says; nothing where it cannot be read, which the selftest puts better."""
+    try:
+        with zipfile.ZipFile(bundle) as archive:
+            return str(json.loads(archive.read("manifest.json"))["target"])
+    except (OSError, zipfile.BadZipFile, KeyError, TypeError, ValueError):
+        return ""
 
 
 def fill(folder: Path, parts: Sequence[str], bundles: Sequence[Path]) -> None:

@@ -49,13 +49,14 @@ def stages() -> list[list[str]]:
     return [whole[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)]
 
 
-def build(home: Path, interpreter: str, bundle: Path) -> Built:
-    """Run the builder's stage below `home`."""
+def build(home: Path, interpreter: str, bundles: list[Path]) -> Built:
+    """Run the builder's stage below `home`, with these bundles in the context."""
     context, app = home / "context", home / "app"
     shutil.copytree(DEPLOY, context / "deploy", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "edgekit", context / "edgekit", ignore=shutil.ignore_patterns("__pycache__"))
     (context / "mine").mkdir()
-    shutil.copy(bundle, context / "mine")
+    for bundle in bundles:
+        shutil.copy(bundle, context / "mine")
     builder = stages()[0]
     for line in (line for line in builder if line.startswith("COPY ")):
         copy(line.replace("${BUNDLES}", "mine"), context, home / "build")

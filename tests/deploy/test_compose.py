@@ -23,7 +23,7 @@ REPLICAS = sorted(name for name in SERVICES if name.startswith("replica"))
 
 
 def test_the_schema_takes_it() -> None:
-    jsonschema.Draft7Validator(SCHEMA).validate(COMPOSE)
+    jsonschema.Draft202012Validator(SCHEMA).validate(COMPOSE)
 
 
 @pytest.mark.parametrize(("key", "value"), [("read-only", True), ("cap_drop", "ALL"), ("healthcheck", {"tests": []})])
@@ -31,7 +31,7 @@ def test_and_no_misspelt_key(key: str, value: object) -> None:
     wrong = copy.deepcopy(COMPOSE)
     wrong["services"]["proxy"][key] = value
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.Draft7Validator(SCHEMA).validate(wrong)
+        jsonschema.Draft202012Validator(SCHEMA).validate(wrong)
 
 
 @pytest.mark.parametrize("name", SERVICES)

@@ -52,7 +52,7 @@ def test_the_folder_is_filled_by_the_script_alone() -> None:
     assert not re.search(r"pip3? install|apt-get|curl|wget", "\n".join([*BUILDER, *FINAL]))
     assert [line for line in FINAL if line.startswith("COPY ")] == ["COPY --from=builder /app /app"]
     assert not values(BUILDER, "ADD") + values(FINAL, "ADD")
-    assert f"ARG INTERPRETER={script.INTERPRETERS[0]}" in BUILDER
+    assert f"ARG INTERPRETER={next(iter(script.TARGETS))}" in BUILDER
     assert (
         BUILDER[0].split()[1] == FINAL[0].split()[1] == "${PYTHON_IMAGE}"
     )  # or what was compiled is of another Python

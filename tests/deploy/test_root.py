@@ -1,4 +1,4 @@
-"""The folder of an image starts with an empty environment, writes nothing, and holds nothing that a start does not need."""
+"""The folder of an image starts with an empty environment, writes nothing, and holds nothing that no start needs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import re
 import stat
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +19,14 @@ import tomllib
 from deploy import root as script
 from deploy.unneeded import EVERYWHERE, OF
 from edgekit.runner import load
+from edgekit.runner.backends import litert, onnxruntime, openvino
 from tests.conftest import ROOT
 from tests.deploy.conftest import DEPLOY, TARGETS, Built, build
 from tests.runner.conftest import samples
 from tests.test_packaging import PROJECT, normal, pins
 
 HASHED = re.compile(r"^([\w.-]+)==(\S+) \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
+BACKENDS = {"ai-edge-litert": litert, "openvino": openvino, "onnxruntime": onnxruntime}
 EXTRAS = {"ai-edge-litert": "tflite", "openvino": "openvino", "onnxruntime": "onnx"}
 DENIED = """
 import ctypes, os, sys
@@ -47,17 +50,17 @@ def text(part: str) -> str:
     scope="module",
     params=[
         pytest.param(name, marks=[pytest.mark.slow, *([] if name == "ai-edge-litert" else [pytest.mark.long])])
-        for name in script.INTERPRETERS
+        for name in script.TARGETS
     ],
 )
 def built(request: pytest.FixtureRequest, bundles: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Built:
-    """One folder for each interpreter; every test reads it, and none changes it."""
-    return build(tmp_path_factory.mktemp("image"), request.param, bundles[TARGETS[request.param]])
+    """One folder for each interpreter, of bundles for others too; every test reads it, and none changes it."""
+    given = [bundles[TARGETS[request.param]], bundles["tflite" if request.param == "onnxruntime" else "onnx"]]
+    return build(tmp_path_factory.mktemp("image"), request.param, given)
 
 
 def bundle_of(built: Built) -> Path:
-    (bundle,) = (built.folder / "bundles").iterdir()
-    return bundle
+    return next((built.folder / "bundles").glob(f"*-{TARGETS[built.interpreter]}-*"))
 
 
 def files(folder: Path) -> dict[str, tuple[int, int]]:
@@ -76,9 +79,10 @@ def test_every_wheel_is_named_by_version_and_digest_and_is_the_workbooks(part: s
 
 
 def test_the_parts_are_those_of_the_script_and_of_the_extras() -> None:
-    known = {*script.ALWAYS, *script.INTERPRETERS, *script.EXTRA}
+    known = {*script.ALWAYS, *script.TARGETS, *script.EXTRA}
     assert known == {path.stem for path in (DEPLOY / "requirements").glob("*.txt")}
     assert set(OF) <= known
+    assert {name: backend.TARGETS for name, backend in BACKENDS.items()} == script.TARGETS
     for interpreter, extra in EXTRAS.items():
         (line,) = PROJECT["optional-dependencies"][extra]
         assert line.startswith(interpreter)
@@ -95,6 +99,14 @@ def test_it_starts_with_nothing_but_itself(built: Built, tmp_path: Path) -> None
     best = json.loads(line)["label"]
     assert best == load(bundle_of(built), trial=False).predict(samples(1)[0]).label
     assert files(built.folder) == before
+
+
+def test_the_bundles_are_those_that_the_interpreter_runs(built: Built) -> None:
+    """OpenVINO reads ONNX too."""
+    wanted = {f"tiny-{target}-1.2.0.edge.zip" for target in script.TARGETS[built.interpreter]}
+    there = [path for path in (built.folder / "bundles").iterdir()]
+    assert {path.name for path in there} == wanted
+    assert all(built.run("selftest", str(path)).returncode == 0 for path in there)
 
 
 def test_it_holds_no_tool_and_nothing_that_others_may_change(built: Built) -> None:
@@ -195,8 +207,9 @@ def test_nothing_is_left_of_a_folder_that_failed(tmp_path: Path, capfd: pytest.C
     ("words", "said"),
     [
         (["there", "there/x.edge.zip"], "there is there already; name a new folder"),
-        (["new", "there"], "there holds no .edge.zip"),
-        (["new", "nowhere.edge.zip"], "nowhere.edge.zip is no file"),
+        (["new", "there"], "there: it holds no .edge.zip; name one that openvino runs"),
+        (["new", "others"], "others: of 2 .edge.zip none is for openvino or onnx; name one that openvino runs"),
+        (["new", "nowhere.edge.zip"], "nowhere.edge.zip is not there"),
     ],
 )
 def test_what_cannot_be_done_is_said_before_anything_is_made(
@@ -204,9 +217,13 @@ def test_what_cannot_be_done_is_said_before_anything_is_made(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("there").mkdir()
+    Path("others").mkdir()
+    for number in "12":
+        with zipfile.ZipFile(f"others/{number}.edge.zip", "w") as archive:
+            archive.writestr("manifest.json", '{"target": "tflite"}')
     with pytest.raises(SystemExit, match=re.escape(said)):
         script.main([*words, "--interpreter", "openvino"])
-    assert list(tmp_path.iterdir()) == [tmp_path / "there"]
+    assert not Path("new").exists() and not list(Path("there").iterdir())
 
 
 def test_the_wheel_of_edgekit_carries_no_deployment() -> None:
