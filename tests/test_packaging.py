@@ -72,7 +72,7 @@ def requirements(line: str) -> list[str]:
 def texts() -> list[Path]:
     """All that people read or copy commands from, code with its messages included."""
     found = [path for name in ("README.md", "CONTRIBUTING.md", "Makefile") if (path := ROOT / name).is_file()]
-    for folder in ("edgekit", "notebooks", "configs", "docs", "tests", ".ci"):
+    for folder in ("edgekit", "notebooks", "configs", "docs", "tests", "deploy", ".ci"):
         found += [path for path in sorted((ROOT / folder).rglob("*")) if path.suffix in TEXTS or folder == ".ci"]
     return [path for path in found if path.is_file() and path != Path(__file__)]
 

@@ -75,6 +75,8 @@ LONG = {
 
 SERVES = "serves until it is stopped; tests/serve/test_page.py runs the page's lines in their order"
 INSTALLS = "installs from an index of released packages; tests/test_packaging.py builds the wheel and installs it"
+ENGINE = "needs a container engine; tests/deploy runs the builder's lines, hadolint, and compose's schema"
+SERVICE = "changes the system; tests/deploy/test_unit.py has systemd check the unit"
 MAKES = "CI runs it as a whole"
 COLLECTED = "a suite runs it; here its tests are collected"
 HALF_AN_HOUR = "takes half an hour; the same options are run for seconds by "
@@ -95,6 +97,19 @@ ELSEWHERE = {
     "make quick": "runs a part of make test; tests/test_suites.py holds what it leaves out",
     "make nightly": "runs every suite, for hours; tests/test_suites.py runs it on suites that take seconds",
     "make lab": "opens JupyterLab",
+    "docker build --file deploy/Dockerfile --build-arg BUNDLES=artifacts/digits/bundles --tag edgekit-serve:local .": (
+        ENGINE
+    ),
+    "docker run --read-only --cap-drop ALL --publish 127.0.0.1:8000:8000 edgekit-serve:local": ENGINE,
+    "docker compose --file deploy/compose.yaml up --build": ENGINE,
+    "python -m deploy.root build/root --interpreter ai-edge-litert artifacts/digits/bundles": (
+        "installs; tests/deploy/test_root.py runs it, as the Dockerfile calls it"
+    ),
+    "sudo python3.11 -m deploy.root /opt/edgekit --interpreter ai-edge-litert artifacts/digits/bundles": SERVICE,
+    "sudo install -m 644 deploy/edgekit-serve.service /etc/systemd/system/": SERVICE,
+    "sudo systemctl enable --now edgekit-serve": SERVICE,
+    "sudo install -D -m 644 deploy/edgekit-serve-openvino.conf "
+    "/etc/systemd/system/edgekit-serve.service.d/openvino.conf": SERVICE,
     ".venv/bin/pytest tests/runner/test_model.py": COLLECTED,
     ".venv/bin/pytest tests/runner/test_model.py -k golden": COLLECTED,
     ".venv/bin/pytest -m long tests/walks/test_sounds.py": COLLECTED,

@@ -41,7 +41,7 @@ class Block:
 
 def all_pages() -> list[Path]:
     """README, CONTRIBUTING, those of the folders, and every Markdown file of the site."""
-    front = ("README.md", "CONTRIBUTING.md", "tests/README.md", "artifacts/README.md")
+    front = ("README.md", "CONTRIBUTING.md", "tests/README.md", "artifacts/README.md", "deploy/README.md")
     return [*(ROOT / page for page in front), *sorted((ROOT / "docs").rglob("*.md"))]
 
 

@@ -1,0 +1,231 @@
+"""The folder of an image starts with an empty environment, writes nothing, and holds nothing that no start needs."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import platform
+import re
+import stat
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tomllib
+
+from deploy import root as script
+from deploy.unneeded import EVERYWHERE, OF
+from edgekit.runner import load
+from edgekit.runner.backends import litert, onnxruntime, openvino
+from tests.conftest import ROOT
+from tests.deploy.conftest import DEPLOY, TARGETS, Built, build
+from tests.runner.conftest import samples
+from tests.test_packaging import PROJECT, normal, pins
+
+HASHED = re.compile(r"^([\w.-]+)==(\S+) \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
+BACKENDS = {"ai-edge-litert": litert, "openvino": openvino, "onnxruntime": onnxruntime}
+EXTRAS = {"ai-edge-litert": "tflite", "openvino": "openvino", "onnxruntime": "onnx"}
+DENIED = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.prctl(65, 1, 0, 0, 0):  # PR_SET_MDWE, of Linux 6.3: what systemd's MemoryDenyWriteExecute asks for
+    sys.exit(99)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def required(part: str) -> dict[str, str]:
+    """Distribution → version, of a file of requirements."""
+    return {normal(name): version for name, version, _ in HASHED.findall(text(part))}
+
+
+def text(part: str) -> str:
+    return (DEPLOY / "requirements" / f"{part}.txt").read_text()
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=[pytest.mark.slow, *([] if name == "ai-edge-litert" else [pytest.mark.long])])
+        for name in script.TARGETS
+    ],
+)
+def built(request: pytest.FixtureRequest, bundles: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """One folder for each interpreter, of bundles for others too; every test reads it, and none changes it."""
+    given = [bundles[TARGETS[request.param]], bundles["tflite" if request.param == "onnxruntime" else "onnx"]]
+    return build(tmp_path_factory.mktemp("image"), request.param, given)
+
+
+def bundle_of(built: Built) -> Path:
+    return next((built.folder / "bundles").glob(f"*-{TARGETS[built.interpreter]}-*"))
+
+
+def files(folder: Path) -> dict[str, tuple[int, int]]:
+    """Each file and folder with its size and time of change in ns."""
+    found = [folder, *folder.rglob("*")]
+    return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in found}
+
+
+@pytest.mark.parametrize("part", [path.stem for path in sorted((DEPLOY / "requirements").glob("*.txt"))])
+def test_every_wheel_is_named_by_version_and_digest_and_is_the_workbooks(part: str) -> None:
+    lines = [line for line in text(part).splitlines() if line and not line.startswith(("#", " "))]
+    assert lines and len(lines) == len(required(part))
+    assert part == "serve" or normal(part) in required(part)
+    other = {name: version for name, version in required(part).items() if pins().get(name, version) != version}
+    assert not other, "constraints.txt says otherwise"
+
+
+def test_the_parts_are_those_of_the_script_and_of_the_extras() -> None:
+    known = {*script.ALWAYS, *script.TARGETS, *script.EXTRA}
+    assert known == {path.stem for path in (DEPLOY / "requirements").glob("*.txt")}
+    assert set(OF) <= known
+    assert {name: backend.TARGETS for name, backend in BACKENDS.items()} == script.TARGETS
+    for interpreter, extra in EXTRAS.items():
+        (line,) = PROJECT["optional-dependencies"][extra]
+        assert line.startswith(interpreter)
+
+
+def test_it_starts_with_nothing_but_itself(built: Built, tmp_path: Path) -> None:
+    before, sample = files(built.folder), tmp_path / "sample.npy"
+    np.save(sample, samples(1)[0])
+    tested = built.run("selftest", str(bundle_of(built)))
+    assert tested.returncode == 0 and "passed" in tested.stdout, tested.stderr
+    answered = built.run("predict", str(bundle_of(built)), str(sample), "--json")
+    assert answered.returncode == 0 and not answered.stderr, answered.stderr
+    (line,) = answered.stdout.splitlines()
+    best = json.loads(line)["label"]
+    assert best == load(bundle_of(built), trial=False).predict(samples(1)[0]).label
+    assert files(built.folder) == before
+
+
+def test_the_bundles_are_those_that_the_interpreter_runs(built: Built) -> None:
+    """OpenVINO reads ONNX too."""
+    wanted = {f"tiny-{target}-1.2.0.edge.zip" for target in script.TARGETS[built.interpreter]}
+    there = [path for path in (built.folder / "bundles").iterdir()]
+    assert {path.name for path in there} == wanted
+    assert all(built.run("selftest", str(path)).returncode == 0 for path in there)
+
+
+def test_it_holds_no_tool_and_nothing_that_others_may_change(built: Built) -> None:
+    found = [path.relative_to(built.folder) for path in built.folder.rglob("*")]
+    tools = {"pip", "setuptools", "wheel", "ensurepip", "gcc", "cc", "ld", "bin", "include", "tests", "f2py"}
+    licences = re.compile(r"packages/[^/]+\.dist-info/licenses/")
+    assert not [path for path in found if path.name in tools and not licences.match(path.as_posix())]
+    assert not [path for path in found if path.suffix in {".pyi", ".pyx", ".h", ".hpp", ".c", ".a"}]
+    modes = {path: (built.folder / path).stat().st_mode for path in found}
+    assert not [path for path, mode in modes.items() if mode & (stat.S_IWGRP | stat.S_IWOTH)]
+    assert not [path for path, mode in modes.items() if not mode & stat.S_IROTH]
+
+
+def test_all_code_was_compiled_and_is_not_compared_with_its_source(built: Built) -> None:
+    sources = {path for path in (built.folder / "packages").rglob("*.py")}
+    compiled = list((built.folder / "packages").rglob("*.pyc"))
+    assert {path.parent.parent / f"{path.name.split('.')[0]}.py" for path in compiled} == sources
+    assert all(path.read_bytes()[4:8] == b"\x01\0\0\0" for path in compiled)  # by hash, unchecked: PEP 552
+
+
+def test_it_holds_the_distributions_that_are_named_and_no_other(built: Built) -> None:
+    named = {
+        name: version for part in ("numpy", "serve", built.interpreter) for name, version in required(part).items()
+    }
+    names = [path.name.removesuffix(".dist-info").rpartition("-") for path in built.folder.glob("packages/*.dist-info")]
+    assert {normal(name): version for name, _, version in names} == named
+
+
+@pytest.mark.skipif(
+    platform.machine() != "x86_64", reason=f"this machine is {platform.machine()}; the comparison is with x86-64"
+)
+def test_what_is_left_out_is_there_to_leave_out(built: Built) -> None:
+    """By the lists of the wheels: a pattern that matches nothing is of another version."""
+    records = [path.read_text() for path in built.folder.glob("packages/*.dist-info/RECORD")]
+    listed = [line.partition(",")[0] for record in records for line in record.splitlines()]
+    for pattern in (*OF["numpy"], *OF[built.interpreter]):
+        matching = [name for name in listed if fnmatch.fnmatch(name, pattern) or name.startswith(f"{pattern}/")]
+        assert matching, pattern
+    for pattern in (*OF["numpy"], *OF[built.interpreter], *EVERYWHERE[:-1]):
+        assert not list((built.folder / "packages").glob(pattern)), pattern
+
+
+def test_the_sizes_are_those_of_the_files(built: Built) -> None:
+    rows = [line.split(" MB  ") for line in built.printed.splitlines()]
+    told = {name: float(size) for size, name in rows}
+    total = sum(path.stat().st_size for path in built.folder.rglob("*") if path.is_file()) / 1e6
+    assert told.pop("in total") == pytest.approx(total, abs=0.051)
+    assert sum(told.values()) == pytest.approx(total, abs=0.05 * len(told))
+    assert {"numpy 2.4.6", "edgerun.pyz", "bundles"} <= {name for name in told}
+
+
+def test_a_bundle_of_another_target_is_refused(built: Built, bundles: dict[str, Path]) -> None:
+    other = bundles["tflite" if built.interpreter != "ai-edge-litert" else "openvino"]
+    with pytest.raises(SystemExit, match=f"{other.name} does not pass its selftest in "):
+        script.prove(built.folder, other)
+
+
+def test_memory_is_never_written_and_executed_but_by_openvino(built: Built) -> None:
+    """As `MemoryDenyWriteExecute` of the unit asks, and its drop-in for OpenVINO takes back."""
+    done = built.run("selftest", str(bundle_of(built)), before=(sys.executable, "-c", DENIED))
+    if done.returncode == 99:
+        pytest.skip("this kernel is older than 6.3, which brought PR_SET_MDWE")
+    assert (done.returncode == 0) == (built.interpreter != "openvino"), done.stderr
+
+
+def test_the_unit_allows_every_call_that_is_made(built: Built, tmp_path: Path) -> None:
+    unit = (DEPLOY / "edgekit-serve.service").read_text()
+    trace = tmp_path / "trace"
+    strace = ("/usr/bin/strace", "-f", "-qq", "-o", str(trace))
+    done = built.run("selftest", str(bundle_of(built)), before=strace)
+    assert done.returncode == 0, done.stderr
+    made = set(re.findall(r"^\d+ +(\w+)\(", trace.read_text(), re.MULTILINE))
+    allowed = calls("@system-service")
+    for line in re.findall(r"^SystemCallFilter=~(.*)$", unit, re.MULTILINE):
+        for group in line.split():
+            allowed -= calls(group)
+    assert {"execve", "mmap", "openat"} <= made
+    assert made <= allowed
+
+
+def calls(group: str) -> set[str]:
+    """The system calls of a group, those of the groups in it too."""
+    shown = subprocess.run(["systemd-analyze", "syscall-filter", group], capture_output=True, text=True, check=True)
+    names = [line.strip() for line in shown.stdout.splitlines()[1:] if line.strip() and "#" not in line]
+    return {each for name in names for each in (calls(name) if name.startswith("@") else {name})}
+
+
+@pytest.mark.slow
+def test_nothing_is_left_of_a_folder_that_failed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "bad.edge.zip").write_text("no archive")
+    with pytest.raises(SystemExit, match=r"bad\.edge\.zip does not pass its selftest"):
+        script.main([str(tmp_path / "root"), "--interpreter", "ai-edge-litert", str(tmp_path)])
+    assert not (tmp_path / "root").exists()
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["there", "there/x.edge.zip"], "there is there already; name a new folder"),
+        (["new", "there"], "there: it holds no .edge.zip; name one that openvino runs"),
+        (["new", "others"], "others: of 2 .edge.zip none is for openvino or onnx; name one that openvino runs"),
+        (["new", "nowhere.edge.zip"], "nowhere.edge.zip is not there"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_anything_is_made(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("there").mkdir()
+    Path("others").mkdir()
+    for number in "12":
+        with zipfile.ZipFile(f"others/{number}.edge.zip", "w") as archive:
+            archive.writestr("manifest.json", '{"target": "tflite"}')
+    with pytest.raises(SystemExit, match=re.escape(said)):
+        script.main([*words, "--interpreter", "openvino"])
+    assert not Path("new").exists() and not list(Path("there").iterdir())
+
+
+def test_the_wheel_of_edgekit_carries_no_deployment() -> None:
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert build["packages"] == ["edgekit"] and not any("deploy" in path for path in build["force-include"])
