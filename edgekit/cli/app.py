@@ -10,6 +10,7 @@ import typer
 
 from edgekit import __version__
 from edgekit.cli.exit_codes import errors_as_exit_codes
+from edgekit.cli.export import export
 from edgekit.cli.help import bare_switches
 from edgekit.cli.init.command import init
 from edgekit.cli.result import show_result
@@ -277,6 +278,8 @@ def load(
         request = command.Request(bundle, tuple(scenario or ()), rate, seconds, p99_ms, max_rate, threads)
         command.run(request, json_, print)
 
+
+app.command()(export)
 
 bare_switches(app)
 

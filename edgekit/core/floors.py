@@ -14,7 +14,7 @@ FLOORS = (
     ("measure",),
     ("stages",),
     ("report",),
-    ("workbook",),
+    ("serve", "workbook"),
     ("cli",),
 )
 """Packages of edgekit; those that share a floor never import one another."""
