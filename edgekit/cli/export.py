@@ -24,7 +24,7 @@ def export(
         str | None, typer.Option(metavar="URI", help="kserve: where the repository will lie, such as s3://bucket/x.")
     ] = None,
     image: Annotated[
-        str | None, typer.Option(metavar="NAME", help="kserve: the image that runs `edgekit serve`.")
+        str | None, typer.Option(metavar="NAME", help="kserve: the image that runs edgekit's own server.")
     ] = None,
 ) -> None:
     """Prepare bundles for another server: a model repository, manifests, or files for a compiler.
