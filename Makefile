@@ -10,12 +10,12 @@ CONFIG ?= configs/digits.yaml
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder -p no:nbval --timeout=1200 --timeout-method=signal --max-worker-restart=0
 BESIDE := GOMP_SPINCOUNT=0
 # Tests with a target of their own; `make test` runs all others.
-APART := not long and not zoo and not numerics and not matrix and not aarch64 and not docs
+APART := not long and not zoo and not numerics and not matrix and not aarch64 and not docs and not serving
 # What `make nightly` runs, each suite whole. tests/README.md says what each proves.
-NIGHTLY := test numerics zoo docs defaults matrix aarch64 long faults
+NIGHTLY := test numerics zoo docs defaults matrix aarch64 serving long faults
 
 .DEFAULT_GOAL := help
-.PHONY: help run quick test docs numerics zoo long defaults faults matrix aarch64 nightly mutants durations reference lab \
+.PHONY: help run quick test docs numerics zoo long defaults faults matrix aarch64 serving nightly mutants durations reference lab \
 	lint nbval bench aa clean
 
 help: ## list the targets
@@ -100,6 +100,23 @@ matrix: $(VENV)/.dev ## the runner on every Python, numpy and interpreter that h
 aarch64: $(VENV)/.dev ## the runner with the real aarch64 wheels under qemu, fetched first
 	$(BIN)/python -m tests.aarch64.fetch
 	$(BIN)/pytest -q -m aarch64 tests/aarch64
+
+# Triton comes out of a wheel, and clashes with the workbook's numpy and protobuf. kubernetes-validate holds the schemas of
+# every version of Kubernetes, 140 MB.
+build/triton/.made:
+	$(call aloud,making build/triton) $(PYTHON) -m venv build/triton
+	$(call aloud,installing Triton) build/triton/bin/pip install --quiet --disable-pip-version-check \
+		nvidia-pytriton==0.7.0 'tritonclient[grpc,http]==2.51.0' ai-edge-litert onnxruntime openvino
+	touch $@
+
+build/kubernetes/.made:
+	$(call aloud,making build/kubernetes) $(PYTHON) -m venv build/kubernetes
+	$(call aloud,installing validators) build/kubernetes/bin/pip install --quiet --disable-pip-version-check \
+		kserve==0.21.0 kubernetes-validate==1.37.0
+	touch $@
+
+serving: $(VENV)/.dev build/triton/.made build/kubernetes/.made ## exports, loaded by a real Triton and held against Kubernetes' schemas
+	$(BIN)/pytest -q -m serving tests/serve
 
 nightly: $(VENV)/.dev ## every suite, each whole, and a table at the end; RESUME=1 leaves out what passed on this tree
 	$(BIN)/python -m tests.suites $(if $(RESUME),--resume) $(NIGHTLY)

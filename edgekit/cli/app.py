@@ -10,6 +10,7 @@ import typer
 
 from edgekit import __version__
 from edgekit.cli.exit_codes import errors_as_exit_codes
+from edgekit.cli.export import export
 from edgekit.cli.help import bare_switches
 from edgekit.cli.init.command import init
 from edgekit.cli.result import show_result
@@ -288,6 +289,8 @@ def serve(context: typer.Context) -> None:
 
     raise typer.Exit(run_on_device(["serve", *context.args]))
 
+
+app.command()(export)
 
 bare_switches(app)
 

@@ -59,6 +59,11 @@ QUICK = {
     f"edgekit load {INFO} --scenario single_stream --seconds 2 --json",
     "edgekit bundle pretrainedResnet_quant.tflite "
     "--labels airplane,automobile,bird,cat,deer,dog,frog,horse,ship,truck --golden pictures/",
+    "edgekit export triton artifacts/digits/bundles --out for-triton --backend python",
+    "edgekit export ovms artifacts/digits/bundles/digits-onnx-1.0.0.edge.zip --out for-ovms",
+    "edgekit export kserve artifacts/digits/bundles --out for-kserve --storage-uri s3://bucket/digits "
+    "--image registry.example/edgekit:1.0.0",
+    "edgekit export tensorrt artifacts/digits/bundles/digits-onnx-1.0.0.edge.zip --out for-tensorrt",
     "make help",
 }
 

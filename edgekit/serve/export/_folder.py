@@ -1,0 +1,87 @@
+"""The exported folder: whole or not there, and never over something that is not an earlier export."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from edgekit import __version__
+from edgekit.core.errors import ConfigError
+from edgekit.runner.files import make_folder, sync_folder, write_atomically
+
+RECORD = "export.json"
+EXECUTABLE = ".pyz"
+
+
+def check(out: Path) -> None:
+    """ConfigError unless `out` is free: absent, empty, or an earlier export that nobody has changed."""
+    if not out.exists() and not out.is_symlink():
+        return
+    if out.is_symlink() or not out.is_dir():
+        raise ConfigError(f"--out {out}: is there and is no folder; name another")
+    if not any(out.iterdir()):
+        return
+    recorded = _recorded(out)
+    if recorded is None:
+        raise ConfigError(f"--out {out}: is not empty and holds no earlier export; name another folder")
+    if changed := sorted(name for name, digest in _digests(out).items() if recorded.get(name) != digest):
+        raise ConfigError(
+            f"--out {out}: {changed[0]} is not as the earlier export wrote it; move it away, or name another folder"
+        )
+
+
+def write(out: Path, server: str, files: Mapping[str, bytes]) -> None:
+    """Write all files into a folder beside `out`, then put it in its place; an earlier export is replaced."""
+    out = Path(os.path.abspath(out))
+    make_folder(out.parent)
+    fresh, old = (out.with_name(f".{out.name}.{os.getpid()}.{word}") for word in ("new", "old"))
+    digests = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
+    record = {"edgekit": __version__, "server": server, "files": digests}
+    try:
+        for name, data in {**files, RECORD: json.dumps(record, indent=2).encode() + b"\n"}.items():
+            path = fresh / name
+            make_folder(path.parent)
+            write_atomically(path, data)
+            if name.endswith(EXECUTABLE):
+                path.chmod(0o755)
+        _swap(fresh, out, old)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    sync_folder(out.parent)
+
+
+def _swap(fresh: Path, out: Path, old: Path) -> None:
+    """A folder that holds files cannot be renamed over, so it steps aside first and comes back if that fails."""
+    check(out)  # once more: the checks of the bundles took a while
+    if not out.exists():
+        fresh.rename(out)
+        return
+    out.rename(old)
+    try:
+        fresh.rename(out)
+    except OSError:
+        old.rename(out)
+        raise
+    shutil.rmtree(old)
+
+
+def _recorded(out: Path) -> dict[str, str] | None:
+    """Digests by file name as an earlier export noted them; None where there was none."""
+    try:
+        record = json.loads((out / RECORD).read_text(encoding="utf-8"))
+        return {RECORD: _sha256(out / RECORD), **record["files"]}
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _digests(out: Path) -> dict[str, str]:
+    paths = sorted(path for path in out.rglob("*") if path.is_symlink() or not path.is_dir())
+    return {path.relative_to(out).as_posix(): "a link" if path.is_symlink() else _sha256(path) for path in paths}
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,123 @@
+"""The golden vectors on OpenVINO: the model file itself, and its own tensors, as OpenVINO Model Server runs it.
+
+OpenVINO may crash over a file, so it works in a process of its own: `python -m edgekit.serve.export._openvino`, with
+the bundle's path and a folder for the model file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import edgekit
+from edgekit.core.errors import ConversionError
+from edgekit.runner import bundle as bundles
+from edgekit.runner import processes, telemetry
+from edgekit.runner.backends import installed
+from edgekit.runner.model import open_model
+from edgekit.serve.export._subjects import Subject
+
+FILES = {"tflite": ("model.tflite",), "onnx": ("model.onnx",), "openvino": ("model.xml", "model.bin")}
+SETTINGS = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+"""Written into the server's configuration too: some CPUs would otherwise fall to bfloat16."""
+LIMIT_S = 600.0
+ADVICE = "export its openvino or onnx bundle, or serve this one with `edgekit serve`"
+
+
+def files(subject: Subject) -> dict[str, bytes]:
+    """The model's files by the names that OpenVINO and its server read."""
+    return {name: subject.model_file(Path(name).suffix) for name in FILES[subject.manifest.target]}
+
+
+def check(subject: Subject) -> None:
+    """ConversionError where OpenVINO cannot read the file, or a golden vector comes out wrong; BackendError without it.
+
+    The message names the first wrong vector, and by how much it is off.
+    """
+    installed("openvino")  # says what to install
+    answer = _ask(subject)
+    if "error" in answer:
+        raise ConversionError(f"{subject.path}: OpenVINO cannot run this file: {answer['error']}; {ADVICE}")
+    atol = subject.manifest.golden["atol"]
+    wrong = [each for each in answer["vectors"] if not _right(each, atol, subject.manifest.golden["top1"])]
+    if not wrong:
+        return
+    worst = max(each["delta"] for each in wrong)
+    raise ConversionError(
+        f"{subject.path}: OpenVINO {answer['version']} answers {len(wrong)} of {len(answer['vectors'])} golden vectors "
+        f"wrongly: vector {wrong[0]['vector']} is off by {wrong[0]['delta']:.4g}, {atol:.4g} is allowed, "
+        f"the largest difference is {worst:.4g}; {ADVICE}"
+    )
+
+
+def _right(vector: dict[str, Any], atol: float, top1: bool) -> bool:
+    """Written so that NaN, which is below nothing, is wrong."""
+    return bool(vector["delta"] <= atol) and (not top1 or bool(vector["same_label"]))
+
+
+def _ask(subject: Subject) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="edgekit-export-") as home:
+        folder = Path(home)
+        for name, data in files(subject).items():
+            (folder / name).write_bytes(data)
+        (folder / "subject.edge.zip").write_bytes(subject.data)
+        path = os.pathsep.join([str(Path(edgekit.__file__).resolve().parent.parent), *map(os.path.abspath, sys.path)])
+        with open(folder / "log", "wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", __name__, home],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONPATH": path},
+                start_new_session=True,
+            )
+            try:
+                late = not processes.ended(process, LIMIT_S)
+            finally:
+                code = processes.end(process)
+        if late:
+            return {"error": f"no answer within {LIMIT_S:.0f} s"}
+        if code:
+            said = (folder / "log").read_text(errors="replace").strip().splitlines()[-1:]
+            return {"error": f"its process ended with {code}: {''.join(said)[:300] or 'it said nothing'}"}
+        answer: dict[str, Any] = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
+        return answer
+
+
+def _run(folder: Path) -> dict[str, Any]:
+    """How far each golden vector is off, or the words in which OpenVINO refuses the file."""
+    telemetry.off()
+    import openvino
+
+    bundle = bundles.read(folder / "subject.edge.zip")
+    model = open_model(bundle)
+    inputs, expected = model.golden()
+    try:
+        core = openvino.Core()
+        read = core.read_model(folder / FILES[bundle.manifest.target][0])
+        compiled = core.compile_model(read, "CPU", {**SETTINGS, "INFERENCE_NUM_THREADS": 1})
+        request, decode = compiled.create_infer_request(), model.backend.decode
+        vectors = []
+        for number, (raw, recorded) in enumerate(zip(inputs, expected)):
+            request.infer([model.prepare(raw)])
+            native = np.array(request.get_output_tensor(0).data)
+            outputs = (native if decode is None else decode(native)).reshape(recorded.shape).astype(np.float64)
+            same_label = bool((outputs.argmax(axis=-1) == recorded.argmax(axis=-1)).all())
+            vectors.append(
+                {"vector": number, "delta": float(np.abs(outputs - recorded).max()), "same_label": same_label}
+            )
+    except (RuntimeError, ValueError, TypeError) as error:
+        return {"error": " ".join(str(error).split())[:300]}
+    return {"version": openvino.__version__.partition("-")[0], "vectors": vectors}
+
+
+if __name__ == "__main__":
+    here = Path(sys.argv[1])
+    (here / "answer.json").write_text(json.dumps(_run(here)), encoding="utf-8")

@@ -1,0 +1,69 @@
+"""Triton's `config.pbtxt`, written as text: Protocol Buffers' text format without the library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+TYPES = {
+    "float32": "TYPE_FP32",
+    "float16": "TYPE_FP16",
+    "int8": "TYPE_INT8",
+    "uint8": "TYPE_UINT8",
+    "text": "TYPE_STRING",
+}
+PLAIN = frozenset(range(0x20, 0x7F)) - {ord('"'), ord("\\")}
+
+
+class Port(NamedTuple):
+    """An input or output; `dims` leaves out the batch axis where the model has one that Triton knows of."""
+
+    name: str
+    dtype: str
+    dims: tuple[int, ...]
+    labels: str = ""
+
+
+class Config(NamedTuple):
+    """A model's configuration. `largest_batch` 0: the shapes hold all there is, and Triton adds no batch axis."""
+
+    name: str
+    backend: str
+    largest_batch: int
+    inputs: Sequence[Port]
+    outputs: Sequence[Port]
+    parameters: dict[str, str]
+
+
+def text(config: Config) -> bytes:
+    """The file's bytes, ASCII."""
+    lines = [
+        f"name: {quoted(config.name)}",
+        f"backend: {quoted(config.backend)}",
+        f"max_batch_size: {config.largest_batch}",
+    ]
+    for word, ports in (("input", config.inputs), ("output", config.outputs)):
+        for port in ports:
+            lines += _message(word, _port(port))
+    lines += _message("instance_group", ["kind: KIND_CPU", "count: 1"])
+    for key, value in sorted(config.parameters.items()):
+        lines += _message("parameters", [f"key: {quoted(key)}", f"value {{ string_value: {quoted(value)} }}"])
+    return ("\n".join(lines) + "\n").encode("ascii")
+
+
+def quoted(value: str) -> str:
+    """A string as the text format spells it: bytes other than plain letters in octal."""
+    return '"' + "".join(chr(byte) if byte in PLAIN else f"\\{byte:03o}" for byte in value.encode()) + '"'
+
+
+def _port(port: Port) -> list[str]:
+    lines = [
+        f"name: {quoted(port.name)}",
+        f"data_type: {TYPES[port.dtype]}",
+        f"dims: [ {', '.join(map(str, port.dims))} ]",
+    ]
+    return lines + ([f"label_filename: {quoted(port.labels)}"] if port.labels else [])
+
+
+def _message(word: str, lines: Sequence[str]) -> list[str]:
+    return [f"{word} {{", *(f"  {line}" for line in lines), "}"]

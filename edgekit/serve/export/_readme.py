@@ -1,0 +1,55 @@
+"""What a client of another server must know, in words: the README of an export is made of these parts."""
+
+from __future__ import annotations
+
+import json
+
+from edgekit.runner.bundle.manifest import Manifest, TensorSpec
+from edgekit.serve.export._subjects import Subject
+
+NATIVE = "Clients send the preprocessed tensor: this server does not run the bundle's own preprocess."
+PYTHON = "Clients send the raw sample: the bundle's own preprocess and postprocess run on the server."
+
+
+def tensor(spec: TensorSpec) -> str:
+    """One of the model's tensors on a line."""
+    return f"`{spec.name}`: {spec.dtype}{list(spec.shape)} ({spec.layout})"
+
+
+def title(subject: Subject) -> str:
+    """The heading of a bundle's part, with what identifies it."""
+    facts = subject.manifest
+    return (
+        f"## {subject.name}\n\n{facts.name} {facts.version}, variant {facts.variant}, target {facts.target}.\n"
+        f"Made from `{subject.path.name}`, whose manifest has the sha256 {subject.bundle.identity}.\n"
+    )
+
+
+def raw(manifest: Manifest) -> str:
+    """What a client of the Python backend sends and gets."""
+    spec = manifest.raw
+    return (
+        f"{PYTHON}\n\n- Input `raw`: {spec.dtype}[n, {', '.join(map(str, spec.shape))}] ({spec.kind}), "
+        "n samples a request.\n"
+        f"- Output `scores`: float32[n, {', '.join(map(str, manifest.output.shape[1:]))}], as the model gives them.\n"
+        "- Output `answer`: JSON text for each sample, what `edgerun predict --json` calls the prediction.\n"
+    )
+
+
+def native(manifest: Manifest) -> str:
+    """What a client must do itself where the server runs the model file alone."""
+    steps = json.dumps(manifest.preprocess, sort_keys=True)
+    parts = [
+        f"{NATIVE}\n",
+        f"- Input {tensor(manifest.input)}",
+        f"- Output {tensor(manifest.output)}",
+        f"- Raw samples are {manifest.raw.dtype}{list(manifest.raw.shape)} ({manifest.raw.kind}).",
+        f"- Preprocess steps, in order: `{steps}`",
+    ]
+    if manifest.input.dtype in ("int8", "uint8"):
+        parts.append("- The input holds integers: quantize with the scale and zero point of the model's input tensor.")
+    if manifest.activation != "none":
+        parts.append(f"- Then apply {manifest.activation} to the output: the model does not.")
+    if manifest.labels:
+        parts.append(f"- Labels, in the output's order: {json.dumps(manifest.labels, ensure_ascii=False)}")
+    return "\n".join(parts) + "\n"

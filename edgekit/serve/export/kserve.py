@@ -1,0 +1,169 @@
+"""KServe and plain Kubernetes: an InferenceService on Triton, a Deployment of our own server, and the repository."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from edgekit.core.errors import ConfigError
+from edgekit.serve.export import triton
+from edgekit.serve.export._subjects import Export, Request, Subject
+
+HELP = "KServe and Kubernetes: manifests, and the model repository that they point at"
+OPTIONS = ("backend", "storage_uri", "image")
+REPOSITORY = "repository"
+SEVERAL = "models"
+"""Name of the service where it serves more than one model."""
+LONGEST_NAME = 53
+"""Kubernetes allows 63 letters; KServe appends words of its own."""
+URI = re.compile(r"(s3|gs|hdfs|webhdfs|https?|pvc|hf|oci|file)://[^\s\"'\\]+")
+IMAGE = re.compile(r"[a-z0-9]+([._:/-][a-z0-9_]+)*(:[A-Za-z0-9_][\w.-]{0,127})?(@sha256:[0-9a-f]{64})?")
+PORT, GRPC_PORT = 8000, 8001
+BUNDLES = "/bundles"
+UNTRIED = "prepared, not verified: no cluster was here; the manifests were not applied"
+
+
+def export(subjects: Sequence[Subject], request: Request) -> Export:
+    """Both manifests and the repository; ConfigError unless the address and the image are given and well formed."""
+    uri = _given("--storage-uri", request.storage_uri, URI, "s3://bucket/folder or pvc://claim/folder")
+    image = _given("--image", request.image, IMAGE, "registry.example/edgekit:1.0.0")
+    files, lines = triton.repository(subjects, request.backend)
+    name = service_name(subjects)
+    return Export(
+        {
+            **{f"{REPOSITORY}/{path}": data for path, data in files.items()},
+            "kserve.yaml": _yaml(inference_service(name, uri)),
+            "kubernetes.yaml": b"---\n".join([_yaml(deployment(name, image)), _yaml(service(name))]),
+            "README.md": _about(subjects, request.backend, uri, image),
+        },
+        [*lines, f"put {REPOSITORY}/ where {uri} points; {image} must hold the bundles in {BUNDLES}", UNTRIED],
+    )
+
+
+def service_name(subjects: Sequence[Subject]) -> str:
+    """The model's name as Kubernetes allows it; several models share a service."""
+    names = {subject.manifest.name for subject in subjects}
+    letters = re.sub("[^a-z0-9]+", "-", names.pop().lower() if len(names) == 1 else SEVERAL).strip("-")
+    return (letters if letters[0].isalpha() else f"m-{letters}")[:LONGEST_NAME].rstrip("-")
+
+
+def inference_service(name: str, uri: str) -> dict[str, Any]:
+    """KServe's resource: Triton on the Open Inference Protocol."""
+    model = {
+        "modelFormat": {"name": "triton"},
+        "protocolVersion": "v2",
+        "runtime": "kserve-tritonserver",
+        "storageUri": uri,
+    }
+    return {
+        "apiVersion": "serving.kserve.io/v1beta1",
+        "kind": "InferenceService",
+        "metadata": {"name": name},
+        "spec": {"predictor": {"model": model}},
+    }
+
+
+def deployment(name: str, image: str) -> dict[str, Any]:
+    """Our own server, not root, on a file system that it cannot write; what it remembers goes to memory of its own."""
+    container = {
+        "name": "server",
+        "image": image,
+        "args": ["serve", BUNDLES, "--host", "0.0.0.0", "--port", str(PORT)],
+        "env": [{"name": "XDG_CACHE_HOME", "value": "/tmp/cache"}],
+        "ports": [{"name": "http", "containerPort": PORT}],
+        "startupProbe": {**_probe("ready"), "failureThreshold": 60},
+        "readinessProbe": {**_probe("ready"), "failureThreshold": 1},
+        "livenessProbe": {**_probe("live"), "failureThreshold": 3},
+        "resources": {"requests": {"cpu": "500m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": True,
+        },
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+    }
+    pod = {
+        "automountServiceAccountToken": False,
+        "containers": [container],
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65532,
+            "runAsGroup": 65532,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "terminationGracePeriodSeconds": 60,
+        "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}}],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "labels": _labels(name)},
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": _labels(name)},
+            "template": {"metadata": {"labels": _labels(name)}, "spec": pod},
+        },
+    }
+
+
+def service(name: str) -> dict[str, Any]:
+    """The address of the deployment inside of the cluster."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "labels": _labels(name)},
+        "spec": {"selector": _labels(name), "ports": [{"name": "http", "port": PORT, "targetPort": "http"}]},
+    }
+
+
+def _labels(name: str) -> dict[str, str]:
+    return {"app.kubernetes.io/name": name}
+
+
+def _probe(word: str) -> dict[str, Any]:
+    return {"httpGet": {"path": f"/v2/health/{word}", "port": "http"}, "periodSeconds": 5, "timeoutSeconds": 2}
+
+
+def _given(option: str, value: str | None, form: re.Pattern[str], example: str) -> str:
+    if value is None:
+        raise ConfigError(f"{option}: is missing, kserve needs it; for example {option} {example}")
+    if not form.fullmatch(value):
+        raise ConfigError(f"{option}: got {value!r}; write for example {example}")
+    return value
+
+
+def _yaml(value: Mapping[str, Any]) -> bytes:
+    return ("\n".join(_lines(value, "")) + "\n").encode()
+
+
+def _lines(value: Any, indent: str) -> list[str]:
+    """YAML in blocks; what is neither a mapping nor a list is spelled as JSON, which YAML reads as it is meant."""
+    lines = []
+    items = (
+        [(f"{json.dumps(key) if '/' in key else key}:", each) for key, each in value.items()]
+        if isinstance(value, dict)
+        else [("-", each) for each in value]
+    )
+    for head, each in items:
+        if not isinstance(each, (dict, list)):
+            lines.append(f"{indent}{head} {json.dumps(each)}")
+        elif head == "-":
+            first, *rest = _lines(each, f"{indent}  ")
+            lines += [f"{indent}- {first.strip()}", *rest]
+        else:
+            lines += [f"{indent}{head}", *_lines(each, f"{indent}  ")]
+    return lines
+
+
+def _about(subjects: Sequence[Subject], backend: str | None, uri: str, image: str) -> bytes:
+    head = (
+        f"# Manifests for Kubernetes\n\n{UNTRIED[0].upper()}{UNTRIED[1:]}.\n\n"
+        f"- `kserve.yaml`: an InferenceService of KServe on Triton. Copy `{REPOSITORY}/` to `{uri}` first.\n"
+        f"- `kubernetes.yaml`: a Deployment of `edgekit serve` and its Service. "
+        f"The image `{image}` must hold the bundles in `{BUNDLES}`.\n\n"
+        "A model on the Python backend needs its interpreter in the image of KServe's Triton runtime.\n"
+    )
+    return head.encode() + b"\n" + triton.about(subjects, backend)

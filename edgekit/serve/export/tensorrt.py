@@ -1,0 +1,112 @@
+"""TensorRT, and what is there for EdgeTPU and Neuron: the model file, the commands, operators, vectors to check with.
+
+None of the three compilers runs on edgekit's machines, so all of it is prepared and nothing is verified.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+import numpy as np
+
+from edgekit.core.errors import ConversionError
+from edgekit.runner import operators
+from edgekit.runner.model import open_model
+from edgekit.serve.export import _readme
+from edgekit.serve.export._subjects import Export, Request, Subject
+
+HELP = "TensorRT and EdgeTPU: the model file, commands and operators; prepared, not verified"
+OPTIONS = ()
+INTEGERS = ("int8", "uint8")
+FILES = {"onnx": "model.onnx", "tflite": "model.tflite"}
+COMMANDS = {
+    "onnx": (
+        "TensorRT",
+        "trtexec --onnx=model.onnx --saveEngine=model.plan --noTF32",
+        "trtexec --loadEngine=model.plan --loadInputs={input}:golden/input_0.bin --exportOutput=output_0.json",
+    ),
+    "tflite": ("EdgeTPU", "edgetpu_compiler --show_operations model.tflite"),
+}
+NEURON = (
+    "AWS Neuron does not compile ONNX files. "
+    "Its compiler takes PyTorch networks, so the network itself must be traced there, outside of edgekit."
+)
+UNVERIFIED = "prepared, not verified: nothing here can run it; compare with golden/ on the device before you rely on it"
+
+
+def export(subjects: Sequence[Subject], request: Request) -> Export:
+    """A folder for each model; ConversionError for a bundle that no compiler named here takes."""
+    files: dict[str, bytes] = {}
+    lines, parts = [], []
+    for subject in subjects:
+        _check(subject)
+        for name, data in {**_vectors(subject), "operators.txt": _operators(subject)}.items():
+            files[f"{subject.name}/{name}"] = data
+        file = FILES[subject.manifest.target]
+        files[f"{subject.name}/{file}"] = subject.model_file(f".{subject.manifest.target}")
+        compiler, *commands = COMMANDS[subject.manifest.target]
+        lines.append(f"{subject.name}: {file} for {compiler}; {UNVERIFIED}")
+        parts.append(_part(subject, compiler, [_filled(command, subject) for command in commands]))
+    head = f"# Model files for a compiler\n\n**{UNVERIFIED[0].upper()}{UNVERIFIED[1:]}.**\n"
+    files["README.md"] = "\n".join([head, *parts]).encode()
+    return Export(files, lines)
+
+
+def _check(subject: Subject) -> None:
+    facts = subject.manifest
+    if facts.target not in FILES:
+        raise ConversionError(
+            f"{subject.path}: is an {facts.target} bundle; TensorRT reads ONNX and EdgeTPU reads int8 TFLite: "
+            "export the onnx or an int8 tflite bundle"
+        )
+    if facts.target == "tflite" and not (facts.input.dtype in INTEGERS and facts.output.dtype in INTEGERS):
+        raise ConversionError(
+            f"{subject.path}: its model takes {facts.input.dtype} and gives {facts.output.dtype}; TensorRT reads no "
+            "TFLite, and EdgeTPU wants integers from input to output: export the onnx or an int8 tflite bundle"
+        )
+
+
+def _filled(command: str, subject: Subject) -> str:
+    """A command with the model's own names, quoted for a shell."""
+    import shlex
+
+    name = subject.manifest.input.name
+    return " ".join(shlex.quote(word.format(input=name)) if "{input}" in word else word for word in command.split(" "))
+
+
+def _vectors(subject: Subject) -> dict[str, bytes]:
+    """The golden vectors as the model's own tensors, and the first of them as raw bytes for trtexec."""
+    model = open_model(subject.bundle)
+    raws, outputs = model.golden()
+    inputs = np.concatenate([np.ascontiguousarray(model.prepare(raw)) for raw in raws])
+    arrays = {"golden/inputs.npy": _npy(inputs), "golden/outputs.npy": _npy(outputs)}
+    return {**arrays, "golden/input_0.bin": inputs[0].tobytes()} if subject.manifest.target == "onnx" else arrays
+
+
+def _npy(array: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array, allow_pickle=False)
+    return stream.getvalue()
+
+
+def _operators(subject: Subject) -> bytes:
+    needs = operators.read(subject.manifest.target, subject.bundle.model_files())
+    found = needs.operators if needs else ()
+    return "".join(f"{each.name}\t{each.domain}\tversion {each.version}\n" for each in found).encode()
+
+
+def _part(subject: Subject, compiler: str, commands: Sequence[str]) -> str:
+    facts = subject.manifest
+    lines = "\n".join(commands)
+    extra = (
+        f"\n{NEURON}\n"
+        if facts.target == "onnx"
+        else ("\nThe compiler may refuse operator versions newer than it knows. They stand in `operators.txt`.\n")
+    )
+    return (
+        f"{_readme.title(subject)}\nFor {compiler}, in the folder `{subject.name}/`:\n\n```\n{lines}\n```\n\n"
+        "`operators.txt` lists the file's operators. `golden/inputs.npy` holds tensors as the model takes them. "
+        f"`golden/outputs.npy` holds the recorded outputs as real numbers; {facts.golden['atol']:.4g} is the allowed "
+        f"difference.\n{extra}\n{_readme.native(facts)}"
+    )

@@ -1,0 +1,136 @@
+"""NVIDIA Triton: a model repository, with the native backends or with the bundle itself on the Python backend."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from edgekit.core.errors import ConfigError, ConversionError
+from edgekit.runner import pyz
+from edgekit.serve.export import _pbtxt, _readme
+from edgekit.serve.export._pbtxt import Config, Port
+from edgekit.serve.export._subjects import Export, Request, Subject
+
+HELP = "NVIDIA Triton: a model repository"
+OPTIONS = ("backend",)
+BACKENDS = ("native", "python")
+NATIVE = {"onnx": "onnxruntime", "openvino": "openvino"}
+FILES = {"onnx": ("model.onnx",), "openvino": ("model.xml", "model.bin")}
+LARGEST_BATCH = 32
+MODEL = Path(__file__).with_name("_triton_model.py")
+UNTRIED = (
+    "prepared, not verified: edgekit's tests run Triton 2.51.0 with the Python backend; "
+    "the onnxruntime and openvino backends come with Triton's own images"
+)
+
+
+def export(subjects: Sequence[Subject], request: Request) -> Export:
+    """The repository, a README, and lines that say what clients send."""
+    files, lines = repository(subjects, request.backend)
+    return Export({**files, "README.md": about(subjects, request.backend)}, lines)
+
+
+def repository(subjects: Sequence[Subject], backend: str | None) -> tuple[dict[str, bytes], list[str]]:
+    """Files of a model repository, and a line for each model; ConfigError or ConversionError for a wrong backend."""
+    if backend is not None and backend not in BACKENDS:
+        raise ConfigError(f"--backend {backend}: got {backend!r}; use {' or '.join(BACKENDS)}")
+    files: dict[str, bytes] = {}
+    lines = []
+    for subject in subjects:
+        native = uses_native(subject, backend)
+        made = _native(subject) if native else _python(subject)
+        files.update({f"{subject.name}/{name}": data for name, data in made.items()})
+        word = f"the {NATIVE[subject.manifest.target]} backend" if native else "the Python backend"
+        lines.append(f"{subject.name}: on {word}. {_readme.NATIVE if native else _readme.PYTHON}")
+    if any(uses_native(subject, backend) for subject in subjects):
+        lines.append(UNTRIED)
+    return files, lines
+
+
+def uses_native(subject: Subject, backend: str | None) -> bool:
+    """Whether a bundle goes to a native backend; ConversionError where Triton has none for it."""
+    target = subject.manifest.target
+    if backend == "native" and target not in NATIVE:
+        raise ConversionError(
+            f"{subject.path}: Triton has no {target} backend for CPUs; leave --backend out, or use --backend python"
+        )
+    return backend != "python" and target in NATIVE
+
+
+def _native(subject: Subject) -> dict[str, bytes]:
+    facts = subject.manifest
+    labels = "labels.txt" if _has_label_lines(subject) else ""
+    config = Config(
+        subject.name,
+        NATIVE[facts.target],
+        0,
+        [Port(facts.input.name, facts.input.dtype, facts.input.shape)],
+        [Port(facts.output.name, facts.output.dtype, facts.output.shape, labels)],
+        _origin(subject),
+    )
+    files = {f"1/{name}": subject.model_file(Path(name).suffix) for name in FILES[facts.target]}
+    return {"config.pbtxt": _pbtxt.text(config), **files, **_labels(subject)}
+
+
+def _python(subject: Subject) -> dict[str, bytes]:
+    facts = subject.manifest
+    labels = "labels.txt" if _has_label_lines(subject) else ""
+    config = Config(
+        subject.name,
+        "python",
+        LARGEST_BATCH,
+        [Port("raw", facts.raw.dtype, facts.raw.shape)],
+        [Port("scores", "float32", facts.output.shape[1:], labels), Port("answer", "text", (1,))],
+        _origin(subject),
+    )
+    return {
+        "config.pbtxt": _pbtxt.text(config),
+        "1/model.py": MODEL.read_bytes(),
+        "1/bundle.edge.zip": subject.data,
+        "1/edgerun.pyz": runner_archive(),
+        **_labels(subject),
+    }
+
+
+def runner_archive() -> bytes:
+    """The bytes of `edgerun.pyz`."""
+    with tempfile.TemporaryDirectory() as home:
+        path = Path(home) / "edgerun.pyz"
+        pyz.build(path)
+        return path.read_bytes()
+
+
+def _origin(subject: Subject) -> dict[str, str]:
+    """What Triton shows of a model beside its shapes; its own versions are whole numbers, ours are not."""
+    return {"edgekit_version": subject.manifest.version, "edgekit_bundle": subject.bundle.identity}
+
+
+def _has_label_lines(subject: Subject) -> bool:
+    """Whether Triton's classification extension can name the classes: one label a line."""
+    facts = subject.manifest
+    one_line_each = all(len(label.splitlines()) == 1 for label in facts.labels)
+    return facts.task == "classification" and bool(facts.labels) and one_line_each
+
+
+def _labels(subject: Subject) -> dict[str, bytes]:
+    if not _has_label_lines(subject):
+        return {}
+    return {"labels.txt": "".join(f"{label}\n" for label in subject.manifest.labels).encode()}
+
+
+def about(subjects: Sequence[Subject], backend: str | None) -> bytes:
+    """The README of the repository: what clients send to each model, and what they get."""
+    parts = [
+        "# A model repository for Triton\n\nStart it in the folder that holds this file:\n\n"
+        "```\ntritonserver --model-repository=$PWD\n```\n"
+    ]
+    for subject in subjects:
+        facts = subject.manifest
+        parts.append(_readme.title(subject))
+        if uses_native(subject, backend):
+            parts += [_readme.native(facts), f"{UNTRIED[0].upper()}{UNTRIED[1:]}.\n"]
+        else:
+            needs = " ".join(f"'{each}'" for each in facts.requirements)
+            parts += [_readme.raw(facts), f"Triton's Python needs: `pip install {needs}`.\n"]
+    return "\n".join(parts).encode()
