@@ -32,7 +32,7 @@ def open_model(bundle: Bundle, threads: int = 1, interpreter: str | None = None,
     """Open a verified bundle here and now, measuring nothing."""
     manifest, files = bundle.manifest, bundle.model_files()
     backend = open_backend(manifest.target, files, manifest.input, manifest.output, threads, interpreter, device)
-    return Model(bundle, backend, threads)
+    return Model(bundle, backend, threads, device)
 
 
 class FileAnswer(NamedTuple):
@@ -45,11 +45,12 @@ class FileAnswer(NamedTuple):
 class Model:
     """A verified bundle on an interpreter. Not for use by several threads at once: open one each."""
 
-    def __init__(self, bundle: Bundle, backend: Backend, threads: int = 1) -> None:
+    def __init__(self, bundle: Bundle, backend: Backend, threads: int = 1, device: str = "CPU") -> None:
         manifest = bundle.manifest
         self.manifest: Manifest = manifest
         self.bundle = bundle
         self.threads = threads
+        self.device = device
         self.backend = backend
         self._invoke, self._decode = backend.invoke, backend.decode
         self._members: Mapping[str, bytes] = bundle.members
@@ -126,11 +127,23 @@ class Model:
         prepared = perf_counter_ns()
         outputs = self.execute(x)
         executed = perf_counter_ns()
+        return self.answer(
+            raw, outputs, top_k, {"preprocess": (prepared - started) / 1e6, "execute": (executed - prepared) / 1e6}
+        )
+
+    def answer(self, raw: np.ndarray, outputs: np.ndarray, top_k: int, timing_ms: dict[str, float]) -> Prediction:
+        """The answer that the model's outputs for a raw sample mean; `timing_ms` is the answer's, and is added to.
+
+        Raises
+        ------
+        BackendError
+            The outputs are not finite.
+        """
+        started = perf_counter_ns()
         postprocess.check_finite(outputs)
-        timing_ms = {"preprocess": (prepared - started) / 1e6, "execute": (executed - prepared) / 1e6}
         also = () if self._sample is None else (self._sample(raw),)
         answer: Prediction = self._answer(outputs, _at_least_one(top_k), timing_ms, *also)
-        timing_ms["postprocess"] = (perf_counter_ns() - executed) / 1e6
+        timing_ms["postprocess"] = (perf_counter_ns() - started) / 1e6
         return answer
 
     def predict_file(self, path: str | os.PathLike[str], top_k: int = 5, strict: bool = False) -> Iterator[FileAnswer]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
         def prepare(self, raw: np.ndarray) -> np.ndarray: ...
 
         def execute(self, x: np.ndarray) -> np.ndarray: ...
+
+
+class Verdict(NamedTuple):
+    """Whether outputs are those recorded, and how near."""
+
+    max_abs_delta: float
+    top1_agreement: float
+    ok: bool
 
 
 @dataclass(frozen=True)
@@ -56,11 +65,16 @@ def selftest(model: Model, most_s: float | None = None) -> SelftestReport:
         found.append(model.execute(model.prepare(raw)))
         if most_s is not None and perf_counter() - begun > most_s:
             break
-    outputs, expected = np.stack(found), expected[: len(found)]
-    golden, backend = model.manifest.golden, model.backend
+    verdict = judge(np.stack(found), expected[: len(found)], model.manifest.golden)
+    backend, atol = model.backend, model.manifest.golden["atol"]
+    return SelftestReport(backend.name, backend.version, len(found), *verdict[:2], atol, verdict.ok)
+
+
+def judge(outputs: np.ndarray, expected: np.ndarray, golden: Mapping[str, Any]) -> Verdict:
+    """Outputs (n, …) against those recorded, by the manifest's `golden`: its `atol`, and its `top1` where it asks."""
     deltas = np.abs(outputs.astype(np.float64) - expected).reshape(len(outputs), -1).max(axis=1)
     delta = float(np.max(deltas))
     alike = outputs.argmax(axis=-1) == expected.argmax(axis=-1) if golden["top1"] else deltas <= golden["atol"]
     agreement = float(np.mean(alike))
     ok = delta <= golden["atol"] and (agreement == 1.0 or not golden["top1"])  # a NaN is no match
-    return SelftestReport(backend.name, backend.version, len(outputs), delta, agreement, golden["atol"], ok)
+    return Verdict(delta, agreement, ok)

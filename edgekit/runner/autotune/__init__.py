@@ -85,7 +85,7 @@ def _open(bundle: Bundle, name: str, choice: Choice) -> Model:
     if choice.blob:
         restored = _restored(bundle, name, choice)
         if restored is not None:
-            return Model(bundle, restored, choice.threads)
+            return Model(bundle, restored, choice.threads, choice.device)
         choices.remove(name)
     return open_model(bundle, choice.threads, choice.interpreter, choice.device)
 
@@ -103,7 +103,7 @@ def _restored(bundle: Bundle, name: str, choice: Choice) -> Any:
     manifest = bundle.manifest
     try:
         backend = openvino.restore(blob, manifest.input, manifest.output, choice.threads, choice.device)
-        model = Model(bundle, backend, choice.threads)
+        model = Model(bundle, backend, choice.threads, choice.device)
         inputs, outputs = model.golden()
         delta = np.abs(model.execute(model.prepare(inputs[0])).astype(np.float64) - outputs[0]).max()
     except BackendError:

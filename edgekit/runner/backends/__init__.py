@@ -2,7 +2,8 @@
 
     TARGETS, DISTRIBUTION, PACKAGE                 what it runs, and the names that pip and `import` know it by
     available() -> bool                            without importing it
-    open(files, input, output, threads, device)    -> an `Opened` model
+    open(files, input, output, threads, device, batch)
+                                                   -> an `Opened` model that takes `batch` samples a call
 
 A new interpreter is a new file here; files that begin with `_` are shared parts.
 """
@@ -69,11 +70,15 @@ def open_backend(
     threads: int = 1,
     interpreter: str | None = None,
     device: str = "CPU",
+    batch: int = 1,
 ) -> Backend:
-    """Open a model on the chosen interpreter, else on the preferred one that is installed; else BackendError."""
+    """Open a model on the chosen interpreter, else on the preferred one that is installed; else BackendError.
+
+    `batch` is how many samples a call takes; the specs state one.
+    """
     check_threads(threads)
     first = module(installed(target, interpreter)[0])
-    backend: Backend = first.open(files, input, output, threads, device)
+    backend: Backend = first.open(files, input, output, threads, device, batch)
     return backend
 
 

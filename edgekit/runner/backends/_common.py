@@ -22,9 +22,11 @@ class Opened:
     `encode` and `decode` are the conversions between the two; None where there is nothing to convert.
     """
 
-    def __init__(self, name: str, distribution: str, input: TensorSpec, encode: Convert, decode: Convert) -> None:
+    def __init__(
+        self, name: str, distribution: str, input: TensorSpec, encode: Convert, decode: Convert, batch: int = 1
+    ) -> None:
         self.name = name
-        self.shape, self.dtype = input.shape, np.dtype(input.dtype)
+        self.shape, self.dtype = (batch, *input.shape[1:]), np.dtype(input.dtype)
         self.encode, self.decode = encode, decode
         self._distribution = distribution
 
@@ -78,13 +80,22 @@ def only(files: Mapping[str, bytes], suffix: str) -> bytes:
     return files[found[0]]
 
 
-def agree(what: str, spec: TensorSpec, shape: Sequence[int], dtype: str) -> None:
-    """BackendError when the model's own tensor is not what the bundle says."""
-    if tuple(shape) != spec.shape or dtype != spec.dtype:
-        raise BackendError(
-            f"{what}: the model has {dtype}{list(shape)}, the bundle says {spec.dtype}{list(spec.shape)}; "
-            "the bundle was put together wrongly, build it again"
-        )
+def agree(what: str, spec: TensorSpec, shape: Sequence[Any], dtype: str, batch: int = 1) -> None:
+    """BackendError when the model's own tensor is not what the bundle says, at `batch` samples a call.
+
+    A side that is no number is free; only the batch may be.
+    """
+    sides = tuple(shape)
+    if sides and not isinstance(sides[0], int):
+        sides = (batch, *sides[1:])
+    if sides == (batch, *spec.shape[1:]) and dtype == spec.dtype:
+        return
+    if sides == spec.shape and dtype == spec.dtype:
+        raise BackendError(f"{what}: the model file fixes its batch at 1")
+    raise BackendError(
+        f"{what}: the model has {dtype}{list(shape)}, the bundle says {spec.dtype}{[batch, *spec.shape[1:]]}; "
+        "the bundle was put together wrongly, build it again"
+    )
 
 
 def check_one_input_one_output(inputs: int, outputs: int) -> None:

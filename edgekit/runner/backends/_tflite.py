@@ -31,13 +31,14 @@ def open_tflite(
     specs: tuple[TensorSpec, TensorSpec],
     threads: int,
     device: str,
+    batch: int = 1,
 ) -> TfliteBackend:
     """Open the one .tflite file, from memory, with the Interpreter class that `find()` imports."""
     on_cpu(name, device)
     model = only(files, ".tflite")
     try:
         interpreter = find()(model_content=model, num_threads=threads)
-        return TfliteBackend(name, distribution, interpreter, *specs)
+        return TfliteBackend(name, distribution, interpreter, *specs, batch)
     except (ImportError, AttributeError, ValueError, RuntimeError) as error:
         raise cannot_open(name, error) from error
 
@@ -45,13 +46,17 @@ def open_tflite(
 class TfliteBackend(Opened):
     """A model on a TFLite interpreter. Integer tensors are converted by their own scale and zero point."""
 
-    def __init__(self, name: str, distribution: str, interpreter: Any, input: TensorSpec, output: TensorSpec) -> None:
+    def __init__(
+        self, name: str, distribution: str, interpreter: Any, input: TensorSpec, output: TensorSpec, batch: int = 1
+    ) -> None:
+        if batch != 1:  # before its first allocation, which hands the operators to their kernels
+            _resize(interpreter, batch)
         interpreter.allocate_tensors()
         inputs, outputs = interpreter.get_input_details(), interpreter.get_output_details()
         check_one_input_one_output(len(inputs), len(outputs))
         for what, spec, detail in (("input", input, inputs[0]), ("output", output, outputs[0])):
-            agree(what, spec, [int(side) for side in detail["shape"]], np.dtype(detail["dtype"]).name)
-        super().__init__(name, distribution, input, _quantizer(inputs[0]), _dequantizer(outputs[0]))
+            agree(what, spec, [int(side) for side in detail["shape"]], np.dtype(detail["dtype"]).name, batch)
+        super().__init__(name, distribution, input, _quantizer(inputs[0]), _dequantizer(outputs[0]), batch)
         self._set, self._invoke, self._get = interpreter.set_tensor, interpreter.invoke, interpreter.get_tensor
         self._source, self._result = inputs[0]["index"], outputs[0]["index"]
 
@@ -61,6 +66,11 @@ class TfliteBackend(Opened):
         self._invoke()
         y: np.ndarray = self._get(self._result)
         return y
+
+
+def _resize(interpreter: Any, batch: int) -> None:
+    for detail in interpreter.get_input_details():
+        interpreter.resize_tensor_input(detail["index"], [batch, *(int(side) for side in detail["shape"][1:])])
 
 
 def _parameters(detail: Any) -> tuple[np.ndarray, np.ndarray] | None:

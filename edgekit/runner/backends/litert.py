@@ -22,10 +22,10 @@ def available() -> bool:
 
 
 def open(
-    files: Mapping[str, bytes], input: TensorSpec, output: TensorSpec, threads: int, device: str = "CPU"
+    files: Mapping[str, bytes], input: TensorSpec, output: TensorSpec, threads: int, device: str = "CPU", batch: int = 1
 ) -> TfliteBackend:
     """Open the one .tflite file, from memory."""
-    return open_tflite("litert", DISTRIBUTION, _interpreter, files, (input, output), threads, device)
+    return open_tflite("litert", DISTRIBUTION, _interpreter, files, (input, output), threads, device, batch)
 
 
 def _interpreter() -> Any:

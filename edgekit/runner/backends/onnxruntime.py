@@ -41,6 +41,8 @@ it, in half the time.
 """
 VNNI = {"avx512_vnni", "avx_vnni"}
 CPUINFO = "/proc/cpuinfo"
+BATCH = "batch"
+"""What edgekit's exports call the free axis of their samples; a session fixes it, and plans its memory for it."""
 QUIET = 3  # errors only: warnings about graph optimisation are no concern of a device's user
 
 
@@ -50,7 +52,7 @@ def available() -> bool:
 
 
 def open(
-    files: Mapping[str, bytes], input: TensorSpec, output: TensorSpec, threads: int, device: str = "CPU"
+    files: Mapping[str, bytes], input: TensorSpec, output: TensorSpec, threads: int, device: str = "CPU", batch: int = 1
 ) -> OnnxruntimeBackend:
     """Open the one .onnx file, from memory; external weight files are not read."""
     on_cpu("onnxruntime", device)
@@ -64,11 +66,12 @@ def open(
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = QUIET
+    options.add_free_dimension_override_by_name(BATCH, batch)
     try:
         made = session(model, options)
     except Exception as error:  # its errors share no base class but Exception
         raise cannot_open("onnxruntime", error) from error
-    return OnnxruntimeBackend(made, input, output)
+    return OnnxruntimeBackend(made, input, output, batch)
 
 
 @functools.cache
@@ -100,14 +103,14 @@ def session(model: bytes | str, options: Any) -> Any:
 class OnnxruntimeBackend(Opened):
     """A session; every run gives a new array."""
 
-    def __init__(self, session: Any, input: TensorSpec, output: TensorSpec) -> None:
+    def __init__(self, session: Any, input: TensorSpec, output: TensorSpec, batch: int = 1) -> None:
         check_one_input_one_output(len(session.get_inputs()), len(session.get_outputs()))
         source, result = session.get_inputs()[0], session.get_outputs()[0]
         for what, spec, port in (("input", input, source), ("output", output, result)):
-            agree(what, spec, port.shape, DTYPES.get(port.type, port.type))
+            agree(what, spec, port.shape, DTYPES.get(port.type, port.type), batch)
         encode = None if input.dtype == "float32" else cast(input.dtype)
         decode = None if output.dtype == "float32" else cast(np.float32)
-        super().__init__("onnxruntime", DISTRIBUTION, input, encode, decode)
+        super().__init__("onnxruntime", DISTRIBUTION, input, encode, decode, batch)
         self._run, self._input, self._outputs = session.run, source.name, [result.name]
 
     def invoke(self, x: np.ndarray) -> np.ndarray:

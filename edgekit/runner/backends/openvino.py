@@ -37,7 +37,7 @@ def available() -> bool:
 
 
 def open(
-    files: Mapping[str, bytes], input: TensorSpec, output: TensorSpec, threads: int, device: str = "CPU"
+    files: Mapping[str, bytes], input: TensorSpec, output: TensorSpec, threads: int, device: str = "CPU", batch: int = 1
 ) -> OpenvinoBackend:
     """Compile for a device, as OpenVINO calls it."""
     telemetry.off()
@@ -45,8 +45,8 @@ def open(
         import openvino
 
         core = openvino.Core()
-        compiled = core.compile_model(_read(core, files), device, _settings(threads, device))
-        return OpenvinoBackend(openvino.Tensor, compiled, input, output)
+        compiled = core.compile_model(_read(core, files, batch), device, _settings(threads, device))
+        return OpenvinoBackend(openvino.Tensor, compiled, input, output, batch)
     except (ImportError, AttributeError, ValueError, RuntimeError) as error:
         raise cannot_open("openvino", error) from error
 
@@ -79,7 +79,7 @@ def restore(blob: bytes, input: TensorSpec, output: TensorSpec, threads: int, de
         raise cannot_open("openvino", error) from error
 
 
-def _read(core: Any, files: Mapping[str, bytes]) -> Any:
+def _read(core: Any, files: Mapping[str, bytes], batch: int = 1) -> Any:
     is_onnx = any(name.endswith(".onnx") for name in files)
     model = (
         core.read_model(only(files, ".onnx"), b"")
@@ -87,7 +87,16 @@ def _read(core: Any, files: Mapping[str, bytes]) -> Any:
         else core.read_model(only(files, ".xml"), only(files, ".bin"))
     )
     check_one_input_one_output(len(model.inputs), len(model.outputs))
+    shape = model.inputs[0].partial_shape
+    if len(shape) and (batch != 1 or shape[0].is_dynamic):
+        shape[0] = batch
+        model.reshape(shape)
     return model
+
+
+def _shape(port: Any) -> list[int | None]:
+    """A port's sides; None for one that is free."""
+    return [side.get_length() if side.is_static else None for side in port.partial_shape]
 
 
 def _settings(threads: int, device: str) -> dict[str, Any]:
@@ -101,14 +110,14 @@ def _settings(threads: int, device: str) -> dict[str, Any]:
 class OpenvinoBackend(Opened):
     """A compiled model with one request, whose tensors are numpy arrays: half the time of calling the model itself."""
 
-    def __init__(self, tensor: Any, compiled: Any, input: TensorSpec, output: TensorSpec) -> None:
+    def __init__(self, tensor: Any, compiled: Any, input: TensorSpec, output: TensorSpec, batch: int = 1) -> None:
         for what, spec, port in (("input", input, compiled.inputs[0]), ("output", output, compiled.outputs[0])):
-            agree(what, spec, list(port.shape), np.dtype(port.element_type.to_dtype()).name)
+            agree(what, spec, _shape(port), np.dtype(port.element_type.to_dtype()).name, batch)
         encode = None if input.dtype == "float32" else cast(input.dtype)
         decode = None if output.dtype == "float32" else cast(np.float32)
-        super().__init__("openvino", DISTRIBUTION, input, encode, decode)
-        self._source = np.zeros(input.shape, dtype=input.dtype)
-        self._result = np.zeros(output.shape, dtype=output.dtype)
+        super().__init__("openvino", DISTRIBUTION, input, encode, decode, batch)
+        self._source = np.zeros(self.shape, dtype=input.dtype)
+        self._result = np.zeros((batch, *output.shape[1:]), dtype=output.dtype)
         self._request = compiled.create_infer_request()
         self._request.set_input_tensor(tensor(self._source, shared_memory=True))
         self._request.set_output_tensor(tensor(self._result, shared_memory=True))
