@@ -65,14 +65,14 @@ def convert(
     elif precision == "dynamic":
         content = _quantize_dynamically(content)
     debris = operator_graph.read(content)  # it counts the bytes of one sample
-    exported = content
+    fixed = content
     if source_file is None:
-        content = free_batch.free(exported)
+        content = free_batch.free(fixed, _float_model(model_folder))
     out.mkdir(parents=True, exist_ok=True)
     (out / FILE).write_bytes(content)
     source = TensorSpec(source.name, source.shape, source.dtype, layout)
     not_offered = ("bias_correction",) if precision == "int8" and quantization.bias_correction else ()
-    return Files((FILE,), source, result, still_float, not_offered, debris, content is not exported)
+    return Files((FILE,), source, result, still_float, not_offered, debris, content != fixed)
 
 
 @lru_cache(maxsize=2)  # all precisions of one model share it

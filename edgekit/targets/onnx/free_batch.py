@@ -8,7 +8,8 @@ sample's answer would depend on its neighbours, as ranges that are taken anew in
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,28 @@ MIXING = {"DynamicQuantizeLinear"}
 SMALL = 64
 """A constant with more values is no shape; its values are left out where only shapes are looked at."""
 PAIRS = 4
+EXACT = 1e-3
+"""An output in float may be off by this share of what parts it from its neighbour's; it is off by 1e-6 of its size."""
 NEAR = 0.25
-"""An output may be off by this share of what parts it from its neighbour's: rounding is far below, a mix-up above."""
+"""The same after quantization, where the last bit may decide on a step."""
 
 
-def free(content: bytes) -> bytes:
-    """The model for any number of samples, or unchanged where it cannot be, or is not proven."""
+def free(content: bytes, exported: bytes) -> bytes:
+    """The model for any number of samples, or unchanged where it cannot be, or is not proven.
+
+    `exported` is the float model that it was made from, perhaps itself: what that does not allow is not tried.
+    """
+    if content == exported:
+        return _freed_export(exported)
+    return content if _freed_export(exported) == exported else _freed(content, NEAR)
+
+
+@lru_cache(maxsize=2)  # all precisions of one model share it
+def _freed_export(content: bytes) -> bytes:
+    return _freed(content, EXACT)
+
+
+def _freed(content: bytes, near: float) -> bytes:
     import onnx
 
     model = onnx.load_model_from_string(content)
@@ -35,7 +52,7 @@ def free(content: bytes) -> bytes:
     for port in (model.graph.input[0], model.graph.output[0]):
         port.type.tensor_type.shape.dim[0].dim_param = BATCH
     freed = bytes(model.SerializeToString(deterministic=True))
-    return freed if _same(content, freed) else content
+    return freed if _same(content, freed, near) else content
 
 
 def _free_reshapes(model: Any) -> bool:
@@ -43,6 +60,7 @@ def _free_reshapes(model: Any) -> bool:
     from onnx import numpy_helper
 
     one, constants, replaced = _shapes(model, 1), _constants(model.graph), set()
+    known = constants | {name for node in model.graph.node for name in node.output}
     for node in model.graph.node:
         if node.op_type != "Reshape" or node.input[1] not in constants:
             continue
@@ -52,24 +70,54 @@ def _free_reshapes(model: Any) -> bool:
             return False
         if before == two:
             continue
-        place = _place(before, two, after)
-        if place is None:
+        places = _places(before, two, after)
+        if not places:
             return False
-        sizes = [*after[:place], -1, *after[place + 1 :]]
         replaced.add(node.input[1])
-        node.input[1] = f"{node.output[0]}_sizes"
-        model.graph.initializer.append(numpy_helper.from_array(np.array(sizes, dtype=np.int64), node.input[1]))
+        node.input[1] = _unused(f"{node.output[0]}_sizes", known)
+        model.graph.initializer.add().name = node.input[1]
+        sizes = model.graph.initializer[-1]
+
+        def write(place: int, sizes: Any = sizes, after: tuple[int, ...] = after) -> None:
+            freed = np.array([*after[:place], -1, *after[place + 1 :]], dtype=np.int64)
+            sizes.CopyFrom(numpy_helper.from_array(freed, sizes.name))
+
+        write(_best(model, places, write))
     _drop_unused(model.graph, replaced)
     return _shapes(model, 2).get(model.graph.output[0].name, ())[:1] == (2,)
 
 
-def _place(one: Sequence[int], two: Sequence[int], after: Sequence[int]) -> int | None:
-    """Where the batch stands behind a reshape: what lies outside of it stays outside. None where that is not clear."""
+def _places(one: Sequence[int], two: Sequence[int], after: Sequence[int]) -> list[int]:
+    """Where the batch may stand behind a reshape, which keeps the distance in memory from sample to sample.
+
+    An axis of 1 at that distance is the batch's own. Else it has become part of a neighbour, of either.
+    """
     changed = [axis for axis in range(len(one)) if one[axis] != two[axis]]
     if len(changed) != 1 or two[changed[0]] != 2 * one[changed[0]]:
-        return None
-    outside = math.prod(one[: changed[0]])
-    return next((axis for axis in range(len(after)) if math.prod(after[:axis]) == outside), None)
+        return []
+    distances = {math.prod(one[changed[0] :]), math.prod(one[changed[0] + 1 :])}
+    outermost = [axis for axis in range(len(after)) if math.prod(after[axis:]) in distances]
+    innermost = [axis for axis in range(len(after)) if math.prod(after[axis + 1 :]) in distances]
+    own = [axis for axis in outermost if after[axis] == 1]
+    return own or outermost + innermost
+
+
+def _best(model: Any, places: Sequence[int], write: Callable[[int], None]) -> int:
+    """The place with which most shapes of the graph for two samples follow; of equals the first."""
+    if len(places) == 1:
+        return places[0]
+    follow = []
+    for place in places:
+        write(place)
+        follow.append(len(_shapes(model, 2)))
+    return places[follow.index(max(follow))]
+
+
+def _unused(name: str, known: set[str]) -> str:
+    while name in known:
+        name += "_"
+    known.add(name)
+    return name
 
 
 def _shapes(model: Any, batch: int) -> dict[str, tuple[int, ...]]:
@@ -129,7 +177,7 @@ def _drop_unused(graph: Any, replaced: set[str]) -> None:
             del graph.node[place]
 
 
-def _same(content: bytes, freed: bytes) -> bool:
+def _same(content: bytes, freed: bytes, near: float) -> bool:
     """Whether both give the same alone, and the freed one gives two samples at once what each gets alone.
 
     Without ONNX Runtime's own changes to the graph: on every processor the verdict is the same.
@@ -147,7 +195,7 @@ def _same(content: bytes, freed: bytes) -> bool:
         return False
     if pairs.shape != alone.shape:
         return False
-    limit = NEAR * np.abs(alone[::2] - alone[1::2]).max()
+    limit = near * np.abs(alone[::2] - alone[1::2]).max()
     return bool(np.abs(pairs - alone).max() <= limit and np.abs(again - alone).max() <= limit)  # a NaN is no match
 
 
