@@ -13,7 +13,7 @@ import numpy as np
 
 from edgekit.runner.backends import open_backend
 from edgekit.runner.errors import BackendError, InputError, RunnerError
-from edgekit.runner.selftest import judge
+from edgekit.runner.selftest import evaluate
 
 if TYPE_CHECKING:
     from edgekit.runner.model import Model
@@ -124,7 +124,7 @@ def _prove(model: Model, batch: Batch) -> None:
     for number in range(max(2, ceil(count / size)) if size > 1 else count):
         places = np.roll((np.arange(size) + number * size) % count, number)
         outputs = batch.execute(np.concatenate([prepared[place] for place in places]))
-        found = judge(outputs, expected[places], model.manifest.golden)
+        found = evaluate(outputs, expected[places], model.manifest.golden)
         if not found.ok:
             raise BackendError(
                 f"{size} samples at once: {model.backend.name} does not give the outputs of the golden vectors: "

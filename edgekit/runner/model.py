@@ -132,7 +132,18 @@ class Model:
         )
 
     def answer(self, raw: np.ndarray, outputs: np.ndarray, top_k: int, timing_ms: dict[str, float]) -> Prediction:
-        """The answer that the model's outputs for a raw sample mean; `timing_ms` is the answer's, and is added to.
+        """The answer that the model's outputs for a raw sample mean.
+
+        Parameters
+        ----------
+        raw
+            The sample.
+        outputs
+            What `execute` gave for it, or a row of what a batch gave.
+        top_k
+            How many classes the answer of a classification lists.
+        timing_ms
+            Times so far; the answer takes them over, and `postprocess` is added.
 
         Raises
         ------

@@ -14,9 +14,11 @@ from edgekit.runner.model import FileAnswer
 from edgekit.runner.native_stderr import quiet_native
 
 if TYPE_CHECKING:
-    from edgekit.runner.commands.predict import Outcome
     from edgekit.runner.inputs.windows import Span
     from edgekit.runner.model import Model
+
+    Outcome = tuple[str, FileAnswer | None, float, InputError | None]
+    """A file, an answer of it and the milliseconds that its sample took to read; or no answer, and the reason."""
 
 
 class Waiting(NamedTuple):

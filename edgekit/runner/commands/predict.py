@@ -14,11 +14,9 @@ from edgekit.runner.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from edgekit.runner.commands._batches import Outcome
     from edgekit.runner.inputs.windows import Span
     from edgekit.runner.model import FileAnswer, Model
-
-    Outcome = tuple[str, FileAnswer | None, float, InputError | None]
-    """A file, an answer of it and the milliseconds that its sample took to read; or no answer, and the reason."""
 
 HELP = "answer for pictures, sounds, tables, .npy files, folders of them, or frames from a pipe"
 PIXELS = ("rgb24", "bgr24", "gray", "yuv420p")
