@@ -1,6 +1,6 @@
 """Several samples in one call of a bundle's model, by an instance of its own, proven before it is handed out.
 
-A bundle's model takes one sample. An interpreter can open the same file for more, where the file does not fix its batch.
+A bundle's model takes one sample. An interpreter opens the same file for more, where that does not fix its batch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from edgekit.runner.backends import open_backend
 from edgekit.runner.errors import BackendError, InputError, RunnerError
-from edgekit.runner.selftest import judge
+from edgekit.runner.selftest import evaluate
 
 if TYPE_CHECKING:
     from edgekit.runner.model import Model
@@ -124,10 +124,10 @@ def _prove(model: Model, batch: Batch) -> None:
     for number in range(max(2, ceil(count / size)) if size > 1 else count):
         places = np.roll((np.arange(size) + number * size) % count, number)
         outputs = batch.execute(np.concatenate([prepared[place] for place in places]))
-        found = judge(outputs, expected[places], model.manifest.golden)
+        found = evaluate(outputs, expected[places], model.manifest.golden)
         if not found.ok:
             raise BackendError(
-                f"{size} samples at once: {model.backend.name} gives other outputs than the golden vectors, "
-                f"max |Δ| {found.max_abs_delta:.3g}, allowed {model.manifest.golden['atol']:.3g}, "
-                f"and {found.top1_agreement:.0%} of the answers"
+                f"{size} samples at once: {model.backend.name} does not give the outputs of the golden vectors: "
+                f"max |Δ| {found.max_abs_delta:.3g}, allowed {model.manifest.golden['atol']:.3g}; "
+                f"{found.top1_agreement:.0%} of the answers as recorded"
             )

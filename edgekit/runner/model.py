@@ -132,7 +132,18 @@ class Model:
         )
 
     def answer(self, raw: np.ndarray, outputs: np.ndarray, top_k: int, timing_ms: dict[str, float]) -> Prediction:
-        """The answer that the model's outputs for a raw sample mean; `timing_ms` is the answer's, and is added to.
+        """The answer that the model's outputs for a raw sample mean.
+
+        Parameters
+        ----------
+        raw
+            The sample.
+        outputs
+            What `execute` gave for it, or a row of what a batch gave.
+        top_k
+            How many classes the answer of a classification lists.
+        timing_ms
+            Times so far; the answer takes them over, and `postprocess` is added.
 
         Raises
         ------
@@ -144,22 +155,6 @@ class Model:
         also = () if self._sample is None else (self._sample(raw),)
         answer: Prediction = self._answer(outputs, _at_least_one(top_k), timing_ms, *also)
         timing_ms["postprocess"] = (perf_counter_ns() - started) / 1e6
-        return answer
-
-    def interpret(self, outputs: np.ndarray, raw: np.ndarray, top_k: int = 5) -> Prediction:
-        """The answer that `predict` makes of outputs, for those who ran the model in other ways; its times are empty.
-
-        Parameters
-        ----------
-        outputs
-            As `execute` gives them.
-        raw
-            The sample that they belong to.
-        top_k
-            How many classes the answer of a classification lists.
-        """
-        also = () if self._sample is None else (self._sample(raw),)
-        answer: Prediction = self._answer(outputs, _at_least_one(top_k), {}, *also)
         return answer
 
     def predict_file(self, path: str | os.PathLike[str], top_k: int = 5, strict: bool = False) -> Iterator[FileAnswer]:

@@ -65,12 +65,12 @@ def selftest(model: Model, most_s: float | None = None) -> SelftestReport:
         found.append(model.execute(model.prepare(raw)))
         if most_s is not None and perf_counter() - begun > most_s:
             break
-    verdict = judge(np.stack(found), expected[: len(found)], model.manifest.golden)
+    verdict = evaluate(np.stack(found), expected[: len(found)], model.manifest.golden)
     backend, atol = model.backend, model.manifest.golden["atol"]
     return SelftestReport(backend.name, backend.version, len(found), *verdict[:2], atol, verdict.ok)
 
 
-def judge(outputs: np.ndarray, expected: np.ndarray, golden: Mapping[str, Any]) -> Verdict:
+def evaluate(outputs: np.ndarray, expected: np.ndarray, golden: Mapping[str, Any]) -> Verdict:
     """Outputs (n, …) against those recorded, by the manifest's `golden`: its `atol`, and its `top1` where it asks."""
     deltas = np.abs(outputs.astype(np.float64) - expected).reshape(len(outputs), -1).max(axis=1)
     delta = float(np.max(deltas))

@@ -121,7 +121,7 @@ class Served:
         """Each sample's answer as the bundle's task gives it, without scores and times."""
         found = []
         for row, raw in zip(outputs, samples):
-            facts = self.model.interpret(row, raw, top_k).to_dict()
+            facts = self.model.answer(raw, row, top_k, {}).to_dict()
             found.append({key: each for key, each in facts.items() if key not in ("scores", "timing_ms")})
         return found
 

@@ -55,14 +55,16 @@ def torch_outputs(model_folder: Path, inputs: np.ndarray) -> np.ndarray:
     return np.concatenate(rows)
 
 
-def file_outputs(what: str, target: str, folder: Path, files: Files, inputs: np.ndarray) -> np.ndarray:
-    """(n, classes) float32 of a converted model; ConversionError where the interpreter refuses it."""
+def file_outputs(what: str, target: str, folder: Path, files: Files, inputs: np.ndarray, batch: int = 1) -> np.ndarray:
+    """(n, classes) float32 of a converted model, `batch` samples a call; ConversionError where it does not run."""
     if files.input.layout == "NHWC":
         inputs = np.ascontiguousarray(inputs.transpose(0, 2, 3, 1))
     try:
         content = {name: (folder / name).read_bytes() for name in files.names}
         with quiet_native():
-            model = open_backend(target, content, files.input, files.output)
-        return np.concatenate([model.run(inputs[place : place + 1]) for place in range(len(inputs))])
+            model = open_backend(target, content, files.input, files.output, batch=batch)
+        taken = np.arange(-(-len(inputs) // batch) * batch) % len(inputs)  # the last call is filled from the start
+        rows = [model.run(inputs[taken[place : place + batch]]) for place in range(0, len(taken), batch)]
+        return np.concatenate(rows)[: len(inputs)]
     except RunnerError as error:
         raise ConversionError(f"{what}: the converted model does not run: {error}") from None

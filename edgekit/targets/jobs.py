@@ -44,6 +44,7 @@ class Files:
 
     `float_ops` lists the operators of an int8 model that still compute in float, as the module `float_ops` finds them.
     `not_offered` lists what its `Quantization` asks for and the target cannot do, `debris` its redundant operators.
+    `free_batch` says that an ONNX file takes any number of samples a call; both tensors state one.
     """
 
     names: tuple[str, ...]
@@ -52,6 +53,7 @@ class Files:
     float_ops: tuple[str, ...] = ()
     not_offered: tuple[str, ...] = ()
     debris: tuple[Finding, ...] = ()
+    free_batch: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -65,6 +67,7 @@ class Files:
             float_ops=tuple(fields["float_ops"]),
             not_offered=tuple(fields["not_offered"]),
             debris=tuple(Finding(**one) for one in fields["debris"]),
+            free_batch=fields["free_batch"],
         )
 
 

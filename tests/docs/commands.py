@@ -56,6 +56,7 @@ QUICK = {
     "PYTHONPATH=edgerun.pyz edge/bin/python use.py",
     f"edgerun info {INFO} --json",
     f"edgerun verify {INFO}",
+    f"edgerun predict {INFO} pictures/ --batch 8",
     f"edgekit load {INFO} --scenario single_stream --seconds 2 --json",
     "edgekit bundle pretrainedResnet_quant.tflite "
     "--labels airplane,automobile,bird,cat,deer,dog,frog,horse,ship,truck --golden pictures/",

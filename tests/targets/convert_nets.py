@@ -164,3 +164,71 @@ class Turning(Tiny):
 
 def turning(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     return Turning(input_shape[0], 8, num_classes)
+
+
+class Tokened(nn.Module):
+    """A learnt vector stands beside each sample's own, written down for one sample: the batch cannot be freed."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.token = nn.Parameter(torch.ones(1, 3))
+        self.head = nn.Linear(features + 3, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.cat([x, self.token.sin()], dim=1))
+
+
+class Viewed(nn.Module):
+    """Writes the batch of 1 down where it flattens."""
+
+    def __init__(self, channels: int, classes: int) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(channels, 4, 3, 2)
+        self.head = nn.LazyLinear(classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.relu(self.stem(x)).view(1, -1))
+
+
+class Attending(nn.Module):
+    """Attention over places, with the batch behind them, as PyTorch's own modules have it."""
+
+    def __init__(self, channels: int, classes: int) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(channels, 8, 3, 2, 1)
+        self.attention = nn.MultiheadAttention(8, 2)
+        self.head = nn.Linear(8, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        places = self.stem(x).flatten(2).permute(2, 0, 1)
+        found, _ = self.attention(places, places, places, need_weights=False)
+        return self.head(found.mean(0))
+
+
+class Neighbourly(nn.Module):
+    """What it says of a sample depends, a little, on another one of the call."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.head = nn.Linear(features, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x + 0.05 * x.flip(0))
+
+
+def tokened(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    return Tokened(input_shape[0], num_classes)
+
+
+def viewed(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    module = Viewed(input_shape[0], num_classes)
+    module(torch.zeros(1, *input_shape))
+    return module
+
+
+def attending(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    return Attending(input_shape[0], num_classes)
+
+
+def neighbourly(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    return Neighbourly(input_shape[0], num_classes)

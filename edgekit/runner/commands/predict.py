@@ -14,6 +14,7 @@ from edgekit.runner.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from edgekit.runner.commands._batches import Outcome
     from edgekit.runner.inputs.windows import Span
     from edgekit.runner.model import FileAnswer, Model
 
@@ -32,6 +33,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="refuse what must be turned, resized, mixed, resampled or cut",
     )
+    parser.add_argument(
+        "--batch",
+        metavar="N",
+        type=_shared.positive,
+        help="run N samples a call, for throughput; timing_ms.execute is then the call's time divided by its samples",
+    )
     stream = parser.add_argument_group("frames from a pipe, in place of INPUT")
     stream.add_argument("--stream", choices=PIXELS, help="raw frames on standard input, in ffmpeg's pixel format")
     stream.add_argument(
@@ -45,8 +52,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """One answer an input."""
     if options.stream:
-        if options.inputs or not options.size or options.strict:
-            options.misuse("--stream wants --size WxH, and neither INPUT nor --strict beside it")
+        if options.inputs or not options.size or options.strict or options.batch:
+            options.misuse("--stream wants --size WxH, and neither INPUT nor --strict nor --batch beside it")
         _stream(_shared.load(options), options)
         return
     if not options.inputs or options.size or options.frames:
@@ -61,20 +68,33 @@ def _files(model: Model, options: argparse.Namespace) -> None:
     raw = model.manifest.raw
     paths = [path for name in options.inputs for path in inputs.files(name, raw)]
     refused = 0
+    for path, answer, read_ms, error in _outcomes(model, paths, options):
+        if answer is not None:
+            _answer(path, answer.prediction, read_ms, options.json, answer.span)
+            continue
+        text = str(error) if str(error).startswith(path) else f"{path}: {error}"
+        if len(paths) == 1:
+            if options.json:
+                _shared.print_json({"input": path, "error": text})
+            raise InputError(text) from None
+        _complain(path, text, options.json)
+        refused += 1
+    if refused:
+        raise InputError(f"{refused} of {len(paths)} inputs got no answer")
+
+
+def _outcomes(model: Model, paths: list[str], options: argparse.Namespace) -> Iterator[Outcome]:
+    if options.batch:
+        from edgekit.runner.commands import _batches
+
+        yield from _batches.answers(model, paths, options.batch, options.top, options.strict)
+        return
     for path in paths:
         try:
             for answer, read_ms in _timed(model.predict_file(path, top_k=options.top, strict=options.strict)):
-                _answer(path, answer.prediction, read_ms, options.json, answer.span)
+                yield path, answer, read_ms, None
         except InputError as error:
-            text = str(error) if str(error).startswith(path) else f"{path}: {error}"
-            if len(paths) == 1:
-                if options.json:
-                    _shared.print_json({"input": path, "error": text})
-                raise InputError(text) from None
-            _complain(path, text, options.json)
-            refused += 1
-    if refused:
-        raise InputError(f"{refused} of {len(paths)} inputs got no answer")
+            yield path, None, 0.0, error
 
 
 def _timed(answers: Iterator[FileAnswer]) -> Iterator[tuple[FileAnswer, float]]:

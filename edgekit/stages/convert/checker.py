@@ -92,10 +92,10 @@ class Checker:
                 float_model, before = (last["to"], outputs), boundaries
             yield _record(job, step, outcome.files, boundaries)
 
-    def _outputs(self, job: Job, step: Step, files: Files) -> np.ndarray:
+    def _outputs(self, job: Job, step: Step, files: Files, batch: int = 1) -> np.ndarray:
         what = f"{job.model}, {job.target}, {step.precision}"
         try:
-            return evaluate.file_outputs(what, job.target, step.out, files, self.inputs)
+            return evaluate.file_outputs(what, job.target, step.out, files, self.inputs, batch)
         except ConversionError as error:
             raise _Rejected(Failure.of("other", str(error), OTHERWISE)) from None
 
@@ -107,6 +107,20 @@ class Checker:
         else:
             source, reference = float_model or (self.network.source_name, self.reference)
         result = f"{job.target}-{step.precision}"
+        agreement = self._agreement(job, step, files, outputs, (source, result), reference)
+        if files.free_batch:
+            ends = (source, f"{result}, two samples a call,")
+            self._agreement(job, step, files, self._outputs(job, step, files, 2), ends, reference)
+        row = cast("Agreement", {"from": source, "to": result, **asdict(agreement), "ok": True})
+        if step.precision == "int8" and step.method != "qat" and step.quantization.ranges == "minmax":
+            row["layers_unseen"] = self._no_steep_layer(job, step, files, f"{self.network.name}: {source} → {result}")
+        return row
+
+    def _agreement(
+        self, job: Job, step: Step, files: Files, outputs: np.ndarray, ends: tuple[str, str], reference: np.ndarray
+    ) -> numerics.Agreement:
+        """How near the outputs are; a file outside its tolerance is rejected. `ends` are the boundary's two names."""
+        source, result = ends
         if outputs.shape != reference.shape:
             said = f"{self.network.name}: {result} gives outputs of shape {outputs.shape}, {source} {reference.shape}"
             raise _Rejected(Failure.of(NUMERICS, said, ADVICE[FLOAT]))
@@ -120,10 +134,7 @@ class Checker:
                 f"{parted.message}"
             )
             raise _Rejected(Failure.of(NUMERICS, said, ADVICE.get(step.precision, ""), parted.layer))
-        row = cast("Agreement", {"from": source, "to": result, **asdict(agreement), "ok": True})
-        if step.precision == "int8" and step.method != "qat" and step.quantization.ranges == "minmax":
-            row["layers_unseen"] = self._no_steep_layer(job, step, files, f"{self.network.name}: {source} → {result}")
-        return row
+        return agreement
 
     def _no_steep_layer(self, job: Job, step: Step, files: Files, what: str) -> str:
         """Ranges that hold all that the samples show cost every layer little; one that loses much was made wrongly.

@@ -1,6 +1,7 @@
 """ONNX: torch's exporter for float, ONNX Runtime's own tools for all else: QDQ for int8, and its float16 converter.
 
-Images enter as NCHW, batch 1. After fp16 both ends stay float32; where a processor has no float16 kernels, ONNX
+Images enter as NCHW. The specs state a batch of 1, and where it can, an export takes any (`free_batch`); a model file
+that came so keeps what it had. After fp16 both ends stay float32; where a processor has no float16 kernels, ONNX
 Runtime computes in float32 from the halved weights. Int8's activations are uint8: with int8 ones ONNX Runtime has no
 fast kernels on x86 (a 20-layer ResNet on digits: 901 µs against 328).
 """
@@ -21,8 +22,8 @@ from edgekit.models.files import onnx_batch
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.targets import error_causes, float_ops, layers, model_file
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
+from edgekit.targets.onnx import free_batch, unshare_biases
 from edgekit.targets.onnx import graph as operator_graph
-from edgekit.targets.onnx import unshare_biases
 from edgekit.targets.percentiles import OUTSIDE
 
 PRECISIONS = ("fp32", "fp16", "int8", "dynamic")
@@ -63,11 +64,15 @@ def convert(
         content = _halve(content)
     elif precision == "dynamic":
         content = _quantize_dynamically(content)
+    debris = operator_graph.read(content)  # it counts the bytes of one sample
+    fixed = content
+    if source_file is None:
+        content = free_batch.free(fixed, _float_model(model_folder))
     out.mkdir(parents=True, exist_ok=True)
     (out / FILE).write_bytes(content)
     source = TensorSpec(source.name, source.shape, source.dtype, layout)
     not_offered = ("bias_correction",) if precision == "int8" and quantization.bias_correction else ()
-    return Files((FILE,), source, result, still_float, not_offered, operator_graph.read(content))
+    return Files((FILE,), source, result, still_float, not_offered, debris, content != fixed)
 
 
 @lru_cache(maxsize=2)  # all precisions of one model share it

@@ -23,6 +23,7 @@ def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[Operator
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
+        options.add_free_dimension_override_by_name(runner.BATCH, 1)  # as the runner opens it
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(scratch) / "trace")
         session = runner.session(str(folder / files.names[0]), options)

@@ -1,0 +1,106 @@
+"""`predict --batch`: samples of files, several a call of the model, answered in the files' order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from edgekit.runner import batch, inputs
+from edgekit.runner.errors import BackendError, InputError
+from edgekit.runner.model import FileAnswer
+from edgekit.runner.native_stderr import quiet_native
+
+if TYPE_CHECKING:
+    from edgekit.runner.inputs.windows import Span
+    from edgekit.runner.model import Model
+
+    Outcome = tuple[str, FileAnswer | None, float, InputError | None]
+    """A file, an answer of it and the milliseconds that its sample took to read; or no answer, and the reason."""
+
+
+class Waiting(NamedTuple):
+    """A sample that is ready for the model, or the error in its place; times in ms."""
+
+    path: str
+    error: InputError | None
+    raw: np.ndarray | None = None
+    span: Span | None = None
+    x: np.ndarray | None = None
+    read_ms: float = 0.0
+    preprocess_ms: float = 0.0
+
+
+class Batches:
+    """A model's instances, each opened where it is first needed."""
+
+    def __init__(self, model: Model, size: int) -> None:
+        self._model = model
+        self._sizes = sorted({size, *(1 << bit for bit in range(size.bit_length()) if 1 << bit < size)})
+        self._opened: dict[int, batch.Batch] = {}
+        self._open(size)
+
+    def execute(self, xs: Sequence[np.ndarray]) -> Iterator[tuple[np.ndarray, float]]:
+        """The outputs of each, with the milliseconds of its batch divided by the batch's samples."""
+        done = 0
+        for size in batch.split(len(xs), self._sizes):
+            instance = self._open(size)
+            started = perf_counter_ns()
+            outputs = instance.execute(np.concatenate(xs[done : done + size]))
+            spent_ms = (perf_counter_ns() - started) / 1e6 / size
+            yield from ((each, spent_ms) for each in outputs)
+            done += size
+
+    def _open(self, size: int) -> batch.Batch:
+        if size not in self._opened:
+            try:
+                with quiet_native():
+                    self._opened[size] = batch.open_batch(self._model, size)
+            except BackendError as error:
+                raise BackendError(f"--batch: {error}; leave --batch out, or use another interpreter or size") from None
+        return self._opened[size]
+
+
+def answers(model: Model, paths: Sequence[str], size: int, top_k: int, strict: bool) -> Iterator[Outcome]:
+    """What `predict` answers for each path, in their order; `size` samples a call, the last ones in smaller parts."""
+    batches = Batches(model, size)
+    waiting: list[Waiting] = []
+    ready = 0
+    for each in _prepared(model, paths, strict):
+        waiting.append(each)
+        ready += each.error is None
+        if ready == size:
+            yield from _answered(model, batches, waiting, top_k)
+            waiting, ready = [], 0
+    yield from _answered(model, batches, waiting, top_k)
+
+
+def _prepared(model: Model, paths: Sequence[str], strict: bool) -> Iterator[Waiting]:
+    for path in paths:
+        started = perf_counter_ns()
+        try:
+            for sample in inputs.samples(path, model.manifest.raw, strict):
+                read = perf_counter_ns()
+                try:
+                    x = model.prepare(sample.raw)
+                except InputError as error:
+                    raise InputError(f"{path}{f', {sample.span}' if sample.span else ''}: {error}") from None
+                times_ms = (read - started) / 1e6, (perf_counter_ns() - read) / 1e6
+                yield Waiting(path, None, sample.raw, sample.span, x, *times_ms)
+                started = perf_counter_ns()
+        except InputError as error:
+            yield Waiting(path, error)
+
+
+def _answered(model: Model, batches: Batches, waiting: Sequence[Waiting], top_k: int) -> Iterator[Outcome]:
+    outputs = batches.execute([each.x for each in waiting if each.x is not None])
+    for each in waiting:
+        if each.raw is None:
+            yield each.path, None, 0.0, each.error
+            continue
+        scores, execute_ms = next(outputs)
+        timing_ms = {"preprocess": each.preprocess_ms, "execute": execute_ms}
+        prediction = model.answer(each.raw, scores, top_k, timing_ms)
+        yield each.path, FileAnswer(prediction, each.span), each.read_ms, None
