@@ -14,6 +14,7 @@ from edgekit.cli.export import export
 from edgekit.cli.help import bare_switches
 from edgekit.cli.init.command import init
 from edgekit.cli.result import show_result
+from edgekit.cli.serve import FORWARDED, serve
 from edgekit.core import telemetry
 from edgekit.core.config import STAGES, suggest
 from edgekit.core.errors import BudgetMissed, ConfigError, TrustError
@@ -279,17 +280,7 @@ def load(
         command.run(request, json_, print)
 
 
-@app.command(
-    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
-    add_help_option=False,
-)
-def serve(context: typer.Context) -> None:
-    """Serve bundles over HTTP, by the Open Inference Protocol v2. The same as `edgerun serve`."""
-    from edgekit.runner.cli import main as run_on_device
-
-    raise typer.Exit(run_on_device(["serve", *context.args]))
-
-
+app.command(**FORWARDED)(serve)
 app.command()(export)
 
 bare_switches(app)
