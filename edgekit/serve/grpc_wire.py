@@ -21,14 +21,14 @@ NOTHING = memoryview(b"")
 def parse(request: Any, wanted: wire.Input, outputs: Sequence[str]) -> wire.Request:
     """A ModelInferRequest; Refusal (400) says what was got and what is taken."""
     raw = request.raw_input_contents
-    if len(request.inputs) > wire.MOST_TENSORS:
+    if len(request.inputs) != 1:
         raise Refusal(400, f"inputs: got {len(request.inputs)}; the model takes one input, {wanted.name!r}")
-    if raw and len(raw) != len(request.inputs):
-        raise Refusal(400, f"raw_input_contents: got {len(raw)} for {len(request.inputs)} inputs; give one each")
-    rest = memoryview(raw[0]) if len(raw) == 1 else NOTHING
+    if len(raw) > 1:
+        raise Refusal(400, f"raw_input_contents: got {len(raw)} for one input; give one")
+    rest = memoryview(raw[0]) if raw else NOTHING
     values = {
         "id": request.id,
-        "inputs": [_input(each, rest if raw else None) for each in request.inputs],
+        "inputs": [_input(request.inputs[0], rest if raw else None)],
         "parameters": {**_parameters(request.parameters), "binary_data_output": True},
     }
     if request.outputs:
