@@ -10,7 +10,7 @@ CONFIG ?= configs/digits.yaml
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder -p no:nbval --timeout=1200 --timeout-method=signal --max-worker-restart=0
 BESIDE := GOMP_SPINCOUNT=0
 # Tests with a target of their own; `make test` runs all others.
-APART := not long and not zoo and not numerics and not matrix and not aarch64 and not docs
+APART := not long and not zoo and not numerics and not matrix and not aarch64 and not docs and not serving
 # What `make nightly` runs, each suite whole. tests/README.md says what each proves.
 NIGHTLY := test numerics zoo docs defaults matrix aarch64 long faults
 

@@ -29,6 +29,13 @@ def compiled() -> bytes:
         return file.SerializeToString(deterministic=True)
 
 
+def kept() -> bytes:
+    """What was made last."""
+    from edgekit.serve.protocol_buffers.descriptors import DESCRIPTORS
+
+    return base64.b85decode(DESCRIPTORS)
+
+
 def source_sha256() -> str:
     """Of the file that the descriptors were made from."""
     return hashlib.sha256(SOURCE.read_bytes()).hexdigest()
