@@ -425,10 +425,10 @@ def test_the_descriptors_are_made_from_the_file_beside_them() -> None:
 
 def test_messages_of_the_same_names_fit_into_one_process() -> None:
     code = (
-        "import base64\n"
+        "import base64, zlib\n"
         "from google.protobuf import descriptor_pool\n"
         "from edgekit.serve import protocol_buffers\n"
-        "text = base64.b85decode(protocol_buffers.DESCRIPTORS)\n"
+        "text = zlib.decompress(base64.b85decode(protocol_buffers.DESCRIPTORS))\n"
         "descriptor_pool.Default().AddSerializedFile(text.replace(b'inference.proto', b'elsewhere.proto'))\n"
         "descriptor_pool.Default().FindMessageTypeByName('inference.ModelInferRequest')\n"
         "protocol_buffers.message('ModelInferRequest')(id='1')\n"

@@ -7,6 +7,7 @@ Descriptors are data, so they suit every protobuf from 4.22 on, which generated 
 from __future__ import annotations
 
 import base64
+import zlib
 from typing import Any
 
 from google.protobuf import descriptor_pool, message_factory
@@ -15,7 +16,7 @@ from edgekit.serve.protocol_buffers.descriptors import DESCRIPTORS
 
 SERVICE = "inference.GRPCInferenceService"
 _POOL = descriptor_pool.DescriptorPool()
-_POOL.AddSerializedFile(base64.b85decode(DESCRIPTORS))
+_POOL.AddSerializedFile(zlib.decompress(base64.b85decode(DESCRIPTORS)))
 
 
 def message(name: str) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import tempfile
+import zlib
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
@@ -33,7 +34,7 @@ def kept() -> bytes:
     """What was made last."""
     from edgekit.serve.protocol_buffers.descriptors import DESCRIPTORS
 
-    return base64.b85decode(DESCRIPTORS)
+    return zlib.decompress(base64.b85decode(DESCRIPTORS))
 
 
 def source_sha256() -> str:
@@ -43,11 +44,11 @@ def source_sha256() -> str:
 
 def text(descriptors: bytes) -> str:
     """The module that holds them."""
-    encoded = base64.b85encode(descriptors).decode()
+    encoded = base64.b85encode(zlib.compress(descriptors, 9)).decode()
     lines = [encoded[first : first + WIDTH] for first in range(0, len(encoded), WIDTH)]
     quoted = "\n".join(f'    r"{line}"' for line in lines)
     return (
-        '"""Made from inference.proto by generate.py: its descriptors in base 85, and the sha256 of that file."""\n\n'
+        '"""Made from inference.proto by generate.py: its descriptors, deflated, in base 85, and the sha256 of that file."""\n\n'
         f'SOURCE_SHA256 = "{source_sha256()}"\nDESCRIPTORS = (\n{quoted}\n)\n'
     )
 
