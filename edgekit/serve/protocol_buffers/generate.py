@@ -48,7 +48,7 @@ def text(descriptors: bytes) -> str:
     lines = [encoded[first : first + WIDTH] for first in range(0, len(encoded), WIDTH)]
     quoted = "\n".join(f'    r"{line}"' for line in lines)
     return (
-        '"""Made from inference.proto by generate.py: its descriptors, deflated, in base 85, and the sha256 of that file."""\n\n'
+        '"""Made from inference.proto by generate.py: its descriptors, deflated, and that file\'s sha256."""\n\n'
         f'SOURCE_SHA256 = "{source_sha256()}"\nDESCRIPTORS = (\n{quoted}\n)\n'
     )
 
