@@ -33,6 +33,8 @@ async def _run(settings: Settings) -> None:
         starting.result()
         if settings.admin_port >= 0:
             log(f"metrics and repository on {await open_admin(supervisor)}")
+        if settings.grpc_port >= 0:
+            log(f"gRPC on {supervisor.grpc_address}")
         served = ", ".join(" = ".join(entry.names) for entry in supervisor.entries)
         log(f"ready on {supervisor.address}: {served}")
         await stop.wait()

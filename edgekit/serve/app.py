@@ -94,15 +94,17 @@ class App:
     def _model(self, parts: list[str]) -> Served:
         """Of `/v2/models/NAME` or `/v2/models/NAME/versions/VERSION`, split."""
         if len(parts) == 4 and parts[2] == "models":
-            found = self.models.get(parts[3])
-        elif len(parts) == 6 and parts[2] == "models" and parts[4] == "versions":
-            found = self.versions.get((parts[3], parts[5]))
-        else:
-            raise Refusal(404, f"path: got {'/'.join(parts)}; use /v2/models/NAME or /v2/models/NAME/versions/VERSION")
+            return self.model(parts[3])
+        if len(parts) == 6 and parts[2] == "models" and parts[4] == "versions":
+            return self.model(parts[3], parts[5])
+        raise Refusal(404, f"path: got {'/'.join(parts)}; use /v2/models/NAME or /v2/models/NAME/versions/VERSION")
+
+    def model(self, name: str, version: str | None = None) -> Served:
+        """By its name, and by its version where one is asked for; Refusal (404) for what is not served."""
+        found = self.models.get(name) if version is None else self.versions.get((name, version))
         if found is None:
-            raise Refusal(
-                404, f"model: got {'/'.join(parts[3:])}; served are {', '.join(sorted(self.models)) or 'none'}"
-            )
+            got = name if version is None else f"{name}/versions/{version}"
+            raise Refusal(404, f"model: got {got}; served are {', '.join(sorted(self.models)) or 'none'}")
         return found
 
     async def _infer(
@@ -115,13 +117,13 @@ class App:
                 request = wire.parse_raw(body, served.input)
             else:
                 request = wire.parse(body, length, served.input, served.outputs)
-            answer = await self._run(served, request.samples, deadline_ms(headers) or request.timeout_ms, receive)
+            answer = await self.run(served, request.samples, deadline_ms(headers) or request.timeout_ms, receive)
             wanted = request.outputs
             if wanted is None and length == 0:
                 wanted = (wire.Wanted(OUTPUT, True, 0),)
             tensors = served.tensors(answer.outputs, request.samples, wanted, request.binary)
         except Refusal as refusal:
-            self._count(served, refusal, arrived_ns)
+            self.count(served, refusal, arrived_ns)
             raise
         head: dict[str, Any] = {"model_name": served.name, "model_version": served.proven.version}
         if request.id:
@@ -132,7 +134,8 @@ class App:
             return 200, [JSON], encoded
         return 200, [BINARY, (HEADER_LENGTH, b"%d" % length)], encoded
 
-    async def _run(self, served: Served, samples: Any, timeout_ms: float, receive: Receive | None) -> Answer:
+    async def run(self, served: Served, samples: Any, timeout_ms: float, receive: Receive | None) -> Answer:
+        """Samples through the model's queue; without `receive`, a caller that has gone cancels the task itself."""
         timeout_ms = timeout_ms or self.settings.deadline_ms
         deadline_s = monotonic() + timeout_ms / 1e3 if timeout_ms else math.inf
         x = served.prepare(samples)
@@ -147,11 +150,12 @@ class App:
                 served.row[FIELDS["pending"]] = served.batcher.pending
         except BackendError as error:
             raise Refusal(500, str(error)) from None
-        except Gone:
+        except (Gone, asyncio.CancelledError):
             served.row[FIELDS["cancelled"]] += 1
             raise
 
-    def _count(self, served: Served, refusal: Refusal, arrived_ns: int) -> None:
+    def count(self, served: Served, refusal: Refusal, arrived_ns: int) -> None:
+        """A request that was refused."""
         counters.timed(served.row, "fail", perf_counter_ns() - arrived_ns)
         if refusal.status == 503:
             kind = "refused_busy" if refusal.reason.startswith("the queue") else "refused_late"
@@ -174,12 +178,12 @@ class App:
             answers = []
             for sample in found:
                 raw = sample.raw[None]
-                answer = await self._run(served, raw, deadline_ms(headers), receive)
+                answer = await self.run(served, raw, deadline_ms(headers), receive)
                 [facts] = served.answers(answer.outputs, raw, int(top))
                 answers.append({**({"window": sample.span.to_dict()} if sample.span else {}), **facts})
                 served.finished(answer, arrived_ns)
         except Refusal as refusal:
-            self._count(served, refusal, arrived_ns)
+            self.count(served, refusal, arrived_ns)
             raise
         facts = {"model": served.name, "version": served.proven.version, "answers": answers}
         return 200, [JSON], orjson.dumps(facts, option=orjson.OPT_APPEND_NEWLINE)
@@ -228,7 +232,7 @@ class App:
             ready = self.is_ready and not self.is_draining
             return _json({"live": True, "ready": ready}, 200 if ready or rest[1] == "live" else 503)
         if rest == ["models", "stats"]:
-            return _json({"model_stats": [self._stats(served) for served in self._distinct()]})
+            return _json({"model_stats": [self.stats(served) for served in self.distinct()]})
         if rest[0] == "models" and len(rest) > 1:
             return self._of_model(parts)
         return None
@@ -243,15 +247,17 @@ class App:
             return _json({"name": served.name, "ready": ready}, 200 if ready else 503)
         if last == "config":
             return _json(served.config(self.settings.workers, self.settings.queue_delay_ms))
-        return _json({"model_stats": [self._stats(served)]})
+        return _json({"model_stats": [self.stats(served)]})
 
-    def _distinct(self) -> list[Served]:
+    def distinct(self) -> list[Served]:
+        """Every model once, whatever names it has."""
         return list({id(served): served for served in self.versions.values()}.values())
 
     def _sums(self, served: Served) -> dict[str, int]:
         return self.memory.sums(self.slots[served.proven.identity])
 
-    def _stats(self, served: Served) -> dict[str, Any]:
+    def stats(self, served: Served) -> dict[str, Any]:
+        """Its statistics, of all workers together."""
         return counters.model_stats(served.name, served.proven.version, self._sums(served), counters.SIZES)
 
     def _status(self) -> dict[str, Any]:
@@ -259,7 +265,7 @@ class App:
             "version": __version__,
             "ready": self.is_ready and not self.is_draining,
             "workers": self.settings.workers,
-            "models": [served.facts(self._sums(served)) for served in self._distinct()],
+            "models": [served.facts(self._sums(served)) for served in self.distinct()],
         }
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class Settings:
-    """Of one server. `admin_port` -1 opens none; `deadline_ms` 0 sets none; `uds` replaces host and port."""
+    """Of one server. Port -1 of admin or gRPC opens none; `deadline_ms` 0 sets none; `uds` replaces host and port."""
 
     bundles: tuple[str, ...]
     host: str = "127.0.0.1"
@@ -16,6 +16,7 @@ class Settings:
     uds: str = ""
     admin_host: str = "127.0.0.1"
     admin_port: int = 8002
+    grpc_port: int = -1
     workers: int = 1
     threads: int = 1
     interpreter: str = ""

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any
 
 from edgekit.runner.errors import BackendError, InputError, RunnerError
-from edgekit.serve import repository
+from edgekit.serve import repository, shared_port
 from edgekit.serve.counters import Memory
 from edgekit.serve.proven import Proven
 from edgekit.serve.refusal import printable
@@ -83,6 +83,7 @@ class Supervisor:
     """What is served, by whom. `changing` lets one change of the models happen at a time."""
 
     def __init__(self, settings: Settings) -> None:
+        settings, self._grpc = shared_port.keep(settings)
         self.settings = settings
         self.memory = Memory(settings.workers)
         self.listening = _listen(settings)
@@ -101,6 +102,12 @@ class Supervisor:
             return f"unix:{settings.uds}"
         host, port = self.listening.getsockname()[:2]
         return f"{'https' if settings.certificate else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+
+    @property
+    def grpc_address(self) -> str:
+        """Host and port of gRPC, as its clients take them."""
+        host = self.settings.host
+        return f"{f'[{host}]' if ':' in host else host}:{self.settings.grpc_port}"
 
     async def prove(self, paths: list[str]) -> list[Proven]:
         """One after the other, for they are measured."""
@@ -182,6 +189,8 @@ class Supervisor:
         """Every worker drains; whoever has not ended in time is killed."""
         self.stopping.set()
         self.listening.close()
+        if self._grpc is not None:
+            self._grpc.close()
         for task in self._tasks:
             task.cancel()
         workers = list(self._workers.values())

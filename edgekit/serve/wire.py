@@ -77,7 +77,11 @@ def parse(body: bytes, header_bytes: int | None, wanted: Input, outputs: Sequenc
         raise Refusal(400, f"Inference-Header-Content-Length: got {header_bytes}; the body has {len(body)} bytes")
     header = body if header_bytes is None else memoryview(body)[:header_bytes]
     rest = memoryview(b"") if header_bytes is None else memoryview(body)[header_bytes:]
-    values = _object(parse_json(header), "request")
+    return understand(_object(parse_json(header), "request"), rest, wanted, outputs)
+
+
+def understand(values: Mapping[str, Any], rest: memoryview, wanted: Input, outputs: Sequence[str]) -> Request:
+    """A request whose JSON is read already; `rest` are the bytes of its binary tensors."""
     tensors = values.get("inputs")
     if not isinstance(tensors, list) or not 0 < len(tensors) <= MOST_TENSORS:
         raise Refusal(400, f"inputs: got {_show(tensors)}; the model takes one input, {wanted.name!r}")
@@ -209,7 +213,7 @@ def encode(head: dict[str, Any], outputs: Sequence[tuple[Tensor, bool]]) -> tupl
     for tensor, binary in outputs:
         entry: dict[str, Any] = {"name": tensor.name, "datatype": tensor.datatype, "shape": tensor.shape}
         if binary:
-            block = _text_block(tensor.values) if tensor.datatype == "BYTES" else tensor.values.tobytes()
+            block = raw_block(tensor)
             entry["parameters"] = {"binary_data_size": len(block)}
             blocks.append(block)
         else:
@@ -221,7 +225,9 @@ def encode(head: dict[str, Any], outputs: Sequence[tuple[Tensor, bool]]) -> tupl
     return b"".join((header, *blocks)), len(header)
 
 
-def _text_block(texts: Sequence[str]) -> bytes:
-    """Each text as four bytes of length, little-endian, and its UTF-8."""
-    encoded = [text.encode() for text in texts]
+def raw_block(tensor: Tensor) -> bytes:
+    """An output's bytes; each text as four bytes of length, little-endian, and its UTF-8."""
+    if tensor.datatype != "BYTES":
+        return tensor.values.tobytes()
+    encoded = [text.encode() for text in tensor.values]
     return b"".join(len(each).to_bytes(4, "little") + each for each in encoded)

@@ -37,6 +37,7 @@ class Worker:
         self.app = App(settings, memory, read_tokens(settings.token_file))
         self.state = ServerState()
         self.server: asyncio.AbstractServer | None = None
+        self.grpc: Any = None
         self._closing: set[asyncio.Task[None]] = set()
 
     async def listen(self) -> None:
@@ -55,6 +56,10 @@ class Worker:
             sock=self.listening,
             ssl=config.ssl,
         )
+        if settings.grpc_port >= 0:
+            from edgekit.serve import grpc_app  # its packages are an extra of their own
+
+            self.grpc = await grpc_app.listen(self.app)
         self.app.is_ready = True
         self._clock = asyncio.create_task(self._keep_time())
 
@@ -95,10 +100,13 @@ class Worker:
             self.server.close()
         for connection in list(self.state.connections):
             connection.shutdown()
+        grpc = asyncio.create_task(self.grpc.stop(self.settings.stop_s)) if self.grpc is not None else None
         waited = 0.0
         while self.state.connections and waited < self.settings.stop_s:
             await asyncio.sleep(IDLE_CHECK_S)
             waited += IDLE_CHECK_S
+        if grpc is not None:
+            await grpc
 
 
 def _open(entry: Entry, settings: Settings, row: memoryview) -> Served:

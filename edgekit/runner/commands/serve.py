@@ -12,6 +12,9 @@ from edgekit.runner.errors import BackendError, InputError
 
 HELP = "serve bundles over HTTP, by the Open Inference Protocol v2"
 PACKAGES = ("uvicorn", "httptools", "uvloop", "orjson", "prometheus_client")
+GRPC_PACKAGES = ("grpc", "google.protobuf")
+PIP_NAMES = {"grpc": "grpcio", "google.protobuf": "protobuf"}
+"""Where the package is not called like the module."""
 MOST_WORKERS = 256
 
 
@@ -28,6 +31,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--admin-port", metavar="PORT", type=_port_or_none, default=8002,
         help="metrics and the repository; 0 takes a free one, none opens none (default: 8002)",
+    )  # fmt: skip
+    where.add_argument(
+        "--grpc-port", metavar="PORT", type=_port_or_none, default=-1,
+        help="the same models over gRPC, on --host; 0 takes a free one (default: none)",
     )  # fmt: skip
     how = parser.add_argument_group("how")
     how.add_argument("--workers", metavar="N", type=_workers, default=1, help="processes (default: 1)")
@@ -67,7 +74,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Become the server; comes back only where it cannot start."""
-    _check_packages()
+    _check_packages(PACKAGES if options.grpc_port < 0 else PACKAGES + GRPC_PACKAGES)
     home = _home()
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
@@ -79,16 +86,24 @@ def run(options: argparse.Namespace) -> None:
         raise BackendError(f"{sys.executable}: cannot be started again: {error.strerror or error}") from None
 
 
-def _check_packages() -> None:
-    """BackendError with the line that installs what is missing; nothing is imported."""
-    from importlib.util import find_spec
-
+def _check_packages(packages: tuple[str, ...]) -> None:
+    """BackendError with the line that installs what is missing; nothing of it is imported."""
     if sys.version_info < (3, 11):
         raise BackendError("serve needs Python 3.11 or newer, this is {}.{}".format(*sys.version_info))
-    missing = [package for package in PACKAGES if find_spec(package) is None]
+    missing = [package for package in packages if not _is_there(package)]
     if missing:
-        names = " ".join(package.replace("_", "-") for package in missing)
+        names = " ".join(PIP_NAMES.get(package, package).replace("_", "-") for package in missing)
         raise BackendError(f"serve needs {', '.join(missing)}; run: {sys.executable} -m pip install {names}")
+
+
+def _is_there(package: str) -> bool:
+    """For `google.protobuf` Python imports `google`, which holds nothing; where there is none, it raises."""
+    from importlib.util import find_spec
+
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def _home() -> str:
@@ -110,6 +125,7 @@ def _settings(options: argparse.Namespace) -> dict[str, object]:
         "uds": options.uds,
         "admin_host": options.admin_host,
         "admin_port": options.admin_port,
+        "grpc_port": options.grpc_port,
         "workers": options.workers,
         "threads": options.threads,
         "interpreter": options.interpreter or "",

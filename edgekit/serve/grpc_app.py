@@ -1,0 +1,220 @@
+"""gRPC calls to answers: `inference.GRPCInferenceService`, over the models, queues and counters of `app.App`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from time import perf_counter_ns
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError
+
+from edgekit import __version__
+from edgekit.runner.errors import InputError
+from edgekit.serve import grpc_wire
+from edgekit.serve.app import EXTENSIONS, App
+from edgekit.serve.headers import Headers, check_token, deadline_ms
+from edgekit.serve.protocol_buffers import SERVICE, message
+from edgekit.serve.refusal import Refusal
+from edgekit.serve.served import Served
+from edgekit.serve.settings import Settings
+
+Handler = Callable[[Any, Any, Headers], Awaitable[Any]]
+
+CODES = {
+    400: grpc.StatusCode.INVALID_ARGUMENT,
+    401: grpc.StatusCode.UNAUTHENTICATED,
+    403: grpc.StatusCode.PERMISSION_DENIED,
+    404: grpc.StatusCode.NOT_FOUND,
+    413: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    503: grpc.StatusCode.UNAVAILABLE,
+}
+"""Of a refusal's HTTP status; every other is INTERNAL."""
+OPEN_CALLS = frozenset(("ServerLive", "ServerReady"))
+"""What asks for no token."""
+
+
+class Calls:
+    """The service's methods. Each takes a request, its context and its metadata, and gives a response."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+
+    def handler(self, name: str, answer: Handler) -> grpc.RpcMethodHandler:
+        """The method `name` on the wire: bytes in, bytes out, whatever goes wrong is a code and a sentence."""
+        request_class = message(f"{name}Request")
+
+        async def call(body: bytes, context: grpc.aio.ServicerContext) -> bytes:
+            try:
+                headers = _headers(context)
+                if self.app.tokens and name not in OPEN_CALLS:
+                    check_token(self.app.tokens, headers)
+                response = await answer(_parsed(request_class, body), context, headers)
+                return response.SerializeToString()
+            except Refusal as refusal:
+                code, reason, retry_after_s = CODES.get(refusal.status), refusal.reason, refusal.retry_after_s
+            except Exception as error:
+                print(f"edgekit serve: internal error: {type(error).__name__}", file=sys.stderr, flush=True)
+                code, reason, retry_after_s = None, "internal error", None
+            trailing = () if retry_after_s is None else (("retry-after", str(retry_after_s)),)
+            await context.abort(code or grpc.StatusCode.INTERNAL, reason, trailing)
+            raise AssertionError  # abort raises
+
+        return grpc.unary_unary_rpc_method_handler(call)
+
+    def methods(self) -> dict[str, grpc.RpcMethodHandler]:
+        """All there are, by the protocol's names."""
+        found: dict[str, Handler] = {
+            "ServerLive": self.server_live,
+            "ServerReady": self.server_ready,
+            "ServerMetadata": self.server_metadata,
+            "ModelReady": self.model_ready,
+            "ModelMetadata": self.model_metadata,
+            "ModelInfer": self.model_infer,
+            "ModelConfig": self.model_config,
+            "ModelStatistics": self.model_statistics,
+            "RepositoryIndex": self.repository_index,
+            "RepositoryModelLoad": self.repository_change,
+            "RepositoryModelUnload": self.repository_change,
+        }
+        return {name: self.handler(name, answer) for name, answer in found.items()}
+
+    async def server_live(self, request: Any, context: Any, headers: Headers) -> Any:
+        """Whether the process answers."""
+        return message("ServerLiveResponse")(live=True)
+
+    async def server_ready(self, request: Any, context: Any, headers: Headers) -> Any:
+        """Whether requests should be sent: not before all models are open, and not while it drains."""
+        return message("ServerReadyResponse")(ready=self._is_ready)
+
+    async def server_metadata(self, request: Any, context: Any, headers: Headers) -> Any:
+        """Name, version, extensions."""
+        return message("ServerMetadataResponse")(name="edgekit", version=__version__, extensions=EXTENSIONS)
+
+    async def model_ready(self, request: Any, context: Any, headers: Headers) -> Any:
+        """Refusal (404) for a model that is not served, as over HTTP."""
+        self._model(request.name, request.version)
+        return message("ModelReadyResponse")(ready=self._is_ready)
+
+    async def model_metadata(self, request: Any, context: Any, headers: Headers) -> Any:
+        """Inputs and outputs."""
+        return _filled("ModelMetadataResponse", self._model(request.name, request.version).metadata())
+
+    async def model_config(self, request: Any, context: Any, headers: Headers) -> Any:
+        """The model's configuration in Triton's words."""
+        settings = self.app.settings
+        served = self._model(request.name, request.version)
+        return _filled("ModelConfigResponse", {"config": served.config(settings.workers, settings.queue_delay_ms)})
+
+    async def model_statistics(self, request: Any, context: Any, headers: Headers) -> Any:
+        """Of one model, or of all; of all workers together."""
+        app = self.app
+        chosen = [self._model(request.name, request.version)] if request.name else app.distinct()
+        return _filled("ModelStatisticsResponse", {"model_stats": [app.stats(served) for served in chosen]})
+
+    async def repository_index(self, request: Any, context: Any, headers: Headers) -> Any:
+        """What is served here; what merely lies in the folders is told of on the admin port."""
+        index = message("RepositoryIndexResponse")
+        models = [
+            index.ModelIndex(name=name, version=version, state="READY") for name, version in sorted(self.app.versions)
+        ]
+        return index(models=models)
+
+    async def repository_change(self, request: Any, context: Any, headers: Headers) -> Any:
+        """Always Refusal (403)."""
+        raise Refusal(
+            403,
+            "repository: models are loaded and unloaded on the admin port alone, over HTTP: "
+            "POST /v2/repository/models/NAME/load or …/unload",
+        )
+
+    async def model_infer(self, request: Any, context: Any, headers: Headers) -> Any:
+        """One request through the model's queue; gRPC's own deadline bounds it, a call that is cancelled leaves it."""
+        arrived_ns = perf_counter_ns()
+        app, served = self.app, self._model(request.model_name, request.model_version)
+        try:
+            asked = grpc_wire.parse(request, served.input, served.outputs)
+            timeout_ms = _soonest_ms(context.time_remaining(), deadline_ms(headers) or asked.timeout_ms)
+            answer = await app.run(served, asked.samples, timeout_ms, None)
+            tensors = served.tensors(answer.outputs, asked.samples, asked.outputs, True)
+        except Refusal as refusal:
+            app.count(served, refusal, arrived_ns)
+            raise
+        response = grpc_wire.response(served.name, served.proven.version, asked.id, tensors)
+        served.finished(answer, arrived_ns)
+        return response
+
+    @property
+    def _is_ready(self) -> bool:
+        return self.app.is_ready and not self.app.is_draining
+
+    def _model(self, name: str, version: str) -> Served:
+        return self.app.model(name, version or None)
+
+
+def _headers(context: grpc.aio.ServicerContext) -> Headers:
+    """A call's metadata as HTTP's headers."""
+    return {
+        key.encode(): value if isinstance(value, bytes) else value.encode()
+        for key, value in context.invocation_metadata() or ()
+    }
+
+
+def _parsed(kind: Any, body: bytes) -> Any:
+    try:
+        return kind.FromString(body)
+    except DecodeError:
+        raise Refusal(400, f"message: {len(body)} bytes that are no {kind.DESCRIPTOR.full_name}") from None
+
+
+def _filled(name: str, values: dict[str, Any]) -> Any:
+    """A message of what HTTP answers as JSON; keys that the protocol has not are left out."""
+    return json_format.ParseDict(values, message(name)(), ignore_unknown_fields=True)
+
+
+def _soonest_ms(remaining_s: float | None, timeout_ms: float) -> float:
+    """The earlier of two deadlines, in ms; 0 where there is none."""
+    if remaining_s is None:
+        return timeout_ms
+    remaining_ms = max(remaining_s * 1e3, 0.001)
+    return min(remaining_ms, timeout_ms) if timeout_ms else remaining_ms
+
+
+async def listen(app: App) -> grpc.aio.Server:
+    """Accept calls from now on; the kernel shares connections out among the workers on this port."""
+    settings = app.settings
+    server = grpc.aio.server(
+        options=[
+            ("grpc.so_reuseport", 1),
+            ("grpc.max_receive_message_length", settings.most_body_bytes),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.max_metadata_size", settings.most_header_bytes),
+            ("grpc.absolute_max_metadata_size", settings.most_header_bytes),
+        ],
+        maximum_concurrent_rpcs=settings.most_connections,
+    )
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, Calls(app).methods()),))
+    _bind(server, settings)
+    await server.start()
+    return server
+
+
+def _bind(server: grpc.aio.Server, settings: Settings) -> None:
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    where = f"{host}:{settings.grpc_port}"
+    try:
+        if not settings.certificate:
+            server.add_insecure_port(where)
+            return
+        pair = tuple(_read(path) for path in (settings.key, settings.certificate))
+        server.add_secure_port(where, grpc.ssl_server_credentials([pair]))
+    except (RuntimeError, ValueError) as error:
+        raise InputError(f"{where}: gRPC cannot listen there: {error}") from None
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as stream:
+        return stream.read()

@@ -1,0 +1,84 @@
+"""The Open Inference Protocol v2 as protocol buffers: requests and answers in the terms of `wire`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from edgekit.serve import wire
+from edgekit.serve.protocol_buffers import message
+from edgekit.serve.refusal import Refusal
+
+ModelInferResponse = message("ModelInferResponse")
+InferOutputTensor = message("ModelInferResponse.InferOutputTensor")
+
+CONTENTS = {"UINT8": "uint_contents", "INT8": "int_contents", "FP32": "fp32_contents"}
+"""Where typed contents of a datatype stand."""
+NOTHING = memoryview(b"")
+
+
+def parse(request: Any, wanted: wire.Input, outputs: Sequence[str]) -> wire.Request:
+    """A ModelInferRequest; Refusal (400) says what was got and what is taken."""
+    raw = request.raw_input_contents
+    if len(request.inputs) != 1:
+        raise Refusal(400, f"inputs: got {len(request.inputs)}; the model takes one input, {wanted.name!r}")
+    if len(raw) > 1:
+        raise Refusal(400, f"raw_input_contents: got {len(raw)} for one input; give one")
+    rest = memoryview(raw[0]) if raw else NOTHING
+    values = {
+        "id": request.id,
+        "inputs": [_input(request.inputs[0], rest if raw else None)],
+        "parameters": {**_parameters(request.parameters), "binary_data_output": True},
+    }
+    if request.outputs:
+        values["outputs"] = [_output(each) for each in request.outputs]
+    return wire.understand(values, rest, wanted, outputs)
+
+
+def _input(tensor: Any, raw: memoryview | None) -> dict[str, Any]:
+    """As it would stand in JSON."""
+    shape = list(tensor.shape)
+    values = {"name": tensor.name, "datatype": tensor.datatype, "shape": shape}
+    filled = [field.name for field, _ in tensor.contents.ListFields()]
+    if raw is not None:
+        if filled:
+            raise Refusal(400, "inputs[0]: has contents and raw_input_contents; give one of them")
+        dtype = wire.DATATYPES.get(tensor.datatype)
+        size = math.prod(shape) * dtype.itemsize if dtype is not None else len(raw)
+        if size != len(raw) and min(shape, default=0) > 0:
+            raise Refusal(
+                400, f"raw_input_contents[0]: got {len(raw)} bytes; {shape} of {tensor.datatype} takes {size}"
+            )
+        return {**values, "parameters": {"binary_data_size": len(raw)}}
+    place = CONTENTS.get(tensor.datatype)
+    if place is not None and filled != [place]:
+        got = ", ".join(filled) or "nothing"
+        raise Refusal(
+            400, f"inputs[0].contents: got {got}; {tensor.datatype} stands in {place}, or in raw_input_contents"
+        )
+    return {**values, "data": list(getattr(tensor.contents, place)) if place is not None else None}
+
+
+def _output(output: Any) -> dict[str, Any]:
+    """As it would stand in JSON; over gRPC all outputs are raw."""
+    return {"name": output.name, "parameters": {**_parameters(output.parameters), "binary_data": True}}
+
+
+def _parameters(given: Mapping[str, Any]) -> dict[str, Any]:
+    found = {}
+    for name, each in given.items():
+        kind = each.WhichOneof("parameter_choice")
+        found[name] = getattr(each, kind) if kind else None
+    return found
+
+
+def response(name: str, version: str, request_id: str, tensors: Sequence[tuple[wire.Tensor, bool]]) -> Any:
+    """A ModelInferResponse, every output in raw_output_contents."""
+    return ModelInferResponse(
+        model_name=name,
+        model_version=version,
+        id=request_id,
+        outputs=[InferOutputTensor(name=each.name, datatype=each.datatype, shape=each.shape) for each, _ in tensors],
+        raw_output_contents=[wire.raw_block(each) for each, _ in tensors],
+    )
