@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 from email.utils import formatdate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 from uvicorn.config import Config
@@ -26,6 +26,9 @@ from edgekit.serve.served import Served
 from edgekit.serve.settings import Settings
 from edgekit.serve.tokens import read_tokens
 
+if TYPE_CHECKING:
+    from edgekit.serve.cache import Remembered
+
 IDLE_CHECK_S = 0.05
 
 
@@ -37,6 +40,7 @@ class Worker:
         self.app = App(settings, memory, read_tokens(settings.token_file))
         self.state = ServerState()
         self.server: asyncio.AbstractServer | None = None
+        self.remembered = _remembered(settings, number) if settings.cache_bytes else None
         self._closing: set[asyncio.Task[None]] = set()
 
     async def listen(self) -> None:
@@ -75,6 +79,10 @@ class Worker:
             if served is None or served.name != entry.names[0]:
                 row = self.memory.row(self.number, entry.slot)
                 served = await asyncio.to_thread(_open, entry, self.settings, row)
+                if self.remembered is not None:
+                    await served.remember(self.remembered)
+                    if self.number == 0 and served.cache is not None:
+                        print(f"edgekit serve: {served.name}: {served.cache.state}", file=sys.stderr, flush=True)
             for name in entry.names:
                 models[name] = served
                 versions[name, entry.proven.version] = served
@@ -99,6 +107,17 @@ class Worker:
         while self.state.connections and waited < self.settings.stop_s:
             await asyncio.sleep(IDLE_CHECK_S)
             waited += IDLE_CHECK_S
+
+
+def _remembered(settings: Settings, number: int) -> Remembered:
+    from edgekit.serve.cache import Remembered, Store
+
+    shared = None
+    if settings.cache_redis:
+        from edgekit.serve.redis_cache import Shared
+
+        shared = Shared(settings.cache_redis, says=number == 0)
+    return Remembered(Store(settings.cache_bytes, settings.cache_ttl_s), shared)
 
 
 def _open(entry: Entry, settings: Settings, row: memoryview) -> Served:

@@ -59,6 +59,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--drain-s", metavar="S", type=_seconds, default=2.0,
         help="after SIGTERM, answer new requests so long while not ready (default: 2)",
     )  # fmt: skip
+    cache = parser.add_argument_group("cache of answers")
+    cache.add_argument(
+        "--cache-mb", metavar="MB", type=_megabytes, default=0, help="of each worker; 0 caches nothing (default: 0)"
+    )
+    cache.add_argument(
+        "--cache-ttl-s", metavar="S", type=_lifetime, default=60.0, help="how long an answer is kept (default: 60)"
+    )
+    cache.add_argument(
+        "--cache-redis", metavar="URL", type=_redis, default="",
+        help="redis://HOST:PORT behind the cache, where executing takes longer than asking it; needs --cache-mb",
+    )  # fmt: skip
     access = parser.add_argument_group("access")
     access.add_argument("--token-file", metavar="FILE", default="", help="tokens that clients must send, one a line")
     access.add_argument("--certificate", metavar="PEM", default="", help="for TLS, with --key")
@@ -67,7 +78,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Become the server; comes back only where it cannot start."""
-    _check_packages()
+    _check_packages(
+        *PACKAGES, *(("cachetools",) if options.cache_mb else ()), *(("redis",) if options.cache_redis else ())
+    )
     home = _home()
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
@@ -79,13 +92,13 @@ def run(options: argparse.Namespace) -> None:
         raise BackendError(f"{sys.executable}: cannot be started again: {error.strerror or error}") from None
 
 
-def _check_packages() -> None:
+def _check_packages(*packages: str) -> None:
     """BackendError with the line that installs what is missing; nothing is imported."""
     from importlib.util import find_spec
 
     if sys.version_info < (3, 11):
         raise BackendError("serve needs Python 3.11 or newer, this is {}.{}".format(*sys.version_info))
-    missing = [package for package in PACKAGES if find_spec(package) is None]
+    missing = [package for package in packages if find_spec(package) is None]
     if missing:
         names = " ".join(package.replace("_", "-") for package in missing)
         raise BackendError(f"serve needs {', '.join(missing)}; run: {sys.executable} -m pip install {names}")
@@ -103,6 +116,8 @@ def _settings(options: argparse.Namespace) -> dict[str, object]:
     """As `edgekit.serve.settings.Settings` takes them."""
     if options.uds and (options.port != 8000 or options.host != "127.0.0.1"):
         raise InputError("--uds replaces --host and --port; leave them out")
+    if options.cache_redis and not options.cache_mb:
+        raise InputError("--cache-redis stands behind the cache in the process; add --cache-mb, for example 64")
     return {
         "bundles": [os.path.abspath(path) for path in options.bundles],
         "host": options.host,
@@ -124,6 +139,9 @@ def _settings(options: argparse.Namespace) -> dict[str, object]:
         "token_file": options.token_file,
         "certificate": options.certificate,
         "key": options.key,
+        "cache_bytes": options.cache_mb << 20,
+        "cache_ttl_s": options.cache_ttl_s,
+        "cache_redis": options.cache_redis,
     }
 
 
@@ -150,6 +168,33 @@ def _milliseconds(text: str) -> float:
 
 def _seconds(text: str) -> float:
     return _number(text, 3600)
+
+
+def _megabytes(text: str) -> int:
+    if not text.isdecimal() or int(text[:9]) > 1 << 20:
+        raise argparse.ArgumentTypeError(f"got {text}; use a whole number from 0 to {1 << 20}")
+    return int(text)
+
+
+def _lifetime(text: str) -> float:
+    value = _number(text, 31 * 86400)
+    if value < 0.001:
+        raise argparse.ArgumentTypeError(f"got {text}; use a number of seconds from 0.001")
+    return value
+
+
+def _redis(text: str) -> str:
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(text)
+        sound = parts.scheme == "unix" if parts.path and not parts.hostname else bool(parts.hostname)
+        sound = sound and parts.scheme in ("redis", "rediss", "unix") and parts.port != 0
+    except ValueError:
+        sound = False
+    if not sound:  # what was given may hold a password, and is not repeated
+        raise argparse.ArgumentTypeError("use redis://HOST:PORT, rediss://… for TLS, or unix:///PATH")
+    return text
 
 
 def _number(text: str, most: float) -> float:
