@@ -67,7 +67,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--cache-ttl-s", metavar="S", type=_lifetime, default=60.0, help="how long an answer is kept (default: 60)"
     )
     cache.add_argument(
-        "--cache-redis", metavar="URL", type=_redis, default="",
+        "--cache-redis", metavar="URL", type=_redis,
         help="redis://HOST:PORT behind the cache, where executing takes longer than asking it; needs --cache-mb",
     )  # fmt: skip
     access = parser.add_argument_group("access")
@@ -141,7 +141,7 @@ def _settings(options: argparse.Namespace) -> dict[str, object]:
         "key": options.key,
         "cache_bytes": options.cache_mb << 20,
         "cache_ttl_s": options.cache_ttl_s,
-        "cache_redis": options.cache_redis,
+        "cache_redis": options.cache_redis or "",
     }
 
 
