@@ -18,10 +18,14 @@ from urllib.parse import urlsplit
 import numpy as np
 
 TIMEOUT_S = 0.02
-"""Of one command, connecting included. A Redis near by answers in a fiftieth of it."""
+"""Of a command that a request waits for, connecting included. A Redis near by answers in a fiftieth of it."""
+UNHURRIED_S = 0.1
+"""Of a command that nobody waits for."""
+MOST_LATE = 3
+"""Commands in a row without an answer, after which nothing is asked for a while; a refused connection is enough."""
 LEAST_SLACK_S = 0.002
 """A request that has less to spare before its deadline does not ask."""
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 5.0
 """For which nothing is asked after a failure: doubled each time; then one command tries."""
 MOST_AT_ONCE = 16
 MEASURED_ROUNDS = 15
@@ -64,6 +68,7 @@ class Breaker:
         self._pause_s = 0.0
         self._until_s = 0.0
         self._trying = False
+        self._late = 0
 
     @property
     def is_open(self) -> bool:
@@ -81,8 +86,13 @@ class Breaker:
 
     def succeeded(self) -> bool:
         """Ask again; whether that is news."""
-        was_open, self._trying, self._pause_s = self.is_open, False, 0.0
+        was_open, self._trying, self._pause_s, self._late = self.is_open, False, 0.0, 0
         return was_open
+
+    def was_late(self) -> bool:
+        """One command had no answer in time; whether nothing is asked from now on, and that is news."""
+        self._late += 1
+        return self.failed() if self.is_open or self._late >= MOST_LATE else False
 
     def failed(self) -> bool:
         """Stop asking; whether that is news."""
@@ -104,17 +114,20 @@ class Shared:
         from redis.asyncio.retry import Retry
         from redis.backoff import NoBackoff
         from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
+        from redis.exceptions import TimeoutError as RedisTimeoutError
 
-        self._errors = (RedisError, OSError, ValueError, asyncio.TimeoutError)
+        self._errors = (RedisError, OSError, ValueError)
+        self._late = (RedisTimeoutError, asyncio.TimeoutError)
         self._refused, self._full = ResponseError, OutOfMemoryError
         self.name, self._says = address(url), says
         self._client: Any = Redis.from_url(
-            url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S, retry=Retry(NoBackoff(), 0),
+            url, socket_timeout=UNHURRIED_S, socket_connect_timeout=UNHURRIED_S, retry=Retry(NoBackoff(), 0),
             protocol=2, max_connections=2 * MOST_AT_ONCE, decode_responses=False, encoding="utf-8",
         )  # fmt: skip
         self._breaker = Breaker()
         self._asking = 0
         self._cost_ms: dict[int, float] = {}
+        self._measuring = False
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def verdict(self, output_bytes: int, execute_ms: float) -> str:
@@ -133,13 +146,20 @@ class Shared:
         """Whether to ask for such an answer. Where the cost is not known yet, it is measured beside the request."""
         cost_ms = self._cost_ms.get(output_bytes)
         if cost_ms is None:
-            if self._breaker.may_ask():
-                self._start(self.measure(output_bytes))
+            if not self._measuring and self._breaker.may_ask():
+                self._measuring = True
+                self._start(self._measured_beside(output_bytes))
             return False
         return execute_ms > cost_ms
 
+    async def _measured_beside(self, output_bytes: int) -> None:
+        try:
+            await self.measure(output_bytes)
+        finally:
+            self._measuring = False
+
     async def measure(self, output_bytes: int) -> None:
-        """The medians of asking for one answer and of storing it, in turns; nothing where Redis fails, or they are known."""
+        """The medians of asking for one answer and of storing it, in turns; none where Redis fails."""
         if output_bytes in self._cost_ms:
             return
         key, value = f"edgekit:1:measured:{os.getpid()}", bytes(output_bytes + 512)
@@ -189,7 +209,7 @@ class Shared:
         await self._client.set(key, value, px=ttl_ms)
         return True
 
-    async def _ask(self, command: Any, timeout_s: float = TIMEOUT_S) -> Any:
+    async def _ask(self, command: Any, timeout_s: float = UNHURRIED_S) -> Any:
         """What a command gives; () where Redis answers but refuses; None where it fails, which is then noted."""
         self._asking += 1
         try:
@@ -200,6 +220,9 @@ class Shared:
                 self._note(self._breaker.succeeded(), "answers again")
                 return ()
             self._note(self._breaker.failed(), f"refuses: {type(error).__name__}; answers are executed")
+            return None
+        except self._late:
+            self._note(self._breaker.was_late(), "does not answer in time; answers are executed")
             return None
         except self._errors as error:
             self._note(self._breaker.failed(), f"does not answer: {type(error).__name__}; answers are executed")
