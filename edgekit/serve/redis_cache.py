@@ -113,10 +113,9 @@ class Shared:
         from redis.asyncio import Redis
         from redis.asyncio.retry import Retry
         from redis.backoff import NoBackoff
-        from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
+        from redis.exceptions import OutOfMemoryError, ResponseError
         from redis.exceptions import TimeoutError as RedisTimeoutError
 
-        self._errors = (RedisError, OSError, ValueError)
         self._late = (RedisTimeoutError, asyncio.TimeoutError)
         self._refused, self._full = ResponseError, OutOfMemoryError
         self.name, self._says = address(url), says
@@ -224,7 +223,7 @@ class Shared:
         except self._late:
             self._note(self._breaker.was_late(), "does not answer in time; answers are executed")
             return None
-        except self._errors as error:
+        except Exception as error:  # whatever the client makes of what it was sent, the request goes on
             self._note(self._breaker.failed(), f"does not answer: {type(error).__name__}; answers are executed")
             return None
         except BaseException:

@@ -395,6 +395,7 @@ def test_a_server_forgets_after_its_time(tmp_path: Path) -> None:
         (("--cache-redis", "redis://127.0.0.1"), "add --cache-mb"),
         (("--cache-mb", "1", "--cache-redis", "http://:hush@127.0.0.1"), "use redis://HOST:PORT"),
         (("--cache-mb", "1", "--cache-redis", "redis://:hush@127.0.0.1:99999"), "use redis://HOST:PORT"),
+        (("--cache-mb", "1", "--cache-redis", "redis://:hush@127.0.0.1?color=red"), "use redis://HOST:PORT"),
         (("--cache-mb", "1", "--cache-ttl-s", "0"), "got 0"),
         (("--cache-mb", "-1"), "got -1"),
     ],

@@ -189,11 +189,11 @@ def _redis(text: str) -> str:
     try:
         parts = urlsplit(text)
         sound = parts.scheme == "unix" if parts.path and not parts.hostname else bool(parts.hostname)
-        sound = sound and parts.scheme in ("redis", "rediss", "unix") and parts.port != 0
+        sound = sound and not parts.query and parts.scheme in ("redis", "rediss", "unix") and parts.port != 0
     except ValueError:
         sound = False
     if not sound:  # what was given may hold a password, and is not repeated
-        raise argparse.ArgumentTypeError("use redis://HOST:PORT, rediss://… for TLS, or unix:///PATH")
+        raise argparse.ArgumentTypeError("use redis://HOST:PORT, rediss://… for TLS, or unix:///PATH, without a query")
     return text
 
 
