@@ -47,7 +47,7 @@ class Served:
         self.outputs = (OUTPUT, ANSWER)
         self.cache: Cached | None = None
 
-    async def remember(self, remembered: Remembered) -> None:
+    async def put_cache(self, remembered: Remembered) -> None:
         """Put a cache before the queue."""
         from edgekit.serve.cache import Cached
 

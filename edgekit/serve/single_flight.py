@@ -123,7 +123,7 @@ class Flights:
     def _land(self, flight: Flight, job: asyncio.Future[Answer]) -> None:
         self._forget(flight)
         if job.cancelled():
-            return self._again(flight.live(), flight, flight.is_again)
+            return self._rerun(flight.live(), flight, flight.is_again)
         error = job.exception()
         if error is not None:
             return self._failed(flight, error)
@@ -141,9 +141,9 @@ class Flights:
         theirs = live if is_everybodys else [waiter for waiter in live if waiter is flight.leader]
         for waiter in theirs:
             waiter.future.set_exception(error)
-        self._again([waiter for waiter in live if waiter not in theirs], flight, flight.is_again or not is_own)
+        self._rerun([waiter for waiter in live if waiter not in theirs], flight, flight.is_again or not is_own)
 
-    def _again(self, waiters: list[Waiter], old: Flight, is_again: bool) -> None:
+    def _rerun(self, waiters: list[Waiter], old: Flight, is_again: bool) -> None:
         """Another flight for those who are left; the next leads where one is refused at the door."""
         for place, leader in enumerate(waiters):
             flight = Flight(old.key, old.samples, leader, is_again)

@@ -80,7 +80,7 @@ class Worker:
                 row = self.memory.row(self.number, entry.slot)
                 served = await asyncio.to_thread(_open, entry, self.settings, row)
                 if self.remembered is not None:
-                    await served.remember(self.remembered)
+                    await served.put_cache(self.remembered)
                     if self.number == 0 and served.cache is not None:
                         print(f"edgekit serve: {served.name}: {served.cache.state}", file=sys.stderr, flush=True)
             for name in entry.names:
