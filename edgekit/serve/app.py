@@ -138,9 +138,10 @@ class App:
         """Samples through the model's queue; without `receive`, a caller that has gone cancels the task itself."""
         timeout_ms = timeout_ms or self.settings.deadline_ms
         deadline_s = monotonic() + timeout_ms / 1e3 if timeout_ms else math.inf
-        x = served.prepare(samples)
+        cache = served.cache
+        x, queue = (served.prepare(samples), served.batcher) if cache is None else (samples, cache)
         try:
-            made = served.batcher.submit(x, deadline_s)
+            made = queue.submit(x, deadline_s)
             if isinstance(made, Answer):
                 return made
             served.row[FIELDS["pending"]] = served.batcher.pending

@@ -24,6 +24,10 @@ COUNTS = {
     "nv_inference_compute_input_duration_us": ("compute_input_ns", 1000, "Microseconds of preprocess"),
     "nv_inference_compute_infer_duration_us": ("compute_infer_ns", 1000, "Microseconds of the interpreter"),
     "nv_inference_compute_output_duration_us": ("compute_output_ns", 1000, "Microseconds of postprocess"),
+    "nv_cache_num_hits_per_model": ("cache_hit_count", 1, "Requests answered from the cache"),
+    "nv_cache_num_misses_per_model": ("cache_miss_count", 1, "Requests that the cache had no answer for"),
+    "nv_cache_hit_duration_per_model": ("cache_hit_ns", 1000, "Microseconds until the cache gave its answers"),
+    "nv_cache_miss_duration_per_model": ("cache_miss_ns", 1000, "Microseconds of looking up in vain, and of keeping"),
 }
 FAILURES = {"busy": ("refused_busy",), "late": ("refused_late",), "cancelled": ("cancelled",)}
 

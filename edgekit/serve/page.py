@@ -66,6 +66,8 @@ async function refresh() {
       const row = document.createElement("tr");
       const name = text("td", `${model.name} ${model.version}`);
       name.append(text("div", model.batching, "note"));
+      if (model.cache) name.append(text("div",
+        `${model.cache}: ${model.cache_hits} hits, ${model.cache_misses} misses`, "note"));
       row.append(name, text("td", model.input), text("td", model.interpreter),
         text("td", model.requests, "number"), text("td", model.refused, "number"),
         ...[model.p50_ms, model.p95_ms, model.p99_ms].map(each => text("td", number(each), "number")));

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter_ns, time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
@@ -20,6 +20,9 @@ from edgekit.serve.counters import FIELDS
 from edgekit.serve.proven import Proven, open_batches
 from edgekit.serve.refusal import Refusal
 from edgekit.serve.settings import Settings
+
+if TYPE_CHECKING:
+    from edgekit.serve.cache import Cached, Remembered
 
 OUTPUT, ANSWER = "output", "answer"
 """Outputs of every model: the network's own values, and what the bundle's task makes of them, as JSON."""
@@ -42,6 +45,15 @@ class Served:
         raw = self.manifest.raw
         self.input = wire.Input(raw.kind, wire.NAMES[raw.dtype], raw.shape)
         self.outputs = (OUTPUT, ANSWER)
+        self.cache: Cached | None = None
+
+    async def put_cache(self, remembered: Remembered) -> None:
+        """Put a cache before the queue."""
+        from edgekit.serve.cache import Cached
+
+        shape = tuple(self.manifest.output.shape[1:])
+        self.cache = Cached(remembered, self.proven, self.prepare, self.batcher, shape, self.row)
+        await self.cache.open()
 
     def prepare(self, samples: np.ndarray) -> np.ndarray:
         """Model inputs (n, …) of raw samples (n, *raw); Refusal (400) for one that the bundle does not take."""
@@ -73,10 +85,11 @@ class Served:
         row, count = self.row, len(answer.outputs)
         took_ns = perf_counter_ns() - arrived_ns
         counters.timed(row, "success", took_ns)
-        counters.timed(row, "queue", answer.queue_ns)
-        counters.timed(row, "compute_infer", answer.execute_ns)
-        row[FIELDS["inference_count"]] += count
-        row[FIELDS["last_inference_ms"]] = int(time() * 1e3)
+        if answer.batch:  # 0 where the answer was remembered, and the model not asked
+            counters.timed(row, "queue", answer.queue_ns)
+            counters.timed(row, "compute_infer", answer.execute_ns)
+            row[FIELDS["inference_count"]] += count
+            row[FIELDS["last_inference_ms"]] = int(time() * 1e3)
         counters.request_ms(row, took_ns / 1e6)
 
     def tensors(
@@ -171,6 +184,7 @@ class Served:
             ],
             "instance_group": [{"name": self.proven.interpreter, "kind": "KIND_CPU", "count": workers}],
             **(batching if self.curve.pays else {}),
+            **({"response_cache": {"enable": True}} if self.cache is not None else {}),
         }
 
     def facts(self, sums: dict[str, int]) -> dict[str, Any]:
@@ -185,6 +199,9 @@ class Served:
             "kind": self.input.name,
             "values": math.prod(self.input.shape),
             "batching": self.curve.verdict(),
+            "cache": self.cache.state if self.cache is not None else "",
+            "cache_hits": sums["cache_hit_count"],
+            "cache_misses": sums["cache_miss_count"],
             "requests": sums["success_count"],
             "failures": sums["fail_count"],
             "refused": sums["refused_busy"] + sums["refused_late"],

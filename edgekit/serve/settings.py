@@ -8,7 +8,10 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class Settings:
-    """Of one server. Port -1 of admin or gRPC opens none; `deadline_ms` 0 sets none; `uds` replaces host and port."""
+    """Of one server. Port -1 of admin or gRPC opens none; `deadline_ms` 0 sets none; `uds` replaces host and port.
+
+    `cache_bytes` are of each worker, 0 caches nothing; `cache_redis` is a URL, with a password where one is needed.
+    """
 
     bundles: tuple[str, ...]
     host: str = "127.0.0.1"
@@ -34,6 +37,9 @@ class Settings:
     token_file: str = ""
     certificate: str = ""
     key: str = ""
+    cache_bytes: int = 0
+    cache_ttl_s: float = 60.0
+    cache_redis: str = ""
 
     def to_json(self) -> str:
         """For another process."""

@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 from email.utils import formatdate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 from uvicorn.config import Config
@@ -26,6 +26,9 @@ from edgekit.serve.served import Served
 from edgekit.serve.settings import Settings
 from edgekit.serve.tokens import read_tokens
 
+if TYPE_CHECKING:
+    from edgekit.serve.cache import Remembered
+
 IDLE_CHECK_S = 0.05
 
 
@@ -38,6 +41,7 @@ class Worker:
         self.state = ServerState()
         self.server: asyncio.AbstractServer | None = None
         self.grpc: Any = None
+        self.remembered = _remembered(settings, number) if settings.cache_bytes else None
         self._closing: set[asyncio.Task[None]] = set()
 
     async def listen(self) -> None:
@@ -80,6 +84,10 @@ class Worker:
             if served is None or served.name != entry.names[0]:
                 row = self.memory.row(self.number, entry.slot)
                 served = await asyncio.to_thread(_open, entry, self.settings, row)
+                if self.remembered is not None:
+                    await served.put_cache(self.remembered)
+                    if self.number == 0 and served.cache is not None:
+                        print(f"edgekit serve: {served.name}: {served.cache.state}", file=sys.stderr, flush=True)
             for name in entry.names:
                 models[name] = served
                 versions[name, entry.proven.version] = served
@@ -107,6 +115,17 @@ class Worker:
             waited += IDLE_CHECK_S
         if grpc is not None:
             await grpc
+
+
+def _remembered(settings: Settings, number: int) -> Remembered:
+    from edgekit.serve.cache import Remembered, Store
+
+    shared = None
+    if settings.cache_redis:
+        from edgekit.serve.redis_cache import Shared
+
+        shared = Shared(settings.cache_redis, says=number == 0)
+    return Remembered(Store(settings.cache_bytes, settings.cache_ttl_s), shared)
 
 
 def _open(entry: Entry, settings: Settings, row: memoryview) -> Served:

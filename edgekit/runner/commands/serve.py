@@ -11,7 +11,7 @@ from edgekit.runner.commands import _shared
 from edgekit.runner.errors import BackendError, InputError
 
 HELP = "serve bundles over HTTP, by the Open Inference Protocol v2"
-PACKAGES = ("uvicorn", "httptools", "uvloop", "orjson", "prometheus_client")
+PACKAGES: tuple[str, ...] = ("uvicorn", "httptools", "uvloop", "orjson", "prometheus_client")
 GRPC_PACKAGES = ("grpc", "google.protobuf")
 PIP_NAMES = {"grpc": "grpcio", "google.protobuf": "protobuf"}
 """Where the package is not called like the module."""
@@ -66,6 +66,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--drain-s", metavar="S", type=_seconds, default=2.0,
         help="after SIGTERM, answer new requests so long while not ready (default: 2)",
     )  # fmt: skip
+    cache = parser.add_argument_group("cache of answers")
+    cache.add_argument(
+        "--cache-mb", metavar="MB", type=_megabytes, default=0, help="of each worker; 0 caches nothing (default: 0)"
+    )
+    cache.add_argument(
+        "--cache-ttl-s", metavar="S", type=_lifetime, default=60.0, help="how long an answer is kept (default: 60)"
+    )
+    cache.add_argument(
+        "--cache-redis", metavar="URL", type=_redis,
+        help="redis://HOST:PORT behind the cache, where executing takes longer than asking it; needs --cache-mb",
+    )  # fmt: skip
     access = parser.add_argument_group("access")
     access.add_argument("--token-file", metavar="FILE", default="", help="tokens that clients must send, one a line")
     access.add_argument("--certificate", metavar="PEM", default="", help="for TLS, with --key")
@@ -74,7 +85,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Become the server; comes back only where it cannot start."""
-    _check_packages(PACKAGES if options.grpc_port < 0 else PACKAGES + GRPC_PACKAGES)
+    _check_packages(_needed(options))
     home = _home()
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
@@ -84,6 +95,16 @@ def run(options: argparse.Namespace) -> None:
         os.execve(sys.executable, command, environment)
     except OSError as error:
         raise BackendError(f"{sys.executable}: cannot be started again: {error.strerror or error}") from None
+
+
+def _needed(options: argparse.Namespace) -> tuple[str, ...]:
+    """Packages that these options use."""
+    found = PACKAGES
+    if options.cache_mb:
+        found += ("cachetools",)
+    if options.cache_redis:
+        found += ("redis",)
+    return found if options.grpc_port < 0 else found + GRPC_PACKAGES
 
 
 def _check_packages(packages: tuple[str, ...]) -> None:
@@ -118,6 +139,8 @@ def _settings(options: argparse.Namespace) -> dict[str, object]:
     """As `edgekit.serve.settings.Settings` takes them."""
     if options.uds and (options.port != 8000 or options.host != "127.0.0.1"):
         raise InputError("--uds replaces --host and --port; leave them out")
+    if options.cache_redis and not options.cache_mb:
+        raise InputError("--cache-redis stands behind the cache in the process; add --cache-mb, for example 64")
     return {
         "bundles": [os.path.abspath(path) for path in options.bundles],
         "host": options.host,
@@ -140,6 +163,9 @@ def _settings(options: argparse.Namespace) -> dict[str, object]:
         "token_file": options.token_file,
         "certificate": options.certificate,
         "key": options.key,
+        "cache_bytes": options.cache_mb << 20,
+        "cache_ttl_s": options.cache_ttl_s,
+        "cache_redis": options.cache_redis or "",
     }
 
 
@@ -166,6 +192,33 @@ def _milliseconds(text: str) -> float:
 
 def _seconds(text: str) -> float:
     return _number(text, 3600)
+
+
+def _megabytes(text: str) -> int:
+    if not text.isdecimal() or int(text[:9]) > 1 << 20:
+        raise argparse.ArgumentTypeError(f"got {text}; use a whole number from 0 to {1 << 20}")
+    return int(text)
+
+
+def _lifetime(text: str) -> float:
+    value = _number(text, 31 * 86400)
+    if value < 0.001:
+        raise argparse.ArgumentTypeError(f"got {text}; use a number of seconds from 0.001")
+    return value
+
+
+def _redis(text: str) -> str:
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(text)
+        sound = parts.scheme == "unix" if parts.path and not parts.hostname else bool(parts.hostname)
+        sound = sound and not parts.query and parts.scheme in ("redis", "rediss", "unix") and parts.port != 0
+    except ValueError:
+        sound = False
+    if not sound:  # what was given may hold a password, and is not repeated
+        raise argparse.ArgumentTypeError("use redis://HOST:PORT, rediss://… for TLS, or unix:///PATH, without a query")
+    return text
 
 
 def _number(text: str, most: float) -> float:
