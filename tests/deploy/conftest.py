@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgekit.runner.commands import serve
 from tests.conftest import ROOT
 from tests.runner.conftest import bundles, made
 
@@ -47,6 +49,14 @@ def stages() -> list[list[str]]:
     whole = [line for line in "\n".join(lines).replace("\\\n", " ").splitlines() if line]
     starts = [number for number, line in enumerate(whole) if line.startswith("FROM ")]
     return [whole[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)]
+
+
+def serve_options(words: list[str]) -> argparse.Namespace:
+    """What `serve` makes of the words of a start."""
+    assert words[0] == "serve"
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    serve.arguments(parser)
+    return parser.parse_args(words[1:])
 
 
 def build(home: Path, interpreter: str, bundles: list[Path]) -> Built:

@@ -13,7 +13,8 @@ import jsonschema
 import pytest
 import yaml
 
-from tests.deploy.conftest import DEPLOY, DOCKERFILE
+from edgekit.serve.settings import Settings
+from tests.deploy.conftest import DEPLOY, DOCKERFILE, serve_options, stages
 
 SCHEMA = json.loads((Path(__file__).parent / "compose-spec.json").read_text())
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
@@ -66,6 +67,22 @@ def test_secrets_are_files() -> None:
     assert set(COMPOSE["secrets"]["token"]) == {"file"}
     assert all(SERVICES[name]["secrets"] == ["token"] for name in REPLICAS)
     assert "secrets" not in SERVICES["proxy"]
+
+
+def test_the_replicas_start_as_the_image_does_with_a_token() -> None:
+    (line,) = [line.removeprefix("CMD ") for line in stages()[1] if line.startswith("CMD ")]
+    image = vars(serve_options(json.loads(line)))
+    for name in REPLICAS:
+        assert vars(serve_options(SERVICES[name]["command"])) == {**image, "token_file": "/run/secrets/token"}
+
+
+def test_what_is_begun_may_be_finished() -> None:
+    """Connections end in the proxy first, and a replica is killed only where the server would kill its own workers."""
+    settings = Settings(())
+    (idle_s,) = re.findall(r"^ {4}keepalive_timeout (\d+)s;", NGINX, re.MULTILINE)
+    assert int(idle_s) < settings.keep_alive_s
+    graces = {SERVICES[name]["stop_grace_period"] for name in REPLICAS}
+    assert all(float(grace.removesuffix("s")) > settings.drain_s + settings.stop_s + 5 for grace in graces)
 
 
 def test_what_compose_tells_the_build_the_dockerfile_knows() -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from deploy import root as script
+from deploy.healthcheck import URL
 from tests.conftest import ROOT
-from tests.deploy.conftest import DEPLOY, DOCKERFILE, stages
+from tests.deploy.conftest import DEPLOY, DOCKERFILE, serve_options, stages
 
 BUILDER, FINAL = stages()
 BAD = """FROM python
@@ -67,7 +68,10 @@ def test_what_runs_is_nobody_and_is_asked_for_its_health() -> None:
     assert json.loads(health.partition("CMD ")[2]) == ["python", "/app/healthcheck.py"]
     (start,), (words,) = values(FINAL, "ENTRYPOINT"), values(FINAL, "CMD")
     assert json.loads(start) == ["python", "/app/edgerun.pyz"]
-    assert json.loads(words)[0] == "serve" and json.loads(words)[-1] == "/app/bundles"
+    options = serve_options(json.loads(words))
+    assert (options.bundles, options.host, options.port) == (["/app/bundles"], "0.0.0.0", 8000)
+    assert options.admin_port == -1  # nobody outside reaches a loopback in there
+    assert "EXPOSE 8000" in FINAL and URL.startswith("http://127.0.0.1:8000/")
     environment = dict(word.split("=") for word in values(FINAL, "ENV")[0].split())
     assert environment["PYTHONDONTWRITEBYTECODE"] == "1" and environment["PYTHONPATH"] == "/app/packages"
     assert "org.opencontainers.image.title" in values(FINAL, "LABEL")[0]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
+import io
 import json
 import platform
 import re
 import stat
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from edgekit.runner import load
 from edgekit.runner.backends import litert, onnxruntime, openvino
 from tests.conftest import ROOT
 from tests.deploy.conftest import DEPLOY, TARGETS, Built, build
+from tests.deploy.serving import BEARER, bare_python, serving, token_file
 from tests.runner.conftest import samples
 from tests.test_packaging import PROJECT, normal, pins
 
@@ -88,6 +91,12 @@ def test_the_parts_are_those_of_the_script_and_of_the_extras() -> None:
         assert line.startswith(interpreter)
 
 
+def test_the_servers_packages_are_those_of_the_extra_and_what_they_need() -> None:
+    extra = {normal(name) for name in PROJECT["optional-dependencies"]["serve"]}
+    assert required("serve").keys() - extra == {"click", "h11"}  # of uvicorn
+    assert extra <= required("serve").keys() <= pins().keys()
+
+
 def test_it_starts_with_nothing_but_itself(built: Built, tmp_path: Path) -> None:
     before, sample = files(built.folder), tmp_path / "sample.npy"
     np.save(sample, samples(1)[0])
@@ -98,6 +107,38 @@ def test_it_starts_with_nothing_but_itself(built: Built, tmp_path: Path) -> None
     (line,) = answered.stdout.splitlines()
     best = json.loads(line)["label"]
     assert best == load(bundle_of(built), trial=False).predict(samples(1)[0]).label
+    assert files(built.folder) == before
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return bare_python(tmp_path_factory.mktemp("bare") / "python")
+
+
+def sample() -> bytes:
+    """A file of .npy, as a client sends it."""
+    stream = io.BytesIO()
+    np.save(stream, samples(1)[0])
+    return stream.getvalue()
+
+
+def test_it_serves_with_nothing_but_itself_and_drains(built: Built, python: Path, tmp_path: Path) -> None:
+    before, best = files(built.folder), load(bundle_of(built), trial=False).predict(samples(1)[0]).label
+    with serving(built, python, tmp_path, "--token-file", str(token_file(tmp_path)), "--drain-s", "5") as server:
+        server.wait(200)
+        assert server.check() == 0
+        assert server.ask("POST", "/predict", sample())[0] == 401
+        status, said = server.ask("POST", "/predict", sample(), **BEARER)
+        assert (status, said["answers"][0]["label"]) == (200, best)
+        begun = server.begin("/predict", sample(), **BEARER)
+        server.process.terminate()  # as an engine does, and systemd: to the first process alone
+        server.wait(503)
+        assert server.check() == 1
+        answer = server.finish(begun, sample())
+        assert (answer.status, json.loads(answer.read())["answers"][0]["label"]) == (200, best)
+        assert answer.headers["Connection"] == "close"
+        assert server.process.wait(120) == 0
+    assert "Traceback" not in server.said()
     assert files(built.folder) == before
 
 
@@ -172,19 +213,62 @@ def test_memory_is_never_written_and_executed_but_by_openvino(built: Built) -> N
     assert (done.returncode == 0) == (built.interpreter != "openvino"), done.stderr
 
 
+def test_the_server_runs_under_it_too(built: Built, python: Path, tmp_path: Path) -> None:
+    with serving(built, python, tmp_path, "--drain-s", "0", before=(sys.executable, "-c", DENIED)) as server:
+        if built.interpreter == "openvino":
+            assert server.process.wait(120) not in (0, 99)
+            assert "does not pass" in server.said() or "protect" in server.said()
+            return
+        try:
+            server.wait(200)
+        except AssertionError:
+            if server.process.poll() == 99:
+                pytest.skip("this kernel is older than 6.3, which brought PR_SET_MDWE")
+            raise
+        assert server.ask("POST", "/predict", sample())[0] == 200
+        assert server.stop() == 0
+
+
 def test_the_unit_allows_every_call_that_is_made(built: Built, tmp_path: Path) -> None:
-    unit = (DEPLOY / "edgekit-serve.service").read_text()
     trace = tmp_path / "trace"
     strace = ("/usr/bin/strace", "-f", "-qq", "-o", str(trace))
     done = built.run("selftest", str(bundle_of(built)), before=strace)
     assert done.returncode == 0, done.stderr
-    made = set(re.findall(r"^\d+ +(\w+)\(", trace.read_text(), re.MULTILINE))
-    allowed = calls("@system-service")
+    made = traced(trace)
+    assert {"execve", "mmap", "openat"} <= made
+    assert made <= allowed()
+
+
+def test_and_every_call_of_the_server(built: Built, python: Path, tmp_path: Path) -> None:
+    """From its start over a request to its end; `-D` leaves the server this process's child."""
+    trace = tmp_path / "trace"
+    strace = ("/usr/bin/strace", "-D", "-f", "-q", "-o", str(trace))
+    with serving(built, python, tmp_path, "--drain-s", "0", before=strace) as server:
+        server.wait(200)
+        assert server.ask("POST", "/predict", sample())[0] == 200
+        assert server.stop() == 0
+    for _ in range(600):  # strace ends a little later
+        if ended := re.search(rf"^{server.process.pid} +\+\+\+ exited with 0", trace.read_text(), re.MULTILINE):
+            break
+        time.sleep(0.05)
+    assert ended
+    made = traced(trace)
+    assert {"execve", "listen", "accept4", "epoll_ctl", "exit_group"} <= made
+    assert made <= allowed()
+
+
+def traced(trace: Path) -> set[str]:
+    """The names of the calls that strace has written down."""
+    return set(re.findall(r"^\d+ +(\w+)\(", trace.read_text(), re.MULTILINE))
+
+
+def allowed() -> set[str]:
+    """What the unit lets through."""
+    unit, found = (DEPLOY / "edgekit-serve.service").read_text(), calls("@system-service")
     for line in re.findall(r"^SystemCallFilter=~(.*)$", unit, re.MULTILINE):
         for group in line.split():
-            allowed -= calls(group)
-    assert {"execve", "mmap", "openat"} <= made
-    assert made <= allowed
+            found -= calls(group)
+    return found
 
 
 def calls(group: str) -> set[str]:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.conftest import DEPLOY
+from edgekit.serve.settings import Settings
+from tests.deploy.conftest import DEPLOY, serve_options
 
 UNIT = DEPLOY / "edgekit-serve.service"
 MOST_EXPOSED = 15
@@ -61,7 +62,18 @@ def test_the_drop_in_takes_back_one_thing() -> None:
     assert "MemoryDenyWriteExecute=yes" in UNIT.read_text()
 
 
+def test_it_serves_on_loopback_with_a_token_that_systemd_hands_over() -> None:
+    (line,) = re.findall(r"^ExecStart=(.*)$", UNIT.read_text().replace("\\\n", " "), re.MULTILINE)
+    _, runner, *words = line.split()
+    options = serve_options(words)
+    assert (runner, options.bundles) == ("/opt/edgekit/edgerun.pyz", ["/opt/edgekit/bundles"])
+    assert options.host == options.admin_host == "127.0.0.1" and options.port != options.admin_port
+    assert options.token_file == "%d/token" and "\nLoadCredential=token:/" in UNIT.read_text()
+
+
 def test_a_stop_is_a_sigterm_with_time_to_drain() -> None:
     settings = dict(line.split("=", 1) for line in UNIT.read_text().splitlines() if re.match(r"\w+=", line))
-    assert settings["KillSignal"] == "SIGTERM" and int(settings["TimeoutStopSec"]) >= 30
+    server = Settings(())
+    assert settings["KillSignal"] == "SIGTERM"
+    assert int(settings["TimeoutStopSec"]) > server.drain_s + server.stop_s + 5
     assert settings["Restart"] == "on-failure" and settings["Type"] == "exec"

@@ -108,18 +108,29 @@ ELSEWHERE = {
     ),
     "docker run --read-only --cap-drop ALL --publish 127.0.0.1:8000:8000 edgekit-serve:local": ENGINE,
     "docker compose --file deploy/compose.yaml up --build": ENGINE,
+    "openssl rand -hex 32 | sudo install -m 600 -o 10001 /dev/stdin deploy/token": (
+        "makes a file of another user; tests/deploy/test_root.py serves with one of these rights"
+    ),
+    "uv pip compile --extra serve --no-emit-package numpy --constraints constraints.txt --python-version 3.11 "
+    "--only-binary :all: --generate-hashes --no-annotate --no-header pyproject.toml": (
+        "asks an index; tests/deploy/test_root.py holds the file to the extra and to constraints.txt"
+    ),
     "python -m deploy.root build/root --interpreter ai-edge-litert artifacts/digits/bundles": (
         "installs; tests/deploy/test_root.py runs it, as the Dockerfile calls it"
     ),
     "sudo python3.11 -m deploy.root /opt/edgekit --interpreter ai-edge-litert artifacts/digits/bundles": SERVICE,
     "sudo install -m 644 deploy/edgekit-serve.service /etc/systemd/system/": SERVICE,
+    "sudo install -d -m 700 /etc/edgekit": SERVICE,
+    "openssl rand -hex 32 | sudo install -m 600 /dev/stdin /etc/edgekit/token": SERVICE,
     "sudo systemctl enable --now edgekit-serve": SERVICE,
     "sudo install -D -m 644 deploy/edgekit-serve-openvino.conf "
     "/etc/systemd/system/edgekit-serve.service.d/openvino.conf": SERVICE,
     ".venv/bin/pytest tests/runner/test_model.py": COLLECTED,
     ".venv/bin/pytest tests/runner/test_model.py -k golden": COLLECTED,
     ".venv/bin/pytest -m long tests/walks/test_sounds.py": COLLECTED,
-    "apt-get install ffmpeg qemu-user chromium strace": "installs; tests/test_suites.py compares it with .ci/run",
+    "apt-get install ffmpeg qemu-user chromium strace nginx systemd redis-server": (
+        "installs; tests/test_suites.py compares it with .ci/run"
+    ),
     "python -m docs.generate": "writes the pages; tests/docs/test_reference.py compares every part with them",
     "python -m edgekit.report.result > docs/result.schema.json": "tests/report/test_result.py runs it, and compares",
     "make zoo": MAKES,

@@ -21,7 +21,8 @@ LONGEST_NAME = 53
 URI = re.compile(r"(s3|gs|hdfs|webhdfs|https?|pvc|hf|oci|file)://[^\s\"'\\]+")
 IMAGE = re.compile(r"[a-z0-9]+([._:/-][a-z0-9_]+)*(:[A-Za-z0-9_][\w.-]{0,127})?(@sha256:[0-9a-f]{64})?")
 PORT, GRPC_PORT = 8000, 8001
-BUNDLES = "/bundles"
+BUNDLES = "/app/bundles"
+"""Where the image of deploy/Dockerfile has them."""
 UNTRIED = "prepared, not verified: no cluster was here; the manifests were not applied"
 
 
