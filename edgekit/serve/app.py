@@ -77,7 +77,7 @@ class App:
         headers: Headers = dict(scope["headers"])
         if self.tokens and path not in OPEN_PATHS:
             check_token(self.tokens, headers)
-        parts = path.split("/")
+        parts = path.split("/") if path.startswith("/") else ["", path]  # `OPTIONS *` is a request too
         if parts[1] == "v2" and parts[-1] == "infer":
             _need("POST", method)
             return await self._infer(self._model(parts[:-1]), headers, scope, receive, arrived_ns)
