@@ -41,12 +41,13 @@ class Closing:
     __slots__ = ("close", "is_closing", "write")
 
     def __init__(self, connection: GuardedProtocol) -> None:
-        self.write, self.is_closing = connection.transport.write, connection.transport.is_closing
-        self.close = connection.close
+        self.write: Any = connection.transport.write
+        self.close: Any = connection.close
+        self.is_closing = connection.transport.is_closing
 
     def forget(self) -> None:
         """The connection is gone; uvicorn tells the newest of several pipelined requests alone."""
-        self.write, self.close = _ignored, _ignored
+        self.write = self.close = _ignored
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -135,7 +136,7 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         super().on_headers_complete()
         self._keep_alive, self.cycle.keep_alive = self.cycle.keep_alive, False
-        self.cycle.transport = self._closing
+        self.cycle.transport = self._closing  # type: ignore[assignment]  # what an answer needs of one
 
     def _check_headers(self) -> None:
         total = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.runner.conftest import Made, bundles, made, manifest_for, members_for, reference, samples  # noqa: F401
+from edgekit.runner import bundle, input_path
+from tests.runner import flat
+from tests.runner.conftest import bundles, made  # noqa: F401  (fixtures: the tiny network for each target)
 from tests.serve.server import Server
 
+RECORDING = dataclasses.replace(
+    flat.SOUND,
+    input_path=({"step": "decode_wav"}, {"step": "resample", "rate_hz": 8000}, input_path.windows(400, 400)),
+)
+TABLE = dataclasses.replace(flat.WINDOW, input_path=({"step": "decode_csv"}, input_path.windows(4, 4)))
+"""Samples that are cut from files of any length."""
 Start = Callable[..., Server]
 KEYS = {"tflite": "tiny-tflite", "openvino": "tiny-openvino", "onnx": "tiny-onnx"}
 """Which bundle is served under which name, where all three are."""
@@ -30,6 +39,8 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
 
     yield begin
     for server in running:
+        server.ask_to_end()
+    for server in running:
         server.stop()
     for server in running:
         assert "Traceback" not in server.said(), server.said()
@@ -43,3 +54,21 @@ def folder(bundles: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -
     for key in KEYS:
         shutil.copy(bundles[key], made_here)
     return made_here
+
+
+def changed(source: Path, target: Path, **changes: object) -> Path:
+    """A copy of a bundle with other fields in its manifest."""
+    found = bundle.read(source)
+    bundle.write(target, dataclasses.replace(found.manifest, **changes), found.members)
+    return target
+
+
+@pytest.fixture(scope="session")
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a bundle for each kind of raw sample, called after it."""
+    plain, folder = tmp_path_factory.mktemp("plain"), tmp_path_factory.mktemp("kinds")
+    for name, path in flat.kinds(plain).items():
+        changed(path, folder / f"{name}.edge.zip", name=name)
+    for name, raw in (("recording", RECORDING), ("table", TABLE)):
+        changed(flat.write(plain / f"{name}.edge.zip", raw), folder / f"{name}.edge.zip", name=name)
+    return folder

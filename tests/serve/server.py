@@ -1,4 +1,4 @@
-"""A server as a process of its own, and what a plain client asks it: `http.client` and sockets, nothing that forgives."""
+"""A server as a process of its own, and a plain client: `http.client` and sockets, nothing that forgives."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ class Server:
         stderr = folder / "stderr.txt"
         ports = () if "--uds" in arguments or "--port" in arguments else ("--port", "0")
         admin = () if "--admin-port" in arguments else ("--admin-port", "0")
-        command = [sys.executable, "-m", "edgekit.runner", "serve", *ports, *admin, *arguments]
+        drain = () if "--drain-s" in arguments else ("--drain-s", "0.1")
+        command = [sys.executable, "-m", "edgekit.runner", "serve", *ports, *admin, *drain, *arguments]
         with stderr.open("wb") as stream:
             process = subprocess.Popen(
                 command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True,
@@ -129,10 +130,15 @@ class Server:
         """Its exit code."""
         return self.process.wait(timeout=limit_s)
 
-    def stop(self) -> None:
-        """Order it to end; kill it, and its workers, where it does not."""
+    def ask_to_end(self) -> None:
+        """By SIGTERM."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
+
+    def stop(self) -> None:
+        """Order it to end; kill it where it does not."""
+        if self.process.poll() is None:
+            self.ask_to_end()
             try:
                 self.process.wait(timeout=END_S)
             except subprocess.TimeoutExpired:

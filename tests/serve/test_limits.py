@@ -1,7 +1,8 @@
-"""Clients that are slow, silent or too long: each gets its code in JSON and loses its connection; the rest are served."""
+"""Clients that are slow, silent or too long: each gets its code in JSON and loses its connection; others are served."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import socket
@@ -164,10 +165,8 @@ def send_all(connection: socket.socket, data: bytes) -> threading.Thread:
     """Send without minding that the other side ends."""
 
     def send() -> None:
-        try:
+        with contextlib.suppress(OSError):
             connection.sendall(data)
-        except OSError:
-            pass
 
     thread = threading.Thread(target=send)
     thread.start()
