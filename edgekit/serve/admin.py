@@ -90,7 +90,9 @@ class Admin:
                 await (self._load if parts[4] == "load" else self._unload)(parts[3])
             return 200, b"{}", b"application/json"
         if path in ("/v2/health/live", "/v2/health/ready"):
-            return 200, b'{"live":true,"ready":true}', b"application/json"
+            ready = not self.supervisor.stopping.is_set()
+            status = 200 if ready or path.endswith("live") else 503
+            return status, orjson.dumps({"live": True, "ready": ready}), b"application/json"
         if path in ("/v2", "/v2/"):
             facts = {"name": "edgekit", "version": __version__, "extensions": ["model_repository"]}
             return 200, orjson.dumps(facts), b"application/json"

@@ -21,6 +21,9 @@ logging.getLogger("uvicorn.error").setLevel(
 REFUSED_S = 1.0
 """How long a connection too many is read after its refusal; it does not count among those that are open."""
 
+FRESH_S = 1.0
+"""How long a connection that was just made may still bring its request while the server ends."""
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -169,8 +172,13 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def shutdown(self) -> None:
-        """See uvicorn; what has had its last answer ends by itself."""
-        if not self._ended:
+        """Close behind the request that is under way, at once where there is none. A new connection brings one soon."""
+        if self._ended or self._receiving:
+            return
+        if self.cycle is None:
+            self._relax()
+            self._deadline = self.loop.call_later(min(FRESH_S, self.limits.receive_s), self._too_late)
+        else:
             super().shutdown()
 
     def pause_writing(self) -> None:

