@@ -60,6 +60,7 @@ class Worker:
             lambda: GuardedProtocol(config=config, server_state=self.state, app_state={}),
             sock=self.listening,
             ssl=config.ssl,
+            ssl_handshake_timeout=settings.receive_s if config.ssl else None,
         )
         self.app.is_ready = True
         self._clock = asyncio.create_task(self._keep_time())

@@ -183,9 +183,6 @@ def test_a_pair_that_does_not_fit_is_refused(bundles: dict[str, Path], pair: tup
     wrong = tmp_path / "wrong.pem"
     wrong.write_text("nonsense")
     for one, other in ((wrong, key), (certificate, wrong), (key, certificate)):
-        ended = run(*FREE, "--certificate", one, "--key", other, bundles["onnx"])
-        assert ended.returncode in (4, 5)
-        assert "Traceback" not in ended.stderr
-        assert "ready on" not in ended.stderr
-        assert "certificate" in ended.stderr.splitlines()[-1]
+        said = sentence(run(*FREE, "--certificate", one, "--key", other, bundles["onnx"]), 4)
+        assert "certificate" in said
     assert "--key" in sentence(run(*FREE, "--certificate", certificate, bundles["onnx"]), 4)
