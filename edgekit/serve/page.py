@@ -18,7 +18,8 @@ PAGE = """<!doctype html>
   #drop.over { background: #e8eef7; border-style: solid }
   pre { background: #f4f4f4; padding: 1rem; overflow-x: auto }
   .bad { border-left: .3rem solid #a00 }
-  label { margin-right: 1rem } form { margin: 1rem 0 }
+  label { display: inline-block; margin: 0 1rem .5rem 0 } form { margin: 1rem 0 .5rem }
+  td:first-child { min-width: 12rem } #token { width: 15rem }
   .scroll { overflow-x: auto }
 </style>
 <h1>edgekit serve</h1>

@@ -6,6 +6,7 @@ import dataclasses
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,7 @@ def folder(bundles: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -
     return made_here
 
 
-def changed(source: Path, target: Path, **changes: object) -> Path:
+def changed(source: Path, target: Path, **changes: Any) -> Path:
     """A copy of a bundle with other fields in its manifest."""
     found = bundle.read(source)
     bundle.write(target, dataclasses.replace(found.manifest, **changes), found.members)

@@ -96,7 +96,8 @@ def test_the_ports_are_on_this_machine_alone(server: Server) -> None:
     ("text", "mode", "word"),
     [
         (TOKEN, 0o644, "chmod 600"), (TOKEN, 0o604, "chmod 600"), ("short", 0o600, "16"), ("", 0o600, "no token"),
-        ("# nothing\n", 0o600, "no token"), (f"{TOKEN}\nshort\n", 0o600, "16"), ("a token with some spaces", 0o600, "spaces"),
+        ("# nothing\n", 0o600, "no token"), (f"{TOKEN}\nshort\n", 0o600, "16"),
+        ("a token with some spaces", 0o600, "spaces"),
         ("töken-töken-töken", 0o600, "ASCII"),
     ],
 )  # fmt: skip
@@ -115,7 +116,8 @@ def test_control_characters_of_a_client_reach_neither_the_log_nor_an_answer(serv
     good = {"Authorization": f"Bearer {TOKEN}"}
     secret = "ZXCV"
     for path in (
-        f"/v2/models/{secret}%0a%1b[31mred/infer", f"/{secret}%00%0d%0aX: y", f"/v2/models/{secret}%e2%80%ae", f"/{secret}%ff",
+        f"/v2/models/{secret}%0a%1b[31mred/infer", f"/{secret}%00%0d%0aX: y", f"/v2/models/{secret}%e2%80%ae",
+        f"/{secret}%ff",
     ):  # fmt: skip
         for method in ("GET", "POST"):
             reply = server.ask(method, path.replace(" ", "%20"), headers=good)

@@ -1,10 +1,9 @@
-"""Requests with seeded faults: an answer in JSON or a closed connection, no traceback, no hang, no memory that grows."""
+"""Requests with seeded faults: answers in JSON or a closed connection, no traceback, no hang, no growth."""
 
 from __future__ import annotations
 
 import json
 import random
-import socket
 import time
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from tests.serve.test_lifecycle import INFER, RAW
 from tests.serve.test_predict import BAD, png
 
 SEED = 20
+LAST = b"GET /v2 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 LONGEST_S = 12.0
 MOST_GROWTH_KB = 6 << 10
 STATUSES = {100, 200, 400, 404, 405, 408, 413, 415, 431, 503}
@@ -23,7 +23,7 @@ STATUSES = {100, 200, 400, 404, 405, 408, 413, 415, 431, 503}
 
 @pytest.fixture(scope="module")
 def server(start: Start, bundles: dict[str, Path]) -> Server:
-    return start(bundles["onnx"], "--receive-s", 0.3, "--max-body-mb", 1)
+    return start(bundles["onnx"], "--receive-s", 0.1, "--max-body-mb", 1)
 
 
 def seeds() -> list[bytes]:
@@ -57,7 +57,8 @@ def request(method: str, path: str, body: bytes, *headers: str) -> bytes:
 
 
 WORDS = [
-    b"\0", b"\xff", b"\r\n", b"\r\n\r\n", b"-1", b"0", b"99999999999999999999", b"1e999", b"null", b"[", b"{", b'"', b"\\u0000",
+    b"\0", b"\xff", b"\r\n", b"\r\n\r\n", b"-1", b"0", b"99999999999999999999", b"1e999", b"null", b"[", b"{", b'"',
+    b"\\u0000",
     b"\xed\xa0\x80", b"NaN", b"Transfer-Encoding: chunked\r\n", b"Connection: close\r\n", b"Expect: 100-continue\r\n",
     b"Content-Length: 5\r\n", b"Upgrade: h2c\r\nConnection: Upgrade\r\n", b" HTTP/1.0", b"%00", b"../", b"a" * 3000,
 ]  # fmt: skip
@@ -84,18 +85,23 @@ def broken(rng: random.Random, good: list[bytes]) -> bytes:
 
 
 def fate(server: Server, data: bytes, rng: random.Random) -> list[int]:
-    """Statuses of all answers, until the server closes; what is left open by a whole request is closed from here."""
-    with server.connect(limit_s=10) as connection:
+    """Statuses of all answers, until the server closes, which a last good request asks for."""
+    with server.connect(limit_s=1) as connection:
         received = b""
         try:
             if rng.random() < 0.2:
                 half = rng.randrange(len(data) + 1)
                 connection.sendall(data[:half])
                 data = data[half:]
-            connection.sendall(data)
-            connection.shutdown(socket.SHUT_WR)
-            while piece := connection.recv(1 << 16):
-                received += piece
+            connection.sendall(data + LAST)
+            try:
+                while piece := connection.recv(1 << 16):
+                    received += piece
+            except TimeoutError:  # a body may have been so long that it took the last request in
+                connection.settimeout(10)
+                connection.sendall(LAST)
+                while piece := connection.recv(1 << 16):
+                    received += piece
         except ConnectionError:  # a closed connection is an answer too
             return []
     found = cut(received)
@@ -116,15 +122,15 @@ def test_broken_requests_are_answered_or_closed_and_leave_nothing_behind(server:
     rng, good = random.Random(SEED), seeds()
     before_workers = server.workers
     for data in good:
-        assert fate(server, data.replace(b"Host: x\r\n", b"Host: x\r\nConnection: close\r\n", 1), rng)[0] in (200, 400)
+        assert fate(server, data, rng) == [200 if b"NUMPY" not in data else 400, 200]
     statuses: list[int] = []
     until, sent, warm_kb = time.monotonic() + LONGEST_S, 0, 0
-    while time.monotonic() < until and sent < 6000:
+    while time.monotonic() < until and sent < 3000:
         statuses += fate(server, broken(rng, good), rng)
         sent += 1
-        if sent == 1000:
+        if sent == 300:
             warm_kb = memory_kb(server)
-    assert sent > 500, "too few to say anything"
+    assert sent > 300, "too few to say anything"
     assert {200, 400} < set(statuses)
     assert server.workers == before_workers
     if warm_kb:
@@ -136,17 +142,16 @@ def test_broken_requests_are_answered_or_closed_and_leave_nothing_behind(server:
 
 
 def test_good_requests_leave_no_memory_behind(server: Server) -> None:
-    body = b"".join(request("POST", INFER, bytes(64), "Inference-Header-Content-Length: 0") for _ in range(100))
+    body = request("POST", INFER, bytes(64), "Inference-Header-Content-Length: 0") * 100 + LAST
 
     def send(rounds: int) -> None:
         for _ in range(rounds):
             with server.connect() as connection:
                 connection.sendall(body)
-                connection.shutdown(socket.SHUT_WR)
                 received = b""
                 while piece := connection.recv(1 << 16):
                     received += piece
-            assert received.count(b"HTTP/1.1 200") > 0
+            assert received.count(b"HTTP/1.1 200") == 101
 
     send(10)
     warm_kb = memory_kb(server)

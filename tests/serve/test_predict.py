@@ -204,7 +204,8 @@ def test_a_recording_of_too_many_windows_is_refused(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a,b\n1,2\n", "ax,ay,az\n1,2\n", "ax,ay,az\n", "ax,ay,az\n" + "nan,1,1\n" * 5, ",,,\n", "ax,ay,az\nx,y,z\n" * 5]
+    "text",
+    ["a,b\n1,2\n", "ax,ay,az\n1,2\n", "ax,ay,az\n", "ax,ay,az\n" + "nan,1,1\n" * 5, ",,,\n", "ax,ay,az\nx,y,z\n" * 5]
 )  # fmt: skip
 def test_what_is_no_table_is_refused_with_a_sentence(server: Server, text: str) -> None:
     for model in ("window", "table"):

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tritonclient.http as client
-import tritonclient.http.aio as client_aio
-from tritonclient.utils import InferenceServerException
+import tritonclient.http as client  # type: ignore[import-untyped]
+import tritonclient.http.aio as client_aio  # type: ignore[import-untyped]
+from tritonclient.utils import InferenceServerException  # type: ignore[import-untyped]
 
 from edgekit import __version__
 from edgekit.runner import load
@@ -275,14 +275,17 @@ def test_floats_that_are_not_finite_or_out_of_range_are_refused(floats: Server, 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("GET", "/v2/models/nobody", 404), ("GET", "/v2/models/nobody/config", 404), ("POST", "/v2/models/nobody/infer", 404),
+        ("GET", "/v2/models/nobody", 404), ("GET", "/v2/models/nobody/config", 404),
+        ("POST", "/v2/models/nobody/infer", 404),
         ("GET", "/v2/models/tiny-onnx/versions/9/ready", 404), ("POST", "/v2/models/tiny-onnx/versions/9/infer", 404),
         ("GET", "/v2/models/tiny-onnx/versions", 404), ("GET", "/v2/models/", 404), ("GET", "/v2/models", 404),
         ("GET", "/v2/models/tiny-onnx/extra/words/here", 404), ("GET", "/v3", 404), ("GET", "/v2/health", 404),
         ("GET", "/v2/health/other", 404), ("GET", "/etc/passwd", 404), ("GET", "//", 404), ("GET", "/../..", 404),
-        ("POST", "/infer", 404), ("POST", "/v2/infer", 404), ("POST", "/v2/models/infer", 404), ("GET", "/metrics", 404),
+        ("POST", "/infer", 404), ("POST", "/v2/infer", 404), ("POST", "/v2/models/infer", 404),
+        ("GET", "/metrics", 404),
         ("POST", "/v2/repository/index", 404), ("GET", "/v2/models/tiny-onnx/infer", 405), ("GET", "/predict", 405),
-        ("DELETE", "/v2/models/tiny-onnx/infer", 405), ("POST", "/v2", 405), ("POST", "/v2/models/tiny-onnx/ready", 405),
+        ("DELETE", "/v2/models/tiny-onnx/infer", 405), ("POST", "/v2", 405),
+        ("POST", "/v2/models/tiny-onnx/ready", 405),
         ("PUT", "/v2/health/ready", 405), ("POST", "/", 405), ("TRACE", "/v2", 405), ("DELETE", "/predict", 405),
     ],
 )  # fmt: skip
