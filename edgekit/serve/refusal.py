@@ -6,7 +6,7 @@ LONGEST_REASON = 500
 
 
 class Refusal(Exception):
-    """A request that gets no answer: HTTP's `status`, `retry_after_s` whole seconds for 503, `allow` methods for 405."""
+    """A request that gets no answer: HTTP's `status`, `retry_after_s` seconds for 503, `allow` methods for 405."""
 
     def __init__(self, status: int, reason: str, retry_after_s: int | None = None, allow: str = "") -> None:
         super().__init__(reason)

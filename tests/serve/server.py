@@ -178,6 +178,20 @@ def replies(connection: socket.socket) -> list[Reply]:
     return cut(data)
 
 
+def next_reply(connection: socket.socket) -> Reply:
+    """The next answer of a connection that stays open; it may come in several pieces."""
+    data = b""
+    while True:
+        head, found, rest = data.partition(b"\r\n\r\n")
+        length = re.search(rb"content-length: (\d+)", head)
+        if found and len(rest) >= (int(length.group(1)) if length else 0):
+            [reply] = cut(data)
+            return reply
+        piece = connection.recv(1 << 16)
+        assert piece, f"closed after {data!r}"
+        data += piece
+
+
 def cut(data: bytes) -> list[Reply]:
     """Bytes of a connection as answers; all must have their length."""
     found = []
