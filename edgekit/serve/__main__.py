@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import ssl
 import sys
 from contextlib import suppress
 
@@ -43,15 +44,28 @@ async def _run(settings: Settings) -> None:
         await supervisor.stop()
 
 
+def _check_certificate(settings: Settings) -> None:
+    """InputError, before anything is proven, where TLS could not be served."""
+    for path in (settings.certificate, settings.key):
+        if path and not os.path.isfile(path):
+            raise InputError(f"{path}: no such file; --certificate and --key name PEM files")
+    if bool(settings.certificate) != bool(settings.key):
+        raise InputError("TLS takes both --certificate and --key")
+    if settings.certificate:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.certificate, settings.key, password="")
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"{settings.certificate} and {settings.key}: not a certificate and its key in PEM without a password "
+                f"({getattr(error, 'reason', None) or getattr(error, 'strerror', None) or error})"
+            ) from None
+
+
 def main(settings: Settings) -> int:
     """The server until it is told to stop; the exit code."""
     try:
         read_tokens(settings.token_file)
-        for path in (settings.certificate, settings.key):
-            if path and not os.path.isfile(path):
-                raise InputError(f"{path}: no such file; --certificate and --key name PEM files")
-        if bool(settings.certificate) != bool(settings.key):
-            raise InputError("TLS takes both --certificate and --key")
+        _check_certificate(settings)
         asyncio.run(_run(settings))
     except RunnerError as error:
         log(str(error))

@@ -18,7 +18,7 @@ from edgekit.serve.app import Receive, Send
 from edgekit.serve.headers import check_token
 from edgekit.serve.protocol import GuardedProtocol, Limits
 from edgekit.serve.refusal import Refusal
-from edgekit.serve.supervisor import Supervisor
+from edgekit.serve.supervisor import Supervisor, log
 from edgekit.serve.tokens import read_tokens
 
 MOST_BODY_BYTES = 1 << 20
@@ -60,11 +60,15 @@ class Admin:
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request in JSON, metrics in Prometheus' text."""
         kind = b"application/json"
+        more: list[tuple[bytes, bytes]] = []
         try:
             status, body, kind = await self._answer(scope, receive)
         except Refusal as refusal:
-            status, body = refusal.status, orjson.dumps({"error": refusal.reason})
-        headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body))]
+            status, body, more = refusal.status, orjson.dumps({"error": refusal.reason}), _more(refusal)
+        except Exception as error:
+            log(f"internal error: {type(error).__name__}")
+            status, body = 500, b'{"error":"internal error"}'
+        headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *more]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
@@ -76,7 +80,7 @@ class Admin:
             return 200, metrics.exposition(self.supervisor), metrics.CONTENT_TYPE
         parts = path.split("/")[1:]
         if parts[:2] == ["v2", "repository"] and method != "POST":
-            raise Refusal(405, f"method: got {method}; use POST")
+            raise Refusal(405, f"method: got {method}; use POST", allow="POST")
         if path == "/v2/repository/index":
             await _body(receive)
             return 200, orjson.dumps(self._index()), b"application/json"
@@ -86,7 +90,9 @@ class Admin:
                 await (self._load if parts[4] == "load" else self._unload)(parts[3])
             return 200, b"{}", b"application/json"
         if path in ("/v2/health/live", "/v2/health/ready"):
-            return 200, b'{"live":true,"ready":true}', b"application/json"
+            ready = not self.supervisor.stopping.is_set()
+            status = 200 if ready or path.endswith("live") else 503
+            return status, orjson.dumps({"live": True, "ready": ready}), b"application/json"
         if path in ("/v2", "/v2/"):
             facts = {"name": "edgekit", "version": __version__, "extensions": ["model_repository"]}
             return 200, orjson.dumps(facts), b"application/json"
@@ -150,10 +156,17 @@ def _check_parameters(body: bytes) -> None:
         raise Refusal(400, "parameters: models come from the configured folders alone; leave config and files out")
 
 
+def _more(refusal: Refusal) -> list[tuple[bytes, bytes]]:
+    found = [(b"allow", refusal.allow.encode())] if refusal.allow else []
+    return found + ([(b"www-authenticate", b"Bearer")] if refusal.status == 401 else [])
+
+
 async def _body(receive: Receive) -> bytes:
     body, more = b"", True
     while more:
         message = await receive()
+        if message["type"] == "http.disconnect":  # half a request is no order
+            raise Refusal(400, "the client hung up")
         body += message.get("body", b"")
         more = message.get("more_body", False)
         if len(body) > MOST_BODY_BYTES:

@@ -17,7 +17,7 @@ from edgekit.runner.errors import BackendError
 from edgekit.serve import counters, files, wire
 from edgekit.serve.batcher import Answer
 from edgekit.serve.counters import FIELDS, Memory
-from edgekit.serve.headers import HEADER_LENGTH, Headers, check_length, check_token, deadline_ms, header_bytes
+from edgekit.serve.headers import HEADER_LENGTH, Headers, check_body, check_token, deadline_ms, header_bytes
 from edgekit.serve.page import PAGE
 from edgekit.serve.refusal import Refusal
 from edgekit.serve.served import OUTPUT, Served
@@ -58,6 +58,8 @@ class App:
             headers = [JSON]
             if refusal.retry_after_s is not None:
                 headers.append((b"retry-after", b"%d" % refusal.retry_after_s))
+            if refusal.allow:
+                headers.append((b"allow", refusal.allow.encode()))
             if status == 401:
                 headers.append((b"www-authenticate", b"Bearer"))
         except Gone:
@@ -77,7 +79,7 @@ class App:
         headers: Headers = dict(scope["headers"])
         if self.tokens and path not in OPEN_PATHS:
             check_token(self.tokens, headers)
-        parts = path.split("/")
+        parts = path.split("/") if path.startswith("/") else ["", path]  # `OPTIONS *` is a request too
         if parts[1] == "v2" and parts[-1] == "infer":
             _need("POST", method)
             return await self._infer(self._model(parts[:-1]), headers, scope, receive, arrived_ns)
@@ -171,21 +173,22 @@ class App:
         top = query.get("top", ["5"])[-1]
         if not top.isdecimal() or not 0 < int(top[:9]) <= 1000:
             raise Refusal(400, f"top: got {top}; use a whole number from 1 to 1000")
-        if headers.get(b"content-type", b"").startswith(b"multipart/"):
+        if headers.get(b"content-type", b"").lower().startswith(b"multipart/"):
             raise Refusal(415, "body: got a form; send the file itself, as curl -T FILE does")
         body = await self._body(headers, receive)
         try:
             found = await asyncio.to_thread(files.samples, body, served.manifest.raw)
-            answers = []
+            answers, made = [], []
             for sample in found:
                 raw = sample.raw[None]
                 answer = await self.run(served, raw, deadline_ms(headers), receive)
                 [facts] = served.answers(answer.outputs, raw, int(top))
                 answers.append({**({"window": sample.span.to_dict()} if sample.span else {}), **facts})
-                served.finished(answer, arrived_ns)
+                made.append(answer)
         except Refusal as refusal:
             self.count(served, refusal, arrived_ns)
             raise
+        served.finished(Answer.together(made), arrived_ns)
         facts = {"model": served.name, "version": served.proven.version, "answers": answers}
         return 200, [JSON], orjson.dumps(facts, option=orjson.OPT_APPEND_NEWLINE)
 
@@ -202,7 +205,7 @@ class App:
     async def _body(self, headers: Headers, receive: Receive) -> bytes:
         """The whole body; Refusal (413) as soon as it is too long."""
         most = self.settings.most_body_bytes
-        check_length(headers, most)
+        check_body(headers, most)
         message = await receive()
         body: bytes = message.get("body", b"")
         if message.get("more_body"):
@@ -288,7 +291,7 @@ async def _or_gone(future: asyncio.Future[Answer], receive: Receive | None) -> A
 
 def _need(wanted: str, method: str, other: str = "") -> None:
     if method not in (wanted, other):
-        raise Refusal(405, f"method: got {method}; use {wanted}")
+        raise Refusal(405, f"method: got {method}; use {wanted}", allow=", ".join(filter(None, (wanted, other))))
 
 
 def _json(value: Any, status: int = 200) -> tuple[int, tuple[bytes, bytes], bytes]:

@@ -31,6 +31,15 @@ class Answer(NamedTuple):
     execute_ns: int
     batch: int
 
+    @staticmethod
+    def together(answers: list[Answer]) -> Answer:
+        """Of the windows of one recording, as one answer of as many samples."""
+        if len(answers) == 1:
+            return answers[0]
+        outputs = np.concatenate([each.outputs for each in answers])
+        queue_ns, execute_ns = sum(each.queue_ns for each in answers), sum(each.execute_ns for each in answers)
+        return Answer(outputs, queue_ns, execute_ns, len(outputs))
+
 
 class Job:
     """Samples that came together. `deadline_s` is of `time.monotonic`, infinity where there is none."""

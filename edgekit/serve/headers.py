@@ -47,8 +47,11 @@ def deadline_ms(headers: Headers) -> float:
     return found
 
 
-def check_length(headers: Headers, most: int) -> None:
-    """Refusal (413) where the body is announced to be longer than `most` bytes."""
+def check_body(headers: Headers, most: int) -> None:
+    """Refusal (413) where the body is announced to be longer than `most` bytes, (415) where it is compressed."""
     stated = headers.get(b"content-length", b"0")[:LONGEST_NUMBER]
     if stated.isdigit() and int(stated) > most:
         raise Refusal(413, f"body: got {int(stated)} bytes, at most {most} are taken")
+    coding = headers.get(b"content-encoding", b"identity")
+    if coding.lower() != b"identity":
+        raise Refusal(415, f"Content-Encoding: got {coding.decode('latin-1')}; send the body as it is")

@@ -18,7 +18,8 @@ PAGE = """<!doctype html>
   #drop.over { background: #e8eef7; border-style: solid }
   pre { background: #f4f4f4; padding: 1rem; overflow-x: auto }
   .bad { border-left: .3rem solid #a00 }
-  label { margin-right: 1rem }
+  label { display: inline-block; margin: 0 1rem .5rem 0 } form { margin: 1rem 0 .5rem }
+  td:first-child { min-width: 12rem } #token { width: 15rem }
   .scroll { overflow-x: auto }
 </style>
 <h1>edgekit serve</h1>
@@ -35,10 +36,10 @@ PAGE = """<!doctype html>
 </div>
 <p class="note">Milliseconds from a request's arrival to its answer, since the server started, in steps of 15 %.</p>
 <h2>Try it</h2>
-<p>
+<form id="with">
   <label>model <select id="model"></select></label>
   <label>token <input id="token" type="password" autocomplete="off" placeholder="where the server asks for one"></label>
-</p>
+</form>
 <div id="drop" tabindex="0" role="button">Drop a file here, or click to choose one
   <input id="file" type="file" hidden></div>
 <pre id="answer" aria-live="polite" hidden></pre>
@@ -102,7 +103,11 @@ async function send(file) {
 
 $("drop").addEventListener("click", () => $("file").click());
 $("drop").addEventListener("keydown", event => { if (event.key === "Enter") $("file").click(); });
-$("file").addEventListener("change", () => { if ($("file").files.length) send($("file").files[0]); });
+$("with").addEventListener("submit", event => { event.preventDefault(); refresh(); });
+$("file").addEventListener("change", () => {
+  if ($("file").files.length) send($("file").files[0]);
+  $("file").value = "";  // the same file once more is a choice too
+});
 for (const kind of ["dragover", "dragenter"])
   $("drop").addEventListener(kind, event => { event.preventDefault(); $("drop").classList.add("over"); });
 $("drop").addEventListener("dragleave", () => $("drop").classList.remove("over"));

@@ -1,16 +1,28 @@
 """uvicorn's HTTP connection with what it lacks: a deadline for receiving a request, and bounds before the app sees it.
 
-uvicorn keeps silent, half-headed and stalled connections open for ever (uvicorn#157).
+uvicorn keeps silent, half-headed and stalled connections open for ever (uvicorn#157). It also closes behind an answer
+while the client still sends: the system then resets the connection, and the client loses the answer.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
 from typing import Any
 
+import httptools
 import orjson
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+logging.getLogger("uvicorn.error").setLevel(
+    logging.CRITICAL
+)  # a line for each bad request would let anybody fill a disk
+REFUSED_S = 1.0
+"""How long a connection too many is read after its refusal; it does not count among those that are open."""
+
+FRESH_S = 1.0
+"""How long a connection that was just made may still bring its request while the server ends."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +34,25 @@ class Limits:
     connections: int
 
 
+class TooLong(Exception):
+    """Stops the parser; the refusal is on its way."""
+
+
+class Closing:
+    """A connection's transport as an answer sees it: closing takes in first what the client still sends."""
+
+    __slots__ = ("close", "is_closing", "write")
+
+    def __init__(self, connection: GuardedProtocol) -> None:
+        self.write: Any = connection.transport.write
+        self.close: Any = connection.close
+        self.is_closing = connection.transport.is_closing
+
+    def forget(self) -> None:
+        """The connection is gone; uvicorn tells the newest of several pipelined requests alone."""
+        self.write = self.close = _ignored
+
+
 class GuardedProtocol(HttpToolsProtocol):
     """One connection. `limits` is set by the worker before it listens."""
 
@@ -30,33 +61,51 @@ class GuardedProtocol(HttpToolsProtocol):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._deadline: asyncio.TimerHandle | None = None
-        self._receiving = False
-        self._in_headers = True
-        self._header_bytes = 0
+        self._stuck: asyncio.TimerHandle | None = None
+        self._receiving = False  # a request has begun and is not whole
+        self._in_headers = False
+        self._upgrading = False
+        self._ended = False  # the last answer is written
+        self._begun = self._size = 0  # of the data that the parser has now: requests that begin in it, its bytes
+        self._bare_bytes = 0  # since the request's first byte, or the last of its body
 
     def connection_made(self, transport: Any) -> None:
         """Refuse one too many; expect a request soon."""
         super().connection_made(transport)
+        self._closing = Closing(self)
         if len(self.connections) > self.limits.connections:
-            self._refuse(
-                503, f"{self.limits.connections} connections are open, that is the limit", b"retry-after: 1\r\n"
-            )
+            self.connections.discard(self)
+            reason = f"{self.limits.connections} connections are open, that is the limit"
+            self._refuse(503, reason, b"retry-after: 1\r\n", REFUSED_S)
             return
         self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See uvicorn."""
+        self._closing.forget()
         self._relax()
+        self.resume_writing()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Feed the parser; a request that is not whole must be so before the deadline."""
-        super().data_received(data)
-        if self.transport.is_closing():
+        if self._ended:
             return
-        if self._in_headers:
-            self._header_bytes += len(data)
-            if self._header_bytes > self.limits.header_bytes:
+        self._unset_keepalive_if_required()
+        was_receiving, self._begun, self._size = self._receiving, 0, len(data)
+        self._bare_bytes += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._stay(data[upgrade.args[0] :])
+        except httptools.HttpParserError:
+            self._refuse(400, "not an HTTP request")
+        if self._ended or self.transport.is_closing():
+            return
+        if self._receiving:
+            if self._begun:  # where it began is not known, if something was before it
+                self._bare_bytes = len(data) if self._begun == 1 and not was_receiving and self._in_headers else 0
+            if self._bare_bytes > self.limits.header_bytes:
                 self._refuse(431, f"the headers are longer than {self.limits.header_bytes} bytes")
                 return
         idle = self.cycle is None or self.cycle.response_complete
@@ -65,32 +114,90 @@ class GuardedProtocol(HttpToolsProtocol):
         else:
             self._relax()
 
+    def _stay(self, rest: bytes) -> None:
+        """Answer a request that offers another protocol in this one; Java's client offers HTTP/2 with every request."""
+        self._upgrading = False
+        head = [b"%s %s HTTP/1.1" % (self._method, self.url)]
+        head += [b"%s: %s" % each for each in self.headers if each[0] not in (b"upgrade", b"http2-settings")]
+        self.parser = httptools.HttpRequestParser(self)
+        self.data_received(b"\r\n".join((*head, b"", rest)))
+
     def on_message_begin(self) -> None:
         """A request's first byte."""
         self._receiving = self._in_headers = True
-        self._header_bytes = 0
+        self._begun += 1
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Its headers are whole."""
+        """Its headers are whole. Until the rest is, its answer is the connection's last."""
+        if self._size > self.limits.header_bytes:
+            self._check_headers()
         self._in_headers = False
+        self._bare_bytes = 0
+        if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
+            self._upgrading, self._method = True, self.parser.get_method()
+            return
         super().on_headers_complete()
+        self._keep_alive, self.cycle.keep_alive = self.cycle.keep_alive, False
+        self.cycle.transport = self._closing  # type: ignore[assignment]  # what an answer needs of one
+
+    def _check_headers(self) -> None:
+        total = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+        if total > self.limits.header_bytes:
+            self._refuse(431, f"the headers are longer than {self.limits.header_bytes} bytes")
+            raise TooLong
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of its body."""
+        self._bare_bytes = 0
+        if not self._upgrading:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         """It is whole."""
+        if self._upgrading:
+            return
         self._receiving = False
-        self._in_headers, self._header_bytes = True, 0
+        if not self.cycle.response_started:
+            self.cycle.keep_alive = self._keep_alive
         super().on_message_complete()
 
-    def on_response_complete(self) -> None:
-        """See uvicorn; a request whose rest nobody will read cannot be followed by another."""
-        if self._receiving and not self.transport.is_closing():
+    def close(self) -> None:
+        """Behind the last answer."""
+        if self._ended or self.transport.is_closing():
+            return
+        if self._receiving or self.pipeline:
+            self._linger(self.limits.receive_s)
+        else:
             self.transport.close()
-        super().on_response_complete()
 
-    def send_400_response(self, msg: str) -> None:
-        """What the parser refuses, in JSON."""
-        self._refuse(400, "not an HTTP request")
+    def shutdown(self) -> None:
+        """Close behind the request that is under way, at once where there is none. A new connection brings one soon."""
+        if self._ended or self._receiving:
+            return
+        if self.cycle is None:
+            self._relax()
+            self._deadline = self.loop.call_later(min(FRESH_S, self.limits.receive_s), self._too_late)
+        else:
+            super().shutdown()
+
+    def pause_writing(self) -> None:
+        """The client takes nothing; it is let go where that lasts."""
+        super().pause_writing()
+        if self._stuck is None:
+            self._stuck = self.loop.call_later(self.limits.receive_s, self._abort)
+
+    def resume_writing(self) -> None:
+        """It takes something again."""
+        super().resume_writing()
+        if self._stuck is not None:
+            self._stuck.cancel()
+            self._stuck = None
+
+    def _abort(self) -> None:
+        self._stuck = None
+        self._closing.forget()
+        self.transport.abort()
 
     def _expect(self) -> None:
         if self._deadline is None:
@@ -103,7 +210,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _too_late(self) -> None:
         self._deadline = None
-        if self.transport.is_closing():
+        if self._ended or self.transport.is_closing():
+            self.transport.close()
             return
         if self.flow.read_paused:  # it is this side that does not read
             self._expect()
@@ -114,8 +222,9 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         self._refuse(408, f"the request was not whole after {self.limits.receive_s:g} s")
 
-    def _refuse(self, status: int, reason: str, more: bytes = b"") -> None:
-        self._relax()
+    def _refuse(self, status: int, reason: str, more: bytes = b"", linger_s: float = 0.0) -> None:
+        if self._ended or self.transport.is_closing():
+            return
         body = orjson.dumps({"error": reason})
         length = b"content-length: %d\r\n" % len(body)
         head = (STATUS_LINE[status], b"content-type: application/json\r\n", length, more, b"connection: close\r\n\r\n")
@@ -123,4 +232,20 @@ class GuardedProtocol(HttpToolsProtocol):
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         self.transport.write(b"".join((*head, body)))
-        self.transport.close()
+        self._linger(linger_s or self.limits.receive_s)
+
+    def _linger(self, limit_s: float) -> None:
+        """Close this side, and read without looking until the other side does, or a while is over."""
+        self._ended = True
+        self._relax()
+        self._unset_keepalive_if_required()
+        if not self.transport.can_write_eof():  # TLS
+            self.transport.close()
+            return
+        self.flow.resume_reading()
+        self.transport.write_eof()
+        self._deadline = self.loop.call_later(limit_s, self._too_late)
+
+
+def _ignored(*_: Any) -> None:
+    """What is written to a connection that is gone."""

@@ -6,13 +6,14 @@ LONGEST_REASON = 500
 
 
 class Refusal(Exception):
-    """A request that gets no answer. `status` is HTTP's, `retry_after_s` whole seconds for 503."""
+    """A request that gets no answer: HTTP's `status`, `retry_after_s` seconds for 503, `allow` methods for 405."""
 
-    def __init__(self, status: int, reason: str, retry_after_s: int | None = None) -> None:
+    def __init__(self, status: int, reason: str, retry_after_s: int | None = None, allow: str = "") -> None:
         super().__init__(reason)
         self.status = status
         self.reason = printable(reason)
         self.retry_after_s = retry_after_s
+        self.allow = allow
 
 
 def printable(text: str) -> str:

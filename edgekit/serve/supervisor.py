@@ -49,18 +49,22 @@ class WorkerProcess:
         self._listening = asyncio.create_task(self._listen(reader))
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
-        while line := await reader.readline():
-            said = json.loads(line)
-            answer = self._answers.pop(said["number"], None)
-            if answer is None or answer.done():
-                continue
-            if "error" in said:
-                answer.set_exception(BackendError(said["error"]))
-            else:
-                answer.set_result(None)
-        for answer in self._answers.values():
-            if not answer.done():
-                answer.set_exception(BackendError("the worker ended"))
+        try:
+            while line := await reader.readline():
+                said = json.loads(line)
+                answer = self._answers.pop(said["number"], None)
+                if answer is None or answer.done():
+                    continue
+                if "error" in said:
+                    answer.set_exception(BackendError(said["error"]))
+                else:
+                    answer.set_result(None)
+        except OSError:  # killed with an order unread
+            pass
+        finally:
+            for answer in self._answers.values():
+                if not answer.done():
+                    answer.set_exception(BackendError("the worker ended"))
 
     async def serve(self, entries: list[Entry]) -> None:
         """BackendError where the worker cannot serve these; it then serves what it served before."""
@@ -124,6 +128,10 @@ class Supervisor:
         """Prove all bundles, start all workers; RunnerError where one of them cannot be."""
         proofs = await self.prove(repository.find(self.settings.bundles))
         self.entries = repository.assign(proofs, self.slots)
+        try:
+            self.listening.listen(BACKLOG)  # not before: whoever connects must not wait for the proofs
+        except OSError as error:
+            raise _taken(self.settings, error) from None
         for number in range(self.settings.workers):
             await self._start_worker(number)
             self._tasks.append(asyncio.create_task(self._keep(number)))
@@ -216,7 +224,7 @@ def _ending(code: int) -> str:
 
 
 def _listen(settings: Settings) -> socket.socket:
-    """The one socket of all workers; InputError where it cannot be had."""
+    """The one socket of all workers, bound; InputError where it cannot be had."""
     try:
         if settings.uds:
             listening = socket.socket(socket.AF_UNIX)
@@ -227,10 +235,12 @@ def _listen(settings: Settings) -> socket.socket:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind((settings.host, settings.port))
     except OSError as error:
-        where = settings.uds or f"{settings.host}:{settings.port}"
-        raise InputError(
-            f"{where}: cannot listen there: {error.strerror or error}; choose another --port or --host"
-        ) from None
-    listening.listen(BACKLOG)
+        raise _taken(settings, error) from None
     listening.setblocking(False)
     return listening
+
+
+def _taken(settings: Settings, error: OSError) -> InputError:
+    where = settings.uds or f"{settings.host}:{settings.port}"
+    other = "--uds" if settings.uds else "--port or --host"
+    return InputError(f"{where}: cannot listen there: {error.strerror or error}; choose another {other}")

@@ -6,10 +6,14 @@ Started by `supervisor.py` with inherited descriptors: the listening socket, the
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
+import resource
 import signal
 import socket
+import struct
 import sys
+from contextlib import suppress
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +23,7 @@ from uvicorn.server import ServerState
 
 from edgekit.runner.native_stderr import quiet_native
 from edgekit.serve.app import App
-from edgekit.serve.counters import Memory
+from edgekit.serve.counters import FIELDS, Memory
 from edgekit.serve.protocol import GuardedProtocol, Limits
 from edgekit.serve.repository import Entry
 from edgekit.serve.served import Served
@@ -30,6 +34,8 @@ if TYPE_CHECKING:
     from edgekit.serve.cache import Remembered
 
 IDLE_CHECK_S = 0.05
+SO_ATTACH_FILTER = 26
+"""Of Linux' <asm-generic/socket.h>; Python has no name for it."""
 
 
 class Worker:
@@ -59,6 +65,7 @@ class Worker:
             lambda: GuardedProtocol(config=config, server_state=self.state, app_state={}),
             sock=self.listening,
             ssl=config.ssl,
+            ssl_handshake_timeout=settings.receive_s if config.ssl else None,
         )
         if settings.grpc_port >= 0:
             from edgekit.serve import grpc_app  # its packages are an extra of their own
@@ -83,6 +90,7 @@ class Worker:
             served = had.get(entry.proven.identity)
             if served is None or served.name != entry.names[0]:
                 row = self.memory.row(self.number, entry.slot)
+                row[FIELDS["pending"]] = 0  # of a worker that was killed
                 served = await asyncio.to_thread(_open, entry, self.settings, row)
                 if self.remembered is not None:
                     await served.put_cache(self.remembered)
@@ -105,6 +113,8 @@ class Worker:
         self.app.is_draining = True
         await asyncio.sleep(self.settings.drain_s)
         if self.server is not None:
+            _let_nobody_in(self.listening)
+            await asyncio.sleep(2 * IDLE_CHECK_S)  # whoever is in already is accepted meanwhile
             self.server.close()
         for connection in list(self.state.connections):
             connection.shutdown()
@@ -126,6 +136,20 @@ def _remembered(settings: Settings, number: int) -> Remembered:
 
         shared = Shared(settings.cache_redis, says=number == 0)
     return Remembered(Store(settings.cache_bytes, settings.cache_ttl_s), shared)
+
+
+def _let_nobody_in(listening: socket.socket) -> None:
+    """Have the system drop what would begin a connection: one that is made and never accepted loses its request.
+
+    A client whose SYN is dropped sends it again a second later, and is then refused.
+    """
+    if listening.family == socket.AF_UNIX:
+        return
+    flags, is_ack = 13, 0x10  # of a TCP header: the byte that holds them, and the one that only a first segment lacks
+    steps = ((0x30, 0, 0, flags), (0x45, 0, 1, is_ack), (0x06, 0, 0, 0xFFFFFFFF), (0x06, 0, 0, 0))
+    program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+    with suppress(OSError):
+        listening.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", 4, ctypes.addressof(program)))
 
 
 def _open(entry: Entry, settings: Settings, row: memoryview) -> Served:
@@ -172,6 +196,8 @@ def main(arguments: list[str]) -> None:
         each.setblocking(False)
     for number_ in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number_, signal.SIG_IGN)  # the supervisor says when to stop
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # the usual 1024 are fewer than the connections
     memory = Memory(settings.workers, int(arguments[4]))
     uvloop.run(run(Worker(settings, number, listening, memory), control))
 

@@ -79,7 +79,7 @@ LONG = {
     f"{DEVICE} bench {BUNDLE} --compare",
 }
 
-SERVES = "serves until it is stopped; tests/serve/test_page.py runs the page's lines in their order"
+SERVES = "serves until it is stopped; tests/serve/test_documented.py runs the page's lines in their order"
 INSTALLS = "installs from an index of released packages; tests/test_packaging.py builds the wheel and installs it"
 ENGINE = "needs a container engine; tests/deploy runs the builder's lines, hadolint, and compose's schema"
 SERVICE = "changes the system; tests/deploy/test_unit.py has systemd check the unit"

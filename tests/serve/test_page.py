@@ -1,104 +1,118 @@
-"""The lines that README and docs/how-to/serve.md show, run in their order against one server."""
+"""The page at `/` in a real browser: what it shows, what it does with a file, and that it asks nobody else."""
 
 from __future__ import annotations
 
+import io
 import json
-import re
-import subprocess
-import sys
+import os
+import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from edgekit.runner import load
-from tests.conftest import FinishedRun
-from tests.docs import pages, scene
-from tests.docs.commands import ASK
-
-ROOT = Path(__file__).parents[2]
-PAGES = (ROOT / "README.md", ROOT / "docs/how-to/serve.md")
-START, FILE = "edgekit serve artifacts/digits/bundles/", "curl -T sample.png localhost:8000/predict"
-READY = re.compile(r"ready on http://(127\.0\.0\.1:\d+)")
+from tests.report.html.browser import Browser
+from tests.serve.conftest import KEYS, Start
+from tests.serve.server import Server
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory, tiny_run: FinishedRun) -> Path:
-    """A folder with a run's bundles, a sample as a picture and as an array, and what the page calls ask.py."""
-    folder = tmp_path_factory.mktemp("serve")
-    (folder / "bundles").symlink_to(tiny_run.folder / "bundles")
-    bundle = next((tiny_run.folder / "bundles").glob("*-tflite-*.edge.zip"))
-    raw = load(bundle, trial=False).golden()[0][0]
-    np.save(folder / "sample.npy", raw)
-    Image.fromarray(raw[..., 0]).save(folder / "sample.png")
-    scene.written(ROOT / "docs/how-to/serve.md", folder)
-    return folder
+def server(start: Start, folder: Path) -> Server:
+    return start(folder, "--workers", 2)
 
 
 @pytest.fixture(scope="module")
-def address(home: Path) -> Iterator[str]:
-    """Where the page's own command serves the run; free ports in place of 8000 and 8002, for others may run too."""
-    command = START.replace("edgekit", f"{sys.executable} -m edgekit", 1).replace(
-        "artifacts/digits/bundles/", "bundles/"
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        say = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
+        say("no chromium here: apt-get install chromium")
+    opened = Browser.start(program, tmp_path_factory.mktemp("chromium"))
+    yield opened
+    opened.stop()
+
+
+def open_page(browser: Browser, server: Server, width: int = 1000) -> None:
+    """The page, with its table filled."""
+    browser.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
+    browser.complaints.clear()
+    browser.requested.clear()
+    browser.call("Page.navigate", url=f"http://{server.url}/")
+    until(browser, "document.querySelectorAll('#models tr').length > 0")
+
+
+def until(browser: Browser, condition: str) -> None:
+    limit = time.monotonic() + 30
+    while not browser.ask(f"document.readyState === 'complete' && ({condition})"):
+        assert time.monotonic() < limit, f"{condition}: {browser.ask('document.body.innerText')}"
+        time.sleep(0.05)
+
+
+def picture() -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def test_the_table_names_every_model(browser: Browser, server: Server) -> None:
+    open_page(browser, server)
+    text = browser.ask("document.body.innerText")
+    for name in KEYS.values():
+        assert f"{name} 1.2.0" in text
+    assert "UINT8 [8, 8, 1]" in text
+    assert "2 workers" in text
+    assert browser.ask("[...document.querySelectorAll('#model option')].map(one => one.value)") == sorted(KEYS.values())
+
+
+def test_a_chosen_file_shows_its_answer(browser: Browser, server: Server, tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    path.write_bytes(picture())
+    open_page(browser, server)
+    document = browser.call("DOM.getDocument")["root"]["nodeId"]
+    node = browser.call("DOM.querySelector", nodeId=document, selector="#file")["nodeId"]
+    for _ in range(2):  # the same file once more is a choice too
+        browser.ask("document.getElementById('answer').textContent = ''")
+        browser.call("DOM.setFileInputFiles", nodeId=node, files=[str(path)])
+        until(browser, "document.getElementById('answer').textContent.includes('label')")
+    [shown] = json.loads(browser.ask("document.getElementById('answer').textContent"))
+    model = browser.ask("document.getElementById('model').value")
+    assert shown == server.ask("PUT", f"/predict?model={model}", picture()).json()["answers"][0]
+    until(browser, "document.querySelector('#models td:nth-child(4)').textContent > 0")
+
+
+def drop(browser: Browser, content: bytes) -> None:
+    browser.ask(
+        f"""(() => {{
+        const data = new DataTransfer();
+        data.items.add(new File([new Uint8Array({list(content)})], "a"));
+        document.getElementById("answer").textContent = "";
+        document.getElementById("drop").dispatchEvent(new DragEvent("drop", {{dataTransfer: data, cancelable: true}}));
+        }})()"""
     )
-    process = subprocess.Popen(
-        [*command.split(), "--port", "0", "--admin-port", "0", "--drain-s", "0"],
-        cwd=home, env=scene.environment(home), stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stderr is not None
-    said = []
-    for line in process.stderr:
-        said.append(line)
-        if found := READY.search(line):
-            break
-    else:
-        pytest.fail("".join(said))
-    yield found[1]
-    process.terminate()
-    assert process.wait(60) == 0
 
 
-def run(command: str, home: Path, address: str) -> str:
-    """One line of the page, at this server and this run's name."""
-    line = (
-        command.replace("localhost:8000", address)
-        .replace("'digits'", "'tiny'")
-        .replace("python ", f"{sys.executable} ")
-    )
-    done = subprocess.run(
-        ["bash", "-c", line],
-        cwd=home,
-        env=scene.environment(home),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def test_a_dropped_file_shows_its_answer_or_what_was_wrong(browser: Browser, server: Server) -> None:
+    open_page(browser, server)
+    drop(browser, picture())
+    until(browser, "document.getElementById('answer').textContent.includes('label')")
+    assert not browser.ask("document.getElementById('answer').className")
+    drop(browser, b"<b>no picture</b>")
+    until(browser, "document.getElementById('answer').textContent.includes('this model takes')")
+    assert browser.ask("document.getElementById('answer').className") == "bad"
 
 
-def test_the_pages_show_these_lines() -> None:
-    shown = [pages.commands(page) for page in PAGES]
-    assert all({START, FILE} <= set(lines) for lines in shown)
-    assert ASK in shown[0]
-    assert "python ask.py" in shown[1]
-
-
-def test_curl_gets_the_answer_of_the_bundle(home: Path, address: str) -> None:
-    bundle = next((home / "bundles").glob("*-tflite-*.edge.zip"))
-    expected = load(bundle, trial=False).predict(np.load(home / "sample.npy"))
-    [answer] = json.loads(run(FILE, home, address))["answers"]
-    assert answer["label"] == expected.label
-
-
-def test_tritonclient_gets_it_from_a_line_of_the_readme(home: Path, address: str) -> None:
-    assert '"label"' in run(ASK, home, address)
-
-
-def test_tritonclient_gets_it_as_the_page_shows(home: Path, address: str) -> None:
-    page = home / "ask.py"
-    page.write_text(page.read_text().replace('"localhost:8000"', f'"{address}"').replace('"digits"', '"tiny"'))
-    assert '"label"' in run("python ask.py", home, address)
+@pytest.mark.parametrize("width", [360, 1000])
+def test_it_fits_its_window_complains_of_nothing_and_asks_this_server_alone(
+    browser: Browser, server: Server, width: int, tmp_path: Path
+) -> None:
+    open_page(browser, server, width)
+    drop(browser, picture())
+    until(browser, "document.getElementById('answer').textContent.includes('label')")
+    assert browser.ask("document.documentElement.scrollWidth") <= width
+    browser.picture(Path(os.environ.get("EDGEKIT_PICTURES", tmp_path)) / f"serve-{width}.png")
+    assert {urlsplit(one).netloc for one in browser.requested} == {server.url}
+    assert not browser.complaints
