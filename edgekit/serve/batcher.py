@@ -70,7 +70,8 @@ class Batcher:
         self._waiting = 0
         self._busy_until_s = 0.0
         self._running = False
-        self._scheduled = False
+        self._scheduled: asyncio.Handle | None = None
+        self._waits = False
 
     @property
     def pending(self) -> int:
@@ -101,7 +102,7 @@ class Batcher:
         job = Job(x, deadline_s, asyncio.get_running_loop().create_future())
         self._queue.append(job)
         self._waiting += count
-        if not self._running and not self._scheduled:
+        if not self._running and (self._scheduled is None or self._waits):
             self._schedule()
         return job.future
 
@@ -111,20 +112,25 @@ class Batcher:
         return Answer(outputs, 0, int((monotonic() - begun) * 1e9), len(x))
 
     def _schedule(self) -> None:
-        """After all that the sockets hold in this turn of the loop: they make one batch, and none waited for it."""
-        self._scheduled = True
+        """After all that the sockets hold in this turn of the loop: they make one batch, and none waited for it.
+
+        With a delay, after that, unless the batch is full or a deadline does not leave the time.
+        """
         loop = asyncio.get_running_loop()
-        if self._delay_s and self._waiting < self._curve.sizes[-1] and self._slack_s() > self._delay_s:
-            loop.call_later(self._delay_s, self._next)
-        else:
-            loop.call_soon(self._next)
+        waits = self._delay_s > 0 and self._waiting < self._curve.sizes[-1] and self._slack_s() > self._delay_s
+        if self._scheduled is not None:
+            if waits:  # from the first one's arrival on
+                return
+            self._scheduled.cancel()
+        self._waits = waits
+        self._scheduled = loop.call_later(self._delay_s, self._next) if waits else loop.call_soon(self._next)
 
     def _slack_s(self) -> float:
         """Seconds to the earliest deadline, beyond what all that waits takes."""
         return min(job.deadline_s for job in self._queue) - monotonic() - self._curve.total_ms(self._waiting) / 1e3
 
     def _next(self) -> None:
-        self._scheduled = False
+        self._scheduled, self._waits = None, False
         if self._running:
             return
         batch = self._take()
@@ -191,7 +197,7 @@ class Batcher:
                 queue_ns = int((begun_s - job.arrived_s) * 1e9)
                 job.future.set_result(Answer(outcome[first:last], queue_ns, took_ns, count))
             first = last
-        if self._queue and not self._scheduled:
+        if self._queue and self._scheduled is None:
             self._schedule()
 
 

@@ -171,6 +171,27 @@ def test_a_caller_that_hangs_up_in_mid_batch_stops_nobody_elses_answer() -> None
     assert [answer.outputs[0, 0] for answer in answers] == [0, 2, 4, 8, 10, 12, 14, 198]
 
 
+@pytest.mark.parametrize("grants_s", [0.3, NEVER_S], ids=["a deadline", "a full batch"])
+def test_who_waits_for_a_batch_waits_no_longer_than_that_pays(grants_s: float) -> None:
+    """One that came later with less time, or that fills the batch, ends the waiting of the first."""
+    model = Model()
+
+    async def run() -> list[Answer]:
+        batcher = Batcher(model.execute, PAYS, limit=64, delay_s=30.0)
+        first = asyncio.ensure_future(_answer(batcher, _samples(0)))
+        await asyncio.sleep(0.01)
+        assert not first.done()
+        count = 1 if grants_s < NEVER_S else 7
+        return await asyncio.wait_for(
+            asyncio.gather(first, _answer(batcher, _samples(1, count), time.monotonic() + grants_s)), 10
+        )
+
+    first, second = asyncio.run(run())
+    assert first.outputs.tolist() == [[0.0]]
+    assert second.outputs[0].tolist() == [2.0]
+    assert first.batch == second.batch
+
+
 def test_a_failure_is_the_answer_of_its_batch_and_the_queue_goes_on() -> None:
     model = Model(fails_on=1.0)
 
