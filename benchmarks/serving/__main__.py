@@ -54,12 +54,12 @@ def main() -> int:
 def measured(name: str, plan: Plan) -> Finding:
     """What an experiment found, or why it found nothing."""
     module = importlib.import_module(f"benchmarks.serving.experiments.{name}")
-    begun = time.monotonic()
+    begun, load = time.monotonic(), os.getloadavg()[0]
     try:
         finding: Finding = module.measure(plan)
     except (NotRun, RunnerError) as reason:
         finding = Finding(name, module.TITLE, missing=[f"all of it: {reason}"])
-    finding.seconds = time.monotonic() - begun
+    finding.seconds, finding.load_before = time.monotonic() - begun, load
     return finding
 
 

@@ -29,6 +29,11 @@ class Bare:
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
         )
 
+    @property
+    def pid(self) -> int:
+        """Of taskset, which has become the process."""
+        return self._process.pid
+
     def per_s(self, kind: str, seconds: float) -> float:
         """Calls a second."""
         assert self._process.stdin and self._process.stdout

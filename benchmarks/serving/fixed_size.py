@@ -17,7 +17,7 @@ WORKER = "edgekit.serve.worker"
 
 def only(size: int) -> None:
     """In this process, every curve has but this size and 1."""
-    Curve.sizes = property(lambda curve: tuple(each for each in (1, size) if each in curve.ms))  # type: ignore[assignment, misc]
+    Curve.sizes = property(lambda curve: tuple(each for each in (1, size) if each in curve.ms))  # type: ignore[assignment]
 
 
 def server(size: str, settings: str) -> int:
@@ -37,13 +37,14 @@ def server(size: str, settings: str) -> int:
     return main(Settings.from_json(settings))
 
 
-def worker(size: str, *words: str) -> None:
+def worker(size: str, *words: str) -> int:
     """One worker."""
     from edgekit.serve.worker import main
 
     only(int(size))
     main(list(words))
+    return 0
 
 
 if __name__ == "__main__":
-    sys.exit({"server": server, "worker": worker}[sys.argv[1]](*sys.argv[2:]))
+    sys.exit(server(*sys.argv[2:]) if sys.argv[1] == "server" else worker(*sys.argv[2:]))

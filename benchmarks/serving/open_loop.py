@@ -33,7 +33,10 @@ LATE = b"deadline passed while it waited"
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one run; ms from when a request was due. `expired` are those refusals that had been let in first."""
+    """Of one run; ms from when a request was due. `expired` are those refusals that had been let in first.
+
+    `blocked` had to wait for a free connection; `lag_p99_ms` is how late the client sent the others.
+    """
 
     seconds: float
     due: int
@@ -43,6 +46,7 @@ class Outcome:
     expired: int
     other: dict[str, int]
     unanswered: int
+    blocked: int
     lag_p99_ms: float
 
     @property
@@ -93,6 +97,7 @@ class Client:
         self.due_of: dict[int, float] = {}
         self.answers: list[tuple[int, bool, float]] = []
         self.lags: list[float] = []
+        self.blocked = 0
         for _ in range(CONNECTIONS):
             each = socket.create_connection((host, port))
             each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -106,17 +111,21 @@ class Client:
     def run(self, due: list[float], seconds: float) -> None:
         """Send all, and read what comes."""
         waiting = deque(due)
-        begun = perf_counter()
+        begun, jammed = perf_counter(), False
         while (now := perf_counter() - begun) < seconds + GRACE_S and (waiting or self.due_of):
             while waiting and waiting[0] <= now and self.free:
-                self._send(waiting.popleft(), now)
+                self._send(waiting.popleft(), now, jammed)
+            jammed = bool(waiting) and waiting[0] <= now
             for number, _ in self.poll.poll(0):
                 self._read(number, begun)
 
-    def _send(self, due: float, now: float) -> None:
+    def _send(self, due: float, now: float, jammed: bool) -> None:
         number = self.free.pop()
         self.due_of[number] = due
-        self.lags.append(now - due)
+        if jammed:
+            self.blocked += 1
+        else:
+            self.lags.append(now - due)
         if self.sockets[number].send(self.content) != len(self.content):
             raise NotRun("a request did not fit into a socket at once; use a smaller sample")
 
@@ -155,6 +164,7 @@ def outcome(client: Client, due: list[float], seconds: float, deadline_ms: float
         "seconds": seconds, "due": len(due), "in_time": sum(took <= deadline_ms for took in accepted),
         "accepted_ms": accepted, "refused_ms": [took for _, took in refused],
         "expired": sum(late for late, _ in refused), "other": other, "unanswered": len(due) - len(client.answers),
+        "blocked": client.blocked,
         "lag_p99_ms": figures.percentile([lag * 1e3 for lag in client.lags], 0.99),
     }  # fmt: skip
 

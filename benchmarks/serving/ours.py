@@ -54,6 +54,12 @@ def interpreter(address: str, model: str) -> str:
     return found
 
 
+def proofs(server: Server) -> list[str]:
+    """What the server said of each bundle: its interpreter, and whether batching pays."""
+    lines = server.log.read_text(errors="replace").splitlines()
+    return [line.split(": ", 1)[1] for line in lines if ": proven on " in line]
+
+
 def raw(model: str, sample: np.ndarray) -> Post:
     """A body that is the sample and nothing else."""
     return Post(_path(model), sample.tobytes(), {"Inference-Header-Content-Length": "0"})

@@ -25,6 +25,7 @@ class Finding:
     missing: list[str] = field(default_factory=list)
     rounds: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
+    load_before: float = 0.0
 
     def judge(self, target: Target, found: Interval, form: str = "{:.3g}") -> None:
         """A figure against its target."""
@@ -35,7 +36,10 @@ class Finding:
 
     def text(self) -> str:
         """Its part of the report."""
-        lines = [f"== {self.name}: {self.title} ({self.seconds:.0f} s)", *columns(self.table)]
+        lines = [
+            f"== {self.name}: {self.title} ({self.seconds:.0f} s, machine's load before it {self.load_before:.1f})",
+            *columns(self.table),
+        ]
         lines += [f"TARGET {each['line']}" for each in self.verdicts]
         lines += self.notes
         lines += [f"NOT RUN {each}" for each in self.missing]

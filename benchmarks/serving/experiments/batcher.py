@@ -18,7 +18,7 @@ from edgekit.serve.curve import SIZES
 TITLE = "the batcher over the best fixed size, by connections, digits on LiteRT, OpenVINO and ONNX"
 TARGETS = ("tflite", "openvino", "onnx")
 CONNECTIONS = (1, 2, 4, 8, 16, 32, 64)
-SECONDS, WARM_S = 0.35, 0.2
+SECONDS, WARM_S = 0.3, 0.1
 OURS = "as it is"
 
 
@@ -40,8 +40,7 @@ def measure(plan: Plan) -> Finding:
         }
         for server in servers.values():
             stack.enter_context(server)
-        finding.notes += [line.split(": ", 1)[1] for line in servers[OURS].log.read_text().splitlines()
-                          if "proven on" in line]  # fmt: skip
+        finding.notes += ours.proofs(servers[OURS])
         for target, path in paths.items():
             model = f"digits-{target}" if len(paths) > 1 else "digits"
             _target(plan, finding, target, servers, ours.raw(model, sample_of(path)))

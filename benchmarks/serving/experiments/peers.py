@@ -16,7 +16,7 @@ TITLE = "answers per CPU-second, digits' winner, one raw sample a request, wrk w
 OURS = "edgekit, raw body"
 OURS_BINARY = "edgekit, binary tensor"
 TARGETS = {litserve.NAME: 10.0, mlserver.NAME: 10.0, triton.NAME: 2.0}
-SECONDS, WARM_S = 3.0, 0.5
+SECONDS, WARM_S = 2.0, 0.5
 MODEL = "digits"
 
 
@@ -34,6 +34,7 @@ def measure(plan: Plan) -> Finding:
         finding.notes.append(
             f"the winner here is {subject.bundle.name} on {subject.interpreter}; {subject.sample.nbytes} bytes a sample"
         )
+        finding.notes += ours.proofs(server)
         for peer, way in [(each, way) for each in (litserve, mlserver, triton) for way in each.WAYS]:
             name = f"{peer.NAME}, {way}"
             try:

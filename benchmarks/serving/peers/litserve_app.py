@@ -13,7 +13,7 @@ from edgekit.runner import bundle
 from edgekit.runner.model import open_model
 
 
-class Api(litserve.LitAPI):  # type: ignore[misc]
+class Api(litserve.LitAPI):
     """The bundle's own preprocess and network, for one sample."""
 
     def __init__(self, path: str, interpreter: str, **options: Any) -> None:

@@ -11,7 +11,7 @@ from edgekit.runner import bundle
 from edgekit.runner.model import open_model
 
 
-class Model(MLModel):  # type: ignore[misc]
+class Model(MLModel):
     """The bundle's own preprocess and network."""
 
     async def load(self) -> bool:
