@@ -27,7 +27,7 @@ class Finding:
     seconds: float = 0.0
     load_before: float = 0.0
 
-    def judge(self, target: Target, found: Interval, form: str = "{:.3g}") -> None:
+    def evaluate(self, target: Target, found: Interval, form: str = "{:.3g}") -> None:
         """A figure against its target."""
         self.verdicts.append(
             {"target": asdict(target), "found": asdict(found), "verdict": target.verdict(found),

@@ -219,7 +219,7 @@ def test_a_peer_that_does_not_install_says_why(monkeypatch: pytest.MonkeyPatch, 
 
 def test_the_report_says_what_was_not_run(tmp_path: Path) -> None:
     finding = Finding("peers", "title", missing=["Triton: no wheel"], table=[["a", "bb"], ["ccc", "d"]])
-    finding.judge(Target("speed", 2.0), Interval(3.0, 2.5, 3.5, 10))
+    finding.evaluate(Target("speed", 2.0), Interval(3.0, 2.5, 3.5, 10))
     text = report.write(tmp_path, {"cpu": "some"}, [finding])
     assert "NOT RUN Triton: no wheel" in text and "a    bb\nccc  d" in text
     assert "TARGET speed: 3 (2.5 to 3.5), target >= 2: reached" in text

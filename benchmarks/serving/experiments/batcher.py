@@ -93,4 +93,4 @@ def tell(finding: Finding, target: str, found: dict[int, dict[str, list[float]]]
         cells = [f"{middles[name]:.0f}" if name in middles else "-" for name in (OURS, *sizes)]
         finding.table.append([f"{count} connections", *cells, f"{share.text('{:.3f}')} of {best}"])
         what = f"{target}, {count} connections, as it is over the best fixed size ({best})"
-        finding.judge(Target(what, 0.95), share, "{:.3f}")
+        finding.evaluate(Target(what, 0.95), share, "{:.3f}")

@@ -46,6 +46,6 @@ def measure(plan: Plan) -> Finding:
         )
     for name in KINDS:
         target = Target(f"served over the {names[name]}", 0.75)
-        finding.judge(target, figures.quotient(found[SERVED], found[name]), "{:.3f}")
+        finding.evaluate(target, figures.quotient(found[SERVED], found[name]), "{:.3f}")
     finding.notes.append(f"both on {chosen}, one thread, one core; {proven}")
     return finding

@@ -89,12 +89,12 @@ def tell(finding: Finding, found: dict[float, list[Outcome]], deadline_ms: float
     peak = max((share for share in LOADS if share != OVERLOAD), key=lambda share: figures.of(goodput[share]).middle)
     over = rows[OVERLOAD]
     what = f"goodput at {OVERLOAD:g} times the capacity over the peak's (at {peak:g})"
-    finding.judge(Target(what, 0.95), figures.quotient(goodput[OVERLOAD], goodput[peak]), "{:.3f}")
+    finding.evaluate(Target(what, 0.95), figures.quotient(goodput[OVERLOAD], goodput[peak]), "{:.3f}")
     if all(row["refused"] for row in over):
         target = Target("p99 of refusals, ms", 10.0, at_least=False)
-        finding.judge(target, figures.of([row["refused_p99_ms"] for row in over]), "{:.2f}")
+        finding.evaluate(target, figures.of([row["refused_p99_ms"] for row in over]), "{:.2f}")
     else:
         finding.missing.append("time of refusals: in some rounds nothing was refused")
     if all(row["accepted"] for row in over):
         target = Target("p99 of what was accepted, ms, against the deadline", deadline_ms, at_least=False)
-        finding.judge(target, figures.of([row["accepted_p99_ms"] for row in over]), "{:.1f}")
+        finding.evaluate(target, figures.of([row["accepted_p99_ms"] for row in over]), "{:.1f}")

@@ -103,4 +103,4 @@ def tell(finding: Finding) -> None:
         for mine in (OURS, OURS_BINARY):
             if mine in rates:
                 target = Target(f"answers per CPU-second, {mine}, over {name}", bound)
-                finding.judge(target, figures.quotient(rates[mine], rates[name]), "{:.2f}")
+                finding.evaluate(target, figures.quotient(rates[mine], rates[name]), "{:.2f}")

@@ -48,6 +48,6 @@ def measure(plan: Plan) -> Finding:
         [f"PSS of the worker after {min(answered)} requests or more, MB", figures.of(worker_mb).text("{:.1f}")],
         ["PSS of the supervisor, MB", figures.of(supervisor_mb).text("{:.1f}")],
     ]
-    finding.judge(Target("CPU of an idle server, % of a core", 0.5, at_least=False), figures.of(idle), "{:.3f}")
-    finding.judge(Target("PSS of a worker, MB", 60.0, at_least=False), figures.of(worker_mb), "{:.1f}")
+    finding.evaluate(Target("CPU of an idle server, % of a core", 0.5, at_least=False), figures.of(idle), "{:.3f}")
+    finding.evaluate(Target("PSS of a worker, MB", 60.0, at_least=False), figures.of(worker_mb), "{:.1f}")
     return finding

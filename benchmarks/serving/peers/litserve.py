@@ -15,7 +15,7 @@ WAYS = (AS_IT_COMES, TUNED)
 
 
 def server(subject: Subject, way: str) -> Server:
-    """One worker; tuned, with batches of up to eight and its faster transport."""
+    """One worker; tuned, with its faster transport. Batches of eight cost it more: the network takes one at a time."""
     python = python_of("litserve", ("litserve==0.2.19", "numpy", interpreter_package(subject.target)))
     [port] = free_ports(1)
     app = ROOT / "benchmarks" / "serving" / "peers" / "litserve_app.py"

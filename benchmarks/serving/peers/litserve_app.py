@@ -16,8 +16,8 @@ from edgekit.runner.model import open_model
 class Api(litserve.LitAPI):
     """The bundle's own preprocess and network, for one sample."""
 
-    def __init__(self, path: str, interpreter: str, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, path: str, interpreter: str) -> None:
+        super().__init__()
         self.path, self.interpreter = path, interpreter
 
     def setup(self, device: str) -> None:
@@ -39,24 +39,7 @@ class Api(litserve.LitAPI):
         return {"output": output.tolist()}
 
 
-class Batched(Api):
-    """The same for those that wait together; the network takes one at a time."""
-
-    def batch(self, inputs: list[np.ndarray]) -> list[np.ndarray]:
-        """As they came."""
-        return inputs
-
-    def predict(self, sample: Any) -> Any:
-        """Each one's output."""
-        return [self.model.execute(self.model.prepare(each)) for each in sample]
-
-    def unbatch(self, output: list[np.ndarray]) -> list[np.ndarray]:
-        """Each its own."""
-        return output
-
-
 if __name__ == "__main__":
-    tuned = sys.argv[4] == "tuned"
-    api = Batched(*sys.argv[1:3], max_batch_size=8, batch_timeout=0.0) if tuned else Api(*sys.argv[1:3])
-    server = litserve.LitServer(api, accelerator="cpu", workers_per_device=1, fast_queue=tuned)
+    api = Api(*sys.argv[1:3])
+    server = litserve.LitServer(api, accelerator="cpu", workers_per_device=1, fast_queue=sys.argv[4] == "tuned")
     server.run(host="127.0.0.1", port=int(sys.argv[3]), log_level="error", generate_client_file=False)
