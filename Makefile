@@ -10,12 +10,12 @@ CONFIG ?= configs/digits.yaml
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder -p no:nbval --timeout=1200 --timeout-method=signal --max-worker-restart=0
 BESIDE := GOMP_SPINCOUNT=0
 # Tests with a target of their own; `make test` runs all others.
-APART := not long and not zoo and not numerics and not matrix and not aarch64 and not docs and not serving
+APART := not long and not zoo and not numerics and not matrix and not aarch64 and not docs and not serving and not processes
 # What `make nightly` runs, each suite whole. tests/README.md says what each proves.
-NIGHTLY := test numerics zoo docs defaults matrix aarch64 serving long faults
+NIGHTLY := test processes numerics zoo docs defaults matrix aarch64 serving long faults
 
 .DEFAULT_GOAL := help
-.PHONY: help run quick test docs numerics zoo long defaults faults matrix aarch64 serving nightly mutants durations reference lab \
+.PHONY: help run quick test processes docs numerics zoo long defaults faults matrix aarch64 serving nightly mutants durations reference lab \
 	lint nbval bench aa clean
 
 help: ## list the targets
@@ -81,6 +81,9 @@ quick: $(VENV)/.dev ## some four thousand tests of every room, none of them slow
 
 test: lint ## ruff, mypy, and every test that has no target of its own, the reference notebooks under nbval among them
 	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m '$(APART)'
+
+processes: $(VENV)/.dev ## servers under faults and load, runs killed and run again, the image's folder: real processes
+	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m processes tests
 
 numerics: $(VENV)/.dev ## pipelines broken on purpose, sound ones, and what int8 does to hard samples
 	$(BIN)/pytest -q -m numerics tests

@@ -28,6 +28,8 @@ from tests.deploy.serving import BEARER, bare_python, serving, token_file
 from tests.runner.conftest import samples
 from tests.test_packaging import PROJECT, normal, pins
 
+pytestmark = pytest.mark.processes
+
 HASHED = re.compile(r"^([\w.-]+)==(\S+) \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
 BACKENDS = {"ai-edge-litert": litert, "openvino": openvino, "onnxruntime": onnxruntime}
 EXTRAS = {"ai-edge-litert": "tflite", "openvino": "openvino", "onnxruntime": "onnx"}

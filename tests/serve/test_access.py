@@ -15,6 +15,8 @@ from tests.serve.conftest import Start
 from tests.serve.server import Server, asked
 from tests.serve.test_lifecycle import FREE, INFER, RAW, run, sentence
 
+pytestmark = pytest.mark.processes
+
 TOKEN = "a-token-of-some-length"
 SECOND = "another-token-of-length"
 

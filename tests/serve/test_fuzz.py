@@ -14,6 +14,8 @@ from tests.serve.server import Server, cut
 from tests.serve.test_lifecycle import INFER, RAW
 from tests.serve.test_predict import BAD, png
 
+pytestmark = pytest.mark.processes
+
 SEED = 20
 LAST = b"GET /v2 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 LONGEST_S = 12.0

@@ -29,6 +29,8 @@ from tests.runner.conftest import reference as true_scores
 from tests.runner.conftest import samples as images
 from tests.serve.grpc_server import RUNNER, Client, Server, outputs, parameters, request
 
+pytestmark = pytest.mark.processes
+
 Start = Callable[..., Server]
 Code = grpc.StatusCode
 X = images(3)

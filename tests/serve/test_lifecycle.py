@@ -25,6 +25,8 @@ from tests.runner.conftest import NCHW, SCORES, Made, manifest_for, members_for,
 from tests.serve.conftest import Start, changed
 from tests.serve.server import Server, asked
 
+pytestmark = pytest.mark.processes
+
 INFER = "/v2/models/tiny/infer"
 RAW = {"Inference-Header-Content-Length": "0"}
 CLIENTS = 8

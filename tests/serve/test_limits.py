@@ -15,6 +15,8 @@ import pytest
 from tests.serve.conftest import Start
 from tests.serve.server import Reply, Server, cut, next_reply, replies
 
+pytestmark = pytest.mark.processes
+
 RECEIVE_S = 1.0
 INFER = "/v2/models/tiny/infer"
 RAW = bytes(range(64))

@@ -19,6 +19,8 @@ from tests.report.html.browser import Browser
 from tests.serve.conftest import KEYS, Start
 from tests.serve.server import Server
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture(scope="module")
 def server(start: Start, folder: Path) -> Server:

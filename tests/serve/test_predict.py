@@ -19,6 +19,8 @@ from tests.serve.conftest import Start
 from tests.serve.server import Reply, Server
 from tests.serve.test_protocol import stats, told
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture(scope="module")
 def server(start: Start, kinds: Path) -> Server:

@@ -20,6 +20,8 @@ from tests.runner.conftest import LABELS
 from tests.serve.conftest import KEYS, Start
 from tests.serve.server import Reply, Server
 
+pytestmark = pytest.mark.processes
+
 LENGTH = "inference-header-content-length"
 ONNX = "/v2/models/tiny-onnx"
 

@@ -22,6 +22,8 @@ from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.targets import error_causes, launch
 from edgekit.targets.jobs import Files, Job, Step
 
+pytestmark = pytest.mark.processes
+
 
 def _job(builder: str, target: str, home: Path, shape: tuple[int, ...] = (6,)) -> Job:
     spec = spec_of(builder, shape=shape)

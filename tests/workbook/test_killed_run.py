@@ -11,8 +11,12 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from edgekit.core import artifacts
 from tests.conftest import ROOT, TINY, FinishedRun, run_edgekit
+
+pytestmark = pytest.mark.processes
 
 
 def test_a_run_killed_while_it_trains_goes_on_to_the_same_bits(tiny_run: FinishedRun, tmp_path: Path) -> None:

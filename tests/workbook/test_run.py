@@ -22,6 +22,8 @@ from edgekit.runner.measure import intervals
 from edgekit.workbook.plan import load_plan
 from tests.conftest import ROOT, TINY, FinishedRun, run_edgekit
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture(scope="session")
 def result(tiny_run: FinishedRun) -> dict[str, Any]:

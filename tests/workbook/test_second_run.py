@@ -17,6 +17,8 @@ from edgekit.core.config import STAGES, TRAINING
 from edgekit.core.run_folder import stage_folder
 from tests.conftest import ROOT, TINY, FinishedRun, run_edgekit
 
+pytestmark = pytest.mark.processes
+
 HEAVY = ("torch", "papermill", "tensorflow", "numpy", "sklearn", "matplotlib", "nbclient")
 WATCHED = f"""
 import sys

@@ -18,6 +18,8 @@ from edgekit.measure.load.scenarios import MINIMUM, SCENARIOS, Load, Minimum, Re
 from edgekit.measure.load.subjects import SubjectSpec
 from edgekit.runner.measure import conditions
 
+pytestmark = pytest.mark.processes
+
 LITTLE = Minimum(0.2, 5)
 
 

@@ -21,6 +21,8 @@ from edgekit.runner.backends import openvino
 from edgekit.runner.errors import BackendError, InputError, SelftestError
 from tests.runner.conftest import NCHW, SCORES, Made, WriteBundle, onnx_model, reference, samples
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
