@@ -6,7 +6,7 @@ import asyncio
 import math
 import sys
 from collections.abc import Awaitable, Callable
-from time import monotonic, perf_counter_ns
+from time import perf_counter_ns
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -139,7 +139,8 @@ class App:
     async def run(self, served: Served, samples: Any, timeout_ms: float, receive: Receive | None) -> Answer:
         """Samples through the model's queue; without `receive`, a caller that has gone cancels the task itself."""
         timeout_ms = timeout_ms or self.settings.deadline_ms
-        deadline_s = monotonic() + timeout_ms / 1e3 if timeout_ms else math.inf
+        arrived_s = asyncio.get_running_loop().time()  # uvloop's is of when it last looked: what was there, waits since
+        deadline_s = arrived_s + timeout_ms / 1e3 if timeout_ms else math.inf
         cache = served.cache
         x, queue = (served.prepare(samples), served.batcher) if cache is None else (samples, cache)
         try:

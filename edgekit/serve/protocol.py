@@ -13,7 +13,9 @@ from typing import Any
 
 import httptools
 import orjson
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from edgekit.serve import eager
 
 logging.getLogger("uvicorn.error").setLevel(
     logging.CRITICAL
@@ -66,6 +68,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._in_headers = False
         self._upgrading = False
         self._ended = False  # the last answer is written
+        self._feeding = False  # the parser has data
+        self._starts: tuple[RequestResponseCycle, Any] | None = None  # what runs once it has none any more
         self._begun = self._size = 0  # of the data that the parser has now: requests that begin in it, its bytes
         self._bare_bytes = 0  # since the request's first byte, or the last of its body
 
@@ -94,12 +98,16 @@ class GuardedProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         was_receiving, self._begun, self._size = self._receiving, 0, len(data)
         self._bare_bytes += len(data)
+        self._feeding = True
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             self._stay(data[upgrade.args[0] :])
         except httptools.HttpParserError:
             self._refuse(400, "not an HTTP request")
+        finally:
+            self._feeding = False
+        self._start()
         if self._ended or self.transport.is_closing():
             return
         if self._receiving:
@@ -113,6 +121,22 @@ class GuardedProtocol(HttpToolsProtocol):
             self._expect()
         else:
             self._relax()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Not within the parser; of several pipelined requests the first runs at once, each other one as a task."""
+        if self._feeding:
+            self._starts = (cycle, app)
+        else:
+            super()._start_asgi_task(cycle, app)
+
+    def _start(self) -> None:
+        if self._starts is None:
+            return
+        (cycle, app), self._starts = self._starts, None
+        task = eager.start(cycle.run_asgi(app), self.loop)
+        if task is not None:
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
 
     def _stay(self, rest: bytes) -> None:
         """Answer a request that offers another protocol in this one; Java's client offers HTTP/2 with every request."""
