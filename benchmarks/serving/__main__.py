@@ -6,6 +6,7 @@ import argparse
 import importlib
 import os
 import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -57,7 +58,7 @@ def measured(name: str, plan: Plan) -> Finding:
     begun, load = time.monotonic(), os.getloadavg()[0]
     try:
         finding: Finding = module.measure(plan)
-    except (NotRun, RunnerError) as reason:
+    except (NotRun, RunnerError, OSError, subprocess.SubprocessError) as reason:
         finding = Finding(name, module.TITLE, missing=[f"all of it: {reason}"])
     finding.seconds, finding.load_before = time.monotonic() - begun, load
     return finding

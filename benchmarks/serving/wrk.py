@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from benchmarks.serving.machine import HOME, NotRun, cores, pinned, tool
 
 LONGEST_S = 600
+TRIES, AGAIN_S = 30, 1.0
 SCRIPT = """
 wrk.method = "POST"
 local file = io.open({path}, "rb")
@@ -65,23 +66,29 @@ class Wrk:
         self.name = name
 
     def run(self, seconds: float, connections: int = 8) -> Load:
-        """NotRun where any answer was not 2xx. wrk counts in whole seconds and ends in order at a SIGINT."""
+        """NotRun where any answer was not 2xx."""
         words = [tool("wrk", "wrk"), "-t1", f"-c{connections}", f"-d{LONGEST_S}s", "-s", str(self._script), self._url]
         process = subprocess.Popen(
             pinned(cores()[1], words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
-        try:
-            process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGINT)
-        try:
-            said, _ = process.communicate(timeout=10)
-        finally:
-            process.kill()
+        with process:
+            said = self._end(process, seconds)
         found = [line[7:] for line in said.splitlines() if line.startswith("RESULT ")]
         if not found:
             raise NotRun(f"{self.name}: wrk said: {said.strip()[-300:]}")
-        load = Load(**json.loads(found[0]))
+        load = Load(**json.loads(found[-1]))
         if load.bad or not load.answered:
             raise NotRun(f"{self.name}: {load.bad} of {load.answered} answers were not 2xx, or were lost")
         return load
+
+    def _end(self, process: subprocess.Popen[str], seconds: float) -> str:
+        """What wrk said. It ends in order at a SIGINT, which it forgets if it came before its sleep: so again."""
+        wait_s = seconds
+        for _ in range(TRIES):
+            try:
+                return process.communicate(timeout=wait_s)[0]
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGINT)
+                wait_s = AGAIN_S
+        process.kill()
+        raise NotRun(f"{self.name}: wrk did not end at {TRIES} signals")

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.serving import environments, figures, grpc_body, h2load, machine, open_loop, report
+from benchmarks.serving import environments, figures, grpc_body, h2load, machine, open_loop, report, wrk
 from benchmarks.serving.experiments import NAMES, forms
 from benchmarks.serving.experiments import peers as peer_experiment
 from benchmarks.serving.figures import Interval, Target
@@ -169,6 +169,23 @@ def test_the_open_loop_client_does_not_wait_for_answers(tmp_path: Path) -> None:
             for each in client.sockets.values():
                 each.close()
             client.poll.close()
+
+
+def test_a_signal_that_wrk_forgets_is_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that ends at its second SIGINT, as wrk does where the first came before it slept."""
+    monkeypatch.setattr(wrk, "HOME", tmp_path)
+    monkeypatch.setattr(wrk, "AGAIN_S", 0.1)
+    code = (
+        "import signal, time\n"
+        "got = []\n"
+        "signal.signal(signal.SIGINT, lambda *_: got.append(1))\n"
+        "print('up', flush=True)\n"
+        "while len(got) < 2: time.sleep(0.01)\n"
+        "print('down')\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "up\n"
+        assert wrk.Wrk("it", "http://localhost", Post("/x", b""))._end(process, 0.01) == "down\n"
 
 
 def test_requests_of_h2load_are_read_and_a_bad_one_is_no_figure() -> None:
