@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from time import perf_counter_ns
 
 SIZES = (1, 2, 4, 8, 16)
 """Batches that are tried; other numbers of samples are split into these."""
 GAIN = 0.10
-"""A batch has to save this share of a sample's time, or it is not worth its place in the queue."""
+"""A batch has to save this share of a sample's time against the size before it."""
+HAND_OVER_MS = 0.05
+"""What it costs a request to wait in the queue for others, in CPU time; a batch that saves less loses (measured)."""
 INLINE_MS = 1.0
 """Below this, a call costs less than handing it to a thread and back (0.13 ms) delays those that wait."""
 ROUNDS = 25
@@ -22,19 +25,19 @@ class Curve:
 
     ms: Mapping[int, float]
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Numbers of samples that pay, ascending: each saves `GAIN` of a sample's time against the one before."""
+        """Sizes of calls for a request of many samples, ascending: each saves `GAIN` against the one before."""
         kept = [1]
         for size in sorted(self.ms):
             if size > 1 and self.ms[size] / size <= (1 - GAIN) * self.ms[kept[-1]] / kept[-1]:
                 kept.append(size)
         return tuple(kept)
 
-    @property
+    @cached_property
     def pays(self) -> bool:
-        """Whether any batch does."""
-        return len(self.sizes) > 1
+        """Whether requests that came together are worth joining: a sample saves more than the queue costs it."""
+        return any(self.ms[1] - self.ms[size] / size > HAND_OVER_MS for size in self.sizes)
 
     @property
     def is_inline(self) -> bool:
@@ -48,11 +51,15 @@ class Curve:
 
     def take(self, waiting: int, slack_ms: float | None = None) -> int:
         """How many of those that wait go next: the largest size that pays and still meets the earliest deadline."""
+        if not self.pays:
+            return 1
         fitting = [size for size in self.sizes if size <= waiting and (slack_ms is None or self.ms[size] <= slack_ms)]
         return fitting[-1] if fitting else 1
 
     def total_ms(self, count: int) -> float:
         """What `count` samples take, in the sizes that pay."""
+        if count <= 1:
+            return self.ms[1] * count
         total = 0.0
         for size in reversed(self.sizes):
             calls, count = divmod(count, size)
@@ -63,7 +70,7 @@ class Curve:
         """One sentence for the log and the page."""
         single = f"one sample takes {self.ms[1]:.3g} ms"
         if not self.pays:
-            return f"{single}; batching does not pay here and is off"
+            return f"{single}; joining requests to batches does not pay here and is off"
         return f"{single}; batches of {self.sizes[-1]} give {self.gain:.2f} times as many samples a second"
 
 
