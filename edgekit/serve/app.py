@@ -6,7 +6,7 @@ import asyncio
 import math
 import sys
 from collections.abc import Awaitable, Callable
-from time import perf_counter_ns
+from time import monotonic, perf_counter_ns
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -17,11 +17,13 @@ from edgekit.runner.errors import BackendError
 from edgekit.serve import counters, files, wire
 from edgekit.serve.batcher import Answer
 from edgekit.serve.counters import FIELDS, Memory
+from edgekit.serve.gone import Gone, or_gone
 from edgekit.serve.headers import HEADER_LENGTH, Headers, check_body, check_token, deadline_ms, header_bytes
 from edgekit.serve.page import PAGE
-from edgekit.serve.refusal import Refusal
+from edgekit.serve.refusal import Refusal, busy
 from edgekit.serve.served import OUTPUT, Served
 from edgekit.serve.settings import Settings
+from edgekit.serve.turn import Turn
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -34,10 +36,6 @@ OPEN_PATHS = frozenset(("/", "/v2/health/live", "/v2/health/ready"))
 """What asks for no token: health, and the page, which sends the token itself."""
 
 
-class Gone(Exception):
-    """The client has hung up; nobody waits for an answer."""
-
-
 class App:
     """One worker's application. `models` is replaced as a whole, by name and by (name, version)."""
 
@@ -48,6 +46,7 @@ class App:
         self.slots: dict[str, int] = {}
         self.is_ready = False
         self.is_draining = False
+        self.turn = Turn()
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request; whatever goes wrong is JSON."""
@@ -112,8 +111,11 @@ class App:
     async def _infer(
         self, served: Served, headers: Headers, scope: dict[str, Any], receive: Receive, arrived_ns: int
     ) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
-        body = await self._body(headers, receive)
         try:
+            timeout_ms = deadline_ms(headers) or self.settings.deadline_ms
+            if timeout_ms and monotonic() > self.turn.arrived_s() + timeout_ms / 1e3:
+                raise busy("its deadline passed before it was read", served.batcher.wait_s())
+            body = await self._body(headers, receive)
             length = header_bytes(headers)
             if length == 0:
                 request = wire.parse_raw(body, served.input)
@@ -139,8 +141,7 @@ class App:
     async def run(self, served: Served, samples: Any, timeout_ms: float, receive: Receive | None) -> Answer:
         """Samples through the model's queue; without `receive`, a caller that has gone cancels the task itself."""
         timeout_ms = timeout_ms or self.settings.deadline_ms
-        arrived_s = asyncio.get_running_loop().time()  # uvloop's is of when it last looked: what was there, waits since
-        deadline_s = arrived_s + timeout_ms / 1e3 if timeout_ms else math.inf
+        deadline_s = self.turn.arrived_s() + timeout_ms / 1e3 if timeout_ms else math.inf
         cache = served.cache
         x, queue = (served.prepare(samples), served.batcher) if cache is None else (samples, cache)
         try:
@@ -149,7 +150,7 @@ class App:
                 return made
             served.row[FIELDS["pending"]] = served.batcher.pending
             try:
-                return await _or_gone(made, receive)
+                return await or_gone(made, receive)
             finally:
                 served.row[FIELDS["pending"]] = served.batcher.pending
         except BackendError as error:
@@ -272,22 +273,6 @@ class App:
             "workers": self.settings.workers,
             "models": [served.facts(self._sums(served)) for served in self.distinct()],
         }
-
-
-async def _or_gone(future: asyncio.Future[Answer], receive: Receive | None) -> Answer:
-    """The answer; Gone, and the job cancelled, where the client hangs up first."""
-    if receive is None:
-        return await future
-    watcher = asyncio.ensure_future(receive())
-    watcher.add_done_callback(lambda _: future.cancel())
-    try:
-        return await future
-    except asyncio.CancelledError:
-        if watcher.done() and not watcher.cancelled():
-            raise Gone from None
-        raise
-    finally:
-        watcher.cancel()
 
 
 def _need(wanted: str, method: str, other: str = "") -> None:

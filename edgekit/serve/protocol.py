@@ -16,6 +16,7 @@ import orjson
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from edgekit.serve import eager
+from edgekit.serve.turn import Turn
 
 logging.getLogger("uvicorn.error").setLevel(
     logging.CRITICAL
@@ -56,9 +57,10 @@ class Closing:
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """One connection. `limits` is set by the worker before it listens."""
+    """One connection. `limits` and `turn` are set by the worker before it listens."""
 
     limits: Limits
+    turn = Turn()
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -95,6 +97,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """Feed the parser; a request that is not whole must be so before the deadline."""
         if self._ended:
             return
+        self.turn.reads(self.loop)
         self._unset_keepalive_if_required()
         was_receiving, self._begun, self._size = self._receiving, 0, len(data)
         self._bare_bytes += len(data)

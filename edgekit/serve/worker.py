@@ -60,6 +60,7 @@ class Worker:
             ssl_keyfile=settings.key or None,
         )  # fmt: skip
         config.load()
+        GuardedProtocol.turn = self.app.turn
         GuardedProtocol.limits = Limits(settings.receive_s, settings.most_header_bytes, settings.most_connections)
         self.server = await asyncio.get_running_loop().create_server(
             lambda: GuardedProtocol(config=config, server_state=self.state, app_state={}),
