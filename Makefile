@@ -143,6 +143,7 @@ bench: $(VENV)/.dev build/dvc/bin/dvc ## what the runner adds, its choice loses,
 	$(BIN)/python -m benchmarks.runner_choice
 	$(BIN)/python benchmarks/noop.py
 	$(BIN)/python -m benchmarks.keras_parity
+	$(BIN)/python -m benchmarks.serving
 	$(MAKE) aa
 
 aa: $(VENV)/.dev ## a file against itself, and against itself 1.5 and 3 % slower, a hundred times; some minutes
