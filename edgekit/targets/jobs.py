@@ -67,7 +67,7 @@ class Files:
             float_ops=tuple(fields["float_ops"]),
             not_offered=tuple(fields["not_offered"]),
             debris=tuple(Finding(**one) for one in fields["debris"]),
-            free_batch=fields["free_batch"],
+            free_batch=fields.get("free_batch", False),  # a variant's record says nothing of it
         )
 
 

@@ -136,7 +136,6 @@ ELSEWHERE = {
     "make zoo": MAKES,
     "make reference": "executes the reference notebooks, which are committed",
     "python -m tests.zoo.matrix": "writes docs/reference/zoo.md, in some minutes; `make zoo` compares every cell of it",
-    "python -m benchmarks.serving": "measures for 20 minutes; tests/benchmarks/test_serving.py runs its parts",
     "python -m benchmarks.keras_parity": "measures for minutes; tests/benchmarks/test_keras_parity.py runs its parts",
     "pip install .": INSTALLS,
     "pip install '.[tflite]'": INSTALLS,

@@ -18,10 +18,10 @@ from edgekit.cli.app import app
 from tests.conftest import FinishedRun
 from tests.docs import scene
 from tests.docs.commands import ELSEWHERE, LONG, NEEDS_FFMPEG, NEEDS_SHARED, QUICK, as_run
-from tests.docs.pages import ROOT, all_pages, commands, name
+from tests.docs.pages import ROOT, all_pages, blocks, commands, name
 
 PAGES = [page for page in all_pages() if commands(page)]
-OTHERS = ("scp", "rpicam-vid", "apt-get", "docker", "install", "systemctl", "openssl", "uv")
+OTHERS = ("scp", "rpicam-vid", "apt-get", "docker", "install", "systemctl", "openssl", "uv", "curl")
 LISTS = {"QUICK": QUICK, "LONG": LONG, "ELSEWHERE": set(ELSEWHERE)}
 
 
@@ -131,6 +131,10 @@ def parse(words: list[str]) -> None:
     assert not [word for word in named if not (ROOT / word).is_file()], words
     if program.startswith("python") and rest[0] == "-m":
         assert rest[1] == "venv" or importlib.util.find_spec(rest[1]), rest
+    elif program == "python" and rest[0] == "-c":
+        compile(rest[1], "-c", "exec")
+    elif program == "python" and rest[0].endswith(".py"):  # a file that a page shows
+        assert any(block.title == rest[0] for page in all_pages() for block in blocks(page)), rest
     elif program == "make":
         subprocess.run(["make", "--dry-run", *rest], cwd=ROOT, check=True, capture_output=True)
     elif program == "pytest":  # what is collected; the suites run it

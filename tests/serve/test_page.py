@@ -115,6 +115,6 @@ def test_it_fits_its_window_complains_of_nothing_and_asks_this_server_alone(
     drop(browser, picture())
     until(browser, "document.getElementById('answer').textContent.includes('label')")
     assert browser.ask("document.documentElement.scrollWidth") <= width
-    browser.picture(Path(os.environ.get("EDGEKIT_PICTURES", tmp_path)) / f"serve-{width}.png")
+    browser.picture(tmp_path / f"serve-{width}.png")
     assert {urlsplit(one).netloc for one in browser.requested} == {server.url}
     assert not browser.complaints
