@@ -150,6 +150,7 @@ def crashing(folder: Path, code: str) -> dict[str, str]:
     (package / "__init__.py").write_text(
         "import os, signal, time\n"
         "class SessionOptions:\n    def add_session_config_entry(self, *_): pass\n"
+        "    def add_free_dimension_override_by_name(self, *_): pass\n"
         f"def InferenceSession(*_, **__):\n    {code}\n"
     )
     blocked = folder / "openvino"
