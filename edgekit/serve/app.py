@@ -112,8 +112,8 @@ class App:
         self, served: Served, headers: Headers, scope: dict[str, Any], receive: Receive, arrived_ns: int
     ) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
         try:
-            timeout_ms = deadline_ms(headers) or self.settings.deadline_ms
-            if timeout_ms and monotonic() > self.turn.arrived_s() + timeout_ms / 1e3:
+            granted_ms = deadline_ms(headers)
+            if granted_ms and monotonic() > self.turn.arrived_s() + granted_ms / 1e3:
                 raise busy("its deadline passed before it was read", served.batcher.wait_s())
             body = await self._body(headers, receive)
             length = header_bytes(headers)
@@ -121,7 +121,7 @@ class App:
                 request = wire.parse_raw(body, served.input)
             else:
                 request = wire.parse(body, length, served.input, served.outputs)
-            answer = await self.run(served, request.samples, deadline_ms(headers) or request.timeout_ms, receive)
+            answer = await self.run(served, request.samples, granted_ms or request.timeout_ms, receive)
             wanted = request.outputs
             if wanted is None and length == 0:
                 wanted = (wire.Wanted(OUTPUT, True, 0),)
