@@ -6,7 +6,7 @@ import asyncio
 import math
 import sys
 from collections.abc import Awaitable, Callable
-from time import monotonic, perf_counter_ns
+from time import perf_counter_ns
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -15,6 +15,7 @@ import orjson
 from edgekit import __version__
 from edgekit.runner.errors import BackendError
 from edgekit.serve import counters, files, wire
+from edgekit.serve.admission import LATE
 from edgekit.serve.batcher import Answer
 from edgekit.serve.counters import FIELDS, Memory
 from edgekit.serve.gone import Gone, or_gone
@@ -100,6 +101,10 @@ class App:
             return self.model(parts[3], parts[5])
         raise Refusal(404, f"path: got {'/'.join(parts)}; use /v2/models/NAME or /v2/models/NAME/versions/VERSION")
 
+    def served_at(self, path: str) -> Served:
+        """Of `/v2/models/NAME/infer` and the like; Refusal (404) where nothing is served there."""
+        return self._model(path.split("/")[:-1])
+
     def model(self, name: str, version: str | None = None) -> Served:
         """By its name, and by its version where one is asked for; Refusal (404) for what is not served."""
         found = self.models.get(name) if version is None else self.versions.get((name, version))
@@ -113,8 +118,7 @@ class App:
     ) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
         try:
             granted_ms = deadline_ms(headers)
-            if granted_ms and monotonic() > self.turn.arrived_s() + granted_ms / 1e3:
-                raise busy("its deadline passed before it was read", served.batcher.wait_s())
+            self._check_turn(served, granted_ms)
             body = await self._body(headers, receive)
             length = header_bytes(headers)
             if length == 0:
@@ -141,6 +145,7 @@ class App:
     async def run(self, served: Served, samples: Any, timeout_ms: float, receive: Receive | None) -> Answer:
         """Samples through the model's queue; without `receive`, a caller that has gone cancels the task itself."""
         timeout_ms = timeout_ms or self.settings.deadline_ms
+        self._check_turn(served, timeout_ms)
         deadline_s = self.turn.arrived_s() + timeout_ms / 1e3 if timeout_ms else math.inf
         cache = served.cache
         x, queue = (served.prepare(samples), served.batcher) if cache is None else (samples, cache)
@@ -158,6 +163,10 @@ class App:
         except (Gone, asyncio.CancelledError):
             served.row[FIELDS["cancelled"]] += 1
             raise
+
+    def _check_turn(self, served: Served, granted_ms: float) -> None:
+        if granted_ms and self.turn.is_late(granted_ms / 1e3):
+            raise busy(LATE, served.batcher.wait_s())
 
     def count(self, served: Served, refusal: Refusal, arrived_ns: int) -> None:
         """A request that was refused."""
@@ -181,9 +190,13 @@ class App:
         try:
             found = await asyncio.to_thread(files.samples, body, served.manifest.raw)
             answers, made = [], []
+            granted_ms = deadline_ms(headers) or self.settings.deadline_ms
             for sample in found:
                 raw = sample.raw[None]
-                answer = await self.run(served, raw, deadline_ms(headers), receive)
+                left_ms = granted_ms - (perf_counter_ns() - arrived_ns) / 1e6
+                if granted_ms and left_ms <= 0:  # decoding has taken all of it
+                    raise busy(LATE, served.batcher.wait_s())
+                answer = await self.run(served, raw, left_ms if granted_ms else 0.0, receive)
                 [facts] = served.answers(answer.outputs, raw, int(top))
                 answers.append({**({"window": sample.span.to_dict()} if sample.span else {}), **facts})
                 made.append(answer)

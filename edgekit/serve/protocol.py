@@ -16,6 +16,8 @@ import orjson
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from edgekit.serve import eager
+from edgekit.serve.admission import ANSWER, Admission
+from edgekit.serve.closing import Closing
 from edgekit.serve.turn import Turn
 
 logging.getLogger("uvicorn.error").setLevel(
@@ -41,26 +43,12 @@ class TooLong(Exception):
     """Stops the parser; the refusal is on its way."""
 
 
-class Closing:
-    """A connection's transport as an answer sees it: closing takes in first what the client still sends."""
-
-    __slots__ = ("close", "is_closing", "write")
-
-    def __init__(self, connection: GuardedProtocol) -> None:
-        self.write: Any = connection.transport.write
-        self.close: Any = connection.close
-        self.is_closing = connection.transport.is_closing
-
-    def forget(self) -> None:
-        """The connection is gone; uvicorn tells the newest of several pipelined requests alone."""
-        self.write = self.close = _ignored
-
-
 class GuardedProtocol(HttpToolsProtocol):
-    """One connection. `limits` and `turn` are set by the worker before it listens."""
+    """One connection. What it shares with all others is set before the process listens."""
 
     limits: Limits
     turn = Turn()
+    admission: Admission | None = None
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -70,6 +58,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._in_headers = False
         self._upgrading = False
         self._ended = False  # the last answer is written
+        self._refusing = False  # the request that is being received is refused once it is whole
         self._feeding = False  # the parser has data
         self._starts: tuple[RequestResponseCycle, Any] | None = None  # what runs once it has none any more
         self._begun = self._size = 0  # of the data that the parser has now: requests that begin in it, its bytes
@@ -79,6 +68,8 @@ class GuardedProtocol(HttpToolsProtocol):
         """Refuse one too many; expect a request soon."""
         super().connection_made(transport)
         self._closing = Closing(self)
+        if self.scheme == "http":
+            transport.set_write_buffer_limits(0)  # an answer leaves before the next is computed
         if len(self.connections) > self.limits.connections:
             self.connections.discard(self)
             reason = f"{self.limits.connections} connections are open, that is the limit"
@@ -164,9 +155,20 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
             self._upgrading, self._method = True, self.parser.get_method()
             return
+        if self._is_late():
+            self._refusing = True
+            return
         super().on_headers_complete()
         self._keep_alive, self.cycle.keep_alive = self.cycle.keep_alive, False
         self.cycle.transport = self._closing  # type: ignore[assignment]  # what an answer needs of one
+
+    def _is_late(self) -> bool:
+        """Whether it is refused before the app sees it; what is unusual about a request is the app's business."""
+        if self.admission is None or not self.turn.is_long or self._starts is not None:
+            return False
+        is_alone = self.cycle is None or self.cycle.response_complete
+        is_usual = self.parser.get_method() == b"POST" and self.parser.should_keep_alive()
+        return is_alone and is_usual and not self.expect_100_continue and self.admission.is_late(self.url, self.headers)
 
     def _check_headers(self) -> None:
         total = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
@@ -177,7 +179,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """A piece of its body."""
         self._bare_bytes = 0
-        if not self._upgrading:
+        if not self._upgrading and not self._refusing:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -185,9 +187,22 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._upgrading:
             return
         self._receiving = False
+        if self._refusing:
+            self._refusing = False
+            head = b"".join(b"%b: %b\r\n" % each for each in self.server_state.default_headers)
+            self.transport.write(b"".join((STATUS_LINE[503], head, ANSWER)))
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+            return
         if not self.cycle.response_started:
             self.cycle.keep_alive = self._keep_alive
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """An answer is whole."""
+        self._closing.flush()
+        super().on_response_complete()
 
     def close(self) -> None:
         """Behind the last answer."""
@@ -272,7 +287,3 @@ class GuardedProtocol(HttpToolsProtocol):
         self.flow.resume_reading()
         self.transport.write_eof()
         self._deadline = self.loop.call_later(limit_s, self._too_late)
-
-
-def _ignored(*_: Any) -> None:
-    """What is written to a connection that is gone."""

@@ -22,6 +22,7 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from edgekit.runner.native_stderr import quiet_native
+from edgekit.serve.admission import Admission
 from edgekit.serve.app import App
 from edgekit.serve.counters import FIELDS, Memory
 from edgekit.serve.protocol import GuardedProtocol, Limits
@@ -60,7 +61,7 @@ class Worker:
             ssl_keyfile=settings.key or None,
         )  # fmt: skip
         config.load()
-        GuardedProtocol.turn = self.app.turn
+        GuardedProtocol.turn, GuardedProtocol.admission = self.app.turn, Admission(self.app)
         GuardedProtocol.limits = Limits(settings.receive_s, settings.most_header_bytes, settings.most_connections)
         self.server = await asyncio.get_running_loop().create_server(
             lambda: GuardedProtocol(config=config, server_state=self.state, app_state={}),

@@ -222,3 +222,13 @@ def test_one_model_alone_needs_no_name(start: Start, bundles: dict[str, Path]) -
     assert reply.status == 200
     assert reply.json()["model"] == "tiny"
     assert server.post("/predict", BAD["png, many pixels"]).status == 400
+
+
+def test_a_file_whose_time_is_over_when_it_is_decoded_gets_503(
+    server: Server, files: dict[str, tuple[str, Path]]
+) -> None:
+    picture = files["a.png"][1].read_bytes()
+    assert server.post("/predict?model=image", picture, {"X-Request-Timeout-Ms": "60000"}).status == 200
+    reply = server.post("/predict?model=image", picture, {"X-Request-Timeout-Ms": "0.001"})
+    assert reply.status == 503
+    assert "deadline" in reply.error

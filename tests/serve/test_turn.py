@@ -6,9 +6,13 @@ import asyncio
 import time
 
 import numpy as np
+import pytest
 import uvloop
 
-from edgekit.serve.turn import Turn
+from edgekit.serve.turn import SHORT_S, Turn
+
+TRIES = 20
+"""What else runs on this machine may come between two rounds, which then looks like a rest."""
 
 
 def test_all_that_is_read_in_one_round_came_when_the_round_began() -> None:
@@ -54,3 +58,63 @@ def test_sockets_that_are_ready_together_share_a_round() -> None:
 
     uvloop.run(main())
     assert np.ptp(arrived) < 0.02
+
+
+def spin(seconds: float) -> None:
+    """Compute; sleeping would be a rest."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        pass
+
+
+def test_what_is_read_after_a_long_round_may_have_come_when_that_began() -> None:
+    async def main() -> bool:
+        loop, turn = asyncio.get_running_loop(), Turn()
+        turn.reads(loop)
+        first = turn.arrived_s()
+        spin(0.01)
+        await asyncio.sleep(0)
+        turn.reads(loop)
+        return turn.arrived_s() == first
+
+    assert any(uvloop.run(main()) for _ in range(TRIES))
+
+
+def test_what_is_read_after_a_rest_came_after_it() -> None:
+    async def main() -> None:
+        loop, turn = asyncio.get_running_loop(), Turn()
+        turn.reads(loop)
+        await asyncio.sleep(0.01)
+        rested = time.monotonic()
+        turn.reads(loop)
+        assert turn.arrived_s() >= rested
+
+    uvloop.run(main())
+
+
+@pytest.mark.parametrize(("granted_s", "late"), [(0.02, True), (60.0, False)])
+def test_rounds_are_cut_short_once_overload_lasts_longer_than_the_patience(granted_s: float, late: bool) -> None:
+    async def main() -> bool:
+        loop, turn = asyncio.get_running_loop(), Turn()
+        for _ in range(10):
+            turn.reads(loop)
+            spin(SHORT_S)
+            await asyncio.sleep(0)
+        turn.reads(loop)
+        assert not turn.is_late(1.0)  # neither has it been waiting for so long
+        spin(1.1 * SHORT_S)
+        return turn.is_late(granted_s)
+
+    found = [uvloop.run(main()) for _ in range(TRIES)]
+    assert any(found) if late else not any(found)
+
+
+def test_a_burst_after_a_rest_may_use_all_the_time_that_it_has() -> None:
+    async def main() -> None:
+        loop, turn = asyncio.get_running_loop(), Turn()
+        turn.reads(loop)
+        spin(2 * SHORT_S)
+        assert not turn.is_late(30.0)
+        assert turn.is_late(SHORT_S)
+
+    uvloop.run(main())

@@ -1,0 +1,53 @@
+"""Refuses a request by its headers alone, when it cannot be answered in time: a tenth of the cost of an answer.
+
+A server that spends its time on refusing answers nobody. This is asked before there is a task, a body or an array.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+import orjson
+
+from edgekit.serve.headers import HEADER_LENGTH, check_token, deadline_ms
+from edgekit.serve.refusal import Refusal, busy
+
+if TYPE_CHECKING:
+    from edgekit.serve.app import App
+
+LATE = "it would be answered after its deadline"
+_BODY = orjson.dumps({"error": LATE})
+RETRY_S = 1
+ANSWER = b"content-type: application/json\r\ncontent-length: %d\r\nretry-after: %d\r\n\r\n%b" % (
+    len(_BODY),
+    RETRY_S,
+    _BODY,
+)
+"""What follows the status line and the server's own headers."""
+
+
+class Admission:
+    """Asked for each request whose headers are whole. What is wrong with a request is for the app to say."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    def is_late(self, url: bytes, headers: list[tuple[bytes, bytes]]) -> bool:
+        """Whether a POST to `url` is to be refused at once; it is then counted as refused."""
+        if not (url.startswith(b"/v2/models/") and url.endswith(b"/infer")):
+            return False
+        app, found = self._app, dict(headers)
+        try:
+            granted_ms = deadline_ms(found)
+            if not granted_ms and found.get(HEADER_LENGTH) == b"0":  # no JSON that could grant more
+                granted_ms = app.settings.deadline_ms
+            if not granted_ms or not app.turn.is_late(granted_ms / 1e3):
+                return False
+            if app.tokens:
+                check_token(app.tokens, found)
+            served = app.served_at(url.decode("ascii"))
+        except (Refusal, ValueError):
+            return False
+        app.count(served, busy(LATE, 0), perf_counter_ns())
+        return True
