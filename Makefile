@@ -104,12 +104,14 @@ aarch64: $(VENV)/.dev ## the runner with the real aarch64 wheels under qemu, fet
 	$(BIN)/python -m tests.aarch64.fetch
 	$(BIN)/pytest -q -m aarch64 tests/aarch64
 
-# Triton comes out of a wheel, and clashes with the workbook's numpy and protobuf. kubernetes-validate holds the schemas of
+# Triton comes out of a wheel, and clashes with the workbook's numpy and protobuf. perf_analyzer lies in tritonclient's
+# wheel, and its loader asks for CUDA's runtime where there is no GPU too. kubernetes-validate holds the schemas of
 # every version of Kubernetes, 140 MB.
 build/triton/.made:
 	$(call aloud,making build/triton) $(PYTHON) -m venv build/triton
 	$(call aloud,installing Triton) build/triton/bin/pip install --quiet --disable-pip-version-check \
-		nvidia-pytriton==0.7.0 'tritonclient[grpc,http]==2.51.0' ai-edge-litert onnxruntime openvino
+		nvidia-pytriton==0.7.0 'tritonclient[grpc,http]==2.51.0' ai-edge-litert onnxruntime openvino \
+		nvidia-cuda-runtime-cu12==12.9.79
 	touch $@
 
 build/kubernetes/.made:
@@ -118,7 +120,7 @@ build/kubernetes/.made:
 		kserve==0.21.0 kubernetes-validate==1.37.0
 	touch $@
 
-serving: $(VENV)/.dev build/triton/.made build/kubernetes/.made ## exports, loaded by a real Triton and held against Kubernetes' schemas
+serving: $(VENV)/.dev build/triton/.made build/kubernetes/.made ## the server and its exports, held against a real Triton, perf_analyzer and Kubernetes' schemas
 	$(BIN)/pytest -q -m serving tests/serve
 
 nightly: $(VENV)/.dev ## every suite, each whole, and a table at the end; RESUME=1 leaves out what passed on this tree

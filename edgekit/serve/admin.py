@@ -102,7 +102,7 @@ class Admin:
         """What is served, and what lies in the folders and is not."""
         entries = self.supervisor.entries
         found = [
-            {"name": name, "version": entry.proven.version, "state": "READY", "reason": ""}
+            {"name": name, "version": entry.proven.version, "state": "READY"}
             for entry in entries
             for name in entry.names
         ]

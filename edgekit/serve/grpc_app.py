@@ -95,8 +95,11 @@ class Calls:
         return message("ServerMetadataResponse")(name="edgekit", version=__version__, extensions=EXTENSIONS)
 
     async def model_ready(self, request: Any, context: Any, headers: Headers) -> Any:
-        """Refusal (404) for a model that is not served, as over HTTP."""
-        self._model(request.name, request.version)
+        """False for a model that is not served, as Triton answers: clients ask again and again until it is true."""
+        try:
+            self._model(request.name, request.version)
+        except Refusal:
+            return message("ModelReadyResponse")(ready=False)
         return message("ModelReadyResponse")(ready=self._is_ready)
 
     async def model_metadata(self, request: Any, context: Any, headers: Headers) -> Any:

@@ -174,9 +174,9 @@ def _from_json(data: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray
 
 
 def _outputs(value: Any, binary: bool, known: Sequence[str]) -> tuple[Wanted, ...] | None:
-    if value is None:
+    if value is None or value == []:  # an empty list is how generated clients leave the key out; Triton reads it so too
         return None
-    if not isinstance(value, list) or not value or len(value) > MOST_TENSORS:
+    if not isinstance(value, list) or len(value) > MOST_TENSORS:
         raise Refusal(400, f"outputs: got {_show(value)}; list some of {', '.join(known)}, or leave the key out")
     found = []
     for number, each in enumerate(value):

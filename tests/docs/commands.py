@@ -97,6 +97,7 @@ ELSEWHERE = {
     "edgekit serve artifacts/digits/bundles/": SERVES,
     "curl -T sample.png localhost:8000/predict": SERVES,
     "python ask.py": SERVES,
+    "perf_analyzer -m digits -u localhost:8000": "lies in build/triton; tests/serve/test_perf_analyzer.py runs it",
     ASK: SERVES,
     "make run": "installs the workbook; the walk itself is run by tests/conftest.py",
     "make test": MAKES,
@@ -131,6 +132,7 @@ ELSEWHERE = {
     "apt-get install ffmpeg qemu-user chromium strace nginx systemd redis-server": (
         "installs; tests/test_suites.py compares it with .ci/run"
     ),
+    "apt-get install libb64-0d": "installs; tests/serve/test_perf_analyzer.py fails without it",
     "python -m docs.generate": "writes the pages; tests/docs/test_reference.py compares every part with them",
     "python -m edgekit.report.result > docs/result.schema.json": "tests/report/test_result.py runs it, and compares",
     "make zoo": MAKES,

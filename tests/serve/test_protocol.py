@@ -194,6 +194,13 @@ def test_outputs_may_be_mixed_and_parameters_say_the_form(server: Server, golden
     assert int.from_bytes(found["answer"][:4], "little") == len(found["answer"]) - 4
 
 
+def test_an_empty_list_of_outputs_means_all_of_them(server: Server, golden: dict[str, Any]) -> None:
+    body = request(golden["tiny-onnx"][0][0].ravel().tolist())
+    given = outputs(server.post(f"{ONNX}/infer", {**body, "outputs": []}))
+    assert list(given) == ["output", "answer"]
+    assert given == outputs(server.post(f"{ONNX}/infer", body))
+
+
 def test_binary_inputs_take_their_size_from_the_header(server: Server, golden: dict[str, Any]) -> None:
     images, wanted, _ = golden["tiny-onnx"]
     pixels = images[0].tobytes()
@@ -234,7 +241,7 @@ BAD: list[Any] = [
     request([None] * 64), request([True] * 64), request([[7] * 8] * 8), request([[7] * 32, [7] * 31]),
     request([10**30] * 64), request([2**64] * 64), request("AAAA"), request(7), request({}), request(parameters=7),
     request(parameters={"binary_data_size": 64}), {**request(), "id": 7}, {**request(), "id": "x" * 300},
-    {**request(), "parameters": []}, {**request(), "parameters": None}, {**request(), "outputs": []},
+    {**request(), "parameters": []}, {**request(), "parameters": None}, {**request(), "outputs": "output"},
     {**request(), "outputs": {}}, {**request(), "outputs": [7]}, {**request(), "outputs": [{"name": "scores"}]},
     {**request(), "outputs": [{"name": None}]}, {**request(), "outputs": [{"name": "output"}] * 17},
     {**request(), "outputs": [{"name": "output", "parameters": {"binary_data": 1}}]},

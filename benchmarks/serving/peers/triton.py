@@ -1,21 +1,17 @@
-"""Triton 2.51.0 with its Python backend, out of the wheel nvidia-pytriton 0.7.0; binary tensors over HTTP.
-
-The wheel keeps the stubs of the backend apart from it and lacks Python's own library, which must be a shared one.
-"""
+"""Triton 2.51.0 with its Python backend, out of the wheel nvidia-pytriton 0.7.0; binary tensors over HTTP."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
-import sysconfig
 from pathlib import Path
 
 from benchmarks.serving.environments import interpreter_package, python_of
 from benchmarks.serving.machine import HOME, ROOT, NotRun, Server
 from benchmarks.serving.ours import DATATYPES
 from benchmarks.serving.peers import AS_IT_COMES, TUNED, Subject, free_ports
+from benchmarks.serving.tritonserver import Installed
 from benchmarks.serving.wrk import Post
 
 NAME = "Triton 2.51.0, Python backend"
@@ -33,7 +29,6 @@ parameters [
 ]
 {batcher}
 """
-SHARED_MEMORY_BYTES = 1 << 20
 
 
 def server(subject: Subject, way: str) -> Server:
@@ -41,21 +36,14 @@ def server(subject: Subject, way: str) -> Server:
     python = python_of("triton", ("nvidia-pytriton==0.7.0", interpreter_package(subject.target)))
     if sys.version_info[:2] != (3, 11):
         raise NotRun("Triton's Python backend in the wheel takes Python 3.11")
-    packages = python.parents[1] / "lib" / "python3.11" / "site-packages"
-    home = packages / "pytriton" / "tritonserver"
-    http, grpc, metrics = free_ports(3)
-    words = [
-        str(home / "bin" / "tritonserver"),
-        f"--model-repository={_repository(subject, way)}",
-        f"--backend-directory={_backends(home)}",
-        f"--backend-config=python,shm-default-byte-size={SHARED_MEMORY_BYTES}",
-        f"--backend-config=python,shm-region-prefix-name=edgekit-bench-{http}-",
-        f"--http-port={http}", f"--grpc-port={grpc}", f"--metrics-port={metrics}",
-        "--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--log-info=false",
-    ]  # fmt: skip
-    ready = f"http://127.0.0.1:{http}/v2/health/ready"
+    installed, ports = Installed(python), free_ports(3)
+    backends = installed.backends(HOME / "triton-backends")
+    prefix = f"edgekit-bench-{ports[0]}-"
+    words = [*installed.command(_repository(subject, way), backends, ports, prefix), "--log-info=false"]
+    variables = {**installed.environment(), "OPENBLAS_NUM_THREADS": "1"}
+    ready = f"http://127.0.0.1:{ports[0]}/v2/health/ready"
     # its processes share a lock that times out, and a stopped one may hold it
-    return Server(f"triton-{http}", words, _environment(python, packages), ready, may_pause=False)
+    return Server(f"triton-{ports[0]}", words, variables, ready, may_pause=False)
 
 
 def post(subject: Subject, way: str) -> Post:
@@ -83,26 +71,3 @@ def _repository(subject: Subject, way: str) -> Path:
     )  # fmt: skip
     (folder / "digits" / "config.pbtxt").write_text(config)
     return folder
-
-
-def _backends(home: Path) -> Path:
-    """A folder with the stub of Python 3.11 beside the backend."""
-    backends = HOME / "triton-backends"
-    if not backends.is_dir():
-        shutil.copytree(home / "backends", backends)
-        stub = backends / "python" / "triton_python_backend_stub"
-        shutil.copy2(home / "python_backend_stubs" / "3.11" / "triton_python_backend_stub", stub)
-        stub.chmod(0o755)
-    return backends
-
-
-def _environment(python: Path, packages: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
-    libraries = [str(packages / "nvidia_pytriton.libs"), str(sysconfig.get_config_var("LIBDIR"))]
-    return {
-        **kept,
-        "LD_LIBRARY_PATH": os.pathsep.join(libraries),
-        "PATH": f"{python.parent}{os.pathsep}{kept['PATH']}",
-        "PYTHONPATH": str(packages),
-        "OPENBLAS_NUM_THREADS": "1",
-    }

@@ -1,0 +1,72 @@
+"""tritonserver 2.51.0 out of the wheel nvidia-pytriton 0.7.0: its files, its command and its variables.
+
+The wheel keeps the stubs of the Python backend apart from it and lacks Python's own library, which must be a shared
+one: Debian's `libpython3.11`, or a Python that was built with `--enable-shared`. The tests start it too.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sysconfig
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+SHARED_MEMORY_BYTES = 1 << 20
+"""Of each model at the start: containers give /dev/shm 64 MB in all."""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """The wheel in an environment of Python 3.11; `python` is that environment's own."""
+
+    python: Path
+
+    @property
+    def packages(self) -> Path:
+        """What models on the Python backend can import."""
+        return self.python.parents[1] / "lib" / "python3.11" / "site-packages"
+
+    @property
+    def home(self) -> Path:
+        """Triton's own folder in the wheel."""
+        return self.packages / "pytriton" / "tritonserver"
+
+    @property
+    def program(self) -> Path:
+        """The server."""
+        return self.home / "bin" / "tritonserver"
+
+    def command(self, repository: Path, backends: Path, ports: Sequence[int], prefix: str) -> list[str]:
+        """On loopback; `ports` of HTTP, gRPC and metrics. `prefix` begins the names of its shared memory."""
+        http, grpc, metrics = ports
+        return [
+            str(self.program),
+            f"--model-repository={repository}",
+            f"--backend-directory={backends}",
+            f"--backend-config=python,shm-default-byte-size={SHARED_MEMORY_BYTES}",
+            f"--backend-config=python,shm-region-prefix-name={prefix}",
+            f"--http-port={http}", f"--grpc-port={grpc}", f"--metrics-port={metrics}",
+            "--http-address=127.0.0.1", "--grpc-address=127.0.0.1",
+        ]  # fmt: skip
+
+    def backends(self, folder: Path) -> Path:
+        """`folder` as a backend folder with the stub of Python 3.11 beside the backend; what is there is kept."""
+        if not folder.is_dir():
+            shutil.copytree(self.home / "backends", folder)
+            stub = folder / "python" / "triton_python_backend_stub"
+            shutil.copy2(self.home / "python_backend_stubs" / "3.11" / "triton_python_backend_stub", stub)
+            stub.chmod(0o755)
+        return folder
+
+    def environment(self) -> dict[str, str]:
+        """Variables for the server and the Python of its models, which finds this environment's packages."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+        libraries = [str(self.packages / "nvidia_pytriton.libs"), str(sysconfig.get_config_var("LIBDIR"))]
+        return {
+            **kept,
+            "LD_LIBRARY_PATH": os.pathsep.join([*libraries, *filter(None, [kept.get("LD_LIBRARY_PATH")])]),
+            "PATH": f"{self.python.parent}{os.pathsep}{kept['PATH']}",
+            "PYTHONPATH": str(self.packages),
+        }
