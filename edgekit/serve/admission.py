@@ -1,4 +1,4 @@
-"""Refuses a request by its headers alone, when it cannot be answered in time: a tenth of the cost of an answer.
+"""Refuses a request by its headers alone, when it cannot be answered in time. That costs a quarter of the cheapest answer.
 
 A server that spends its time on refusing answers nobody. This is asked before there is a task, a body or an array.
 """
