@@ -1,4 +1,4 @@
-"""Refuses a request by its headers alone, when it cannot be answered in time. That costs a quarter of the cheapest answer.
+"""Refuses a request by its headers alone, when it cannot be answered in time: a quarter of the cheapest answer's cost.
 
 A server that spends its time on refusing answers nobody. This is asked before there is a task, a body or an array.
 """
@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 import orjson
 
 from edgekit.serve.headers import HEADER_LENGTH, check_token, deadline_ms
-from edgekit.serve.refusal import Refusal, busy
+from edgekit.serve.refusal import LATE, Refusal, busy
 
 if TYPE_CHECKING:
     from edgekit.serve.app import App
 
-LATE = "it would be answered after its deadline"
 _BODY = orjson.dumps({"error": LATE})
 RETRY_S = 1
 ANSWER = b"content-type: application/json\r\ncontent-length: %d\r\nretry-after: %d\r\n\r\n%b" % (

@@ -15,13 +15,12 @@ import orjson
 from edgekit import __version__
 from edgekit.runner.errors import BackendError
 from edgekit.serve import counters, files, wire
-from edgekit.serve.admission import LATE
 from edgekit.serve.batcher import Answer
 from edgekit.serve.counters import FIELDS, Memory
 from edgekit.serve.gone import Gone, or_gone
 from edgekit.serve.headers import HEADER_LENGTH, Headers, check_body, check_token, deadline_ms, header_bytes
 from edgekit.serve.page import PAGE
-from edgekit.serve.refusal import Refusal, busy
+from edgekit.serve.refusal import LATE, Refusal, busy
 from edgekit.serve.served import OUTPUT, Served
 from edgekit.serve.settings import Settings
 from edgekit.serve.turn import Turn

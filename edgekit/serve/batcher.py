@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from edgekit.serve.curve import Curve
-from edgekit.serve.refusal import Refusal, busy
+from edgekit.serve.refusal import LATE, Refusal, busy
 
 Execute = Callable[[np.ndarray], np.ndarray]
 """Model inputs (n, …) to outputs (n, …), n one of the curve's sizes."""
@@ -96,7 +96,7 @@ class Batcher:
         if self._waiting + count > self._limit and self._waiting:
             raise busy(f"the queue is full: {self._waiting} samples wait, at most {self._limit} may", self.wait_s())
         if monotonic() + self.wait_s() + self._curve.total_ms(count) / 1e3 > deadline_s:
-            raise busy("it would be answered after its deadline", self.wait_s())
+            raise busy(LATE, self.wait_s())
         if self._executor is None and not self._curve.pays and self.is_idle:
             return self._run_inline(x)
         job = Job(x, deadline_s, asyncio.get_running_loop().create_future())

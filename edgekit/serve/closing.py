@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from edgekit.serve.protocol import GuardedProtocol
+import asyncio
+from typing import Protocol
 
 STATUS, CONTINUE = b"HTTP/1.1 ", b"HTTP/1.1 100 "
+
+
+class Connection(Protocol):
+    """What is asked of the connection itself."""
+
+    transport: asyncio.Transport
+
+    def close(self) -> None:
+        """Behind the last answer."""
 
 
 class Closing:
@@ -18,8 +25,8 @@ class Closing:
 
     __slots__ = ("_connection", "_head", "_write", "is_closing")
 
-    def __init__(self, connection: GuardedProtocol) -> None:
-        self._connection: GuardedProtocol | None = connection
+    def __init__(self, connection: Connection) -> None:
+        self._connection: Connection | None = connection
         self._write = connection.transport.write
         self._head = b""
         self.is_closing = connection.transport.is_closing

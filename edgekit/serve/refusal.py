@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 LONGEST_REASON = 500
+LATE = "it would be answered after its deadline"
 
 
 class Refusal(Exception):
