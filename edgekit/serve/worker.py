@@ -24,6 +24,7 @@ from uvicorn.server import ServerState
 from edgekit.runner.native_stderr import quiet_native
 from edgekit.serve.app import App
 from edgekit.serve.counters import FIELDS, Memory
+from edgekit.serve.log import log
 from edgekit.serve.protocol import GuardedProtocol, Limits
 from edgekit.serve.repository import Entry
 from edgekit.serve.served import Served
@@ -96,7 +97,7 @@ class Worker:
                 if self.remembered is not None:
                     await served.put_cache(self.remembered)
                     if self.number == 0 and served.cache is not None:
-                        print(f"edgekit serve: {served.name}: {served.cache.state}", file=sys.stderr, flush=True)
+                        log(f"{served.name}: {served.cache.state}")
             for name in entry.names:
                 models[name] = served
                 versions[name, entry.proven.version] = served
