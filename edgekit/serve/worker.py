@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import json
+import os
 import resource
 import signal
 import socket
@@ -70,6 +71,7 @@ class Worker:
             ssl_handshake_timeout=settings.receive_s if config.ssl else None,
         )
         if settings.grpc_port >= 0:
+            os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it would log what clients send, as they send it
             from edgekit.serve import grpc_app  # its packages are an extra of their own
 
             self.grpc = await grpc_app.listen(self.app)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.serve.askers import INFER, asking, own_answers
 from tests.serve.conftest import Start
-from tests.serve.memory import pss_kb, sockets
+from tests.serve.memory import own_kb, sockets
 from tests.serve.server import Server
 
 pytestmark = pytest.mark.processes
@@ -104,7 +104,7 @@ def test_who_sends_without_end_is_closed_in_time_and_nobody_else_notices(
         assert held[-1] - held[0] <= RECEIVE_S + 2, "a second for the table, one for a busy machine"
         assert report.stayed_available
         wait_closed(server, before)
-        grown.append([pss_kb(worker) for worker in workers])
+        grown.append([own_kb(worker) for worker in workers])
     assert server.workers == workers
     first, second = grown
     assert all(now - then < MOST_GROWTH_KB for then, now in zip(first, second, strict=True)), grown
@@ -139,7 +139,7 @@ def test_who_reads_slowly_takes_nothing_from_the_others(server: Server, expected
         assert report.most_connected == CONNECTIONS
         assert report.stayed_available
         wait_closed(server, before)
-        grown.append([pss_kb(worker) for worker in workers])
+        grown.append([own_kb(worker) for worker in workers])
     assert server.workers == workers
     first, second = grown
     assert all(now - then < MOST_GROWTH_KB for then, now in zip(first, second, strict=True)), grown
