@@ -22,6 +22,7 @@ import pytest
 
 from tests.runner.conftest import samples
 from tests.serve.askers import own_answers
+from tests.serve.cached import tiny
 from tests.serve.conftest import Start
 from tests.serve.fuzz import Connect, broken, fate, request, seeds
 from tests.serve.grpc_server import Client, parameters
@@ -157,16 +158,15 @@ class House:
 @pytest.fixture
 def house(
     start: Start,
-    bundles: dict[str, Path],
     pair: tuple[Path, Path],  # noqa: F811
     tmp_path: Path,
 ) -> Iterator[House]:
     certificate, key = pair
-    path = tmp_path / "socket"
-    common = (bundles["onnx"], "--receive-s", 0.1, "--max-body-mb", 1)
+    path, bundle = tmp_path / "socket", tiny(tmp_path)
+    common = (bundle, "--receive-s", 0.1, "--max-body-mb", 1)
     plain = start(*common, "--grpc-port", 0)
     # its own deadline holds for the handshake too, which takes long where all doors are forced at once
-    secured = start(bundles["onnx"], "--receive-s", 1, "--max-body-mb", 1, "--certificate", certificate, "--key", key)
+    secured = start(bundle, "--receive-s", 1, "--max-body-mb", 1, "--certificate", certificate, "--key", key)
     local = start(*common, "--uds", path)
     where = plain.wait_said(r"gRPC on (\S+)")[1]
     client = Client(where)
@@ -184,7 +184,7 @@ def house(
         over_grpc(client),
         over_http2(where),
     ]
-    image, [expected] = samples(1), own_answers(bundles["onnx"], 1)
+    image, [expected] = samples(1), own_answers(bundle, 1)
     whole = request("POST", "/v2/models/tiny/infer", image.tobytes(), "Inference-Header-Content-Length: 0")
 
     def http_answers(connect: Connect) -> None:
@@ -223,7 +223,9 @@ def test_broken_requests_at_every_door_leave_nothing_behind(house: House) -> Non
     growth = watch.end()
     for door in house.doors:
         print(f"{door.name}: {dict(door.fates)}")
-    print(f"growth in the second half, kB: { {number: round(kb) for number, kb in growth.items()} }")
+    for number, kb in growth.items():
+        sizes = [size for _, size in watch.samples[number]]
+        print(f"process {number}: {sizes[:: max(1, len(sizes) // 12)]} kB; trend of the second half {kb:+.0f} kB")
     assert hangs == []
     assert [door.failed for door in house.doors if door.failed] == []
     assert {door.name: door.fates["sent"] for door in house.doors if door.fates["sent"] < LEAST} == {}
