@@ -11,8 +11,9 @@ from contextlib import suppress
 
 from edgekit.runner.errors import InputError, RunnerError
 from edgekit.serve.admin import open_admin
+from edgekit.serve.log import log
 from edgekit.serve.settings import Settings
-from edgekit.serve.supervisor import Supervisor, log
+from edgekit.serve.supervisor import Supervisor
 from edgekit.serve.tokens import read_tokens
 
 

@@ -16,9 +16,10 @@ from edgekit.runner.errors import BackendError, InputError, RunnerError
 from edgekit.serve import metrics, repository, wire
 from edgekit.serve.app import Receive, Send
 from edgekit.serve.headers import check_token
+from edgekit.serve.log import log
 from edgekit.serve.protocol import GuardedProtocol, Limits
 from edgekit.serve.refusal import Refusal
-from edgekit.serve.supervisor import Supervisor, log
+from edgekit.serve.supervisor import Supervisor
 from edgekit.serve.tokens import read_tokens
 
 MOST_BODY_BYTES = 1 << 20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable
 from time import perf_counter_ns
 from typing import Any
@@ -17,6 +16,7 @@ from edgekit.runner.errors import InputError
 from edgekit.serve import grpc_wire
 from edgekit.serve.app import EXTENSIONS, App
 from edgekit.serve.headers import Headers, check_token, deadline_ms
+from edgekit.serve.log import log
 from edgekit.serve.protocol_buffers import SERVICE, message
 from edgekit.serve.refusal import Refusal
 from edgekit.serve.served import Served
@@ -57,7 +57,7 @@ class Calls:
             except Refusal as refusal:
                 code, reason, retry_after_s = CODES.get(refusal.status), refusal.reason, refusal.retry_after_s
             except Exception as error:
-                print(f"edgekit serve: internal error: {type(error).__name__}", file=sys.stderr, flush=True)
+                log(f"internal error: {type(error).__name__}")
                 code, reason, retry_after_s = None, "internal error", None
             trailing = () if retry_after_s is None else (("retry-after", str(retry_after_s)),)
             await context.abort(code or grpc.StatusCode.INTERNAL, reason, trailing)

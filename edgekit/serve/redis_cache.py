@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import sys
 from time import monotonic, perf_counter
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
+
+from edgekit.serve.log import log
 
 TIMEOUT_S = 0.02
 """Of a command that a request waits for, connecting included. A Redis near by answers in a fiftieth of it."""
@@ -236,7 +237,7 @@ class Shared:
 
     def _note(self, is_news: bool, text: str) -> None:
         if is_news and self._says:
-            print(f"edgekit serve: Redis at {self.name} {text}", file=sys.stderr, flush=True)
+            log(f"Redis at {self.name} {text}")
 
 
 def address(url: str) -> str:

@@ -15,8 +15,8 @@ from typing import Any
 from edgekit.runner.errors import BackendError, InputError, RunnerError
 from edgekit.serve import repository, shared_port
 from edgekit.serve.counters import Memory
+from edgekit.serve.log import log
 from edgekit.serve.proven import Proven
-from edgekit.serve.refusal import printable
 from edgekit.serve.repository import Entry
 from edgekit.serve.settings import Settings
 
@@ -25,11 +25,6 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 30.0
 LIVED_S = 60.0
 LONGEST_OPENING_S = 600.0
 BACKLOG = 2048
-
-
-def log(text: str) -> None:
-    """One line on standard error."""
-    print(f"edgekit serve: {printable(text)}", file=sys.stderr, flush=True)
 
 
 class WorkerProcess:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import json
+import os
 import resource
 import signal
 import socket
@@ -25,6 +26,7 @@ from edgekit.runner.native_stderr import quiet_native
 from edgekit.serve.admission import Admission
 from edgekit.serve.app import App
 from edgekit.serve.counters import FIELDS, Memory
+from edgekit.serve.log import log
 from edgekit.serve.protocol import GuardedProtocol, Limits
 from edgekit.serve.repository import Entry
 from edgekit.serve.served import Served
@@ -70,6 +72,7 @@ class Worker:
             ssl_handshake_timeout=settings.receive_s if config.ssl else None,
         )
         if settings.grpc_port >= 0:
+            os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it would log what clients send, as they send it
             from edgekit.serve import grpc_app  # its packages are an extra of their own
 
             self.grpc = await grpc_app.listen(self.app)
@@ -97,7 +100,7 @@ class Worker:
                 if self.remembered is not None:
                     await served.put_cache(self.remembered)
                     if self.number == 0 and served.cache is not None:
-                        print(f"edgekit serve: {served.name}: {served.cache.state}", file=sys.stderr, flush=True)
+                        log(f"{served.name}: {served.cache.state}")
             for name in entry.names:
                 models[name] = served
                 versions[name, entry.proven.version] = served

@@ -129,7 +129,7 @@ ELSEWHERE = {
     ".venv/bin/pytest tests/runner/test_model.py": COLLECTED,
     ".venv/bin/pytest tests/runner/test_model.py -k golden": COLLECTED,
     ".venv/bin/pytest -m long tests/walks/test_sounds.py": COLLECTED,
-    "apt-get install ffmpeg qemu-user chromium strace nginx systemd redis-server": (
+    "apt-get install ffmpeg qemu-user chromium strace nginx systemd redis-server slowhttptest": (
         "installs; tests/test_suites.py compares it with .ci/run"
     ),
     "apt-get install libb64-0d": "installs; tests/serve/test_perf_analyzer.py fails without it",

@@ -216,6 +216,23 @@ def test_a_message_above_the_limit_is_refused_before_and_after_it_is_unpacked(
     assert len(client.infer(request("tiny", X)).outputs) == 2
 
 
+def test_what_a_client_sends_below_the_protocol_reaches_no_log(server: Server, client: Client) -> None:
+    def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+        return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+    before = server.said()
+    host, port = server.grpc.split(":")
+    status = frame(1, 4, 1, b"\x08\x04ZXCV")  # a header `:status` that is no number
+    goaway = frame(7, 0, 0, bytes(4) + b"\x11\x11\x11\x11" + b"ZXCV\x1b[31m\n")
+    for sent in (status, goaway):
+        with socket.create_connection((host, int(port)), timeout=20) as connection:
+            connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"") + sent)
+            assert connection.recv(1 << 16)
+            time.sleep(0.2)
+    assert len(client.infer(request("tiny-onnx", X)).outputs) == 2
+    assert server.said() == before
+
+
 def test_metadata_and_config_say_what_http_says(server: Server, client: Client) -> None:
     def facts(response: Any) -> Any:
         return json_format.MessageToDict(response, preserving_proto_field_name=True)

@@ -63,7 +63,7 @@ def run(load: Load, subject: Subject, capacity_per_s: float, folder: Path) -> Re
     folder.mkdir(parents=True, exist_ok=True)
     rate_per_s = _rate_per_s(load, capacity_per_s)
     asked, load = load, fitting(load, rate_per_s or SLACK * capacity_per_s, health.memory()[1])
-    settings = _settings(load, rate_per_s, capacity_per_s)
+    settings = loadgen_settings(load, rate_per_s, capacity_per_s)
     meter = _Meter(subject)
     sut = loadgen.ConstructSUT(meter.issue, meter.flush)
     qsl = loadgen.ConstructQSL(len(subject.samples), len(subject.samples), _nothing, _nothing)
@@ -73,7 +73,9 @@ def run(load: Load, subject: Subject, capacity_per_s: float, folder: Path) -> Re
     try:
         with conditions.Watch() as watch:
             # an audit.config in the current folder would change what is measured
-            loadgen.StartTestWithLogSettings(sut, qsl, settings, _logs(load, folder), str(folder / "no-audit.config"))
+            loadgen.StartTestWithLogSettings(
+                sut, qsl, settings, log_settings(load, folder), str(folder / "no-audit.config")
+            )
     finally:
         loadgen.DestroyQSL(qsl)
         loadgen.DestroySUT(sut)
@@ -128,7 +130,7 @@ def _rate_per_s(load: Load, capacity_per_s: float) -> float | None:
     return (load.rate_per_s or SHARE * capacity_per_s) if load.scenario == "server" else None
 
 
-def _settings(load: Load, rate_per_s: float | None, capacity_per_s: float) -> Any:
+def loadgen_settings(load: Load, rate_per_s: float | None, capacity_per_s: float) -> Any:
     """LoadGen's, its own defaults where nothing is said."""
     settings = loadgen.TestSettings()
     settings.mode = loadgen.TestMode.PerformanceOnly
@@ -161,7 +163,8 @@ def fitting(load: Load, expected_per_s: float, available_bytes: int | None) -> L
     return replace(load, seconds=min(load.seconds, most / expected_per_s), queries=min(load.queries, most))
 
 
-def _logs(load: Load, folder: Path) -> Any:
+def log_settings(load: Load, folder: Path) -> Any:
+    """Where LoadGen writes its logs; its trace in `server` only."""
     output = loadgen.LogOutputSettings()
     output.outdir = str(folder)
     output.copy_summary_to_stdout = False

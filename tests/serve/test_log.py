@@ -1,0 +1,49 @@
+"""Lines of the server's log, where standard error takes none."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+
+CODE = """
+import os
+from edgekit.serve.log import log
+for text in ("one", "two"):
+    log(text)
+os.dup2(1, 2)
+for text in ("three", "four"):
+    log(text)
+"""
+
+
+def said(stderr: str, code: str = CODE) -> subprocess.CompletedProcess[str]:
+    """What a process writes to its standard output; `stderr` is a redirection of the shell."""
+    return subprocess.run(
+        ["sh", "-c", f'exec "$0" -c "$1" {stderr}', sys.executable, code],
+        capture_output=True, text=True, cwd=ROOT, timeout=60, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+
+
+def test_lines_that_a_full_disk_did_not_take_are_counted_once_it_does() -> None:
+    done = said("2>/dev/full")
+    lost = "2 lines before this one could not be written: No space left on device"
+    assert done.stdout.splitlines() == [lost, "edgekit serve: three", "edgekit serve: four"]
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("stderr", ["2>/dev/full", "2>&-"])
+def test_a_process_that_could_write_none_of_its_lines_ends_as_any(stderr: str) -> None:
+    done = said(stderr, "from edgekit.serve.log import log\nlog('one')\nlog('two')")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_line_stays_one_line() -> None:
+    done = said("2>&1", "from edgekit.serve.log import log\nlog('a\\nb\\udcff')")
+    assert done.stdout.count("\n") == 1
+    assert done.stdout.startswith("edgekit serve: a")
