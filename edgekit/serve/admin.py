@@ -16,8 +16,9 @@ from edgekit.runner.errors import BackendError, InputError, RunnerError
 from edgekit.serve import metrics, repository, wire
 from edgekit.serve.app import Receive, Send
 from edgekit.serve.headers import check_token
+from edgekit.serve.limits import Limits
 from edgekit.serve.log import log
-from edgekit.serve.protocol import GuardedProtocol, Limits
+from edgekit.serve.protocol import GuardedProtocol
 from edgekit.serve.refusal import Refusal
 from edgekit.serve.supervisor import Supervisor
 from edgekit.serve.tokens import read_tokens

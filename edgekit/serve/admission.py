@@ -32,9 +32,14 @@ class Admission:
     def __init__(self, app: App) -> None:
         self._app = app
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether the server stops, so that an answer is its connection's last."""
+        return self._app.is_draining
+
     def is_late(self, url: bytes, headers: list[tuple[bytes, bytes]]) -> bool:
         """Whether a POST to `url` is to be refused at once; it is then counted as refused."""
-        if not (url.startswith(b"/v2/models/") and url.endswith(b"/infer")):
+        if self.is_ending or not (url.startswith(b"/v2/models/") and url.endswith(b"/infer")):
             return False
         app, found = self._app, dict(headers)
         try:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-import sys
 from collections.abc import Awaitable, Callable
-from time import perf_counter_ns
+from time import monotonic, perf_counter_ns
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -19,6 +18,7 @@ from edgekit.serve.batcher import Answer
 from edgekit.serve.counters import FIELDS, Memory
 from edgekit.serve.gone import Gone, or_gone
 from edgekit.serve.headers import HEADER_LENGTH, Headers, check_body, check_token, deadline_ms, header_bytes
+from edgekit.serve.log import log
 from edgekit.serve.page import PAGE
 from edgekit.serve.refusal import LATE, Refusal, busy
 from edgekit.serve.served import OUTPUT, Served
@@ -64,7 +64,7 @@ class App:
         except Gone:
             return
         except Exception as error:
-            print(f"edgekit serve: internal error: {type(error).__name__}", file=sys.stderr, flush=True)
+            log(f"internal error: {type(error).__name__}")
             status, headers, body = 500, [JSON], b'{"error":"internal error"}'
         headers.append((b"content-length", b"%d" % len(body)))
         if self.is_draining:
@@ -117,7 +117,8 @@ class App:
     ) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
         try:
             granted_ms = deadline_ms(headers)
-            self._check_turn(served, granted_ms)
+            if granted_ms and self.turn.is_late(granted_ms / 1e3):
+                raise busy(LATE, served.batcher.wait_s())
             body = await self._body(headers, receive)
             length = header_bytes(headers)
             if length == 0:
@@ -141,11 +142,15 @@ class App:
             return 200, [JSON], encoded
         return 200, [BINARY, (HEADER_LENGTH, b"%d" % length)], encoded
 
-    async def run(self, served: Served, samples: Any, timeout_ms: float, receive: Receive | None) -> Answer:
-        """Samples through the model's queue; without `receive`, a caller that has gone cancels the task itself."""
+    async def run(
+        self, served: Served, samples: Any, timeout_ms: float, receive: Receive | None, since_s: float = 0.0
+    ) -> Answer:
+        """Samples through the model's queue; without `receive`, a caller that has gone cancels the task itself.
+
+        `timeout_ms` counts from `since_s` of `time.monotonic`, by default from when the request came.
+        """
         timeout_ms = timeout_ms or self.settings.deadline_ms
-        self._check_turn(served, timeout_ms)
-        deadline_s = self.turn.arrived_s() + timeout_ms / 1e3 if timeout_ms else math.inf
+        deadline_s = (since_s or self.turn.arrived_s()) + timeout_ms / 1e3 if timeout_ms else math.inf
         cache = served.cache
         x, queue = (served.prepare(samples), served.batcher) if cache is None else (samples, cache)
         try:
@@ -162,10 +167,6 @@ class App:
         except (Gone, asyncio.CancelledError):
             served.row[FIELDS["cancelled"]] += 1
             raise
-
-    def _check_turn(self, served: Served, granted_ms: float) -> None:
-        if granted_ms and self.turn.is_late(granted_ms / 1e3):
-            raise busy(LATE, served.batcher.wait_s())
 
     def count(self, served: Served, refusal: Refusal, arrived_ns: int) -> None:
         """A request that was refused."""
@@ -195,7 +196,7 @@ class App:
                 left_ms = granted_ms - (perf_counter_ns() - arrived_ns) / 1e6
                 if granted_ms and left_ms <= 0:  # decoding has taken all of it
                     raise busy(LATE, served.batcher.wait_s())
-                answer = await self.run(served, raw, left_ms if granted_ms else 0.0, receive)
+                answer = await self.run(served, raw, left_ms if granted_ms else 0.0, receive, monotonic())
                 [facts] = served.answers(answer.outputs, raw, int(top))
                 answers.append({**({"window": sample.span.to_dict()} if sample.span else {}), **facts})
                 made.append(answer)

@@ -20,7 +20,7 @@ class Connection(Protocol):
 class Closing:
     """Sends head and body as one; closing takes in first what the client still sends.
 
-    uvicorn writes the head of an answer and then its body, which would be two packets, for nothing is held back here.
+    uvicorn writes the head of an answer and then its body, which would be two packets.
     """
 
     __slots__ = ("_connection", "_head", "_write", "is_closing")

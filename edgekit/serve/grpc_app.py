@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from time import perf_counter_ns
+from time import monotonic, perf_counter_ns
 from typing import Any
 
 import grpc
@@ -141,7 +141,7 @@ class Calls:
         try:
             asked = grpc_wire.parse(request, served.input, served.outputs)
             timeout_ms = _soonest_ms(context.time_remaining(), deadline_ms(headers) or asked.timeout_ms)
-            answer = await app.run(served, asked.samples, timeout_ms, None)
+            answer = await app.run(served, asked.samples, timeout_ms, None, monotonic())
             tensors = served.tensors(answer.outputs, asked.samples, asked.outputs, True)
         except Refusal as refusal:
             app.count(served, refusal, arrived_ns)

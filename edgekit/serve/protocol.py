@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from typing import Any
 
 import httptools
@@ -18,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from edgekit.serve import eager
 from edgekit.serve.admission import ANSWER, Admission
 from edgekit.serve.closing import Closing
+from edgekit.serve.limits import Limits
 from edgekit.serve.turn import Turn
 
 logging.getLogger("uvicorn.error").setLevel(
@@ -30,17 +30,8 @@ FRESH_S = 1.0
 """How long a connection that was just made may still bring its request while the server ends."""
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Of one connection. `receive_s` holds from a request's first byte, or the connection's, to its last."""
-
-    receive_s: float
-    header_bytes: int
-    connections: int
-
-
 class TooLong(Exception):
-    """Stops the parser; the refusal is on its way."""
+    """Stops the parser; a refusal is the connection's last answer."""
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -68,8 +59,6 @@ class GuardedProtocol(HttpToolsProtocol):
         """Refuse one too many; expect a request soon."""
         super().connection_made(transport)
         self._closing = Closing(self)
-        if self.scheme == "http":
-            transport.set_write_buffer_limits(0)  # an answer leaves before the next is computed
         if len(self.connections) > self.limits.connections:
             self.connections.discard(self)
             reason = f"{self.limits.connections} connections are open, that is the limit"
@@ -166,9 +155,10 @@ class GuardedProtocol(HttpToolsProtocol):
         """Whether it is refused before the app sees it; what is unusual about a request is the app's business."""
         if self.admission is None or not self.turn.is_long or self._starts is not None:
             return False
-        is_alone = self.cycle is None or self.cycle.response_complete
-        is_usual = self.parser.get_method() == b"POST" and self.parser.should_keep_alive()
-        return is_alone and is_usual and not self.expect_100_continue and self.admission.is_late(self.url, self.headers)
+        parser, is_alone = self.parser, self.cycle is None or self.cycle.response_complete
+        is_usual = parser.get_method() == b"POST" and parser.should_keep_alive() and parser.get_http_version() == "1.1"
+        is_plain = is_usual and not self.expect_100_continue and not self.flow.write_paused
+        return is_alone and is_plain and self.admission.is_late(self.url, self.headers)
 
     def _check_headers(self) -> None:
         total = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
@@ -189,15 +179,23 @@ class GuardedProtocol(HttpToolsProtocol):
         self._receiving = False
         if self._refusing:
             self._refusing = False
-            head = b"".join(b"%b: %b\r\n" % each for each in self.server_state.default_headers)
-            self.transport.write(b"".join((STATUS_LINE[503], head, ANSWER)))
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
+            self._answer_late()
             return
         if not self.cycle.response_started:
             self.cycle.keep_alive = self._keep_alive
         super().on_message_complete()
+
+    def _answer_late(self) -> None:
+        """The refusal; the connection stays, unless the server stops."""
+        is_last = self.admission is not None and self.admission.is_ending
+        head = b"".join(b"%b: %b\r\n" % each for each in self.server_state.default_headers)
+        close = b"connection: close\r\n" if is_last else b""
+        self.transport.write(b"".join((STATUS_LINE[503], head, close, ANSWER)))
+        if is_last:
+            self.close()
+            raise TooLong  # what comes behind it is not answered
+        self._unset_keepalive_if_required()
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
 
     def on_response_complete(self) -> None:
         """An answer is whole."""
@@ -211,7 +209,12 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._receiving or self.pipeline:
             self._linger(self.limits.receive_s)
         else:
-            self.transport.close()
+            self._leave()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """No other request came; one that has begun has a deadline of its own."""
+        if not (self._receiving or self.transport.is_closing()):
+            self._leave()
 
     def shutdown(self) -> None:
         """Close behind the request that is under way, at once where there is none. A new connection brings one soon."""
@@ -253,16 +256,22 @@ class GuardedProtocol(HttpToolsProtocol):
     def _too_late(self) -> None:
         self._deadline = None
         if self._ended or self.transport.is_closing():
-            self.transport.close()
+            self.transport.abort()
             return
         if self.flow.read_paused:  # it is this side that does not read
             self._expect()
             return
         answering = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
         if not self._receiving or answering or self.pipeline:
-            self.transport.close()
+            self._leave()
             return
         self._refuse(408, f"the request was not whole after {self.limits.receive_s:g} s")
+
+    def _leave(self) -> None:
+        """Close behind what is written. A client that takes none of it would hold the connection for ever."""
+        self._relax()
+        self.transport.close()
+        self._deadline = self.loop.call_later(self.limits.receive_s, self._too_late)
 
     def _refuse(self, status: int, reason: str, more: bytes = b"", linger_s: float = 0.0) -> None:
         if self._ended or self.transport.is_closing():
@@ -279,6 +288,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def _linger(self, limit_s: float) -> None:
         """Close this side, and read without looking until the other side does, or a while is over."""
         self._ended = True
+        self._closing.forget()  # a request that is answered or told to go on later must not write behind the end
         self._relax()
         self._unset_keepalive_if_required()
         if not self.transport.can_write_eof():  # TLS

@@ -14,7 +14,8 @@ from time import monotonic, thread_time
 REST_S = 2e-4
 """The loop has rested where it spent this between two rounds without computing: it waited for sockets."""
 SHORT_S = 3e-3
-"""A round under overload answers for so long. A refusal then comes within two rounds."""
+SHORT_SHARE = 0.25
+"""Of the patience: a round under overload answers for so long, or for `SHORT_S`. Nobody waits for more than two."""
 
 
 class Turn:
@@ -58,4 +59,4 @@ class Turn:
         now = monotonic()
         if now > self._came_s + granted_s:
             return True
-        return now - self._began_s > SHORT_S and now - self._busy_s > granted_s
+        return now - self._began_s > max(SHORT_S, SHORT_SHARE * granted_s) and now - self._busy_s > granted_s

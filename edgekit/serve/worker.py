@@ -26,8 +26,9 @@ from edgekit.runner.native_stderr import quiet_native
 from edgekit.serve.admission import Admission
 from edgekit.serve.app import App
 from edgekit.serve.counters import FIELDS, Memory
+from edgekit.serve.limits import Limits
 from edgekit.serve.log import log
-from edgekit.serve.protocol import GuardedProtocol, Limits
+from edgekit.serve.protocol import GuardedProtocol
 from edgekit.serve.repository import Entry
 from edgekit.serve.served import Served
 from edgekit.serve.settings import Settings

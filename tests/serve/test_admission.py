@@ -15,7 +15,7 @@ import pytest
 
 from tests.runner.conftest import samples
 from tests.serve.conftest import Start
-from tests.serve.server import Reply, Server, next_reply
+from tests.serve.server import Reply, Server, next_reply, replies
 
 pytestmark = pytest.mark.processes
 
@@ -44,6 +44,7 @@ def request(*headers: str, path: str = INFER) -> bytes:
 def held_up(server: Server) -> Iterator[None]:
     """The worker stands still, and finds all that was sent when it goes on."""
     [worker] = server.workers
+    time.sleep(0.1)  # at rest: what comes during a round that is held up would rightly be late
     os.kill(worker, signal.SIGSTOP)
     try:
         yield
@@ -135,3 +136,27 @@ def test_a_servers_own_deadline_holds_for_those_that_set_none(start: Start, bund
     patient = json.dumps({"inputs": [tensor], "parameters": {"timeout": 60_000_000}}).encode()
     whole = b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (INFER.encode(), len(patient), patient)
     assert {each.status for each in burst(server, [whole] * REQUESTS)} == {200}
+
+
+def test_a_server_that_stops_closes_behind_a_refusal(start: Start, bundles: dict[str, Path]) -> None:
+    server = start(bundles["onnx"], "--drain-s", 1)
+    content = request(DEADLINE)
+    with ExitStack() as stack:
+        connections = [stack.enter_context(server.connect()) for _ in range(REQUESTS)]
+        for connection in connections:
+            connection.sendall(ALIVE)
+            assert next_reply(connection).status == 200
+        with held_up(server):
+            for connection in connections:
+                connection.sendall(content[:-1])
+        time.sleep(0.5)
+        begun = time.monotonic()
+        server.ask_to_end()
+        time.sleep(0.3)
+        for connection in connections:
+            connection.sendall(content[-1:])
+        found = [replies(connection)[-1] for connection in connections]
+        assert {each.status for each in found} <= {200, 503}
+        assert {each.headers.get("connection") for each in found} == {"close"}
+        assert server.wait() == 0
+    assert time.monotonic() - begun < 25, "it waited for connections that nobody needs"
