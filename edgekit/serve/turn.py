@@ -14,7 +14,7 @@ from time import monotonic, thread_time
 REST_S = 2e-4
 """The loop has rested where it spent this between two rounds without computing: it waited for sockets."""
 SHORT_S = 3e-3
-SHORT_SHARE = 0.25
+SHORT_SHARE = 0.2
 """Of the patience: a round under overload answers for so long, or for `SHORT_S`. Nobody waits for more than two."""
 
 
