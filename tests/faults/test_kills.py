@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from edgekit.core.config import STAGES
+from edgekit.core.run_folder import notebook_name
 from tests.faults import tree as trees
 from tests.faults.conftest import Undisturbed
 from tests.faults.tree import NAME, SMALLEST, Tree
@@ -57,9 +59,10 @@ class Chain:
         number, at_kernel = self.chance.choice(SIGNALS), self.chance.random() < 0.4
         stage = next((name for name in STAGES if name not in self.seen), STAGES[-1])
         delay = self.chance.uniform(0, min(LONGEST_S, self.usual_s.get(stage, LONGEST_S)))
-        kernel = self._kernel(command) if at_kernel or self.chance.random() < 0.8 else None
+        if at_kernel or self.chance.random() < 0.8:
+            self._kernel_starts(command)
         wait(command, delay)
-        kernel = trees.kernel(command.pid) or kernel
+        kernel, notebook = trees.kernel(command.pid), self._notebook()
         everyone = [command.pid, *trees.descendants(command.pid)]
         target = kernel if at_kernel and kernel else command.pid
         if command.poll() is not None:
@@ -71,30 +74,43 @@ class Chain:
             os.kill(target, number)
         self.kills += 1
         what = f"kill {self.kills} ({number.name} of {'kernel' if target == kernel else 'command'}, {stage})"
-        self._ended(command, what, number, target == kernel, log)
+        self._ended(command, what, number, notebook if target == kernel else None, log)
         if left := trees.gone(everyone, ORPHAN_S):
             self.faults.append(f"{what}: still running: {left}")
         self._look()
 
-    def _kernel(self, command: subprocess.Popen[bytes]) -> int | None:
+    def _kernel_starts(self, command: subprocess.Popen[bytes]) -> None:
         end = time.monotonic() + KERNEL_S
-        while time.monotonic() < end and command.poll() is None:
-            if found := trees.kernel(command.pid):
-                return found
+        while time.monotonic() < end and command.poll() is None and not trees.kernel(command.pid):
             time.sleep(0.02)
-        return None
 
-    def _ended(self, command: subprocess.Popen[bytes], what: str, number: int, kernel: bool, log: Path) -> None:
-        """A killed kernel ends the command with 6; one that is told to end may heed it or not."""
-        gentle = kernel and number != signal.SIGKILL
-        wait(command, GENTLE_S if gentle else ENDS_S)
+    def _notebook(self) -> Path:
+        """Where the notebook that is being executed will lie once its last cell has run."""
+        working = next((self.folder / "notebooks").glob(".*.partial.ipynb"), None)
+        name = notebook_name(working.name.split(".")[1]) if working else "none of them"
+        return self.folder / "notebooks" / name
+
+    def _ended(
+        self, command: subprocess.Popen[bytes], what: str, number: int, notebook: Path | None, log: Path
+    ) -> None:
+        """A killed kernel, of `notebook`, ends the command with 6; one that is told to end may heed it or not.
+
+        A kernel that has run its last cell is only being shut down: the command then goes on without it, and rightly.
+        """
+        gentle = notebook is not None and number != signal.SIGKILL
+        end = time.monotonic() + (GENTLE_S if gentle else ENDS_S)
+        while command.poll() is None and time.monotonic() < end and not (notebook and ran_whole(notebook)):
+            wait(command, 0.2)
+        needless = notebook is not None and ran_whole(notebook)
         if command.poll() is None:
-            if not gentle:
+            if not gentle and not needless:
                 self.faults.append(f"{what}: the command is still running")
             command.kill()  # an idle kernel does not mind Ctrl-C
         code = command.wait()
         told = Path(f"{log}.err").read_text(errors="replace")
-        wanted = ({0, 6, -9} if gentle else {6}) if kernel else {CODES[signal.Signals(number)]}
+        wanted = {CODES[signal.Signals(number)]}
+        if notebook:
+            wanted = {0, 6, -9} if gentle or needless else {6}
         if code not in wanted:
             self.faults.append(f"{what}: exit code {code}, wanted {wanted}: {told[-600:]}")
         if "Traceback" in told:
@@ -118,6 +134,15 @@ class Chain:
         self._look()
         if left := trees.leftovers(self.folder):
             self.faults.append(f"left at the end: {left}")
+
+
+def ran_whole(notebook: Path) -> bool:
+    """Whether an executed copy lies there with a count in every cell of code."""
+    try:
+        cells = json.loads(notebook.read_text())["cells"]
+    except (OSError, ValueError, KeyError):
+        return False
+    return all(cell["execution_count"] for cell in cells if cell["cell_type"] == "code" and cell["source"])
 
 
 def wait(command: subprocess.Popen[bytes], seconds: float) -> None:

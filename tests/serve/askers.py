@@ -14,10 +14,8 @@ import numpy as np
 
 from edgekit.runner import load as load_bundle
 from tests.runner.conftest import samples
-from tests.serve.server import asked
+from tests.serve.server import INFER, RAW, asked
 
-INFER = "/v2/models/tiny/infer"
-RAW = {"Inference-Header-Content-Length": "0"}
 CLIENTS = 4
 PAUSE_S = 0.005
 LIMIT_S = 60.0

@@ -24,6 +24,7 @@ import pytest
 from edgekit.runner import bundle
 from tests.conftest import ROOT
 from tests.runner.conftest import NCHW, SCORES, Made, manifest_for, members_for, onnx_model, reference, samples
+from tests.serve.server import RAW
 
 LIMIT_S = 120.0
 DEADLINE_MS = 2000
@@ -116,7 +117,7 @@ class Server:
         """The outputs' bytes for one raw sample; a deadline goes with it. Fails on any other status than 200."""
         connection = http.client.HTTPConnection(self.wait_said(r"ready on http://(\S+):")[1].rstrip(":"), timeout=30)
         try:
-            headers = {"Inference-Header-Content-Length": "0", "X-Request-Timeout-Ms": str(DEADLINE_MS)}
+            headers = {**RAW, "X-Request-Timeout-Ms": str(DEADLINE_MS)}
             connection.request("POST", f"/v2/models/{model}/infer", raw.tobytes(), headers)
             reply = connection.getresponse()
             body = reply.read()

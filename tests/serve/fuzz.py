@@ -8,8 +8,7 @@ import socket
 import ssl
 from collections.abc import Callable
 
-from tests.serve.server import cut
-from tests.serve.test_lifecycle import INFER
+from tests.serve.server import INFER, cut
 from tests.serve.test_predict import BAD, png
 
 LAST = b"GET /v2 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"

@@ -23,9 +23,8 @@ import numpy as np
 from edgekit.core.subprocesses import leave_with_parent
 from edgekit.measure.load.drive import loadgen_settings, log_settings
 from edgekit.measure.load.scenarios import Load
-from tests.serve.server import asked
+from tests.serve.server import RAW, asked
 
-RAW = {"Inference-Header-Content-Length": "0"}
 LIMIT_S = 60.0
 
 

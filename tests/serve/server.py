@@ -17,6 +17,10 @@ from typing import Any
 
 from tests.conftest import ROOT
 
+INFER = "/v2/models/tiny/infer"
+"""Of the small bundle that the tests serve."""
+RAW = {"Inference-Header-Content-Length": "0"}
+"""The body is one tensor's bytes and nothing else."""
 READY_S = 120.0
 END_S = 60.0
 

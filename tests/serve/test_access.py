@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.serve.conftest import Start
-from tests.serve.server import Server, asked
-from tests.serve.test_lifecycle import FREE, INFER, RAW, run, sentence
+from tests.serve.server import INFER, RAW, Server, asked
+from tests.serve.test_lifecycle import FREE, run, sentence
 
 pytestmark = pytest.mark.processes
 

@@ -15,11 +15,10 @@ import pytest
 
 from tests.runner.conftest import samples
 from tests.serve.conftest import Start
-from tests.serve.server import Reply, Server, next_reply, replies
+from tests.serve.server import INFER, Reply, Server, next_reply, replies
 
 pytestmark = pytest.mark.processes
 
-INFER = "/v2/models/tiny/infer"
 REQUESTS = 500
 PATIENCE_MS = 20
 """In which no server can answer so many."""
@@ -139,23 +138,29 @@ def test_a_servers_own_deadline_holds_for_those_that_set_none(start: Start, bund
 
 
 def test_a_server_that_stops_closes_behind_a_refusal(start: Start, bundles: dict[str, Path]) -> None:
+    """Half of the burst lacks its last byte, so those that are refused by their headers wait for it."""
     server = start(bundles["onnx"], "--drain-s", 1)
     content = request(DEADLINE)
     with ExitStack() as stack:
-        connections = [stack.enter_context(server.connect()) for _ in range(REQUESTS)]
+        connections = [stack.enter_context(server.connect()) for _ in range(2 * REQUESTS)]
         for connection in connections:
             connection.sendall(ALIVE)
             assert next_reply(connection).status == 200
+        whole, halves = connections[:REQUESTS], connections[REQUESTS:]
         with held_up(server):
-            for connection in connections:
+            for connection in whole:
+                connection.sendall(content)
+            for connection in halves:
                 connection.sendall(content[:-1])
-        time.sleep(0.5)
+        refused = [final(connection).status for connection in whole].count(503)
+        assert counted(server)[1] > refused, "no half was refused by its headers"
         begun = time.monotonic()
         server.ask_to_end()
         time.sleep(0.3)
-        for connection in connections:
+        for connection in halves:
             connection.sendall(content[-1:])
-        found = [replies(connection)[-1] for connection in connections]
+        found = [replies(connection)[-1] for connection in halves]
+        assert 503 in {each.status for each in found}
         assert {each.status for each in found} <= {200, 503}
         assert {each.headers.get("connection") for each in found} == {"close"}
         assert server.wait() == 0

@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.serve.askers import CLIENTS, RAW, asking, own_answers
+from tests.serve.askers import CLIENTS, asking, own_answers
 from tests.serve.conftest import KEYS, changed
 from tests.serve.full_disk import ServerOnDisk
+from tests.serve.server import RAW
 from tests.serve.test_lifecycle import wait_for
 
 pytestmark = pytest.mark.processes

@@ -10,8 +10,7 @@ import pytest
 
 from tests.serve.conftest import Start
 from tests.serve.fuzz import LAST, broken, fate, request, seeds
-from tests.serve.server import Server
-from tests.serve.test_lifecycle import INFER, RAW
+from tests.serve.server import INFER, RAW, Server
 
 pytestmark = pytest.mark.processes
 

@@ -28,7 +28,7 @@ from tests.serve.fuzz import Connect, broken, fate, request, seeds
 from tests.serve.grpc_server import Client, parameters
 from tests.serve.grpc_server import request as infer_request
 from tests.serve.memory import Watch
-from tests.serve.server import Server
+from tests.serve.server import INFER, Server
 from tests.serve.test_access import pair  # noqa: F401  (a fixture: a certificate and its key)
 
 pytestmark = pytest.mark.fuzz
@@ -185,7 +185,7 @@ def house(
         over_http2(where),
     ]
     image, [expected] = samples(1), own_answers(bundle, 1)
-    whole = request("POST", "/v2/models/tiny/infer", image.tobytes(), "Inference-Header-Content-Length: 0")
+    whole = request("POST", INFER, image.tobytes(), "Inference-Header-Content-Length: 0")
 
     def http_answers(connect: Connect) -> None:
         with connect() as connection:

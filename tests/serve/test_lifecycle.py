@@ -23,12 +23,10 @@ import pytest
 from tests.conftest import ROOT
 from tests.runner.conftest import NCHW, SCORES, Made, manifest_for, members_for, onnx_model, reference, samples
 from tests.serve.conftest import Start, changed
-from tests.serve.server import Server, asked
+from tests.serve.server import INFER, RAW, Server, asked
 
 pytestmark = pytest.mark.processes
 
-INFER = "/v2/models/tiny/infer"
-RAW = {"Inference-Header-Content-Length": "0"}
 CLIENTS = 8
 
 

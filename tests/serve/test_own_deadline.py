@@ -15,7 +15,7 @@ import pytest
 from tests.runner.conftest import samples
 from tests.serve.cached import slow
 from tests.serve.conftest import Start
-from tests.serve.server import Reply, Server, asked
+from tests.serve.server import RAW, Reply, Server, asked
 
 pytestmark = pytest.mark.processes
 
@@ -43,7 +43,7 @@ def in_binary(connection: http.client.HTTPConnection, own_ms: float) -> Reply:
 
 
 def in_header(connection: http.client.HTTPConnection, own_ms: float) -> Reply:
-    headers = {"Inference-Header-Content-Length": "0", "X-Request-Timeout-Ms": str(own_ms)}
+    headers = {**RAW, "X-Request-Timeout-Ms": str(own_ms)}
     return asked(connection, "POST", INFER, SAMPLE.tobytes(), headers)
 
 
@@ -65,8 +65,7 @@ def refused(server: Server) -> Iterator[Counter[int]]:
     def ask() -> None:
         connection = http.client.HTTPConnection(server.url, timeout=60)
         while not stop.is_set():
-            headers = {"Inference-Header-Content-Length": "0"}
-            seen[asked(connection, "POST", INFER, SAMPLE.tobytes(), headers).status] += 1
+            seen[asked(connection, "POST", INFER, SAMPLE.tobytes(), RAW).status] += 1
         connection.close()
 
     threads = [threading.Thread(target=ask) for _ in range(BUSY)]

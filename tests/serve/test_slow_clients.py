@@ -6,16 +6,17 @@ import csv
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.serve.askers import INFER, asking, own_answers
+from tests.serve.askers import asking, own_answers
 from tests.serve.conftest import Start
 from tests.serve.memory import own_kb, sockets
-from tests.serve.server import Server
+from tests.serve.server import INFER, Server
 
 pytestmark = pytest.mark.processes
 
@@ -79,6 +80,27 @@ def wait_closed(server: Server, before: int) -> None:
         time.sleep(0.1)
 
 
+def attack_twice(
+    server: Server, expected: np.ndarray, path: str, folder: Path, *options: object, longest_s: int = LONGEST_S
+) -> Iterator[Report]:
+    """Two attacks, while good clients are answered; the second makes no worker larger."""
+    before, workers, grown = sockets(server.workers), server.workers, []
+    for _ in range(2):
+        with asking(server.url, expected) as askers:
+            asked = len(askers.right)
+            report = attack(f"http://{server.url}{path}", folder, *options, longest_s=longest_s)
+            assert len(askers.right) > asked
+            askers.wait_for_more(100)
+        assert askers.broken == []
+        assert report.stayed_available
+        yield report
+        wait_closed(server, before)
+        grown.append([own_kb(worker) for worker in workers])
+    assert server.workers == workers
+    first, second = grown
+    assert all(now - then < MOST_GROWTH_KB for then, now in zip(first, second, strict=True)), grown
+
+
 ENDLESS = {
     "headers": ("-H", "-i", 1, "-t", "POST"),
     "body": ("-B", "-i", 1, "-s", 100_000),
@@ -90,24 +112,11 @@ ENDLESS = {
 def test_who_sends_without_end_is_closed_in_time_and_nobody_else_notices(
     mode: str, server: Server, expected: np.ndarray, tmp_path: Path
 ) -> None:
-    before, workers, grown = sockets(server.workers), server.workers, []
-    for _ in range(2):
-        with asking(server.url, expected) as askers:
-            asked = len(askers.right)
-            report = attack(f"http://{server.url}{INFER}", tmp_path, *ENDLESS[mode])
-            assert len(askers.right) > asked
-            askers.wait_for_more(100)
-        assert askers.broken == []
+    for report in attack_twice(server, expected, INFER, tmp_path, *ENDLESS[mode]):
         assert "No open connections left" in report.said, report.said
         assert report.most_connected > CONNECTIONS / 2
         held = [row["Seconds"] for row in report.rows if row["Connected"] > CONNECTIONS / 2]
         assert held[-1] - held[0] <= RECEIVE_S + 2, "a second for the table, one for a busy machine"
-        assert report.stayed_available
-        wait_closed(server, before)
-        grown.append([own_kb(worker) for worker in workers])
-    assert server.workers == workers
-    first, second = grown
-    assert all(now - then < MOST_GROWTH_KB for then, now in zip(first, second, strict=True)), grown
 
 
 @pytest.mark.parametrize("method", ["HEAD", "POST"])
@@ -127,22 +136,9 @@ def test_a_thousand_ranges_in_a_header_are_answered_as_any_request(
 
 def test_who_reads_slowly_takes_nothing_from_the_others(server: Server, expected: np.ndarray, tmp_path: Path) -> None:
     """Ten answers on each connection, five bytes a second. They wait in the system's buffers, not in the server's."""
-    before, workers, grown = sockets(server.workers), server.workers, []
     slowly = ("-X", "-k", 10, "-w", 1, "-y", 512, "-z", 5, "-n", 1)
-    for _ in range(2):
-        with asking(server.url, expected) as askers:
-            asked = len(askers.right)
-            report = attack(f"http://{server.url}/", tmp_path, *slowly, longest_s=5)
-            assert len(askers.right) > asked
-            askers.wait_for_more(100)
-        assert askers.broken == []
+    for report in attack_twice(server, expected, "/", tmp_path, *slowly, longest_s=5):
         assert report.most_connected == CONNECTIONS
-        assert report.stayed_available
-        wait_closed(server, before)
-        grown.append([own_kb(worker) for worker in workers])
-    assert server.workers == workers
-    first, second = grown
-    assert all(now - then < MOST_GROWTH_KB for then, now in zip(first, second, strict=True)), grown
 
 
 def test_a_server_under_attack_ends_cleanly(start: Start, bundles: dict[str, Path], tmp_path: Path) -> None:

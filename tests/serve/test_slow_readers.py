@@ -10,8 +10,7 @@ import pytest
 
 from tests.serve.conftest import Start
 from tests.serve.memory import sockets
-from tests.serve.server import Server, replies
-from tests.serve.test_lifecycle import INFER
+from tests.serve.server import INFER, Server, replies
 
 pytestmark = pytest.mark.processes
 
