@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from edgekit.models.joined import joined
 from edgekit.runner.preprocess.transform import apply, to_layout
 
 
@@ -36,6 +37,6 @@ def eager_call(module: nn.Module, x: np.ndarray) -> Callable[[], np.ndarray]:
 
     def call() -> np.ndarray:
         with torch.inference_mode():
-            return module(torch.from_numpy(x)).numpy()
+            return joined(module(torch.from_numpy(x))).numpy()
 
     return call

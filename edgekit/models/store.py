@@ -31,7 +31,9 @@ from edgekit.models.spec import ModelSpec as ModelSpec
 from edgekit.models.spec import Source as Source
 from edgekit.models.spec import read_spec as read_spec
 from edgekit.models.user_errors import FAULTS, describe, failure
-from edgekit.runner.errors import bounded_recursion
+from edgekit.runner import boxes
+from edgekit.runner import joined as of_shapes
+from edgekit.runner.errors import RunnerError, bounded_recursion
 from edgekit.runner.files import write_atomically
 
 WEIGHTS = "weights.safetensors"
@@ -131,6 +133,9 @@ def dry_forward(module: nn.Module, spec: ModelSpec) -> None:
 
 def check_output(out: Any, spec: ModelSpec, samples: int = 1, when: str = "") -> None:
     """ModelError unless that is what the spec's network gives for so many samples."""
+    if spec.task == "detection":
+        _check_boxes(out, spec, samples, when)
+        return
     wanted = (samples, *spec.outputs)
     said = {"regression": "values", "anomaly": "its input again, reconstructed,"}.get(spec.task, "logits")
     must = f"{spec.called}: must return {said} of shape {wanted}"
@@ -153,6 +158,26 @@ def check_output(out: Any, spec: ModelSpec, samples: int = 1, when: str = "") ->
             f"{must} as float32, returned {when}{str(out.dtype).removeprefix('torch.')}; return what stands before an "
             "argmax or a cast, and let the builder return net.float()"
         )
+
+
+def _check_boxes(out: Any, spec: ModelSpec, samples: int, when: str) -> None:
+    """ModelError unless those are points of grids over the picture, each with 4 sides and a logit for every class."""
+    parts = [out] if isinstance(out, Tensor) else list(out) if isinstance(out, tuple | list) else []
+    shapes = [tuple(each.shape) for each in parts if isinstance(each, Tensor) and each.dtype is torch.float32]
+    wanted = boxes.SIDES + spec.num_classes
+    must = (
+        f"{spec.called}: must return float32 boxes ({samples}, points, {boxes.SIDES}) and logits ({samples}, points, "
+        f"{spec.num_classes}), or both in one tensor"
+    )
+    if not parts or len(shapes) != len(parts) or any(shape[0] != samples for shape in shapes):
+        raise ModelError(f"{must}, returned {when}{shapes or with_article(type(out).__name__)}")
+    whole = of_shapes.shape([shape[1:] for shape in shapes])
+    if len(whole) != 2 or whole[1] != wanted:
+        raise ModelError(f"{must}, returned {when}{shapes}")
+    try:
+        boxes.strides(spec.input_shape[1:], whole[0])
+    except RunnerError as error:
+        raise ModelError(f"{spec.called}: {error}") from None
 
 
 def _instead(out: Any) -> str:

@@ -104,7 +104,7 @@ def networks(shape: tuple[int, ...], classes: int, x: np.ndarray, folder: Path) 
 
 def evaluated(target: str, files: dict[str, bytes], ends: tuple[TensorSpec, TensorSpec], x: np.ndarray) -> np.ndarray:
     """The scores (n, classes) that an evaluation gets: the runner's own interpreter on training's arrays."""
-    backend = open_backend(target, files, *ends, 1, None, "CPU")
+    backend = open_backend(target, files, ends[0], ends[1:], 1, None, "CPU")
     return np.concatenate([backend.run(x[place : place + 1]) for place in range(len(x))])
 
 
@@ -165,7 +165,9 @@ def packed(
 
     golden = {"inputs": "golden/inputs.npy", "outputs": "golden/outputs.npy", "atol": 0.0, "top1": True}
     variant, labels = f"baseline-{target}", list(data.classes)
-    manifest = Manifest("odd", "1.0.0", target, variant, raw, *ends, STEPS[data.kind], labels, sorted(files), golden)
+    manifest = Manifest(
+        "odd", "1.0.0", target, variant, raw, ends[:1], ends[1:], STEPS[data.kind], labels, sorted(files), golden
+    )
     bundle.write(path, manifest, {**files, golden["inputs"]: npy(samples), golden["outputs"]: npy(scores)})
     return path
 

@@ -47,7 +47,7 @@ class _Event(c.Structure):
 
 def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[OperatorTime]:
     """Operators in their order; where XNNPACK took them over, its own, as it fused them."""
-    model = _Model(folder / files.names[0], x, files.input.dtype, files.output.dtype)
+    model = _Model(folder / files.names[0], x, files.input.dtype, files.outputs[0].dtype)
     for _ in range(WARM_UP):
         model.run()
     model.forget()
