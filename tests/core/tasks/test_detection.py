@@ -69,9 +69,8 @@ def cocos(y: np.ndarray, outputs: np.ndarray) -> tuple[float, float]:
     }  # fmt: skip
     for number, each in enumerate(detection.found_in(outputs, (HEIGHT, WIDTH)), 1):
         for (a, b, c, d), logit, kind in zip(each.sides.tolist(), each.logits.tolist(), each.classes, strict=True):
-            found.append(
-                {"image_id": number, "category_id": int(kind) + 1, "score": logit, "bbox": [a, b, max(0.0, c - a), max(0.0, d - b)]}
-            )
+            box = [a, b, max(0.0, c - a), max(0.0, d - b)]
+            found.append({"image_id": number, "category_id": int(kind) + 1, "score": logit, "bbox": box})
     with contextlib.redirect_stdout(io.StringIO()):
         truth.createIndex()
         judged = COCOeval(truth, truth.loadRes(found), "bbox")
