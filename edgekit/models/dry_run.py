@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from edgekit.core.errors import ModelError
-from edgekit.models import store
+from edgekit.models import output_check, store
 from edgekit.models.eager import eager_input
 from edgekit.models.joined import joined
 from edgekit.models.spec import ModelSpec
@@ -174,4 +174,4 @@ def _trained(module: nn.Module, spec: ModelSpec, x: Tensor) -> None:
                 joined(out).float().square().mean().backward()
     except FAULTS as error:
         raise failure(f"{called}: fails in training mode", error, module) from error
-    store.check_output(out, spec, len(x), "in training mode ")
+    output_check.check(out, spec, len(x), "in training mode ")

@@ -96,7 +96,7 @@ def same(plan: Plan, found: Plan) -> None:
 def test_the_record_of_every_source_is_a_config_again(source: str, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     module = importlib.import_module(f"tests.data.sources.test_{source}")
     section = {"source": source, **module.section(tmp_path, monkeypatch)}
-    plan = planned(tmp_path, {"data": section, **STUDENT})
+    plan = planned(tmp_path, {"data": section, "task": getattr(module, "TASK", "classification"), **STUDENT})
     path = bundle(plan, tmp_path)
     same(plan, read_back(plan, path, tmp_path))
     recorded = json.dumps(bundles.read(path).manifest.provenance["config"])

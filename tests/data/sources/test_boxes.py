@@ -14,16 +14,23 @@ from PIL import Image
 
 from edgekit.core.errors import DataError
 from edgekit.data import Data, box_formats, load, parse
-from edgekit.runner import input_path, inputs
+from edgekit.runner import bundle, input_path, inputs
+from edgekit.runner.backends import open_backend
+from edgekit.runner.boxes import Decoder, Options, probability
 from edgekit.runner.bundle.manifest import RawSpec
+from edgekit.runner.cli import main
+from edgekit.runner.preprocess import transform
+from tests.data import odd_files
 from tests.data.boxed import CLASSES, WRITERS, scenes
+from tests.runner.conftest import npy
+from tests.runner.test_several_outputs import INPUT, ONLY, OUTPUTS, POINTS, files, images, manifest, wanted
 
 TASK = "detection"
 
 
 def section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     WRITERS["yolo"](tmp_path / "data", scenes(60))
-    return options(tmp_path, "yolo")
+    return options(tmp_path, "yolo", calibration_samples=6)
 
 
 def options(folder: Path, form: str, **changes: Any) -> dict[str, Any]:
@@ -129,6 +136,60 @@ def test_a_picture_that_stands_on_its_side_is_turned_with_its_boxes_as_they_are_
     wanted = sorted(sides for scene in made for sides in ([CLASSES.index(k), *s] for k, *s in scene.things))
     found = sorted(box for boxes in rows(read(tmp_path, "yolo")).values() for box in boxes)
     np.testing.assert_allclose(found, wanted, atol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ONLY)
+def test_every_file_gets_the_evaluations_own_boxes(
+    target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Pictures of many sizes, modes and turns, as they lie there: decoded by the evaluation, moved into the file's."""
+    odd = odd_pictures(tmp_path / "data")
+    data = read(tmp_path, "yolo", height=32, width=48, max_bad_fraction=0.9)
+    raw = RawSpec("image", (32, 48, 3), "uint8", input_path=data.input_path)
+    content = files(target, tmp_path)
+    backend = open_backend(target, content, INPUT, OUTPUTS, interpreter=ONLY[target][0])
+    samples = {x.tobytes(): x for split in (data.train, data.calibration, data.validation, data.test) for x in split.x}
+    options_ = Options(0.2, 0.5, 100)
+    decode = Decoder((32, 48), POINTS, options_)
+    golden = {"i.npy": npy(images(2)), "o.npy": npy(wanted(images(2)).astype(np.float32))}
+    path = tmp_path / "b.edge.zip"
+    bundle.write(path, manifest(target, content, raw=raw, boxes=options_._asdict()), {**content, **golden})
+    asked = ("--json", "--no-trial", "--threads", "1", "--interpreter", ONLY[target][0])
+    assert main(["predict", str(path), str(tmp_path / "data"), *asked]) == 0
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {each["input"] for each in answers} == {str(each) for each in odd}
+    found = 0
+    for answer in answers:
+        [sample] = inputs.samples(answer["input"], raw)
+        x = samples[sample.raw.tobytes()]  # what training reads
+        scaled = transform.to_layout(transform.apply([{"step": "scale", "factor": 1 / 255}], x[None]), "NCHW")
+        boxes = decode(backend.run(scaled)[0])
+        place = input_path.placed(sample.size, data.input_path[1])
+        assert [each["box"] for each in answer["boxes"]] == [[*place.into_picture(at)] for at in boxes.sides.tolist()]
+        assert [each["probability"] for each in answer["boxes"]] == [*map(probability, boxes.logits.tolist())]
+        found += len(answer["boxes"])
+    assert found > len(answers)
+
+
+def odd_pictures(home: Path) -> list[Path]:
+    """120 of 20×20 to 90×70 pixels, in several modes and formats, some with an EXIF turn; a box in each."""
+    random, found = np.random.default_rng(19), []
+    (home / "images/train").mkdir(parents=True)
+    (home / "labels/train").mkdir(parents=True)
+    (home / "data.yaml").write_text("names: [a]")
+    for number in range(120):
+        form, ending = odd_files.FORMS[number % len(odd_files.FORMS)]
+        pixels = random.integers(0, 256, (*random.integers(20, (70, 90)), 3)) * random.uniform(0.2, 1, 3)
+        mode = ("RGB", "L")[number % 3 == 0 and form != "WEBP"]
+        exif = Image.Exif()
+        if number % 4 == 0:
+            exif[0x0112] = 1 + number // 4 % 8
+        path = home / "images/train" / f"{number:03}.{ending}"
+        Image.fromarray(pixels.astype(np.uint8)).convert(mode).save(path, form, exif=exif)
+        (home / "labels/train" / f"{number:03}.txt").write_text("0 0.5 0.5 0.5 0.5")
+        found.append(path)
+    return found
 
 
 def _voc(change: Callable[[str], str]) -> Callable[[Path], None]:
