@@ -127,11 +127,11 @@ def opened(path: Path) -> Any:
     from edgekit.runner.bundle.manifest import TensorSpec
 
     interpreter = Interpreter(model_path=str(path))
-    specs = [
+    source, result = (
         TensorSpec(one["name"], tuple(int(side) for side in one["shape"]), np.dtype(one["dtype"]).name, layout)
         for [one], layout in ((interpreter.get_input_details(), "NHWC"), (interpreter.get_output_details(), "NC"))
-    ]
-    return open_backend("tflite", {"model.tflite": path.read_bytes()}, *specs, 1)
+    )
+    return open_backend("tflite", {"model.tflite": path.read_bytes()}, source, (result,), 1)
 
 
 def timed(folder: Path, rounds: int, keras_first: bool) -> Timed:

@@ -67,7 +67,7 @@ def make(network: str, precision: str, target: str) -> Path:
         model_files=sorted(files),
         golden={"inputs": "inputs.npy", "outputs": "outputs.npy", "atol": 0.0, "top1": False},
     )
-    backend = open_backend(target, files, made.input, made.output)
+    backend = open_backend(target, files, made.input, made.outputs)
     encode = encoder(manifest, backend)
     outputs = np.concatenate([decoded(backend, encode(sample)) for sample in samples[:8]])
     manifest.golden["atol"] = float(0.1 * (outputs.max() - outputs.min()))

@@ -35,13 +35,17 @@ MANIFEST: Words = {
     "task": (_one_of(rules.TASKS), "What the outputs mean."),
     "raw": ("object", "What one sample looks like before preprocessing."),
     "preprocess": ("list of objects", "Steps from a raw sample to the model's input, in order."),
-    "input": ("object", "The model's only input."),
-    "output": ("object", "The model's only output."),
+    "inputs": ("list of one object", "The model's only input."),
+    "outputs": ("list of objects", "The model's outputs, in the order of its file."),
     "activation": (_one_of(rules.ACTIVATIONS), "What the reader applies to the outputs to get probabilities."),
     "labels": ("list of text", "Names of the outputs, in their order; empty for the task `raw`."),
     "threshold": (
         "number ≥ 0",
         "Mean squared error above which a sample is an anomaly. Only manifests of the task `anomaly` have this key.",
+    ),
+    "boxes": (
+        "object",
+        "Which boxes are answers. Only manifests of the task `detection` have this key.",
     ),
     "model_files": ("list of text", "Members that hold the model; an `.xml` of OpenVINO has its `.bin` beside it."),
     "golden": ("object", "Recorded inputs, and the outputs that the model gave for them."),
@@ -78,9 +82,17 @@ TENSOR: Words = {
 }
 GOLDEN: Words = {
     "inputs": ("text", "Member with the raw samples: an `.npy` array of shape (n, *raw shape)."),
-    "outputs": ("text", "Member with the outputs: an `.npy` array of shape (n, *output shape without its batch)."),
+    "outputs": (
+        "text",
+        "Member with the joined outputs: an `.npy` array (n, …), without their batch.",
+    ),
     "atol": ("number ≥ 0", "Largest allowed difference of an output."),
     "top1": ("`true` or `false`", "Whether the largest output must stand in the same place too."),
+}
+BOXES: Words = {
+    "least_probability": ("number between 0 and 1", "Boxes with a lower probability are no answers."),
+    "overlap": ("number between 0 and 1", "Of two boxes of a class that overlap by more, the lesser one goes."),
+    "most": ("whole number > 0", "How many boxes an answer has at most."),
 }
 STEPS: Mapping[str, Words] = {
     "resize": {
@@ -116,7 +128,10 @@ INPUT_PATH: Mapping[str, Words] = {
     "resize_picture": {
         "height": ("whole number > 0", "Height of the sample, pixels."),
         "width": ("whole number > 0", "Width of the sample, pixels."),
-        "fit": (_one_of(("stretch", "crop")), "Stretch to the size, or first crop to its proportions at the centre."),
+        "fit": (
+            _one_of(("stretch", "crop", "letterbox")),
+            "Stretch to the size; first crop to its proportions at the centre; or keep all of it, between black bars.",
+        ),
     },
     "decode_wav": {},
     "mix_channels": {},
@@ -141,8 +156,8 @@ TABLES: Mapping[str, tuple[Words, type]] = {
 
 
 def keys(name: str) -> str:
-    """The table of `manifest`, `raw`, `tensor` or `golden`."""
-    words = GOLDEN if name == "golden" else TABLES[name][0]
+    """The table of `manifest`, `raw`, `tensor`, `golden` or `boxes`."""
+    words = {"golden": GOLDEN, "boxes": BOXES}.get(name) or TABLES[name][0]
     return table(HEADER, [(code(key), *text) for key, text in words.items()])
 
 

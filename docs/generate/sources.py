@@ -14,6 +14,7 @@ HEADER = ("source", "what it reads", "kind of sample", "tasks", "splits that it 
 FOLDERS = "those of its folders: train, validation, test"
 ARRAYS = "those of its arrays: train, validation, test"
 WORDS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "boxes": (("image",), "those of its lists or folders: train, validation, test"),
     "csv_windows": (("window",), FOLDERS),
     "digits": (("image",), "train"),
     "image_folder": (("image",), FOLDERS),

@@ -29,7 +29,7 @@ class Variant:
     files: tuple[str, ...]
     bytes: int
     input: TensorSpec
-    output: TensorSpec
+    outputs: tuple[TensorSpec, ...]
     float_ops: tuple[str, ...]
     not_offered: tuple[str, ...]
     quantization: dict[str, Any] | None
@@ -50,7 +50,7 @@ def members(convert: Artifact, variant: Variant) -> dict[str, bytes]:
 def open_variant(convert: Artifact, variant: Variant, threads: int = 1) -> Backend:
     """The variant in the interpreter that it will meet on the device: the runner's own backend."""
     with quiet_native():
-        return open_backend(variant.target, members(convert, variant), variant.input, variant.output, threads)
+        return open_backend(variant.target, members(convert, variant), variant.input, variant.outputs, threads)
 
 
 def zipped_bytes(contents: Iterable[bytes]) -> int:
@@ -67,7 +67,7 @@ def _variant(fields: dict[str, Any]) -> Variant:
             **fields,
             "files": tuple(fields["files"]),
             "input": TensorSpec(**fields["input"]),
-            "output": TensorSpec(**fields["output"]),
+            "outputs": tuple(TensorSpec(**each) for each in fields["outputs"]),
             "float_ops": tuple(fields["float_ops"]),
             "not_offered": tuple(fields["not_offered"]),
             "boundaries": tuple(fields["boundaries"]),

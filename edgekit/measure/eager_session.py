@@ -90,10 +90,19 @@ def _torch(spec: ModelSpec) -> Callable[[Path], Steps]:
 
     from edgekit.models import store
     from edgekit.models.eager import eager_input
+    from edgekit.models.joined import joined
+    from edgekit.runner.boxes import Decoder
 
     torch.set_num_threads(1)
 
+    def boxes(outputs: Any, inputs: torch.Tensor) -> dict[str, object]:
+        rows = joined(outputs)[0].numpy()
+        found = Decoder(inputs.shape[2:], len(rows))(rows)
+        return {"boxes": found.sides.tolist(), "logits": found.logits.tolist(), "classes": found.classes.tolist()}
+
     def read(scores: torch.Tensor, inputs: torch.Tensor) -> dict[str, object]:
+        if spec.task == "detection":
+            return boxes(scores, inputs)
         if spec.task == "anomaly":
             return {"score": float(torch.mean((scores - inputs) ** 2))}
         if spec.task == "regression":

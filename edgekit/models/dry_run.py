@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from edgekit.core.errors import ModelError
-from edgekit.models import store
+from edgekit.models import output_check, store
 from edgekit.models.eager import eager_input
+from edgekit.models.joined import joined
 from edgekit.models.spec import ModelSpec
 from edgekit.models.user_errors import FAULTS, failure
 from edgekit.runner.errors import bounded_recursion
@@ -99,7 +100,7 @@ def _answer(module: nn.Module, spec: ModelSpec, x: Tensor) -> Tensor:
     kept = {name: (buffer, buffer.detach().clone()) for name, buffer in module.named_buffers()}
     try:
         with torch.no_grad():
-            out: Tensor = module(given)
+            out = joined(module(given))
     except FAULTS as error:
         raise failure(f"{spec.called}: fails on a sample of the data", error, module) from error
     if not torch.equal(given, x):
@@ -169,8 +170,8 @@ def _trained(module: nn.Module, spec: ModelSpec, x: Tensor) -> None:
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
             copied = copy.deepcopy(module).train()
             out = copied(x)
-            if isinstance(out, Tensor):
-                out.float().square().mean().backward()
+            if isinstance(out, Tensor | tuple | list):
+                joined(out).float().square().mean().backward()
     except FAULTS as error:
         raise failure(f"{called}: fails in training mode", error, module) from error
-    store.check_output(out, spec, len(x), "in training mode ")
+    output_check.check(out, spec, len(x), "in training mode ")

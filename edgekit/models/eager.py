@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from edgekit.models.joined import joined
 from edgekit.runner.preprocess.transform import apply, to_layout
 
 
@@ -30,12 +31,17 @@ def eager_input(raw: np.ndarray, preprocess: list[dict[str, Any]]) -> torch.Tens
     return torch.from_numpy(to_layout(x, "NCHW" if x.ndim == 4 else "ANY"))
 
 
+def outputs(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """What a network returns for its input (N, …), several outputs joined."""
+    return joined(module(x))
+
+
 def eager_call(module: nn.Module, x: np.ndarray) -> Callable[[], np.ndarray]:
     """One inference of `x`, a network's input for one sample, from numpy to numpy, as a runner's backend does it."""
     module = module.cpu().eval()
 
     def call() -> np.ndarray:
         with torch.inference_mode():
-            return module(torch.from_numpy(x)).numpy()
+            return outputs(module, torch.from_numpy(x)).numpy()
 
     return call

@@ -53,16 +53,15 @@ _use_eager_kernels()
 class Quantizable(nn.Module):
     """A network one level down, as nncf wants it: its hooks become a child of the root, which a Sequential would call.
 
-    (N, *input_shape) -> logits.
+    (N, *input_shape) -> what the network returns.
     """
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
 
-    def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.network(x)
-        return logits
+    def forward(self, x: Tensor) -> Any:
+        return self.network(x)
 
 
 def float_state(quantized: nn.Module) -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from edgekit.core.config import suggest
 from edgekit.core.errors import ModelError, with_article
 from edgekit.core.hashing import write_json
+from edgekit.models import output_check
 from edgekit.models.files import as_module, detect, exported
 from edgekit.models.files.op_count import OpCount
 from edgekit.models.resize import resize
@@ -126,44 +127,7 @@ def dry_forward(module: nn.Module, spec: ModelSpec) -> None:
             out = module(torch.zeros(1, *spec.input_shape, device=device))
     except FAULTS as error:
         raise failure(f"{spec.called}: fails on an input of shape {(1, *spec.input_shape)}", error, module) from error
-    check_output(out, spec)
-
-
-def check_output(out: Any, spec: ModelSpec, samples: int = 1, when: str = "") -> None:
-    """ModelError unless that is what the spec's network gives for so many samples."""
-    wanted = (samples, *spec.outputs)
-    said = {"regression": "values", "anomaly": "its input again, reconstructed,"}.get(spec.task, "logits")
-    must = f"{spec.called}: must return {said} of shape {wanted}"
-    if isinstance(out, tuple | list) and len(out) > 1:
-        raise ModelError(
-            f"{must}, returned {when}{with_article(type(out).__name__)} of {len(out)}; a bundle's model has one "
-            "output: join them, torch.cat(heads, dim=1), or return the one that counts"
-        )
-    if not isinstance(out, Tensor):
-        raise ModelError(f"{must}, returned {when}{with_article(type(out).__name__)}; {_instead(out)}")
-    if tuple(out.shape) != wanted:
-        raise ModelError(
-            f"{must}, returned {when}shape {tuple(out.shape)}; its last layer must give {spec.num_classes} of them, "
-            "one row for each sample"
-        )
-    if out.layout is not torch.strided:
-        raise ModelError(f"{must}, returned {when}a sparse tensor; return out.to_dense()")
-    if out.dtype is not torch.float32:
-        raise ModelError(
-            f"{must} as float32, returned {when}{str(out.dtype).removeprefix('torch.')}; return what stands before an "
-            "argmax or a cast, and let the builder return net.float()"
-        )
-
-
-def _instead(out: Any) -> str:
-    """What to return in place of something that is no tensor."""
-    if hasattr(out, "logits") or (isinstance(out, Mapping) and "logits" in out):
-        return "it has .logits, as models of transformers do: wrap the network, and return self.net(x).logits"
-    if isinstance(out, Mapping):
-        return f"it holds {', '.join(map(str, list(out)[:5]))}: return the one tensor that counts"
-    if out is None:
-        return "let forward end with a return"
-    return "return the tensor itself" if isinstance(out, tuple | list) else "return a tensor"
+    output_check.check(out, spec)
 
 
 def _opened(path: Path, spec: ModelSpec) -> nn.Module:

@@ -44,7 +44,9 @@ def student_and_teacher(profile: Artifact, data: Data, config: DistillConfig) ->
     x = eager_input(data.train.x[:BATCH], spec.preprocess)
     wanted = x if tasks.named(data.task).RECONSTRUCTS else torch.tensor(data.train.y[:BATCH])
     with torch.no_grad():
-        return student(x), teacher(x), wanted
+        from edgekit.models.joined import joined
+
+        return joined(student(x)), joined(teacher(x)), wanted
 
 
 def softened(outputs: Tensor, data: Data, temperatures: Sequence[float], most: int = 4) -> Table:

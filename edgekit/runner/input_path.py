@@ -7,14 +7,14 @@ declared does not happen: a file that would need it is refused. Needs no numpy; 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 Step = Mapping[str, Any]
 
 STEPS: dict[str, dict[str, Any]] = {
     "read_array": {"dtypes": list, "shape": list},
     "decode_picture": {"orientation": ("apply", "ignore"), "channels": (1, 3)},
-    "resize_picture": {"height": int, "width": int, "fit": ("stretch", "crop")},
+    "resize_picture": {"height": int, "width": int, "fit": ("stretch", "crop", "letterbox")},
     "decode_wav": {},
     "mix_channels": {},
     "resample": {"rate_hz": int},
@@ -40,6 +40,47 @@ def pictures(shape: Sequence[int], fit: str = "stretch", orientation: str = "app
         {"step": "decode_picture", "orientation": orientation, "channels": channels},
         {"step": "resize_picture", "height": height, "width": width, "fit": fit},
     ]
+
+
+class Placed(NamedTuple):
+    """Where a picture lies in its sample: from (left, top), `across` and `down` times as large as it was."""
+
+    left: int
+    top: int
+    width: int
+    height: int
+    across: float
+    down: float
+
+    def into_sample(self, sides: Sequence[float]) -> tuple[float, float, float, float]:
+        """A box (left, top, right, bottom) of the picture, in the sample's pixels."""
+        left, top, right, bottom = sides
+        across, down = self.across, self.down
+        return (self.left + left * across, self.top + top * down, self.left + right * across, self.top + bottom * down)
+
+    def into_picture(self, sides: Sequence[float]) -> tuple[float, float, float, float]:
+        """A box of the sample, in the picture's pixels, cut at its edges."""
+        left, top, right, bottom = sides
+        most_x, most_y = self.width / self.across, self.height / self.down
+        x = [min(max((side - self.left) / self.across, 0.0), most_x) for side in (left, right)]
+        y = [min(max((side - self.top) / self.down, 0.0), most_y) for side in (top, bottom)]
+        return x[0], y[0], x[1], y[1]
+
+
+def placed(size: tuple[int, int], resize: Step) -> Placed:
+    """What a step `resize_picture` that keeps the whole picture does to one of (width, height).
+
+    A letterbox keeps proportions, to the nearest pixel, and puts the picture in the middle.
+    """
+    (width, height), (wide, tall) = size, (resize["width"], resize["height"])
+    new_width, new_height = wide, tall
+    if resize["fit"] == "letterbox":
+        if width * tall >= height * wide:
+            new_height = max(1, (height * wide + width // 2) // width)
+        else:
+            new_width = max(1, (width * tall + height // 2) // height)
+    left, top = (wide - new_width) // 2, (tall - new_height) // 2
+    return Placed(left, top, new_width, new_height, new_width / width, new_height / height)
 
 
 def windows(length: int, stride: int, fill: str = "none") -> dict[str, Any]:

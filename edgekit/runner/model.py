@@ -31,7 +31,7 @@ ARRAYS = (np.ndarray, np.memmap)
 def open_model(bundle: Bundle, threads: int = 1, interpreter: str | None = None, device: str = "CPU") -> Model:
     """Open a verified bundle here and now, measuring nothing."""
     manifest, files = bundle.manifest, bundle.model_files()
-    backend = open_backend(manifest.target, files, manifest.input, manifest.output, threads, interpreter, device)
+    backend = open_backend(manifest.target, files, manifest.input, manifest.outputs, threads, interpreter, device)
     return Model(bundle, backend, threads, device)
 
 
@@ -82,7 +82,7 @@ class Model:
         return self._encode(raw)
 
     def execute(self, x: np.ndarray) -> np.ndarray:
-        """The model's outputs, float32 without their batch axis.
+        """The model's outputs, float32 without their batch axis; several are joined (`joined.py`).
 
         Parameters
         ----------
@@ -183,6 +183,10 @@ class Model:
                 prediction = self.predict(sample.raw, top_k)
             except InputError as error:
                 raise InputError(f"{path}{f', {sample.span}' if sample.span else ''}: {error}") from None
+            if sample.size is not None and self.manifest.task == "detection":
+                from edgekit.runner.postprocess import detection
+
+                prediction = detection.in_picture(prediction, self.manifest.raw, sample.size)  # type: ignore[arg-type]
             yield FileAnswer(prediction, sample.span)
 
     def golden(self) -> tuple[np.ndarray, np.ndarray]:
@@ -195,7 +199,7 @@ class Model:
         """
         manifest = self.manifest
         inputs, outputs = self._array(manifest.golden["inputs"]), self._array(manifest.golden["outputs"])
-        wanted = (len(inputs), *manifest.output.shape[1:])
+        wanted = (len(inputs), *manifest.output_shape)
         if len(inputs) == 0 or outputs.shape != wanted or not np.isfinite(outputs).all():
             raise BundleError(f"golden vectors: outputs {list(outputs.shape)}, needed finite {list(wanted)}")
         return inputs, outputs

@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 
 from edgekit.runner import bundle as bundles
-from edgekit.runner import postprocess
+from edgekit.runner import joined, postprocess
 from edgekit.runner.errors import BackendError, InputError, TrustError
 from edgekit.runner.model import open_model
 from edgekit.serve import counters, wire
@@ -44,14 +44,17 @@ class Served:
         self.batcher = Batcher(self._execute, self.curve, settings.queue, self._pool, settings.queue_delay_ms / 1e3)
         raw = self.manifest.raw
         self.input = wire.Input(raw.kind, wire.NAMES[raw.dtype], raw.shape)
-        self.outputs = (OUTPUT, ANSWER)
+        self._values = {OUTPUT: self.manifest.output_shape}
+        if len(self.manifest.outputs) > 1:
+            self._values = {each.name: each.shape[1:] for each in self.manifest.outputs}
+        self.outputs = (*self._values, ANSWER)
         self.cache: Cached | None = None
 
     async def put_cache(self, remembered: Remembered) -> None:
         """Put a cache before the queue."""
         from edgekit.serve.cache import Cached
 
-        shape = tuple(self.manifest.output.shape[1:])
+        shape = self.manifest.output_shape
         self.cache = Cached(remembered, self.proven, self.prepare, self.batcher, shape, self.row)
         await self.cache.open()
 
@@ -109,14 +112,19 @@ class Served:
     def _tensor(self, wanted: wire.Wanted, outputs: np.ndarray, samples: np.ndarray) -> wire.Tensor:
         if wanted.name == ANSWER:
             if wanted.classes:
-                raise Refusal(400, f"outputs: classification is of {OUTPUT!r}, not of {ANSWER!r}")
+                raise Refusal(400, f"outputs: classification is of the model's own values, not of {ANSWER!r}")
             texts = [orjson.dumps(each).decode() for each in self.answers(outputs, samples)]
             return wire.Tensor(ANSWER, "BYTES", (len(outputs), 1), texts)
+        values = outputs if len(self._values) == 1 else self._one_of_several(outputs, wanted.name)
         if wanted.classes:
-            return self._classes(outputs, wanted.classes)
-        return wire.Tensor(OUTPUT, "FP32", outputs.shape, outputs)
+            return self._classes(wanted.name, values, wanted.classes)
+        return wire.Tensor(wanted.name, "FP32", values.shape, values)
 
-    def _classes(self, outputs: np.ndarray, count: int) -> wire.Tensor:
+    def _one_of_several(self, outputs: np.ndarray, name: str) -> np.ndarray:
+        parts = joined.split(outputs, list(self._values.values()))
+        return np.ascontiguousarray(parts[list(self._values).index(name)])
+
+    def _classes(self, name: str, outputs: np.ndarray, count: int) -> wire.Tensor:
         """Triton's classification extension: `value:index:label`, highest value first."""
         if outputs.ndim != 2:
             raise Refusal(
@@ -128,7 +136,7 @@ class Served:
         for row in outputs:
             best = (-row).argsort(kind="stable")[:count].tolist()
             texts += [f"{row[index]:f}:{index}" + (f":{labels[index]}" if labels else "") for index in best]
-        return wire.Tensor(OUTPUT, "BYTES", (len(outputs), count), texts)
+        return wire.Tensor(name, "BYTES", (len(outputs), count), texts)
 
     def answers(self, outputs: np.ndarray, samples: np.ndarray, top_k: int = 5) -> list[dict[str, Any]]:
         """Each sample's answer as the bundle's task gives it, without scores and times."""
@@ -151,7 +159,7 @@ class Served:
             "platform": f"edgekit_{self.manifest.target}",
             "inputs": [{"name": self.input.name, "datatype": self.input.datatype, "shape": [-1, *self.input.shape]}],
             "outputs": [
-                {"name": OUTPUT, "datatype": "FP32", "shape": [-1, *self.manifest.output.shape[1:]]},
+                *({"name": name, "datatype": "FP32", "shape": [-1, *shape]} for name, shape in self._values.items()),
                 {"name": ANSWER, "datatype": "BYTES", "shape": [-1, 1]},
             ],
         }
@@ -179,7 +187,7 @@ class Served:
                 }
             ],
             "output": [
-                {"name": OUTPUT, "data_type": "TYPE_FP32", "dims": list(self.manifest.output.shape[1:])},
+                *({"name": name, "data_type": "TYPE_FP32", "dims": list(dims)} for name, dims in self._values.items()),
                 {"name": ANSWER, "data_type": "TYPE_STRING", "dims": [1]},
             ],
             "instance_group": [{"name": self.proven.interpreter, "kind": "KIND_CPU", "count": workers}],

@@ -41,6 +41,7 @@ def torch_outputs(model_folder: Path, inputs: np.ndarray) -> np.ndarray:
     import torch
 
     from edgekit.models import store
+    from edgekit.models.joined import joined
     from edgekit.models.user_errors import running
 
     module, spec = store.load(model_folder)
@@ -49,7 +50,7 @@ def torch_outputs(model_folder: Path, inputs: np.ndarray) -> np.ndarray:
     try:
         with running(spec.called, "on a sample of validation", module), torch.inference_mode():
             # one by one, as the converted models see them
-            rows = [module(torch.from_numpy(inputs[place : place + 1])).numpy() for place in range(len(inputs))]
+            rows = [joined(module(torch.from_numpy(inputs[place : place + 1]))).numpy() for place in range(len(inputs))]
     finally:
         torch.set_num_threads(threads)
     return np.concatenate(rows)
@@ -62,7 +63,7 @@ def file_outputs(what: str, target: str, folder: Path, files: Files, inputs: np.
     try:
         content = {name: (folder / name).read_bytes() for name in files.names}
         with quiet_native():
-            model = open_backend(target, content, files.input, files.output, batch=batch)
+            model = open_backend(target, content, files.input, files.outputs, batch=batch)
         taken = np.arange(-(-len(inputs) // batch) * batch) % len(inputs)  # the last call is filled from the start
         rows = [model.run(inputs[taken[place : place + batch]]) for place in range(0, len(taken), batch)]
         return np.concatenate(rows)[: len(inputs)]

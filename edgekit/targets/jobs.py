@@ -40,16 +40,16 @@ MINMAX = Quantization()
 
 @dataclass(frozen=True)
 class Files:
-    """A converted model: file names inside its folder, and its two tensors.
+    """A converted model: file names inside its folder, and its tensors.
 
     `float_ops` lists the operators of an int8 model that still compute in float, as the module `float_ops` finds them.
     `not_offered` lists what its `Quantization` asks for and the target cannot do, `debris` its redundant operators.
-    `free_batch` says that an ONNX file takes any number of samples a call; both tensors state one.
+    `free_batch` says that an ONNX file takes any number of samples a call; its tensors state one.
     """
 
     names: tuple[str, ...]
     input: TensorSpec
-    output: TensorSpec
+    outputs: tuple[TensorSpec, ...]
     float_ops: tuple[str, ...] = ()
     not_offered: tuple[str, ...] = ()
     debris: tuple[Finding, ...] = ()
@@ -63,7 +63,7 @@ class Files:
         return cls(
             names=tuple(fields["names"]),
             input=TensorSpec(**fields["input"]),
-            output=TensorSpec(**fields["output"]),
+            outputs=tuple(TensorSpec(**each) for each in fields["outputs"]),
             float_ops=tuple(fields["float_ops"]),
             not_offered=tuple(fields["not_offered"]),
             debris=tuple(Finding(**one) for one in fields["debris"]),

@@ -7,6 +7,8 @@ import numpy as np
 from edgekit.core.errors import ConfigError
 
 SHIFT_FRACTION = 1 / 8
+LEAST_LEFT = 0.4
+"""Of a box that a shift moves over the edge."""
 
 
 def augment(images: np.ndarray, kind: str, random: np.random.Generator) -> np.ndarray:
@@ -50,6 +52,48 @@ def shift(images: np.ndarray, random: np.random.Generator) -> np.ndarray:
     windows = np.lib.stride_tricks.sliding_window_view(padded, (height, width), axis=(1, 2))
     rows, columns = random.integers(0, 2 * down + 1, count), random.integers(0, 2 * right + 1, count)
     return np.ascontiguousarray(windows[np.arange(count), rows, columns].transpose(0, 2, 3, 1))
+
+
+def augment_boxes(
+    images: np.ndarray, labels: np.ndarray, kind: str, random: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """As `augment`, the labels (N, 1 + most, 5) of a detection with them; a box of which too little is left goes."""
+    if kind == "none":
+        return images, labels
+    height, width = images.shape[1:3]
+    down, right = (
+        random.integers(-round(side * SHIFT_FRACTION), round(side * SHIFT_FRACTION) + 1, len(images))
+        for side in (height, width)
+    )
+    moved = np.zeros_like(images)
+    for image, target, y, x in zip(images, moved, down, right, strict=True):
+        into = np.s_[max(0, y) : height + min(0, y), max(0, x) : width + min(0, x)]
+        out_of = np.s_[max(0, -y) : height + min(0, -y), max(0, -x) : width + min(0, -x)]
+        target[into] = image[out_of]
+    labels = _moved(labels, right, down, width, height)
+    if kind == "shift_flip":
+        chosen = random.random(len(images)) < 0.5
+        moved = np.where(chosen[:, None, None, None], moved[:, :, ::-1], moved)
+        mirrored = labels.copy()
+        mirrored[:, 1:, 1], mirrored[:, 1:, 3] = width - labels[:, 1:, 3], width - labels[:, 1:, 1]
+        labels = np.where(chosen[:, None, None], mirrored, labels)
+    return moved, labels
+
+
+def _moved(labels: np.ndarray, right: np.ndarray, down: np.ndarray, width: int, height: int) -> np.ndarray:
+    moved, limits = labels.copy(), np.array([width, height, width, height], dtype=labels.dtype)
+    by = np.stack([right, down, right, down], axis=1).astype(labels.dtype)
+    before = labels[:, 1:, 1:]
+    after = np.clip(before + by[:, None], 0, limits)
+    shares = _area(after) / np.maximum(_area(before), 1e-6)
+    moved[:, 1:, 1:] = after
+    moved[:, 1:, 0] = np.where(shares >= LEAST_LEFT, labels[:, 1:, 0], -1)
+    return moved
+
+
+def _area(sides: np.ndarray) -> np.ndarray:
+    found: np.ndarray = (sides[..., 2] - sides[..., 0]) * (sides[..., 3] - sides[..., 1])
+    return found
 
 
 def mirror(images: np.ndarray, random: np.random.Generator) -> np.ndarray:

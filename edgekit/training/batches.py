@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from edgekit.core.config import TrainOptions
-from edgekit.training.augment import augment, augment_windows
+from edgekit.training.augment import augment, augment_boxes, augment_windows
 
 if TYPE_CHECKING:
     from edgekit.data import Data
@@ -23,12 +23,14 @@ def epoch(data: Data, options: TrainOptions, random: np.random.Generator) -> Ite
     order = random.permutation(len(train.y))
     for part in parts(len(order), options.batch_size):
         chosen = order[part]
-        raw = train.x[chosen]
-        if data.kind == "image":
+        raw, labels = train.x[chosen], train.y[chosen]
+        if data.task == "detection":
+            raw, labels = augment_boxes(raw, labels, options.augment, random)
+        elif data.kind == "image":
             raw = augment(raw, options.augment, random)
         elif data.kind == "window":
             raw = augment_windows(raw, options.augment, random)
-        yield raw, train.y[chosen]
+        yield raw, labels
 
 
 def parts(samples: int, size: int) -> list[slice]:

@@ -19,6 +19,7 @@ from edgekit.core.config import TrainOptions
 from edgekit.core.errors import ModelError
 from edgekit.core.tasks import Task
 from edgekit.models.features import Features
+from edgekit.models.joined import joined
 from edgekit.training import batches, losses
 from edgekit.training.losses import LossOptions, Outputs, hints, soft_targets
 from edgekit.training.teacher_cache import TeacherCache
@@ -59,7 +60,7 @@ class LabelObjective:
 
     def loss(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         """The scalar to minimise for inputs x (N, …) and labels y (N, …)."""
-        return self.hard(module(x), self.wanted(x, y))
+        return self.hard(joined(module(x)), self.wanted(x, y))
 
     def wanted(self, x: Tensor, y: Tensor) -> Tensor:
         """The target of the loss: the labels, or the input where the task reconstructs it."""
@@ -86,7 +87,7 @@ class LogitObjective(LabelObjective):
 
     def loss(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         """See `Labels.loss`."""
-        scores = module(x)
+        scores = joined(module(x))
         return self.compare(Outputs(scores), Outputs(self._logits(x)), self.wanted(x, y))
 
     def end(self) -> None:
@@ -100,7 +101,7 @@ class LogitObjective(LabelObjective):
             self.at += len(x)
             return torch.from_numpy(rows).to(x.device)
         with torch.no_grad():
-            logits: Tensor = self.teacher(x)
+            logits = joined(self.teacher(x))
         self.computed.append(logits.cpu().numpy())
         return logits
 
@@ -143,9 +144,9 @@ class FeatureObjective(LabelObjective):
 
     def loss(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         """See `Labels.loss`."""
-        scores = module(x)
+        scores = joined(module(x))
         with torch.no_grad():
-            targets = self.teacher(x)
+            targets = joined(self.teacher(x))
         student_maps, teacher_maps = hints.paired(self.student_maps(), self.teacher_maps())
         predicted = tuple(regress(each) for regress, each in zip(self.regressors, student_maps, strict=True))
         return self.compare(Outputs(scores, predicted), Outputs(targets, teacher_maps), self.wanted(x, y))

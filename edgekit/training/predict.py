@@ -8,7 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from edgekit.core import tasks
 from edgekit.core.errors import ModelError
+from edgekit.models.joined import joined
 from edgekit.runner.preprocess.transform import apply
 
 EVALUATION_BATCH = 256
@@ -46,6 +48,16 @@ def inputs(raw: np.ndarray, preprocess: Steps) -> np.ndarray:
     return to_input(np.concatenate([apply(preprocess, raw[start : start + EVALUATION_BATCH]) for start in starts]))
 
 
+def inputs_for(task: str, raw: np.ndarray, preprocess: Steps) -> np.ndarray | None:
+    """The inputs that a task judges outputs by: themselves, their shape alone (zeros that take no memory), or none."""
+    kind = tasks.named(task)
+    if kind.RECONSTRUCTS:
+        return inputs(raw, preprocess)
+    if kind.NEEDS_SHAPE:
+        return np.broadcast_to(np.float32(0), (len(raw), *inputs(raw[:1], preprocess).shape[1:]))
+    return None
+
+
 def to_input(x: np.ndarray) -> np.ndarray:
     """Preprocessed samples in the network's order: images (N, H, W, C) become (N, C, H, W), others stay."""
     return x.transpose(0, 3, 1, 2) if x.ndim == 4 else x
@@ -62,7 +74,7 @@ def scores_of(module: nn.Module, x: np.ndarray, preprocess: Steps, device: torch
     module.eval()
     with torch.inference_mode():
         parts = [
-            module(tensor(x[start : start + batch], preprocess, device)).float().cpu().numpy()
+            joined(module(tensor(x[start : start + batch], preprocess, device))).float().cpu().numpy()
             for start in range(0, len(x), batch)
         ]
     return np.concatenate(parts)

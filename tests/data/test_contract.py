@@ -28,7 +28,15 @@ def section(request, tmp_path, monkeypatch):
 
 @pytest.fixture
 def data(section) -> Data:
-    return load(parse(section))
+    return load(parsed(section))
+
+
+def parsed(section):
+    """For the task that the source serves: the test file's TASK, else classification."""
+    name = str(section["source"]) if isinstance(section, dict) else ""
+    known = name in source_names()
+    module = importlib.import_module(f".sources.test_{name}", __package__) if known else None
+    return parse(section, getattr(module, "TASK", "classification"))
 
 
 def every(data: Data) -> dict[str, object]:
@@ -36,7 +44,7 @@ def every(data: Data) -> dict[str, object]:
 
 
 def test_the_folder_holds_the_sources_of_the_design():
-    assert {"csv_windows", "digits", "image_folder", "npz", "python", "wav_folder"} <= set(source_names())
+    assert {"boxes", "csv_windows", "digits", "image_folder", "npz", "python", "wav_folder"} <= set(source_names())
 
 
 def test_samples_are_raw(data):
@@ -45,7 +53,8 @@ def test_samples_are_raw(data):
     assert (data.raw_dtype, len(data.raw_shape)) == wanted
     for split in every(data).values():
         assert split.x.dtype == wanted[0] and split.x.shape == (len(split), *data.raw_shape)
-        assert split.y.dtype == np.int64 and split.y.shape == (len(split),)
+        labels = ("float32", 3) if data.task == "detection" else ("int64", 1)
+        assert (str(split.y.dtype), split.y.ndim, len(split.y)) == (*labels, len(split))
         assert not split.x.flags.writeable and not split.y.flags.writeable
 
 
@@ -56,29 +65,33 @@ def test_splits_are_disjoint_by_content(data):
 
 def test_every_class_is_everywhere_but_maybe_in_calibration(data):
     for split in (data.train, data.validation, data.test):
-        assert set(split.y.tolist()) == set(range(len(data.classes)))
+        found = split.y[:, 1:, 0] if data.task == "detection" else split.y
+        assert set(found.astype(int).ravel().tolist()) - {-1} == set(range(len(data.classes)))
 
 
 def test_calibration_is_as_large_as_asked_and_balanced(section):
-    wanted = 2 * len(load(parse(section)).classes)
-    data = load(parse({**section, "calibration_samples": wanted}))
+    wanted = 2 * len(load(parsed(section)).classes)
+    data = load(parsed({**section, "calibration_samples": wanted}))
+    if data.task == "detection":  # a picture has several classes
+        assert len(data.calibration) == wanted
+        return
     assert np.bincount(data.calibration.y).tolist() == [2] * len(data.classes)
 
 
 def test_same_config_same_digest_and_bytes(section, data):
-    again = load(parse(section))
+    again = load(parsed(section))
     assert again.digest == data.digest
     for one, other in zip(every(data).values(), every(again).values(), strict=True):
         assert np.array_equal(one.x, other.x) and np.array_equal(one.y, other.y)
 
 
 def test_another_split_seed_is_another_digest(section, data):
-    assert load(parse({**section, "split_seed": 1})).digest != data.digest
+    assert load(parsed({**section, "split_seed": 1})).digest != data.digest
 
 
 def test_limit_shrinks_every_split_and_keeps_the_classes(section, data):
     limit = sum(len(split) for split in (data.train, data.calibration)) // 2
-    small = load(parse({**section, "limit": limit, "calibration_samples": 4}))
+    small = load(parsed({**section, "limit": limit, "calibration_samples": 4}))
     assert len(small.train) + len(small.calibration) <= limit
     assert len(small.validation) < len(data.validation) and len(small.test) < len(data.test)
     assert small.classes == data.classes
@@ -86,7 +99,7 @@ def test_limit_shrinks_every_split_and_keeps_the_classes(section, data):
 
 
 def test_a_limit_above_the_pool_changes_nothing(section, data):
-    assert load(parse({**section, "limit": 1_000_000})).digest == data.digest
+    assert load(parsed({**section, "limit": 1_000_000})).digest == data.digest
 
 
 def test_withheld_test_cannot_be_read(data):
@@ -98,33 +111,33 @@ def test_withheld_test_cannot_be_read(data):
 
 def test_progress_ends_at_the_total(section):
     calls: list[tuple[int, int]] = []
-    load(parse(section), lambda done, total: calls.append((done, total)))
+    load(parsed(section), lambda done, total: calls.append((done, total)))
     assert not calls or calls[-1][0] == calls[-1][1]
     assert calls == sorted(calls)
 
 
 def test_a_misspelt_option_says_which_was_meant(section):
     with pytest.raises(ConfigError, match=r'data\.split_sed: unknown key, did you mean "split_seed"'):
-        parse({**section, "split_sed": 1})
+        parsed({**section, "split_sed": 1})
 
 
 def test_a_wrong_range_quotes_the_value(section):
     with pytest.raises(ConfigError, match=r"data\.calibration_samples: got 0"):
-        parse({**section, "calibration_samples": 0})
+        parsed({**section, "calibration_samples": 0})
 
 
 def test_fractions_that_leave_nothing_are_refused(section):
     with pytest.raises(ConfigError, match=r"validation_fraction 0\.5 and test_fraction 0\.5"):
-        parse({**section, "validation_fraction": 0.5, "test_fraction": 0.5})
+        parsed({**section, "validation_fraction": 0.5, "test_fraction": 0.5})
 
 
 def test_too_many_calibration_samples(section):
     with pytest.raises(DataError, match="calibration_samples is 90000; set it to at most"):
-        load(parse({**section, "calibration_samples": 90_000}))
+        load(parsed({**section, "calibration_samples": 90_000}))
 
 
 def test_a_config_is_plain_and_comes_back_the_same(section):
-    config = parse(section)
+    config = parsed(section)
     dumped = config.model_dump(mode="json")
     assert parse(dumped) == config
 

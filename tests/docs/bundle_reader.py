@@ -66,7 +66,7 @@ class Bundle:
 
     def tensor(self, sample: np.ndarray, scale: float | None = None, zero_point: int = 0) -> np.ndarray:
         """The model's input for a raw sample; `scale` and `zero_point` are those of an integer tensor."""
-        raw, spec, steps = self.manifest["raw"], self.manifest["input"], self.manifest["preprocess"]
+        raw, spec, steps = self.manifest["raw"], self.manifest["inputs"][0], self.manifest["preprocess"]
         _need(list(sample.shape) == raw["shape"] and sample.dtype == raw["dtype"], "another shape or type of sample")
         x: np.ndarray = sample.astype(np.float32)
         for step in steps:

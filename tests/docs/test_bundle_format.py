@@ -11,6 +11,7 @@ import pytest
 
 from docs.generate import manifest as words
 from edgekit.runner import bundle, input_path, load
+from edgekit.runner.boxes import Options
 from edgekit.runner.bundle import manifest_rules as rules
 from edgekit.runner.bundle.manifest import RawSpec, TensorSpec
 from edgekit.runner.errors import InputError
@@ -39,7 +40,7 @@ def test_a_strangers_reader_prepares_samples_and_proves_the_bundle(bundles: dict
     for sample, expected in zip(samples, recorded):
         x = read.tensor(sample)
         np.testing.assert_array_equal(x, own.prepare(sample))
-        (scores,) = session.run([read.manifest["output"]["name"]], {read.manifest["input"]["name"]: x})
+        (scores,) = session.run([read.manifest["outputs"][0]["name"]], {read.manifest["inputs"][0]["name"]: x})
         assert np.abs(scores[0] - expected).max() <= read.manifest["golden"]["atol"]
         assert read.manifest["labels"][scores[0].argmax()] == own.predict(sample).label
 
@@ -134,9 +135,10 @@ def test_the_tables_have_every_key(name: str) -> None:
 
 def test_the_page_has_every_member_of_a_real_manifest(bundles: dict[str, Path]) -> None:
     found = Bundle(bundles["onnx"]).manifest
-    assert set(found) == set(words.MANIFEST) - {"threshold"}
+    assert set(found) == set(words.MANIFEST) - {"threshold", "boxes"}
     assert set(found["golden"]) == set(words.GOLDEN)
-    assert set(found["input"]) == set(found["output"]) == set(words.TENSOR)
+    assert set(found["inputs"][0]) == set(found["outputs"][0]) == set(words.TENSOR)
+    assert set(words.BOXES) == set(Options._fields)
     assert set(found["raw"]) == set(words.RAW) - {"columns"}
 
 

@@ -140,7 +140,7 @@ def npy(value: np.ndarray) -> bytes:
 
 
 def manifest_for(model: Made, **changes: object) -> Manifest:
-    """A manifest that fits a converted network; `changes` replace fields."""
+    """A manifest that fits a converted network; `changes` replace fields, `input` and `output` its only tensors."""
     fields: dict[str, object] = {
         "name": "tiny",
         "version": "1.2.0",
@@ -163,7 +163,10 @@ def manifest_for(model: Made, **changes: object) -> Manifest:
         "provenance": {"data_digest": "0" * 64},
         "requirements": ["numpy"],
     }
-    return Manifest(**{**fields, **changes})  # type: ignore[arg-type]
+    values = {**fields, **changes}
+    for one, several in (("input", "inputs"), ("output", "outputs")):  # of a network with one of each
+        values.setdefault(several, (values.pop(one),))
+    return Manifest(**values)  # type: ignore[arg-type]
 
 
 def members_for(model: Made, images: np.ndarray, scores: np.ndarray) -> dict[str, bytes]:

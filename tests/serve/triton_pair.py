@@ -193,7 +193,7 @@ def write_model(repository: Path, path: Path, unchecked: Sequence[str]) -> None:
     facts = bundle.read(path).manifest
     folder = repository / facts.name
     inputs = [Port(facts.raw.kind, facts.raw.dtype, facts.raw.shape)]
-    outputs = [Port("output", "float32", facts.output.shape[1:], "labels.txt"), Port("answer", "text", (1,))]
+    outputs = [Port("output", "float32", facts.output_shape, "labels.txt"), Port("answer", "text", (1,))]
     (folder / "1").mkdir(parents=True)
     config = _pbtxt.Config(facts.name, "python", LARGEST_BATCH, inputs, outputs, {})
     (folder / "config.pbtxt").write_bytes(_pbtxt.text(config))

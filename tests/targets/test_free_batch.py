@@ -41,7 +41,7 @@ class Made(NamedTuple):
 
     def opened(self, interpreter: str, batch: int) -> Any:
         content = {"model.onnx": self.content}
-        return open_backend("onnx", content, self.files.input, self.files.output, 1, interpreter, batch=batch)
+        return open_backend("onnx", content, self.files.input, self.files.outputs, 1, interpreter, batch=batch)
 
 
 Make = Callable[..., Made]
@@ -77,7 +77,7 @@ def sides(content: bytes) -> list[Any]:
 def test_two_samples_at_once_get_what_pytorch_gives_each(network: str, precision: str, make: Make) -> None:
     made = make(network, precision)
     assert made.files.free_batch and sides(made.content) == ["batch", "batch"]
-    assert made.files.input.shape[0] == made.files.output.shape[0] == 1
+    assert made.files.input.shape[0] == made.files.outputs[0].shape[0] == 1
     reference = evaluate.torch_outputs(made.model, made.inputs)
     for batch in (1, 2, 5):
         found = evaluate.file_outputs("it", "onnx", made.folder, made.files, made.inputs, batch)

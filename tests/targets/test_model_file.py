@@ -67,7 +67,7 @@ def test_keras_in_int8_is_int8_at_both_ends(models: dict[str, Path], tmp_path: P
     from edgekit.targets.tflite import convert as tflite
 
     made = tflite.convert(models["keras"], "int8", files.samples(), tmp_path)
-    assert (made.input.dtype, made.output.dtype, made.float_ops) == ("int8", "int8", ())
+    assert (made.input.dtype, made.outputs[0].dtype, made.float_ops) == ("int8", "int8", ())
 
 
 def test_kerass_weights_outlive_their_model(models: dict[str, Path], tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_the_ends_keep_their_names(both: tuple[Files, bytes, bytes]) -> None:
     files, _, short = both
     interpreter = Interpreter(model_content=short)
     [source], [result] = interpreter.get_input_details(), interpreter.get_output_details()
-    assert (source["name"], result["name"]) == (files.input.name, files.output.name)
+    assert (source["name"], result["name"]) == (files.input.name, files.outputs[0].name)
 
 
 def test_buffers_stand_where_the_format_wants_them(both: tuple[Files, bytes, bytes]) -> None:

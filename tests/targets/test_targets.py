@@ -151,13 +151,13 @@ def test_specs_say_shape_and_layout(converted: Any, target: str) -> None:
         nhwc = target == "tflite"
         assert files.input.layout == ("NHWC" if nhwc else "NCHW")
         assert files.input.shape == ((1, 8, 8, 3) if nhwc else (1, *SHAPE))
-        assert (files.output.shape, files.output.layout) == ((1, 4), "NC")
+        assert (files.outputs[0].shape, files.outputs[0].layout) == ((1, 4), "NC")
     assert {files.input.layout for files in converted("dense", target).files.values()} == {"NC"}
 
 
 def test_tflite_int8_takes_and_gives_int8(converted: Any) -> None:
     files = converted("tiny", "tflite").files["int8"]
-    assert (files.input.dtype, files.output.dtype) == ("int8", "int8")
+    assert (files.input.dtype, files.outputs[0].dtype) == ("int8", "int8")
 
 
 def test_openvino_weights_shrink_with_precision(converted: Any) -> None:

@@ -61,7 +61,7 @@ def bundle(plan: Plan, folder: Path, **changes: Any) -> Path:
     ends = (TensorSpec("input", (1, 4), "float32", "NC"), TensorSpec("scores", (1, 2), "float32", "NC"))
     manifest = Manifest(
         name="made", version="1.0.0", target="onnx", variant="baseline-fp32-onnx",
-        raw=RawSpec("vector", (4,), "float32"), input=ends[0], output=ends[1], preprocess=[], labels=["a", "b"],
+        raw=RawSpec("vector", (4,), "float32"), inputs=ends[:1], outputs=ends[1:], preprocess=[], labels=["a", "b"],
         model_files=["model/model.onnx"], golden={"inputs": "i.npy", "outputs": "o.npy", "atol": 0.1, "top1": True},
         budget={}, verdict={}, provenance=record, requirements=[],
     )  # fmt: skip
@@ -96,7 +96,7 @@ def same(plan: Plan, found: Plan) -> None:
 def test_the_record_of_every_source_is_a_config_again(source: str, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     module = importlib.import_module(f"tests.data.sources.test_{source}")
     section = {"source": source, **module.section(tmp_path, monkeypatch)}
-    plan = planned(tmp_path, {"data": section, **STUDENT})
+    plan = planned(tmp_path, {"data": section, "task": getattr(module, "TASK", "classification"), **STUDENT})
     path = bundle(plan, tmp_path)
     same(plan, read_back(plan, path, tmp_path))
     recorded = json.dumps(bundles.read(path).manifest.provenance["config"])

@@ -78,8 +78,8 @@ def _draft(options: Options, found: ModelFacts) -> Manifest:
         target=found.target,
         variant=f"ready-made-{found.target}",
         raw=infer.raw_spec(options, source, golden_outputs.dtype_seen(options)),
-        input=source,
-        output=infer.output_spec(found.output, options),
+        inputs=(source,),
+        outputs=(infer.output_spec(found.output, options),),
         preprocess=[dict(step) for step in options.preprocess],
         labels=list(options.labels),
         model_files=sorted(found.files),
@@ -94,7 +94,7 @@ def _draft(options: Options, found: ModelFacts) -> Manifest:
 def _print_facts(draft: Manifest, found: ModelFacts, say: Say) -> None:
     for change in found.changes:
         say(f"changed     {change}")
-    source, result, raw = draft.input, draft.output, draft.raw
+    source, result, raw = draft.input, draft.outputs[0], draft.raw
     say(f"model       {source.dtype}{list(source.shape)} {source.layout}, gives {result.dtype}{list(result.shape)}")
     as_is = passes_through(draft.preprocess, raw.dtype, source.dtype)
     limits = f" from {raw.range[0]:g} to {raw.range[1]:g}" if raw.range else ""

@@ -15,6 +15,7 @@ WANTED = {
     "classification": "whole numbers, one a sample: the class, from 0",
     "regression": "floating-point numbers, one a sample or (n, values)",
     "multi_label": "0 or 1 in whole numbers, (n, labels)",
+    "detection": "boxes, (n, 1 + most, 5): class, left, top, right, bottom",
     "anomaly": "whole numbers, one a sample: 0 normal, 1 anomaly",
 }
 FOLDERS = ("classification", "anomaly")

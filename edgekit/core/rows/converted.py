@@ -57,7 +57,7 @@ class ConvertedVariant(Named):
     files: list[str]
     bytes: int
     input: dict[str, Any]
-    output: dict[str, Any]
+    outputs: list[dict[str, Any]]
     float_ops: list[str]
     not_offered: list[str]
     debris: list[LeftBehind]

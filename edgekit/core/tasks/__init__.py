@@ -26,7 +26,8 @@ and, for what a mean over all samples hides,
     said(answers, y, names)     the answers in words
     labels_in_words(y, names)   the labels in words
 
-`inputs` are what the network was given, in its own order of axes; only where RECONSTRUCTS, else None.
+`inputs` are what the network was given, in its own order of axes, where RECONSTRUCTS; where NEEDS_SHAPE, zeros of
+that shape; else None.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from edgekit.core.tasks.accuracy_drop import Drop
 
-Task = Literal["classification", "regression", "multi_label", "anomaly"]
+Task = Literal["classification", "regression", "multi_label", "anomaly", "detection"]
 TASKS: tuple[Task, ...] = get_args(Task)
 
 

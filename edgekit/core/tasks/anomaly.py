@@ -19,6 +19,7 @@ SAID = "accuracy is the AUC: how often an anomaly is reconstructed worse than a 
 OUTPUTS = "kinds of samples"
 AT_MOST_ONE = True
 RECONSTRUCTS = True
+NEEDS_SHAPE = False
 GROUP, SCORE, SCORE_RISES = "kind of sample", "share classified correctly", True
 RIGHT = "an anomaly scores above the threshold that 1 % of the normal samples exceed, a normal sample does not"
 FALSE_ALARMS = 0.01

@@ -16,6 +16,7 @@ SAID = "accuracy is the share of samples whose highest score is that of their cl
 OUTPUTS = "classes"
 AT_MOST_ONE = True
 RECONSTRUCTS = False
+NEEDS_SHAPE = False
 GROUP, SCORE, SCORE_RISES = "class", "recall", True
 RIGHT = "the highest score is that of their class"
 

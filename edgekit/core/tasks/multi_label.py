@@ -20,6 +20,7 @@ SAID = "accuracy is F1 over all labels: their precision and recall where a proba
 OUTPUTS = "labels"
 AT_MOST_ONE = True
 RECONSTRUCTS = False
+NEEDS_SHAPE = False
 GROUP, SCORE, SCORE_RISES = "label", "F1", True
 RIGHT = "each of their labels is said, and no other"
 

@@ -21,6 +21,7 @@ SAID = "accuracy is R²: 100 % where every value is right, 0 % where their mean 
 OUTPUTS = "values"
 AT_MOST_ONE = False
 RECONSTRUCTS = False
+NEEDS_SHAPE = False
 GROUP, SCORE, SCORE_RISES = "range of values", "mean absolute error", False
 RIGHT = "every value is within a tenth of its standard deviation"
 RANGES = 5

@@ -34,7 +34,7 @@ def open(path: Path, threads: int) -> Opened:
         interpreter.resize_tensor_input(inputs[0]["index"], shape)
         interpreter.allocate_tensors()
         source, result = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
-        run = TfliteBackend("litert", litert.DISTRIBUTION, interpreter, _spec(source), _spec(result)).run
+        run = TfliteBackend("litert", litert.DISTRIBUTION, interpreter, _spec(source), (_spec(result),)).run
         plain = not len(source["quantization_parameters"]["scales"])
         return (lambda x: run(cast(x, source["dtype"]).astype(np.float32))) if plain else run
 

@@ -102,7 +102,7 @@ def _restored(bundle: Bundle, name: str, choice: Choice) -> Any:
         return None
     manifest = bundle.manifest
     try:
-        backend = openvino.restore(blob, manifest.input, manifest.output, choice.threads, choice.device)
+        backend = openvino.restore(blob, manifest.input, manifest.outputs, choice.threads, choice.device)
         model = Model(bundle, backend, choice.threads, choice.device)
         inputs, outputs = model.golden()
         delta = np.abs(model.execute(model.prepare(inputs[0])).astype(np.float64) - outputs[0]).max()

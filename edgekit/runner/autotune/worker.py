@@ -77,7 +77,7 @@ def _compiled(state: dict[str, Any], threads: int, device: str, into: str, round
 
     bundle = state["bundle"]
     files, manifest = bundle.model_files(), bundle.manifest
-    specs = (manifest.input, manifest.output)
+    specs = (manifest.input, manifest.outputs)
     blob = openvino.compiled(files, threads, device)
     taken: dict[str, list[float]] = {"open_ms": [], "restore_ms": []}
     for _ in range(rounds):

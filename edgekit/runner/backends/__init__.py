@@ -2,7 +2,7 @@
 
     TARGETS, DISTRIBUTION, PACKAGE                 what it runs, and the names that pip and `import` know it by
     available() -> bool                            without importing it
-    open(files, input, output, threads, device, batch)
+    open(files, input, outputs, threads, device, batch)
                                                    -> an `Opened` model that takes `batch` samples a call
 
 A new interpreter is a new file here; files that begin with `_` are shared parts.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from edgekit.runner.errors import BackendError, InputError
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from edgekit.runner.bundle.manifest import TensorSpec
+
+    Outputs = Any
+    """The model's output, or a list of them where it has several; `Backend.decode` makes one array of either."""
 
 MOST_THREADS = 1024
 PREFERENCE: dict[str, tuple[str, ...]] = {
@@ -38,12 +41,12 @@ class Backend(Protocol):
     shape: tuple[int, ...]
     dtype: np.dtype
     encode: Callable[[np.ndarray], np.ndarray] | None
-    decode: Callable[[np.ndarray], np.ndarray] | None
+    decode: Callable[[Outputs], np.ndarray] | None
 
     @property
     def version(self) -> str: ...
 
-    def invoke(self, x: np.ndarray) -> np.ndarray: ...
+    def invoke(self, x: np.ndarray) -> Outputs: ...
 
     def run(self, x: np.ndarray) -> np.ndarray: ...
 
@@ -66,7 +69,7 @@ def open_backend(
     target: str,
     files: Mapping[str, bytes],
     input: TensorSpec,
-    output: TensorSpec,
+    outputs: Sequence[TensorSpec],
     threads: int = 1,
     interpreter: str | None = None,
     device: str = "CPU",
@@ -78,7 +81,7 @@ def open_backend(
     """
     check_threads(threads)
     first = module(installed(target, interpreter)[0])
-    backend: Backend = first.open(files, input, output, threads, device, batch)
+    backend: Backend = first.open(files, input, outputs, threads, device, batch)
     return backend
 
 

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Optional
 import numpy as np
 
 from edgekit.runner.errors import BackendError, InputError
+from edgekit.runner.joined import join
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import TensorSpec
 
 Convert = Optional[Callable[[np.ndarray], np.ndarray]]
+Decode = Optional[Callable[[Any], np.ndarray]]
 
 
 class Opened:
@@ -23,7 +25,7 @@ class Opened:
     """
 
     def __init__(
-        self, name: str, distribution: str, input: TensorSpec, encode: Convert, decode: Convert, batch: int = 1
+        self, name: str, distribution: str, input: TensorSpec, encode: Convert, decode: Decode, batch: int = 1
     ) -> None:
         self.name = name
         self.shape, self.dtype = (batch, *input.shape[1:]), np.dtype(input.dtype)
@@ -35,16 +37,20 @@ class Opened:
         """Version of the interpreter's distribution."""
         return version(self._distribution)
 
-    def invoke(self, x: np.ndarray) -> np.ndarray:
-        """The model's output for its input, both as the model stores them; the result is the caller's own array."""
+    def invoke(self, x: np.ndarray) -> Any:
+        """The model's output for its input, both as the model stores them; a list where it has several outputs.
+
+        The arrays are the caller's own.
+        """
         raise NotImplementedError
 
     def run(self, x: np.ndarray) -> np.ndarray:
-        """Output float32 for one float32 input shaped as the input spec; the result is the caller's own array."""
+        """Outputs float32, joined, for one float32 input shaped as the input spec; the array is the caller's own."""
         if x.shape != self.shape or x.dtype != np.float32:
             raise InputError(f"model input: got {x.dtype}{list(x.shape)}, the model takes float32{list(self.shape)}")
         y = self.invoke(x if self.encode is None else self.encode(x))
-        return y if self.decode is None else self.decode(y)
+        result: np.ndarray = y if self.decode is None else self.decode(y)
+        return result
 
 
 def cast(dtype: Any) -> Convert:
@@ -98,10 +104,23 @@ def agree(what: str, spec: TensorSpec, shape: Sequence[Any], dtype: str, batch: 
     )
 
 
-def check_one_input_one_output(inputs: int, outputs: int) -> None:
-    """BackendError unless the model has one input and one output."""
-    if inputs != 1 or outputs != 1:
-        raise BackendError(f"the model has {inputs} inputs and {outputs} outputs; this runner takes one of each")
+def check_ends(inputs: int, outputs: int, expected: int = 1) -> None:
+    """BackendError unless the model has one input and the expected number of outputs."""
+    if inputs != 1:
+        raise BackendError(f"the model has {inputs} inputs; this runner takes one")
+    if outputs != expected:
+        raise BackendError(f"the model has {outputs} outputs, the bundle says {expected}; build the bundle again")
+
+
+def join_with(converts: Sequence[Convert]) -> Callable[[Any], np.ndarray] | None:
+    """The outputs' own conversions, then all of them as one array; None for one output that needs no conversion."""
+    if len(converts) == 1:
+        return converts[0]
+
+    def decode(outputs: Sequence[np.ndarray]) -> np.ndarray:
+        return join([y if convert is None else convert(y) for convert, y in zip(converts, outputs)])
+
+    return decode
 
 
 def on_cpu(name: str, device: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,8 @@ from edgekit.runner.backends._common import (
     agree,
     cannot_open,
     cast,
-    check_one_input_one_output,
+    check_ends,
+    join_with,
     on_cpu,
     only,
 )
@@ -28,7 +29,7 @@ def open_tflite(
     distribution: str,
     find: Any,
     files: Mapping[str, bytes],
-    specs: tuple[TensorSpec, TensorSpec],
+    specs: tuple[TensorSpec, Sequence[TensorSpec]],
     threads: int,
     device: str,
     batch: int = 1,
@@ -47,25 +48,37 @@ class TfliteBackend(Opened):
     """A model on a TFLite interpreter. Integer tensors are converted by their own scale and zero point."""
 
     def __init__(
-        self, name: str, distribution: str, interpreter: Any, input: TensorSpec, output: TensorSpec, batch: int = 1
+        self,
+        name: str,
+        distribution: str,
+        interpreter: Any,
+        input: TensorSpec,
+        outputs: Sequence[TensorSpec],
+        batch: int = 1,
     ) -> None:
         if batch != 1:  # before its first allocation, which hands the operators to their kernels
             _resize(interpreter, batch)
         interpreter.allocate_tensors()
-        inputs, outputs = interpreter.get_input_details(), interpreter.get_output_details()
-        check_one_input_one_output(len(inputs), len(outputs))
-        for what, spec, detail in (("input", input, inputs[0]), ("output", output, outputs[0])):
+        sources, results = interpreter.get_input_details(), interpreter.get_output_details()
+        check_ends(len(sources), len(results), len(outputs))
+        for what, spec, detail in (
+            ("input", input, sources[0]),
+            *(("output", *pair) for pair in zip(outputs, results)),
+        ):
             agree(what, spec, [int(side) for side in detail["shape"]], np.dtype(detail["dtype"]).name, batch)
-        super().__init__(name, distribution, input, _quantizer(inputs[0]), _dequantizer(outputs[0]), batch)
+        decode = join_with([_dequantizer(detail) for detail in results])
+        super().__init__(name, distribution, input, _quantizer(sources[0]), decode, batch)
         self._set, self._invoke, self._get = interpreter.set_tensor, interpreter.invoke, interpreter.get_tensor
-        self._source, self._result = inputs[0]["index"], outputs[0]["index"]
+        self._source, self._results = sources[0]["index"], [detail["index"] for detail in results]
+        self._result = self._results[0] if len(results) == 1 else None
 
-    def invoke(self, x: np.ndarray) -> np.ndarray:
+    def invoke(self, x: np.ndarray) -> Any:
         """See `Opened`."""
         self._set(self._source, x)
         self._invoke()
-        y: np.ndarray = self._get(self._result)
-        return y
+        if self._result is None:
+            return [self._get(result) for result in self._results]
+        return self._get(self._result)
 
 
 def _resize(interpreter: Any, batch: int) -> None:

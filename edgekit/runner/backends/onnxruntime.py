@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +15,9 @@ from edgekit.runner.backends._common import (
     agree,
     cannot_open,
     cast,
-    check_one_input_one_output,
+    check_ends,
     installed,
+    join_with,
     on_cpu,
     only,
 )
@@ -52,7 +53,12 @@ def available() -> bool:
 
 
 def open(
-    files: Mapping[str, bytes], input: TensorSpec, output: TensorSpec, threads: int, device: str = "CPU", batch: int = 1
+    files: Mapping[str, bytes],
+    input: TensorSpec,
+    outputs: Sequence[TensorSpec],
+    threads: int,
+    device: str = "CPU",
+    batch: int = 1,
 ) -> OnnxruntimeBackend:
     """Open the one .onnx file, from memory; external weight files are not read."""
     on_cpu("onnxruntime", device)
@@ -71,7 +77,7 @@ def open(
         made = session(model, options)
     except Exception as error:  # its errors share no base class but Exception
         raise cannot_open("onnxruntime", error) from error
-    return OnnxruntimeBackend(made, input, output, batch)
+    return OnnxruntimeBackend(made, input, outputs, batch)
 
 
 @functools.cache
@@ -103,17 +109,18 @@ def session(model: bytes | str, options: Any) -> Any:
 class OnnxruntimeBackend(Opened):
     """A session; every run gives a new array."""
 
-    def __init__(self, session: Any, input: TensorSpec, output: TensorSpec, batch: int = 1) -> None:
-        check_one_input_one_output(len(session.get_inputs()), len(session.get_outputs()))
-        source, result = session.get_inputs()[0], session.get_outputs()[0]
-        for what, spec, port in (("input", input, source), ("output", output, result)):
+    def __init__(self, session: Any, input: TensorSpec, outputs: Sequence[TensorSpec], batch: int = 1) -> None:
+        check_ends(len(session.get_inputs()), len(session.get_outputs()), len(outputs))
+        source, results = session.get_inputs()[0], session.get_outputs()
+        for what, spec, port in (("input", input, source), *(("output", *pair) for pair in zip(outputs, results))):
             agree(what, spec, port.shape, DTYPES.get(port.type, port.type), batch)
         encode = None if input.dtype == "float32" else cast(input.dtype)
-        decode = None if output.dtype == "float32" else cast(np.float32)
+        decode = join_with([None if each.dtype == "float32" else cast(np.float32) for each in outputs])
         super().__init__("onnxruntime", DISTRIBUTION, input, encode, decode, batch)
-        self._run, self._input, self._outputs = session.run, source.name, [result.name]
+        self._run, self._input, self._outputs = session.run, source.name, [result.name for result in results]
+        self._is_one = len(results) == 1
 
-    def invoke(self, x: np.ndarray) -> np.ndarray:
+    def invoke(self, x: np.ndarray) -> Any:
         """See `Opened`."""
-        y: np.ndarray = self._run(self._outputs, {self._input: x})[0]
-        return y
+        found = self._run(self._outputs, {self._input: x})
+        return found[0] if self._is_one else found

@@ -7,7 +7,7 @@ files of litert-torch ("Chosen Builtin Option is not accessible"). It gives wron
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,8 +18,9 @@ from edgekit.runner.backends._common import (
     agree,
     cannot_open,
     cast,
-    check_one_input_one_output,
+    check_ends,
     installed,
+    join_with,
     only,
 )
 
@@ -37,7 +38,12 @@ def available() -> bool:
 
 
 def open(
-    files: Mapping[str, bytes], input: TensorSpec, output: TensorSpec, threads: int, device: str = "CPU", batch: int = 1
+    files: Mapping[str, bytes],
+    input: TensorSpec,
+    outputs: Sequence[TensorSpec],
+    threads: int,
+    device: str = "CPU",
+    batch: int = 1,
 ) -> OpenvinoBackend:
     """Compile for a device, as OpenVINO calls it."""
     telemetry.off()
@@ -46,7 +52,7 @@ def open(
 
         core = openvino.Core()
         compiled = core.compile_model(_read(core, files, batch), device, _settings(threads, device))
-        return OpenvinoBackend(openvino.Tensor, compiled, input, output, batch)
+        return OpenvinoBackend(openvino.Tensor, compiled, input, outputs, batch)
     except (ImportError, AttributeError, ValueError, RuntimeError) as error:
         raise cannot_open("openvino", error) from error
 
@@ -64,7 +70,9 @@ def compiled(files: Mapping[str, bytes], threads: int, device: str = "CPU") -> b
     return stream.getvalue()
 
 
-def restore(blob: bytes, input: TensorSpec, output: TensorSpec, threads: int, device: str = "CPU") -> OpenvinoBackend:
+def restore(
+    blob: bytes, input: TensorSpec, outputs: Sequence[TensorSpec], threads: int, device: str = "CPU"
+) -> OpenvinoBackend:
     """Open what `compiled` gave; BackendError where it is of another version or another machine."""
     telemetry.off()
     try:
@@ -74,7 +82,7 @@ def restore(blob: bytes, input: TensorSpec, output: TensorSpec, threads: int, de
 
         core = openvino.Core()
         model = core.import_model(io.BytesIO(blob), device, _settings(threads, device))
-        return OpenvinoBackend(openvino.Tensor, model, input, output)
+        return OpenvinoBackend(openvino.Tensor, model, input, outputs)
     except (ImportError, AttributeError, ValueError, RuntimeError) as error:
         raise cannot_open("openvino", error) from error
 
@@ -86,7 +94,7 @@ def _read(core: Any, files: Mapping[str, bytes], batch: int = 1) -> Any:
         if is_onnx
         else core.read_model(only(files, ".xml"), only(files, ".bin"))
     )
-    check_one_input_one_output(len(model.inputs), len(model.outputs))
+    check_ends(len(model.inputs), 1)
     shape = model.inputs[0].partial_shape
     if len(shape) and (batch != 1 or shape[0].is_dynamic):
         shape[0] = batch
@@ -110,20 +118,26 @@ def _settings(threads: int, device: str) -> dict[str, Any]:
 class OpenvinoBackend(Opened):
     """A compiled model with one request, whose tensors are numpy arrays: half the time of calling the model itself."""
 
-    def __init__(self, tensor: Any, compiled: Any, input: TensorSpec, output: TensorSpec, batch: int = 1) -> None:
-        for what, spec, port in (("input", input, compiled.inputs[0]), ("output", output, compiled.outputs[0])):
+    def __init__(
+        self, tensor: Any, compiled: Any, input: TensorSpec, outputs: Sequence[TensorSpec], batch: int = 1
+    ) -> None:
+        check_ends(len(compiled.inputs), len(compiled.outputs), len(outputs))
+        ports = (("output", *pair) for pair in zip(outputs, compiled.outputs))
+        for what, spec, port in (("input", input, compiled.inputs[0]), *ports):
             agree(what, spec, _shape(port), np.dtype(port.element_type.to_dtype()).name, batch)
         encode = None if input.dtype == "float32" else cast(input.dtype)
-        decode = None if output.dtype == "float32" else cast(np.float32)
+        decode = join_with([None if each.dtype == "float32" else cast(np.float32) for each in outputs])
         super().__init__("openvino", DISTRIBUTION, input, encode, decode, batch)
         self._source = np.zeros(self.shape, dtype=input.dtype)
-        self._result = np.zeros((batch, *output.shape[1:]), dtype=output.dtype)
+        self._results = [np.zeros((batch, *each.shape[1:]), dtype=each.dtype) for each in outputs]
+        self._result = self._results[0] if len(outputs) == 1 else None
         self._request = compiled.create_infer_request()
         self._request.set_input_tensor(tensor(self._source, shared_memory=True))
-        self._request.set_output_tensor(tensor(self._result, shared_memory=True))
+        for place, result in enumerate(self._results):
+            self._request.set_output_tensor(place, tensor(result, shared_memory=True))
 
-    def invoke(self, x: np.ndarray) -> np.ndarray:
+    def invoke(self, x: np.ndarray) -> Any:
         """See `Opened`."""
         self._source[...] = x
         self._request.infer(share_outputs=True)
-        return self._result.copy()
+        return [result.copy() for result in self._results] if self._result is None else self._result.copy()

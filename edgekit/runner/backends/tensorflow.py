@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from edgekit.runner.backends._common import installed
@@ -24,10 +24,15 @@ def available() -> bool:
 
 
 def open(
-    files: Mapping[str, bytes], input: TensorSpec, output: TensorSpec, threads: int, device: str = "CPU", batch: int = 1
+    files: Mapping[str, bytes],
+    input: TensorSpec,
+    outputs: Sequence[TensorSpec],
+    threads: int,
+    device: str = "CPU",
+    batch: int = 1,
 ) -> TfliteBackend:
     """Open the one .tflite file, from memory."""
-    return open_tflite("tensorflow", DISTRIBUTION, _interpreter, files, (input, output), threads, device, batch)
+    return open_tflite("tensorflow", DISTRIBUTION, _interpreter, files, (input, outputs), threads, device, batch)
 
 
 def _interpreter() -> Any:

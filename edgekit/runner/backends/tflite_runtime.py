@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,10 +25,15 @@ def available() -> bool:
 
 
 def open(
-    files: Mapping[str, bytes], input: TensorSpec, output: TensorSpec, threads: int, device: str = "CPU", batch: int = 1
+    files: Mapping[str, bytes],
+    input: TensorSpec,
+    outputs: Sequence[TensorSpec],
+    threads: int,
+    device: str = "CPU",
+    batch: int = 1,
 ) -> TfliteBackend:
     """Open the one .tflite file, from memory."""
-    return open_tflite("tflite_runtime", DISTRIBUTION, _interpreter, files, (input, output), threads, device, batch)
+    return open_tflite("tflite_runtime", DISTRIBUTION, _interpreter, files, (input, outputs), threads, device, batch)
 
 
 def _interpreter() -> Any:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from operator import index
 from typing import Any
 
-from edgekit.runner import input_path
+from edgekit.runner import input_path, joined
 
-FORMAT = 3
+FORMAT = 4
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,12 @@ class Manifest:
     """Everything a bundle says about itself. `members` is filled in by `bundle.write`.
 
     `golden` is {"inputs": member, "outputs": member, "atol": float, "top1": bool}: .npy arrays of raw samples
-    (n, *raw.shape) and of what the model gave for them (n, *output.shape[1:]); `top1`: the first label must agree.
+    (n, *raw.shape) and of what the model gave for them (n, *output_shape); `top1`: the first label must agree.
     `labels` name the classes of a classification, several labels at once, or the values of a regression. `activation`
     is what the runner applies to the model's outputs: "softmax" or "sigmoid" to logits, "none" where the model ends in
     it. `threshold` belongs to the task anomaly: the mean squared error of a reconstruction above which a sample is one;
-    other manifests do not have the key. `architectures` are
+    other manifests do not have the key. `boxes` belongs to the task detection: which boxes are answers, as
+    `runner/boxes.py` has them. `architectures` are
     machines as `uname -m` calls them; none means all.
     """
 
@@ -77,8 +78,8 @@ class Manifest:
     target: str
     variant: str
     raw: RawSpec
-    input: TensorSpec
-    output: TensorSpec
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
     preprocess: list[dict[str, Any]]
     labels: list[str]
     model_files: list[str]
@@ -92,4 +93,15 @@ class Manifest:
     task: str = "classification"
     activation: str = "softmax"
     threshold: float | None = None
+    boxes: dict[str, Any] | None = None
     format: int = FORMAT
+
+    @property
+    def input(self) -> TensorSpec:
+        """The model's only input."""
+        return self.inputs[0]
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """Shape of what the model gives for one sample: of its outputs joined (`joined.py`)."""
+        return joined.shape([each.shape[1:] for each in self.outputs])

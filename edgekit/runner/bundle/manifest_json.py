@@ -14,15 +14,20 @@ from edgekit.runner.bundle.manifest import FORMAT, Manifest, RawSpec, TensorSpec
 from edgekit.runner.bundle.manifest_rules import check, check_keys, is_shape, is_whole, need
 from edgekit.runner.errors import BundleError, bounded_recursion
 
+OF_ONE_TASK = ("threshold", "boxes")
+"""Keys that only the manifests of some tasks have."""
+
 
 def to_json(manifest: Manifest) -> bytes:
     """Canonical bytes; BundleError when a value cannot stand in JSON."""
     try:
-        values = {**vars(manifest), **{key: vars(getattr(manifest, key)) for key in ("raw", "input", "output")}}
+        values = {**vars(manifest), "raw": vars(manifest.raw)}
+        values |= {key: [vars(each) for each in getattr(manifest, key)] for key in ("inputs", "outputs")}
         if manifest.raw.columns is None:
             values["raw"] = {key: value for key, value in values["raw"].items() if key != "columns"}
-        if manifest.threshold is None:
-            del values["threshold"]
+        for key in OF_ONE_TASK:
+            if values[key] is None:
+                del values[key]
         text = json.dumps(values, indent=2, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise BundleError(f"manifest: {error}; use numbers, text, lists and mappings only") from None
@@ -34,10 +39,12 @@ def parse(data: bytes) -> Manifest:
     values = _object(data)
     _check_format(values)
     known = [each.name for each in fields(Manifest)]
-    check_keys("manifest", values, known if "threshold" in values else [key for key in known if key != "threshold"])
+    check_keys("manifest", values, [key for key in known if key in values or key not in OF_ONE_TASK])
     values["raw"] = _spec(RawSpec, "raw", values["raw"])
-    values["input"] = _spec(TensorSpec, "input", values["input"])
-    values["output"] = _spec(TensorSpec, "output", values["output"])
+    for key in ("inputs", "outputs"):
+        listed = values[key]
+        need(isinstance(listed, list) and listed, key, listed, "must list at least one tensor")
+        values[key] = tuple(_spec(TensorSpec, f"{key}[{place}]", each) for place, each in enumerate(listed))
     manifest = Manifest(**values)
     check(manifest)
     return manifest

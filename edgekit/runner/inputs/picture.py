@@ -30,6 +30,8 @@ BILINEAR = 2  # Pillow's own numbers; the names for them have moved from version
 ORIENTATION = 0x0112
 TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
 """EXIF's orientation (JEITA CP-3451, 4.6.4) and Pillow's number of the transposition that undoes it."""
+QUARTERS = (2, 4, 5, 6)
+"""Those of Pillow's transpositions that swap width and height."""
 
 
 def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
@@ -44,7 +46,7 @@ def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
                 problem = mismatch(picture) or (_strictly(picture, raw) if strict else None)
                 if problem:
                     raise InputError(f"{path}: {problem}")
-                return iter((Sample(decode(picture, raw.steps)),))
+                return iter((Sample(decode(picture, raw.steps), size=upright_size(picture, raw.steps)),))
     except InputError:
         raise
     except Exception as error:  # Pillow hands on what its parsers stumble over: struct.error, KeyError, …
@@ -63,14 +65,37 @@ def decode(picture: Any, steps: Sequence[Step]) -> np.ndarray:
 
 
 def fit(picture: Any, channels: int, resize: Step | None) -> np.ndarray:
-    """A Pillow image as (height, width, channels) uint8, stretched or cropped around its middle to the step's size."""
+    """A Pillow image as (height, width, channels) uint8: stretched, cropped around its middle, or between bars."""
     image = picture.convert("L" if channels == 1 else "RGB")
     if resize is not None:
         size = (resize["width"], resize["height"])
         if image.size != size:
-            box = _middle(image.size, size) if resize["fit"] == "crop" else None
-            image = image.resize(size, BILINEAR, box=box)
+            image = (
+                _letterboxed(image, resize) if resize["fit"] == "letterbox" else _resized(image, size, resize["fit"])
+            )
     return np.asarray(image, dtype=np.uint8).reshape(image.height, image.width, channels)
+
+
+def _resized(image: Any, size: tuple[int, int], how: str) -> Any:
+    return image.resize(size, BILINEAR, box=_middle(image.size, size) if how == "crop" else None)
+
+
+def _letterboxed(image: Any, resize: Step) -> Any:
+    """The whole picture in the middle, in its own proportions, and black around it."""
+    place = input_path.placed(image.size, resize)
+    inner = image.resize((place.width, place.height), BILINEAR)
+    made = inner.resize((resize["width"], resize["height"]))
+    made.paste(0 if image.mode == "L" else (0, 0, 0), (0, 0, *made.size))
+    made.paste(inner, (place.left, place.top))
+    return made
+
+
+def upright_size(picture: Any, steps: Sequence[Step]) -> tuple[int, int]:
+    """An opened picture's (width, height) after its EXIF orientation, where that is applied."""
+    how = input_path.find(steps, "decode_picture")
+    width, height = picture.size
+    turned = how is not None and how["orientation"] == "apply" and TURNS.get(orientation(picture), 0) in QUARTERS
+    return (height, width) if turned else (width, height)
 
 
 def orientation(picture: Any) -> int:

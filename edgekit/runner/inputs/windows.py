@@ -30,10 +30,11 @@ class Span(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One raw sample; `span` where it is a window of a recording."""
+    """One raw sample; `span` where it is a window of a recording, `size` (width, height) of the picture it was."""
 
     raw: np.ndarray
     span: Span | None = None
+    size: tuple[int, int] | None = None
 
 
 def count(moments: int, step: Step) -> int:

@@ -31,7 +31,7 @@ def raw(manifest: Manifest) -> str:
     return (
         f"{PYTHON}\n\n- Input `raw`: {spec.dtype}[n, {', '.join(map(str, spec.shape))}] ({spec.kind}), "
         "n samples a request.\n"
-        f"- Output `scores`: float32[n, {', '.join(map(str, manifest.output.shape[1:]))}], as the model gives them.\n"
+        f"- Output `scores`: float32[n, {', '.join(map(str, manifest.output_shape))}], as the model gives them.\n"
         "- Output `answer`: JSON text for each sample, what `edgerun predict --json` calls the prediction.\n"
     )
 
@@ -42,7 +42,7 @@ def native(manifest: Manifest) -> str:
     parts = [
         f"{NATIVE}\n",
         f"- Input {tensor(manifest.input)}",
-        f"- Output {tensor(manifest.output)}",
+        *(f"- Output {tensor(each)}" for each in manifest.outputs),
         f"- Raw samples are {manifest.raw.dtype}{list(manifest.raw.shape)} ({manifest.raw.kind}).",
         f"- Preprocess steps, in order: `{steps}`",
     ]

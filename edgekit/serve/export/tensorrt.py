@@ -60,9 +60,10 @@ def _check(subject: Subject) -> None:
             f"{subject.path}: is an {facts.target} bundle; TensorRT reads ONNX and EdgeTPU reads int8 TFLite: "
             "export the onnx or an int8 tflite bundle"
         )
-    if facts.target == "tflite" and not (facts.input.dtype in INTEGERS and facts.output.dtype in INTEGERS):
+    results = ", ".join(sorted({each.dtype for each in facts.outputs}))
+    if facts.target == "tflite" and not (facts.input.dtype in INTEGERS and results in INTEGERS):
         raise ConversionError(
-            f"{subject.path}: its model takes {facts.input.dtype} and gives {facts.output.dtype}; TensorRT reads no "
+            f"{subject.path}: its model takes {facts.input.dtype} and gives {results}; TensorRT reads no "
             "TFLite, and EdgeTPU wants integers from input to output: export the onnx or an int8 tflite bundle"
         )
 

@@ -66,7 +66,7 @@ def _native(subject: Subject) -> dict[str, bytes]:
         NATIVE[facts.target],
         0,
         [Port(facts.input.name, facts.input.dtype, facts.input.shape)],
-        [Port(facts.output.name, facts.output.dtype, facts.output.shape, labels)],
+        [Port(each.name, each.dtype, each.shape, labels) for each in facts.outputs],
         _origin(subject),
     )
     files = {f"1/{name}": subject.model_file(Path(name).suffix) for name in FILES[facts.target]}
@@ -81,7 +81,7 @@ def _python(subject: Subject) -> dict[str, bytes]:
         "python",
         LARGEST_BATCH,
         [Port("raw", facts.raw.dtype, facts.raw.shape)],
-        [Port("scores", "float32", facts.output.shape[1:], labels), Port("answer", "text", (1,))],
+        [Port("scores", "float32", facts.output_shape, labels), Port("answer", "text", (1,))],
         _origin(subject),
     )
     return {

@@ -195,5 +195,5 @@ def _evaluate(backend: Backend, variant: Variant, split: Split, spec: store.Mode
 
 def _score(outputs: np.ndarray, split: Split, spec: store.ModelSpec) -> tuple[np.ndarray, Answered]:
     kind = tasks.named(spec.task)
-    inputs = predict.inputs(split.x, spec.preprocess) if kind.RECONSTRUCTS else None
+    inputs = predict.inputs_for(spec.task, split.x, spec.preprocess)
     return kind.answers(outputs, inputs), kind.score_samples(outputs, inputs, split.y)

@@ -26,6 +26,7 @@ ANSWERS = {
     "multi_label": "labels",
     "regression": "values",
     "anomaly": "is_anomaly",
+    "detection": "boxes",
     "raw": "output",
 }
 
@@ -136,9 +137,11 @@ def _output(manifest: Manifest) -> str:
         return f"any of {', '.join(manifest.labels)}"
     if manifest.task == "anomaly":
         return f"an anomaly where the mean squared error of the reconstruction is above {manifest.threshold:.6g}"
+    if manifest.task == "detection":
+        return f"boxes of {', '.join(manifest.labels)}: left, top, right, bottom in pixels, each with its probability"
     if manifest.task == "regression":
         return ", ".join(manifest.labels)
-    return f"float32, {'×'.join(map(str, manifest.output.shape[1:]))}"
+    return f"float32, {'×'.join(map(str, manifest.output_shape))}"
 
 
 def prove(runner: Path, bundle: Path) -> dict[str, Any]:

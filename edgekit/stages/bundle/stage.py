@@ -12,12 +12,13 @@ from edgekit.core import artifacts, progress, tasks
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.errors import BudgetMissed
-from edgekit.core.tasks import anomaly
+from edgekit.core.tasks import anomaly, detection
 from edgekit.core.variants import Variant, members, open_variant, read
 from edgekit.data import Data
 from edgekit.models import store
 from edgekit.runner import bundle as bundles
 from edgekit.runner import pyz
+from edgekit.runner.boxes import Options
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.preprocess.transform import apply, to_layout
 from edgekit.stages.bundle import golden, provenance, sbom
@@ -25,7 +26,13 @@ from edgekit.stages.bundle.config import LIBRARIES, Config
 from edgekit.stages.bundle.device import RUNNER, commands, prove, requirements, texts
 from edgekit.training.predict import inputs
 
-ACTIVATIONS = {"classification": "softmax", "multi_label": "sigmoid", "regression": "none", "anomaly": "none"}
+ACTIVATIONS = {
+    "classification": "softmax",
+    "multi_label": "sigmoid",
+    "regression": "none",
+    "anomaly": "none",
+    "detection": "sigmoid",
+}
 
 
 def bundle(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
@@ -80,8 +87,8 @@ def _pack(
         target=variant.target,
         variant=variant.name,
         raw=RawSpec(**spec.raw),
-        input=variant.input,
-        output=variant.output,
+        inputs=(variant.input,),
+        outputs=variant.outputs,
         preprocess=spec.preprocess,
         labels=list(spec.classes),
         model_files=sorted(files),
@@ -106,6 +113,7 @@ def _pack(
         task=spec.task,
         activation="none" if variant.model == "baseline" and spec.gives_probabilities else ACTIVATIONS[spec.task],
         threshold=_threshold(convert, variant, data, config, spec) if spec.task == "anomaly" else None,
+        boxes=_boxes(convert, variant, data, spec) if spec.task == "detection" else None,
     )
     name = f"{config.name}-{variant.target}-{config.version}.edge.zip"
     content = {
@@ -154,6 +162,12 @@ def _threshold(convert: Artifact, variant: Variant, data: Data, config: Config, 
     normal = np.asarray(data.validation.x)[data.validation.y == 0]
     scores = anomaly.errors(_outputs(convert, variant, normal, spec), inputs(normal, spec.preprocess))
     return float(np.quantile(scores, 1 - config.false_alarms))
+
+
+def _boxes(convert: Artifact, variant: Variant, data: Data, spec: store.ModelSpec) -> dict[str, Any]:
+    """Which boxes are answers: those whose probability serves validation best."""
+    outputs = _outputs(convert, variant, np.asarray(data.validation.x), spec)
+    return Options(least_probability=detection.best_probability(outputs, data.validation.y))._asdict()
 
 
 def _story(row: dict[str, Any], metric: str) -> list[str]:

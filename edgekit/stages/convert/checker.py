@@ -174,7 +174,7 @@ def _record(job: Job, step: Step, files: Files, boundaries: list[Agreement]) -> 
         "files": [f"{step.out.name}/{name}" for name in files.names],
         "bytes": sum(path.stat().st_size for path in paths),
         "input": asdict(files.input),
-        "output": asdict(files.output),
+        "outputs": [asdict(each) for each in files.outputs],
         "float_ops": list(files.float_ops),
         "not_offered": list(files.not_offered),
         "debris": [cast("LeftBehind", one.to_json()) for one in files.debris],

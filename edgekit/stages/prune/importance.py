@@ -19,6 +19,7 @@ from edgekit.core import tasks
 from edgekit.core.tasks import Task
 from edgekit.data import Split
 from edgekit.models.eager import eager_input, single_thread
+from edgekit.models.joined import joined
 from edgekit.stages.prune.config import Config
 from edgekit.training import losses
 
@@ -83,7 +84,7 @@ def accumulate_gradients(
         for start in range(0, len(chosen), BATCH):
             x = eager_input(chosen.x[start : start + BATCH], preprocess)
             wanted = x if reconstructs else torch.tensor(chosen.y[start : start + BATCH])
-            (loss(module(x), wanted) * (len(x) / len(chosen))).backward()
+            (loss(joined(module(x)), wanted) * (len(x) / len(chosen))).backward()
 
 
 def _root_channels(pruner: Any) -> dict[nn.Module, int]:

@@ -11,6 +11,7 @@ from torch import nn
 
 from edgekit.core.errors import ModelError
 from edgekit.data import Split
+from edgekit.models.joined import joined
 from edgekit.models.store import ModelSpec
 from edgekit.stages.prune.config import Config
 from edgekit.stages.prune.importance import MEASURES, accumulate_gradients, bound
@@ -33,7 +34,7 @@ def steps(module: nn.Module, spec: ModelSpec, config: Config, train: Split) -> I
             pruning_ratio=config.ratio,
             max_pruning_ratio=config.max_layer_ratio,
             iterative_steps=config.steps,
-            ignored_layers=_outputs(module, example),
+            ignored_layers=output_layers(module, example),
             round_to=config.channel_multiple,
         )
         if config.scope == "global":
@@ -52,22 +53,31 @@ def steps(module: nn.Module, spec: ModelSpec, config: Config, train: Split) -> I
         ) from error
 
 
-def _outputs(module: nn.Module, example: torch.Tensor) -> list[nn.Module]:
-    """The last weighted layer to run: its channels are the network's outputs."""
-    ran: list[nn.Module] = []
+def output_layers(module: nn.Module, example: torch.Tensor) -> list[nn.Module]:
+    """The weighted layers that no other stands behind, on the way to an output: their channels are the outputs."""
+    by_node: dict[Any, nn.Module] = {}
     weighted: tuple[type[Any], ...] = (nn.Linear, nn.modules.conv._ConvNd)
     hooks = [
-        layer.register_forward_hook(lambda layer, *_: ran.append(layer))
+        layer.register_forward_hook(lambda layer, _, result: by_node.update({result.grad_fn: layer}))
         for layer in module.modules()
         if isinstance(layer, weighted)
     ]
     try:
-        with torch.no_grad():
-            module(example)
+        with torch.enable_grad():
+            ways = [joined(module(example.detach().requires_grad_())).grad_fn]
     finally:
         for hook in hooks:
             hook.remove()
-    return ran[-1:]
+    found, seen = [], set(ways)
+    while ways:
+        node = ways.pop()
+        if node in by_node:
+            found.append(by_node[node])
+            continue
+        behind = {after for after, _ in getattr(node, "next_functions", ()) if after is not None} - seen
+        seen |= behind
+        ways += behind
+    return [layer for layer in module.modules() if layer in set(found)]
 
 
 def _first_line(error: Exception) -> str:

@@ -33,7 +33,7 @@ def study(
     Sizes that the split cannot fill twice differently are left out, and named.
     """
     kind = tasks.named(task)
-    inputs = predict.inputs(validation.x, preprocess) if kind.RECONSTRUCTS else None
+    inputs = predict.inputs_for(task, validation.x, preprocess)
 
     def outputs(network: nn.Module) -> np.ndarray:
         return predict.logits(network, validation.x, preprocess)

@@ -45,7 +45,7 @@ def convert(
     """
     source_file = model_file.read(model_folder)
     content = _float_model(model_folder) if source_file is None else source_file.make("onnx")
-    source, result = _ends(content)
+    source, results = _ends(content)
     if source_file is None:
         layout = input_layout(source.shape[1:], "NCHW")
     else:
@@ -72,7 +72,7 @@ def convert(
     (out / FILE).write_bytes(content)
     source = TensorSpec(source.name, source.shape, source.dtype, layout)
     not_offered = ("bias_correction",) if precision == "int8" and quantization.bias_correction else ()
-    return Files((FILE,), source, result, still_float, not_offered, debris, content != fixed)
+    return Files((FILE,), source, results, still_float, not_offered, debris, content != fixed)
 
 
 @lru_cache(maxsize=2)  # all precisions of one model share it
@@ -104,20 +104,36 @@ def _exported(module: Any, sample: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program: Any = torch.onnx.export(
-            module, (sample,), dynamo=True, input_names=["input"], output_names=["output"], verbose=False
+            module,
+            (sample,),
+            dynamo=True,
+            input_names=["input"],
+            output_names=_output_names(module, sample),
+            verbose=False,
         )
     return program.model_proto
 
 
-def _ends(content: bytes) -> tuple[TensorSpec, TensorSpec]:
-    """The model's one input, of any layout, and its one output."""
+def _output_names(module: Any, sample: Any) -> list[str]:
+    import torch
+
+    with torch.inference_mode():
+        outputs = module(sample)
+    return ["output"] if isinstance(outputs, torch.Tensor) else [f"output_{place}" for place in range(len(outputs))]
+
+
+def _ends(content: bytes) -> tuple[TensorSpec, tuple[TensorSpec, ...]]:
+    """The model's one input, of any layout, and its outputs."""
     import onnx
 
     found = onnx_batch.ports(onnx.load_model_from_string(content))
-    [source], [result] = found["inputs"], found["outputs"]
+    [source] = found["inputs"]
     return (
         TensorSpec(source["name"], tuple(source["shape"]), source["dtype"], "ANY"),
-        TensorSpec(result["name"], tuple(result["shape"]), result["dtype"], output_layout(result["shape"])),
+        tuple(
+            TensorSpec(each["name"], tuple(each["shape"]), each["dtype"], output_layout(each["shape"]))
+            for each in found["outputs"]
+        ),
     )
 
 

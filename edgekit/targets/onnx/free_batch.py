@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.runner.backends.onnxruntime import BATCH
+from edgekit.runner.joined import join
 
 MIXING = {"DynamicQuantizeLinear"}
 """Their result for a sample depends on the samples beside it."""
@@ -49,7 +50,7 @@ def _freed(content: bytes, near: float) -> bytes:
     if any(node.op_type in MIXING for node in model.graph.node) or not _free_reshapes(model):
         return content
     del model.graph.value_info[:]  # shapes for one sample
-    for port in (model.graph.input[0], model.graph.output[0]):
+    for port in (model.graph.input[0], *model.graph.output):
         port.type.tensor_type.shape.dim[0].dim_param = BATCH
     freed = bytes(model.SerializeToString(deterministic=True))
     return freed if _same(content, freed, near) else content
@@ -84,7 +85,8 @@ def _free_reshapes(model: Any) -> bool:
 
         write(_best(model, places, write))
     _drop_unused(model.graph, replaced)
-    return _shapes(model, 2).get(model.graph.output[0].name, ())[:1] == (2,)
+    doubled = _shapes(model, 2)
+    return all(doubled.get(port.name, ())[:1] == (2,) for port in model.graph.output)
 
 
 def _places(one: Sequence[int], two: Sequence[int], after: Sequence[int]) -> list[int]:
@@ -187,7 +189,7 @@ def _same(content: bytes, freed: bytes, near: float) -> bool:
         source = before.get_inputs()[0]
         samples = np.random.default_rng(0).standard_normal((2 * PAIRS, *source.shape[1:])).astype(np.float32)
         alone, again, pairs = (
-            np.concatenate([one.run(None, {source.name: samples[place : place + size]})[0]
+            np.concatenate([join(one.run(None, {source.name: samples[place : place + size]}))
                             for place in range(0, len(samples), size)])
             for one, size in ((before, 1), (after, 1), (after, 2))
         )  # fmt: skip

@@ -58,10 +58,10 @@ def convert(
     _name(model)
     out.mkdir(parents=True, exist_ok=True)
     openvino.save_model(model, str(out / FILES[0]), compress_to_fp16=precision == "fp16")
-    source, result = (_spec(port) for port in (model.inputs[0], model.outputs[0]))
+    source, results = _spec(model.inputs[0]), tuple(_spec(port) for port in model.outputs)
     source = TensorSpec(source.name, source.shape, source.dtype, layout)
     still_float = float_ops.openvino(out / FILES[0], finished) if precision == "int8" else ()
-    return Files(FILES, source, result, still_float, debris=operator_graph.read(out / FILES[0]))
+    return Files(FILES, source, results, still_float, debris=operator_graph.read(out / FILES[0]))
 
 
 def _from_torch(model_folder: Path, nncf_folder: Path | None) -> tuple[Any, tuple[int, ...]]:
@@ -152,7 +152,9 @@ def _name(model: Any) -> None:
     for position, op in enumerate(model.get_ordered_ops()):
         if not op.get_friendly_name().startswith("__module"):
             op.set_friendly_name(f"{op.get_type_name()}_{position}")
-    for port, name in ((model.inputs[0], "input"), (model.outputs[0], "output")):
+    several = len(model.outputs) > 1
+    outputs = ((port, f"output_{place}" if several else "output") for place, port in enumerate(model.outputs))
+    for port, name in ((model.inputs[0], "input"), *outputs):
         port.get_node().set_friendly_name(name)
         port.get_tensor().set_names({name})
 

@@ -29,8 +29,8 @@ def read(folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
             ops.append((op, taken))
         elif taken:
             places[op.get_friendly_name()] = taken[0]
-    answer = model.outputs[0].get_node().input_value(0).get_node().get_friendly_name()
-    inner = [op for op, _ in ops if op.get_friendly_name() != answer]
+    answers = [port.get_node().input_value(0).get_node().get_friendly_name() for port in model.outputs]
+    inner = [op for op, _ in ops if op.get_friendly_name() not in answers]
     model.add_outputs([op.output(0) for op in inner])
     settings = {"INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32"}
     compiled = core.compile_model(model, "CPU", settings)
@@ -38,7 +38,7 @@ def read(folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
     for x in inputs:
         given = compiled([x[None].astype(files.input.dtype)])
         rows.append([given[port].astype(np.float32) for port in compiled.outputs])  # copies: it writes there again
-    values = dict(zip([answer, *(op.get_friendly_name() for op in inner)], stacked(rows), strict=True))
+    values = dict(zip([*answers, *(op.get_friendly_name() for op in inner)], stacked(rows), strict=True))
     found = [Operator(source, INPUT, (), inputs)]
     for op, taken in ops:
         name = op.get_friendly_name()

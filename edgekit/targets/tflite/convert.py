@@ -72,13 +72,13 @@ def convert(
     named, content = content, strip_names.shorten(content)
     out.mkdir(parents=True, exist_ok=True)
     (out / FILE).write_bytes(content)
-    source, result = _tensors(content, layout)
+    source, results = _tensors(content, layout)
     not_offered: tuple[str, ...] = ()
     if precision == "int8" and quantization.bias_correction:
         not_offered = ("bias_correction",)
     if made is not None and precision == "int8" and quantization.ranges != MINMAX.ranges:
         not_offered += (f"{quantization.ranges} ranges",)
-    return Files((FILE,), source, result, still_float, not_offered, operator_graph.read(content, named))
+    return Files((FILE,), source, results, still_float, not_offered, operator_graph.read(content, named))
 
 
 @lru_cache(maxsize=2)  # all precisions of one model share it
@@ -232,14 +232,15 @@ def _constants(content: bytes) -> dict[str, np.ndarray]:
     return found
 
 
-def _tensors(content: bytes, layout: str) -> tuple[TensorSpec, TensorSpec]:
+def _tensors(content: bytes, layout: str) -> tuple[TensorSpec, tuple[TensorSpec, ...]]:
     from ai_edge_litert.interpreter import Interpreter
 
     interpreter = Interpreter(model_content=content)
-    [source], [result] = interpreter.get_input_details(), interpreter.get_output_details()
+    [source] = interpreter.get_input_details()
 
     def spec(detail: Any, layout: str) -> TensorSpec:
         shape = tuple(int(side) for side in detail["shape"])
         return TensorSpec(detail["name"], shape, np.dtype(detail["dtype"]).name, layout)
 
-    return spec(source, layout), spec(result, output_layout(result["shape"]))
+    outputs = interpreter.get_output_details()
+    return spec(source, layout), tuple(spec(each, output_layout(each["shape"])) for each in outputs)

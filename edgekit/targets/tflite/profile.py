@@ -6,7 +6,7 @@ The declarations are those of litert/c/litert_profiler.h, litert_profiler_event.
 from __future__ import annotations
 
 import ctypes as c
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ class _Event(c.Structure):
 
 def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[OperatorTime]:
     """Operators in their order; where XNNPACK took them over, its own, as it fused them."""
-    model = _Model(folder / files.names[0], x, files.input.dtype, files.output.dtype)
+    model = _Model(folder / files.names[0], x, files.input.dtype, [each.dtype for each in files.outputs])
     for _ in range(WARM_UP):
         model.run()
     model.forget()
@@ -65,7 +65,7 @@ def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[Operator
 class _Model:
     """A compiled model with its profiler on; every call into the library is checked."""
 
-    def __init__(self, path: Path, x: np.ndarray, input_dtype: str, output_dtype: str) -> None:
+    def __init__(self, path: Path, x: np.ndarray, input_dtype: str, output_dtypes: Sequence[str]) -> None:
         import ai_edge_litert
 
         self._library = c.CDLL(str(Path(ai_edge_litert.__file__).parent / "libLiteRt.so"))
@@ -86,19 +86,23 @@ class _Model:
         self._do(
             "LiteRtGetCompiledModelInputTensorLayout", self._compiled, c.c_size_t(0), c.c_size_t(0), c.byref(layout)
         )
-        self._input = self._buffer("Input", input_dtype, layout, x.astype(input_dtype).tobytes())
-        outputs = (_Layout * 1)()
+        self._memory: list[np.ndarray] = []  # what the buffers stand on
+        self._input = self._buffer("Input", 0, input_dtype, layout, x.astype(input_dtype).tobytes())
+        count = len(output_dtypes)
+        outputs = (_Layout * count)()
         self._do(
             "LiteRtGetCompiledModelOutputTensorLayouts",
-            self._compiled, c.c_size_t(0), c.c_size_t(1), outputs, c.c_bool(False),
+            self._compiled, c.c_size_t(0), c.c_size_t(count), outputs, c.c_bool(False),
         )  # fmt: skip
-        self._output = self._buffer("Output", output_dtype, outputs[0], None)
+        self._outputs = [
+            self._buffer("Output", place, dtype, outputs[place], None) for place, dtype in enumerate(output_dtypes)
+        ]
 
     def run(self) -> None:
         """One inference."""
-        inputs, outputs = (c.c_void_p * 1)(self._input), (c.c_void_p * 1)(self._output)
-        one, signature = c.c_size_t(1), c.c_size_t(0)
-        self._do("LiteRtRunCompiledModel", self._compiled, signature, one, inputs, one, outputs)
+        inputs, outputs = (c.c_void_p * 1)(self._input), (c.c_void_p * len(self._outputs))(*self._outputs)
+        one, several, signature = c.c_size_t(1), c.c_size_t(len(self._outputs)), c.c_size_t(0)
+        self._do("LiteRtRunCompiledModel", self._compiled, signature, one, inputs, several, outputs)
 
     def forget(self) -> None:
         """Drop what was recorded; that stops the profiler too."""
@@ -121,18 +125,18 @@ class _Model:
             if own or (event.kind & OPERATOR and not (inside and "delegate" in name.lower())):
                 yield event.metadata[0], name, event.elapsed_us
 
-    def _buffer(self, which: str, dtype: str, layout: _Layout, content: bytes | None) -> c.c_void_p:
+    def _buffer(self, which: str, number: int, dtype: str, layout: _Layout, content: bytes | None) -> c.c_void_p:
         requirements, size, buffer = c.c_void_p(), c.c_size_t(), c.c_void_p()
         self._do(
             f"LiteRtGetCompiledModel{which}BufferRequirements",
-            self._compiled, c.c_size_t(0), c.c_size_t(0), c.byref(requirements),
+            self._compiled, c.c_size_t(0), c.c_size_t(number), c.byref(requirements),
         )  # fmt: skip
         self._do("LiteRtGetTensorBufferRequirementsBufferSize", requirements, c.byref(size))
         memory = np.zeros(size.value + ALIGNMENT, np.uint8)
         place = -memory.ctypes.data % ALIGNMENT
         if content is not None:
             memory[place : place + len(content)] = np.frombuffer(content, np.uint8)
-        setattr(self, f"_{which}_memory", memory)
+        self._memory.append(memory)
         kind = _TensorType(ELEMENT[dtype], layout)
         address = c.c_void_p(memory.ctypes.data + place)
         self._do("LiteRtCreateTensorBufferFromHostMemory", c.byref(kind), address, size, self._keep, c.byref(buffer))

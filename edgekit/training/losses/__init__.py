@@ -72,7 +72,8 @@ def hard(task: Task) -> Callable[[Tensor, Tensor], Tensor]:
     """`(outputs, wanted) -> scalar`, what is minimised without a teacher, the mean over the batch.
 
     Cross entropy with classes (N,) int64, binary cross entropy with labels (N, labels) of 0 and 1, and the squared
-    error of values (N, values), or of a reconstruction, for which the network's input itself is wanted.
+    error of values (N, values), or of a reconstruction, for which the network's input itself is wanted. Of a detection,
+    see `edgekit/training/detection_loss.py`.
     """
     from torch.nn import functional
 
@@ -80,6 +81,10 @@ def hard(task: Task) -> Callable[[Tensor, Tensor], Tensor]:
         return functional.cross_entropy
     if task == "multi_label":
         return lambda outputs, wanted: functional.binary_cross_entropy_with_logits(outputs, wanted.to(outputs.dtype))
+    if task == "detection":
+        from edgekit.training import detection_loss
+
+        return detection_loss.loss
     return functional.mse_loss
 
 

@@ -14,9 +14,11 @@ from edgekit.core import tasks
 from edgekit.core.errors import DataError
 from edgekit.core.tasks import TASKS, anomaly, classification, multi_label, regression
 
+from . import test_detection as made_boxes
+
 SAMPLES = 300
 OFFERED = {
-    "METRIC", "SAID", "OUTPUTS", "AT_MOST_ONE", "RECONSTRUCTS", "names", "checked", "whole", "strata",
+    "METRIC", "SAID", "OUTPUTS", "AT_MOST_ONE", "RECONSTRUCTS", "NEEDS_SHAPE", "names", "checked", "whole", "strata",
     "score_samples", "accuracy", "drop", "same", "constant_answer", "GROUP", "SCORE", "SCORE_RISES", "RIGHT", "answers",
     "right", "groups", "said", "labels_in_words",
 }  # fmt: skip
@@ -34,6 +36,10 @@ def drawn(task: str, noise: float, seed: int = 1) -> dict[str, np.ndarray | None
     if task == "multi_label":
         y = (random.random((SAMPLES, 5)) < 0.3).astype(np.int64)
         return {"y": y, "outputs": y - 0.5 + noise * off.normal(size=y.shape), "inputs": None}
+    if task == "detection":
+        y = made_boxes.labels(SAMPLES, seed, most=4)
+        shape = np.broadcast_to(np.float32(0), (SAMPLES, 3, made_boxes.HEIGHT, made_boxes.WIDTH))
+        return {"y": y, "outputs": made_boxes.answered(y, noise, seed), "inputs": shape}
     y = (random.random(SAMPLES) < 0.3).astype(np.int64)
     x = random.normal(size=(SAMPLES, 8))
     return {"y": y, "outputs": x + (noise + 0.3 * y[:, None]) * off.normal(size=x.shape), "inputs": x}
@@ -84,17 +90,21 @@ def test_other_samples_cannot_be_compared(task: str) -> None:
 
 @pytest.mark.parametrize("task", [task for task in TASKS if task != "classification"])
 def test_the_bound_holds_as_often_as_it_says(task: str) -> None:
-    """Two networks equally good: of 100 draws of samples, the drop of all samples, 0, is within nearly all bounds."""
+    """Two networks equally good: the drop of all samples, 0, is within nearly all bounds of drawn ones."""
+    draws = 40 if task == "detection" else 100  # it takes half a second each
     held = [
         tasks.drop(marks(task, 0.5, seed), tasks.named(task).score_samples(**other(task, seed)), 0.9).bound_pp >= 0
-        for seed in range(100)
+        for seed in range(draws)
     ]
-    assert 82 <= sum(held) <= 98
+    spread = 2.7 * (draws * 0.9 * 0.1) ** 0.5
+    assert 0.9 * draws - spread <= sum(held) <= 0.9 * draws + spread
 
 
 def other(task: str, seed: int) -> dict[str, np.ndarray | None]:
     """A second network of the same noise on the same samples."""
     found = drawn(task, 0.5, seed)
+    if task == "detection":
+        return {**found, "outputs": made_boxes.answered(np.asarray(found["y"]), 0.5, seed + 1000)}
     random = np.random.default_rng([seed, 8])
     y = np.asarray(found["y"])
     wanted = {"regression": y, "multi_label": y - 0.5}.get(task, found["inputs"])
@@ -258,6 +268,7 @@ OF_EACH = {
     "regression": ("f", "root"),
     "multi_label": ("v", "w", "x", "y", "z"),
     "anomaly": ("normal", "anomaly"),
+    "detection": ("a", "b", "c"),
 }
 
 
@@ -274,6 +285,7 @@ def test_groups_hold_every_sample_and_a_worse_network_scores_worse(task: str) ->
     before, after = kind.groups(good, y, names), kind.groups(bad, y, names)
     assert [group.name for group in before] == [group.name for group in after]
     wanted = {"multi_label": int(y.sum()), "regression": 2 * SAMPLES}.get(task, SAMPLES)
+    wanted = int((y[:, 1:, 0] >= 0).sum()) if task == "detection" else wanted
     assert sum(group.samples for group in before) == wanted
     worse = [(a.score < b.score) == kind.SCORE_RISES for b, a in zip(before, after, strict=True) if a.score != b.score]
     assert worse and sum(worse) > len(worse) / 2
@@ -287,7 +299,9 @@ def test_answers_and_labels_are_told_in_words(task: str) -> None:
     answers, y = said_of(task, 0.2)
     said, meant = kind.said(answers, y, OF_EACH[task]), kind.labels_in_words(y, OF_EACH[task])
     assert len(said) == len(meant) == SAMPLES
-    if task != "regression":  # whose right answers need not be the very same number
+    if task == "detection":  # as many of each, and they may lie elsewhere
+        assert all(a == b for a, b, right in zip(said, meant, kind.right(answers, y), strict=True) if right)
+    elif task != "regression":  # whose right answers need not be the very same number
         assert [a == b for a, b in zip(said, meant, strict=True)] == kind.right(answers, y).tolist()
 
 

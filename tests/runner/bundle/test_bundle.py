@@ -16,7 +16,7 @@ from tests.runner.conftest import NCHW, SCORES, Made, manifest_for
 
 MODEL = Made("onnx", {"model.onnx": bytes(range(64))}, NCHW, SCORES, 1e-4)
 MEMBERS = {**MODEL.files, "golden/inputs.npy": b"in", "golden/outputs.npy": b"out", "README.md": b"read me\n"}
-SHA256 = "c5e9753915027f42ab0253a40e31c29546bd99c3de1e969c4b39d477249d1f7e"
+SHA256 = "5d208925cbeade286adea43f16915027a0035ca9c108312049f47eff4ec8402d"
 
 
 @pytest.fixture

@@ -1,0 +1,87 @@
+"""Files that say which things are where in pictures: one format each, the file's name is its key. Each of them offers
+
+    read(source, listing) -> Annotations
+
+of a folder or a zip (`edgekit/data/archives.py`). DataError where the files are not of the format.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from edgekit.core.errors import DataError
+
+if TYPE_CHECKING:
+    from edgekit.data.archives import Folder, Listing, Zip
+
+NAMES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+PICTURES = (".jpg", ".jpeg", ".png", ".webp")
+SPLITS = {"train": "train", "trainval": "train", "val": "validation", "valid": "validation", "validation": "validation",
+          "test": "test"}  # fmt: skip
+"""Names of files and folders, and the split that they mean."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A thing in a picture. Sides are in pixels; with `is_relative` in shares of the width and the height."""
+
+    label: str
+    left: float
+    top: float
+    right: float
+    bottom: float
+    is_relative: bool = False
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture by its name in the folder, with its boxes; `size` is the (width, height) that its file states."""
+
+    name: str
+    split: str
+    boxes: tuple[Box, ...]
+    size: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """Pictures in the order of their names, and the classes in the order of their numbers."""
+
+    pictures: tuple[Picture, ...]
+    classes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def read(name: str, source: Folder | Zip) -> Annotations:
+    """What a folder or a zip says in this format."""
+    found: Annotations = importlib.import_module(f"{__name__}.{name}").read(source, source.listing())
+    if not found.pictures:
+        raise DataError(f"data.path: no picture with {name} annotations in it; look at data.annotations")
+    return found
+
+
+def pictures(listing: Listing) -> dict[str, str]:
+    """Every picture's name in the listing by its stem; DataError where two pictures share one."""
+    found: dict[str, str] = {}
+    for name in listing.files:
+        path = PurePosixPath(name)
+        if path.suffix.lower() not in PICTURES or path.name.startswith("."):
+            continue
+        if path.stem in found:
+            raise DataError(f"{found[path.stem]} and {name}: two pictures of one name; rename one and its annotations")
+        found[path.stem] = name
+    return found
+
+
+def named_once(classes: list[str], where: str) -> tuple[str, ...]:
+    """The classes; DataError for one without a name, or one that stands twice."""
+    if not all(isinstance(each, str) and each.strip() for each in classes):
+        raise DataError(f"{where}: a class without a name in {classes}; name every class")
+    twice = next((each for each in classes if classes.count(each) > 1), None)
+    if twice:
+        raise DataError(f"{where}: the class {twice!r} stands twice; remove one")
+    return tuple(classes)

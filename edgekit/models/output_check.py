@@ -1,0 +1,75 @@
+"""Whether a network returns what its task asks for; the error says what to return instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgekit.core.errors import ModelError, with_article
+from edgekit.models.spec import ModelSpec
+from edgekit.runner import boxes
+from edgekit.runner import joined as of_shapes
+from edgekit.runner.errors import RunnerError
+
+
+def check(out: Any, spec: ModelSpec, samples: int = 1, when: str = "") -> None:
+    """ModelError unless that is what the spec's network gives for so many samples."""
+    if spec.task == "detection":
+        _check_boxes(out, spec, samples, when)
+        return
+    wanted = (samples, *spec.outputs)
+    said = {"regression": "values", "anomaly": "its input again, reconstructed,"}.get(spec.task, "logits")
+    must = f"{spec.called}: must return {said} of shape {wanted}"
+    if isinstance(out, tuple | list) and len(out) > 1:
+        raise ModelError(
+            f"{must}, returned {when}{with_article(type(out).__name__)} of {len(out)}; a bundle's model has one "
+            "output: join them, torch.cat(heads, dim=1), or return the one that counts"
+        )
+    if not isinstance(out, Tensor):
+        raise ModelError(f"{must}, returned {when}{with_article(type(out).__name__)}; {_instead(out)}")
+    if tuple(out.shape) != wanted:
+        raise ModelError(
+            f"{must}, returned {when}shape {tuple(out.shape)}; its last layer must give {spec.num_classes} of them, "
+            "one row for each sample"
+        )
+    if out.layout is not torch.strided:
+        raise ModelError(f"{must}, returned {when}a sparse tensor; return out.to_dense()")
+    if out.dtype is not torch.float32:
+        raise ModelError(
+            f"{must} as float32, returned {when}{str(out.dtype).removeprefix('torch.')}; return what stands before an "
+            "argmax or a cast, and let the builder return net.float()"
+        )
+
+
+def _check_boxes(out: Any, spec: ModelSpec, samples: int, when: str) -> None:
+    """ModelError unless those are points of grids over the picture, each with 4 sides and a logit for every class."""
+    parts = [out] if isinstance(out, Tensor) else list(out) if isinstance(out, tuple | list) else []
+    shapes = [tuple(each.shape) for each in parts if isinstance(each, Tensor) and each.dtype is torch.float32]
+    wanted = boxes.SIDES + spec.num_classes
+    must = (
+        f"{spec.called}: must return float32 boxes ({samples}, points, {boxes.SIDES}) and logits ({samples}, points, "
+        f"{spec.num_classes}), or both in one tensor"
+    )
+    if not parts or len(shapes) != len(parts) or any(shape[0] != samples for shape in shapes):
+        raise ModelError(f"{must}, returned {when}{shapes or with_article(type(out).__name__)}")
+    whole = of_shapes.shape([shape[1:] for shape in shapes])
+    if len(whole) != 2 or whole[1] != wanted:
+        raise ModelError(f"{must}, returned {when}{shapes}")
+    try:
+        boxes.strides(spec.input_shape[1:], whole[0])
+    except RunnerError as error:
+        raise ModelError(f"{spec.called}: {error}") from None
+
+
+def _instead(out: Any) -> str:
+    """What to return in place of something that is no tensor."""
+    if hasattr(out, "logits") or (isinstance(out, Mapping) and "logits" in out):
+        return "it has .logits, as models of transformers do: wrap the network, and return self.net(x).logits"
+    if isinstance(out, Mapping):
+        return f"it holds {', '.join(map(str, list(out)[:5]))}: return the one tensor that counts"
+    if out is None:
+        return "let forward end with a return"
+    return "return the tensor itself" if isinstance(out, tuple | list) else "return a tensor"

@@ -1,0 +1,141 @@
+"""From a detector's outputs to boxes: decoding and non-maximum suppression, by numpy and with the same bits everywhere.
+
+A detector looks at the points of one or more grids. Each grid covers the picture with cells of `stride` pixels, row by
+row, and the finest grid comes first. For each point the network gives the distances from the middle of its cell to the
+box's left, top, right and bottom side, in strides, and a logit for each class (FCOS, Tian et al., ICCV 2019).
+
+Every step is float32 arithmetic, element by element; the order of boxes is that of their logits, of equals that of
+their points. The exponential of a probability is rounded from `math`, for numpy's differs between processors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from edgekit.runner.errors import BundleError
+
+STRIDES = (4, 8, 16, 32, 64, 128)
+SIDES = 4
+"""A box's numbers: left, top, right, bottom."""
+CANDIDATES = 400
+"""Of a picture, those with the highest logits go on to the suppression."""
+
+
+class Options(NamedTuple):
+    """What counts as a box: its least probability, the overlap above which the lesser of two goes, and how many."""
+
+    least_probability: float = 0.05
+    overlap: float = 0.5
+    most: int = 100
+
+
+DEFAULT = Options()
+
+
+class Boxes(NamedTuple):
+    """Boxes of one picture, best first: `sides` (n, 4) in pixels, `logits` (n,) float32, `classes` (n,) int64."""
+
+    sides: np.ndarray
+    logits: np.ndarray
+    classes: np.ndarray
+
+
+def grid_shape(size: Sequence[int], stride: int) -> tuple[int, int]:
+    """Rows and columns of the grid over a picture of (height, width)."""
+    height, width = size
+    return -(-height // stride), -(-width // stride)
+
+
+def strides(size: Sequence[int], points: int) -> tuple[int, ...]:
+    """The strides of the grids that have so many points over a picture of (height, width) together.
+
+    Each is twice the one before. BundleError where no such grids have that number of points.
+    """
+    for first, last in combinations(range(len(STRIDES) + 1), 2):
+        found = STRIDES[first:last]
+        if sum(math.prod(grid_shape(size, stride)) for stride in found) == points:
+            return found
+    height, width = size
+    raise BundleError(
+        f"{points} points for a picture of {width}×{height}: no grids with strides of {', '.join(map(str, STRIDES))} "
+        "have so many; let the network give one row for each cell, the finest grid first"
+    )
+
+
+def centres(size: Sequence[int], points: int) -> tuple[np.ndarray, np.ndarray]:
+    """The points' places (points, 2), x before y, and their strides (points, 1), in pixels, float32."""
+    places, widths = [], []
+    for stride in strides(size, points):
+        rows, columns = grid_shape(size, stride)
+        y, x = np.mgrid[:rows, :columns]
+        places.append((np.stack([x, y], axis=-1).reshape(-1, 2) + 0.5) * stride)
+        widths.append(np.full((rows * columns, 1), stride))
+    return np.concatenate(places).astype(np.float32), np.concatenate(widths).astype(np.float32)
+
+
+class Decoder:
+    """Outputs (points, 4 + classes) of pictures of one (height, width) → `Boxes`."""
+
+    def __init__(self, size: Sequence[int], points: int, options: Options = DEFAULT) -> None:
+        self.places, self.widths = centres(size, points)
+        height, width = size
+        self.limits = np.array([width, height, width, height], dtype=np.float32)
+        self.options = options
+        share = options.least_probability
+        self.least_logit = np.float32(math.log(share / (1 - share)))
+
+    def __call__(self, outputs: np.ndarray) -> Boxes:
+        logits = outputs[:, SIDES:]
+        points, classes = np.nonzero(logits >= self.least_logit)
+        scores = logits[points, classes]
+        order = (-scores).argsort(kind="stable")[:CANDIDATES]
+        points, classes, scores = points[order], classes[order], scores[order]
+        sides = self._sides(outputs[points, :SIDES], points)
+        kept = suppress(sides, classes, self.options.overlap, self.options.most)
+        return Boxes(sides[kept], scores[kept], classes[kept])
+
+    def _sides(self, distances: np.ndarray, points: np.ndarray) -> np.ndarray:
+        reach = distances * self.widths[points]
+        places = self.places[points]
+        sides = np.concatenate([places - reach[:, :2], places + reach[:, 2:]], axis=1)
+        return np.minimum(np.maximum(sides, np.float32(0)), self.limits)
+
+
+def suppress(sides: np.ndarray, classes: np.ndarray, overlap: float, most: int) -> np.ndarray:
+    """Places of the boxes that stay, of boxes sorted best first: greedy, class by class (Felzenszwalb et al. 2010)."""
+    alive = np.ones(len(sides), dtype=bool)
+    areas = area(sides)
+    kept = []
+    for place in range(len(sides)):
+        if not alive[place]:
+            continue
+        kept.append(place)
+        if len(kept) == most:
+            break
+        behind = np.flatnonzero(alive[place + 1 :]) + place + 1
+        shared = intersections(sides[place], sides[behind])
+        covered = shared > np.float32(overlap) * (areas[place] + areas[behind] - shared)
+        alive[behind[covered & (classes[behind] == classes[place])]] = False
+    return np.array(kept, dtype=np.int64)
+
+
+def area(sides: np.ndarray) -> np.ndarray:
+    """(n,) of boxes (n, 4); 0 where a side is beyond its opposite."""
+    return np.maximum(sides[:, 2] - sides[:, 0], 0) * np.maximum(sides[:, 3] - sides[:, 1], 0)
+
+
+def intersections(one: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """(n,): the area that a box (4,) shares with each of others (n, 4)."""
+    low, high = np.maximum(one[:2], others[:, :2]), np.minimum(one[2:], others[:, 2:])
+    shared = np.maximum(high - low, 0)
+    return shared[:, 0] * shared[:, 1]
+
+
+def probability(logit: float) -> float:
+    """The sigmoid, as a float that float32 holds: where `math` differs by a last bit, this does not."""
+    return float(np.float32(1 / (1 + math.exp(-logit)) if logit >= 0 else math.exp(logit) / (1 + math.exp(logit))))

@@ -1,0 +1,72 @@
+"""Things in a picture: each with its class, its probability and its box."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edgekit.runner import input_path
+from edgekit.runner.boxes import Decoder, Options, probability
+
+if TYPE_CHECKING:
+    from edgekit.runner.bundle.manifest import Manifest, RawSpec
+
+
+@dataclass(frozen=True)
+class Found:
+    """One thing: `box` is left, top, right, bottom, in pixels of the sample; `probability` from 0 to 1."""
+
+    label: str
+    probability: float
+    box: tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Detection:
+    """What is in a picture, the surest first."""
+
+    boxes: list[Found]
+    timing_ms: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"boxes": [{**vars(each), "box": list(each.box)} for each in self.boxes], "timing_ms": self.timing_ms}
+
+    def lines(self) -> list[str]:
+        """For people; the first line ends the one that names the input."""
+        counted: dict[str, int] = {}
+        for each in self.boxes:
+            counted[each.label] = counted.get(each.label, 0) + 1
+        first = ", ".join(f"{count} {label}" for label, count in counted.items()) or "nothing"
+        return [first, *(f"  {each.probability:7.2%}  {each.label} {_sides(each)}" for each in self.boxes)]
+
+
+def in_picture(found: Detection, raw: RawSpec, size: tuple[int, int]) -> Detection:
+    """The same with boxes in the pixels of the picture of (width, height) that the sample was made from."""
+    resize = input_path.find(raw.steps, "resize_picture")
+    if resize is None or resize["fit"] == "crop":
+        return found
+    place = input_path.placed(size, resize)
+    return replace(found, boxes=[replace(each, box=place.into_picture(each.box)) for each in found.boxes])
+
+
+def _sides(found: Found) -> str:
+    left, top, right, bottom = found.box
+    return f"from {left:.0f}, {top:.0f} to {right:.0f}, {bottom:.0f}"
+
+
+def maker(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Detection]:
+    """See the package."""
+    labels = manifest.labels
+    decode = Decoder(manifest.raw.shape[:2], manifest.output_shape[0], Options(**manifest.boxes or {}))
+
+    def answer(outputs: np.ndarray, top_k: int, timing_ms: dict[str, float]) -> Detection:
+        found = decode(outputs)
+        rows = zip(found.sides.tolist(), found.logits.tolist(), found.classes.tolist())
+        boxes = [Found(labels[kind], probability(logit), tuple(sides)) for sides, logit, kind in rows]
+        return Detection(boxes, timing_ms)
+
+    return answer

@@ -1,0 +1,283 @@
+"""Pictures with boxes: the same scene in every format gives the same samples and labels, and what is wrong is told."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from edgekit.core.errors import DataError
+from edgekit.data import Data, box_formats, load, parse
+from edgekit.runner import bundle, input_path, inputs
+from edgekit.runner.backends import open_backend
+from edgekit.runner.boxes import Decoder, Options, probability
+from edgekit.runner.bundle.manifest import RawSpec
+from edgekit.runner.cli import main
+from edgekit.runner.preprocess import transform
+from tests.data import odd_files
+from tests.data.boxed import CLASSES, WRITERS, scenes
+from tests.runner.conftest import npy
+from tests.runner.test_several_outputs import INPUT, ONLY, OUTPUTS, POINTS, files, images, manifest, wanted
+
+TASK = "detection"
+
+
+def section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    WRITERS["yolo"](tmp_path / "data", scenes(60))
+    return options(tmp_path, "yolo", calibration_samples=6)
+
+
+def options(folder: Path, form: str, **changes: Any) -> dict[str, Any]:
+    """The section of a config for `folder`/data."""
+    return {
+        "source": "boxes", "path": str(folder / "data"), "annotations": form, "height": 48, "width": 64,
+        "calibration_samples": 3, "cache": str(folder / "cache"), **changes,
+    }  # fmt: skip
+
+
+def read(folder: Path, form: str, **changes: Any) -> Data:
+    return load(parse(options(folder, form, **changes), TASK))
+
+
+def rows(data: Data) -> dict[bytes, list[list[float]]]:
+    """Of every sample its boxes, sorted."""
+    splits = (data.train, data.calibration, data.validation, data.test)
+    return {
+        x.tobytes(): sorted(y[1:][y[1:, 0] >= 0].tolist())
+        for split in splits
+        for x, y in zip(split.x, split.y, strict=True)
+    }
+
+
+def test_every_format_has_a_writer_here() -> None:
+    assert set(WRITERS) == set(box_formats.NAMES)
+
+
+@pytest.mark.parametrize("form", sorted(WRITERS))
+def test_samples_and_boxes_are_those_of_the_scene(form: str, tmp_path: Path) -> None:
+    made = scenes(40)
+    WRITERS[form](tmp_path / "data", made)
+    data = read(tmp_path, form)
+    assert data.classes == CLASSES
+    assert data.train.y[0, 0].tolist() == [-1, 0, 0, 64, 48]
+    wanted = {
+        scene.pixels.tobytes(): sorted(
+            [float(CLASSES.index(kind)), *map(float, sides)] for kind, *sides in scene.things
+        )
+        for scene in made
+    }
+    found = rows(data)
+    assert set(found) == set(wanted)
+    for key, boxes in wanted.items():
+        np.testing.assert_allclose(found[key], boxes, atol=1e-3)
+    assert len(data.test) == sum(scene.split == "test" for scene in made)
+
+
+@pytest.mark.parametrize("form", sorted(WRITERS))
+def test_a_zip_is_read_as_the_folder_is(form: str, tmp_path: Path) -> None:
+    WRITERS[form](tmp_path / "data", scenes(20))
+    with zipfile.ZipFile(tmp_path / "data.zip", "w") as archive:
+        for path in sorted((tmp_path / "data").rglob("*.*")):
+            archive.write(path, Path("wrapped") / path.relative_to(tmp_path / "data"))
+    zipped = read(tmp_path, form, path=str(tmp_path / "data.zip"))
+    assert rows(zipped) == rows(read(tmp_path, form))
+
+
+def test_a_letterbox_keeps_proportions_and_moves_boxes_with_them(tmp_path: Path) -> None:
+    """64×48 becomes 80×60 in the middle of 80×80, and 32×24 in the middle of 32×40."""
+    made = scenes(20)
+    WRITERS["coco"](tmp_path / "data", made)
+    for size, (left, top, scale) in {(80, 80): (0, 10, 1.25), (32, 40): (0, 8, 0.5)}.items():
+        data = read(tmp_path, "coco", width=size[0], height=size[1])
+        wanted = sorted(
+            [float(CLASSES.index(kind)), left + a * scale, top + b * scale, left + c * scale, top + d * scale]
+            for scene in made
+            for kind, a, b, c, d in scene.things
+        )
+        np.testing.assert_allclose(sorted(row for boxes in rows(data).values() for row in boxes), wanted, atol=1e-3)
+        assert not data.train.x[:, :top].any() and not data.train.x[:, -top:].any()
+        assert data.train.x[:, top].any()
+
+
+@pytest.mark.parametrize("fit", ["letterbox", "stretch"])
+def test_the_device_reads_a_file_as_training_does_and_finds_the_way_back(fit: str, tmp_path: Path) -> None:
+    made = scenes(20, (70, 31))
+    WRITERS["yolo"](tmp_path / "data", made)
+    data = read(tmp_path, "yolo", fit=fit, width=48, height=64)
+    raw = RawSpec("image", (64, 48, 3), "uint8", input_path=data.input_path)
+    known = rows(data)
+    for scene in made:
+        path = tmp_path / "data/images" / scene.split / f"{scene.name}.png"
+        [sample] = inputs.samples(str(path), raw)
+        assert sample.size == (70, 31)
+        place = input_path.placed(sample.size, data.input_path[1])
+        back = sorted([kind, *place.into_picture(sides)] for kind, *sides in known[sample.raw.tobytes()])
+        wanted = sorted([float(CLASSES.index(kind)), *map(float, sides)] for kind, *sides in scene.things)
+        np.testing.assert_allclose(back, wanted, atol=0.02)
+
+
+def test_a_picture_that_stands_on_its_side_is_turned_with_its_boxes_as_they_are_seen(tmp_path: Path) -> None:
+    """The EXIF tag of a phone: the file is 48×64, and what people drew boxes on is 64×48."""
+    made = scenes(20)
+    WRITERS["yolo"](tmp_path / "data", made)
+    tag = Image.Exif()
+    tag[0x0112] = 6
+    for path in (tmp_path / "data/images").rglob("*.png"):
+        Image.open(path).transpose(Image.Transpose.ROTATE_90).save(path, exif=tag)
+    assert rows(read(tmp_path, "yolo")) == {
+        key: boxes for key, boxes in rows(read(tmp_path, "yolo", cache=str(tmp_path / "other"))).items()
+    }
+    wanted = sorted(sides for scene in made for sides in ([CLASSES.index(k), *s] for k, *s in scene.things))
+    found = sorted(box for boxes in rows(read(tmp_path, "yolo")).values() for box in boxes)
+    np.testing.assert_allclose(found, wanted, atol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ONLY)
+def test_every_file_gets_the_evaluations_own_boxes(
+    target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Pictures of many sizes, modes and turns, as they lie there: decoded by the evaluation, moved into the file's."""
+    odd = odd_pictures(tmp_path / "data")
+    data = read(tmp_path, "yolo", height=32, width=48, max_bad_fraction=0.9)
+    raw = RawSpec("image", (32, 48, 3), "uint8", input_path=data.input_path)
+    content = files(target, tmp_path)
+    backend = open_backend(target, content, INPUT, OUTPUTS, interpreter=ONLY[target][0])
+    samples = {x.tobytes(): x for split in (data.train, data.calibration, data.validation, data.test) for x in split.x}
+    options_ = Options(0.2, 0.5, 100)
+    decode = Decoder((32, 48), POINTS, options_)
+    golden = {"i.npy": npy(images(2)), "o.npy": npy(wanted(images(2)).astype(np.float32))}
+    path = tmp_path / "b.edge.zip"
+    bundle.write(path, manifest(target, content, raw=raw, boxes=options_._asdict()), {**content, **golden})
+    asked = ("--json", "--no-trial", "--threads", "1", "--interpreter", ONLY[target][0])
+    assert main(["predict", str(path), str(tmp_path / "data"), *asked]) == 0
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {each["input"] for each in answers} == {str(each) for each in odd}
+    found = 0
+    for answer in answers:
+        [sample] = inputs.samples(answer["input"], raw)
+        x = samples[sample.raw.tobytes()]  # what training reads
+        scaled = transform.to_layout(transform.apply([{"step": "scale", "factor": 1 / 255}], x[None]), "NCHW")
+        boxes = decode(backend.run(scaled)[0])
+        place = input_path.placed(sample.size, data.input_path[1])
+        assert [each["box"] for each in answer["boxes"]] == [[*place.into_picture(at)] for at in boxes.sides.tolist()]
+        assert [each["probability"] for each in answer["boxes"]] == [*map(probability, boxes.logits.tolist())]
+        found += len(answer["boxes"])
+    assert found > len(answers)
+
+
+def odd_pictures(home: Path) -> list[Path]:
+    """120 of 20×20 to 90×70 pixels, in several modes and formats, some with an EXIF turn; a box in each."""
+    random, found = np.random.default_rng(19), []
+    (home / "images/train").mkdir(parents=True)
+    (home / "labels/train").mkdir(parents=True)
+    (home / "data.yaml").write_text("names: [a]")
+    for number in range(120):
+        form, ending = odd_files.FORMS[number % len(odd_files.FORMS)]
+        pixels = random.integers(0, 256, (*random.integers(20, (70, 90)), 3)) * random.uniform(0.2, 1, 3)
+        mode = ("RGB", "L")[number % 3 == 0 and form != "WEBP"]
+        exif = Image.Exif()
+        if number % 4 == 0:
+            exif[0x0112] = 1 + number // 4 % 8
+        path = home / "images/train" / f"{number:03}.{ending}"
+        Image.fromarray(pixels.astype(np.uint8)).convert(mode).save(path, form, exif=exif)
+        (home / "labels/train" / f"{number:03}.txt").write_text("0 0.5 0.5 0.5 0.5")
+        found.append(path)
+    return found
+
+
+def _voc(change: Callable[[str], str]) -> Callable[[Path], None]:
+    def broken(home: Path) -> None:
+        for path in (home / "Annotations").glob("*.xml"):
+            path.write_text(change(path.read_text()))
+
+    return broken
+
+
+def _coco(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], None]:
+    def broken(home: Path) -> None:
+        path = home / "annotations/instances_train2017.json"
+        values = json.loads(path.read_text())
+        change(values)
+        path.write_text(json.dumps(values))
+
+    return broken
+
+
+def _yolo(line: str) -> Callable[[Path], None]:
+    return lambda home: next((home / "labels/train").glob("*.txt")).write_text(line)
+
+
+BROKEN: dict[str, tuple[str, Callable[[Path], None], str]] = {
+    "not XML": ("voc", _voc(lambda text: text[:-9]), "no XML"),
+    "no name": ("voc", _voc(lambda text: text.replace("<name>blob</name>", "<name></name>")), "without a name"),
+    "no number": ("voc", _voc(lambda text: text.replace("<xmin>", "<xmin>left")), "it must be a number"),
+    "no boxes": ("voc", _voc(lambda text: text.split("<object>")[0] + "</annotation>"), "without a single box"),
+    "outside": ("voc", _voc(lambda text: text.replace("<xmax>", "<xmax>9")), "boxes are empty or outside"),
+    "another size": ("voc", _voc(lambda text: text.replace("<width>64", "<width>65")), "annotations are for 65×48"),
+    "an entity": ("voc", _voc(lambda text: '<!DOCTYPE a [<!ENTITY b "c">]>' + text), "or entities"),
+    "in two splits": (
+        "voc", lambda home: (home / "ImageSets/Main/val.txt").write_text("scene000\n"), "belongs to one split",
+    ),
+    "no picture": ("voc", lambda home: (home / "JPEGImages/scene001.png").unlink(), "no picture of that name"),
+    "not JSON": ("coco", lambda home: (home / "annotations/instances_train2017.json").write_text("{"), "no JSON"),
+    "other JSON": ("coco", _coco(lambda values: values.pop("categories")), "no COCO annotations"),
+    "a category without a name": (
+        "coco", _coco(lambda values: values["annotations"][0].update(category_id=99)), "category_id 99 has no name",
+    ),
+    "a nameless class": (
+        "coco", _coco(lambda values: values["categories"][0].update(name="")), "category 1 is ''",
+    ),
+    "three numbers": (
+        "coco", _coco(lambda values: values["annotations"][0].update(bbox=[1, 2, 3])), "needed left, top",
+    ),
+    "no such picture": (
+        "coco", _coco(lambda values: values["images"][0].update(file_name="x.png")), "no picture 'x.png'",
+    ),
+    "a box of no image": (
+        "coco", _coco(lambda values: values["annotations"][0].update(image_id=9999)), "image 9999, which",
+    ),
+    "words": ("yolo", _yolo("blob 0.5 0.5 0.1 0.1\n"), "needed class, middle x"),
+    "four numbers": ("yolo", _yolo("0 0.5 0.5 0.1\n"), "needed class, middle x"),
+    "a class too high": ("yolo", _yolo("3 0.5 0.5 0.1 0.1\n"), "class 3 has no name"),
+    "no names": ("yolo", lambda home: (home / "data.yaml").unlink(), "the classes have no names"),
+    "names twice": ("yolo", lambda home: (home / "data.yaml").write_text("names: [a, a, b]"), "stands twice"),
+    "YAML without names": ("yolo", lambda home: (home / "data.yaml").write_text("nc: 3"), "no `names` in it"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_what_is_wrong_is_one_line_that_says_where(fault: str, tmp_path: Path) -> None:
+    form, change, said = BROKEN[fault]
+    WRITERS[form](tmp_path / "data", scenes(20))
+    change(tmp_path / "data")
+    with pytest.raises(DataError, match=said) as caught:
+        read(tmp_path, form)
+    assert "\n" not in str(caught.value)
+    assert not list((tmp_path / "cache").glob("*/record.json")) if (tmp_path / "cache").exists() else True
+
+
+def test_a_few_bad_boxes_are_skipped_and_named(tmp_path: Path) -> None:
+    WRITERS["coco"](tmp_path / "data", scenes(60))
+    _coco(lambda values: values["annotations"][0].update(bbox=[60, 40, 30, 30]))(tmp_path / "data")
+    data = read(tmp_path, "coco")
+    assert any("skipped 1 boxes, empty or outside: train2017/" in note for note in data.notes)
+
+
+def test_a_picture_with_more_boxes_than_asked_is_refused(tmp_path: Path) -> None:
+    WRITERS["voc"](tmp_path / "data", scenes(20))
+    with pytest.raises(DataError, match="at most 3 asked; raise data.most_boxes"):
+        read(tmp_path, "voc", most_boxes=3)
+
+
+def test_a_limit_keeps_the_splits_in_proportion(tmp_path: Path) -> None:
+    WRITERS["voc"](tmp_path / "data", scenes(60))
+    data = read(tmp_path, "voc", limit=20)
+    assert len(data.test) == 10
+    assert len(data.train) + len(data.calibration) + len(data.validation) == 20

@@ -1,0 +1,96 @@
+"""Decoding and non-maximum suppression, against the same written out one box at a time."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from edgekit.runner import boxes
+from edgekit.runner.boxes import Decoder, Options
+from edgekit.runner.errors import BundleError
+
+SIZE = (48, 64)
+POINTS = 6 * 8 + 3 * 4
+
+
+def outputs(seed: int, classes: int = 3) -> np.ndarray:
+    """(points, 4 + classes) with many boxes that overlap."""
+    random = np.random.default_rng(seed)
+    sides = random.uniform(-0.5, 3, (POINTS, 4))
+    return np.concatenate([sides, random.normal(-1, 2, (POINTS, classes))], axis=1).astype(np.float32)
+
+
+def by_hand(rows: np.ndarray, options: Options) -> list[tuple[int, float, tuple[float, ...]]]:
+    """The answer, point by point and pair by pair, in Python's own floats."""
+    places = [(x * 8 + 4, y * 8 + 4, 8) for y in range(6) for x in range(8)]
+    places += [(x * 16 + 8, y * 16 + 8, 16) for y in range(3) for x in range(4)]
+    found = []
+    for place, ((x, y, stride), row) in enumerate(zip(places, rows.tolist(), strict=True)):
+        left, top, right, bottom = x - row[0] * stride, y - row[1] * stride, x + row[2] * stride, y + row[3] * stride
+        sides = (min(max(left, 0), 64), min(max(top, 0), 48), min(max(right, 0), 64), min(max(bottom, 0), 48))
+        found += [(-logit, place, kind, sides) for kind, logit in enumerate(row[4:])
+                  if 1 / (1 + math.exp(-logit)) >= options.least_probability]  # fmt: skip
+    kept: list[tuple[int, float, tuple[float, ...]]] = []
+    for minus, _, kind, sides in sorted(found)[: boxes.CANDIDATES]:
+        if all(other != kind or overlap(sides, theirs) <= options.overlap for other, _, theirs in kept):
+            kept.append((kind, -minus, sides))
+    return kept[: options.most]
+
+
+def overlap(one: tuple[float, ...], other: tuple[float, ...]) -> float:
+    width = max(0.0, min(one[2], other[2]) - max(one[0], other[0]))
+    height = max(0.0, min(one[3], other[3]) - max(one[1], other[1]))
+    areas = [max(0.0, each[2] - each[0]) * max(0.0, each[3] - each[1]) for each in (one, other)]
+    union = sum(areas) - width * height
+    return width * height / union if union > 0 else 0.0
+
+
+@pytest.mark.parametrize("options", [Options(), Options(0.3, 0.3, 5), Options(0.9, 0.7, 100), Options(0.01, 0.5, 100)])
+@pytest.mark.parametrize("seed", range(5))
+def test_boxes_are_those_of_the_definition(seed: int, options: Options) -> None:
+    rows = outputs(seed)
+    found, wanted = Decoder(SIZE, POINTS, options)(rows), by_hand(rows, options)
+    assert len(wanted) > 0
+    assert found.classes.tolist() == [kind for kind, _, _ in wanted]
+    assert found.logits.tolist() == pytest.approx([logit for _, logit, _ in wanted])
+    np.testing.assert_allclose(found.sides, [sides for _, _, sides in wanted], atol=1e-4)
+
+
+def test_of_equal_logits_the_first_point_and_the_first_class_come_first() -> None:
+    rows = np.zeros((POINTS, 6), dtype=np.float32)
+    found = Decoder(SIZE, POINTS, Options(0.5, 0.5, 100))(rows)
+    assert found.classes.tolist()[:4] == [0, 1, 0, 1]
+    assert found.sides[0].tolist() == [4, 4, 4, 4]
+
+
+def test_nothing_is_found_where_no_logit_is_high_enough() -> None:
+    rows = outputs(0)
+    rows[:, 4:] = -9
+    found = Decoder(SIZE, POINTS)(rows)
+    assert [each.shape for each in found] == [(0, 4), (0,), (0,)]
+
+
+@pytest.mark.parametrize(
+    ("size", "points", "wanted"),
+    [((48, 64), 60, (8, 16)), ((160, 160), 400, (8,)), ((160, 160), 500, (8, 16)), ((30, 30), 16, (8,)),
+     ((320, 320), 2125, (8, 16, 32, 64)), ((112, 160), 350, (8, 16))],
+)  # fmt: skip
+def test_strides_follow_from_the_number_of_points(size: tuple[int, int], points: int, wanted: tuple[int, ...]) -> None:
+    found = boxes.strides(size, points)
+    assert sum(math.prod(boxes.grid_shape(size, stride)) for stride in found) == points
+    if size != (320, 320):
+        assert found == wanted
+
+
+def test_a_number_of_points_that_no_grids_have_is_refused() -> None:
+    with pytest.raises(BundleError, match="61 points for a picture of 64×48"):
+        boxes.strides(SIZE, 61)
+
+
+def test_a_probability_is_a_float32_and_never_overflows() -> None:
+    for logit in (-1e4, -3.25, 0.0, 3.25, 1e4):
+        found = boxes.probability(logit)
+        assert 0 <= found <= 1 and float(np.float32(found)) == found
+    assert boxes.probability(0.0) == 0.5
