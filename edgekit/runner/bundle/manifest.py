@@ -68,8 +68,9 @@ class Manifest:
     `labels` name the classes of a classification, several labels at once, or the values of a regression. `activation`
     is what the runner applies to the model's outputs: "softmax" or "sigmoid" to logits, "none" where the model ends in
     it. `threshold` belongs to the task anomaly: the mean squared error of a reconstruction above which a sample is one;
-    other manifests do not have the key. `architectures` are
-    machines as `uname -m` calls them; none means all.
+    other manifests do not have the key. `smoothing` says how answers to a stream are smoothed over time
+    (`smoothing_rules.py`); the key is absent where they are not. `architectures` are machines as `uname -m` calls them;
+    none means all.
     """
 
     name: str
@@ -92,4 +93,5 @@ class Manifest:
     task: str = "classification"
     activation: str = "softmax"
     threshold: float | None = None
+    smoothing: dict[str, Any] | None = None
     format: int = FORMAT

@@ -14,6 +14,9 @@ from edgekit.runner.bundle.manifest import FORMAT, Manifest, RawSpec, TensorSpec
 from edgekit.runner.bundle.manifest_rules import check, check_keys, is_shape, is_whole, need
 from edgekit.runner.errors import BundleError, bounded_recursion
 
+OPTIONAL = ("threshold", "smoothing")
+"""Keys that are absent where they say nothing."""
+
 
 def to_json(manifest: Manifest) -> bytes:
     """Canonical bytes; BundleError when a value cannot stand in JSON."""
@@ -21,8 +24,9 @@ def to_json(manifest: Manifest) -> bytes:
         values = {**vars(manifest), **{key: vars(getattr(manifest, key)) for key in ("raw", "input", "output")}}
         if manifest.raw.columns is None:
             values["raw"] = {key: value for key, value in values["raw"].items() if key != "columns"}
-        if manifest.threshold is None:
-            del values["threshold"]
+        for key in OPTIONAL:
+            if values[key] is None:
+                del values[key]
         text = json.dumps(values, indent=2, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise BundleError(f"manifest: {error}; use numbers, text, lists and mappings only") from None
@@ -34,7 +38,8 @@ def parse(data: bytes) -> Manifest:
     values = _object(data)
     _check_format(values)
     known = [each.name for each in fields(Manifest)]
-    check_keys("manifest", values, known if "threshold" in values else [key for key in known if key != "threshold"])
+    check_keys("manifest", values, [key for key in known if key in values or key not in OPTIONAL])
+    need(values.get("smoothing", {}) is not None, "smoothing", None, "leave the key out")
     values["raw"] = _spec(RawSpec, "raw", values["raw"])
     values["input"] = _spec(TensorSpec, "input", values["input"])
     values["output"] = _spec(TensorSpec, "output", values["output"])
