@@ -12,6 +12,7 @@ import pytest
 from docs.generate import manifest as words
 from edgekit.runner import bundle, input_path, load
 from edgekit.runner.bundle import manifest_rules as rules
+from edgekit.runner.bundle import smoothing_rules
 from edgekit.runner.bundle.manifest import RawSpec, TensorSpec
 from edgekit.runner.errors import InputError
 from edgekit.runner.preprocess import steps, transform
@@ -134,13 +135,20 @@ def test_the_tables_have_every_key(name: str) -> None:
 
 def test_the_page_has_every_member_of_a_real_manifest(bundles: dict[str, Path]) -> None:
     found = Bundle(bundles["onnx"]).manifest
-    assert set(found) == set(words.MANIFEST) - {"threshold"}
+    assert set(found) == set(words.MANIFEST) - {"threshold", "smoothing"}
     assert set(found["golden"]) == set(words.GOLDEN)
     assert set(found["input"]) == set(found["output"]) == set(words.TENSOR)
     assert set(found["raw"]) == set(words.RAW) - {"columns"}
 
 
-@pytest.mark.parametrize(("described", "known"), [(words.STEPS, steps.STEPS), (words.INPUT_PATH, input_path.STEPS)])
+@pytest.mark.parametrize(
+    ("described", "known"),
+    [
+        (words.STEPS, steps.STEPS),
+        (words.INPUT_PATH, input_path.STEPS),
+        (words.SMOOTHING, smoothing_rules.METHODS),
+    ],
+)
 def test_the_tables_have_every_step_and_option(described: dict[str, Any], known: dict[str, Any]) -> None:
     assert {step: set(options) for step, options in described.items()} == {
         step: set(options) for step, options in known.items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -157,7 +157,7 @@ class Stream:
         self._windows.close()
         self._answers.close()
 
-    def _run(self) -> Iterator[StreamAnswer]:
+    def _run(self) -> Generator[StreamAnswer, None, None]:
         try:
             for window in self._windows:
                 yield self._answer(window)
