@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from edgekit.runner.inputs.windows import Span
     from edgekit.runner.postprocess import Prediction
     from edgekit.runner.selftest import SelftestReport
-    from edgekit.runner.streaming.answers import Stream
+    from edgekit.runner.streaming.stream import Stream
 
 
 ARRAYS = (np.ndarray, np.memmap)
@@ -211,14 +211,14 @@ class Model:
         format
             Of bytes: `"s16le"`, `"S16_LE"` and the like, `"wav"`; `"csv"` or `"f32le"` of sensors. Arrays need none.
         options
-            Those of `edgekit.runner.streaming.answers.Stream`.
+            Those of `edgekit.runner.streaming.stream.Stream`.
 
         Raises
         ------
         InputError
             The stream cannot fit the bundle; or, behind the answers, it ended in the middle or became another.
         """
-        from edgekit.runner.streaming.answers import Stream
+        from edgekit.runner.streaming.stream import Stream
 
         return Stream(self, source, format, **options)
 

@@ -16,7 +16,7 @@ from edgekit.runner.errors import InputError
 
 if TYPE_CHECKING:
     from edgekit.runner.model import Model
-    from edgekit.runner.streaming.answers import Stream, StreamAnswer
+    from edgekit.runner.streaming.stream import Stream, StreamAnswer
 
 PIXELS = ("rgb24", "bgr24", "gray", "yuv420p")
 LARGEST_SIDE = 16384

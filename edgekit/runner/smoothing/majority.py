@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from edgekit.runner.smoothing import Smoother
-from edgekit.runner.smoothing._answers import numbers, restated, said
+from edgekit.runner.smoothing._numbers import numbers, restated, said
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest

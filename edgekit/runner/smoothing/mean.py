@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from edgekit.runner.smoothing import Smoother
-from edgekit.runner.smoothing._answers import numbers, restated
+from edgekit.runner.smoothing._numbers import numbers, restated
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest

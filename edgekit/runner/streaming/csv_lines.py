@@ -1,4 +1,4 @@
-"""Lines of CSV as they come, read as `inputs/table.py` reads a file: the first line has the columns' names."""
+"""Lines of CSV out of a pipe, read as `inputs/table.py` reads a file: the first line has the columns' names."""
 
 from __future__ import annotations
 

@@ -111,20 +111,20 @@ class Sound:
             self._whole("a WAV header came")
             if header.form != before:
                 raise InputError(
-                    f"the stream changes after {self._seconds()}: {_told(*header.form)} begin, so far it had "
-                    f"{_told(*before)}; start edgerun again for what follows"
+                    f"the stream changes after {self._seconds()}: {_describe(*header.form)} begin, so far it had "
+                    f"{_describe(*before)}; start edgerun again for what follows"
                 )
             self._on_note(f"a new WAV header after {self._seconds()}; the sound goes on behind it")
             return
         coding = (header.code, header.bits)
         if coding not in wav.DTYPES:
-            raise InputError(f"the stream: a WAV header with {_told(*header.form)}; record PCM of 8 to 32 bits")
+            raise InputError(f"the stream: a WAV header with {_describe(*header.form)}; record PCM of 8 to 32 bits")
         pairs = ((wish.coding, coding), (wish.rate_hz, header.rate_hz), (wish.channels, header.channels))
         if any(wanted not in (None, found) for wanted, found in pairs):
             ask = f"{_coding(*wish.coding)}, " if wish.coding else ""
             ask += f"rate {wish.rate_hz or 'any'}, channels {wish.channels or 'any'}"
             raise InputError(
-                f"the stream: its WAV header says {_told(*header.form)}, asked for was {ask}; ask for that"
+                f"the stream: its WAV header says {_describe(*header.form)}, asked for was {ask}; ask for that"
             )
         self._check(header.channels, header.rate_hz)
         self._start(header.form)
@@ -153,8 +153,8 @@ class Sound:
             self._start(form)
         elif form != self._form:
             raise InputError(
-                f"the stream changes after {self._seconds()}: arrays of {_told(*form)} come, so far it had "
-                f"{_told(*self._form)}"
+                f"the stream changes after {self._seconds()}: arrays of {_describe(*form)} come, so far it had "
+                f"{_describe(*self._form)}"
             )
         little = np.ascontiguousarray(x, dtype=x.dtype.newbyteorder("<"))
         return wav.mixed(wav.floats(little.tobytes(), *coding), channels)
@@ -204,5 +204,5 @@ def _coding(code: int, bits: int) -> str:
     return next((name for name, coding in CODINGS.items() if coding == (code, bits)), f"coding {code} with {bits} bits")
 
 
-def _told(code: int, channels: int, rate_hz: int, bits: int) -> str:
+def _describe(code: int, channels: int, rate_hz: int, bits: int) -> str:
     return f"{_coding(code, bits)}, rate {rate_hz}, channels {channels}"

@@ -136,9 +136,9 @@ def test_an_answer_has_its_place_its_times_and_its_kind(tmp_path: Path) -> None:
 def test_latency_counts_from_the_arrival_of_the_last_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two parts a second apart: the wait between them is no latency of the window that the second completes."""
     now_ms = 0.0
-    from edgekit.runner.streaming import answers, source
+    from edgekit.runner.streaming import source, stream
 
-    for module in (answers, source):
+    for module in (stream, source):
         monkeypatch.setattr(module, "perf_counter_ns", lambda: round(now_ms * 1e6))
     model = opened(tmp_path, 2000)
     data = recordings.coded(recordings.sound(2000), "s16le")
