@@ -14,6 +14,7 @@ from typing import Any
 from docs.generate.tables import code, table
 from edgekit.runner import input_path
 from edgekit.runner.bundle import manifest_rules as rules
+from edgekit.runner.bundle import smoothing_rules
 from edgekit.runner.bundle.manifest import FORMAT, Manifest, RawSpec, TensorSpec
 from edgekit.runner.preprocess import steps
 
@@ -46,6 +47,10 @@ MANIFEST: Words = {
     "boxes": (
         "object",
         "Which boxes are answers. Only manifests of the task `detection` have this key.",
+    ),
+    "smoothing": (
+        "object",
+        "How answers to a stream are smoothed over time: `method` and its options. Absent where they are not.",
     ),
     "model_files": ("list of text", "Members that hold the model; an `.xml` of OpenVINO has its `.bin` beside it."),
     "golden": ("object", "Recorded inputs, and the outputs that the model gave for them."),
@@ -116,6 +121,14 @@ STEPS: Mapping[str, Words] = {
         "floor": ("number > 0", "What is added to the power before the logarithm."),
     },
 }
+SMOOTHING: Mapping[str, Words] = {
+    "majority": {"windows": ("whole number, 1 to 1,000", "How many windows vote.")},
+    "mean": {"windows": ("whole number, 1 to 1,000", "How many windows the mean is of.")},
+    "hysteresis": {
+        "enter": ("number > 0, at most 1 but for `anomaly`", "From where on something is said."),
+        "leave": ("number > 0, at most `enter`", "Below which it is not said any more."),
+    },
+}
 INPUT_PATH: Mapping[str, Words] = {
     "read_array": {
         "dtypes": ("list of text", "Types that an `.npy` array may have; each becomes that of the sample."),
@@ -164,6 +177,16 @@ def keys(name: str) -> str:
 def preprocess() -> str:
     """The steps of preprocessing, with their options."""
     return table(STEP_HEADER, _rows(STEPS))
+
+
+def smoothing() -> str:
+    """The methods of smoothing, with their options and the tasks that they are for."""
+    rows = [
+        (code(method), ", ".join(map(code, smoothing_rules.TASKS[method])), code(name), *text)
+        for method, options in SMOOTHING.items()
+        for name, text in options.items()
+    ]
+    return table(("method", "tasks", "option", "type and range", "meaning"), rows)
 
 
 def files() -> str:

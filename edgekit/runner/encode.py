@@ -33,8 +33,7 @@ def encoder(manifest: Manifest, backend: Backend) -> Encode:
     pipeline = transform.pipeline(steps)
 
     def encode(raw: np.ndarray) -> np.ndarray:
-        x = transform.to_layout(pipeline(raw)[None], layout)
-        return x if backend.encode is None else backend.encode(x)
+        return tensor(pipeline(raw), layout, backend)
 
     operations = len(steps) + (backend.encode is not None)
     if manifest.raw.dtype != "uint8" or operations < 2 or any(step["step"] not in ELEMENTWISE for step in steps):
@@ -47,6 +46,12 @@ def encoder(manifest: Manifest, backend: Backend) -> Encode:
     if backend.encode is not None:
         tables = backend.encode(tables)
     return _lookup(tables, layout, backend.shape)
+
+
+def tensor(sample: np.ndarray, layout: str, backend: Backend) -> np.ndarray:
+    """The model's input for a sample after preprocess, float32."""
+    x = transform.to_layout(sample[None], layout)
+    return x if backend.encode is None else backend.encode(x)
 
 
 def passes_through(steps: Sequence[Step], raw_dtype: str, input_dtype: str) -> bool:

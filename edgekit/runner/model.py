@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from edgekit.runner.inputs.windows import Span
     from edgekit.runner.postprocess import Prediction
     from edgekit.runner.selftest import SelftestReport
+    from edgekit.runner.streaming.stream import Stream
 
 
 ARRAYS = (np.ndarray, np.memmap)
@@ -58,7 +59,7 @@ class Model:
         self._is_float = self._raw_dtype.kind == "f"
         self._encode = encoder(manifest, backend)
         self._answer = postprocess.maker(manifest)
-        self._sample = _in_order(manifest) if postprocess.needs_sample(manifest) else None
+        self._steps = pipeline(manifest.preprocess) if postprocess.needs_sample(manifest) else None
 
     def prepare(self, raw: np.ndarray) -> np.ndarray:
         """The model's input tensor for one raw sample.
@@ -73,13 +74,17 @@ class Model:
         InputError
             The sample has another shape, type or range of values.
         """
+        self.check(raw)
+        return self._encode(raw)
+
+    def check(self, raw: np.ndarray) -> None:
+        """InputError where a raw sample has another shape, type or range of values than `manifest.raw` states."""
         if type(raw) not in ARRAYS or raw.shape != self._raw_shape or raw.dtype != self._raw_dtype:
             spec = self.manifest.raw
             got = f"{raw.dtype}{list(raw.shape)}" if isinstance(raw, np.ndarray) else type(raw).__name__
             raise InputError(f"sample: got {got}; the bundle takes {spec.dtype}{list(spec.shape)} ({spec.kind})")
         if self._is_float:
             self._check_values(raw)
-        return self._encode(raw)
 
     def execute(self, x: np.ndarray) -> np.ndarray:
         """The model's outputs, float32 without their batch axis; several are joined (`joined.py`).
@@ -131,7 +136,14 @@ class Model:
             raw, outputs, top_k, {"preprocess": (prepared - started) / 1e6, "execute": (executed - prepared) / 1e6}
         )
 
-    def answer(self, raw: np.ndarray, outputs: np.ndarray, top_k: int, timing_ms: dict[str, float]) -> Prediction:
+    def answer(
+        self,
+        raw: np.ndarray,
+        outputs: np.ndarray,
+        top_k: int,
+        timing_ms: dict[str, float],
+        sample: np.ndarray | None = None,
+    ) -> Prediction:
         """The answer that the model's outputs for a raw sample mean.
 
         Parameters
@@ -144,6 +156,8 @@ class Model:
             How many classes the answer of a classification lists.
         timing_ms
             Times so far; the answer takes them over, and `postprocess` is added.
+        sample
+            The sample after preprocess, where that is known already.
 
         Raises
         ------
@@ -152,7 +166,7 @@ class Model:
         """
         started = perf_counter_ns()
         postprocess.check_finite(outputs)
-        also = () if self._sample is None else (self._sample(raw),)
+        also = () if self._steps is None else (_in_order(self._steps(raw) if sample is None else sample),)
         answer: Prediction = self._answer(outputs, _at_least_one(top_k), timing_ms, *also)
         timing_ms["postprocess"] = (perf_counter_ns() - started) / 1e6
         return answer
@@ -188,6 +202,29 @@ class Model:
 
                 prediction = detection.in_picture(prediction, self.manifest.raw, sample.size)  # type: ignore[arg-type]
             yield FileAnswer(prediction, sample.span)
+
+    def stream(self, source: Any, format: str | None = None, **options: Any) -> Stream:
+        """Answers for the windows of a stream of sound or of sensors, each as soon as its last sample is there.
+
+        A window's answer is the one that `predict_file` gives for the same samples, bit for bit.
+
+        Parameters
+        ----------
+        source
+            An open binary file, or an iterable of bytes or of numpy arrays.
+        format
+            Of bytes: `"s16le"`, `"S16_LE"` and the like, `"wav"`; `"csv"` or `"f32le"` of sensors. Arrays need none.
+        options
+            Those of `edgekit.runner.streaming.stream.Stream`.
+
+        Raises
+        ------
+        InputError
+            The stream cannot fit the bundle; or, behind the answers, it ended in the middle or became another.
+        """
+        from edgekit.runner.streaming.stream import Stream
+
+        return Stream(self, source, format, **options)
 
     def golden(self) -> tuple[np.ndarray, np.ndarray]:
         """Golden vectors: raw samples (n, *raw) and the outputs recorded for them (n, *output).
@@ -246,15 +283,9 @@ def check_architecture(manifest: Manifest) -> None:
         )
 
 
-def _in_order(manifest: Manifest) -> Callable[[np.ndarray], np.ndarray]:
-    """A raw sample after preprocess, a picture's channels in front, as every network has them."""
-    steps = pipeline(manifest.preprocess)
-
-    def sample(raw: np.ndarray) -> np.ndarray:
-        x = steps(raw)
-        return x.transpose(2, 0, 1) if x.ndim == 3 else x
-
-    return sample
+def _in_order(x: np.ndarray) -> np.ndarray:
+    """A sample after preprocess, a picture's channels in front, as every network has them."""
+    return x.transpose(2, 0, 1) if x.ndim == 3 else x
 
 
 def _at_least_one(top_k: int) -> int:

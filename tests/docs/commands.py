@@ -22,6 +22,9 @@ RUNNER = "python artifacts/digits/bundles/edgerun.pyz"
 DEVICE = "edge/bin/python edgerun.pyz"
 BUNDLE = "digits-tflite-1.0.0.edge.zip"
 CAMERA = "pictures-tflite-1.0.0.edge.zip"
+SOUNDS = "doorbell-tflite-1.0.0.edge.zip"
+MICROPHONE = "arecord -f S16_LE -r 16000 -c 1 | "
+RECORDING = "ffmpeg -loglevel error -i evening.mp3 -f s16le -ac 1 -ar 16000 - | "
 
 QUICK = {
     "source .venv/bin/activate",
@@ -151,6 +154,15 @@ ELSEWHERE = {
     "python3 -m venv edge && edge/bin/pip install 'numpy>=1.22' 'ai-edge-litert>=2.0'": INSTALLS,
     f"scp artifacts/digits/bundles/edgerun.pyz {INFO} pi@raspberrypi.local:": "needs a device",
     "scp -r sample.npy samples pi@raspberrypi.local:": "needs a device",
+    f"{MICROPHONE}edgerun predict {SOUNDS} --stream S16_LE --hop 1600 --json": (
+        "needs a microphone; tests/runner/streaming/test_predict_stream.py feeds a process bit by bit"
+    ),
+    f"{RECORDING}edgerun predict {SOUNDS} --stream s16le --when-slow wait": (
+        "needs a bundle of sounds; tests/runner/streaming/test_predict_stream.py pipes ffmpeg in"
+    ),
+    "socat -u /dev/ttyACM0,b115200,raw - | edgerun predict worn-onnx-1.0.0.edge.zip --stream csv --hop 16": (
+        "needs a board; tests/runner/streaming/test_predict_stream.py pipes lines in"
+    ),
     f"rpicam-vid --codec yuv420 -o - | {DEVICE} predict {CAMERA} --stream yuv420p --size 640x480": (
         "needs a camera; tests/runner/inputs/test_stream.py pipes frames in"
     ),

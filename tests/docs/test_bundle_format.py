@@ -13,6 +13,7 @@ from docs.generate import manifest as words
 from edgekit.runner import bundle, input_path, load
 from edgekit.runner.boxes import Options
 from edgekit.runner.bundle import manifest_rules as rules
+from edgekit.runner.bundle import smoothing_rules
 from edgekit.runner.bundle.manifest import RawSpec, TensorSpec
 from edgekit.runner.errors import InputError
 from edgekit.runner.preprocess import steps, transform
@@ -135,14 +136,21 @@ def test_the_tables_have_every_key(name: str) -> None:
 
 def test_the_page_has_every_member_of_a_real_manifest(bundles: dict[str, Path]) -> None:
     found = Bundle(bundles["onnx"]).manifest
-    assert set(found) == set(words.MANIFEST) - {"threshold", "boxes"}
+    assert set(found) == set(words.MANIFEST) - {"threshold", "boxes", "smoothing"}
     assert set(found["golden"]) == set(words.GOLDEN)
     assert set(found["inputs"][0]) == set(found["outputs"][0]) == set(words.TENSOR)
     assert set(words.BOXES) == set(Options._fields)
     assert set(found["raw"]) == set(words.RAW) - {"columns"}
 
 
-@pytest.mark.parametrize(("described", "known"), [(words.STEPS, steps.STEPS), (words.INPUT_PATH, input_path.STEPS)])
+@pytest.mark.parametrize(
+    ("described", "known"),
+    [
+        (words.STEPS, steps.STEPS),
+        (words.INPUT_PATH, input_path.STEPS),
+        (words.SMOOTHING, smoothing_rules.METHODS),
+    ],
+)
 def test_the_tables_have_every_step_and_option(described: dict[str, Any], known: dict[str, Any]) -> None:
     assert {step: set(options) for step, options in described.items()} == {
         step: set(options) for step, options in known.items()

@@ -46,8 +46,10 @@ def weights(size: int) -> np.ndarray:
     return np.random.default_rng(size).normal(0, 1, (size, len(LABELS))).astype(np.float32)
 
 
-def write(path: Path, raw: RawSpec, preprocess_steps: Sequence[dict[str, object]] = (), layout: str = "") -> Path:
-    """A bundle that takes `raw`: scores = flattened input @ weights."""
+def write(
+    path: Path, raw: RawSpec, preprocess_steps: Sequence[dict[str, object]] = (), layout: str = "", **changes: object
+) -> Path:
+    """A bundle that takes `raw`: scores = flattened input @ weights; `changes` replace fields of its manifest."""
     import onnx
     from onnx import helper, numpy_helper
 
@@ -68,7 +70,7 @@ def write(path: Path, raw: RawSpec, preprocess_steps: Sequence[dict[str, object]
     images = examples(raw, 4)
     x = transform.to_layout(transform.apply(preprocess_steps, images), layout)
     scores = x.reshape(len(x), -1).astype(np.float64) @ weights(size)
-    manifest = manifest_for(made, raw=raw, preprocess=list(preprocess_steps))
+    manifest = manifest_for(made, raw=raw, preprocess=list(preprocess_steps), **changes)
     bundle.write(path, manifest, members_for(made, images, scores))
     return path
 

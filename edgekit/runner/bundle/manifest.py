@@ -69,8 +69,8 @@ class Manifest:
     is what the runner applies to the model's outputs: "softmax" or "sigmoid" to logits, "none" where the model ends in
     it. `threshold` belongs to the task anomaly: the mean squared error of a reconstruction above which a sample is one;
     other manifests do not have the key. `boxes` belongs to the task detection: which boxes are answers, as
-    `runner/boxes.py` has them. `architectures` are
-    machines as `uname -m` calls them; none means all.
+    `runner/boxes.py` has them. `smoothing` says how answers to a stream are smoothed over time (`smoothing_rules.py`);
+    the key is absent where they are not. `architectures` are machines as `uname -m` calls them; none means all.
     """
 
     name: str
@@ -94,6 +94,7 @@ class Manifest:
     activation: str = "softmax"
     threshold: float | None = None
     boxes: dict[str, Any] | None = None
+    smoothing: dict[str, Any] | None = None
     format: int = FORMAT
 
     @property

@@ -14,8 +14,8 @@ from edgekit.runner.bundle.manifest import FORMAT, Manifest, RawSpec, TensorSpec
 from edgekit.runner.bundle.manifest_rules import check, check_keys, is_shape, is_whole, need
 from edgekit.runner.errors import BundleError, bounded_recursion
 
-OF_ONE_TASK = ("threshold", "boxes")
-"""Keys that only the manifests of some tasks have."""
+OPTIONAL = ("threshold", "boxes", "smoothing")
+"""Keys that are absent where they say nothing."""
 
 
 def to_json(manifest: Manifest) -> bytes:
@@ -25,7 +25,7 @@ def to_json(manifest: Manifest) -> bytes:
         values |= {key: [vars(each) for each in getattr(manifest, key)] for key in ("inputs", "outputs")}
         if manifest.raw.columns is None:
             values["raw"] = {key: value for key, value in values["raw"].items() if key != "columns"}
-        for key in OF_ONE_TASK:
+        for key in OPTIONAL:
             if values[key] is None:
                 del values[key]
         text = json.dumps(values, indent=2, sort_keys=True, allow_nan=False)
@@ -39,7 +39,8 @@ def parse(data: bytes) -> Manifest:
     values = _object(data)
     _check_format(values)
     known = [each.name for each in fields(Manifest)]
-    check_keys("manifest", values, [key for key in known if key in values or key not in OF_ONE_TASK])
+    check_keys("manifest", values, [key for key in known if key in values or key not in OPTIONAL])
+    need(values.get("smoothing", {}) is not None, "smoothing", None, "leave the key out")
     values["raw"] = _spec(RawSpec, "raw", values["raw"])
     for key in ("inputs", "outputs"):
         listed = values[key]

@@ -54,6 +54,8 @@ def check(manifest: Manifest) -> None:
     _check_members(manifest.members)
     _check_files(manifest)
     _check_fit(manifest)
+    if manifest.smoothing is not None:
+        _check_smoothing(manifest)
 
 
 def check_keys(where: str, values: Mapping[str, Any], known: list[str]) -> None:
@@ -86,6 +88,15 @@ def _check_raw(raw: RawSpec) -> None:
         _check_columns(raw)
     try:
         input_path_rules.check(raw)
+    except InputError as error:
+        raise BundleError(f"manifest.json: {error}") from None
+
+
+def _check_smoothing(manifest: Manifest) -> None:
+    from edgekit.runner.bundle import smoothing_rules
+
+    try:
+        smoothing_rules.check(manifest.smoothing, manifest.task)
     except InputError as error:
         raise BundleError(f"manifest.json: {error}") from None
 

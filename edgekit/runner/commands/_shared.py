@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from edgekit.runner.inputs.windows import Span
     from edgekit.runner.model import Model
 
 
@@ -99,6 +100,35 @@ def known(text: str) -> str:
 def print_json(value: Any) -> None:
     """One line of JSON."""
     print(json.dumps(value, sort_keys=True, allow_nan=False))
+
+
+def print_answer(
+    name: Any, found: Any, read_ms: float, as_json: bool, span: Span | None = None, smoothed: Any = None
+) -> None:
+    """Flushed at once: whoever reads the pipe waits for this line."""
+    if as_json:
+        facts = found.to_dict()
+        more: dict[str, Any] = {"window": span.to_dict()} if span else {}
+        if smoothed is not None:
+            from edgekit.runner import smoothing
+
+            more["smoothed"] = smoothing.facts(smoothed)
+        print_json({"input": name, **more, **facts, "timing_ms": {"read": read_ms, **facts["timing_ms"]}})
+        sys.stdout.flush()
+        return
+    first, *rest = lines(found, smoothed)
+    where = f"frame {name}" if isinstance(name, int) else f"{name}, {span}" if span else name
+    print("\n".join([f"{where}: {first}".rstrip(), *rest]), flush=True)
+
+
+def lines(found: Any, smoothed: Any = None) -> list[str]:
+    """An answer for people, that over time where there is one; the first line ends the one that names the input."""
+    if smoothed is None:
+        made: list[str] = found.lines()
+        return made
+    alone = found.lines()[0]
+    first, *rest = smoothed.lines()
+    return [first if first == alone else f"{first} (this alone: {alone})", *rest]
 
 
 def facts(options: argparse.Namespace, model: Model) -> dict[str, Any]:

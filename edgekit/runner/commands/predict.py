@@ -1,26 +1,22 @@
-"""`edgerun predict`: files, folders or a stream of frames in, one answer each out."""
+"""`edgerun predict`: files, folders or a stream in, one answer each out."""
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from edgekit.runner.commands import _shared
+from edgekit.runner.commands import _shared, _stream
 from edgekit.runner.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from edgekit.runner.commands._batches import Outcome
-    from edgekit.runner.inputs.windows import Span
     from edgekit.runner.model import FileAnswer, Model
 
-HELP = "answer for pictures, sounds, tables, .npy files, folders of them, or frames from a pipe"
-PIXELS = ("rgb24", "bgr24", "gray", "yuv420p")
-LARGEST_SIDE = 16384
+HELP = "answer for pictures, sounds, tables, .npy files, folders of them, or a stream of frames, sound or sensors"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,25 +35,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=_shared.positive,
         help="run N samples a call, for throughput; timing_ms.execute is then the call's time divided by its samples",
     )
-    stream = parser.add_argument_group("frames from a pipe, in place of INPUT")
-    stream.add_argument("--stream", choices=PIXELS, help="raw frames on standard input, in ffmpeg's pixel format")
-    stream.add_argument(
-        "--size", metavar="WxH", type=_size, help="their size in pixels, e.g. 640x480 (rpicam-vid: W a multiple of 64)"
-    )
-    stream.add_argument("--frames", metavar="N", type=_shared.positive, help="stop after N of them")
+    _stream.arguments(parser)
     _shared.interpreter(parser)
     parser.set_defaults(misuse=parser.error)
 
 
 def run(options: argparse.Namespace) -> None:
     """One answer an input."""
+    _stream.check(options)
     if options.stream:
-        if options.inputs or not options.size or options.strict or options.batch:
-            options.misuse("--stream wants --size WxH, and neither INPUT nor --strict nor --batch beside it")
-        _stream(_shared.load(options), options)
+        _stream.run(_shared.load(options), options)
         return
-    if not options.inputs or options.size or options.frames:
-        options.misuse("name at least one INPUT; or --stream with --size for frames on standard input")
+    if not options.inputs:
+        options.misuse("name at least one INPUT; or --stream for what comes on standard input")
     _files(_shared.load(options), options)
 
 
@@ -70,7 +60,7 @@ def _files(model: Model, options: argparse.Namespace) -> None:
     refused = 0
     for path, answer, read_ms, error in _outcomes(model, paths, options):
         if answer is not None:
-            _answer(path, answer.prediction, read_ms, options.json, answer.span)
+            _shared.print_answer(path, answer.prediction, read_ms, options.json, answer.span)
             continue
         text = str(error) if str(error).startswith(path) else f"{path}: {error}"
         if len(paths) == 1:
@@ -106,43 +96,8 @@ def _timed(answers: Iterator[FileAnswer]) -> Iterator[tuple[FileAnswer, float]]:
         started = perf_counter_ns()
 
 
-def _stream(model: Model, options: argparse.Namespace) -> None:
-    from itertools import islice
-
-    from edgekit.runner.inputs import stream
-
-    if sys.stdin is None or sys.stdin.isatty():
-        raise InputError("--stream: nothing is piped in; e.g. ffmpeg -i FILE -f rawvideo -pix_fmt rgb24 - | edgerun …")
-    width, height = options.size
-    os.set_blocking(0, True)  # a pipe that says "nothing yet" must not look like one that has ended
-    with open(0, "rb", buffering=0, closefd=False) as source:  # unbuffered: each frame goes straight where it belongs
-        frames = stream.frames(source, options.stream, width, height, model.manifest.raw)
-        for number, (sample, read_ms) in enumerate(islice(frames, options.frames)):
-            _answer(number, model.predict(sample, top_k=options.top), read_ms, options.json)
-
-
-def _answer(name: Any, found: Any, read_ms: float, as_json: bool, span: Span | None = None) -> None:
-    """Flushed at once: whoever reads the pipe waits for this line."""
-    if as_json:
-        facts = found.to_dict()
-        window = {"window": span.to_dict()} if span else {}
-        _shared.print_json({"input": name, **window, **facts, "timing_ms": {"read": read_ms, **facts["timing_ms"]}})
-        sys.stdout.flush()
-        return
-    first, *rest = found.lines()
-    where = f"frame {name}" if isinstance(name, int) else f"{name}, {span}" if span else name
-    print("\n".join([f"{where}: {first}".rstrip(), *rest]), flush=True)
-
-
 def _complain(path: str, text: str, as_json: bool) -> None:
     print(f"edgerun: {text}", file=sys.stderr, flush=True)
     if as_json:
         _shared.print_json({"input": path, "error": text})
         sys.stdout.flush()
-
-
-def _size(text: str) -> tuple[int, int]:
-    sides = [int(side) if side.isdigit() else 0 for side in text.lower().split("x")]
-    if len(sides) != 2 or not all(0 < side <= LARGEST_SIDE for side in sides):
-        raise argparse.ArgumentTypeError(f"got {text}; use width x height, such as 640x480")
-    return sides[0], sides[1]

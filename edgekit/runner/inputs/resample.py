@@ -8,6 +8,7 @@ own sines differ in their last bit from processor to processor, so sine and Bess
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -38,17 +39,28 @@ def resample(x: np.ndarray, from_hz: int, to_hz: int) -> np.ndarray:
     common = math.gcd(from_hz, to_hz)
     up, down = to_hz // common, from_hz // common
     made = np.empty(length(len(x), from_hz, to_hz), np.float32)
-    reach = _reach(up, down)
-    padded = np.zeros(len(x) + 2 * reach + 1)
-    padded[reach : reach + len(x)] = x
-    kept = _taps(up, down) * up <= MOST_KEPT
-    block = BLOCK if kept else max(1, MOST_KEPT // _taps(up, down))
-    for start in range(0, len(made), block):
-        places = np.arange(start, min(start + block, len(made)), dtype=np.int64) * down
-        made[start : start + len(places)] = _block(padded, places // up, places % up, (up, down), kept)
+    padding = reach(up, down)
+    padded = np.zeros(len(x) + 2 * padding + 1)
+    padded[padding : padding + len(x)] = x
+    done = 0
+    for part in blocks(padded, 0, 0, len(made), up, down):
+        made[done : done + len(part)] = part
+        done += len(part)
     if len(x) and np.abs(x).max() <= 1:
         np.clip(made, -1, 1, out=made)
     return made
+
+
+def blocks(padded: np.ndarray, first: int, start: int, end: int, up: int, down: int) -> Iterator[np.ndarray]:
+    """Outputs number `start` to `end`, (samples,) float32 at a time.
+
+    `padded` is the sound with `reach` zeros before it, from place `first` on.
+    """
+    kept = _taps(up, down) * up <= MOST_KEPT
+    block = BLOCK if kept else max(1, MOST_KEPT // _taps(up, down))
+    for begin in range(start, end, block):
+        places = np.arange(begin, min(begin + block, end), dtype=np.int64) * down
+        yield _block(padded, places // up - first, places % up, (up, down), kept)
 
 
 def _block(padded: np.ndarray, first: np.ndarray, phases: np.ndarray, ratio: tuple[int, int], kept: bool) -> np.ndarray:
@@ -61,13 +73,13 @@ def _block(padded: np.ndarray, first: np.ndarray, phases: np.ndarray, ratio: tup
     return total.astype(np.float32)
 
 
-def _reach(up: int, down: int) -> int:
+def reach(up: int, down: int) -> int:
     """Samples of the sound on each side of an output."""
     return math.ceil(CROSSINGS * max(1.0, down / up))
 
 
 def _taps(up: int, down: int) -> int:
-    return 2 * _reach(up, down) + 1
+    return 2 * reach(up, down) + 1
 
 
 @lru_cache(maxsize=4)
@@ -77,8 +89,8 @@ def _kept(up: int, down: int) -> np.ndarray:
 
 def _coefficients(phases: np.ndarray, up: int, down: int) -> np.ndarray:
     """(taps, phases) float64; those of a phase add up to one."""
-    reach, scale = _reach(up, down), min(1.0, up / down)
-    offsets = np.arange(-reach, reach + 1, dtype=np.int64)[:, None]
+    side, scale = reach(up, down), min(1.0, up / down)
+    offsets = np.arange(-side, side + 1, dtype=np.int64)[:, None]
     distance = (phases / up - offsets) * scale  # in crossings
     inside = np.maximum(0.0, 1.0 - (distance / CROSSINGS) ** 2)
     taps = _sinc(distance * CUTOFF) * _bessel(BETA * np.sqrt(inside)) * (inside > 0)

@@ -125,14 +125,8 @@ def is_number(cell: str) -> bool:
 
 
 def _parsed(name: str, text: str, most_rows: int) -> Iterator[Table]:
-    line = text[: text.find("\n")] if "\n" in text else text
-    delimiter = max(DELIMITERS, key=lambda each: len(next(csv.reader([line], delimiter=each), [])))
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    header = tuple(cell.strip() for cell in next(reader, []))
-    if not any(header):
-        raise InputError(f"{name}: its first line is empty; a row with the columns' names must stand there")
-    if all(map(is_number, header)) and header != tuple(map(str, range(len(header)))):
-        raise InputError(f"{name}: its first line holds numbers ({_some(header)}); put the columns' names above them")
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter_of(text))
+    header = header_of(name, reader)
     rows: list[list[str]] = []
     lines: list[int] = []
     done = empty = 0
@@ -140,13 +134,7 @@ def _parsed(name: str, text: str, most_rows: int) -> Iterator[Table]:
         if not row:
             empty = empty or reader.line_num
             continue
-        if empty:
-            raise InputError(f"{name}, line {empty}: empty, and more rows follow; remove the line or fill it")
-        if len(row) != len(header):
-            raise InputError(
-                f"{name}, line {reader.line_num}: {len(row)} cells, the header has {len(header)} ({_some(header)}); "
-                "give each row as many"
-            )
+        check_row(name, row, reader.line_num, empty, header)
         rows.append(row)
         lines.append(reader.line_num)
         if done + len(rows) == most_rows + 1:
@@ -156,6 +144,33 @@ def _parsed(name: str, text: str, most_rows: int) -> Iterator[Table]:
             done, rows, lines = done + len(rows), [], []
     if rows or not done:
         yield Table(name, header, rows, lines)
+
+
+def delimiter_of(text: str) -> str:
+    """What makes the most cells of the first line."""
+    line = text[: text.find("\n")] if "\n" in text else text
+    return max(DELIMITERS, key=lambda each: len(next(csv.reader([line], delimiter=each), [])))
+
+
+def header_of(name: str, reader: Iterator[list[str]]) -> tuple[str, ...]:
+    """The columns' names, the first row of a reader; InputError where they are none."""
+    header = tuple(cell.strip() for cell in next(reader, []))
+    if not any(header):
+        raise InputError(f"{name}: its first line is empty; a row with the columns' names must stand there")
+    if all(map(is_number, header)) and header != tuple(map(str, range(len(header)))):
+        raise InputError(f"{name}: its first line holds numbers ({_some(header)}); put the columns' names above them")
+    return header
+
+
+def check_row(name: str, row: Sequence[str], line: int, empty: int, header: Sequence[str]) -> None:
+    """InputError for a row that ends at `line` behind an `empty` one, or that is not as wide as the header."""
+    if empty:
+        raise InputError(f"{name}, line {empty}: empty, and more rows follow; remove the line or fill it")
+    if len(row) != len(header):
+        raise InputError(
+            f"{name}, line {line}: {len(row)} cells, the header has {len(header)} ({_some(header)}); "
+            "give each row as many"
+        )
 
 
 def _place(table: Table, column: str) -> int:

@@ -95,17 +95,22 @@ def decode(name: str, content: bytes, wanted: Wanted) -> tuple[np.ndarray, Sound
 
 def recording(sound: Sound, data: bytes, wanted: Wanted) -> np.ndarray:
     """(samples,) float32 of a checked sound: the mean of its channels, at the wanted rate."""
-    x = _floats(data, sound.code, sound.bits)
-    if sound.channels > 1:
-        total = np.zeros(len(x) // sound.channels)
-        for channel in range(sound.channels):  # one after another: numpy's sum has an order of its own
-            total += x[channel :: sound.channels]
-        x = (total / sound.channels).astype(np.float32)
+    x = mixed(floats(data, sound.code, sound.bits), sound.channels)
     if sound.rate_hz == wanted.rate_hz:
         return x
     from edgekit.runner.inputs.resample import resample
 
     return resample(x, sound.rate_hz, wanted.rate_hz)
+
+
+def mixed(x: np.ndarray, channels: int) -> np.ndarray:
+    """(samples,) float32: the mean of channels that take turns in `x`."""
+    if channels == 1:
+        return x
+    total = np.zeros(len(x) // channels)
+    for channel in range(channels):  # one after another: numpy's sum has an order of its own
+        total += x[channel::channels]
+    return (total / channels).astype(np.float32)
 
 
 def headers(path: str, stream: IO[bytes], size: int) -> Sound:
@@ -125,13 +130,13 @@ def headers(path: str, stream: IO[bytes], size: int) -> Sound:
             return Sound(*form, stream.tell(), length)
         if name == b"fmt ":
             read = stream.read(min(length, left, LONGEST_FORM))
-            form = _form(path, read)
+            form = parse_format(path, read)
             length -= len(read)
         stream.seek(length + (length & 1), os.SEEK_CUR)  # chunks begin at even places
     raise InputError(f"{path}: cut short, or no WAV file: it has no sound in it; copy it again")
 
 
-def _form(path: str, chunk: bytes) -> tuple[int, int, int, int]:
+def parse_format(path: str, chunk: bytes) -> tuple[int, int, int, int]:
     """(code, channels, rate, bits) of a "fmt " chunk; the extensible one has its code in the first bytes of a GUID."""
     if len(chunk) < 16:
         raise InputError(f"{path}: its header is cut short; copy it again")
@@ -149,7 +154,7 @@ def _check(path: str, sound: Sound, wanted: Wanted) -> None:
         wrong = f"coding {sound.code} with {sound.bits} bits; PCM of 8 to 32 bits and floats are read"
     elif sound.rate_hz != rate_hz and not wanted.has("resample"):
         wrong = f"{sound.rate_hz} samples a second, {wanted.by} {rate_hz}"
-    elif sound.rate_hz != rate_hz and not _can_be_resampled(sound.rate_hz, rate_hz):
+    elif sound.rate_hz != rate_hz and not can_be_resampled(sound.rate_hz, rate_hz):
         wrong = f"{sound.rate_hz} samples a second, which cannot be resampled to {rate_hz}"
     elif sound.channels != 1 and not (sound.channels and wanted.has("mix_channels")):
         wrong = f"{sound.channels} channels, {wanted.by} one"
@@ -166,7 +171,8 @@ def _check(path: str, sound: Sound, wanted: Wanted) -> None:
         raise InputError(f"{path}: {wrong}; run: {conversion(path, wanted.samples, rate_hz)}")
 
 
-def _can_be_resampled(from_hz: int, to_hz: int) -> bool:
+def can_be_resampled(from_hz: int, to_hz: int) -> bool:
+    """Whether two rates lie near enough to one another."""
     from edgekit.runner.inputs.resample import MOST_RATIO
 
     return 0 < from_hz <= MOST_RATIO * to_hz and to_hz <= MOST_RATIO * from_hz
@@ -194,7 +200,8 @@ def conversion(path: str, samples: int, rate_hz: int) -> str:
     return f"ffmpeg -i {shlex.quote(path)} -ac 1 -af {chain} -c:a pcm_s16le {shlex.quote(made)}"
 
 
-def _floats(data: bytes, code: int, bits: int) -> np.ndarray:
+def floats(data: bytes, code: int, bits: int) -> np.ndarray:
+    """(values,) float32 of coded ones; the channels, if there are several, still take turns."""
     values = np.frombuffer(data, DTYPES[code, bits])
     if code == FLOAT:
         with np.errstate(over="ignore"):  # a double too large becomes infinite, which the model refuses

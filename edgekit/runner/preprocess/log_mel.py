@@ -29,9 +29,11 @@ class LogMel:
 
     def __init__(self, step: Step) -> None:
         self.window, self.hop, self.size = step["window_samples"], step["hop_samples"], step["fft_samples"]
+        self.mels = step["mels"]
         self.floor = float(np.float32(step["floor"]))
         self.hann = _rounded(0.5 - 0.5 * math.cos(2 * math.pi * place / self.window) for place in range(self.window))
         self.triangles = _triangles(step)
+        self.bands = _side_by_side(self.triangles, self.size // 2)
         self.turns = [_turns(half) for half in _halves(self.size)]
         self.order = _bit_reversed(self.size)
 
@@ -42,12 +44,9 @@ class LogMel:
         padded = np.zeros((*parts.shape[:-1], self.size))
         padded[..., : self.window] = parts
         power = self._power(padded)
-        mels = np.empty((*power.shape[:-1], len(self.triangles)))
-        for number, (first, weights) in enumerate(self.triangles):
-            total = np.zeros(power.shape[:-1])
-            for place, weight in enumerate(weights, first):
-                total += power[..., place] * weight
-            mels[..., number] = total
+        mels = np.zeros((*power.shape[:-1], self.mels))
+        for bins, weights in self.bands:
+            mels += power.take(bins, axis=-1) * weights
         mels += self.floor
         logs = np.array([math.log(value) for value in mels.ravel().tolist()], dtype=np.float64)
         return logs.astype(np.float32).reshape(*mels.shape, 1)
@@ -62,8 +61,8 @@ class LogMel:
             even_re, even_im, odd_re, odd_im = re[..., 0, :], im[..., 0, :], re[..., 1, :], im[..., 1, :]
             turned_re = odd_re * cosines - odd_im * sines
             turned_im = odd_re * sines + odd_im * cosines
-            real = np.stack([even_re + turned_re, even_re - turned_re], axis=-2).reshape(x.shape)
-            imaginary = np.stack([even_im + turned_im, even_im - turned_im], axis=-2).reshape(x.shape)
+            real, imaginary = _joined(even_re, turned_re), _joined(even_im, turned_im)
+        real, imaginary = real.reshape(x.shape), imaginary.reshape(x.shape)
         bins = self.size // 2 + 1
         real, imaginary = real[..., :bins], imaginary[..., :bins]
         found: np.ndarray = real * real + imaginary * imaginary
@@ -91,6 +90,27 @@ def _bit_reversed(size: int) -> np.ndarray:
 
 def _mel(hz: float) -> float:
     return 2595.0 * math.log10(1.0 + hz / 700.0)
+
+
+def _joined(even: np.ndarray, turned: np.ndarray) -> np.ndarray:
+    """Their sums and, behind them, their differences: (…, 2, half) of (…, half) both."""
+    made = np.empty((*even.shape[:-1], 2, even.shape[-1]))
+    np.add(even, turned, out=made[..., 0, :])
+    np.subtract(even, turned, out=made[..., 1, :])
+    return made
+
+
+def _side_by_side(triangles: list[tuple[int, list[float]]], last: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """For each place within a triangle the bins (mels,) and their weights (mels,), 0 where it is shorter.
+
+    All bands are added at once, each in the order of its own bins: few frames cost little.
+    """
+    longest = max(len(weights) for _, weights in triangles)
+    found = []
+    for place in range(longest):
+        bins = np.array([min(first + place, last) for first, _ in triangles], dtype=np.int64)
+        found.append((bins, np.array([weights[place] if place < len(weights) else 0.0 for _, weights in triangles])))
+    return found
 
 
 def _triangles(step: Step) -> list[tuple[int, list[float]]]:

@@ -68,8 +68,8 @@ DATA = (
     Seed(
         "resampled-without-its-filter",
         "runner/inputs/resample.py",
-        "scale = _reach(up, down), min(1.0, up / down)",
-        "scale = _reach(up, down), 1.0",
+        "scale = reach(up, down), min(1.0, up / down)",
+        "scale = reach(up, down), 1.0",
         "a sound of a higher rate folds its treble into what the network hears",
         ("tests/runner/inputs/test_resample.py",),
     ),

@@ -1,0 +1,51 @@
+"""What may be declared under `smoothing` in a manifest; `edgekit/runner/smoothing/` carries it out. Needs no numpy."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from edgekit.runner.errors import InputError
+
+METHODS: dict[str, dict[str, type]] = {
+    "majority": {"windows": int},
+    "mean": {"windows": int},
+    "hysteresis": {"enter": float, "leave": float},
+}
+"""Options of each method: whole numbers, or numbers."""
+TASKS: dict[str, tuple[str, ...]] = {
+    "majority": ("classification", "multi_label", "anomaly"),
+    "mean": ("classification", "multi_label", "regression", "anomaly"),
+    "hysteresis": ("classification", "multi_label", "anomaly"),
+}
+"""Tasks whose answers a method can smooth."""
+MOST_WINDOWS = 1000
+
+
+def check(value: Any, task: str) -> None:
+    """InputError for what is no method with its options, or none for this task."""
+    method = value.get("method") if isinstance(value, dict) else None
+    if not isinstance(method, str) or method not in METHODS:
+        raise InputError(f'smoothing: got {str(value)[:200]!r}; write {{"method": "majority", "windows": 5}}')
+    if set(value) != {"method", *METHODS[method]}:
+        raise InputError(f"smoothing {method}: has {sorted(set(value) - {'method'})}, needed {sorted(METHODS[method])}")
+    if task not in TASKS[method]:
+        raise InputError(f"smoothing: {method} does not fit the task {task}; it is for {', '.join(TASKS[method])}")
+    if method == "hysteresis":
+        _check_limits(value["enter"], value["leave"], task)
+    elif not _is_whole(value["windows"]) or not 1 <= value["windows"] <= MOST_WINDOWS:
+        raise InputError(f"smoothing.windows: got {value['windows']!r}; use a whole number from 1 to {MOST_WINDOWS}")
+
+
+def _check_limits(enter: Any, leave: Any, task: str) -> None:
+    for name, limit in (("enter", enter), ("leave", leave)):
+        number = isinstance(limit, (int, float)) and not isinstance(limit, bool) and math.isfinite(limit)
+        if not number or limit <= 0 or (limit > 1 and task != "anomaly"):
+            most = "" if task == "anomaly" else " up to 1"
+            raise InputError(f"smoothing.{name}: got {limit!r}; use a number above 0{most}")
+    if leave > enter:
+        raise InputError(f"smoothing.leave: got {leave!r}; use at most enter, {enter!r}")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

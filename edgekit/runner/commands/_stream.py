@@ -1,0 +1,181 @@
+"""`predict --stream`: frames of a camera, sound or rows of sensors on standard input, one answer each."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from time import monotonic
+from typing import IO, TYPE_CHECKING, Any
+
+from edgekit.runner.commands import _shared
+from edgekit.runner.errors import InputError
+
+if TYPE_CHECKING:
+    from edgekit.runner.model import Model
+    from edgekit.runner.streaming.stream import Stream, StreamAnswer
+
+PIXELS = ("rgb24", "bgr24", "gray", "yuv420p")
+LARGEST_SIDE = 16384
+SOUND = ("s16le", "s24le", "s32le", "f32le", "u8", "S16_LE", "S24_3LE", "S32_LE", "FLOAT_LE", "U8", "wav")
+ROWS = ("csv", "f32le", "FLOAT_LE")
+FORMATS = (*PIXELS, *SOUND, "csv")
+TELL_EVERY_S = 5.0
+"""Between two lines on windows that were dropped."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What a stream needs to be told."""
+    stream = parser.add_argument_group("a stream on standard input, in place of INPUT")
+    stream.add_argument(
+        "--stream",
+        metavar="FORMAT",
+        choices=FORMATS,
+        help=f"raw frames ({', '.join(PIXELS)}), sound ({', '.join(SOUND)}), or rows of sensors ({', '.join(ROWS)}); "
+        "the names are ffmpeg's and arecord's",
+    )
+    stream.add_argument(
+        "--size", metavar="WxH", type=_size, help="of frames, in pixels, e.g. 640x480 (rpicam-vid: W a multiple of 64)"
+    )
+    stream.add_argument("--frames", metavar="N", type=_shared.positive, help="stop after N frames or windows")
+    stream.add_argument(
+        "--hop",
+        metavar="N",
+        type=_shared.positive,
+        help="samples or rows between the starts of windows (default: the stride in the bundle, else half a window)",
+    )
+    stream.add_argument(
+        "--rate", metavar="HZ", type=_shared.positive, help="of sound without a header (default: the bundle's)"
+    )
+    stream.add_argument("--channels", metavar="N", type=_shared.positive, help="of sound without a header (default: 1)")
+    stream.add_argument(
+        "--when-slow",
+        choices=("drop", "wait"),
+        help="where windows come faster than answers: drop the oldest that waits, or read no further "
+        "(default: drop from a pipe, wait for a file)",
+    )
+
+
+def check(options: argparse.Namespace) -> None:
+    """Exit code 2 for options that do not belong together."""
+    of_windows = options.hop or options.rate or options.channels or options.when_slow
+    if not options.stream:
+        if options.size or options.frames or of_windows:
+            options.misuse("--size, --frames, --hop, --rate, --channels and --when-slow are for --stream")
+        return
+    if options.inputs or options.strict or options.batch:
+        options.misuse("--stream wants neither INPUT nor --strict nor --batch beside it")
+    if options.stream in PIXELS and (not options.size or of_windows):
+        options.misuse("frames want --size WxH; --hop, --rate, --channels and --when-slow are for sound and sensors")
+    if options.stream not in PIXELS and options.size:
+        options.misuse("--size is for frames")
+
+
+def run(model: Model, options: argparse.Namespace) -> None:
+    """One answer a frame or a window."""
+    if sys.stdin is None or sys.stdin.isatty():
+        what = "-f rawvideo -pix_fmt rgb24" if options.stream in PIXELS else "-f s16le -ac 1 -ar 16000"
+        raise InputError(f"--stream: nothing is piped in; e.g. ffmpeg -i FILE {what} - | edgerun …")
+    os.set_blocking(0, True)  # a pipe that says "nothing yet" must not look like one that has ended
+    if options.stream in PIXELS:
+        _frames(model, options)
+    else:
+        _windows(model, options)
+
+
+@contextmanager
+def _stdin() -> Iterator[IO[bytes]]:
+    """Unbuffered: each frame goes straight where it belongs, and each sample comes as soon as it is there."""
+    with open(0, "rb", buffering=0, closefd=False) as source:
+        yield source
+
+
+def _frames(model: Model, options: argparse.Namespace) -> None:
+    from edgekit.runner import smoothing
+    from edgekit.runner.inputs import stream
+
+    width, height = options.size
+    with _stdin() as source:
+        frames = stream.frames(source, options.stream, width, height, model.manifest.raw)
+        smooth = smoothing.maker(model.manifest)
+        for number, (sample, read_ms) in enumerate(islice(frames, options.frames)):
+            found = model.predict(sample, top_k=options.top)
+            over_time = smooth(found) if smooth else None
+            _shared.print_answer(number, found, read_ms, options.json, smoothed=over_time)
+
+
+def _windows(model: Model, options: argparse.Namespace) -> None:
+    """A refused window does not keep the others from their answers; the exit code tells of it."""
+    with _stdin() as source:
+        stream = model.stream(
+            source,
+            options.stream,
+            hop=options.hop,
+            rate_hz=options.rate,
+            channels=options.channels,
+            top_k=options.top,
+            when_slow=options.when_slow,
+            on_note=_shared.warn,
+        )
+        _shared.warn(_plan(model, stream))
+        answered = refused = 0
+        told = 0, monotonic() - TELL_EVERY_S
+        try:
+            for number, answer in enumerate(islice(stream, options.frames)):
+                told = _tell_dropped(answer.dropped, *told)
+                _print(number, answer, options.json)
+                answered += 1
+                refused += answer.error is not None
+        finally:
+            stream.close()
+            if stream.dropped > told[0]:
+                _shared.warn(f"{stream.dropped} windows were dropped")
+    if refused:
+        raise InputError(f"{refused} of {answered} windows got no answer")
+
+
+def _plan(model: Model, stream: Stream) -> str:
+    """How the stream is cut, and what of a spectrogram each window costs."""
+    raw = model.manifest.raw
+    what = "samples" if raw.kind == "audio" else "rows"
+    text = f"windows of {raw.shape[0]} {what}, one every {stream.hop}"
+    if stream.frames is None:
+        return text
+    if stream.new_frames == stream.frames:
+        return f"{text}; log-mel is computed anew for each: the hop is no multiple of its hop_samples, or too long"
+    return f"{text}; log-mel: {stream.new_frames} of {stream.frames} frames are new in each"
+
+
+def _tell_dropped(dropped: int, before: int, told_s: float) -> tuple[int, float]:
+    """(windows told of, when): a line on standard error where there are more of them, every few seconds."""
+    now = monotonic()
+    if dropped == before or now - told_s < TELL_EVERY_S:
+        return before, told_s
+    _shared.warn(
+        f"{dropped} windows dropped so far: they come faster than answers; use a longer --hop, or for a recording "
+        "--when-slow wait"
+    )
+    return dropped, now
+
+
+def _print(number: int, answer: StreamAnswer, as_json: bool) -> None:
+    """Flushed at once: whoever reads the pipe waits for this line."""
+    if answer.error is not None:
+        _shared.warn(f"{answer.span}: {answer.error}")
+    if as_json:
+        _shared.print_json({"input": number, **answer.to_dict()})
+        sys.stdout.flush()
+        return
+    if answer.prediction is not None:
+        first, *rest = _shared.lines(answer.prediction, answer.smoothed)
+        print("\n".join([f"{answer.span}: {first}".rstrip(), *rest]), flush=True)
+
+
+def _size(text: str) -> Any:
+    sides = [int(side) if side.isdigit() else 0 for side in text.lower().split("x")]
+    if len(sides) != 2 or not all(0 < side <= LARGEST_SIDE for side in sides):
+        raise argparse.ArgumentTypeError(f"got {text}; use width x height, such as 640x480")
+    return sides[0], sides[1]

@@ -1,0 +1,208 @@
+"""Sound out of a stream, as out of a file: decoded, mixed and resampled as far as the input path declares it.
+
+Formats have the names of ffmpeg and of arecord. Bytes without a header have the rate and the channels that are asked
+for. A WAV header in front must agree with what is asked; what is not asked is taken from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edgekit.runner import input_path
+from edgekit.runner.errors import InputError
+from edgekit.runner.inputs import wav
+from edgekit.runner.inputs.wav import FLOAT, PCM
+from edgekit.runner.streaming.wav_header import Header, Headers
+
+if TYPE_CHECKING:
+    from edgekit.runner.bundle.manifest import RawSpec
+    from edgekit.runner.streaming.resampler import Resampler
+    from edgekit.runner.streaming.source import Source
+
+CODINGS = {"u8": (PCM, 8), "s16le": (PCM, 16), "s24le": (PCM, 24), "s32le": (PCM, 32), "f32le": (FLOAT, 32)}
+ARECORD = {"U8": "u8", "S16_LE": "s16le", "S24_3LE": "s24le", "S32_LE": "s32le", "FLOAT_LE": "f32le"}
+WAV = "wav"
+FORMATS = (*CODINGS, *ARECORD, WAV)
+"""By ffmpeg's and by arecord's names; `wav` has a header that says it."""
+ARRAYS = {"uint8": (PCM, 8), "int16": (PCM, 16), "int32": (PCM, 32), "float32": (FLOAT, 32)}
+"""Arrays of samples, coded as the same bytes would be."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What whoever opens the stream says of it; None: nothing."""
+
+    coding: tuple[int, int] | None
+    rate_hz: int | None
+    channels: int | None
+
+
+def asked(format: str | None, rate_hz: int | None, channels: int | None) -> Asked:
+    """The same, checked; InputError for a format that is none."""
+    if format is not None and format not in FORMATS:
+        raise InputError(f"format: got {str(format)[:40]!r}; use one of {', '.join(FORMATS)}")
+    for name, value in (("rate_hz", rate_hz), ("channels", channels)):
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+            raise InputError(f"{name}: got {value!r}; use a whole number from 1")
+    coding = None if format in (None, WAV) else CODINGS[ARECORD.get(str(format), str(format))]
+    return Asked(coding, rate_hz, channels)
+
+
+class Sound:
+    """Parts (samples,) float32 at the bundle's rate, out of a source's bytes or arrays."""
+
+    def __init__(self, raw: RawSpec, wish: Asked, on_note: Callable[[str], object]) -> None:
+        assert raw.sample_rate_hz is not None
+        self._raw, self._wish, self._on_note = raw, wish, on_note
+        self._to_hz: int = raw.sample_rate_hz
+        self._headers = Headers()
+        self._form: tuple[int, int, int, int] | None = None  # coding, channels, rate and bits of what comes
+        self._rest = b""
+        self._samples = 0  # of the stream, at its own rate
+        self._resampler: Resampler | None = None
+        if wish.rate_hz is not None or wish.channels is not None:
+            self._check(wish.channels or 1, wish.rate_hz or self._to_hz)
+
+    def parts(self, source: Source) -> Iterator[np.ndarray]:
+        """Everything that the source gives; InputError at last where it ends in the middle, or becomes another."""
+        problem: InputError | None = None
+        try:
+            yield from self._decoded(source)
+        except InputError as error:
+            problem = error
+        if self._resampler is not None:
+            yield self._resampler.finish()
+        if problem is not None:
+            raise problem
+
+    def _decoded(self, source: Source) -> Iterator[np.ndarray]:
+        for part in source:
+            if isinstance(part, np.ndarray):
+                yield self._resampled(self._of_array(part))
+                continue
+            for each in self._headers.push(part):
+                yield from self._heard(each)
+        for each in self._headers.finish():
+            yield from self._heard(each)
+        self._whole("the stream ended")
+
+    def _heard(self, part: Any) -> Iterator[np.ndarray]:
+        if isinstance(part, Header):
+            self._begin(part)
+            return
+        if self._form is None:
+            self._begin_without_header()
+        assert self._form is not None
+        code, channels, _, bits = self._form
+        data, frame_bytes = self._rest + part, channels * bits // 8
+        whole = len(data) // frame_bytes * frame_bytes
+        self._rest = data[whole:]
+        if whole:
+            yield self._resampled(wav.mixed(wav.floats(data[:whole], code, bits), channels))
+
+    def _begin(self, header: Header) -> None:
+        """A header: the first must agree with what was asked, a later one with the first."""
+        wish, before = self._wish, self._form
+        if before is not None:
+            self._whole("a WAV header came")
+            if header.form != before:
+                raise InputError(
+                    f"the stream changes after {self._seconds()}: {_describe(*header.form)} begin, so far it had "
+                    f"{_describe(*before)}; start edgerun again for what follows"
+                )
+            self._on_note(f"a new WAV header after {self._seconds()}; the sound goes on behind it")
+            return
+        coding = (header.code, header.bits)
+        if coding not in wav.DTYPES:
+            raise InputError(f"the stream: a WAV header with {_describe(*header.form)}; record PCM of 8 to 32 bits")
+        pairs = ((wish.coding, coding), (wish.rate_hz, header.rate_hz), (wish.channels, header.channels))
+        if any(wanted not in (None, found) for wanted, found in pairs):
+            ask = f"{_coding(*wish.coding)}, " if wish.coding else ""
+            ask += f"rate {wish.rate_hz or 'any'}, channels {wish.channels or 'any'}"
+            raise InputError(
+                f"the stream: its WAV header says {_describe(*header.form)}, asked for was {ask}; ask for that"
+            )
+        self._check(header.channels, header.rate_hz)
+        self._start(header.form)
+
+    def _begin_without_header(self) -> None:
+        wish = self._wish
+        if wish.coding is None:
+            raise InputError(f"the stream: no WAV header; name its format: {', '.join((*CODINGS, *ARECORD))}")
+        self._check(wish.channels or 1, wish.rate_hz or self._to_hz)
+        self._start((wish.coding[0], wish.channels or 1, wish.rate_hz or self._to_hz, wish.coding[1]))
+
+    def _of_array(self, x: np.ndarray) -> np.ndarray:
+        """(samples,) float32 of an array (samples,) or (samples, channels)."""
+        coding = ARRAYS.get(x.dtype.name)
+        if coding is None or x.ndim not in (1, 2) or not x.dtype.isnative:
+            raise InputError(
+                f"source: got an array of {x.dtype}{list(x.shape)}; sounds are (samples,) or (samples, channels) of "
+                f"{', '.join(ARRAYS)}"
+            )
+        channels = 1 if x.ndim == 1 else x.shape[1]
+        form = (coding[0], channels, self._wish.rate_hz or self._to_hz, coding[1])
+        if self._form is None:
+            if self._wish.channels not in (None, channels):
+                raise InputError(f"source: got {channels} channels, asked for were {self._wish.channels}")
+            self._check(channels, form[2])
+            self._start(form)
+        elif form != self._form:
+            raise InputError(
+                f"the stream changes after {self._seconds()}: arrays of {_describe(*form)} come, so far it had "
+                f"{_describe(*self._form)}"
+            )
+        little = np.ascontiguousarray(x, dtype=x.dtype.newbyteorder("<"))
+        return wav.mixed(wav.floats(little.tobytes(), *coding), channels)
+
+    def _start(self, form: tuple[int, int, int, int]) -> None:
+        self._form = form
+        if form[2] != self._to_hz:
+            from edgekit.runner.streaming.resampler import Resampler
+
+            self._resampler = Resampler(form[2], self._to_hz)
+
+    def _resampled(self, x: np.ndarray) -> np.ndarray:
+        self._samples += len(x)
+        return x if self._resampler is None else self._resampler.push(x)
+
+    def _check(self, channels: int, rate_hz: int) -> None:
+        """InputError for what no declared step puts right."""
+        steps, wanted = self._raw.steps, self._to_hz
+        if rate_hz != wanted and not input_path.find(steps, "resample"):
+            raise InputError(
+                f"rate: got {rate_hz} samples a second, the bundle takes {wanted} and declares no resampling; "
+                f"record so: arecord -r {wanted}, or ffmpeg … -ar {wanted}"
+            )
+        if rate_hz != wanted and not wav.can_be_resampled(rate_hz, wanted):
+            raise InputError(f"rate: got {rate_hz} samples a second, which cannot be resampled to {wanted}")
+        if channels != 1 and not (channels and input_path.find(steps, "mix_channels")):
+            raise InputError(
+                f"channels: got {channels}, the bundle takes one and declares no mixing; "
+                "record so: arecord -c 1, or ffmpeg … -ac 1"
+            )
+
+    def _whole(self, what: str) -> None:
+        """InputError where bytes are left that make no sample."""
+        if self._rest and self._form is not None:
+            _, channels, _, bits = self._form
+            raise InputError(
+                f"{what} in the middle of a sample, after {self._seconds()}: {len(self._rest)} of its "
+                f"{channels * bits // 8} bytes are there; check format and channels against what is sent"
+            )
+
+    def _seconds(self) -> str:
+        rate_hz = self._form[2] if self._form else self._to_hz
+        return f"{self._samples / rate_hz:.2f} s"
+
+
+def _coding(code: int, bits: int) -> str:
+    return next((name for name, coding in CODINGS.items() if coding == (code, bits)), f"coding {code} with {bits} bits")
+
+
+def _describe(code: int, channels: int, rate_hz: int, bits: int) -> str:
+    return f"{_coding(code, bits)}, rate {rate_hz}, channels {channels}"

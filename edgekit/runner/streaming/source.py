@@ -1,0 +1,58 @@
+"""What a stream comes from: a binary file, or an iterable of bytes or arrays; and when its last part arrived."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from time import perf_counter_ns
+from typing import Any
+
+import numpy as np
+
+from edgekit.runner.errors import InputError
+
+MOST_BYTES = 1 << 16
+"""Of one read; a pipe holds as many."""
+TAKEN = "an open binary file, or an iterable of bytes or of numpy arrays"
+
+
+class Source:
+    """Parts of a stream in order, each as soon as it is there; `arrived_ns` is when the newest came."""
+
+    def __init__(self, source: Any) -> None:
+        self.arrived_ns = 0
+        self._source = source
+        self._reads = callable(getattr(source, "read", None))
+        if not self._reads and (isinstance(source, (bytes, str, np.ndarray)) or not hasattr(source, "__iter__")):
+            raise InputError(f"source: got {type(source).__name__}; use {TAKEN}")
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a pipe, a socket or a device stands behind it, which will not wait: no plain file, no iterable."""
+        try:
+            mode = os.fstat(self._source.fileno()).st_mode
+        except (AttributeError, OSError, ValueError):  # no file at all, or one in memory
+            return False
+        return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Bytes, or arrays as they were given."""
+        for part in self._parts() if self._reads else self._source:
+            self.arrived_ns = perf_counter_ns()
+            if isinstance(part, (bytearray, memoryview)):
+                part = bytes(part)
+            if not isinstance(part, (bytes, np.ndarray)):
+                raise InputError(f"source: it gave {type(part).__name__}; use {TAKEN}")
+            yield part
+
+    def _parts(self) -> Iterator[bytes]:
+        """What each read finds: `read1` does not wait until a buffer is full."""
+        read = getattr(self._source, "read1", self._source.read)
+        while True:
+            part = read(MOST_BYTES)
+            if part is None:
+                raise InputError("source: it does not wait for data; open it as a blocking one")
+            if not part:
+                return
+            yield part
