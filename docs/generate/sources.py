@@ -14,12 +14,14 @@ HEADER = ("source", "what it reads", "kind of sample", "tasks", "splits that it 
 FOLDERS = "those of its folders: train, validation, test"
 ARRAYS = "those of its arrays: train, validation, test"
 WORDS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "csv_rows": (("vector",), "those of its files: train, validation, test"),
     "csv_windows": (("window",), FOLDERS),
     "digits": (("image",), "train"),
     "image_folder": (("image",), FOLDERS),
     "npz": (("image", "vector", "window"), ARRAYS),
     "python": (("image", "vector", "window"), ARRAYS),
     "wav_folder": (("audio",), FOLDERS),
+    "wav_track": (("audio",), "train"),
 }
 """By source, what its samples alone tell: their kinds, and splits. The tests of the sources hold these to it."""
 

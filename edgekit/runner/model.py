@@ -19,7 +19,7 @@ from edgekit.runner.preprocess.transform import pipeline
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle import Bundle
-    from edgekit.runner.inputs.windows import Span
+    from edgekit.runner.inputs.windows import Place
     from edgekit.runner.postprocess import Prediction
     from edgekit.runner.selftest import SelftestReport
 
@@ -39,7 +39,7 @@ class FileAnswer(NamedTuple):
     """What a bundle says of a file, or of the part of it that `span` names."""
 
     prediction: Prediction
-    span: Span | None
+    span: Place | None
 
 
 class Model:

@@ -36,7 +36,7 @@ def every(data: Data) -> dict[str, object]:
 
 
 def test_the_folder_holds_the_sources_of_the_design():
-    assert {"csv_windows", "digits", "image_folder", "npz", "python", "wav_folder"} <= set(source_names())
+    assert {"csv_rows", "csv_windows", "digits", "image_folder", "npz", "python", "wav_folder", "wav_track"} <= set(source_names())
 
 
 def test_samples_are_raw(data):

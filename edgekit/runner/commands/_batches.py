@@ -14,7 +14,7 @@ from edgekit.runner.model import FileAnswer
 from edgekit.runner.native_stderr import quiet_native
 
 if TYPE_CHECKING:
-    from edgekit.runner.inputs.windows import Span
+    from edgekit.runner.inputs.windows import Place
     from edgekit.runner.model import Model
 
     Outcome = tuple[str, FileAnswer | None, float, InputError | None]
@@ -27,7 +27,7 @@ class Waiting(NamedTuple):
     path: str
     error: InputError | None
     raw: np.ndarray | None = None
-    span: Span | None = None
+    span: Place | None = None
     x: np.ndarray | None = None
     read_ms: float = 0.0
     preprocess_ms: float = 0.0

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from edgekit.runner.commands._batches import Outcome
-    from edgekit.runner.inputs.windows import Span
+    from edgekit.runner.inputs.windows import Place
     from edgekit.runner.model import FileAnswer, Model
 
 HELP = "answer for pictures, sounds, tables, .npy files, folders of them, or frames from a pipe"
@@ -121,17 +121,17 @@ def _stream(model: Model, options: argparse.Namespace) -> None:
             _answer(number, model.predict(sample, top_k=options.top), read_ms, options.json)
 
 
-def _answer(name: Any, found: Any, read_ms: float, as_json: bool, span: Span | None = None) -> None:
+def _answer(name: Any, found: Any, read_ms: float, as_json: bool, span: Place | None = None) -> None:
     """Flushed at once: whoever reads the pipe waits for this line."""
     if as_json:
         facts = found.to_dict()
-        window = {"window": span.to_dict()} if span else {}
-        _shared.print_json({"input": name, **window, **facts, "timing_ms": {"read": read_ms, **facts["timing_ms"]}})
+        where = span.facts() if span else {}
+        _shared.print_json({"input": name, **where, **facts, "timing_ms": {"read": read_ms, **facts["timing_ms"]}})
         sys.stdout.flush()
         return
     first, *rest = found.lines()
-    where = f"frame {name}" if isinstance(name, int) else f"{name}, {span}" if span else name
-    print("\n".join([f"{where}: {first}".rstrip(), *rest]), flush=True)
+    said = f"frame {name}" if isinstance(name, int) else f"{name}, {span}" if span else name
+    print("\n".join([f"{said}: {first}".rstrip(), *rest]), flush=True)
 
 
 def _complain(path: str, text: str, as_json: bool) -> None:
