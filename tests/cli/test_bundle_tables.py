@@ -101,7 +101,7 @@ def test_a_regressor_is_a_regression(tmp_path: Path) -> None:
 
 
 def test_a_lone_probability_is_two_classes_where_two_are_named(tmp_path: Path) -> None:
-    (tmp_path / "tree.onnx").write_bytes(one_column(False, "LOGISTIC"))
+    (tmp_path / "tree.onnx").write_bytes(one_column(False, True))
     golden = table(tmp_path / "golden.csv", classic.samples(30, 4)[:, :2], ("a", "b"))
     bundle, said = bundled(tmp_path, tmp_path / "tree.onnx", "--golden", golden, "--labels", "no,yes",
                            "--task", "classification")  # fmt: skip

@@ -201,14 +201,11 @@ def _columns(model: Any) -> int:
 
 
 def _is_probability(name: str, makers: dict[str, Any]) -> bool:
-    """Whether a score went through a logistic function."""
+    """Whether a score comes out of a sigmoid; of a regressor with one target, ONNX Runtime ignores LOGISTIC."""
     node = makers.get(name)
     while node is not None and node.op_type in PASSING:
         node = makers.get(node.input[0])
-    if node is None:
-        return False
-    transforms = [each.s for each in node.attribute if each.name == "post_transform"]
-    return node.op_type == "Sigmoid" or b"LOGISTIC" in transforms
+    return node is not None and bool(node.op_type == "Sigmoid")
 
 
 def _makers(graph: Any) -> dict[str, Any]:

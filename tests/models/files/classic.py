@@ -23,10 +23,10 @@ class Made:
     classes: tuple[str, ...] = ()
 
 
-def samples(count: int, seed: int) -> np.ndarray:
-    """(count, FEATURES) float32; four decimals, so that a table holds them exactly."""
+def samples(count: int, seed: int, decimals: int = 16) -> np.ndarray:
+    """(count, FEATURES) float32, rounded to so many decimals."""
     x = np.random.default_rng(seed).normal(size=(count, FEATURES)) * np.array([1, 1, 10, 0.1, 1, 100])
-    return np.round(x, 4).astype(np.float32)
+    return np.round(x, decimals).astype(np.float32)
 
 
 def classes_of(x: np.ndarray, count: int) -> np.ndarray:
@@ -80,13 +80,13 @@ def xgboost(classes: int) -> Made:
     return Made(content, model.predict_proba, tuple(map(str, range(classes))))
 
 
-def lightgbm(classes: int, zipmap: bool = True) -> Made:
+def lightgbm(classes: int, zipmap: bool = True, decimals: int = 16) -> Made:
     """A boosted classifier by LightGBM and onnxmltools; 0 classes: a regressor."""
     from lightgbm import LGBMClassifier, LGBMRegressor
     from onnxmltools import convert_lightgbm
     from onnxmltools.convert.common.data_types import FloatTensorType
 
-    x = samples(400, 1)
+    x = samples(400, 1, decimals)
     types = [("input", FloatTensorType([None, FEATURES]))]
     options = {"n_estimators": 20, "num_leaves": 8, "n_jobs": 1, "verbose": -1}
     if not classes:
@@ -101,7 +101,6 @@ def lightgbm(classes: int, zipmap: bool = True) -> Made:
 def _makers() -> dict[str, Callable[[], Made]]:
     from sklearn.ensemble import (
         GradientBoostingClassifier,
-        HistGradientBoostingClassifier,
         RandomForestClassifier,
         RandomForestRegressor,
     )
@@ -119,7 +118,6 @@ def _makers() -> dict[str, Callable[[], Made]]:
         "forest of two classes": lambda: sklearn(RandomForestClassifier(20, random_state=0), 2),
         "tree": lambda: sklearn(DecisionTreeClassifier(max_depth=5, random_state=0), 3),
         "boosted": lambda: sklearn(GradientBoostingClassifier(n_estimators=10, random_state=0), 3, words=True),
-        "boosted by histograms": lambda: sklearn(HistGradientBoostingClassifier(max_iter=10, random_state=0), 3),
         "logistic": lambda: sklearn(make_pipeline(StandardScaler(), LogisticRegression(max_iter=500)), 3, words=True),
         "logistic of two classes": lambda: sklearn(make_pipeline(StandardScaler(), LogisticRegression()), 2),
         "support vectors": lambda: sklearn(make_pipeline(StandardScaler(), SVC(probability=True, random_state=0)), 3),
