@@ -174,3 +174,16 @@ def test_a_model_with_a_column_for_each_class_is_told_what_to_do(tmp_path: Path)
     golden = table(tmp_path / "golden.csv", x)
     code, said = edgekit("bundle", tmp_path / "tree.onnx", "--golden", golden, "--out", tmp_path / "out")
     assert code == 4 and "convert it again with options={'zipmap': False}" in " ".join(said.split()), said
+
+
+def test_a_model_of_doubles_is_told_how_to_become_one_of_floats(tmp_path: Path) -> None:
+    from skl2onnx import to_onnx
+    from sklearn.tree import DecisionTreeClassifier
+
+    x = classic.samples(60, 1).astype(np.float64)
+    tree = DecisionTreeClassifier(max_depth=3).fit(x, classic.classes_of(x, 3))
+    content = to_onnx(tree, x[:1], target_opset={"": 17, "ai.onnx.ml": 3}).SerializeToString()
+    (tmp_path / "tree.onnx").write_bytes(content)
+    golden = table(tmp_path / "golden.csv", x)
+    code, said = edgekit("bundle", tmp_path / "tree.onnx", "--golden", golden, "--out", tmp_path / "out")
+    assert code == 4 and "X[:1].astype(numpy.float32)" in " ".join(said.split()), said

@@ -38,7 +38,7 @@ def test_the_label_is_found(header: str, cells: str, label: str, columns: list[s
 
 
 def test_measured_values_want_a_regression_and_words_want_classes(tmp_path: Path) -> None:
-    values = table(tmp_path / "v.csv", "x,speed", "{n},{x}")
+    values = table(tmp_path / "v.csv", "x,speed", "{n}.5,{x}")
     done = edgekit("init", "mine", "--data", values, "--out", tmp_path / "out")
     assert (done.exit_code, "measured values; use --task regression" in done.output) == (2, True), done.output
     assert written("--data", values, "--task", "regression", out=tmp_path)["task"] == "regression"

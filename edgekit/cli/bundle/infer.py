@@ -161,4 +161,6 @@ def _check(what: str, tensor: Tensor) -> None:
         raise ModelError(f"{what} {tensor.name}: its shape is {shown}; export the model with a batch of 1")
     if tensor.dtype not in TENSOR_DTYPES:
         cut = "; where it is the number of a class, export the model without its argmax" if what == "output" else ""
+        if tensor.dtype == "float64":
+            cut = "; convert the model again for float32: to_onnx(model, X[:1].astype(numpy.float32)) of skl2onnx"
         raise ModelError(f"{what} {tensor.name}: {tensor.dtype}; a bundle's models use {', '.join(TENSOR_DTYPES)}{cut}")

@@ -9,7 +9,7 @@ import numpy as np
 from edgekit.cli.init.findings import Findings
 from edgekit.cli.init.inspect import CLOCKS
 from edgekit.core.errors import DataError
-from edgekit.data.sources.csv_rows import FILES
+from edgekit.data.sources.csv_rows import FILES, numbers_rows
 from edgekit.runner.errors import InputError
 from edgekit.runner.inputs import table
 from edgekit.runner.inputs.table import Table
@@ -30,11 +30,9 @@ def rows(path: Path) -> Findings:
     found = _parsed(tables["train.csv"])
     label = _label(found)
     cells = [cell.strip() for cell in _column(found, label)]
-    columns = [
-        name
-        for name in found.header
-        if name and name != label and not CLOCKS.fullmatch(name) and any(map(table.is_number, _column(found, name)))
-    ]
+    named = [name for name in found.header if name and name != label and not CLOCKS.fullmatch(name)]
+    numbers = [name for name in named if any(map(table.is_number, _column(found, name)))]
+    columns = [name for name in numbers if not numbers_rows(found, name)]
     if not columns:
         raise DataError(f"{path}: no column of numbers beside {label!r}; write one for each feature, named in line 1")
     section = {"source": "csv_rows", "path": str(path), "label": label, "columns": columns}

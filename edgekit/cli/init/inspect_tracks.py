@@ -16,8 +16,8 @@ from edgekit.runner.inputs import wav
 
 LONGEST_S = 1.0
 BACKGROUND = "background"
-GAPS = 0.1
-"""Share of the recordings without a label, from which on that is a class of its own."""
+LEAST_GAPS = 8
+"""Gaps between labels, each long enough for some windows, from which on they are a class of their own."""
 
 
 def has_track(path: Path) -> bool:
@@ -31,7 +31,8 @@ def recordings(path: Path) -> Findings:
     files = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.suffix.lower() == ".wav")
     stretches: list[Stretch] = []
     rates: list[int] = []
-    all_s = marked_s = 0.0
+    gaps_s: list[float] = []
+    all_s = 0.0
     for each in files:
         track = each.with_suffix(TRACK)
         if not track.is_file():
@@ -44,8 +45,9 @@ def recordings(path: Path) -> Findings:
         found, _ = label_track.parse(track.name, track.read_bytes())
         stretches += found
         rates.append(sound.rate_hz)
-        all_s += sound.samples / max(1, sound.rate_hz)
-        marked_s += _covered_s(found)
+        length_s = sound.samples / max(1, sound.rate_hz)
+        all_s += length_s
+        gaps_s += _gaps_s(found, length_s)
     rate_hz = max(set(rates), key=rates.count)
     seconds = _window_s([each.end_s - each.start_s for each in stretches], rate_hz)
     stride_s = max(1, round(seconds * rate_hz) // 2) / rate_hz
@@ -56,7 +58,7 @@ def recordings(path: Path) -> Findings:
         "stride_s": "from the start of a window to that of the next",
         "background": "the class of windows that no label touches; without this line they are left out",
     }
-    if marked_s < (1 - GAPS) * all_s and BACKGROUND not in classes:
+    if sum(gap_s >= 2 * seconds - 1e-6 for gap_s in gaps_s) >= LEAST_GAPS and BACKGROUND not in classes:
         section["background"] = BACKGROUND
         classes.add(BACKGROUND)
     what = "a recording" if len(rates) == 1 else f"{len(rates)} recordings"
@@ -67,13 +69,13 @@ def recordings(path: Path) -> Findings:
     return Findings(section, words, comments=comments, classes=tuple(sorted(classes)))
 
 
-def _covered_s(stretches: Sequence[Stretch]) -> float:
-    """Seconds that some label covers."""
-    total_s, until_s = 0.0, 0.0
+def _gaps_s(stretches: Sequence[Stretch], length_s: float) -> list[float]:
+    """Lengths of what no label covers, before, between and behind the stretches of a recording."""
+    gaps_s, until_s = [], 0.0
     for each in stretches:
-        total_s += max(0.0, each.end_s - max(each.start_s, until_s))
+        gaps_s.append(each.start_s - until_s)
         until_s = max(until_s, each.end_s)
-    return total_s
+    return [*gaps_s, length_s - until_s]
 
 
 def _window_s(lengths_s: Sequence[float], rate_hz: int) -> float:

@@ -142,7 +142,7 @@ def _features(table: Table, config: Config) -> tuple[list[str], list[str]]:
     texts = [name for _, name in places if name not in columns]
     passed = f"; skipped, for they hold no numbers: {', '.join(texts)}" if texts else ""
     notes = [f"features: {', '.join(columns)}{passed}"]
-    if counts := [name for name in columns if _counts(table, name)]:
+    if counts := [name for name in columns if numbers_rows(table, name)]:
         notes.append(
             f"{', '.join(counts)}: rises by 1 from row to row, as a row number does, and says nothing of a sample; "
             "name the other columns in data.columns"
@@ -150,7 +150,8 @@ def _features(table: Table, config: Config) -> tuple[list[str], list[str]]:
     return columns, notes
 
 
-def _counts(table: Table, column: str) -> bool:
+def numbers_rows(table: Table, column: str) -> bool:
+    """Whether a column counts the rows, as an index does."""
     place = table.header.index(column)
     cells = [row[place].strip() for row in table.rows]
     if len(cells) < 2 or not all(cell.isdecimal() for cell in cells):
