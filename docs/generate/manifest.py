@@ -73,7 +73,10 @@ RAW: Words = {
     "dtype": (_one_of(steps.RAW_DTYPES), "Type of its numbers."),
     "range": ("`null` or [lowest, highest]", "Values that a float32 sample may have; others are refused."),
     "sample_rate_hz": ("`null` or whole number > 0", "Samples per second; only `audio` has them."),
-    "columns": ("list of text", "Names of a window's channels. The key is absent where they have none."),
+    "columns": (
+        "list of text",
+        "Names of a window's channels, or a vector's features. The key is absent where they have none.",
+    ),
     "input_path": ("list of objects", "Steps from a file to a raw sample, in order."),
 }
 TENSOR: Words = {
@@ -150,6 +153,7 @@ INPUT_PATH: Mapping[str, Words] = {
     "mix_channels": {},
     "resample": {"rate_hz": ("whole number > 0", "Samples per second of the result.")},
     "decode_csv": {},
+    "rows": {},
     "windows": {
         "length": ("whole number > 0", "Length of a window, samples or rows."),
         "stride": ("whole number > 0", "From the start of a window to the start of the next."),
@@ -160,6 +164,7 @@ WITHOUT_OPTIONS = {
     "decode_wav": "Read a WAV file as float32 from -1 to 1.",
     "mix_channels": "Average the channels of a sound.",
     "decode_csv": "Read the columns named in `raw.columns` of a CSV file with a header, as float32.",
+    "rows": "Take each row of a table as a raw sample.",
 }
 TABLES: Mapping[str, tuple[Words, type]] = {
     "manifest": (MANIFEST, Manifest),

@@ -15,12 +15,14 @@ FOLDERS = "those of its folders: train, validation, test"
 ARRAYS = "those of its arrays: train, validation, test"
 WORDS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "boxes": (("image",), "those of its lists or folders: train, validation, test"),
+    "csv_rows": (("vector",), "those of its files: train, validation, test"),
     "csv_windows": (("window",), FOLDERS),
     "digits": (("image",), "train"),
     "image_folder": (("image",), FOLDERS),
     "npz": (("image", "vector", "window"), ARRAYS),
     "python": (("image", "vector", "window"), ARRAYS),
     "wav_folder": (("audio",), FOLDERS),
+    "wav_track": (("audio",), "train"),
 }
 """By source, what its samples alone tell: their kinds, and splits. The tests of the sources hold these to it."""
 

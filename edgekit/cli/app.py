@@ -201,9 +201,10 @@ def bundle(
     golden_samples: Annotated[int, typer.Option(min=1, max=1000, help="Number of golden vectors to record.")] = 16,
     name: Annotated[str | None, typer.Option(help="Name of the bundle; by default the file's name.")] = None,
     version: Annotated[str, typer.Option(help="Version of the bundle.")] = "1.0.0",
-    task: Annotated[Literal["classification", "regression", "raw"], typer.Option(help="What the outputs mean.")] = (
-        "classification"
-    ),
+    task: Annotated[
+        Literal["auto", "classification", "regression", "raw"],
+        typer.Option(help="What the outputs mean; auto: classification, or what a classic model says."),
+    ] = "auto",
     activation: Annotated[
         Literal["auto", "softmax", "none"], typer.Option(help="What makes probabilities; auto inspects outputs.")
     ] = "auto",
@@ -213,6 +214,10 @@ def bundle(
         typer.Option(
             help="Type of raw samples. By default images are uint8, others float32 or the model's own integers."
         ),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|LIST", help="Columns of tables that the model takes, in its order: a,b,c."),
     ] = None,
     size: Annotated[str | None, typer.Option(metavar="HxW[xC]", help="Size of raw images, height first.")] = None,
     layout: Annotated[Literal["NHWC", "NCHW"] | None, typer.Option(help="Of the model input, if unclear.")] = None,
@@ -248,6 +253,7 @@ def bundle(
             range=options.value_range(range_),
             architectures=tuple(architecture or ()),
             tolerance=tolerance,
+            columns=options.labels(columns, "--columns", "column"),
         )
         made = make.make(request, out, print)
         print(f"wrote       {made} ({made.stat().st_size:,} bytes) and {made.parent / 'edgerun.pyz'}")

@@ -12,7 +12,7 @@ from edgekit.core.config import suggest
 from edgekit.core.errors import DataError
 from edgekit.data.archives import Listing
 
-_SPLITS = {"train": "train", "validation": "validation", "val": "validation", "valid": "validation", "test": "test"}
+SPLITS = {"train": "train", "validation": "validation", "val": "validation", "valid": "validation", "test": "test"}
 _SHOWN = 10
 _STRAY = 0.02
 """Share of samples at the wrong depth that is skipped and noted; of more, the layout is another one."""
@@ -98,21 +98,21 @@ def _is_bare(samples: Sequence[Parts]) -> bool:
     """Whether these are class/sample, of two classes at least, none of which is called like a split."""
     tops = {parts[0] for parts in samples if len(parts) == 2}
     flat = sum(len(parts) == 2 for parts in samples)
-    meant = any(difflib.get_close_matches(name.lower(), _SPLITS, cutoff=0.75) for name in tops)
+    meant = any(difflib.get_close_matches(name.lower(), SPLITS, cutoff=0.75) for name in tops)
     return len(tops) > 1 and not meant and flat >= (1 - _STRAY) * len(samples)
 
 
 def _splits(tops: set[str], origin: str, wanted: Wanted) -> dict[str, str]:
     """Top folders and the split that each means."""
-    found = {name: _SPLITS[name] for name in sorted(tops) if name in _SPLITS}
-    unknown = sorted(tops - set(_SPLITS))
+    found = {name: SPLITS[name] for name in sorted(tops) if name in SPLITS}
+    unknown = sorted(tops - set(SPLITS))
     if not found:
         hint = ""
         if unknown:
             hint = f" there are only {_some(unknown)}: are these classes? Put their folders into a folder named train"
         raise DataError(f"{origin}: no split found; {wanted.expected};{hint or ' it holds no such folder'}")
     if unknown:
-        raise DataError(f"{origin}: {unknown[0]!r} is not the name of a split, {suggest(unknown[0], list(_SPLITS))}")
+        raise DataError(f"{origin}: {unknown[0]!r} is not the name of a split, {suggest(unknown[0], list(SPLITS))}")
     if len(set(found.values())) < len(found):
         raise DataError(f"{origin}: {_some(sorted(found))} mean the same split twice; keep one folder for each")
     if "train" not in found:
@@ -123,11 +123,11 @@ def _splits(tops: set[str], origin: str, wanted: Wanted) -> dict[str, str]:
 def _wrapper(listing: Listing, wanted: Wanted) -> str:
     """'name/' if everything stands in one folder around the splits, as many zips are made."""
     tops = {name.split("/")[0] for name in listing.files if wanted.has(tuple(name.split("/")))}
-    if len(tops) != 1 or tops & set(_SPLITS):
+    if len(tops) != 1 or tops & set(SPLITS):
         return ""
     wrapper = f"{tops.pop()}/"
     inner = {name.removeprefix(wrapper).split("/")[0] for name in listing.files if name.startswith(wrapper)}
-    return wrapper if inner & set(_SPLITS) else ""
+    return wrapper if inner & set(SPLITS) else ""
 
 
 def _hidden(name: str) -> bool:

@@ -18,7 +18,7 @@ from PIL import __version__ as pillow_version
 from edgekit.core.cache_key import code_digest
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
-from edgekit.data import archives, folder_layout, image_cache
+from edgekit.data import file_list, folder_layout, image_cache
 from edgekit.data.paths import existing, expand
 from edgekit.data.splits import limited_indices
 from edgekit.data.types import Pools, Progress
@@ -29,7 +29,7 @@ _BATCH = 256
 _LARGE_BYTES = 16 << 10  # below, a second thread costs more than it brings (measured on 900-byte pictures)
 _SHOWN = 50
 
-Source = archives.Folder | archives.Zip
+Source = file_list.Source
 
 
 class Options(Protocol):
@@ -53,11 +53,11 @@ def pools(config: Options, progress: Progress | None = None) -> Pools:
     """See `edgekit.data.sources.image_folder.read`."""
     path = existing(config.path, "data.path")
     root = expand(config.cache, "data.cache") if config.cache else image_cache.default_folder()
-    with archives.Folder(path) if path.is_dir() else archives.Zip(path) as source:
+    with file_list.opened(path) as source:
         key = _key(config, source)
         found = image_cache.open_entry(root, key)
         if found is None:
-            plan = _limited(folder_layout.parse(source.listing(), path.name), config)
+            plan = _limited(file_list.layout(source, path.name, folder_layout.PICTURES), config)
             with image_cache.new_entry(root, key) as entry:
                 _decode(source, plan, config, entry, progress)
             found = image_cache.open_entry(root, key)

@@ -19,17 +19,18 @@ STEPS: dict[str, dict[str, Any]] = {
     "mix_channels": {},
     "resample": {"rate_hz": int},
     "decode_csv": {},
+    "rows": {},
     "windows": {"length": int, "stride": int, "fill": ("silence", "none")},
 }
 """Options of each step: a whole number above 0, a list, or one of the values that are named."""
 ORDER = {
     "image": ("read_array", "decode_picture", "resize_picture"),
-    "vector": ("read_array",),
+    "vector": ("read_array", "decode_csv", "rows"),
     "audio": ("read_array", "decode_wav", "mix_channels", "resample", "windows"),
     "window": ("read_array", "decode_csv", "windows"),
 }
 """By kind of raw sample, the steps that it may have, in this order; each at most once."""
-DECODERS = {"image": "decode_picture", "audio": "decode_wav", "window": "decode_csv"}
+DECODERS = {"image": "decode_picture", "vector": "decode_csv", "audio": "decode_wav", "window": "decode_csv"}
 ARRAY_DTYPES = ("uint8", "int8", "float16", "float32", "float64")
 
 
@@ -89,11 +90,16 @@ def windows(length: int, stride: int, fill: str = "none") -> dict[str, Any]:
 
 
 def default(kind: str, shape: Sequence[int], dtype: str, columns: Sequence[str] | None) -> list[dict[str, Any]]:
-    """Of samples that did not come out of files: pictures are brought to size, sounds and tables must fit exactly."""
+    """Of samples that did not come out of files: pictures are brought to size, sounds and tables must fit exactly.
+
+    Each row of a table with named columns is a vector.
+    """
     if kind == "image" and dtype == "uint8" and len(shape) == 3:
         return pictures(shape)
     if kind == "audio":
         return [{"step": "decode_wav"}]
+    if kind == "vector" and columns:
+        return [{"step": "decode_csv"}, {"step": "rows"}]
     return [{"step": "decode_csv"}] if kind == "window" and columns else []
 
 

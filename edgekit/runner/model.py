@@ -19,7 +19,7 @@ from edgekit.runner.preprocess.transform import pipeline
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle import Bundle
-    from edgekit.runner.inputs.windows import Span
+    from edgekit.runner.inputs.windows import Place
     from edgekit.runner.postprocess import Prediction
     from edgekit.runner.selftest import SelftestReport
     from edgekit.runner.streaming.stream import Stream
@@ -40,7 +40,7 @@ class FileAnswer(NamedTuple):
     """What a bundle says of a file, or of the part of it that `span` names."""
 
     prediction: Prediction
-    span: Span | None
+    span: Place | None
 
 
 class Model:
@@ -58,7 +58,7 @@ class Model:
         self._raw_shape, self._raw_dtype = manifest.raw.shape, np.dtype(manifest.raw.dtype)
         self._is_float = self._raw_dtype.kind == "f"
         self._encode = encoder(manifest, backend)
-        self._answer = postprocess.maker(manifest)
+        self._answer, self._in_picture = postprocess.maker(manifest), postprocess.placer(manifest)
         self._steps = pipeline(manifest.preprocess) if postprocess.needs_sample(manifest) else None
 
     def prepare(self, raw: np.ndarray) -> np.ndarray:
@@ -110,7 +110,7 @@ class Model:
         outputs: np.ndarray = y[0]
         return outputs
 
-    def predict(self, raw: np.ndarray, top_k: int = 5) -> Prediction:
+    def predict(self, raw: np.ndarray, top_k: int = 5, size: tuple[int, int] | None = None) -> Prediction:
         """The answer for one raw sample, of the kind that the bundle's task has.
 
         Parameters
@@ -119,6 +119,8 @@ class Model:
             An array of exactly the shape and type that `manifest.raw` states.
         top_k
             How many classes the answer of a classification lists.
+        size
+            (width, height) of the picture that the sample was made of, if boxes are wanted in its pixels.
 
         Raises
         ------
@@ -132,9 +134,8 @@ class Model:
         prepared = perf_counter_ns()
         outputs = self.execute(x)
         executed = perf_counter_ns()
-        return self.answer(
-            raw, outputs, top_k, {"preprocess": (prepared - started) / 1e6, "execute": (executed - prepared) / 1e6}
-        )
+        times_ms = {"preprocess": (prepared - started) / 1e6, "execute": (executed - prepared) / 1e6}
+        return self.answer(raw, outputs, top_k, times_ms, size=size)
 
     def answer(
         self,
@@ -143,6 +144,7 @@ class Model:
         top_k: int,
         timing_ms: dict[str, float],
         sample: np.ndarray | None = None,
+        size: tuple[int, int] | None = None,
     ) -> Prediction:
         """The answer that the model's outputs for a raw sample mean.
 
@@ -158,6 +160,8 @@ class Model:
             Times so far; the answer takes them over, and `postprocess` is added.
         sample
             The sample after preprocess, where that is known already.
+        size
+            (width, height) of the picture that the sample was made of, if boxes are wanted in its pixels.
 
         Raises
         ------
@@ -168,6 +172,8 @@ class Model:
         postprocess.check_finite(outputs)
         also = () if self._steps is None else (_in_order(self._steps(raw) if sample is None else sample),)
         answer: Prediction = self._answer(outputs, _at_least_one(top_k), timing_ms, *also)
+        if size is not None and self._in_picture is not None:
+            answer = self._in_picture(answer, self.manifest.raw, size)
         timing_ms["postprocess"] = (perf_counter_ns() - started) / 1e6
         return answer
 
@@ -194,13 +200,9 @@ class Model:
 
         for sample in inputs.samples(os.fspath(path), self.manifest.raw, strict):
             try:
-                prediction = self.predict(sample.raw, top_k)
+                prediction = self.predict(sample.raw, top_k, sample.size)
             except InputError as error:
                 raise InputError(f"{path}{f', {sample.span}' if sample.span else ''}: {error}") from None
-            if sample.size is not None and self.manifest.task == "detection":
-                from edgekit.runner.postprocess import detection
-
-                prediction = detection.in_picture(prediction, self.manifest.raw, sample.size)  # type: ignore[arg-type]
             yield FileAnswer(prediction, sample.span)
 
     def stream(self, source: Any, format: str | None = None, **options: Any) -> Stream:

@@ -197,8 +197,8 @@ class App:
                 if granted_ms and left_ms <= 0:  # decoding has taken all of it
                     raise busy(LATE, served.batcher.wait_s())
                 answer = await self.run(served, raw, left_ms if granted_ms else 0.0, receive, monotonic())
-                [facts] = served.answers(answer.outputs, raw, int(top))
-                answers.append({**({"window": sample.span.to_dict()} if sample.span else {}), **facts})
+                [facts] = served.answers(answer.outputs, raw, int(top), sample.size)
+                answers.append({**(sample.span.facts() if sample.span else {}), **facts})
                 made.append(answer)
         except Refusal as refusal:
             self.count(served, refusal, arrived_ns)

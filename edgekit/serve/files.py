@@ -16,7 +16,7 @@ from edgekit.runner.inputs.windows import Sample
 from edgekit.serve.refusal import Refusal
 
 MOST_SAMPLES = 1024
-"""Windows of one recording."""
+"""Windows of one recording, or rows of one table."""
 
 
 def samples(body: bytes, raw: RawSpec) -> list[Sample]:
@@ -35,7 +35,7 @@ def samples(body: bytes, raw: RawSpec) -> list[Sample]:
         found: list[Sample] = []
         for sample in importlib.import_module(f"{inputs.__name__}.{reader}").samples(path, raw, False):
             if len(found) == MOST_SAMPLES:
-                raise Refusal(413, f"body: more than {MOST_SAMPLES} windows; send the recording in parts")
+                raise Refusal(413, f"body: more than {MOST_SAMPLES} samples; send the file in parts")
             found.append(sample)
         return found
     except InputError as error:

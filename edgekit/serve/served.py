@@ -138,11 +138,13 @@ class Served:
             texts += [f"{row[index]:f}:{index}" + (f":{labels[index]}" if labels else "") for index in best]
         return wire.Tensor(name, "BYTES", (len(outputs), count), texts)
 
-    def answers(self, outputs: np.ndarray, samples: np.ndarray, top_k: int = 5) -> list[dict[str, Any]]:
+    def answers(
+        self, outputs: np.ndarray, samples: np.ndarray, top_k: int = 5, size: tuple[int, int] | None = None
+    ) -> list[dict[str, Any]]:
         """Each sample's answer as the bundle's task gives it, without scores and times."""
         found = []
         for row, raw in zip(outputs, samples):
-            facts = self.model.answer(raw, row, top_k, {}).to_dict()
+            facts = self.model.answer(raw, row, top_k, {}, size=size).to_dict()
             found.append({key: each for key, each in facts.items() if key not in ("scores", "timing_ms")})
         return found
 

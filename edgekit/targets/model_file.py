@@ -12,10 +12,12 @@ import numpy as np
 from edgekit.core.errors import ConversionError
 from edgekit.models import files
 from edgekit.models.files import input_layout
+from edgekit.models.files.compatibility import file_refusal
 from edgekit.models.spec import Source, read_spec
 
 QUANTIZED = "int8"
 """What a quantized file is called: it is taken as it is."""
+FLOAT = "fp32"
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,17 @@ class ModelFile:
         """Why nothing can be made of it for this target; empty where something can."""
         if reason := self._module.NOT.get(target, ""):
             return f"{files.TITLES[self.source.kind]}: {reason}"
+        if reason := file_refusal(self.path, self.source.kind, target):
+            return f"{files.TITLES[self.source.kind]}: {reason}"
         if self.is_quantized and target != self.source.kind:
             return f"{files.TITLES[self.source.kind]}, quantized already: give the float model that it was made of"
         return ""
+
+    @property
+    def float_only(self) -> str:
+        """Why it is taken in fp32 alone, besides being quantized already; empty elsewhere."""
+        found = getattr(self._module, "float_only", None)
+        return str(found(self.path)) if found else ""
 
     def make(self, target: str, *how: Any) -> Any:
         """What `edgekit.models.files` makes of it for the target."""
@@ -78,4 +88,6 @@ def offered(target: str, precisions: Sequence[str], model_folder: Path) -> tuple
         return tuple(precisions)
     if given.refusal(target):
         return ()
-    return (QUANTIZED,) if given.is_quantized else tuple(precisions)
+    if given.is_quantized:
+        return (QUANTIZED,)
+    return tuple(each for each in precisions if each == FLOAT) if given.float_only else tuple(precisions)

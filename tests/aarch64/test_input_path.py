@@ -26,11 +26,13 @@ sys.path.insert(0, sys.argv[1])
 from edgekit.runner import inputs
 from edgekit.runner.bundle.manifest import RawSpec
 raw = RawSpec(**json.loads(Path(sys.argv[2]).read_text()))
+cut = next((step for step in raw.steps if step["step"] == "windows"), None)
+first_alone = cut is not None and cut["fill"] == "silence"
 found = []
 for path in inputs.files(sys.argv[3], raw):
     for sample in inputs.samples(path, raw):
-        first = sample.span is None or sample.span.start == 0 or raw.kind != "audio"
-        found += [hashlib.sha256(sample.raw.tobytes()).hexdigest()] if first else []
+        if not first_alone or sample.span.start == 0:
+            found.append(hashlib.sha256(sample.raw.tobytes()).hexdigest())
 print(json.dumps(found))
 """
 

@@ -32,8 +32,11 @@ from edgekit.workbook import origin
 from edgekit.workbook.plan import load_plan
 from tests.conftest import run_edgekit
 from tests.data.pictures import picture, samples, unpacked, zipped
+from tests.data.sources.test_csv_rows import written as rows
 from tests.data.sources.test_wav_folder import folder as sounds
 from tests.data.sources.test_wav_folder import sound
+from tests.data.sources.test_wav_track import alternating, recording
+from tests.data.test_file_list import listed
 
 EVERY_TASK = [task for task in TASKS if task != "detection"]
 """Those that arrays of any kind serve."""
@@ -91,13 +94,17 @@ def of_kind(kind: str, home: Path) -> tuple[object, ...]:
         "zip of pictures": lambda: zipped(home, samples(validation=12)),
         "folder of sounds": lambda: sounds(home / "sounds", 40),
         "folder of recordings": lambda: recordings(home / "data"),
+        "table of rows": lambda: rows(home / "waters.csv", 120),
+        "table of pictures": lambda: listed(home / "listed", unpacked(home, samples())),
+        "recording with a track": lambda: recording(home / "street.wav", [*alternating(45), (0.3, "")] * 2),
     }
     return ("--data", made[kind]()) if kind in made else ()
 
 
 KINDS = ("digits", "npz of vectors", "npz of pictures", "folder of pictures", "zip of pictures", "folder of sounds")
 WAITING = pytest.mark.skipif("csv_windows" not in source_names(), reason="the source csv_windows is not there yet")
-EVERY_KIND = [*KINDS, pytest.param("folder of recordings", marks=WAITING)]
+NEWER = ("table of rows", "table of pictures", "recording with a track")
+EVERY_KIND = [*KINDS, *NEWER, pytest.param("folder of recordings", marks=WAITING)]
 
 
 @pytest.mark.parametrize("kind", EVERY_KIND)
@@ -232,7 +239,17 @@ def one_array(home: Path) -> Path:
 
 
 def one_table(home: Path) -> Path:
+    (home / "t.txt").write_text("a,b,label\n1,2,0\n3,4,1\n")
+    return home / "t.txt"
+
+
+def two_rows(home: Path) -> Path:
     (home / "t.csv").write_text("a,b,label\n1,2,0\n3,4,1\n")
+    return home / "t.csv"
+
+
+def a_list_of_nothing(home: Path) -> Path:
+    (home / "t.csv").write_text("file,label\na.png,cat\nb.png,dog\n")
     return home / "t.csv"
 
 
@@ -334,7 +351,9 @@ def test_sounds_of_several_rates_and_channels_are_taken(
     [
         (nothing, "nothing at .*nowhere"),
         (one_array, r"looks like a single array \(.npy\).*edgekit init takes one of"),
-        (one_table, "one table in text.*split/class/\\*.csv"),
+        (one_table, "a table in text whose name does not end in .csv.*split/class/\\*.csv"),
+        (two_rows, "no sample of class|too few samples"),
+        (a_list_of_nothing, "2 of its 2 files are not there: .a.png. .line 2., .b.png. .line 3."),
         (an_empty_folder, "holds no file at all"),
         (a_folder_of_text, "1 files, most of them text that begins with 'nothing to learn from'"),
         (no_splits, "no split found; expected split/class/picture"),

@@ -80,3 +80,35 @@ def recordings(home: Path, count: int) -> dict[str, object]:
         place(home, number, "csv").write_text("\n".join(lines))
     section = {"source": "csv_windows", "path": str(home), "window": 12, "stride": 7, "columns": ["ax", "ay", "az"]}
     return {**section, "calibration_samples": 6}
+
+
+def rows(home: Path, count: int) -> dict[str, object]:
+    """Tables in several spellings, columns in any order; the section of a config that reads them."""
+    random = np.random.default_rng(21)
+    for table, (name, between) in enumerate((("train", ","), ("validation", ";"), ("test", "\t"))):
+        order = random.permutation(5)
+        header = np.array(["kind", "a", "b", "c", "note"])[order]
+        lines = [between.join(header)]
+        for number in range(count // 3):
+            values = random.normal(0, (1, 10, 1e5), 3)
+            cells = [CLASSES[number % 3], *(f"{value:.{1 + number % 17}g}" for value in values), f'"{table} {number}"']
+            lines.append(between.join(np.array(cells, object)[order]))
+        home.mkdir(parents=True, exist_ok=True)
+        end = "\r\n" if table == 1 else "\n"
+        (home / f"{name}.csv").write_bytes((end.join(lines) + end).encode("utf-8-sig" if table == 2 else "utf-8"))
+    return {"source": "csv_rows", "path": str(home), "label": "kind", "columns": ["c", "a", "b"],
+            "calibration_samples": 6}  # fmt: skip
+
+
+def tracks(home: Path, count: int) -> dict[str, object]:
+    """Two long recordings, one in stereo and at another rate, labelled from end to end: every window has a label."""
+    random = np.random.default_rng(22)
+    for place, rate_hz in enumerate((8000, 16_000)):
+        stretches = count // 2
+        values = 0.5 * random.uniform(-1, 1, (stretches * rate_hz // 10, 1 + place))
+        path = home / f"day {place}" / "long.wav"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(_wav(values, rate_hz, 3 * place))
+        lines = [f"{0.1 * each:.6f}\t{0.1 * (each + 1):.6f}\t{CLASSES[each % 3]}" for each in range(stretches)]
+        path.with_suffix(".txt").write_text("\n".join(lines) + "\n")
+    return {"source": "wav_track", "path": str(home), "rate_hz": 8000, "seconds": 0.1, "calibration_samples": 6}

@@ -50,6 +50,7 @@ def lay_out(home: Path, run: FinishedRun) -> None:
     rng = np.random.default_rng(0)
     _sounds(home / "sounds", rng)
     _recordings(home / "worn", rng)
+    _street(home, rng)
     _pictures(home / "pictures", rng, ("day", "night"), {"train": 300, "test": 20}, 64)
     _zip(home / "pictures", home / "pictures.zip")
     x = rng.normal(size=(300, 8)).astype(np.float32)
@@ -110,6 +111,23 @@ def _sounds(home: Path, rng: np.random.Generator) -> None:
                     file.setsampwidth(2)
                     file.setframerate(RATE_HZ)
                     file.writeframes((np.clip(sound, -1, 1) * 32767).astype("<i2").tobytes())
+
+
+def _street(home: Path, rng: np.random.Generator) -> None:
+    """A minute and a half of a street, in which a bell rings for a second, thirty times; and where."""
+    rate_hz, lines = 8000, []
+    sound = 0.1 * rng.normal(size=90 * rate_hz)
+    for number in range(30):
+        start = 3 * number + 1
+        time = np.arange(rate_hz) / rate_hz
+        sound[start * rate_hz :][:rate_hz] += 0.3 * np.sin(2 * np.pi * 900 * time)
+        lines.append(f"{start:.6f}\t{start + 1:.6f}\tbell\n")
+    (home / "street.txt").write_text("".join(lines))
+    with wave.open(str(home / "street.wav"), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate_hz)
+        file.writeframes((np.clip(sound, -1, 1) * 32767).astype("<i2").tobytes())
 
 
 def _recordings(home: Path, rng: np.random.Generator) -> None:

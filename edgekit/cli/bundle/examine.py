@@ -16,7 +16,8 @@ from edgekit.runner.bundle.sha256 import hexdigest
 class ModelFacts:
     """A model, examined: `files` as they will ship, `origin` what they were, `changes` what was done to them.
 
-    `integers`: some of its arithmetic is on quantized numbers.
+    `integers`: some of its arithmetic is on quantized numbers. `classes` are those that a classic model as ONNX names;
+    `is_regressor` says that such a one gives values.
     """
 
     target: str
@@ -26,19 +27,21 @@ class ModelFacts:
     output: Tensor
     changes: list[str]
     integers: bool
+    classes: tuple[str, ...] = ()
+    is_regressor: bool = False
 
 
-def examine(path: Path, home: Path, size: tuple[int, ...] | None = None) -> ModelFacts:
+def examine(path: Path, home: Path, size: tuple[int, ...] | None = None, two_classes: bool = False) -> ModelFacts:
     """The model at `path`, worked on in the folder `home`; ModelError, or BackendError where it crashes.
 
-    `size` is the height and width of the pictures that reach it.
+    `size` is the height and width of the pictures that reach it. `two_classes`: it is meant to tell two classes apart.
     """
     target, files = _read(path)
     data = files[path.suffix.lower()]
     for suffix, content in files.items():
         (home / f"{jobs.MODEL}{suffix}").write_bytes(content)
     try:
-        facts = worker.run_job("inspect", path, home, name=str(path), size=size)
+        facts = worker.run_job("inspect", path, home, name=str(path), size=size, two_classes=two_classes)
     except worker.NoAnswer as error:
         raise ModelError(f"{error}; {file_type.explain_mismatch(target, data)}") from None
     for what in ("inputs", "outputs"):
@@ -46,6 +49,7 @@ def examine(path: Path, home: Path, size: tuple[int, ...] | None = None) -> Mode
             names = ", ".join(each["name"] for each in facts[what])
             raise ModelError(
                 f"{path}: has {len(facts[what])} {what} ({names}); a bundle's model has one input and one output"
+                f"{facts.get('instead', '')}"
             )
     source, result = (facts[what][0] for what in ("inputs", "outputs"))
     origin = {"source": path.name, "sha256": hexdigest(data)}
@@ -59,6 +63,8 @@ def examine(path: Path, home: Path, size: tuple[int, ...] | None = None) -> Mode
         output=Tensor(**{**result, "shape": tuple(result["shape"])}),
         changes=facts["changes"],
         integers=facts["integers"],
+        classes=tuple(facts.get("classes", ())),
+        is_regressor=facts.get("regressor", False),
     )
 
 

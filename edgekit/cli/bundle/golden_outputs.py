@@ -48,13 +48,16 @@ def dtype_seen(options: Options) -> str | None:
 
 
 def record(
-    model: Path, draft: Manifest, found: ModelFacts, paths: list[str], home: Path
-) -> tuple[np.ndarray, dict[str, Any]]:
-    """Outputs (n, *output) for the files in `paths`, and which interpreter gave them."""
+    options: Options, draft: Manifest, found: ModelFacts, paths: list[str], home: Path
+) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    """Samples (n, *raw) out of the files in `paths`, their outputs (n, *output), and which interpreter gave them."""
     bundles.write(home / jobs.DRAFT, draft, {**found.files, golden.INPUTS: b"", golden.OUTPUTS: b""})
     grid = found.input.grid
-    answer = worker.run_job("record", model, home, paths=paths, grid=None if grid is None else asdict(grid))
-    return np.load(home / jobs.OUTPUTS, allow_pickle=False), answer
+    answer = worker.run_job(
+        "record", options.model, home, paths=paths, most=options.samples, grid=None if grid is None else asdict(grid)
+    )
+    samples, outputs = (np.load(home / name, allow_pickle=False) for name in (jobs.SAMPLES, jobs.OUTPUTS))
+    return samples, outputs, answer
 
 
 def keep(task: str, outputs: np.ndarray, wanted: int) -> np.ndarray:

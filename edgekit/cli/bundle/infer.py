@@ -115,8 +115,12 @@ def raw_spec(options: Options, source: TensorSpec, seen: str | None = None) -> R
             f"--preprocess: makes {list(made)} of raw samples {list(shape)}, the model takes {list(wanted)}; "
             "add a resize or channels step, or say what comes in with --size"
         )
+    if options.columns and (kind not in ("vector", "window") or dtype != "float32"):
+        raise ConfigError(f"--columns: a table holds float32 vectors and windows, this is {kind} {dtype}; leave it out")
+    if options.columns and len(options.columns) != shape[-1]:
+        raise ConfigError(f"--columns: {len(options.columns)} are named, the model takes {shape[-1]}; name each once")
     limits = (-1.0, 1.0) if kind == "audio" and options.range is None else options.range
-    return RawSpec(kind, shape, dtype, limits, options.sample_rate_hz)
+    return RawSpec(kind, shape, dtype, limits, options.sample_rate_hz, options.columns or None)
 
 
 def size_inside(options: Options) -> tuple[int, ...] | None:
@@ -157,4 +161,6 @@ def _check(what: str, tensor: Tensor) -> None:
         raise ModelError(f"{what} {tensor.name}: its shape is {shown}; export the model with a batch of 1")
     if tensor.dtype not in TENSOR_DTYPES:
         cut = "; where it is the number of a class, export the model without its argmax" if what == "output" else ""
+        if tensor.dtype == "float64":
+            cut = "; convert the model again for float32: to_onnx(model, X[:1].astype(numpy.float32)) of skl2onnx"
         raise ModelError(f"{what} {tensor.name}: {tensor.dtype}; a bundle's models use {', '.join(TENSOR_DTYPES)}{cut}")

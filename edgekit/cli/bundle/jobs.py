@@ -29,7 +29,7 @@ Size = Optional[Sequence[int]]
 MODEL = "model"
 TARGETS = {".tflite": "tflite", ".onnx": "onnx", ".xml": "openvino"}
 DRAFT = "draft.edge.zip"
-OUTPUTS = "outputs.npy"
+SAMPLES, OUTPUTS = "samples.npy", "outputs.npy"
 
 
 def main(folder: str) -> None:
@@ -44,13 +44,16 @@ def main(folder: str) -> None:
     (home / ANSWER).write_text(json.dumps(answer), encoding="utf-8")
 
 
-def inspect(home: Path, name: str, size: Size = None) -> dict[str, Any]:
+def inspect(home: Path, name: str, size: Size = None, two_classes: bool = False) -> dict[str, Any]:
     """{"inputs", "outputs": [{name, shape, dtype, …}], "changes": [in words], "integers": is it quantized}.
 
-    `size` is the height and width of the pictures that reach the model, where that is open in the file.
+    `size` is the height and width of the pictures that reach the model, where that is open in the file. Of a classic
+    model as ONNX there are "classes" and "regressor" too; with `two_classes` its one probability becomes two scores.
     """
     (path,) = (path for path in home.iterdir() if path.stem == MODEL and path.suffix in _READERS)
     try:
+        if path.suffix == ".onnx":
+            return _onnx(path, name, size, two_classes)
         return _READERS[path.suffix](path, name, size)
     except (EdgekitError, RunnerError):
         raise
@@ -63,32 +66,46 @@ def _type_hint(path: Path) -> str:
     return file_type.explain_mismatch(TARGETS[path.suffix], path.read_bytes())
 
 
-def record(home: Path, paths: Sequence[str], grid: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Leave the outputs (n, *output) for the samples in `paths`, as the draft bundle's usual interpreter gives them.
+def record(home: Path, paths: Sequence[str], most: int, grid: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Leave the samples in `paths` (n, *raw), and the outputs (n, *output) that the draft bundle's interpreter gives.
+
+    Of a table whose rows are samples, as many rows as are worth trying where `most` are kept, spread over all.
 
     ConfigError where the model's input, integers on that `grid`, cannot hold what preprocess makes of the samples.
     """
     from edgekit.runner import bundle as bundles
-    from edgekit.runner import inputs, postprocess
+    from edgekit.runner import postprocess
     from edgekit.runner.model import open_model
 
     model = open_model(bundles.read(home / DRAFT))
     found, samples = [], []
     for path in paths:
         try:
-            sample = inputs.read(path, model.manifest.raw)
-            _check_dtype(sample, model.manifest.raw)
-            output = model.execute(model.prepare(sample))
-            postprocess.check_finite(output)
+            for sample in _samples(path, model.manifest.raw, most):
+                _check_dtype(sample, model.manifest.raw)
+                output = model.execute(model.prepare(sample))
+                postprocess.check_finite(output)
+                found.append(output)
+                samples.append(sample)
         except RunnerError as error:
             message = str(error)
             raise type(error)(message if message.startswith(path) else f"{path}: {message}") from None
-        found.append(output)
-        samples.append(sample)
     if grid is not None:
         _check_input_range(Grid(**grid), np.stack(samples), model.manifest)
+    np.save(home / SAMPLES, np.stack(samples))
     np.save(home / OUTPUTS, np.stack(found))
     return {"interpreter": model.backend.name, "version": model.backend.version}
+
+
+def _samples(path: str, raw: RawSpec, most: int) -> list[np.ndarray]:
+    """The first sample of a file, or rows of a table."""
+    from edgekit.runner import input_path, inputs
+    from edgekit.stages.bundle import golden
+
+    if not (path.lower().endswith(".csv") and input_path.find(raw.steps, "rows")):
+        return [inputs.read(path, raw)]
+    rows = [sample.raw for sample in inputs.samples(path, raw)]
+    return [rows[position] for position in golden.candidates(len(rows), most)]
 
 
 def _check_dtype(sample: np.ndarray, raw: RawSpec) -> None:
@@ -151,12 +168,13 @@ def _detail(detail: Any) -> dict[str, Any]:
     }
 
 
-def _onnx(path: Path, name: str, size: Size) -> dict[str, Any]:
+def _onnx(path: Path, name: str, size: Size, two_classes: bool = False) -> dict[str, Any]:
     import onnx
 
-    from edgekit.models.files import onnx_batch
+    from edgekit.models.files import onnx_batch, onnx_classic
 
-    model = onnx.load_model_from_string(path.read_bytes())
+    classic = onnx_classic.read(path.read_bytes(), two_classes)
+    model = onnx.load_model_from_string(classic.content)
     if not model.graph.output:
         raise ModelError(f"{name}: no ONNX model: it has no graph; {_type_hint(path)}")
     if onnx_batch.external(model):
@@ -170,10 +188,18 @@ def _onnx(path: Path, name: str, size: Size) -> dict[str, Any]:
             f"{name}: ends in an argmax, which gives a class and no scores; cut that off: python -c "
             f"\"import onnx.utils; onnx.utils.extract_model('{name}', 'scores.onnx', {ends[0]}, {ends[1]})\""
         )
-    changes = onnx_batch.set_batch_to_one(model) + (onnx_batch.close(model, (size[0], size[1])) if size else [])
+    changes = [*classic.changes, *onnx_batch.set_batch_to_one(model)]
+    changes += onnx_batch.close(model, (size[0], size[1])) if size else []
     if changes:
         path.write_bytes(model.SerializeToString())
-    return {**onnx_batch.ports(model), "changes": changes, "integers": onnx_batch.is_quantized(model)}
+    return {
+        **onnx_batch.ports(model),
+        "changes": changes,
+        "integers": onnx_batch.is_quantized(model),
+        "classes": list(classic.classes),
+        "regressor": classic.is_regressor,
+        "instead": onnx_classic.instead(model),
+    }
 
 
 def _openvino(path: Path, name: str, size: Size) -> dict[str, Any]:

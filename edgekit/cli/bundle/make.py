@@ -8,15 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from edgekit import __version__
 from edgekit.cli.bundle import golden_outputs, infer
 from edgekit.cli.bundle.examine import ModelFacts, examine
 from edgekit.cli.bundle.options import Options
+from edgekit.cli.bundle.settle import settled
 from edgekit.core.cache_key import installed_versions
 from edgekit.core.errors import ConfigError
-from edgekit.runner import backends, inputs, pyz
+from edgekit.runner import backends, pyz
 from edgekit.runner import bundle as bundles
 from edgekit.runner.bundle.manifest import Manifest
 from edgekit.runner.encode import passes_through
@@ -36,11 +35,13 @@ def make(options: Options, out: Path, say: Say) -> Path:
         raise ConfigError(f"--out {out}: is a file; name a folder")
     with tempfile.TemporaryDirectory(prefix="edgekit-") as name:
         home = Path(name)
-        found = examine(options.model, home, infer.size_inside(options))
+        two = options.task in ("auto", "classification") and len(options.labels) == 2
+        found = examine(options.model, home, infer.size_inside(options), two)
+        options = settled(options, found, say)
         draft = _draft(options, found)
         _print_facts(draft, found, say)
         paths = golden_outputs.candidates(options, draft.raw)
-        outputs, by = golden_outputs.record(options.model, draft, found, paths, home)
+        samples, outputs, by = golden_outputs.record(options, draft, found, paths, home)
         kept = golden_outputs.keep(options.task, outputs, options.samples)
         say(f"golden      {len(kept)} of {len(outputs)} inputs that were run on {by['interpreter']} {by['version']}")
         share = options.tolerance or (TOLERANCE_INTEGER if found.integers else TOLERANCE_FLOAT)
@@ -50,10 +51,9 @@ def make(options: Options, out: Path, say: Say) -> Path:
             golden={**draft.golden, "atol": golden.tolerance(outputs[kept], share)},
             provenance=_origin(found, by["interpreter"]),
         )
-        raw = np.stack([inputs.read(paths[position], draft.raw) for position in kept])
         file = f"{manifest.name}-{manifest.target}-{manifest.version}.edge.zip"
         story = [f"Made from the ready file `{options.model.name}`; its accuracy was not measured"]
-        content = {**found.files, **golden.members(raw, outputs[kept]), **texts(manifest, file, story)}
+        content = {**found.files, **golden.members(samples[kept], outputs[kept]), **texts(manifest, file, story)}
         bundles.write(home / file, replace(manifest, architectures=[]), content)  # this machine may be none of them
         pyz.build(home / RUNNER)
         report = prove(home / RUNNER, home / file)

@@ -23,7 +23,8 @@ class Options:
     """What cannot be read out of a model file. None: inferred from the model.
 
     `golden` names files and folders of real inputs; `size` is a raw picture's (height, width) or (height, width,
-    channels); `tolerance` is a share of the outputs' range.
+    channels); `tolerance` is a share of the outputs' range. `columns` name the features of a vector, or a window's
+    channels, in tables.
     """
 
     model: Path
@@ -33,7 +34,7 @@ class Options:
     samples: int = 16
     name: str | None = None
     version: str = "1.0.0"
-    task: str = "classification"
+    task: str = "auto"
     activation: str = "auto"
     kind: str | None = None
     dtype: str | None = None
@@ -43,6 +44,7 @@ class Options:
     range: tuple[float, float] | None = None
     architectures: tuple[str, ...] = ()
     tolerance: float | None = None
+    columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.name is not None and ("/" in self.name or not is_member(self.name)):
@@ -51,7 +53,7 @@ class Options:
             raise ConfigError(f"--version: got {self.version!r}; write it as 1.0.0")
         if self.tolerance is not None and not 0 < self.tolerance <= 1:
             raise ConfigError(f"--tolerance: got {self.tolerance:g}; use a share of the outputs' range, such as 0.005")
-        if self.task != "classification" and self.activation == "softmax":
+        if self.task not in ("auto", "classification") and self.activation == "softmax":
             raise ConfigError(f"--activation softmax: a {self.task} has none; leave it out")
         if self.task == "raw" and self.labels:
             raise ConfigError("--labels: raw outputs have none; leave them out, or use --task regression")
@@ -65,8 +67,8 @@ class Options:
         return self.name or re.sub(r"[^A-Za-z0-9._-]+", "-", self.model.stem).lstrip("._-") or "model"
 
 
-def labels(text: str | None) -> tuple[str, ...]:
-    """One label a line from a text file, or several with commas between them; empty lines at the end are dropped."""
+def labels(text: str | None, option: str = "--labels", each: str = "class") -> tuple[str, ...]:
+    """One name a line from a text file, or several with commas between them; empty lines at the end are dropped."""
     if text is None:
         return ()
     path = Path(text)
@@ -74,17 +76,19 @@ def labels(text: str | None) -> tuple[str, ...]:
         try:
             found = path.read_text(encoding="utf-8-sig").rstrip().splitlines()
         except UnicodeDecodeError:
-            raise ConfigError(f"--labels: {path} is no text in UTF-8; write one label a line") from None
+            raise ConfigError(
+                f"{option}: {path} is no text in UTF-8; write one {option.strip('-').removesuffix('s')} a line"
+            ) from None
     elif "," not in text and path.suffix in (".txt", ".csv", ".names", ".labels"):
-        raise ConfigError(f"--labels: {path}: no such file")
+        raise ConfigError(f"{option}: {path}: no such file")
     else:
         found = text.split(",")
-    names = tuple(name.strip() for name in found)
+    names, what = tuple(name.strip() for name in found), option.strip("-").removesuffix("s")
     if not all(names):
-        raise ConfigError(f"--labels: label {names.index('') + 1} of {len(names)} is empty; every class needs a name")
+        raise ConfigError(f"{option}: {what} {names.index('') + 1} of {len(names)} is empty; every {each} needs a name")
     if twice := [name for name in names if names.count(name) > 1]:
         places = " and ".join(str(place) for place, name in enumerate(names, 1) if name == twice[0])
-        raise ConfigError(f"--labels: {twice[0]!r} is label {places}; give each value a name of its own")
+        raise ConfigError(f"{option}: {twice[0]!r} is {what} {places}; give each value a name of its own")
     return names
 
 

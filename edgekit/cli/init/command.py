@@ -18,7 +18,10 @@ def init(
     task: Annotated[Task, typer.Option(help="What the model learns.")] = "classification",
     data: Annotated[
         str | None,
-        typer.Option(metavar="PATH", help="An .npz, or a folder or zip of pictures, WAV or CSV; without it, digits."),
+        typer.Option(
+            metavar="PATH",
+            help="An .npz, .csv or .wav, or a folder or zip of pictures, WAV or CSV; without it, digits.",
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path("."),
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
@@ -32,6 +35,9 @@ def init(
       a folder, zip   of pictures, SPLIT/CLASS/*.jpg or .png: train/cat/0001.jpg
       a folder, zip   of sounds, SPLIT/CLASS/*.wav: train/yes/0001.wav
       a folder, zip   of recordings, SPLIT/CLASS/*.csv: train/walking/0001.csv
+      data.csv        a row for each sample, features and a label
+      labels.csv      file,label of pictures or sounds beside it
+      rec.wav         with its label track rec.txt: start, end, label
     Splits are train and, if there, validation and test.
 
     Exit codes: 0 written; 2 a name or a task that does not fit, or existing files; 4 data that cannot be used.

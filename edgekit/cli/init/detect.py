@@ -7,22 +7,25 @@ import zlib
 from collections import Counter
 from pathlib import Path
 
-from edgekit.cli.init import inspect
+from edgekit.cli.init import inspect, inspect_rows, inspect_tracks
 from edgekit.cli.init.findings import Findings
 from edgekit.core.errors import DataError
 from edgekit.core.file_type import describe
-from edgekit.data import archives, folder_layout
+from edgekit.data import archives, file_list, folder_layout
 
 EXPECTED = """edgekit init takes one of
   an .npz file with x_train, y_train and, if there, x_validation, y_validation, x_test, y_test, classes
   a folder or a zip of pictures, split/class/*.jpg or .png, as in train/cat/0001.jpg
   a folder or a zip of sounds, split/class/*.wav, as in train/yes/0001.wav
   a folder or a zip of recordings, split/class/*.csv, as in train/walking/0001.csv
+  a .csv of pictures or sounds beside it, with the columns file,label
+  a .csv of features and a label, a row for each sample; or a folder with train.csv and, if there, test.csv
+  a .wav with its label track, NAME.txt beside it, of start, end and label; or a folder of such
 where split is train and, if there, validation and test"""
 MOST_FILES = 60
 HEAD_BYTES = 2**16
 """A table's first line names every channel, which may be many."""
-Source = archives.Folder | archives.Zip
+Source = file_list.Source
 PICTURES = (b"\x89PNG\r\n", b"\xff\xd8\xff")
 WANTED = {"picture": folder_layout.PICTURES, "sound": folder_layout.SOUNDS, "recording": folder_layout.RECORDINGS}
 INSPECTORS = {"picture": inspect.pictures, "sound": inspect.sounds, "recording": inspect.recordings}
@@ -35,10 +38,12 @@ def detect(path: Path | None) -> Findings:
     if not path.exists():
         raise DataError(f"--data: nothing at {path}; name a file or a folder that is there, or leave --data out")
     if path.is_dir():
-        return _tree(path, "a folder")
+        return inspect_rows.rows(path) if inspect_rows.is_rows(path) else _tree(path, "a folder")
     if not path.is_file():
         raise DataError(f"{path}: neither a file nor a folder; {EXPECTED}")
     if not zipfile.is_zipfile(path):
+        if found := _one_file(path):
+            return found
         raise DataError(f"{path}: looks like {_like(_start(path))}; {EXPECTED}")
     with archives.Zip(path) as archive:
         names = archive.listing().files
@@ -47,10 +52,28 @@ def detect(path: Path | None) -> Findings:
     return _tree(path, "a zip")
 
 
+def _one_file(path: Path) -> Findings | None:
+    """A table of files, a table of rows, or a recording with its track; None for any other file."""
+    kind = kind_of(_start(path))
+    if path.suffix.lower() == ".csv":
+        names = inspect.header(_start(path))
+        if file_list.FILE in names and (file_list.LABEL in names or kind != "recording"):
+            return _tree(path, "a table")
+        if kind == "recording":
+            return inspect_rows.rows(path)
+    if kind == "sound" and inspect_tracks.has_track(path):
+        return inspect_tracks.recordings(path)
+    return None
+
+
 def _tree(path: Path, where: str) -> Findings:
-    with archives.Folder(path) if path.is_dir() else archives.Zip(path) as source:
+    with file_list.opened(path) as source:
         listing = source.listing()
         kind, seen = _kind(path, source, listing.files)
+        if kind == "sound" and path.is_dir() and inspect_tracks.has_track(path):
+            return inspect_tracks.recordings(path)
+        if kind == "recording" and isinstance(source, file_list.Listed):
+            raise DataError(f"{path}: lists recordings in .csv, which are laid out in folders; {EXPECTED}")
         wanted = WANTED[kind]
         strays = [name for name in seen if not name.lower().endswith(wanted.suffixes)]
         if len(strays) == len(seen):
@@ -58,7 +81,7 @@ def _tree(path: Path, where: str) -> Findings:
                 f"{path}: {strays[0]!r} is a {kind} by its content, and its name does not end in {wanted.endings}; "
                 f"rename the files, or convert them to what their names say; {wanted.expected}"
             )
-        plan = folder_layout.parse(listing, path.name, wanted)
+        plan = file_list.layout(source, path.name, wanted)
         return INSPECTORS[kind](path, where, plan, source)
 
 
@@ -116,9 +139,9 @@ def _like(start: bytes) -> str:
     if start.startswith(b"PAR1"):
         return "a Parquet table: read it with pandas and save its columns with np.savez"
     if kind_of(start) == "recording":
-        return "one table in text: read it with pandas and save its columns with np.savez"
+        return "a table in text whose name does not end in .csv: rename it"
     if kind_of(start) == "sound":
-        return "a single WAV file"
+        return "a single WAV file without a label track, NAME.txt beside it"
     if start.startswith(b"PK\3\4"):
         return "a zip that is cut short or damaged; copy it again"
     return describe(start)

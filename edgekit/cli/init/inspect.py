@@ -17,13 +17,13 @@ from PIL import Image
 
 from edgekit.cli.init.findings import Findings
 from edgekit.core.errors import DataError
-from edgekit.data import archives
+from edgekit.data import file_list
 from edgekit.data.folder_layout import Layout
 from edgekit.runner.errors import InputError
 from edgekit.runner.inputs import wav
 from edgekit.runner.inputs.picture import FORMATS
 
-Source = archives.Folder | archives.Zip
+Source = file_list.Source
 MOST_OPENED = 200
 """Files of a folder that are opened; the source reads all of them later, and refuses what differs."""
 LARGEST_SIDE = 64
@@ -121,6 +121,11 @@ def _usual(lengths: list[int]) -> tuple[int, str]:
     if count > max(1, SHARED * len(ordered)):
         return length, f"the length of most ({count} of {len(lengths)} examined)"
     return ordered[len(ordered) // 2], "they differ in length, and this is the middle one"
+
+
+def header(start: bytes) -> list[str]:
+    """The names in the first line of a table."""
+    return [cell.strip() for row in _rows(start)[:1] for cell in row]
 
 
 def is_table(start: bytes, columns: int = 2) -> bool:

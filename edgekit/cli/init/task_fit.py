@@ -23,7 +23,9 @@ FOLDERS = ("classification", "anomaly")
 
 def check(task: str, found: Findings) -> None:
     """ConfigError where the data cannot serve the task."""
-    if found.section["source"] != "npz" and task not in (FOLDERS if found.classes else FOLDERS[:1]):
+    if found.section["source"] == "csv_rows":
+        _check_rows(task, found)
+    elif found.section["source"] != "npz" and task not in (FOLDERS if found.classes else FOLDERS[:1]):
         raise ConfigError(
             f"--task {task}: {found.words} has one class a sample, and {task} wants {WANTED[task]}; use --task "
             "classification, or give an .npz with such a y_train"
@@ -35,12 +37,26 @@ def check(task: str, found: Findings) -> None:
                 f"--task anomaly: the classes are {', '.join(found.classes)}; one of them must be called "
                 f"{' or '.join(anomaly.NORMAL)}, and all others are anomalies: there must be at least one"
             )
-    elif found.labels is not None and task not in (fits := tasks_of(found.labels)):
+    elif found.section["source"] == "npz" and found.labels is not None and task not in (fits := tasks_of(found.labels)):
         y = found.labels
         instead = f"; they look like --task {fits[0]}" if fits else ""
         raise ConfigError(
             f"--task {task}: y_train is {y.dtype} of shape {y.shape}, and {task} wants {WANTED[task]}{instead}"
         )
+
+
+def _check_rows(task: str, found: Findings) -> None:
+    """ConfigError for words as values, for values as classes, and for several labels, which a config must name."""
+    label, values = found.section["label"], found.labels
+    if task == "multi_label":
+        raise ConfigError(
+            f"--task multi_label: a table has a column for each label; write the config by hand, with data.label: "
+            f"[{label}, …]"
+        )
+    if task == "regression" and values is None:
+        raise ConfigError(f"--task regression: the labels in {label!r} are words; use --task classification")
+    if task == "classification" and values is not None and values.dtype.kind == "f":
+        raise ConfigError(f"--task classification: the labels in {label!r} are measured values; use --task regression")
 
 
 def tasks_of(y: np.ndarray) -> tuple[Task, ...]:

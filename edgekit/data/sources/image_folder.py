@@ -1,8 +1,8 @@
-"""Pictures in a folder or a zip, laid out as split/class/*.jpg (.jpeg, .png, .webp), decoded once into a cache.
+"""Pictures in a folder or a zip, laid out as split/class/*.jpg (.jpeg, .png, .webp), or named by a table of file,label.
 
-Every picture becomes uint8 (size, size, channels). It is turned upright by its EXIF tag and converted to grey or RGB.
-If its size differs, Pillow's bilinear filter stretches or crops it. This is the input path of the bundle, by the
-device's own code (`edgekit/runner/inputs/picture.py`).
+Every picture becomes uint8 (size, size, channels), decoded once into a cache. It is turned upright by its EXIF tag and
+converted to grey or RGB. If its size differs, Pillow's bilinear filter stretches or crops it. This is the input path of
+the bundle, by the device's own code (`edgekit/runner/inputs/picture.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pydantic import Field
 
 from edgekit.core.cache_key import code_digest, library_versions
 from edgekit.core.hashing import digest
-from edgekit.data.paths import PathText, existing, stamps
+from edgekit.data.paths import PathText, existing
 from edgekit.data.types import Pools, Progress, SourceConfig
 from edgekit.runner import input_path
 
@@ -24,7 +24,9 @@ class Config(SourceConfig):
     """Options of an image folder."""
 
     source: Literal["image_folder"] = "image_folder"
-    path: PathText = Field(description="folder or .zip with pictures as SPLIT/CLASS/*")
+    path: PathText = Field(
+        description="folder or .zip with pictures as SPLIT/CLASS/*, or a .csv of file,label beside them"
+    )
     size: int = Field(32, ge=4, le=1024, description="height and width of the samples, pixels")
     channels: Literal[1, 3] = Field(3, description="colour channels of a sample: 1 is grey, 3 is RGB")
     fit: Literal["stretch", "crop"] = Field(
@@ -49,8 +51,10 @@ class Config(SourceConfig):
 
 def identity(config: Config) -> list[object]:
     """The zip, or every file of the folder, by what the file system says of it; and the decoder."""
+    from edgekit.data import file_list
+
     read_by = [library_versions(("pillow",)), code_digest("runner/inputs")]
-    return [digest(stamps(existing(config.path, "data.path"))), *read_by]
+    return [digest(file_list.signs(existing(config.path, "data.path"))), *read_by]
 
 
 def read(config: Config, progress: Progress | None = None) -> Pools:

@@ -1,8 +1,9 @@
-"""Sounds in a folder or a zip, laid out as split/class/*.wav, as mono float32 from -1 to 1, at one rate and length.
+"""Sounds in a folder or a zip, laid out as split/class/*.wav, or named by a table of file,label.
 
-Channels are mixed and other rates resampled. A shorter sound is padded with silence, and of a longer one the first
-`seconds` are used. Each of these can be made an error instead. What is done is the input path of the bundle, by the
-device's own code. All are held in memory: 64 KB for a second at 16 kHz.
+Every sound becomes mono float32 from -1 to 1, at one rate and length. Channels are mixed and other rates resampled. A
+shorter sound is padded with silence, and of a longer one the first `seconds` are used. Each of these can be made an
+error instead. What is done is the input path of the bundle, by the device's own code. All are held in memory: 64 KB for
+a second at 16 kHz.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pydantic import Field, model_validator
 from edgekit.core.cache_key import code_digest
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
-from edgekit.data.paths import PathText, existing, stamps
+from edgekit.data.paths import PathText, existing
 from edgekit.data.types import Pools, Progress, SourceConfig
 from edgekit.runner import input_path
 
@@ -32,7 +33,9 @@ class Config(SourceConfig):
     """Options of a folder of sounds."""
 
     source: Literal["wav_folder"] = "wav_folder"
-    path: PathText = Field(description="folder or .zip with sounds as SPLIT/CLASS/*.wav")
+    path: PathText = Field(
+        description="folder or .zip with sounds as SPLIT/CLASS/*.wav, or a .csv of file,label beside them"
+    )
     rate_hz: int = Field(16_000, ge=1000, le=192_000, description="samples per second that a sound has after reading")
     seconds: float = Field(1.0, gt=0, le=600, description="length of a sample, seconds")
     lengths: Literal["fit", "exact"] = Field(
@@ -70,20 +73,22 @@ class Config(SourceConfig):
 
 def identity(config: Config) -> list[object]:
     """The zip, or every file of the folder, by what the file system says of it; and the code that reads one."""
-    return [digest(stamps(existing(config.path, "data.path"))), code_digest("runner/inputs")]
+    from edgekit.data import file_list
+
+    return [digest(file_list.signs(existing(config.path, "data.path"))), code_digest("runner/inputs")]
 
 
 def read(config: Config, progress: Progress | None = None) -> Pools:
     """Pools of (n, samples) float32. With `limit`, only the sounds that it keeps are read."""
     import numpy as np
 
-    from edgekit.data import archives, folder_layout
+    from edgekit.data import file_list, folder_layout
     from edgekit.data.splits import limited_indices
     from edgekit.data.types import Split
 
     path = existing(config.path, "data.path")
-    with archives.Folder(path) if path.is_dir() else archives.Zip(path) as source:
-        plan = folder_layout.parse(source.listing(), path.name, folder_layout.SOUNDS)
+    with file_list.opened(path) as source:
+        plan = file_list.layout(source, path.name, folder_layout.SOUNDS)
         kept = limited_indices(plan.labels, config.limit, config.split_seed)
         splits, done, changed = {}, 0, _Changed(config)
         total = sum(len(kept.get(split, names)) for split, names in plan.names.items())

@@ -18,14 +18,14 @@ def check(path: Path, targets: Sequence[str], *, alone: bool) -> None:
     kind = detect.find(path)
     if kind == "exported":  # every target takes it, and its module imports torch, which no check of a config waits for
         return
-    refused = {target: reason for target, reason in module(kind).NOT.items() if target in targets}
+    refused = {target: reason for target in targets if (reason := _refusal(path, kind, target))}
     if alone and len(refused) == len(targets):
         reasons = "; ".join(f"{target}: {reason}" for target, reason in refused.items())
         raise ConfigError(
             f"model.source and targets disagree: {TITLES[kind]} becomes none of {list(targets)} ({reasons}); name "
             "another target, or give distill a student"
         )
-    if kind != "onnx" or "tflite" not in targets:
+    if kind != "onnx" or "tflite" not in targets or "tflite" in refused:
         return
     missing = [name for name, version in cache_key.installed_versions(cache_key.OPTIONAL).items() if version is None]
     if missing and not _is_quantized(path):  # what is quantized becomes nothing else anyway
@@ -33,6 +33,23 @@ def check(path: Path, targets: Sequence[str], *, alone: bool) -> None:
             f"targets: {TITLES[kind]} needs {', '.join(missing)} to become TFLite: {module(kind).ONNX2TF}; or leave "
             "out tflite, or baseline from convert.models"
         )
+
+
+def file_refusal(path: Path, kind: str, target: str) -> str:
+    """Why nothing can be made of this one file for a target, whatever its format can become; empty where something can.
+
+    A module of `edgekit.models.files` may have a `refusal(path, target)`.
+    """
+    own = getattr(module(kind), "refusal", None)
+    return str(own(path, target)) if own else ""
+
+
+def _refusal(path: Path, kind: str, target: str) -> str:
+    """Of the format, or of the file; empty also where the file cannot be read."""
+    try:
+        return module(kind).NOT.get(target, "") or file_refusal(path, kind, target)
+    except Exception:  # the error is raised where the file is opened
+        return ""
 
 
 def _is_quantized(path: Path) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.core.errors import ModelError
-from edgekit.models.files import input_layout, onnx_batch
+from edgekit.models.files import input_layout, onnx_batch, onnx_classic
 from edgekit.models.files.detect import ONNX_WEIGHTS, members
 from edgekit.models.files.interface import Opened, Run, cast, check_one_input_one_output
 from edgekit.models.files.openvino import batch_of_one
@@ -43,7 +43,7 @@ def open(path: Path, threads: int) -> Opened:
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = QUIET
-    content, others = path.read_bytes(), members(path, "onnx")[1:]
+    content, others = _scores_alone(path), members(path, "onnx")[1:]
     _check_weights(path, _parsed(content), others)  # ONNX Runtime would look for them in the current folder
     for beside in others:
         weights = beside.read_bytes()
@@ -67,7 +67,7 @@ def open(path: Path, threads: int) -> Opened:
 
 def on_device(path: Path) -> tuple[dict[str, bytes], TensorSpec, TensorSpec]:
     """The file as the runner opens it, its input and its output; made one piece, and its open batch one."""
-    content = path.read_bytes()
+    content = _scores_alone(path)
     model = _parsed(content)
     sides = [side for ports in onnx_batch.ports(model).values() for port in ports for side in port["shape"]]
     if onnx_batch.external(model) or min(sides, default=0) < 0:
@@ -82,9 +82,29 @@ def on_device(path: Path) -> tuple[dict[str, bytes], TensorSpec, TensorSpec]:
     return {path.name: content}, source, result
 
 
+def refusal(path: Path, target: str) -> str:
+    """Why nothing can be made of this file for a target, by its operators; empty where something can."""
+    return "" if target == "onnx" else _classic(path).refusal
+
+
+def float_only(path: Path) -> str:
+    """Why it is offered in float alone; empty where its weights can be quantized."""
+    operators = _classic(path).operators
+    return f"no quantizer knows {', '.join(operators)}: it stays as it is" if operators else ""
+
+
 def quantized(path: Path) -> bool:
     """Whether some of its arithmetic is on 8-bit integers."""
     return onnx_batch.is_quantized(_parsed(path.read_bytes()))
+
+
+def _classic(path: Path) -> onnx_classic.Classic:
+    return onnx_classic.read(path.read_bytes())
+
+
+def _scores_alone(path: Path) -> bytes:
+    """The file, without the label and the ZipMap that converters of classic models put beside its scores."""
+    return _classic(path).content
 
 
 def _parsed(content: bytes) -> Any:
@@ -106,7 +126,7 @@ def onnx(path: Path) -> bytes:
     """The model in one piece, its open batch set to one; ModelError where its weights lie elsewhere."""
     import onnx as library
 
-    model, beside = _parsed(path.read_bytes()), members(path, "onnx")[1:]
+    model, beside = _parsed(_scores_alone(path)), members(path, "onnx")[1:]
     _check_weights(path, model, beside)
     if beside:
         library.load_external_data_for_model(model, str(path.parent))

@@ -80,7 +80,7 @@ def _resample(step: Step, raw: RawSpec) -> str | None:
 def _table(step: Step, raw: RawSpec) -> str | None:
     if raw.dtype != "float32":
         return f"tables are float32, the sample is {raw.dtype}"
-    return None if raw.columns else "needs raw.columns, the names of the channels"
+    return None if raw.columns else "needs raw.columns, the names of the channels or features"
 
 
 def _windows(step: Step, raw: RawSpec) -> str | None:

@@ -32,8 +32,9 @@ class RawSpec:
     `dtype` is uint8, int8 or float32. The steps treat integers as numbers. If the model takes the same integers, and
     all steps before it only change geometry, they are quantized values and reach the model unchanged (`encode`).
     `range` is [lowest, highest] of float samples. Audio is mono in [-1, 1] at `sample_rate_hz`. The channels of a
-    window may have names, `columns`. Without any, the key is not written. `input_path` lists the steps from a file to
-    the sample (`input_path.py`); None stands for those of samples that did not come out of files.
+    window and the features of a vector may have names, `columns`. Without any, the key is not written. `input_path`
+    lists the steps from a file to the sample (`input_path.py`); None stands for those of samples that did not come out
+    of files.
     """
 
     kind: str

@@ -103,10 +103,10 @@ def _check_smoothing(manifest: Manifest) -> None:
 
 def _check_columns(raw: RawSpec) -> None:
     names: Any = raw.columns
-    need(raw.kind == "window", "raw.columns", names, "only windows have them")
+    need(raw.kind in ("vector", "window"), "raw.columns", names, "only vectors and windows have them")
     text = isinstance(names, (list, tuple)) and all(isinstance(each, str) and each.isprintable() for each in names)
     need(text and all(names) and len(set(names)) == len(names), "raw.columns", names, "must list different names")
-    need(len(names) == raw.shape[1], "raw.columns", names, f"name each of the {raw.shape[1]} channels")
+    need(len(names) == raw.shape[-1], "raw.columns", names, f"name each of the {raw.shape[-1]} channels or features")
 
 
 def _check_tensor(where: str, spec: TensorSpec) -> None:

@@ -14,7 +14,7 @@ from edgekit.runner.model import FileAnswer
 from edgekit.runner.native_stderr import quiet_native
 
 if TYPE_CHECKING:
-    from edgekit.runner.inputs.windows import Span
+    from edgekit.runner.inputs.windows import Place
     from edgekit.runner.model import Model
 
     Outcome = tuple[str, FileAnswer | None, float, InputError | None]
@@ -27,10 +27,11 @@ class Waiting(NamedTuple):
     path: str
     error: InputError | None
     raw: np.ndarray | None = None
-    span: Span | None = None
+    span: Place | None = None
     x: np.ndarray | None = None
     read_ms: float = 0.0
     preprocess_ms: float = 0.0
+    size: tuple[int, int] | None = None
 
 
 class Batches:
@@ -88,7 +89,7 @@ def _prepared(model: Model, paths: Sequence[str], strict: bool) -> Iterator[Wait
                 except InputError as error:
                     raise InputError(f"{path}{f', {sample.span}' if sample.span else ''}: {error}") from None
                 times_ms = (read - started) / 1e6, (perf_counter_ns() - read) / 1e6
-                yield Waiting(path, None, sample.raw, sample.span, x, *times_ms)
+                yield Waiting(path, None, sample.raw, sample.span, x, *times_ms, sample.size)
                 started = perf_counter_ns()
         except InputError as error:
             yield Waiting(path, error)
@@ -102,5 +103,5 @@ def _answered(model: Model, batches: Batches, waiting: Sequence[Waiting], top_k:
             continue
         scores, execute_ms = next(outputs)
         timing_ms = {"preprocess": each.preprocess_ms, "execute": execute_ms}
-        prediction = model.answer(each.raw, scores, top_k, timing_ms)
+        prediction = model.answer(each.raw, scores, top_k, timing_ms, size=each.size)
         yield each.path, FileAnswer(prediction, each.span), each.read_ms, None

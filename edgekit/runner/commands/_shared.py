@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from edgekit.runner.inputs.windows import Span
+    from edgekit.runner.inputs.windows import Place
     from edgekit.runner.model import Model
 
 
@@ -103,12 +103,12 @@ def print_json(value: Any) -> None:
 
 
 def print_answer(
-    name: Any, found: Any, read_ms: float, as_json: bool, span: Span | None = None, smoothed: Any = None
+    name: Any, found: Any, read_ms: float, as_json: bool, span: Place | None = None, smoothed: Any = None
 ) -> None:
     """Flushed at once: whoever reads the pipe waits for this line."""
     if as_json:
         facts = found.to_dict()
-        more: dict[str, Any] = {"window": span.to_dict()} if span else {}
+        more: dict[str, Any] = span.facts() if span else {}
         if smoothed is not None:
             from edgekit.runner import smoothing
 

@@ -95,7 +95,8 @@ def onnx_domains(case: Case) -> Iterator[Finding]:
         foreign -= set(MICROSOFT) if name == "onnxruntime" else set()
         if foreign:
             cause = f"the model uses operators of {', '.join(sorted(foreign))}, which {wheels.of(name)} lacks"
-            fix = "export the model with standard ONNX operators only, and build the bundle again"
+            known = _upgrade(case, name, "onnxruntime") if foreign <= set(MICROSOFT) else None
+            fix = known or "export the model with standard ONNX operators only, and build the bundle again"
             yield Finding("operator-custom", ERROR, cause, fix, name)
 
 

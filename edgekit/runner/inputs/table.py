@@ -1,9 +1,10 @@
-"""Windows from CSV files: a header row with the columns' names, then a row of numbers for each moment.
+"""Windows and vectors from CSV files: a header row with the columns' names, then a row of numbers for each moment.
 
 Commas, semicolons or tabs part the cells, whichever makes the most of the header; decimals have a point. Training reads
-its recordings by the same code (`edgekit/data/sources/csv_windows.py`), so a cell is the same float32 in both. It is
-Python's float, which is correctly rounded everywhere, rounded once more. Columns are found by name, so their order in a
-file is free. A recording is cut into windows where the input path declares it; nothing is filled up or guessed.
+its tables by the same code (`edgekit/data/sources/csv_windows.py`, `csv_rows.py`), so a cell is the same float32 in
+both. It is Python's float, which is correctly rounded everywhere, rounded once more. Columns are found by name, so
+their order in a file is free. Where the input path declares it, a recording is cut into windows, and a table
+into rows. Nothing is filled up or guessed.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ DELIMITERS = ",;\t"
 LARGEST_BYTES = 64 << 20
 PIECE_ROWS = 8192
 SHOWN = 12
+KINDS = ("vector", "window")
+"""What a table can hold."""
 
 
 @dataclass(frozen=True)
@@ -43,38 +46,43 @@ class Table:
 
 
 def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
-    """Raw samples (time, channels) float32: the bundle's columns, each window of the rows, or exactly its number."""
-    if raw.kind != "window" or not raw.columns or not input_path.find(raw.steps, "decode_csv"):
-        what = "names no columns" if raw.kind == "window" else f"takes {raw.dtype}{list(raw.shape)}, not a window"
+    """Raw samples float32 of the bundle's columns: windows (time, channels), or vectors (features,), a row each.
+
+    Without the step that cuts, the table must have exactly the rows of one sample.
+    """
+    if raw.kind not in KINDS or not raw.columns or not input_path.find(raw.steps, "decode_csv"):
+        what = "names no columns" if raw.kind in KINDS else f"takes {raw.dtype}{list(raw.shape)}, not a table"
         raise InputError(f"{path}: the bundle {what}; give it a .npy file")
     try:
         with open(path, "rb") as stream:
             content = stream.read(LARGEST_BYTES + 1)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
-    step = None if strict else input_path.find(raw.steps, "windows")
-    wanted = raw.shape[0]
+    wanted, cut = (1, "rows") if raw.kind == "vector" else (raw.shape[0], "windows")
+    step = None if strict else input_path.find(raw.steps, cut)
     if len(content) > LARGEST_BYTES and step:
         raise InputError(
             f"{path}: more than {LARGEST_BYTES:,} bytes; part it: split -l 100000 --additional-suffix=.csv"
         )
     if len(content) > LARGEST_BYTES:
         raise InputError(
-            f"{path}: more than {LARGEST_BYTES:,} bytes, for windows of {wanted} rows; {_cut(path, wanted)}"
+            f"{path}: more than {LARGEST_BYTES:,} bytes, for samples of {wanted} rows; {_cut(path, wanted)}"
         )
     found = np.concatenate([floats(piece, raw.columns) for piece in pieces(path, content, -1 if step else wanted)])
     rows = len(found)
-    if step and windows.count(rows, step):
+    if step and cut == "rows" and rows:
+        return windows.rows(found)
+    if step and cut == "windows" and windows.count(rows, step):
         return windows.samples(found, step)
     if step or rows != wanted:
-        more = rows > wanted
-        count, fix = (f"more than {wanted}", _cut(path, wanted)) if more else (rows, "record for longer")
+        longer = "record for longer" if cut == "windows" else "add a row of values"
+        count, fix = (f"more than {wanted}", _cut(path, wanted)) if rows > wanted else (rows, longer)
         raise InputError(f"{path}: {count} rows, the bundle takes {wanted}; {fix}")
-    return iter((Sample(found),))
+    return iter((Sample(found if cut == "windows" else found[0]),))
 
 
 def _cut(path: str, rows: int) -> str:
-    return f"take as many: head -n {rows + 1} {shlex.quote(path)} > window.csv"
+    return f"take as many: head -n {rows + 1} {shlex.quote(path)} > {'row' if rows == 1 else 'window'}.csv"
 
 
 def parse(name: str, content: bytes, most_rows: int = -1) -> Table:

@@ -1,9 +1,9 @@
-"""Windows of one length out of a recording: the step `windows` of an input path, in training and on the device."""
+"""Samples out of a longer file: windows of one length out of a recording, rows out of a table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Union
 
 import numpy as np
 
@@ -28,12 +28,35 @@ class Span(NamedTuple):
             return {"first_row": self.start + 1, "last_row": self.end}
         return {"start_s": self.start / self.rate_hz, "end_s": self.end / self.rate_hz}
 
+    def facts(self) -> dict[str, Any]:
+        """What an answer in JSON says of it."""
+        return {"window": self.to_dict()}
+
+
+class Row(NamedTuple):
+    """Which row of a table a sample is, counted from 1 behind the header."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"row {self.number}"
+
+    def facts(self) -> dict[str, Any]:
+        """What an answer in JSON says of it."""
+        return {"row": self.number}
+
+
+Place = Union[Span, Row]
+
 
 class Sample(NamedTuple):
-    """One raw sample; `span` where it is a window of a recording, `size` (width, height) of the picture it was."""
+    """One raw sample; `span` where it is a window of a recording, or a row of a table.
+
+    `size` is the (width, height) of the picture that it was.
+    """
 
     raw: np.ndarray
-    span: Span | None = None
+    span: Place | None = None
     size: tuple[int, int] | None = None
 
 
@@ -66,3 +89,9 @@ def samples(x: np.ndarray, step: Step, rate_hz: int | None = None) -> Iterator[S
     for number, window in enumerate(cut(x, step)):
         start = number * step["stride"]
         yield Sample(np.ascontiguousarray(window), Span(start, min(start + step["length"], len(x)), rate_hz))
+
+
+def rows(x: np.ndarray) -> Iterator[Sample]:
+    """The rows (features,) of a table (rows, features), in order: the step `rows` of an input path."""
+    for number, row in enumerate(x, 1):
+        yield Sample(np.ascontiguousarray(row), Row(number))

@@ -2,6 +2,7 @@
 
     maker(manifest) -> function of (outputs without their batch axis, labels wanted, times so far) to an answer
 
+An answer with places in a picture has `in_picture(answer, raw, size)`, which gives them in the pixels of its file.
 With NEEDS_SAMPLE that function takes a fourth: the float32 sample after preprocess, in the order of the outputs.
 An answer has `to_dict()` for JSON, `lines()` for people, and `timing_ms`.
 """
@@ -41,6 +42,14 @@ def maker(manifest: Manifest) -> Maker:
 def needs_sample(manifest: Manifest) -> bool:
     """Whether that function wants the sample as well."""
     return getattr(importlib.import_module(f"{__name__}.{manifest.task}"), "NEEDS_SAMPLE", False)
+
+
+def placer(manifest: Manifest) -> Callable[..., Any] | None:
+    """The function from an answer, the raw spec and a picture's (width, height) to the answer in that picture."""
+    found: Callable[..., Any] | None = getattr(
+        importlib.import_module(f"{__name__}.{manifest.task}"), "in_picture", None
+    )
+    return found
 
 
 def check_finite(outputs: np.ndarray) -> None:

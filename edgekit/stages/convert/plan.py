@@ -79,6 +79,8 @@ class Network:
             return reason
         if precision not in precisions(target):
             return f"not offered by {target}"
+        if found is not None and not found.is_quantized and precision != model_file.FLOAT and found.float_only:
+            return found.float_only
         if precision not in model_file.offered(target, precisions(target), self.folder):
             return f"{self.source_name} is quantized already and taken as it is"
         return ""

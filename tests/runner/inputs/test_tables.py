@@ -120,7 +120,8 @@ def test_the_fix_that_is_printed_works(tmp_path: Path) -> None:
 def test_a_bundle_that_names_no_columns_takes_no_table(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(rows())
     assert "names no columns; give it a .npy file" in refusal(tmp_path / "a.csv", NAMELESS)
-    assert "not a window; give it a .npy file" in refusal(tmp_path / "a.csv", flat.VECTOR)
+    assert "names no columns; give it a .npy file" in refusal(tmp_path / "a.csv", flat.VECTOR)
+    assert "not a table; give it a .npy file" in refusal(tmp_path / "a.csv", flat.PIXELS)
     assert inputs.files(str(tmp_path), NAMELESS) == [str(tmp_path)]
     assert inputs.files(str(tmp_path), WINDOW) == [str(tmp_path / "a.csv")]
 

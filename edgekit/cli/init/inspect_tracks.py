@@ -1,0 +1,84 @@
+"""Inspect long recordings with label tracks: how long a window may be, and whether there is a background."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from edgekit.cli.init.findings import Findings
+from edgekit.core.errors import DataError
+from edgekit.data import label_track
+from edgekit.data.label_track import Stretch
+from edgekit.data.sources.wav_track import TRACK
+from edgekit.runner.errors import InputError
+from edgekit.runner.inputs import wav
+
+LONGEST_S = 1.0
+BACKGROUND = "background"
+LEAST_GAPS = 8
+"""Gaps between labels, each long enough for some windows, from which on they are a class of their own."""
+
+
+def has_track(path: Path) -> bool:
+    """Whether a recording, or one in a folder, has a label track beside it."""
+    recordings = [path] if path.is_file() else [each for each in path.rglob("*") if each.suffix.lower() == ".wav"]
+    return any(each.with_suffix(TRACK).is_file() for each in recordings)
+
+
+def recordings(path: Path) -> Findings:
+    """A .wav with its track, or a folder of them."""
+    files = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.suffix.lower() == ".wav")
+    stretches: list[Stretch] = []
+    rates: list[int] = []
+    gaps_s: list[float] = []
+    all_s = 0.0
+    for each in files:
+        track = each.with_suffix(TRACK)
+        if not track.is_file():
+            continue  # the source names it
+        try:
+            with open(each, "rb") as stream:
+                sound = wav.headers(str(each), stream, os.fstat(stream.fileno()).st_size)
+        except InputError as error:
+            raise DataError(str(error)) from None
+        found, _ = label_track.parse(track.name, track.read_bytes())
+        stretches += found
+        rates.append(sound.rate_hz)
+        length_s = sound.samples / max(1, sound.rate_hz)
+        all_s += length_s
+        gaps_s += _gaps_s(found, length_s)
+    rate_hz = max(set(rates), key=rates.count)
+    seconds = _window_s([each.end_s - each.start_s for each in stretches], rate_hz)
+    stride_s = max(1, round(seconds * rate_hz) // 2) / rate_hz
+    classes = {each.label for each in stretches}
+    section = {"source": "wav_track", "path": str(path), "rate_hz": rate_hz, "seconds": seconds, "stride_s": stride_s}
+    comments = {
+        "seconds": "a window; at most the middle length of the stretches with a label",
+        "stride_s": "from the start of a window to that of the next",
+        "background": "the class of windows that no label touches; without this line they are left out",
+    }
+    if sum(gap_s >= 2 * seconds - 1e-6 for gap_s in gaps_s) >= LEAST_GAPS and BACKGROUND not in classes:
+        section["background"] = BACKGROUND
+        classes.add(BACKGROUND)
+    what = "a recording" if len(rates) == 1 else f"{len(rates)} recordings"
+    words = (
+        f"{what} of {all_s:,.0f} s at {rate_hz:,} Hz with {len(stretches)} labelled stretches, "
+        f"in windows of {seconds:.4g} s"
+    )
+    return Findings(section, words, comments=comments, classes=tuple(sorted(classes)))
+
+
+def _gaps_s(stretches: Sequence[Stretch], length_s: float) -> list[float]:
+    """Lengths of what no label covers, before, between and behind the stretches of a recording."""
+    gaps_s, until_s = [], 0.0
+    for each in stretches:
+        gaps_s.append(each.start_s - until_s)
+        until_s = max(until_s, each.end_s)
+    return [*gaps_s, length_s - until_s]
+
+
+def _window_s(lengths_s: Sequence[float], rate_hz: int) -> float:
+    """The middle length of the stretches, no longer than a second; whole samples."""
+    middle_s = min(sorted(lengths_s)[len(lengths_s) // 2], LONGEST_S)
+    return max(2, round(middle_s * rate_hz)) / rate_hz

@@ -1,0 +1,259 @@
+"""Classic models as ONNX, of scikit-learn, XGBoost and LightGBM: what a converter puts beside the scores is taken off.
+
+skl2onnx and onnxmltools give two outputs: the label, and the probabilities, often as a ZipMap, which is a list of
+{class: probability}. A model here has one output, a tensor of scores, of which the runner makes the label. So the label
+and the ZipMap leave the graph when a file is read. Their operators are those of the domain `ai.onnx.ml`, which ONNX
+Runtime alone runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+DOMAIN = "ai.onnx.ml"
+CLASS_LABELS = ("classlabels_strings", "classlabels_int64s", "classlabels_ints")
+PASSING = ("Identity", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten")
+"""Operators behind which a value still is what it was."""
+LABELS, FLOATS = (6, 7, 8), (1, 10, 11)
+"""Of ONNX: int32, int64 and string; float32, float16 and float64."""
+SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Classic:
+    """A model's bytes with its scores alone; `changes` says what was done, in words.
+
+    `classes` are the labels that the file names, in the order of its scores; none where it names none. `operators` are
+    those of the domain `ai.onnx.ml` that are left.
+    """
+
+    content: bytes
+    changes: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+
+    @property
+    def is_regressor(self) -> bool:
+        """Whether its values come from an operator for regressions."""
+        return not self.classes and any(name.endswith("Regressor") for name in self.operators)
+
+    @property
+    def refusal(self) -> str:
+        """Why no other interpreter than ONNX Runtime takes it; empty where that is not so."""
+        if not self.operators:
+            return ""
+        more = f" and {len(self.operators) - SHOWN} more" if len(self.operators) > SHOWN else ""
+        return f"ONNX Runtime alone runs {', '.join(self.operators[:SHOWN])}{more} ({DOMAIN}); leave this target out"
+
+
+@lru_cache(maxsize=4)
+def read(content: bytes, two_classes: bool = False) -> Classic:
+    """The model without its label and its ZipMap; the same bytes where it has neither.
+
+    With `two_classes`, a probability that stands alone becomes the scores of both classes, whatever the file says.
+    """
+    import onnx
+
+    model = onnx.load_model_from_string(content)
+    changes, classes = _take_off(model)
+    if _is_classic(model.graph) and (two_classes or len(classes) == 2):
+        changes += _both_columns(model, named=bool(classes))
+    if changes:
+        _drop_unused(model.graph)
+        content = bytes(model.SerializeToString(deterministic=True))
+    operators = sorted({node.op_type for node in model.graph.node if node.domain == DOMAIN})
+    return Classic(content, tuple(changes), classes, tuple(operators))
+
+
+def _take_off(model: Any) -> tuple[list[str], tuple[str, ...]]:
+    """Take label and ZipMap off, in place; what was done, in words, and the names of the classes."""
+    graph, makers = model.graph, _makers(model.graph)
+    if not _is_classic(graph):
+        return [], ()
+    kinds = {each.name: each.type.tensor_type.elem_type for each in graph.output}
+    zips = [each for each in graph.output if _is_zip(makers.get(each.name))]
+    labels = [each for each in graph.output if kinds[each.name] in LABELS]
+    floats = [each for each in graph.output if kinds[each.name] in FLOATS]
+    if len(zips) + len(floats) != 1 or len(labels) > 1 or len(graph.output) != 1 + len(labels):
+        return [], ()
+    classes = _classes(graph, [*labels, *zips, *floats], makers)
+    if not (zips or labels):
+        return [], classes
+    scores = _unzipped(model, makers[zips[0].name], len(classes)) if zips else floats[0]
+    taken = [f"its label ({labels[0].name})"] if labels else []
+    taken += ["its ZipMap"] if zips else []
+    kept = type(scores)()
+    kept.CopyFrom(scores)
+    del graph.output[:]
+    graph.output.append(kept)
+    verb = "was" if len(taken) == 1 else "were"
+    said = f"{' and '.join(taken)} {verb} taken off; its output is {kept.name}, of which the runner makes the label"
+    return [said], classes
+
+
+def _is_classic(graph: Any) -> bool:
+    return any(node.domain == DOMAIN for node in graph.node)
+
+
+def _is_zip(node: Any) -> bool:
+    return node is not None and node.op_type == "ZipMap" and node.domain == DOMAIN
+
+
+def _unzipped(model: Any, zipmap: Any, classes: int) -> Any:
+    """What a ZipMap is made from, as an output (n, classes)."""
+    from onnx import TensorProto, helper
+
+    sides = model.graph.input[0].type.tensor_type.shape.dim
+    batch = (sides[0].dim_value or sides[0].dim_param or None) if len(sides) else None
+    return helper.make_tensor_value_info(zipmap.input[0], TensorProto.FLOAT, [batch, classes or None])
+
+
+def _classes(graph: Any, outputs: Iterable[Any], makers: dict[str, Any]) -> tuple[str, ...]:
+    """The classes that the node nearest to the label names; none where no node names any."""
+    constants = {each.name: each for each in graph.initializer}
+    waiting = [each.name for each in outputs]
+    seen = set(waiting)
+    for name in waiting:
+        node = makers.get(name)
+        if node is None:
+            continue
+        if found := _named_by(node, constants):
+            return found
+        fresh = [each for each in node.input if each not in seen]
+        seen.update(fresh)
+        waiting += fresh
+    return ()
+
+
+def _named_by(node: Any, constants: dict[str, Any]) -> tuple[str, ...]:
+    """The class labels in a node's attributes, or those that it picks one of."""
+    from onnx import numpy_helper
+
+    if node.op_type == "ArrayFeatureExtractor" and node.input[0] in constants:
+        values = numpy_helper.to_array(constants[node.input[0]]).ravel()
+        return tuple(_text(value) for value in values) if len(values) > 1 and values.dtype.kind in "iuOSU" else ()
+    attributes = {each.name: each for each in node.attribute}
+    for name in CLASS_LABELS:
+        if name in attributes and (values := [*attributes[name].strings, *attributes[name].ints]):
+            return tuple(map(_text, values))
+    return ()
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _both_columns(model: Any, named: bool) -> list[str]:
+    """Make two columns of a single score of two classes, in place, where it is known what that score is; in words.
+
+    A score that is no probability is a margin only where the file itself has named its two classes.
+    """
+    from onnx import TensorProto, helper, numpy_helper
+
+    graph = model.graph
+    if len(graph.output) != 1 or _columns(model) != 1:
+        return []
+    output = graph.output[0]
+    if output.type.tensor_type.elem_type != TensorProto.FLOAT:
+        return []
+    known = {name for node in graph.node for name in (*node.input, *node.output)}
+    known |= {each.name for each in graph.initializer}
+    is_probability = _is_probability(output.name, _makers(graph))
+    if not (is_probability or named):
+        return []
+    both, other, one = (_unused(f"{output.name}_{what}", known) for what in ("both", "other", "one"))
+    if is_probability:
+        graph.initializer.append(numpy_helper.from_array(np.ones(1, np.float32), one))
+        graph.node.append(helper.make_node("Sub", [one, output.name], [other]))
+        said = "its one probability p became the two of its classes, [1 - p, p]"
+    else:
+        graph.node.append(helper.make_node("Sub", [output.name, output.name], [other]))
+        said = "its one margin z became the logits of its two classes, [0, z]"
+    graph.node.append(helper.make_node("Concat", [other, output.name], [both], axis=1))
+    sides = output.type.tensor_type.shape.dim
+    batch = (sides[0].dim_value or sides[0].dim_param or None) if len(sides) else None
+    made = helper.make_tensor_value_info(both, TensorProto.FLOAT, [batch, 2])
+    del graph.output[:]
+    graph.output.append(made)
+    return [said]
+
+
+def _columns(model: Any) -> int:
+    """How many scores it really gives for a sample of zeros: a converter's word is not always true. 0: not known."""
+    import onnxruntime
+
+    try:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        options.intra_op_num_threads = 1
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        [source] = session.get_inputs()
+        shape = [1, *source.shape[1:]]
+        found = session.run(None, {source.name: np.zeros(shape, np.float32)})[0]
+        return int(found.size) if found.shape in ((1, found.size), (found.size,)) else 0
+    except Exception:  # its errors share no base class; what is wrong with the model shows again where it is opened
+        return 0
+
+
+def _is_probability(name: str, makers: dict[str, Any]) -> bool:
+    """Whether a score comes out of a sigmoid; of a regressor with one target, ONNX Runtime ignores LOGISTIC."""
+    node = makers.get(name)
+    while node is not None and node.op_type in PASSING:
+        node = makers.get(node.input[0])
+    return node is not None and bool(node.op_type == "Sigmoid")
+
+
+def _makers(graph: Any) -> dict[str, Any]:
+    return {name: node for node in graph.node for name in node.output}
+
+
+def _unused(name: str, known: set[str]) -> str:
+    while name in known:
+        name += "_"
+    known.add(name)
+    return name
+
+
+def _drop_unused(graph: Any) -> None:
+    """Remove the nodes and constants that the outputs do not need, in place."""
+    needed = {each.name for each in graph.output}
+    for place in reversed(range(len(graph.node))):
+        node = graph.node[place]
+        if needed.isdisjoint(node.output):
+            del graph.node[place]
+        else:
+            needed.update(_taken(node))
+    for place in reversed(range(len(graph.initializer))):
+        if graph.initializer[place].name not in needed:
+            del graph.initializer[place]
+    made = {name for node in graph.node for name in node.output}
+    for place in reversed(range(len(graph.value_info))):
+        if graph.value_info[place].name not in made:
+            del graph.value_info[place]
+
+
+def _taken(node: Any) -> Iterator[str]:
+    """What a node takes, and what the graphs inside it do."""
+    yield from node.input
+    for attribute in node.attribute:
+        for inner in (attribute.g, *attribute.graphs):
+            yield from (each.name for each in inner.output)
+            for one in inner.node:
+                yield from _taken(one)
+
+
+def instead(model: Any) -> str:
+    """What to do about a classic model of several inputs or outputs, which is left so; empty elsewhere."""
+    if not _is_classic(model.graph):
+        return ""
+    weights = {each.name for each in model.graph.initializer}
+    if len([each for each in model.graph.input if each.name not in weights]) > 1:
+        return "; convert it again with one input of all features, FloatTensorType([None, FEATURES])"
+    if len(model.graph.output) > 1:
+        return "; convert it again with options={'zipmap': False}, and no output beside the label and the probabilities"
+    return ""

@@ -1,0 +1,96 @@
+"""`edgekit init` on tables and label tracks: which column is the label, and a folder that may be moved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgekit.data import load
+from edgekit.workbook.plan import load_plan
+from tests.cli.test_init import NEWER, edgekit, of_kind, written
+from tests.data.sources.test_csv_rows import CLASSES
+from tests.data.sources.test_csv_rows import written as rows
+from tests.data.sources.test_wav_folder import folder as sounds
+from tests.data.sources.test_wav_track import alternating, recording
+from tests.data.test_file_list import listed
+
+
+def table(path: Path, header: str, cells: str, count: int = 90) -> Path:
+    """Rows of `cells`, a format string over the row's number and its class 0 to 2."""
+    lines = [cells.format(n=number, k=number % 3, x=number % 3 + (number * 37 % 100) / 200) for number in range(count)]
+    path.write_text("\n".join([header, *lines]) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("header", "cells", "label", "columns"),
+    [
+        ("x,y2,species", "{x},{n}.5,s{k}", "species", ["x", "y2"]),
+        ("label,x,y2", "{k},{x},{n}.5", "label", ["x", "y2"]),
+        ("x,y2,grade", "{x},{n}.5,{k}", "grade", ["x", "y2"]),
+        ("id,x,target,place", "{n},{x},{k},here", "target", ["x"]),
+    ],
+)
+def test_the_label_is_found(header: str, cells: str, label: str, columns: list[str], tmp_path: Path) -> None:
+    data = written("--data", table(tmp_path / "t.csv", header, cells), out=tmp_path)["data"]
+    assert (data["source"], data["label"], data["columns"]) == ("csv_rows", label, columns)
+
+
+def test_measured_values_want_a_regression_and_words_want_classes(tmp_path: Path) -> None:
+    values = table(tmp_path / "v.csv", "x,speed", "{n}.5,{x}")
+    done = edgekit("init", "mine", "--data", values, "--out", tmp_path / "out")
+    assert (done.exit_code, "measured values; use --task regression" in done.output) == (2, True), done.output
+    assert written("--data", values, "--task", "regression", out=tmp_path)["task"] == "regression"
+    words = table(tmp_path / "w.csv", "x,kind", "{x},s{k}")
+    done = edgekit("init", "mine", "--data", words, "--task", "regression", "--out", tmp_path / "out")
+    assert (done.exit_code, "are words; use --task classification" in done.output) == (2, True), done.output
+
+
+def test_a_folder_of_tables_has_the_splits_of_its_files(tmp_path: Path) -> None:
+    for seed, (name, count) in enumerate({"train": 90, "test": 30}.items()):
+        rows(tmp_path / "waters" / f"{name}.csv", count, seed)
+    values = written("--data", tmp_path / "waters", out=tmp_path)
+    assert "validation_fraction" in values["data"] and "test_fraction" not in values["data"]
+    assert load(load_plan(tmp_path / "mine.yaml").data).classes == CLASSES
+
+
+def test_sounds_may_be_listed(tmp_path: Path) -> None:
+    path = listed(tmp_path / "listed", sounds(tmp_path / "sounds", 40))
+    data = written("--data", path, out=tmp_path)["data"]
+    assert (data["source"], data["path"]) == ("wav_folder", "listed/labels.csv")
+
+
+def test_a_recording_is_windowed_by_its_stretches(tmp_path: Path) -> None:
+    parts = [part for number in range(40) for part in ((0.4, ("bark", "bell")[number % 2]), (0.8, ""))]
+    data = written("--data", recording(tmp_path / "street.wav", parts), out=tmp_path)["data"]
+    assert (data["source"], data["seconds"], data["stride_s"], data["background"]) == (
+        "wav_track",
+        0.4,
+        0.2,
+        "background",
+    )
+    assert load(load_plan(tmp_path / "mine.yaml").data).classes == ("background", "bark", "bell")
+
+
+def test_a_recording_without_a_track_is_told(tmp_path: Path) -> None:
+    path = recording(tmp_path / "street.wav", alternating())
+    path.with_suffix(".txt").unlink()
+    done = edgekit("init", "mine", "--data", path, "--out", tmp_path / "out")
+    assert done.exit_code == 4 and "a single WAV file without a label track, NAME.txt beside it" in done.output
+
+
+@pytest.mark.parametrize("kind", NEWER)
+def test_a_folder_may_be_moved_with_its_data(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, moved = tmp_path / "home", tmp_path / "moved"
+    home.mkdir()
+    _, data = of_kind(kind, home / "data")
+    config = home / "mine.yaml"
+    assert edgekit("init", "mine", "--data", data, "--out", home).exit_code == 0
+    assert str(tmp_path) not in config.read_text()
+    before = load(load_plan(config).data).digest
+    home.rename(moved)
+    monkeypatch.chdir("/")
+    done = edgekit("run", moved / "mine.yaml", "--dry-run", "--out", tmp_path / "runs")
+    assert done.exit_code == 0, done.output
+    assert load(load_plan(moved / "mine.yaml").data).digest == before

@@ -1,0 +1,170 @@
+"""Classic models as ONNX: the label and the ZipMap leave, the scores stay what the model's own library says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgekit.core.errors import ConfigError
+from edgekit.models.files import onnx as onnx_files
+from edgekit.models.files import onnx_classic
+from edgekit.runner.backends import open_backend
+from edgekit.runner.errors import BackendError
+from edgekit.workbook.plan import load_plan
+from tests.models.files import classic
+
+TOLERANCE = 1e-6
+"""Of a probability: float32 sums over the trees, against the library's own, mostly in float64."""
+LOOSER = {"support vectors": 1e-4, "naive Bayes": 2e-4, "line": 1e-5}
+
+
+@pytest.fixture(params=classic.MAKERS)
+def case(request: pytest.FixtureRequest) -> tuple[str, classic.Made]:
+    return request.param, classic.made(request.param)
+
+
+def answers(path: Path, x: np.ndarray) -> np.ndarray:
+    """What the runner's own ONNX Runtime gives for each row alone."""
+    files, source, result = onnx_files.on_device(path)
+    backend = open_backend("onnx", files, source, result)
+    return np.concatenate([backend.run(row[None]) for row in x])
+
+
+def test_a_thousand_rows_get_the_answers_of_the_models_own_library(
+    case: tuple[str, classic.Made], tmp_path: Path
+) -> None:
+    name, made = case
+    path = tmp_path / "model.onnx"
+    path.write_bytes(made.content)
+    x = classic.samples(classic.ROWS, 2)
+    found, own = answers(path, x), made.own(x)
+    assert found.shape == own.shape and found.dtype == np.float32
+    assert np.abs(found - own).max() <= LOOSER.get(name, TOLERANCE)
+    if made.classes:
+        clear = np.sort(own, axis=1)[:, -1] - np.sort(own, axis=1)[:, -2] > 2 * LOOSER.get(name, TOLERANCE)
+        assert (found.argmax(axis=1) == own.argmax(axis=1))[clear].all()
+
+
+def test_lightgbm_may_differ_where_a_value_lies_on_a_threshold(tmp_path: Path) -> None:
+    """Of values with few decimals: LightGBM compares in float64, and its converter rounds thresholds to float32."""
+    made = classic.lightgbm(3, decimals=4)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(made.content)
+    x = classic.samples(classic.ROWS, 2, decimals=4)
+    off = np.abs(answers(path, x) - made.own(x)).max(axis=1)
+    assert (off > TOLERANCE).mean() < 0.01
+
+
+def test_what_was_taken_off_is_told_and_the_classes_are_named(case: tuple[str, classic.Made]) -> None:
+    name, made = case
+    found = onnx_classic.read(made.content)
+    assert found.classes == made.classes
+    if name in classic.REGRESSORS:
+        assert found.content == made.content and not found.changes and found.is_regressor
+        return
+    assert not found.is_regressor
+    [said] = found.changes
+    assert said.startswith("its label (") and "taken off" in said
+    assert ("its ZipMap" in said) == ("no ZipMap" not in name and "XGBoost" not in name)
+
+
+def test_read_twice_it_is_the_same(case: tuple[str, classic.Made]) -> None:
+    once = onnx_classic.read(case[1].content)
+    again = onnx_classic.read(once.content)
+    assert again.content == once.content and not again.changes
+
+
+def test_openvino_and_tflite_are_refused_with_the_operators(tmp_path: Path) -> None:
+    path = tmp_path / "forest.onnx"
+    path.write_bytes(classic.made("forest").content)
+    for target in ("openvino", "tflite"):
+        assert "ONNX Runtime alone runs TreeEnsembleClassifier (ai.onnx.ml)" in onnx_files.refusal(path, target)
+    assert onnx_files.refusal(path, "onnx") == ""
+    assert "no quantizer knows TreeEnsembleClassifier" in onnx_files.float_only(path)
+    files, source, result = onnx_files.on_device(path)
+    with pytest.raises(BackendError, match="openvino cannot open the model"):
+        open_backend("onnx", files, source, result, interpreter="openvino")
+
+
+def test_a_perceptron_is_left_with_standard_operators_alone(tmp_path: Path) -> None:
+    path = tmp_path / "perceptron.onnx"
+    path.write_bytes(classic.made("perceptron").content)
+    assert onnx_files.refusal(path, "openvino") == onnx_files.float_only(path) == ""
+    files, source, result = onnx_files.on_device(path)
+    x = classic.samples(20, 3)
+    openvino = open_backend("onnx", files, source, result, interpreter="openvino")
+    given = np.concatenate([openvino.run(row[None]) for row in x])
+    assert np.abs(given - classic.made("perceptron").own(x)).max() < 1e-5
+
+
+def test_a_config_that_asks_for_other_targets_alone_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "forest.onnx").write_bytes(classic.made("forest").content)
+    text = (
+        "name: forest\ndata: {source: npz, path: d.npz, calibration_samples: 10}\nmodel: {source: forest.onnx}\n"
+        "convert: {calibration_samples: 10}\ntargets: "
+    )
+    config = tmp_path / "forest.yaml"
+    config.write_text(text + "[openvino, tflite]\n")
+    with pytest.raises(ConfigError, match="becomes none of .* TreeEnsembleClassifier"):
+        load_plan(config)
+    config.write_text(text + "[openvino, onnx]\n")
+    assert load_plan(config).source == tmp_path / "forest.onnx"
+
+
+def one_column(classes: bool, sigmoid: bool) -> bytes:
+    """A tree of one split, -0.3 below 0 and 1.5 above; `classes`: with the label of two classes."""
+    from onnx import TensorProto, helper
+
+    tree = helper.make_node(
+        "TreeEnsembleRegressor", ["x"], ["margin"], domain="ai.onnx.ml", n_targets=1, nodes_treeids=[0, 0, 0],
+        nodes_nodeids=[0, 1, 2], nodes_featureids=[0, 0, 0], nodes_values=[0.0, 0.0, 0.0],
+        nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"], nodes_truenodeids=[1, 0, 0], nodes_falsenodeids=[2, 0, 0],
+        nodes_missing_value_tracks_true=[0, 0, 0], nodes_hitrates=[1.0, 1.0, 1.0], target_treeids=[0, 0],
+        target_nodeids=[1, 2], target_ids=[0, 0], target_weights=[-0.3, 1.5],
+    )  # fmt: skip
+    end = helper.make_node("Sigmoid" if sigmoid else "Identity", ["margin"], ["score"])
+    nodes, ends = [tree, end], [helper.make_tensor_value_info("score", TensorProto.FLOAT, [None, 1])]
+    names = helper.make_tensor("names", TensorProto.STRING, [2], [b"no", b"yes"])
+    zero = helper.make_tensor("zero", TensorProto.FLOAT, [1], [0.5 if sigmoid else 0.0])
+    if classes:
+        nodes += [
+            helper.make_node("Greater", ["score", "zero"], ["above"]),
+            helper.make_node("Cast", ["above"], ["place"], to=TensorProto.INT64),
+            helper.make_node("ArrayFeatureExtractor", ["names", "place"], ["label"], domain="ai.onnx.ml"),
+        ]
+        ends = [helper.make_tensor_value_info("label", TensorProto.STRING, None), *ends]
+    source = helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 2])
+    graph = helper.make_graph(nodes, "tree", [source], ends, [names, zero] if classes else [])
+    opsets = [helper.make_opsetid("", 13), helper.make_opsetid("ai.onnx.ml", 3)]
+    return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
+
+
+@pytest.mark.parametrize(("sigmoid", "said"), [(True, "its one probability p"), (False, "its one margin z")])
+def test_one_column_of_two_classes_becomes_two(sigmoid: bool, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "tree.onnx"
+    path.write_bytes(one_column(True, sigmoid))
+    found = onnx_classic.read(path.read_bytes())
+    assert found.classes == ("no", "yes")
+    assert len(found.changes) == 2 and said in found.changes[1]
+    scores = answers(path, np.array([[-1, 0], [1, 0]], np.float32))
+    margins = np.array([-0.3, 1.5])
+    share = 1 / (1 + np.exp(-margins))
+    wanted = np.stack([1 - share, share], 1) if sigmoid else np.stack([0 * margins, margins], 1)
+    np.testing.assert_allclose(scores, wanted, atol=1e-6)
+
+
+def test_a_regressors_probability_is_two_classes_only_where_it_is_asked() -> None:
+    assert not onnx_classic.read(one_column(False, True)).changes
+    [said] = onnx_classic.read(one_column(False, True), True).changes
+    assert "[1 - p, p]" in said
+    assert not onnx_classic.read(one_column(False, False), True).changes
+
+
+def test_other_models_keep_their_bytes() -> None:
+    from tests.runner.conftest import onnx_model
+
+    content = onnx_model()
+    found = onnx_classic.read(content, True)
+    assert found.content is content and found == onnx_classic.Classic(content)
