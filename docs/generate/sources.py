@@ -19,6 +19,8 @@ WORDS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "image_folder": (("image",), FOLDERS),
     "npz": (("image", "vector", "window"), ARRAYS),
     "python": (("image", "vector", "window"), ARRAYS),
+    "text_folder": (("text",), FOLDERS),
+    "text_table": (("text",), "train"),
     "wav_folder": (("audio",), FOLDERS),
 }
 """By source, what its samples alone tell: their kinds, and splits. The tests of the sources hold these to it."""

@@ -80,3 +80,47 @@ def recordings(home: Path, count: int) -> dict[str, object]:
         place(home, number, "csv").write_text("\n".join(lines))
     section = {"source": "csv_windows", "path": str(home), "window": 12, "stride": 7, "columns": ["ax", "ay", "az"]}
     return {**section, "calibration_samples": 6}
+
+
+def texts(home: Path, count: int) -> dict[str, object]:
+    """Texts in many scripts, with and without a line at their end or a byte order mark, some of them long or empty."""
+    words = [
+        "the",
+        "a",
+        "free",
+        "call",
+        "now",
+        "win",
+        "5",
+        "£",
+        "ünï",
+        "café",
+        "Σ",
+        "ΑΣ",
+        "İ",
+        "日本語",
+        "中",
+        "한국",
+        "हिन्दी",
+        "🎉",
+        "don't",
+        "U.K.",
+        "e=mc²",
+        "\u200b",
+        "\x85",
+        "[SEP]",
+        "ﬁne",
+    ]
+    random = np.random.default_rng(21)
+    for number in range(count):
+        chosen = random.choice(words.split(" "), int(random.integers(0 if number % 17 == 0 else 3, 60)))
+        text = (
+            f"{number} " * (number % 17 > 0) + ("\r\n" if number % 5 == 0 else " ").join(chosen) + "\n" * (number % 3)
+        )
+        place(home, number, "TXT" if number % 7 == 0 else "txt").write_bytes(
+            b"\xef\xbb\xbf" * (number % 4 == 0) + text.encode()
+        )
+    return {
+        "source": "text_folder", "path": str(home), "tokens": 24, "vocabulary": 150, "calibration_samples": 6,
+        "overlap": "drop",
+    }  # fmt: skip

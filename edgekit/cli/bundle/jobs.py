@@ -76,7 +76,7 @@ def record(home: Path, paths: Sequence[str], grid: dict[str, Any] | None = None)
     found, samples = [], []
     for path in paths:
         try:
-            sample = inputs.read(path, model.manifest.raw)
+            sample = inputs.read(path, model.manifest.raw, members=model.bundle.members)
             _check_dtype(sample, model.manifest.raw)
             output = model.execute(model.prepare(sample))
             postprocess.check_finite(output)

@@ -18,7 +18,10 @@ def init(
     task: Annotated[Task, typer.Option(help="What the model learns.")] = "classification",
     data: Annotated[
         str | None,
-        typer.Option(metavar="PATH", help="An .npz, or a folder or zip of pictures, WAV or CSV; without it, digits."),
+        typer.Option(
+            metavar="PATH",
+            help="An .npz, a table of texts, or a folder or zip of pictures, WAV, CSV or texts; none: digits.",
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path("."),
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
@@ -32,6 +35,8 @@ def init(
       a folder, zip   of pictures, SPLIT/CLASS/*.jpg or .png: train/cat/0001.jpg
       a folder, zip   of sounds, SPLIT/CLASS/*.wav: train/yes/0001.wav
       a folder, zip   of recordings, SPLIT/CLASS/*.csv: train/walking/0001.csv
+      a folder, zip   of texts, SPLIT/CLASS/*.txt: train/spam/0001.txt
+      a .tsv or .csv  with a column of texts and one of classes
     Splits are train and, if there, validation and test.
 
     Exit codes: 0 written; 2 a name or a task that does not fit, or existing files; 4 data that cannot be used.

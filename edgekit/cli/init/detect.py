@@ -7,7 +7,7 @@ import zlib
 from collections import Counter
 from pathlib import Path
 
-from edgekit.cli.init import inspect
+from edgekit.cli.init import inspect, inspect_texts
 from edgekit.cli.init.findings import Findings
 from edgekit.core.errors import DataError
 from edgekit.core.file_type import describe
@@ -18,14 +18,18 @@ EXPECTED = """edgekit init takes one of
   a folder or a zip of pictures, split/class/*.jpg or .png, as in train/cat/0001.jpg
   a folder or a zip of sounds, split/class/*.wav, as in train/yes/0001.wav
   a folder or a zip of recordings, split/class/*.csv, as in train/walking/0001.csv
+  a folder or a zip of texts, split/class/*.txt, as in train/spam/0001.txt
+  a table of texts, .tsv or .csv, with a column of texts and one of classes
 where split is train and, if there, validation and test"""
 MOST_FILES = 60
 HEAD_BYTES = 2**16
 """A table's first line names every channel, which may be many."""
 Source = archives.Folder | archives.Zip
 PICTURES = (b"\x89PNG\r\n", b"\xff\xd8\xff")
-WANTED = {"picture": folder_layout.PICTURES, "sound": folder_layout.SOUNDS, "recording": folder_layout.RECORDINGS}
-INSPECTORS = {"picture": inspect.pictures, "sound": inspect.sounds, "recording": inspect.recordings}
+WANTED = {"picture": folder_layout.PICTURES, "sound": folder_layout.SOUNDS, "recording": folder_layout.RECORDINGS,
+          "text": folder_layout.TEXTS}  # fmt: skip
+INSPECTORS = {"picture": inspect.pictures, "sound": inspect.sounds, "recording": inspect.recordings,
+              "text": inspect_texts.texts}  # fmt: skip
 
 
 def detect(path: Path | None) -> Findings:
@@ -38,6 +42,8 @@ def detect(path: Path | None) -> Findings:
         return _tree(path, "a folder")
     if not path.is_file():
         raise DataError(f"{path}: neither a file nor a folder; {EXPECTED}")
+    if path.suffix.lower() in inspect_texts.TABLES and (found := inspect_texts.table(path)):
+        return found
     if not zipfile.is_zipfile(path):
         raise DataError(f"{path}: looks like {_like(_start(path))}; {EXPECTED}")
     with archives.Zip(path) as archive:
@@ -70,6 +76,8 @@ def _kind(path: Path, source: Source, names: tuple[str, ...]) -> tuple[str, list
     for name in shown[:: max(1, len(shown) // MOST_FILES)]:
         start = _start(path / name) if path.is_dir() else _inside(source, name)
         kind = kind_of(start, columns=1 if name.lower().endswith(folder_layout.RECORDINGS.suffixes) else 2)
+        if kind in (None, "recording") and name.lower().endswith(folder_layout.TEXTS.suffixes):
+            kind = "text" if inspect_texts.is_text(start) else None  # a text may well look like a table
         if kind:
             found.setdefault(kind, []).append(name)
         else:

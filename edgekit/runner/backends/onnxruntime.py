@@ -16,6 +16,7 @@ from edgekit.runner.backends._common import (
     cannot_open,
     cast,
     check_one_input_one_output,
+    encoding,
     installed,
     on_cpu,
     only,
@@ -32,6 +33,8 @@ DTYPES = {
     "tensor(float16)": "float16",
     "tensor(int8)": "int8",
     "tensor(uint8)": "uint8",
+    "tensor(int32)": "int32",
+    "tensor(int64)": "int64",
 }
 EXACT = ("session.x64quantprecision", "1")
 """On x86 without VNNI, uint8 times int8 is summed in 16 bits, which overflow.
@@ -108,7 +111,7 @@ class OnnxruntimeBackend(Opened):
         source, result = session.get_inputs()[0], session.get_outputs()[0]
         for what, spec, port in (("input", input, source), ("output", output, result)):
             agree(what, spec, port.shape, DTYPES.get(port.type, port.type), batch)
-        encode = None if input.dtype == "float32" else cast(input.dtype)
+        encode = encoding(input.dtype)
         decode = None if output.dtype == "float32" else cast(np.float32)
         super().__init__("onnxruntime", DISTRIBUTION, input, encode, decode, batch)
         self._run, self._input, self._outputs = session.run, source.name, [result.name]

@@ -19,6 +19,7 @@ from edgekit.runner.backends._common import (
     cannot_open,
     cast,
     check_one_input_one_output,
+    encoding,
     installed,
     only,
 )
@@ -113,7 +114,7 @@ class OpenvinoBackend(Opened):
     def __init__(self, tensor: Any, compiled: Any, input: TensorSpec, output: TensorSpec, batch: int = 1) -> None:
         for what, spec, port in (("input", input, compiled.inputs[0]), ("output", output, compiled.outputs[0])):
             agree(what, spec, _shape(port), np.dtype(port.element_type.to_dtype()).name, batch)
-        encode = None if input.dtype == "float32" else cast(input.dtype)
+        encode = encoding(input.dtype)
         decode = None if output.dtype == "float32" else cast(np.float32)
         super().__init__("openvino", DISTRIBUTION, input, encode, decode, batch)
         self._source = np.zeros(self.shape, dtype=input.dtype)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from edgekit.runner.inputs.windows import Span
     from edgekit.runner.model import FileAnswer, Model
 
-HELP = "answer for pictures, sounds, tables, .npy files, folders of them, or frames from a pipe"
+HELP = "answer for pictures, sounds, tables, texts, .npy files, folders of them, or frames from a pipe"
 PIXELS = ("rgb24", "bgr24", "gray", "yuv420p")
 LARGEST_SIDE = 16384
 
@@ -26,7 +26,9 @@ LARGEST_SIDE = 16384
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     _shared.bundle(parser)
-    parser.add_argument("inputs", metavar="INPUT", nargs="*", help=".npy, .png, .jpg, .webp, .wav, .csv, or a folder")
+    parser.add_argument(
+        "inputs", metavar="INPUT", nargs="*", help=".npy, .png, .jpg, .webp, .wav, .csv, .txt, or a folder"
+    )
     parser.add_argument("--top", metavar="K", type=_shared.positive, default=5, help="labels to show (default: 5)")
     parser.add_argument(
         "--strict",
