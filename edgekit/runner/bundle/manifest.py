@@ -34,7 +34,8 @@ class RawSpec:
     "text" (tokens,) is int32, ids of a vocabulary, which reach the model as they are.
     `range` is [lowest, highest] of float samples, and of token ids [0, the highest there is]. Audio is mono in [-1, 1]
     at `sample_rate_hz`. The channels of a window may have names, `columns`. Without any, the key is not written.
-    `input_path` lists the steps from a file to the sample (`input_path.py`); None stands for those of samples that did not come out of files.
+    `input_path` lists the steps from a file to the sample (`input_path.py`); None stands for those of samples that did
+    not come out of files.
     """
 
     kind: str

@@ -34,6 +34,7 @@ WORDS_AND_PUNCTUATION = re.compile(f"[{among('PUNCTUATION')}]|[^{WHITE}{among('P
 _CONTROL, _WHITE = re.compile(f"[{among('CONTROL')}]+"), re.compile(f"[{WHITE}]")
 _MARKS = re.compile(f"[{among('MARKS')}]+")
 _KNOWN = re.compile(f"[{among('KNOWN')}]+")
+_PARTED = re.compile(f"(?:(?![{among('UNPARTED')}])[{among('KNOWN')}])+")
 _LETTER, _NUMBER, _SPACE = among("LETTERS"), among("NUMBERS"), among("SPACES")
 BYTE_LEVEL_WORDS = re.compile(
     rf"'s|'t|'re|'ve|'m|'ll|'d| ?[{_LETTER}]+| ?[{_NUMBER}]+| ?[^{_SPACE}{_LETTER}{_NUMBER}]+"
@@ -51,7 +52,7 @@ def parted(text: str) -> str:
     """Each character as its parts, marks in their canonical order (NFD)."""
     if text.isascii():
         return text
-    return _KNOWN.sub(lambda found: unicodedata.normalize("NFD", found[0]), text)
+    return _PARTED.sub(lambda found: unicodedata.normalize("NFD", found[0]), text)
 
 
 def without_accents(text: str) -> str:

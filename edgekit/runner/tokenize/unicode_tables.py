@@ -210,6 +210,12 @@ ffca-ffcf ffd2-ffd7 ffda-ffdc ffe0-ffe6 ffe8-ffee fff9-fffd 10000-1000b 1000d-10
 """
 """Characters of Unicode 13, which Python 3.9 knows: what Python is asked about."""
 
+UNPARTED = """
+7fd 8d3 9fe d3b-d3c eba 1abf-1ac0 1df6-1df9 a82c 10d24-10d27 10eab-10eac 10f46-10f50 1133b 1145e 11839-1183a 11938
+1193d-1193e 11943 119e0 11a34 11a47 11a99 11d42 11d44-11d45 11d97 16ff0-16ff1 1e130-1e136 1e2ec-1e2ef
+"""
+"""Those of them that the library, whose tables are older, knows neither parts nor an order of."""
+
 LOWER = """
 1c89>1c8a 2c2f>2c5f a7c0>a7c1 a7cb>264 a7cc>a7cd a7ce>a7cf a7d0>a7d1 a7d2>a7d3 a7d4>a7d5 a7d6>a7d7 a7d8>a7d9
 a7da>a7db a7dc>19b 10570>10597 10571>10598 10572>10599 10573>1059a 10574>1059b 10575>1059c 10576>1059d 10577>1059e

@@ -89,10 +89,10 @@ def test_a_vocabulary_of_the_users_is_taken_as_it_is(tmp_path: Path) -> None:
     from edgekit.data import vocabulary
 
     path = tmp_path / "mine.json"
-    path.write_bytes(vocabulary.train([text for _, text in texts(90)], 200))
+    path.write_bytes(vocabulary.train([text for _, text in texts(90)], 90))
     data = load(parse(config(tmp_path, tokenizer=str(path))))
     assert data.members["tokenizer.json"] == path.read_bytes()
-    path.write_bytes(vocabulary.train([text for _, text in texts(90)], 190))
+    path.write_bytes(vocabulary.train([text for _, text in texts(90)], 80))
     assert load(parse(config(tmp_path, tokenizer=str(path)))).digest != data.digest
 
 
@@ -134,7 +134,7 @@ def test_the_same_texts_give_the_same_vocabulary_and_its_words_are_the_frequent_
 
     corpus = [text for _, text in texts(60)]
     made = vocabulary.train(corpus, 150)
-    assert made == vocabulary.train(corpus, 150) != vocabulary.train(corpus, 140)
+    assert made == vocabulary.train(corpus, 150) != vocabulary.train(corpus, 80)
     tokenizer = tokenize.read(made)
     assert {"win", "free", "prize", "dinner"} <= set(tokenizer.model.vocabulary)
     assert np.array_equal(sorted(tokenizer.model.vocabulary.values()), np.arange(tokenizer.size))

@@ -31,6 +31,7 @@ NOTES = {
     "NUMBERS": "Unicode's N, the same.",
     "SPACES": "White space, the same.",
     "KNOWN": "Characters of Unicode 13, which Python 3.9 knows: what Python is asked about.",
+    "UNPARTED": "Those of them that the library, whose tables are older, knows neither parts nor an order of.",
     "LOWER": "Small letters of characters that are newer than that.",
 }
 
@@ -99,6 +100,20 @@ def lower(known: set[int]) -> str:
     return " ".join(f"{code:x}>{ord(letter):x}" for code, letter in pairs if letter != chr(code))
 
 
+def unparted(known: Iterable[int]) -> list[int]:
+    """Of the known characters those whose parts, or whose order among marks, the library does not know."""
+    from tokenizers import normalizers
+
+    parts = normalizers.NFD().normalize_str
+    found = []
+    for code in known:
+        letter = chr(code)
+        if unicodedata.combining(letter) or unicodedata.decomposition(letter):
+            marked = f"a\u0301{letter}\u0316\u0301{letter}"
+            found += [code] if parts(marked) != unicodedata.normalize("NFD", marked) else []
+    return found
+
+
 def main() -> None:
     if sys.version_info[:2] == (3, 9):
         known = [code for code in range(0x110000) if unicodedata.category(chr(code)) not in ("Cn", "Cs", "Co")]
@@ -107,7 +122,7 @@ def main() -> None:
 
         known = [code for first, last in characters.ranges(unicode_tables.KNOWN) for code in range(first, last + 1)]
     tables = {name: as_ranges(codes) for name, codes in asked().items()}
-    tables |= {"KNOWN": as_ranges(known), "LOWER": lower(set(known))}
+    tables |= {"KNOWN": as_ranges(known), "UNPARTED": as_ranges(unparted(known)), "LOWER": lower(set(known))}
     text = TITLE
     for name, note in NOTES.items():
         lines = "\n".join(textwrap.wrap(tables[name], 116, break_on_hyphens=False))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from edgekit.runner.tokenize import characters, unicode_tables
+from tests.matrix import pythons
 
 from . import make_tables
 
 ROOT = Path(__file__).parents[3]
 DIGEST = """
-import hashlib, sys
+import hashlib, json
 from edgekit.runner.tokenize import characters
 sha = hashlib.sha256()
 for code in range(0x110000):
@@ -25,10 +25,10 @@ for code in range(0x110000):
                 characters.parted(letter + chr(0x316) + chr(0x301) + letter), characters.clean(letter),
                 characters.WORDS_AND_PUNCTUATION.findall("a" + letter + "b"),
                 characters.BYTE_LEVEL_WORDS.findall("a" + letter + "1" + letter + " "))
-        sha.update(repr(made).encode("unicode_escape"))
+        sha.update(json.dumps(made).encode())
 print(sha.hexdigest())
 """
-PYTHONS = ("python3.9", "python3.10", "python3.12", "python3.13", "python3.14")
+OTHERS = tuple(version for version in pythons.VERSIONS if not sys.version.startswith(f"{version}."))
 
 
 @pytest.mark.slow
@@ -58,12 +58,12 @@ def digest(python: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("python", PYTHONS)
-def test_another_python_makes_the_same_of_every_character(python: str) -> None:
-    path = shutil.which(python)
-    if path is None or subprocess.run([path, "-c", ""], capture_output=True).returncode:
-        pytest.skip(f"there is no {python} here")
-    assert digest(path) == digest(sys.executable)
+@pytest.mark.parametrize("version", OTHERS)
+def test_another_python_makes_the_same_of_every_character(version: str) -> None:
+    found = pythons.found()
+    assert len(found) >= pythons.FEWEST, f"found Python {', '.join(found)}; install others, with pyenv for example"
+    if version in found:
+        assert digest(str(found[version])) == digest(sys.executable)
 
 
 def test_the_tables_are_ascending_ranges() -> None:
