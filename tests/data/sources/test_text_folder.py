@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edgekit.core.errors import ConfigError, DataError
-from edgekit.data import load, parse
+from edgekit.data import load, parse, vocabulary
 from edgekit.runner import tokenize
 
 WORDS = {"ham": "home dinner tomorrow love see you later work", "spam": "win free prize call now cash urgent claim"}
@@ -33,13 +33,22 @@ def folder(home: Path, count: int = 90) -> Path:
     return home
 
 
+def given(tmp_path: Path) -> str:
+    """A vocabulary of these texts: one that is made of the train split changes with the split."""
+    path = tmp_path / "given.json"
+    path.write_bytes(vocabulary.train([text for _, text in texts(90)], 90))
+    return str(path)
+
+
 def section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     home = folder(tmp_path / "texts")
-    return {"path": str(home), "tokens": 16, "vocabulary": 120, "calibration_samples": 6}
+    return {"path": str(home), "tokens": 16, "tokenizer": given(tmp_path), "calibration_samples": 6}
 
 
 def config(tmp_path: Path, **options: object) -> dict[str, object]:
-    return {"source": "text_folder", **section(tmp_path, pytest.MonkeyPatch()), **options}
+    home = folder(tmp_path / "texts")
+    usual = {"source": "text_folder", "path": str(home), "tokens": 16, "vocabulary": 120, "calibration_samples": 6}
+    return {**usual, **options}
 
 
 def test_a_sample_is_the_ids_of_a_text_by_the_vocabulary_that_travels_along(tmp_path: Path) -> None:
@@ -63,14 +72,12 @@ def test_the_vocabulary_is_made_of_the_train_split_alone(tmp_path: Path) -> None
             path.write_text(f"{split} {text} zebra zebra", encoding="utf-8")
     data = load(parse({"source": "text_folder", "path": str(home), "tokens": 24, "vocabulary": 1000,
                        "calibration_samples": 6}))  # fmt: skip
-    vocabulary = tokenize.read(data.members["tokenizer.json"]).model.vocabulary
-    assert "dinner" in vocabulary and "prize" in vocabulary
-    assert "zebra" not in vocabulary and "##ebra" not in vocabulary
+    tokens = tokenize.read(data.members["tokenizer.json"]).model.vocabulary
+    assert "dinner" in tokens and "prize" in tokens
+    assert "zebra" not in tokens and "##ebra" not in tokens
 
 
 def test_a_divided_pool_gives_a_vocabulary_of_what_is_trained_on(tmp_path: Path) -> None:
-    from edgekit.data import vocabulary
-
     data = load(parse(config(tmp_path)))
     tokenizer = tokenize.read(data.members["tokenizer.json"])
     trained = {tuple(row) for split in (data.train, data.calibration) for row in split.x}
@@ -86,8 +93,6 @@ def test_a_divided_pool_gives_a_vocabulary_of_what_is_trained_on(tmp_path: Path)
 
 
 def test_a_vocabulary_of_the_users_is_taken_as_it_is(tmp_path: Path) -> None:
-    from edgekit.data import vocabulary
-
     path = tmp_path / "mine.json"
     path.write_bytes(vocabulary.train([text for _, text in texts(90)], 90))
     data = load(parse(config(tmp_path, tokenizer=str(path))))
@@ -130,8 +135,6 @@ def test_so_few_tokens_that_none_is_left_for_the_text_are_refused(tmp_path: Path
 
 
 def test_the_same_texts_give_the_same_vocabulary_and_its_words_are_the_frequent_ones(tmp_path: Path) -> None:
-    from edgekit.data import vocabulary
-
     corpus = [text for _, text in texts(60)]
     made = vocabulary.train(corpus, 150)
     assert made == vocabulary.train(corpus, 150) != vocabulary.train(corpus, 80)
@@ -143,7 +146,6 @@ def test_the_same_texts_give_the_same_vocabulary_and_its_words_are_the_frequent_
 def test_a_vocabulary_that_is_made_is_one_of_the_library_too() -> None:
     from tokenizers import Tokenizer
 
-    from edgekit.data import vocabulary
     from tests.runner.tokenize import vocabularies
 
     for lowercase in (True, False):

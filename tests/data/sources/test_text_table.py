@@ -14,7 +14,7 @@ from edgekit.models.from_artifact import spec_for
 from edgekit.runner import inputs
 from edgekit.runner.bundle.manifest import RawSpec
 
-from .test_text_folder import texts
+from .test_text_folder import given, texts
 
 
 def table(path: Path, header: bool = True, count: int = 90) -> Path:
@@ -25,7 +25,7 @@ def table(path: Path, header: bool = True, count: int = 90) -> Path:
 
 def section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     path = table(tmp_path / "texts.tsv")
-    return {"path": str(path), "tokens": 16, "vocabulary": 120, "calibration_samples": 6}
+    return {"path": str(path), "tokens": 16, "tokenizer": given(tmp_path), "calibration_samples": 6}
 
 
 def config(path: Path, **options: object) -> dict[str, object]:
