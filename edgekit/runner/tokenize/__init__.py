@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edgekit.runner.errors import InputError, bounded_recursion
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
         def joined(self, tokens: list[str]) -> str: ...
 
 
-KINDS = {"WordPiece": wordpiece.read, "BPE": byte_bpe.read}
+KINDS: dict[str, Callable[..., Model]] = {"WordPiece": wordpiece.read, "BPE": byte_bpe.read}
 """By the `type` of `model` in the file, what reads it."""
 LARGEST_BYTES = 64 << 20
 PADDING = ("[PAD]", "<pad>")

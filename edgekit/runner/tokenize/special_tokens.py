@@ -55,7 +55,7 @@ def _ids(items: list[Any], known: dict[str, Any]) -> tuple[int, ...]:
     for item in items:
         ids = (known.get(_name(item, "SpecialToken") or "") or {}).get("ids")
         refuse_unless(isinstance(ids, list) and all(map(is_id, ids)), "post_processor.single", item, "special tokens")
-        found += ids
+        found += list(ids or ())
     return tuple(found)
 
 
