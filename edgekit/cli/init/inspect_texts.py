@@ -49,7 +49,7 @@ def texts(path: Path, where: str, plan: folder_layout.Layout, source: archives.F
         raise DataError(f"{path}: none of its texts can be opened; check that they are whole")
     section = {"source": "text_folder", "path": str(path), **_tokens(lengths)}
     words = f"{where} of texts, {_middle(lengths)} words in the middle one"
-    return Findings(section, words, frozenset(plan.names), _comments(lengths, section), classes=plan.classes)
+    return Findings(section, words, frozenset(plan.names), _comments(lengths), classes=plan.classes)
 
 
 def table(path: Path) -> Findings | None:
@@ -72,7 +72,7 @@ def table(path: Path) -> Findings | None:
         return None
     label = min(labels, key=lambda place: len(set(columns[place])))
     header = _has_header(columns[text], columns[label])
-    body = [row for row in rows[1 if header else 0 :]]
+    body = rows[1 if header else 0 :]
     lengths = [_words(row[text]) for row in body]
     section = {
         "source": "text_table",
@@ -85,7 +85,7 @@ def table(path: Path) -> Findings | None:
     }
     classes = tuple(sorted({row[label].strip() for row in body}))
     comments = {
-        **_comments(lengths, section),
+        **_comments(lengths),
         "text": "the column of the texts" if header else "the column of the texts, counted from 1",
         "label": "the column of the classes" if header else "the column of the classes, counted from 1",
     }
@@ -126,6 +126,6 @@ def _tokens(lengths: list[int]) -> dict[str, int]:
     return {"tokens": max(LEAST, min(MOST, tokens))}
 
 
-def _comments(lengths: list[int], section: dict[str, object]) -> dict[str, str]:
+def _comments(lengths: list[int]) -> dict[str, str]:
     longest = max(lengths)
     return {"tokens": f"pieces of words; of longer texts the end is cut: the longest has {longest:,} words"}
