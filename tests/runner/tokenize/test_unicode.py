@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,7 @@ def test_every_character_becomes_what_the_library_makes_of_it() -> None:
         assert characters.parted(marked) == parts(marked), hex(code)
 
 
+@cache
 def digest(python: str) -> str:
     done = subprocess.run(
         [python, "-c", DIGEST], cwd=ROOT, capture_output=True, text=True, check=True, env={"PYTHONPATH": str(ROOT)}
