@@ -68,10 +68,14 @@ RAW: Words = {
     "kind": (_one_of(rules.KINDS), "What a sample is."),
     "shape": (
         "list of whole numbers > 0",
-        "`image`: height, width, channels (1 or 3). `vector`: features. `audio`: samples. `window`: time, channels.",
+        "`image`: height, width, channels (1 or 3). `vector`: features. `audio`: samples. `window`: time, channels. "
+        "`text`: tokens.",
     ),
     "dtype": (_one_of(steps.RAW_DTYPES), "Type of its numbers."),
-    "range": ("`null` or [lowest, highest]", "Values that a float32 sample may have; others are refused."),
+    "range": (
+        "`null` or [lowest, highest]",
+        "Values that a float32 sample may have, and of a text the lowest and highest token id; others are refused.",
+    ),
     "sample_rate_hz": ("`null` or whole number > 0", "Samples per second; only `audio` has them."),
     "columns": (
         "list of text",
@@ -159,12 +163,20 @@ INPUT_PATH: Mapping[str, Words] = {
         "stride": ("whole number > 0", "From the start of a window to the start of the next."),
         "fill": (_one_of(("silence", "none")), "Whether silence fills up the last window of a sound."),
     },
+    "decode_text": {},
+    "tokenize": {
+        "vocabulary": ("text", "Member with the vocabulary, a `tokenizer.json`."),
+        "length": ("whole number > 0", "Token ids of a sample."),
+        "pad_id": ("whole number ≥ 0", "Id that fills up a shorter text."),
+        "too_long": (_one_of(("cut", "refuse")), "Whether the last tokens of a longer text are cut, or it is refused."),
+    },
 }
 WITHOUT_OPTIONS = {
     "decode_wav": "Read a WAV file as float32 from -1 to 1.",
     "mix_channels": "Average the channels of a sound.",
     "decode_csv": "Read the columns named in `raw.columns` of a CSV file with a header, as float32.",
     "rows": "Take each row of a table as a raw sample.",
+    "decode_text": "Read a file as text in UTF-8, without a byte order mark.",
 }
 TABLES: Mapping[str, tuple[Words, type]] = {
     "manifest": (MANIFEST, Manifest),

@@ -21,6 +21,8 @@ WORDS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "image_folder": (("image",), FOLDERS),
     "npz": (("image", "vector", "window"), ARRAYS),
     "python": (("image", "vector", "window"), ARRAYS),
+    "text_folder": (("text",), FOLDERS),
+    "text_table": (("text",), "train"),
     "wav_folder": (("audio",), FOLDERS),
     "wav_track": (("audio",), "train"),
 }

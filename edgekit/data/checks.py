@@ -41,7 +41,13 @@ def _split(name: str, split: Split, kind: Kind) -> Split:
         raise DataError(f"{name}: {x.shape} samples and {y.shape} labels; the first axis of both must be as long")
     if not len(x):
         raise DataError(f"{name}: no samples at all; leave the split out or fill it")
-    return Split(_image(name, x) if kind == "image" else _floats(name, x, kind), y, _groups(name, split))
+    return Split(_samples(name, x, kind), y, _groups(name, split))
+
+
+def _samples(name: str, x: np.ndarray, kind: Kind) -> np.ndarray:
+    if kind == "image":
+        return _image(name, x)
+    return _ids(name, x) if kind == "text" else _floats(name, x, kind)
 
 
 def _image(name: str, x: np.ndarray) -> np.ndarray:
@@ -50,6 +56,14 @@ def _image(name: str, x: np.ndarray) -> np.ndarray:
             f"{name}: images are {x.dtype} of shape {x.shape}; they must be uint8 (n, height, width, 1 or 3), "
             "as a camera gives them: scaling belongs in `preprocess`"
         )
+    return x
+
+
+def _ids(name: str, x: np.ndarray) -> np.ndarray:
+    if x.dtype != np.int32 or x.ndim != 2 or 0 in x.shape:
+        raise DataError(f"{name}: texts are {x.dtype} of shape {x.shape}; they must be int32 (n, tokens), token ids")
+    if x.min() < 0:
+        raise DataError(f"{name}: a token id is {x.min()}; ids count from 0")
     return x
 
 

@@ -45,6 +45,7 @@ class Wanted:
 PICTURES = Wanted((".jpg", ".jpeg", ".png", ".webp"), "picture", ".jpg, .jpeg, .png or .webp", "cat/0001.jpg")
 RECORDINGS = Wanted((".csv",), "recording", ".csv", "walking/0001.csv")
 SOUNDS = Wanted((".wav",), "sound", ".wav", "yes/0001.wav")
+TEXTS = Wanted((".txt",), "text", ".txt", "spam/0001.txt")
 
 
 @dataclass(frozen=True)

@@ -178,12 +178,21 @@ def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...], task
         validation=ordered["validation"],
         classes=pools.classes,
         kind=pools.kind,
-        digest=digest_of(ordered, pools.classes, pools.kind, pools.sample_rate_hz, pools.columns, pools.input_path),
+        digest=digest_of(
+            ordered,
+            pools.classes,
+            pools.kind,
+            pools.sample_rate_hz,
+            pools.columns,
+            pools.input_path,
+            pools.members,
+        ),
         notes=(*pools.notes, *notes),
         held_out=ordered["test"],
         sample_rate_hz=pools.sample_rate_hz,
         columns=pools.columns,
         input_path=pools.input_path,
+        members=pools.members,
         task=task,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +17,7 @@ from edgekit.core.tasks import Task
 if TYPE_CHECKING:
     import numpy as np
 
-Kind = Literal["image", "vector", "audio", "window"]
+Kind = Literal["image", "vector", "audio", "window", "text"]
 Progress = Callable[[int, int], None]
 """Called with (done, total) while a source does something long."""
 
@@ -67,8 +67,8 @@ class SourceConfig(Strict):
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """x: (n, *sample) raw samples, maybe memory-mapped: uint8 HWC images, or float32: vectors, sounds, windows
-    (time, channels); y: their labels.
+    """x: (n, *sample) raw samples, maybe memory-mapped: uint8 HWC images, float32 vectors, sounds and
+    windows (time, channels), or int32 token ids of texts; y: their labels.
 
     y is (n,) int64 of a classification or an anomaly detection, (n, labels) int64 of several labels at once, and
     (n, values) float32 of a regression. `groups` (n,), whole numbers, says what was recorded together: the samples of
@@ -100,6 +100,7 @@ class Pools:
     """What a source found: validation and test are None where it has no such split; `columns` name channels.
 
     `input_path` lists the steps from a file to a sample (`edgekit/runner/input_path.py`); None: there are no files.
+    `members` are files that these steps read, by the names that a bundle will have them under.
     """
 
     train: Split
@@ -111,6 +112,7 @@ class Pools:
     sample_rate_hz: int | None = None
     columns: tuple[str, ...] | None = None
     input_path: tuple[dict[str, Any], ...] | None = None
+    members: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     def given(self) -> dict[str, Split]:
         """The splits that are there, by name."""
@@ -146,6 +148,7 @@ class Data:
     sample_rate_hz: int | None = None
     columns: tuple[str, ...] | None = None
     input_path: tuple[dict[str, Any], ...] | None = None
+    members: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     task: Task = "classification"
 
     @property
@@ -166,16 +169,30 @@ class Data:
 
     @property
     def raw_dtype(self) -> str:
-        """uint8 or float32."""
+        """uint8, float32 or, of token ids, int32."""
         return str(self.train.x.dtype)
+
+    @property
+    def vocabulary_size(self) -> int:
+        """How many token ids the vocabulary of texts has; DataError where the samples are no texts."""
+        from edgekit.runner import input_path, tokenize
+
+        step = input_path.find(self.input_path or (), "tokenize")
+        if step is None:
+            raise DataError(f"samples of kind {self.kind} have no vocabulary; only texts have one")
+        return tokenize.read(self.members[step["vocabulary"]]).size
 
     @property
     def raw_range(self) -> list[float] | None:
         """The range of float samples: [0, 1] or [-1, 1] if all samples outside the test split lie in it.
 
+        Of token ids it is that of the vocabulary.
+
         Windows have no range: a sensor may later show 1.2 g, which is no fault of the sample. Nor have vectors of an
         anomaly detection, where unusual values are the point.
         """
+        if self.kind == "text":
+            return [0, self.vocabulary_size - 1]
         unusual_is_meant = self.task == "anomaly" and self.kind == "vector"
         if self.raw_dtype != "float32" or self.kind == "window" or unusual_is_meant:
             return None
@@ -193,11 +210,16 @@ def digest_of(
     rate_hz: int | None = None,
     columns: tuple[str, ...] | None = None,
     input_path: tuple[dict[str, Any], ...] | None = None,
+    members: Mapping[str, bytes] | None = None,
 ) -> str:
-    """Hex sha256 over what samples are (classes, kind, rate, columns, input path), each split's dtypes and bytes."""
+    """Hex sha256 over what samples are (classes, kind, rate, columns, input path), each split's dtypes and bytes.
+
+    Of `members`, which the input path reads, their own.
+    """
     more: dict[str, Any] = {} if rate_hz is None else {"sample_rate_hz": rate_hz}
     more |= {} if columns is None else {"columns": list(columns)}
     more |= {} if input_path is None else {"input_path": list(input_path)}
+    more |= {"members": {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}} if members else {}
     sha = hashlib.sha256(canonical({"classes": list(classes), "kind": kind, **more}))
     for name, split in splits.items():
         for part, array in (("x", split.x), ("y", split.y)):

@@ -30,9 +30,9 @@ class Cost:
     nonzero_parameters: int
 
 
-def cost(module: nn.Module, input_shape: tuple[int, ...]) -> Cost:
-    """Count by running the module once on zeros."""
-    rows = layer_costs(module, input_shape)
+def cost(module: nn.Module, input_shape: tuple[int, ...], ids: bool = False) -> Cost:
+    """Count by running the module once on zeros, which are token ids where it takes `ids`."""
+    rows = layer_costs(module, input_shape, ids)
     parameters = list(module.parameters())
     foreign = [part.counted for part in module.modules() if isinstance(part, FileModule)]
     return Cost(
@@ -67,7 +67,7 @@ OUTSIDE = "outside layers"
 """The row of what no leaf layer does: functions, a network's own parameters. Nobody counts its bytes."""
 
 
-def layer_costs(module: nn.Module, input_shape: tuple[int, ...]) -> list[LayerCost]:
+def layer_costs(module: nn.Module, input_shape: tuple[int, ...], ids: bool = False) -> list[LayerCost]:
     """Every leaf layer that a call reaches, in the order of execution; of one that is called twice, both together.
 
     The last row is `OUTSIDE`, so that the multiply-adds add up to those of the whole.
@@ -100,7 +100,7 @@ def layer_costs(module: nn.Module, input_shape: tuple[int, ...]) -> list[LayerCo
         was_training = module.training
         module.eval()
         try:
-            module(torch.zeros(1, *input_shape, device=device))
+            module(torch.zeros(1, *input_shape, dtype=torch.int32 if ids else torch.float32, device=device))
         finally:
             for hook in hooks:
                 hook.remove()

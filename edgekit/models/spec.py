@@ -84,6 +84,11 @@ class ModelSpec(Strict):
         return self.output_shape or (self.num_classes,)
 
     @property
+    def takes_ids(self) -> bool:
+        """Whether its input is token ids, int32, and no float32."""
+        return bool(self.raw["dtype"] == "int32")
+
+    @property
     def gives_probabilities(self) -> bool:
         """Whether a softmax stands inside, or a sigmoid for each class, so that none must follow."""
         return self.source is not None and (self.source.probabilities or self.source.sigmoids)

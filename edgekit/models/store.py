@@ -32,6 +32,7 @@ from edgekit.models.spec import ModelSpec as ModelSpec
 from edgekit.models.spec import Source as Source
 from edgekit.models.spec import read_spec as read_spec
 from edgekit.models.user_errors import FAULTS, describe, failure
+from edgekit.runner import input_path
 from edgekit.runner.errors import bounded_recursion
 from edgekit.runner.files import write_atomically
 
@@ -41,7 +42,8 @@ WEIGHTS = "weights.safetensors"
 def build(spec: ModelSpec, seed: int = 0) -> nn.Module:
     """A fresh network in eval mode; `seed` fixes its initial weights and leaves the global generator alone.
 
-    The builder is given `input_shape` and `num_classes` if its signature takes them.
+    The builder is given `input_shape` and `num_classes`, and of texts `vocabulary_size` and `pad_id`, if its signature
+    takes them.
     """
     module = _construct(spec, seed)
     dry_forward(module, spec)
@@ -117,6 +119,11 @@ def load_weights(module: nn.Module, path: Path) -> None:
     module.load_state_dict(tensors, strict=False)
 
 
+def zeros(spec: ModelSpec) -> Tensor:
+    """One sample as the network takes it, all of zeros: float32, or token ids."""
+    return torch.zeros(1, *spec.input_shape, dtype=torch.int32 if spec.takes_ids else torch.float32)
+
+
 @bounded_recursion()
 def dry_forward(module: nn.Module, spec: ModelSpec) -> None:
     """One sample of zeros through the network in eval mode; ModelError unless the spec's outputs come out."""
@@ -124,7 +131,7 @@ def dry_forward(module: nn.Module, spec: ModelSpec) -> None:
         module.eval()
         device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
         with torch.inference_mode():
-            out = module(torch.zeros(1, *spec.input_shape, device=device))
+            out = module(zeros(spec).to(device))
     except FAULTS as error:
         raise failure(f"{spec.called}: fails on an input of shape {(1, *spec.input_shape)}", error, module) from error
     output_check.check(out, spec)
@@ -200,7 +207,7 @@ def _arguments(builder: Callable[..., Any], spec: ModelSpec) -> dict[str, Any]:
             f"{spec.builder}: says not what arguments it takes; name a function of your own that returns the network"
         ) from None
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    given = {"input_shape": spec.input_shape, "num_classes": spec.num_classes}
+    given = {"input_shape": spec.input_shape, "num_classes": spec.num_classes, **_vocabulary(spec)}
     kwargs = {name: value for name, value in given.items() if takes_any or name in parameters} | spec.kwargs
     unknown = [] if takes_any else [name for name in spec.kwargs if name not in parameters]
     if unknown:
@@ -218,6 +225,12 @@ def _arguments(builder: Callable[..., Any], spec: ModelSpec) -> dict[str, Any]:
     if missing:
         raise ModelError(f"{spec.builder}: needs {', '.join(missing)}; give it under model.kwargs")
     return kwargs
+
+
+def _vocabulary(spec: ModelSpec) -> dict[str, Any]:
+    """What a network of texts is told of the vocabulary: how many ids there are, and which of them only fills up."""
+    step = input_path.find(spec.raw.get("input_path") or (), "tokenize")
+    return {"vocabulary_size": int(spec.raw["range"][1]) + 1, "pad_id": step["pad_id"]} if step else {}
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:

@@ -104,12 +104,13 @@ def quantized_weight(quantize: Artifact) -> QuantizedWeight:
 
     import torch
 
+    from edgekit.models import store
     from edgekit.models.quantized import rebuild
     from edgekit.stages.quantize.layers import quantized_layers
 
     network = rebuild(quantize.path / "model", quantize.path / "nncf")
-    spec = json.loads(quantize.file("model/model.json").read_text())
-    layers = {layer.name: layer for layer in quantized_layers(network, torch.zeros(1, *spec["input_shape"]))}
+    spec = store.read_spec(quantize.file("model/model.json").parent)
+    layers = {layer.name: layer for layer in quantized_layers(network, store.zeros(spec))}
     worst_first = [row["layer"] for row in json.loads(quantize.file("sensitivity.json").read_text())["layers"]]
     name = next(name for name in [*worst_first, *layers] if name in layers)
     quantizer: Any = network.get_submodule(layers[name].weights[0])

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 Step = Mapping[str, Any]
+ID = "id"
 
 STEPS: dict[str, dict[str, Any]] = {
     "read_array": {"dtypes": list, "shape": list},
@@ -21,16 +22,21 @@ STEPS: dict[str, dict[str, Any]] = {
     "decode_csv": {},
     "rows": {},
     "windows": {"length": int, "stride": int, "fill": ("silence", "none")},
+    "decode_text": {},
+    "tokenize": {"vocabulary": str, "length": int, "pad_id": ID, "too_long": ("cut", "refuse")},
 }
-"""Options of each step: a whole number above 0, a list, or one of the values that are named."""
+"""Options of each step: a whole number above 0 or, of an id, from 0; a list, a member of the bundle, or one of the
+values that are named."""
 ORDER = {
     "image": ("read_array", "decode_picture", "resize_picture"),
     "vector": ("read_array", "decode_csv", "rows"),
     "audio": ("read_array", "decode_wav", "mix_channels", "resample", "windows"),
     "window": ("read_array", "decode_csv", "windows"),
+    "text": ("decode_text", "tokenize"),
 }
 """By kind of raw sample, the steps that it may have, in this order; each at most once."""
-DECODERS = {"image": "decode_picture", "vector": "decode_csv", "audio": "decode_wav", "window": "decode_csv"}
+DECODERS = {"image": "decode_picture", "vector": "decode_csv", "audio": "decode_wav", "window": "decode_csv",
+            "text": "decode_text"}  # fmt: skip
 ARRAY_DTYPES = ("uint8", "int8", "float16", "float32", "float64")
 
 
@@ -87,6 +93,12 @@ def placed(size: tuple[int, int], resize: Step) -> Placed:
 def windows(length: int, stride: int, fill: str = "none") -> dict[str, Any]:
     """Windows of `length` out of a recording, one every `stride`; `fill` says what becomes of the rest at its end."""
     return {"step": "windows", "length": length, "stride": stride, "fill": fill}
+
+
+def texts(vocabulary: str, length: int, pad_id: int, too_long: str = "cut") -> list[dict[str, Any]]:
+    """A text becomes so many token ids, by the vocabulary in this member of the bundle."""
+    tokenize = {"step": "tokenize", "vocabulary": vocabulary, "length": length, "pad_id": pad_id, "too_long": too_long}
+    return [{"step": "decode_text"}, tokenize]
 
 
 def default(kind: str, shape: Sequence[int], dtype: str, columns: Sequence[str] | None) -> list[dict[str, Any]]:

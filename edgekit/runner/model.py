@@ -56,7 +56,7 @@ class Model:
         self._invoke, self._decode = backend.invoke, backend.decode
         self._members: Mapping[str, bytes] = bundle.members
         self._raw_shape, self._raw_dtype = manifest.raw.shape, np.dtype(manifest.raw.dtype)
-        self._is_float = self._raw_dtype.kind == "f"
+        self._has_limits = self._raw_dtype.kind == "f" or self._raw_dtype == np.int32
         self._encode = encoder(manifest, backend)
         self._answer, self._in_picture = postprocess.maker(manifest), postprocess.placer(manifest)
         self._steps = pipeline(manifest.preprocess) if postprocess.needs_sample(manifest) else None
@@ -83,7 +83,7 @@ class Model:
             spec = self.manifest.raw
             got = f"{raw.dtype}{list(raw.shape)}" if isinstance(raw, np.ndarray) else type(raw).__name__
             raise InputError(f"sample: got {got}; the bundle takes {spec.dtype}{list(spec.shape)} ({spec.kind})")
-        if self._is_float:
+        if self._has_limits:
             self._check_values(raw)
 
     def execute(self, x: np.ndarray) -> np.ndarray:
@@ -185,7 +185,7 @@ class Model:
         Parameters
         ----------
         path
-            A picture, a WAV or CSV file, or an `.npy` array.
+            A picture, a WAV or CSV file, a text, or an `.npy` array.
         top_k
             How many classes the answer of a classification lists.
         strict
@@ -198,7 +198,7 @@ class Model:
         """
         from edgekit.runner import inputs
 
-        for sample in inputs.samples(os.fspath(path), self.manifest.raw, strict):
+        for sample in inputs.samples(os.fspath(path), self.manifest.raw, strict, self._members):
             try:
                 prediction = self.predict(sample.raw, top_k, sample.size)
             except InputError as error:
@@ -260,11 +260,17 @@ class Model:
         if not (np.isfinite(low) and np.isfinite(high)):
             raise InputError("sample: holds NaN or infinity; check the sensor or the file")
         promised = self.manifest.raw.range
-        if promised is not None and (low < promised[0] or high > promised[1]):
+        if promised is None or (low >= promised[0] and high <= promised[1]):
+            return
+        if self._raw_dtype == np.int32:
             raise InputError(
-                f"sample: values from {low:.6g} to {high:.6g}; the bundle takes {promised[0]:g} to {promised[1]:g}, "
-                "scale the sample as the training data were"
+                f"sample: token ids from {low} to {high}; the bundle's vocabulary has 0 to {promised[1]}, "
+                "make them with that vocabulary"
             )
+        raise InputError(
+            f"sample: values from {low:.6g} to {high:.6g}; the bundle takes {promised[0]:g} to {promised[1]:g}, "
+            "scale the sample as the training data were"
+        )
 
     def _array(self, member: str) -> np.ndarray:
         try:

@@ -13,7 +13,7 @@ from edgekit.serve.refusal import Refusal
 ModelInferResponse = message("ModelInferResponse")
 InferOutputTensor = message("ModelInferResponse.InferOutputTensor")
 
-CONTENTS = {"UINT8": "uint_contents", "INT8": "int_contents", "FP32": "fp32_contents"}
+CONTENTS = {"UINT8": "uint_contents", "INT8": "int_contents", "FP32": "fp32_contents", "INT32": "int_contents"}
 """Where typed contents of a datatype stand."""
 NOTHING = memoryview(b"")
 

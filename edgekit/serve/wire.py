@@ -14,8 +14,13 @@ import orjson
 
 from edgekit.serve.refusal import Refusal
 
-DATATYPES: dict[str, np.dtype[Any]] = {"UINT8": np.dtype("u1"), "INT8": np.dtype("i1"), "FP32": np.dtype("<f4")}
-NAMES = {"uint8": "UINT8", "int8": "INT8", "float32": "FP32"}
+DATATYPES: dict[str, np.dtype[Any]] = {
+    "UINT8": np.dtype("u1"),
+    "INT8": np.dtype("i1"),
+    "FP32": np.dtype("<f4"),
+    "INT32": np.dtype("<i4"),
+}
+NAMES = {"uint8": "UINT8", "int8": "INT8", "float32": "FP32", "int32": "INT32"}
 """A sample's dtype in a manifest, and what the protocol calls it."""
 MOST_SAMPLES = 256
 """In one request."""

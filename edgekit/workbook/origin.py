@@ -58,7 +58,7 @@ def _describe(plan: Plan) -> dict[str, Any]:
         if plan.source
         else {"builder": run.model.builder, "kwargs": run.model.kwargs},
         "source_sha256": cache_key.source_digest(run.model.builder) if run.model.builder else None,
-        "data": plan.data.model_dump(exclude={"path", "cache"}),
+        "data": plan.data.model_dump(exclude={"path", "cache", "tokenizer"}),
         "preprocess": run.preprocess,
         "weights": sha256_file(plan.weights) if plan.weights else None,
     }

@@ -252,7 +252,7 @@ def _beside(config: Path, section: dict[str, Any]) -> dict[str, Any]:
     def placed(key: str, value: Any) -> Any:
         if isinstance(value, list):
             return [_beside(config, each) if isinstance(each, dict) else each for each in value]
-        if key in ("path", "cache") and isinstance(value, str) and value and value[0] not in "/~$":
+        if key in ("path", "cache", "tokenizer") and isinstance(value, str) and value and value[0] not in "/~$":
             return str(config.resolve().parent / value)
         return value
 

@@ -37,7 +37,7 @@ RECORDED = {
 }
 FOLDERS = ("distill.teachers", "benchmark.rivals")
 """Lists of model files, of which a bundle records the names; `--set` gives their folder."""
-PATHS = ("data.path", "data.cache", "model.weights", "model.source", *FOLDERS)
+PATHS = ("data.path", "data.cache", "data.tokenizer", "model.weights", "model.source", *FOLDERS)
 """What no bundle records."""
 
 Say = Callable[[str], None]

@@ -33,6 +33,8 @@ from edgekit.workbook.plan import load_plan
 from tests.conftest import run_edgekit
 from tests.data.pictures import picture, samples, unpacked, zipped
 from tests.data.sources.test_csv_rows import written as rows
+from tests.data.sources.test_text_folder import folder as texts
+from tests.data.sources.test_text_table import table
 from tests.data.sources.test_wav_folder import folder as sounds
 from tests.data.sources.test_wav_folder import sound
 from tests.data.sources.test_wav_track import alternating, recording
@@ -97,11 +99,22 @@ def of_kind(kind: str, home: Path) -> tuple[object, ...]:
         "table of rows": lambda: rows(home / "waters.csv", 120),
         "table of pictures": lambda: listed(home / "listed", unpacked(home, samples())),
         "recording with a track": lambda: recording(home / "street.wav", [*alternating(45), (0.3, "")] * 2),
+        "folder of texts": lambda: texts(home / "data"),
+        "table of texts": lambda: table(home / "data.tsv"),
     }
     return ("--data", made[kind]()) if kind in made else ()
 
 
-KINDS = ("digits", "npz of vectors", "npz of pictures", "folder of pictures", "zip of pictures", "folder of sounds")
+KINDS = (
+    "digits",
+    "npz of vectors",
+    "npz of pictures",
+    "folder of pictures",
+    "zip of pictures",
+    "folder of sounds",
+    "folder of texts",
+    "table of texts",
+)
 WAITING = pytest.mark.skipif("csv_windows" not in source_names(), reason="the source csv_windows is not there yet")
 NEWER = ("table of rows", "table of pictures", "recording with a track")
 EVERY_KIND = [*KINDS, *NEWER, pytest.param("folder of recordings", marks=WAITING)]
@@ -118,8 +131,11 @@ def test_what_is_written_fits_its_data(kind: str, tmp_path: Path) -> None:
     assert values["quantize"]["calibration_samples"] == values["convert"]["calibration_samples"] == wanted
     assert ("validation_fraction" in values["data"]) == (kind != "zip of pictures")
     assert accuracy_drop.can_meet(len(data.validation), 0.95, values["budget"]["accuracy_drop_pp"])
-    seen = apply(plan.run.preprocess, np.asarray(data.train.x))
-    assert abs(float(seen.mean())) < 0.02 and 0.9 < float(seen.std()) < 1.1
+    if data.kind == "text":  # ids are names: there is nothing to scale
+        assert plan.run.preprocess == []
+    else:
+        seen = apply(plan.run.preprocess, np.asarray(data.train.x))
+        assert abs(float(seen.mean())) < 0.02 and 0.9 < float(seen.std()) < 1.1
     assert set(values["targets"]) == {"tflite", "openvino", "onnx"}
 
 
@@ -778,3 +794,23 @@ def test_help_says_what_data_may_be() -> None:
     told = CliRunner().invoke(app, ["init", "--help"], env={"COLUMNS": "120", **os.environ}).output
     for word in ("x_train", "SPLIT/CLASS/*.wav", ".csv", "--task", "regression", "--force", "Exit codes"):
         assert word in told
+
+
+def test_the_columns_of_a_table_of_texts_are_found_with_a_header_or_without(tmp_path: Path) -> None:
+    named = written("--data", table(tmp_path / "one.tsv"), out=tmp_path, name="one")["data"]
+    assert (named["source"], named["header"], named["text"], named["label"]) == ("text_table", True, "text", "label")
+    bare = written("--data", table(tmp_path / "two.tsv", header=False), out=tmp_path, name="two")["data"]
+    assert (bare["delimiter"], bare["header"], bare["text"], bare["label"]) == ("tab", False, 2, 1)
+    assert bare["tokens"] % 8 == 0
+
+
+def test_a_table_of_numbers_is_no_table_of_texts(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a,b\n" + "\n".join(f"{n},{n * 2}.5" for n in range(40)))
+    done = edgekit("init", "mine", "--out", tmp_path, "--data", tmp_path / "x.csv")
+    assert done.exit_code == 4 and "one table in text" in done.output
+
+
+def test_a_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.tsv").write_bytes(b"ham\tcaf\xe9 today\n" * 9)
+    done = edgekit("init", "mine", "--out", tmp_path, "--data", tmp_path / "x.tsv")
+    assert done.exit_code == 4 and "x.tsv, line 1: no text in UTF-8" in done.output

@@ -14,6 +14,8 @@ CLASSES = ("ant", "bee", "cat")
 RATES = (8000, 8000, 8000, 16_000, 44_100, 11_025, 48_000, 22_050)
 FORMS = (("JPEG", "jpg"), ("PNG", "png"), ("JPEG", "jpeg"), ("PNG", "PNG"), ("WEBP", "webp"))
 ORIENTATION = 0x0112
+WORDS = ("the", "a", "free", "call", "now", "win", "5", "£", "ünï", "café", "Σ", "ΑΣ", "İ", "日本語", "中",
+         "한국", "हिन्दी", "🎉", "don't", "U.K.", "e=mc²", "\u200b", "\x85", "[SEP]", "ﬁne")  # fmt: skip
 
 
 def place(home: Path, number: int, ending: str) -> Path:
@@ -112,3 +114,20 @@ def tracks(home: Path, count: int) -> dict[str, object]:
         lines = [f"{0.1 * each:.6f}\t{0.1 * (each + 1):.6f}\t{CLASSES[each % 3]}" for each in range(stretches)]
         path.with_suffix(".txt").write_text("\n".join(lines) + "\n")
     return {"source": "wav_track", "path": str(home), "rate_hz": 8000, "seconds": 0.1, "calibration_samples": 6}
+
+
+def texts(home: Path, count: int) -> dict[str, object]:
+    """Texts in many scripts, with and without a line at their end or a byte order mark, some of them long or empty."""
+    random = np.random.default_rng(21)
+    for number in range(count):
+        chosen = random.choice(WORDS, int(random.integers(0 if number % 17 == 0 else 3, 60)))
+        text = (
+            f"{number} " * (number % 17 > 0) + ("\r\n" if number % 5 == 0 else " ").join(chosen) + "\n" * (number % 3)
+        )
+        place(home, number, "TXT" if number % 7 == 0 else "txt").write_bytes(
+            b"\xef\xbb\xbf" * (number % 4 == 0) + text.encode()
+        )
+    return {
+        "source": "text_folder", "path": str(home), "tokens": 24, "vocabulary": 150, "calibration_samples": 6,
+        "overlap": "drop",
+    }  # fmt: skip

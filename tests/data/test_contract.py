@@ -44,12 +44,13 @@ def every(data: Data) -> dict[str, object]:
 
 
 def test_the_folder_holds_the_sources_of_the_design():
-    known = {"boxes", "csv_rows", "csv_windows", "digits", "image_folder", "npz", "python", "wav_folder", "wav_track"}
-    assert known <= set(source_names())
+    known = {"boxes", "csv_rows", "csv_windows", "digits", "image_folder", "npz", "python", "text_folder", "text_table"}
+    assert known | {"wav_folder", "wav_track"} <= set(source_names())
 
 
 def test_samples_are_raw(data):
     axes = {"image": ("uint8", 3), "vector": ("float32", 1), "audio": ("float32", 1), "window": ("float32", 2)}
+    axes["text"] = ("int32", 1)
     wanted = axes[data.kind]
     assert (data.raw_dtype, len(data.raw_shape)) == wanted
     for split in every(data).values():

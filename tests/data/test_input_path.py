@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from edgekit.data import Data, load, parse, source_names
+from edgekit.data.texts import TextConfig
 from edgekit.models.from_artifact import spec_for
 from edgekit.runner import bundle, input_path, inputs, pyz
 from edgekit.runner.backends import open_backend
@@ -33,13 +34,15 @@ ODD: dict[str, Callable[[Path], dict[str, object]]] = {
     "csv_windows": lambda home: odd_files.recordings(home, 60),
     "csv_rows": lambda home: odd_files.rows(home, 90),
     "wav_track": lambda home: odd_files.tracks(home, 80),
+    "text_folder": lambda home: odd_files.texts(home, 300),
 }
-OF_THEIR_OWN = {"boxes"}
-"""Their answers are no scores; `sources/test_boxes.py` holds them to the contract."""
+OF_THEIR_OWN = {"boxes", "text_table"}
+"""Boxes are no scores, and a table of texts holds many; `sources/test_boxes.py` and `test_text_table.py` hold them."""
 STEPS: dict[str, list[dict[str, Any]]] = {
     "image": [{"step": "scale", "factor": 1 / 255}],
     "window": [{"step": "normalize", "mean": [0.1, 0.2, 3.0], "std": [1.1, 9.0, 99.0]}],
     "vector": [],
+    "text": [],
     "audio": [
         {
             "step": "log_mel", "rate_hz": 8000, "window_samples": 200, "hop_samples": 150, "fft_samples": 256,
@@ -78,34 +81,38 @@ def networks(shape: tuple[int, ...], classes: int, x: np.ndarray, folder: Path) 
     import tensorflow as tf
     from onnx import helper, numpy_helper
 
+    ids = x.dtype == np.int32
     size = int(np.prod(shape))
     dense = (np.random.default_rng(size).normal(0, 1, (size, classes)) / np.sqrt(size)).astype(np.float32)
     nodes = [
-        helper.make_node("Flatten", ["input"], ["flat"]),
+        helper.make_node("Cast", ["input"], ["numbers"], to=onnx.TensorProto.FLOAT),
+        helper.make_node("Flatten", ["numbers"], ["flat"]),
         helper.make_node("MatMul", ["flat", "dense"], ["scores"]),
     ]
     ends = [
-        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, sides)
-        for name, sides in (("input", (1, *shape)), ("scores", (1, classes)))
+        helper.make_tensor_value_info(name, dtype, sides)
+        for name, dtype, sides in (
+            ("input", onnx.TensorProto.INT32 if ids else onnx.TensorProto.FLOAT, (1, *shape)),
+            ("scores", onnx.TensorProto.FLOAT, (1, classes)),
+        )
     ]
     graph = helper.make_graph(nodes, "flat", ends[:1], ends[1:], [numpy_helper.from_array(dense, "dense")])
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8).SerializeToString()
     openvino.save_model(openvino.Core().read_model(made, b""), folder / "model.xml", compress_to_fp16=False)
     ir = {name: (folder / name).read_bytes() for name in ("model.xml", "model.bin")}
-    network = tf.keras.Sequential([tf.keras.Input(shape, batch_size=1), tf.keras.layers.Flatten()])
+    source = tf.keras.Input(shape, batch_size=1, dtype="int32" if ids else "float32")
+    network = tf.keras.Sequential([source, tf.keras.layers.Rescaling(1.0), tf.keras.layers.Flatten()])
     network.add(tf.keras.layers.Dense(classes, use_bias=False))
     network.layers[-1].set_weights([dense])
     floats = tf.lite.TFLiteConverter.from_keras_model(network).convert()
+    found = {"onnx": {"model.onnx": made}, "openvino": ir, "tflite": {"model.tflite": floats}}
+    if ids:
+        return found
     converter = tf.lite.TFLiteConverter.from_keras_model(network)
     converter.optimizations = [tf.lite.Optimize.DEFAULT]
     converter.representative_dataset = lambda: ([row[None]] for row in x[:20])
     converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
-    return {
-        "onnx": {"model.onnx": made},
-        "openvino": ir,
-        "tflite": {"model.tflite": floats},
-        "tflite-int8": {"model.tflite": converter.convert()},
-    }
+    return {**found, "tflite-int8": {"model.tflite": converter.convert()}}
 
 
 def evaluated(target: str, files: dict[str, bytes], ends: tuple[TensorSpec, TensorSpec], x: np.ndarray) -> np.ndarray:
@@ -124,6 +131,7 @@ def test_every_source_that_reads_files_is_held_to_the_contract() -> None:
             for decoder in decoders
         )
         or hasattr(importlib.import_module(f"edgekit.data.sources.{name}").Config, "input_path")
+        or issubclass(importlib.import_module(f"edgekit.data.sources.{name}").Config, TextConfig)
     }
     assert reading == {*ODD, *OF_THEIR_OWN}
 
@@ -138,7 +146,7 @@ def test_every_file_gets_the_evaluations_own_scores(case: tuple[str, Path, Data]
         target = name.partition("-")[0]
         layout = "NHWC" if x.ndim == 4 else "ANY"
         ends = (
-            TensorSpec("input", (1, *x.shape[1:]), "float32", layout),
+            TensorSpec("input", (1, *x.shape[1:]), str(x.dtype), layout),
             TensorSpec("scores", (1, 3), "float32", "NC"),
         )
         scores = evaluated(target, files, ends, x)
@@ -181,7 +189,9 @@ def packed(
     manifest = Manifest(
         "odd", "1.0.0", target, variant, raw, ends[:1], ends[1:], STEPS[data.kind], labels, sorted(files), golden
     )
-    bundle.write(path, manifest, {**files, golden["inputs"]: npy(samples), golden["outputs"]: npy(scores)})
+    bundle.write(
+        path, manifest, {**files, **data.members, golden["inputs"]: npy(samples), golden["outputs"]: npy(scores)}
+    )
     return path
 
 

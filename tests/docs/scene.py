@@ -51,6 +51,7 @@ def lay_out(home: Path, run: FinishedRun) -> None:
     _sounds(home / "sounds", rng)
     _recordings(home / "worn", rng)
     _street(home, rng)
+    _messages(home, rng)
     _pictures(home / "pictures", rng, ("day", "night"), {"train": 300, "test": 20}, 64)
     _zip(home / "pictures", home / "pictures.zip")
     x = rng.normal(size=(300, 8)).astype(np.float32)
@@ -138,6 +139,18 @@ def _recordings(home: Path, rng: np.random.Generator) -> None:
             for number in range(count):
                 rows = scale * rng.normal(size=(1024, 3))
                 np.savetxt(folder / f"{number}.csv", rows, "%.4f", ",", header="ax,ay,az", comments="")
+
+
+def _messages(home: Path, rng: np.random.Generator) -> None:
+    """A table of texts of two classes, and a vocabulary of theirs."""
+    from edgekit.data import vocabulary
+
+    words = {"ham": ["home", "dinner", "see", "later"], "spam": ["win", "free", "prize", "call"]}
+    rows = [("ham" if number % 3 else "spam", number) for number in range(120)]
+    texts = [f"{number} " + " ".join(rng.choice(words[name], 6)) for name, number in rows]
+    lines = [f"{name}\t{text}" for (name, _), text in zip(rows, texts, strict=True)]
+    (home / "messages.tsv").write_text("\n".join(["label\ttext", *lines]) + "\n", encoding="utf-8")
+    (home / "tokenizer.json").write_bytes(vocabulary.train(texts, 200))
 
 
 def _pictures(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
@@ -81,7 +81,7 @@ def record(home: Path, paths: Sequence[str], most: int, grid: dict[str, Any] | N
     found, samples = [], []
     for path in paths:
         try:
-            for sample in _samples(path, model.manifest.raw, most):
+            for sample in _samples(path, model.manifest.raw, most, model.bundle.members):
                 _check_dtype(sample, model.manifest.raw)
                 output = model.execute(model.prepare(sample))
                 postprocess.check_finite(output)
@@ -97,13 +97,13 @@ def record(home: Path, paths: Sequence[str], most: int, grid: dict[str, Any] | N
     return {"interpreter": model.backend.name, "version": model.backend.version}
 
 
-def _samples(path: str, raw: RawSpec, most: int) -> list[np.ndarray]:
+def _samples(path: str, raw: RawSpec, most: int, members: Mapping[str, bytes]) -> list[np.ndarray]:
     """The first sample of a file, or rows of a table."""
     from edgekit.runner import input_path, inputs
     from edgekit.stages.bundle import golden
 
     if not (path.lower().endswith(".csv") and input_path.find(raw.steps, "rows")):
-        return [inputs.read(path, raw)]
+        return [inputs.read(path, raw, members=members)]
     rows = [sample.raw for sample in inputs.samples(path, raw)]
     return [rows[position] for position in golden.candidates(len(rows), most)]
 

@@ -20,7 +20,7 @@ def init(
         str | None,
         typer.Option(
             metavar="PATH",
-            help="An .npz, .csv or .wav, or a folder or zip of pictures, WAV or CSV; without it, digits.",
+            help="An .npz, .csv, .tsv or .wav, or a folder or zip of pictures, WAV, CSV or texts; none: digits.",
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path("."),
@@ -38,6 +38,8 @@ def init(
       data.csv        a row for each sample, features and a label
       labels.csv      file,label of pictures or sounds beside it
       rec.wav         with its label track rec.txt: start, end, label
+      a folder, zip   of texts, SPLIT/CLASS/*.txt: train/spam/0001.txt
+      a .tsv or .csv  with a column of texts and one of classes
     Splits are train and, if there, validation and test.
 
     Exit codes: 0 written; 2 a name or a task that does not fit, or existing files; 4 data that cannot be used.

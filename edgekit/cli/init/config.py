@@ -64,8 +64,7 @@ class Draft:
             "model: # trained here; of your own: builder: package.module:function, or source: a model file",
             *_entries(model),
             "",
-            "preprocess:",
-            *(line for step, note in steps.measured(self.data) for line in _step(step, note)),
+            *self._preprocess(),
             "",
             *self._budget(),
             "",
@@ -95,6 +94,12 @@ class Draft:
             *_entries({"calibration_samples": calibrating}),
         ]  # fmt: skip
         return "\n".join(lines) + "\n"
+
+    def _preprocess(self) -> list[str]:
+        found = steps.measured(self.data)
+        if not found:
+            return ["preprocess: [] # token ids are names, not numbers: there is nothing to scale"]
+        return ["preprocess:", *(line for step, note in found for line in _step(step, note))]
 
     def _rate(self) -> float:
         """What each task learns at, found on small data; networks without batch normalisation want less."""

@@ -7,7 +7,7 @@ import zlib
 from collections import Counter
 from pathlib import Path
 
-from edgekit.cli.init import inspect, inspect_rows, inspect_tracks
+from edgekit.cli.init import inspect, inspect_rows, inspect_texts, inspect_tracks
 from edgekit.cli.init.findings import Findings
 from edgekit.core.errors import DataError
 from edgekit.core.file_type import describe
@@ -21,14 +21,18 @@ EXPECTED = """edgekit init takes one of
   a .csv of pictures or sounds beside it, with the columns file,label
   a .csv of features and a label, a row for each sample; or a folder with train.csv and, if there, test.csv
   a .wav with its label track, NAME.txt beside it, of start, end and label; or a folder of such
+  a folder or a zip of texts, split/class/*.txt, as in train/spam/0001.txt
+  a table of texts, .tsv or .csv, with a column of texts and one of classes
 where split is train and, if there, validation and test"""
 MOST_FILES = 60
 HEAD_BYTES = 2**16
 """A table's first line names every channel, which may be many."""
 Source = file_list.Source
 PICTURES = (b"\x89PNG\r\n", b"\xff\xd8\xff")
-WANTED = {"picture": folder_layout.PICTURES, "sound": folder_layout.SOUNDS, "recording": folder_layout.RECORDINGS}
-INSPECTORS = {"picture": inspect.pictures, "sound": inspect.sounds, "recording": inspect.recordings}
+WANTED = {"picture": folder_layout.PICTURES, "sound": folder_layout.SOUNDS, "recording": folder_layout.RECORDINGS,
+          "text": folder_layout.TEXTS}  # fmt: skip
+INSPECTORS = {"picture": inspect.pictures, "sound": inspect.sounds, "recording": inspect.recordings,
+              "text": inspect_texts.texts}  # fmt: skip
 
 
 def detect(path: Path | None) -> Findings:
@@ -41,6 +45,8 @@ def detect(path: Path | None) -> Findings:
         return inspect_rows.rows(path) if inspect_rows.is_rows(path) else _tree(path, "a folder")
     if not path.is_file():
         raise DataError(f"{path}: neither a file nor a folder; {EXPECTED}")
+    if path.suffix.lower() in inspect_texts.TABLES and (found := inspect_texts.table(path)):
+        return found
     if not zipfile.is_zipfile(path):
         if found := _one_file(path):
             return found
@@ -93,6 +99,8 @@ def _kind(path: Path, source: Source, names: tuple[str, ...]) -> tuple[str, list
     for name in shown[:: max(1, len(shown) // MOST_FILES)]:
         start = _start(path / name) if path.is_dir() else _inside(source, name)
         kind = kind_of(start, columns=1 if name.lower().endswith(folder_layout.RECORDINGS.suffixes) else 2)
+        if kind in (None, "recording") and name.lower().endswith(folder_layout.TEXTS.suffixes):
+            kind = "text" if inspect_texts.is_text(start) else None  # a text may well look like a table
         if kind:
             found.setdefault(kind, []).append(name)
         else:

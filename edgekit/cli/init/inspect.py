@@ -59,7 +59,7 @@ def pictures(path: Path, where: str, plan: Layout, source: Source) -> Findings:
     """Size and colour of most of them."""
     sides: Counter[tuple[int, int]] = Counter()
     coloured = False
-    for content in _opened(plan, source):
+    for content in opened(plan, source):
         try:
             with Image.open(io.BytesIO(content), formats=FORMATS) as picture:
                 sides[picture.size] += 1
@@ -89,7 +89,7 @@ def sounds(path: Path, where: str, plan: Layout, source: Source) -> Findings:
     """Rate and length of most of them, from their headers."""
     rates: Counter[int] = Counter()
     lengths: list[float] = []
-    for content in _opened(plan, source):
+    for content in opened(plan, source):
         try:
             sound = wav.headers("", io.BytesIO(content), len(content))
         except InputError:
@@ -196,7 +196,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _opened(plan: Layout, source: Source) -> Iterator[bytes]:
+def opened(plan: Layout, source: Source) -> Iterator[bytes]:
     """The content of some files of each split, evenly over them; what cannot be read is left to the source."""
     return (content for _, content in _opened_with_names(plan, source))
 

@@ -22,6 +22,8 @@ NAMED = 6
 """Channels in the legend: further ones have no colour of their own for long."""
 LETTERS = 18
 """Of a label above a picture."""
+LINES = 9
+"""Of a text."""
 
 
 def samples(data: Data) -> Figure:
@@ -32,9 +34,9 @@ def samples(data: Data) -> Figure:
         for axes in grid.flat[len(places) :]:
             axes.set_axis_off()
         for axes, place in zip(grid.flat, places, strict=False):
-            draw(axes, data.train.x[place], data.kind)
+            draw(axes, data.train.x[place], data.kind, said(data, data.train.x[place]))
             axes.set_title(textwrap.shorten(named(data, data.train.y[place]), LETTERS, placeholder="…"), fontsize=8)
-        if data.kind != "image":
+        if data.kind not in ("image", "text"):
             figure.supxlabel("time →", fontsize=8)
         if columns := getattr(data, "columns", None):  # of windows, by name
             figure.legend(figure.axes[0].lines, columns[:NAMED], loc="outside upper center", ncols=NAMED, fontsize=8)
@@ -60,8 +62,22 @@ def named(data: Data, label: Any) -> str:
     return data.classes[int(label)]
 
 
-def draw(axes: Axes, sample: np.ndarray, kind: str) -> None:
-    """One raw sample: a picture, or curves."""
+def said(data: Data, sample: np.ndarray) -> str:
+    """A text in words, from its token ids; empty for other samples."""
+    if data.kind != "text":
+        return ""
+    from edgekit.data.texts import in_words
+
+    return in_words(data, sample)
+
+
+def draw(axes: Axes, sample: np.ndarray, kind: str, words: str = "") -> None:
+    """One raw sample: a picture, curves, or a text in its `words`; without any, its token ids."""
+    if kind == "text":
+        shown = textwrap.wrap(words or " ".join(map(str, sample.tolist())), LETTERS)[:LINES]
+        axes.text(0, 1, "\n".join(shown), fontsize=6, va="top", parse_math=False)
+        axes.set_axis_off()
+        return
     if kind == "image":
         axes.imshow(sample.squeeze(-1) if sample.shape[-1] == 1 else sample, cmap="gray", vmin=0, vmax=255)
         axes.set_axis_off()

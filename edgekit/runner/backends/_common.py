@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 Convert = Optional[Callable[[np.ndarray], np.ndarray]]
 Decode = Optional[Callable[[Any], np.ndarray]]
+IDS = ("int32", "int64")
+"""Types of an input that takes token ids."""
 
 
 class Opened:
-    """A model on an interpreter. `invoke` takes and gives the model's own dtypes, `run` float32.
+    """A model on an interpreter. `invoke` takes and gives the model's own dtypes, `run` float32, or takes int32 ids.
 
     `encode` and `decode` are the conversions between the two; None where there is nothing to convert.
     """
@@ -30,6 +32,7 @@ class Opened:
         self.name = name
         self.shape, self.dtype = (batch, *input.shape[1:]), np.dtype(input.dtype)
         self.encode, self.decode = encode, decode
+        self._taken = np.dtype(np.int32 if input.dtype in IDS else np.float32)
         self._distribution = distribution
 
     @property
@@ -45,9 +48,13 @@ class Opened:
         raise NotImplementedError
 
     def run(self, x: np.ndarray) -> np.ndarray:
-        """Outputs float32, joined, for one float32 input shaped as the input spec; the array is the caller's own."""
-        if x.shape != self.shape or x.dtype != np.float32:
-            raise InputError(f"model input: got {x.dtype}{list(x.shape)}, the model takes float32{list(self.shape)}")
+        """Outputs float32, joined, for one float32 input, or int32 token ids, shaped as the input spec.
+
+        The array is the caller's own.
+        """
+        if x.shape != self.shape or x.dtype != self._taken:
+            wanted = f"{self._taken}{list(self.shape)}"
+            raise InputError(f"model input: got {x.dtype}{list(x.shape)}, the model takes {wanted}")
         y = self.invoke(x if self.encode is None else self.encode(x))
         result: np.ndarray = y if self.decode is None else self.decode(y)
         return result
@@ -56,6 +63,11 @@ class Opened:
 def cast(dtype: Any) -> Convert:
     """A conversion to another format, each value as it is."""
     return lambda x: x.astype(dtype)
+
+
+def encoding(dtype: str) -> Convert:
+    """What makes a model's input, where it is not quantized, of float32, or of token ids in int32."""
+    return None if dtype in ("float32", "int32") else cast(dtype)
 
 
 def installed(package: str) -> bool:

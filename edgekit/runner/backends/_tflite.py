@@ -12,8 +12,8 @@ from edgekit.runner.backends._common import (
     Opened,
     agree,
     cannot_open,
-    cast,
     check_ends,
+    encoding,
     join_with,
     on_cpu,
     only,
@@ -101,7 +101,7 @@ def _parameters(detail: Any) -> tuple[np.ndarray, np.ndarray] | None:
 
 def _quantizer(detail: Any) -> Convert:
     if np.dtype(detail["dtype"]).kind in "iu" and not len(detail["quantization_parameters"]["scales"]):
-        return cast(detail["dtype"])  # plain integers: a model that begins with its own scaling
+        return encoding(np.dtype(detail["dtype"]).name)  # plain integers: token ids, or a model that scales by itself
     parameters = _parameters(detail)
     if parameters is None:
         return None

@@ -16,6 +16,7 @@ from edgekit.runner.backends._common import (
     cannot_open,
     cast,
     check_ends,
+    encoding,
     installed,
     join_with,
     on_cpu,
@@ -33,6 +34,8 @@ DTYPES = {
     "tensor(float16)": "float16",
     "tensor(int8)": "int8",
     "tensor(uint8)": "uint8",
+    "tensor(int32)": "int32",
+    "tensor(int64)": "int64",
 }
 EXACT = ("session.x64quantprecision", "1")
 """On x86 without VNNI, uint8 times int8 is summed in 16 bits, which overflow.
@@ -114,7 +117,7 @@ class OnnxruntimeBackend(Opened):
         source, results = session.get_inputs()[0], session.get_outputs()
         for what, spec, port in (("input", input, source), *(("output", *pair) for pair in zip(outputs, results))):
             agree(what, spec, port.shape, DTYPES.get(port.type, port.type), batch)
-        encode = None if input.dtype == "float32" else cast(input.dtype)
+        encode = encoding(input.dtype)
         decode = join_with([None if each.dtype == "float32" else cast(np.float32) for each in outputs])
         super().__init__("onnxruntime", DISTRIBUTION, input, encode, decode, batch)
         self._run, self._input, self._outputs = session.run, source.name, [result.name for result in results]

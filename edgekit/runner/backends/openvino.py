@@ -19,6 +19,7 @@ from edgekit.runner.backends._common import (
     cannot_open,
     cast,
     check_ends,
+    encoding,
     installed,
     join_with,
     only,
@@ -125,7 +126,7 @@ class OpenvinoBackend(Opened):
         ports = (("output", *pair) for pair in zip(outputs, compiled.outputs))
         for what, spec, port in (("input", input, compiled.inputs[0]), *ports):
             agree(what, spec, _shape(port), np.dtype(port.element_type.to_dtype()).name, batch)
-        encode = None if input.dtype == "float32" else cast(input.dtype)
+        encode = encoding(input.dtype)
         decode = join_with([None if each.dtype == "float32" else cast(np.float32) for each in outputs])
         super().__init__("openvino", DISTRIBUTION, input, encode, decode, batch)
         self._source = np.zeros(self.shape, dtype=input.dtype)

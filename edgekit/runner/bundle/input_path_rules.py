@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from edgekit.runner.errors import InputError
-from edgekit.runner.input_path import ARRAY_DTYPES, DECODERS, ORDER, STEPS, Step, names
+from edgekit.runner.input_path import ARRAY_DTYPES, DECODERS, ID, ORDER, STEPS, Step, names
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import RawSpec
+
+
+USE = {int: "a whole number above 0", list: "a list", str: "the name of a member", ID: "a whole number from 0"}
 
 
 def check(raw: RawSpec) -> None:
@@ -27,6 +30,8 @@ def check(raw: RawSpec) -> None:
         if problem:
             raise InputError(f"{where} {name}: {problem}")
     found = names(raw.steps)
+    if ("decode_text" in found) != ("tokenize" in found):
+        raise InputError("raw.input_path: decode_text and tokenize go together; a sample is the ids of a text")
     decoder = DECODERS.get(raw.kind)
     if set(found) - {"read_array", decoder} and decoder not in found:
         raise InputError(f"raw.input_path: {', '.join(found)} without {decoder}; begin with it")
@@ -44,10 +49,14 @@ def _check_step(step: Any, where: str) -> str:
             fits = isinstance(value, int) and not isinstance(value, bool) and value > 0
         elif wanted is list:
             fits = isinstance(value, (list, tuple)) and len(value) > 0
+        elif wanted is str:
+            fits = isinstance(value, str) and bool(value)
+        elif wanted == ID:
+            fits = isinstance(value, int) and not isinstance(value, bool) and value >= 0
         else:
             fits = type(value) in (int, str) and value in wanted
         if not fits:
-            use = "a whole number above 0" if wanted is int else "a list" if wanted is list else f"one of {wanted}"
+            use = USE.get(wanted) or f"one of {wanted}"
             raise InputError(f"{where}.{option}: got {str(value)[:200]!r}; use {use}")
     return name
 
@@ -83,6 +92,13 @@ def _table(step: Step, raw: RawSpec) -> str | None:
     return None if raw.columns else "needs raw.columns, the names of the channels or features"
 
 
+def _tokens(step: Step, raw: RawSpec) -> str | None:
+    if step["length"] != raw.shape[0]:
+        return f"got length {step['length']}; the sample has {raw.shape[0]}"
+    known = raw.range is None or step["pad_id"] <= raw.range[1]
+    return None if known else f"got pad_id {step['pad_id']}, which is outside raw.range"
+
+
 def _windows(step: Step, raw: RawSpec) -> str | None:
     if step["fill"] == "silence" and raw.kind != "audio":
         return "only a sound is filled up with silence"
@@ -91,6 +107,6 @@ def _windows(step: Step, raw: RawSpec) -> str | None:
 
 _ENDS = {
     "read_array": _array, "decode_picture": _picture, "resize_picture": _resize, "resample": _resample,
-    "decode_csv": _table, "windows": _windows,
+    "decode_csv": _table, "windows": _windows, "tokenize": _tokens,
 }  # fmt: skip
 """Whether a step's options agree with the raw sample."""

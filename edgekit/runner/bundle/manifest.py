@@ -30,11 +30,12 @@ class RawSpec:
     "window" (time, channels).
 
     `dtype` is uint8, int8 or float32. The steps treat integers as numbers. If the model takes the same integers, and
-    all steps before it only change geometry, they are quantized values and reach the model unchanged (`encode`).
-    `range` is [lowest, highest] of float samples. Audio is mono in [-1, 1] at `sample_rate_hz`. The channels of a
-    window and the features of a vector may have names, `columns`. Without any, the key is not written. `input_path`
-    lists the steps from a file to the sample (`input_path.py`); None stands for those of samples that did not come out
-    of files.
+    all steps before it only change geometry, they are quantized values and reach the model unchanged (`encode`). A
+    "text" (tokens,) is int32, ids of a vocabulary, which reach the model as they are.
+    `range` is [lowest, highest] of float samples, and of token ids [0, the highest there is]. Audio is mono in [-1, 1]
+    at `sample_rate_hz`. The channels of a window and the features of a vector may have names, `columns`. Without any,
+    the key is not written. `input_path` lists the steps from a file to the sample (`input_path.py`); None stands for
+    those of samples that did not come out of files.
     """
 
     kind: str

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 TARGETS = ("tflite", "openvino", "onnx")
 TASKS = ("classification", "multi_label", "regression", "anomaly", "detection", "raw")
 ACTIVATIONS = ("softmax", "sigmoid", "none")
-KINDS = {"image": 3, "vector": 1, "audio": 1, "window": 2}
+KINDS = {"image": 3, "vector": 1, "audio": 1, "window": 2, "text": 1}
 LAYOUTS = {"NHWC": 4, "NCHW": 4, "NC": 2, "ANY": None}
-TENSOR_DTYPES = ("float32", "float16", "int8", "uint8")
+TENSOR_DTYPES = ("float32", "float16", "int8", "uint8", "int32", "int64")
+IDS = ("int32", "int64")
+"""Types of a model's input that takes token ids."""
 LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
 OTHERS = {ord(letter): None for letter in "._-"}
 HEX = frozenset("0123456789abcdef")
@@ -77,7 +79,7 @@ def _check_raw(raw: RawSpec) -> None:
     if raw.range is not None:
         pair = isinstance(raw.range, (list, tuple)) and len(raw.range) == 2 and all(map(is_number, raw.range))
         need(pair and raw.range[0] < raw.range[1], "raw.range", raw.range, "must be [lowest, highest]")
-        need(raw.dtype == "float32", "raw.range", raw.range, "only float32 samples have one")
+        need(raw.dtype in ("float32", "int32"), "raw.range", raw.range, "only float32 and int32 samples have one")
     rate = raw.sample_rate_hz
     if raw.kind == "audio":
         need(is_whole(rate) and rate > 0, "raw.sample_rate_hz", rate, "must be a whole number above 0")
@@ -86,6 +88,7 @@ def _check_raw(raw: RawSpec) -> None:
         need(rate is None, "raw.sample_rate_hz", rate, "only audio has one")
     if raw.columns is not None:
         _check_columns(raw)
+    _check_ids(raw)
     try:
         input_path_rules.check(raw)
     except InputError as error:
@@ -99,6 +102,17 @@ def _check_smoothing(manifest: Manifest) -> None:
         smoothing_rules.check(manifest.smoothing, manifest.task)
     except InputError as error:
         raise BundleError(f"manifest.json: {error}") from None
+
+
+def _check_ids(raw: RawSpec) -> None:
+    """A text is token ids, and these are the one kind of sample in int32."""
+    if raw.kind != "text":
+        need(raw.dtype != "int32", "raw.dtype", raw.dtype, "only a text is int32")
+        return
+    need(raw.dtype == "int32", "raw.dtype", raw.dtype, "token ids are int32")
+    ids: Any = raw.range
+    whole = ids is not None and ids[0] == 0 and all(map(is_whole, ids))
+    need(whole, "raw.range", ids, "must be [0, the highest token id]")
 
 
 def _check_columns(raw: RawSpec) -> None:
@@ -148,8 +162,9 @@ def _check_files(manifest: Manifest) -> None:
     atol = golden["atol"]
     need(is_number(atol) and atol >= 0, "golden.atol", atol, "must be a number from 0")
     need(isinstance(golden["top1"], bool), "golden.top1", golden["top1"], "must be true or false")
+    vocabularies = [step["vocabulary"] for step in manifest.raw.steps if step["step"] == "tokenize"]
     need(manifest.model_files, "model_files", manifest.model_files, "name at least one")
-    for name in (*manifest.model_files, golden["inputs"], golden["outputs"]):
+    for name in (*manifest.model_files, golden["inputs"], golden["outputs"], *vocabularies):
         need(isinstance(name, str) and is_member(name), "member name", name, "must be a plain relative name")
         need(not manifest.members or name in manifest.members, "members", name, "it is named but not listed")
 
@@ -162,6 +177,13 @@ def _check_fit(manifest: Manifest) -> None:
     if manifest.raw.kind == "window":
         dtypes = ("float32", manifest.input.dtype)
         need(manifest.raw.dtype in dtypes, "raw.dtype", manifest.raw.dtype, "windows are float32, or as the model's")
+    takes_ids = manifest.input.dtype in IDS
+    need(
+        takes_ids == (manifest.raw.kind == "text"),
+        "input.dtype",
+        manifest.input.dtype,
+        "int32 or int64 for a text only",
+    )
     try:
         shape = steps.check(manifest.preprocess, manifest.raw.shape, manifest.raw.dtype)
     except InputError as error:

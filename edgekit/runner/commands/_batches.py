@@ -82,7 +82,7 @@ def _prepared(model: Model, paths: Sequence[str], strict: bool) -> Iterator[Wait
     for path in paths:
         started = perf_counter_ns()
         try:
-            for sample in inputs.samples(path, model.manifest.raw, strict):
+            for sample in inputs.samples(path, model.manifest.raw, strict, model.bundle.members):
                 read = perf_counter_ns()
                 try:
                     x = model.prepare(sample.raw)

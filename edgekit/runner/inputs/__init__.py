@@ -1,4 +1,4 @@
-"""Raw samples from what a device has: arrays, pictures, sounds, tables in files, folders of them, frames in a pipe.
+"""Raw samples from what a device has: arrays, pictures, sounds, tables and texts in files, folders, frames in a pipe.
 
 One file a kind; only the one that is needed is imported. What happens on the way is the input path that the bundle
 declares (`edgekit/runner/input_path.py`). Whatever it cannot turn into the sample that the bundle promises is an
@@ -15,17 +15,18 @@ from edgekit.runner import input_path
 from edgekit.runner.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import numpy as np
 
     from edgekit.runner.bundle.manifest import RawSpec
     from edgekit.runner.inputs.windows import Sample
 
+NONE: Mapping[str, bytes] = {}
 READERS = {".npy": "array", ".png": "picture", ".jpg": "picture", ".jpeg": "picture", ".webp": "picture",
-           ".wav": "wav", ".csv": "table"}  # fmt: skip
-"""Which file here reads a suffix: it has `samples(path, raw, strict)`."""
-DECODED_BY = {"picture": "decode_picture", "wav": "decode_wav", "table": "decode_csv"}
+           ".wav": "wav", ".csv": "table", ".txt": "text"}  # fmt: skip
+"""Which file here reads a suffix: it has `samples(path, raw, strict)`, of texts with the bundle's members."""
+DECODED_BY = {"picture": "decode_picture", "wav": "decode_wav", "table": "decode_csv", "text": "decode_text"}
 """The step of an input path that lets a reader's files in; arrays need none."""
 
 
@@ -38,10 +39,11 @@ def files(name: str, raw: RawSpec) -> list[str]:
     return folder.files(name, suffixes(raw)) or [name]
 
 
-def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
+def samples(path: str, raw: RawSpec, strict: bool = False, members: Mapping[str, bytes] = NONE) -> Iterator[Sample]:
     """The raw samples of a file, one or, of a recording, one for each window; InputError when it cannot be read as one.
 
-    With `strict`, only a file that is the sample already: nothing is turned, resized, mixed, resampled or cut.
+    With `strict`, only a file that is the sample already: nothing is turned, resized, mixed, resampled or cut. A text
+    needs the bundle's `members`, for its vocabulary is one of them.
     """
     if os.path.isdir(path):
         raise InputError(f"{path}: a folder that holds no {' or '.join(suffixes(raw))} file")
@@ -50,13 +52,15 @@ def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
         raise InputError(f"{path}: {unreadable(suffix, raw)}")
     if not os.path.isfile(path):
         raise InputError(f"{path}: {'not a plain file' if os.path.exists(path) else 'no such file'}")
-    found: Iterator[Sample] = importlib.import_module(f"{__name__}.{READERS[suffix]}").samples(path, raw, strict)
+    reader = importlib.import_module(f"{__name__}.{READERS[suffix]}")
+    more = (members,) if READERS[suffix] == "text" else ()
+    found: Iterator[Sample] = reader.samples(path, raw, strict, *more)
     return found
 
 
-def read(path: str, raw: RawSpec, strict: bool = False) -> np.ndarray:
+def read(path: str, raw: RawSpec, strict: bool = False, members: Mapping[str, bytes] = NONE) -> np.ndarray:
     """The file's first raw sample: all of it, or its first window."""
-    return next(samples(path, raw, strict)).raw
+    return next(samples(path, raw, strict, members)).raw
 
 
 def unreadable(suffix: str, raw: RawSpec) -> str:

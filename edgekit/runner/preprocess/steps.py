@@ -23,7 +23,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     "normalize": ("mean", "std"),
     "log_mel": ("rate_hz", "window_samples", "hop_samples", "fft_samples", "mels", "low_hz", "high_hz", "floor"),
 }
-RAW_DTYPES = ("uint8", "int8", "float32")
+RAW_DTYPES = ("uint8", "int8", "float32", "int32")
 GEOMETRY = frozenset({"resize", "channels"})
 """Steps after which a number still means what it meant: integers may stay what they are."""
 LARGEST_SIDE = 16384
@@ -39,6 +39,9 @@ def check(steps: Sequence[Step], raw_shape: Sequence[int], raw_dtype: str) -> Sh
         raise InputError(
             f"raw shape: got {list(shape)!r}; use [height, width, channels], [features] or [time, channels]"
         )
+    if str(raw_dtype) == "int32" and steps:
+        name = _check_keys(steps[0], 0)
+        raise InputError(f"preprocess[0] {name}: the samples are token ids, which are names and no numbers; remove it")
     if len(shape) == 3 and shape[2] not in (1, 3):
         raise InputError(f"raw shape: got {shape[2]} channels; images have 1 or 3")
     for position, step in enumerate(steps):

@@ -18,10 +18,12 @@ from edgekit.runner.preprocess.steps import Step
 Transform = Callable[[np.ndarray], np.ndarray]
 
 LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, as Pillow's convert("L")
+KEPT = (np.dtype(np.float32), np.dtype(np.int32))
+"""Types of what comes out: token ids stay what they are."""
 
 
 def apply(steps: Sequence[Step], raw: np.ndarray) -> np.ndarray:
-    """Float32 array from raw samples, one or many; `steps.check` them first."""
+    """Float32 array from raw samples, one or many, of token ids the ids; `steps.check` them first."""
     return pipeline(steps)(raw)
 
 
@@ -33,7 +35,7 @@ def pipeline(steps: Sequence[Step]) -> Transform:
         x = raw
         for transform in transforms:
             x = transform(x)
-        return x if x.dtype == np.float32 else x.astype(np.float32)
+        return x if x.dtype in KEPT else x.astype(np.float32)
 
     return run
 

@@ -10,6 +10,8 @@ TYPES = {
     "float16": "TYPE_FP16",
     "int8": "TYPE_INT8",
     "uint8": "TYPE_UINT8",
+    "int32": "TYPE_INT32",
+    "int64": "TYPE_INT64",
     "text": "TYPE_STRING",
 }
 PLAIN = frozenset(range(0x20, 0x7F)) - {ord('"'), ord("\\")}

@@ -20,7 +20,7 @@ INTERPRETERS = {
     "openvino": ["openvino>=2024.4"],
     "onnx": ["onnxruntime>=1.17"],
 }
-SAMPLES = {"picture": "picture.png", "audio": "sound.wav", "table": "window.csv"}
+SAMPLES = {"picture": "picture.png", "audio": "sound.wav", "table": "window.csv", "text": "text.txt"}
 ANSWERS = {
     "classification": "label",
     "multi_label": "labels",
@@ -104,6 +104,8 @@ def _files(raw: RawSpec) -> str:
             f"A picture of any size is turned upright and {how} to {raw.shape[0]}×{raw.shape[1]}, as in training. "
             "Pillow is for pictures only; a `.npy` array of the input's shape and dtype needs numpy alone.\n"
         )
+    if raw.kind == "text":
+        return _text(raw)
     return _sound(raw) if raw.kind == "audio" else _table(raw)
 
 
@@ -115,6 +117,17 @@ def _sound(raw: RawSpec) -> str:
     length = f"Every window of {seconds} gets an answer, the last filled up with silence" if windows else ""
     length = length or f"It lasts exactly {seconds}"
     return f"`sound.wav` is {rate} and has {channels}. {length}.\n"
+
+
+def _text(raw: RawSpec) -> str:
+    step = input_path.find(raw.steps, "tokenize")
+    if step is None:
+        return ""
+    longer = "its end is cut off" if step["too_long"] == "cut" else "it is refused"
+    return (
+        f"`text.txt` is UTF-8. Its tokens are made with `{step['vocabulary']}` of this bundle, as in training; where "
+        f"there are more than {step['length']}, {longer}. A `.npy` array holds the ids, int32.\n"
+    )
 
 
 def _table(raw: RawSpec) -> str:

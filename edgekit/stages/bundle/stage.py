@@ -118,6 +118,7 @@ def _pack(
     name = f"{config.name}-{variant.target}-{config.version}.edge.zip"
     content = {
         **files,
+        **data.members,
         **golden.members(raw, scores),
         **texts(manifest, name, _story(row, tasks.named(spec.task).METRIC)),
     }

@@ -159,7 +159,8 @@ def _record_layers(module: nn.Module, inputs: np.ndarray, record: Callable[[str,
                 handle = part.register_forward_hook(lambda _, __, out, name=name: _record_float(record, name, out))
                 stack.callback(handle.remove)
         for place in range(0, len(inputs), BATCH):
-            record("the input", inputs[place : place + BATCH])
+            if inputs.dtype.kind == "f":
+                record("the input", inputs[place : place + BATCH])
             module(torch.from_numpy(inputs[place : place + BATCH]))
 
 

@@ -176,7 +176,7 @@ def _unreachable(timed: Mapping[str, Sequence[Timed]], budget: Budget) -> str:
 def _entry(network: NetworkConfig, data: Data, preprocess: list[dict[str, Any]], seed: int) -> Entry:
     spec = spec_for(data, network.builder, network.kwargs, preprocess)
     try:
-        network_cost = cost(store.build(spec, seed=seed), spec.input_shape)
+        network_cost = cost(store.build(spec, seed=seed), spec.input_shape, spec.takes_ids)
     except ModelError as error:
         raise ModelError(f"candidate {network.title}: {error}") from error
     return Entry(network.title, spec, network_cost.parameters, network_cost.macs)

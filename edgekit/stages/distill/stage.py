@@ -71,7 +71,7 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
         **decision,
         **selection_metrics(shortlist, selection.rows if selection else [], config),
         "candidate_history": selection.history if selection else {},
-        "student_cost": asdict(cost(kept.module, spec.input_shape)),
+        "student_cost": asdict(cost(kept.module, spec.input_shape, spec.takes_ids)),
         "history": {student.name: student.history for student in students},
         "teacher_history": {each.name: list(each.history) for each in teachers if each.history},
     }

@@ -85,7 +85,7 @@ def best(found: list[Candidate]) -> Candidate:
 def _evaluated(
     name: str, wanted: TeacherConfig, module: nn.Module, data: Data, spec: store.ModelSpec, **more: Any
 ) -> Candidate:
-    model_cost = asdict(cost(module, spec.input_shape))
+    model_cost = asdict(cost(module, spec.input_shape, spec.takes_ids))
     accuracy = evaluate(module, data.validation, spec.preprocess, data.task)
     return Candidate(name, wanted, module, accuracy, spec, model_cost, **more)
 

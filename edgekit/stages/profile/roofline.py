@@ -68,7 +68,7 @@ def roofline(
     `bound` are None outside layers, where nobody counts bytes, and of a model of another framework. That is one layer,
     and `whole_ms` what a call of it takes on its own interpreter, where hooks of PyTorch's see nothing.
     """
-    costs = layer_costs(module, tuple(x.shape[1:]))
+    costs = layer_costs(module, tuple(x.shape[1:]), not x.is_floating_point())
     if whole_ms is None:
         times_ms = layer_times(module, x, calls)
     else:

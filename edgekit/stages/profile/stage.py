@@ -41,7 +41,7 @@ def profile(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     module = module.cpu().eval()
 
     with running(spec.called, "on the validation split", module):
-        network_cost = cost(module, spec.input_shape)
+        network_cost = cost(module, spec.input_shape, spec.takes_ids)
         accuracy = evaluate(module, data.validation, spec.preprocess, data.task)
     quality = {
         "validation_accuracy": accuracy,

@@ -120,7 +120,7 @@ class _Tuner:
             "inside_budget": refused is None,
             "reason": refused or "",
             "sparsity": measured_sparsity(module),
-            **dataclasses.asdict(cost(module, self.spec.input_shape)),
+            **dataclasses.asdict(cost(module, self.spec.input_shape, self.spec.takes_ids)),
         }
 
     def _answered(self, module: nn.Module) -> Answered:

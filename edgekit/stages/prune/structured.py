@@ -11,8 +11,10 @@ from torch import nn
 
 from edgekit.core.errors import ModelError
 from edgekit.data import Split
+from edgekit.models import store
 from edgekit.models.joined import joined
 from edgekit.models.store import ModelSpec
+from edgekit.models.text_transformer import SelfAttention
 from edgekit.stages.prune.config import Config
 from edgekit.stages.prune.importance import MEASURES, accumulate_gradients, bound
 
@@ -24,7 +26,7 @@ def steps(module: nn.Module, spec: ModelSpec, config: Config, train: Split) -> I
     number of channels, from every layer alike or wherever in the network they matter least; the classifier's outputs
     are never touched.
     """
-    example = torch.zeros(1, *spec.input_shape)
+    example = store.zeros(spec)
     try:
         pruner = torch_pruning.pruner.BasePruner(
             module,
@@ -34,7 +36,7 @@ def steps(module: nn.Module, spec: ModelSpec, config: Config, train: Split) -> I
             pruning_ratio=config.ratio,
             max_pruning_ratio=config.max_layer_ratio,
             iterative_steps=config.steps,
-            ignored_layers=output_layers(module, example),
+            ignored_layers=[*output_layers(module, example), *_attention(module)],
             round_to=config.channel_multiple,
         )
         if config.scope == "global":
@@ -64,7 +66,7 @@ def output_layers(module: nn.Module, example: torch.Tensor) -> list[nn.Module]:
     ]
     try:
         with torch.enable_grad():
-            ways = [joined(module(example.detach().requires_grad_())).grad_fn]
+            ways = [joined(module(example)).grad_fn]
     finally:
         for hook in hooks:
             hook.remove()
@@ -78,6 +80,12 @@ def output_layers(module: nn.Module, example: torch.Tensor) -> list[nn.Module]:
         seen |= behind
         ways += behind
     return [layer for layer in module.modules() if layer in set(found)]
+
+
+def _attention(module: nn.Module) -> list[nn.Module]:
+    """Layers whose outputs are parted into heads: what stays of one would no longer fill them."""
+    blocks = [part for part in module.modules() if isinstance(part, SelfAttention)]
+    return [layer for block in blocks for layer in block.children()]
 
 
 def _first_line(error: Exception) -> str:

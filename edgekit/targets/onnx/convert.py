@@ -84,7 +84,7 @@ def _float_model(model_folder: Path) -> bytes:
     from edgekit.models import store
 
     module, spec = store.load(model_folder)
-    sample = torch.zeros(1, *spec.input_shape)
+    sample = store.zeros(spec)
     try:
         model = _exported(module, sample)
     except torch.onnx.errors.OnnxExporterError as error:

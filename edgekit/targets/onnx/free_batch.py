@@ -22,6 +22,7 @@ MIXING = {"DynamicQuantizeLinear"}
 SMALL = 64
 """A constant with more values is no shape; its values are left out where only shapes are looked at."""
 PAIRS = 4
+FEWEST_IDS = 4
 EXACT = 1e-3
 """An output in float may be off by this share of what parts it from its neighbour's; it is off by 1e-6 of its size."""
 NEAR = 0.25
@@ -187,7 +188,7 @@ def _same(content: bytes, freed: bytes, near: float) -> bool:
     try:
         before, after = _session(content), _session(freed)
         source = before.get_inputs()[0]
-        samples = np.random.default_rng(0).standard_normal((2 * PAIRS, *source.shape[1:])).astype(np.float32)
+        samples = _samples((2 * PAIRS, *source.shape[1:]), source.type == "tensor(int32)")
         alone, again, pairs = (
             np.concatenate([join(one.run(None, {source.name: samples[place : place + size]}))
                             for place in range(0, len(samples), size)])
@@ -199,6 +200,14 @@ def _same(content: bytes, freed: bytes, near: float) -> bool:
         return False
     limit = near * np.abs(alone[::2] - alone[1::2]).max()
     return bool(np.abs(pairs - alone).max() <= limit and np.abs(again - alone).max() <= limit)  # a NaN is no match
+
+
+def _samples(shape: tuple[int, ...], ids: bool) -> np.ndarray:
+    """Random numbers float32, or token ids int32 that every vocabulary has."""
+    random = np.random.default_rng(0)
+    if ids:
+        return random.integers(0, FEWEST_IDS, shape).astype(np.int32)
+    return random.standard_normal(shape).astype(np.float32)
 
 
 def _session(content: bytes) -> Any:

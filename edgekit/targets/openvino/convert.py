@@ -66,7 +66,6 @@ def convert(
 
 def _from_torch(model_folder: Path, nncf_folder: Path | None) -> tuple[Any, tuple[int, ...]]:
     import openvino
-    import torch
 
     from edgekit.models import store
 
@@ -78,7 +77,7 @@ def _from_torch(model_folder: Path, nncf_folder: Path | None) -> tuple[Any, tupl
 
         module, spec = quantized.rebuild(model_folder, nncf_folder), store.read_spec(model_folder)
     shape = [1, *spec.input_shape]
-    return openvino.convert_model(module, example_input=torch.zeros(shape), input=shape), spec.input_shape
+    return openvino.convert_model(module, example_input=store.zeros(spec), input=shape), spec.input_shape
 
 
 def _quantize(

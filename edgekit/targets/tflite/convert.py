@@ -84,12 +84,11 @@ def convert(
 @lru_cache(maxsize=2)  # all precisions of one model share it
 def _float_model(model_folder: Path) -> tuple[bytes, tuple[int, ...]]:
     import litert_torch
-    import torch
 
     from edgekit.models import store
 
     module, spec = store.load(model_folder)
-    module, sample = fold_batchnorms(module), torch.zeros(1, *spec.input_shape)
+    module, sample = fold_batchnorms(module), store.zeros(spec)
     if len(spec.input_shape) == 3:
         module = litert_torch.to_channel_last_io(module, args=[0]).eval()
         sample = sample.permute(0, 2, 3, 1).contiguous()

@@ -16,7 +16,7 @@ from edgekit.core.rows.profiled import OperatorTime
 from edgekit.targets.jobs import Files
 
 CPU = 1
-ELEMENT = {"float32": 1, "uint8": 3, "int8": 9, "float16": 10}
+ELEMENT = {"float32": 1, "int32": 2, "uint8": 3, "int64": 4, "int8": 9, "float16": 10}
 OPERATOR = 1 << 1
 INSIDE_DELEGATE = 1 << 2
 PROFILED_DELEGATE = 1 << 3

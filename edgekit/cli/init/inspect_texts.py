@@ -1,0 +1,131 @@
+"""Inspect texts, in files of their own or in the rows of a table: which column holds them, and how long they are."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+from edgekit.cli.init.findings import Findings
+from edgekit.core.errors import DataError
+from edgekit.data import file_list, folder_layout
+from edgekit.data.sources.text_table import DELIMITERS, rows_of
+
+TABLES = {".tsv": "tab", ".csv": "comma"}
+"""By the end of a name, how its cells are parted, if its first line does not say otherwise."""
+WORD = re.compile(r"\w+|[^\w\s]")
+PIECES_A_WORD = 1.3
+"""About so many pieces has a word on average, and with this much room most texts are whole."""
+LEAST, MOST = 16, 256
+"""Tokens of a sample: more take longer, with the square of them in the attention."""
+WHOLE = 0.95
+"""Share of the texts that should not be cut."""
+MOST_CLASSES = 200
+FEW_A_CLASS = 2
+"""Rows that a class has at least on average: a column with fewer names no classes."""
+MOST_ROWS = 20_000
+HEADER = re.compile(
+    r"(text|message|sentence|review|comment|content|body|label|class|category|target|sentiment|v\d)", re.I
+)
+
+
+def is_text(start: bytes) -> bool:
+    """Whether the first bytes of a file are text in UTF-8; a character may be cut at their end."""
+    try:
+        start.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        return error.reason == "unexpected end of data" and b"\0" not in start
+    return bool(start.strip()) and b"\0" not in start
+
+
+def texts(path: Path, where: str, plan: folder_layout.Layout, source: file_list.Source) -> Findings:
+    """How many tokens most of them have."""
+    from edgekit.cli.init.inspect import opened
+
+    lengths = []
+    for content in opened(plan, source):
+        lengths.append(_words(content.decode("utf-8-sig", "replace")))
+    if not lengths:
+        raise DataError(f"{path}: none of its texts can be opened; check that they are whole")
+    section = {"source": "text_folder", "path": str(path), **_tokens(lengths)}
+    words = f"{where} of texts, {_middle(lengths)} words in the middle one"
+    return Findings(section, words, frozenset(plan.names), _comments(lengths), classes=plan.classes)
+
+
+def table(path: Path) -> Findings | None:
+    """The columns of a table of texts; None where it looks like none."""
+    content = path.read_bytes()
+    delimiter = _delimiter(path, content)
+    rows = []
+    for _, cells in rows_of(path.name, content, DELIMITERS[delimiter]):
+        rows.append(cells)
+        if len(rows) > MOST_ROWS:
+            break
+    width = Counter(map(len, rows)).most_common(1)[0][0] if rows else 0
+    rows = [cells for cells in rows if len(cells) == width]
+    if width < 2 or len(rows) < 4:
+        return None
+    columns = list(zip(*rows, strict=True))
+    text = max(range(width), key=lambda place: sum(map(len, columns[place])))
+    labels = [place for place in range(width) if place != text and _names_classes(columns[place])]
+    if not labels or _words(max(columns[text], key=len)) < 2:
+        return None
+    label = min(labels, key=lambda place: len(set(columns[place])))
+    header = _has_header(columns[text], columns[label])
+    body = rows[1 if header else 0 :]
+    lengths = [_words(row[text]) for row in body]
+    section = {
+        "source": "text_table",
+        "path": str(path),
+        "delimiter": delimiter,
+        "header": header,
+        "text": rows[0][text].strip() if header else text + 1,
+        "label": rows[0][label].strip() if header else label + 1,
+        **_tokens(lengths),
+    }
+    classes = tuple(sorted({row[label].strip() for row in body}))
+    comments = {
+        **_comments(lengths),
+        "text": "the column of the texts" if header else "the column of the texts, counted from 1",
+        "label": "the column of the classes" if header else "the column of the classes, counted from 1",
+    }
+    words = f"a table of {len(body):,} texts, {_middle(lengths)} words in the middle one"
+    return Findings(section, words, frozenset({"train"}), comments, classes=classes)
+
+
+def _delimiter(path: Path, content: bytes) -> str:
+    usual = TABLES[path.suffix.lower()]
+    first = content.partition(b"\n")[0].decode("utf-8-sig", "replace")
+    found = max(DELIMITERS, key=lambda name: (first.count(DELIMITERS[name]), name == usual))
+    return usual if usual == "tab" and "\t" in first else found
+
+
+def _names_classes(column: tuple[str, ...]) -> bool:
+    names = {cell.strip() for cell in column[1:]}
+    return 1 < len(names) <= min(MOST_CLASSES, max(2, len(column) // FEW_A_CLASS)) and "" not in names
+
+
+def _has_header(text: tuple[str, ...], label: tuple[str, ...]) -> bool:
+    """Whether the first row names its columns: its label is no class of any other row, or it reads like a name."""
+    alone = label[0].strip() not in {cell.strip() for cell in label[1:]}
+    return alone and (_words(text[0]) <= 2 or bool(HEADER.fullmatch(text[0].strip())))
+
+
+def _words(text: str) -> int:
+    return len(WORD.findall(text))
+
+
+def _middle(lengths: list[int]) -> int:
+    return sorted(lengths)[len(lengths) // 2]
+
+
+def _tokens(lengths: list[int]) -> dict[str, int]:
+    """A multiple of eight that leaves most texts whole."""
+    most = sorted(lengths)[min(len(lengths) - 1, int(WHOLE * len(lengths)))]
+    tokens = -(-round(most * PIECES_A_WORD + 2) // 8) * 8
+    return {"tokens": max(LEAST, min(MOST, tokens))}
+
+
+def _comments(lengths: list[int]) -> dict[str, str]:
+    longest = max(lengths)
+    return {"tokens": f"pieces of words; of longer texts the end is cut: the longest has {longest:,} words"}

@@ -1,0 +1,128 @@
+"""Labelled texts in one table, a row each: TSV or CSV in UTF-8, as token ids (tokens,) int32.
+
+Cells of a TSV stand as they are between tabs, quotation marks and all. Cells of a CSV may be quoted, with line breaks
+inside. On the device a text is a file of its own; the same text has the same ids there.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field
+
+from edgekit.core.cache_key import code_digest
+from edgekit.core.errors import DataError
+from edgekit.data.paths import PathText, existing, stamp
+from edgekit.data.texts import TextConfig, vocabulary_identity
+from edgekit.data.types import Pools, Progress
+
+TASKS = ("classification", "anomaly")
+DELIMITERS = {"tab": "\t", "comma": ",", "semicolon": ";"}
+LARGEST_BYTES = 1 << 30
+SHOWN = 8
+
+Row = tuple[int, list[str]]
+"""The line that it ends in, counted from 1, and its cells."""
+
+
+class Config(TextConfig):
+    """Options of a table of texts."""
+
+    source: Literal["text_table"] = "text_table"
+    path: PathText = Field(description="path of the .tsv or .csv file, in UTF-8")
+    delimiter: Literal["tab", "comma", "semicolon"] = Field(
+        "tab", description="what parts the cells; between tabs nothing is quoted"
+    )
+    header: bool = Field(True, description="whether the first row names the columns")
+    text: str | int = Field("text", description="column of the texts: its name, or its number, counted from 1")
+    label: str | int = Field("label", description="column of the classes: its name, or its number, counted from 1")
+
+
+def identity(config: Config) -> list[object]:
+    """The files, by what the file system says of them, and the code that makes ids of them."""
+    files = [*stamp(existing(config.path, "data.path")), *vocabulary_identity(config)]
+    return [*files, code_digest("runner/inputs"), code_digest("runner/tokenize")]
+
+
+def read(config: Config, progress: Progress | None = None) -> Pools:
+    """Pools of (n, tokens) int32; all rows are the train pool."""
+    import numpy as np
+
+    from edgekit.data import texts
+
+    path = existing(config.path, "data.path")
+    rows = rows_of(path.name, _content(config), DELIMITERS[config.delimiter])
+    header = next(rows, (0, []))[1] if config.header else []
+    found, names, labels = [], [], []
+    places: tuple[int, int] | None = None
+    for line, cells in rows:
+        where = f"{path.name}, line {line}"
+        places = places or (_place(config.text, header or cells, where, "text", config.header),
+                            _place(config.label, header or cells, where, "label", config.header))  # fmt: skip
+        wanted = len(header) if header else max(places) + 1
+        if len(cells) != wanted if header else len(cells) < wanted:
+            raise DataError(f"{where}: {len(cells)} cells, {wanted} are needed; check data.delimiter and data.header")
+        label = cells[places[1]].strip()
+        if not label:
+            raise DataError(f"{where}: the label is empty; fill it, or leave the row out")
+        found.append(cells[places[0]])
+        names.append(where)
+        labels.append(label)
+    if not found:
+        raise DataError(f"{path.name}: no row with a text; check data.delimiter and data.header")
+    classes, y = np.unique(np.array(labels), return_inverse=True)
+    given = {"train": texts.Texts(found, names, y.astype(np.int64))}
+    return texts.pools(given, tuple(map(str, classes)), config, [])
+
+
+def rows_of(name: str, content: bytes, delimiter: str) -> Iterator[Row]:
+    """The rows of a table that hold anything; DataError where it is none."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise DataError(f"{name}, line {line}: no text in UTF-8 (byte {error.start}); save it in UTF-8") from None
+    if delimiter == "\t":
+        for number, line_text in enumerate(text.split("\n"), 1):
+            if line_text.strip():
+                yield number, line_text.removesuffix("\r").split("\t")
+        return
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        for cells in reader:
+            if cells:
+                yield reader.line_num, cells
+    except csv.Error as error:
+        raise DataError(
+            f"{name}, line {reader.line_num}: no CSV ({error}); double a quotation mark in a cell"
+        ) from None
+
+
+def _content(config: Config) -> bytes:
+    path = existing(config.path, "data.path")
+    try:
+        with open(path, "rb") as stream:
+            content = stream.read(LARGEST_BYTES + 1)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}); data.path must be a file") from None
+    if len(content) > LARGEST_BYTES:
+        raise DataError(f"{path.name}: more than {LARGEST_BYTES:,} bytes; give fewer rows")
+    return content
+
+
+def _place(column: str | int, cells: list[str], where: str, option: str, header: bool) -> int:
+    """Where the column stands, counted from 0."""
+    if isinstance(column, int):
+        if 1 <= column <= len(cells):
+            return column - 1
+        raise DataError(f"data.{option}: got column {column}, and {where} has {len(cells)}; count them from 1")
+    names = [cell.strip() for cell in cells]
+    if header and names.count(column) == 1:
+        return names.index(column)
+    shown = ", ".join(map(repr, names[:SHOWN]))
+    if not header:
+        raise DataError(f"data.{option}: got {column!r}, and without a header columns have no names; give its number")
+    raise DataError(f"data.{option}: no one column {column!r}; the header is {shown}: name one of them")

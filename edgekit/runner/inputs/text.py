@@ -1,0 +1,68 @@
+"""Samples from text files in UTF-8: token ids (tokens,) int32, cut or filled up to the bundle's length.
+
+The bundle brings its vocabulary along, a `tokenizer.json`, which the step `tokenize` names. Training reads its texts by
+the same code (`edgekit/data/texts.py`), so a text has the same ids in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from edgekit.runner import input_path, tokenize
+from edgekit.runner.errors import InputError
+from edgekit.runner.input_path import Step
+from edgekit.runner.inputs.windows import Sample
+
+if TYPE_CHECKING:
+    from edgekit.runner.bundle.manifest import RawSpec
+
+LARGEST_BYTES = 1 << 20
+
+
+class Ids(NamedTuple):
+    """A text's sample, and how many tokens the whole text has with those that stand around every one."""
+
+    raw: np.ndarray
+    tokens: int
+
+
+def samples(path: str, raw: RawSpec, strict: bool, members: Mapping[str, bytes]) -> Iterator[Sample]:
+    """One raw sample of a file; `members` are the bundle's."""
+    step = input_path.find(raw.steps, "tokenize")
+    if step is None:
+        raise InputError(f"{path}: the bundle takes {raw.dtype}{list(raw.shape)}, not a text; give it a .npy file")
+    try:
+        with open(path, "rb") as stream:
+            content = stream.read(LARGEST_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    name = step["vocabulary"]
+    found = ids(path, decode(path, content), tokenize.read(members[name], name), step, strict)
+    return iter((Sample(found.raw),))
+
+
+def decode(name: str, content: bytes) -> str:
+    """The text of a file's bytes: UTF-8, a byte order mark at its beginning left out."""
+    if len(content) > LARGEST_BYTES:
+        raise InputError(f"{name}: more than {LARGEST_BYTES:,} bytes; give the beginning of it, or part it")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name}: no text in UTF-8 (byte {error.start}); save it in UTF-8") from None
+
+
+def ids(name: str, text: str, tokenizer: tokenize.Tokenizer, step: Step, strict: bool = False) -> Ids:
+    """The sample of a text; InputError for one too long, where the step, or `strict`, says that none is cut."""
+    length = step["length"]
+    whole = tokenizer.encode(text)
+    tokens = len(whole)
+    if tokens > length and (strict or step["too_long"] == "refuse"):
+        out = ", or leave --strict out" if step["too_long"] == "cut" else ""
+        raise InputError(f"{name}: {tokens} tokens, the bundle takes {length}; shorten the text{out}")
+    kept = whole if tokens <= length else tokenizer.encode(text, length)
+    raw = np.full(length, step["pad_id"], np.int32)
+    raw[: len(kept)] = kept
+    return Ids(raw, tokens)

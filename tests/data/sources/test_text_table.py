@@ -1,0 +1,95 @@
+"""Labelled texts in a table."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgekit.core.errors import DataError
+from edgekit.data import load, parse
+from edgekit.models.from_artifact import spec_for
+from edgekit.runner import inputs
+from edgekit.runner.bundle.manifest import RawSpec
+
+from .test_text_folder import given, texts
+
+
+def table(path: Path, header: bool = True, count: int = 90) -> Path:
+    rows = [f"{name}\t{text}" for name, text in texts(count)]
+    path.write_text("\n".join((["label\ttext"] if header else []) + rows) + "\n", encoding="utf-8")
+    return path
+
+
+def section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    path = table(tmp_path / "texts.tsv")
+    return {"path": str(path), "tokens": 16, "tokenizer": given(tmp_path), "calibration_samples": 6}
+
+
+def config(path: Path, **options: object) -> dict[str, object]:
+    usual = {"source": "text_table", "path": str(path), "tokens": 16, "vocabulary": 120, "calibration_samples": 6}
+    return {**usual, **options}
+
+
+def test_columns_are_found_by_name_or_by_number(tmp_path: Path) -> None:
+    named = load(parse(config(table(tmp_path / "one.tsv"))))
+    bare = load(parse(config(table(tmp_path / "two.tsv", header=False), header=False, text=2, label=1)))
+    assert named.digest == bare.digest and named.classes == ("ham", "spam")
+
+
+def test_cells_of_a_tsv_keep_their_quotation_marks_and_those_of_a_csv_may_hold_lines(tmp_path: Path) -> None:
+    rows = [(f'no{n} say "hi" now', "a" if n % 2 else "b") for n in range(60)]
+    tsv, csv = tmp_path / "x.tsv", tmp_path / "x.csv"
+    tsv.write_text("\n".join(["text\tlabel", *(f"{text}\t{label}" for text, label in rows)]), encoding="utf-8")
+    quoted = [text.replace('"', '""').replace(" now", "\nnow") for text, _ in rows]
+    lines = [f'"{text}",{label}' for text, (_, label) in zip(quoted, rows, strict=True)]
+    csv.write_text("\r\n".join(["text,label", *lines]), encoding="utf-8-sig")
+    one, other = load(parse(config(tsv))), load(parse(config(csv, delimiter="comma")))
+    assert one.digest == other.digest
+
+
+def test_a_row_saved_as_a_file_of_its_own_is_the_same_sample_on_the_device(tmp_path: Path) -> None:
+    data = load(parse(config(table(tmp_path / "x.tsv"))))
+    raw = RawSpec(**spec_for(data, "edgekit.models.mlp:mlp", {}, []).raw)
+    known = {row.tobytes() for split in (data.train, data.calibration, data.validation, data.test) for row in split.x}
+    for _, text in texts(90):
+        (tmp_path / "x.txt").write_text(text, encoding="utf-8")
+        assert inputs.read(str(tmp_path / "x.txt"), raw, members=data.members).tobytes() in known
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "said"),
+    [
+        (b"label\ttext\nham\tcaf\xe9\n", {}, r"x.tsv, line 2: no text in UTF-8 \(byte 18\)"),
+        (b"label\tmessage\nham\thello\n", {}, "data.text: no one column 'text'; the header is 'label', 'message'"),
+        (b"label\ttext\nham\n", {}, "x.tsv, line 2: 1 cells, 2 are needed"),
+        (b"label\ttext\n \thello\n", {}, "x.tsv, line 2: the label is empty"),
+        (b"label\ttext\n", {}, "no row with a text"),
+        (b"ham\thello\n", {"header": False}, "without a header columns have no names; give its number"),
+        (b"ham\thello\n", {"header": False, "text": 3, "label": 1}, "got column 3, and x.tsv, line 1 has 2"),
+        (b'label,text\nham,"hel"lo\n', {"delimiter": "comma"}, "x.tsv, line 2: no CSV"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused_in_one_line(
+    content: bytes, options: dict[str, object], said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "x.tsv").write_bytes(content)
+    with pytest.raises(DataError, match=said) as caught:
+        load(parse(config(tmp_path / "x.tsv", **options)))
+    assert "\n" not in str(caught.value)
+
+
+def test_the_collection_of_real_messages_is_read_whole() -> None:
+    if not os.environ.get("EDGEKIT_SHARED"):
+        if os.environ.get("CI"):
+            pytest.fail("CI must set EDGEKIT_SHARED to the folder of real data and models")
+        pytest.skip("EDGEKIT_SHARED does not name the folder of real data and models")
+    path = Path(os.environ["EDGEKIT_SHARED"]) / "data" / "sms.tsv"
+    options = {"header": False, "text": 2, "label": 1, "tokens": 64, "vocabulary": 1000, "calibration_samples": 200}
+    data = load(parse(config(path, **options)))
+    sizes = [len(split) for split in (data.train, data.calibration, data.validation, data.test)]
+    assert sum(sizes) == 5574 and data.classes == ("ham", "spam")
+    spam = np.concatenate([split.y for split in (data.train, data.calibration, data.validation, data.test)]).sum()
+    assert spam == 747

@@ -1,0 +1,169 @@
+"""Texts on the device: their ids, and one clear line for what is none."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgekit.data import vocabulary
+from edgekit.runner import bundle, input_path, inputs, load, tokenize
+from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
+from edgekit.runner.errors import BundleError, InputError, TrustError
+
+from ..conftest import npy
+
+TOKENIZER = vocabulary.train(["win a free prize, call now", "see you at home for dinner"] * 3, 90)
+SIZE = tokenize.read(TOKENIZER).size
+MEMBERS = {"tokenizer.json": TOKENIZER}
+TOKENS = 12
+
+
+def raw(too_long: str = "cut") -> RawSpec:
+    steps = tuple(input_path.texts("tokenizer.json", TOKENS, 0, too_long))
+    return RawSpec("text", (TOKENS,), "int32", (0, SIZE - 1), input_path=steps)
+
+
+def model() -> bytes:
+    """Adds up a number for each token: ONNX, (1, 12) int32 in, (1, 2) out."""
+    import onnx
+    from onnx import helper, numpy_helper
+
+    table = np.random.default_rng(3).normal(size=(SIZE, 2)).astype(np.float32)
+    nodes = [
+        helper.make_node("Gather", ["table", "input"], ["looked_up"]),
+        helper.make_node("ReduceMean", ["looked_up"], ["scores"], axes=[1], keepdims=0),
+    ]
+    ends = [
+        helper.make_tensor_value_info("input", onnx.TensorProto.INT32, (1, TOKENS)),
+        helper.make_tensor_value_info("scores", onnx.TensorProto.FLOAT, (1, 2)),
+    ]
+    graph = helper.make_graph(nodes, "sum", ends[:1], ends[1:], [numpy_helper.from_array(table, "table")])
+    made: bytes = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8
+    ).SerializeToString()
+    return made
+
+
+def packed(path: Path, spec: RawSpec, members: dict[str, bytes]) -> Path:
+    from edgekit.runner.backends import open_backend
+
+    ends = TensorSpec("input", (1, TOKENS), "int32", "NC"), TensorSpec("scores", (1, 2), "float32", "NC")
+    files = {"model.onnx": model()}
+    x = np.random.default_rng(0).integers(0, SIZE, (4, TOKENS)).astype(np.int32)
+    backend = open_backend("onnx", files, *ends)
+    scores = np.concatenate([backend.run(row[None]) for row in x])
+    golden = {"inputs": "golden/inputs.npy", "outputs": "golden/outputs.npy", "atol": 1e-5, "top1": True}
+    manifest = Manifest(
+        "texts", "1.0.0", "onnx", "baseline-onnx", spec, *ends, [], ["ham", "spam"], list(files), golden
+    )
+    bundle.write(path, manifest, {**files, **members, golden["inputs"]: npy(x), golden["outputs"]: npy(scores)})
+    return path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return packed(tmp_path / "texts.edge.zip", raw(), MEMBERS)
+
+
+def test_a_text_is_its_ids_filled_up_to_the_length(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text("Win a FREE prize!", encoding="utf-8")
+    found = inputs.read(str(tmp_path / "x.txt"), raw(), members=MEMBERS)
+    ids = tokenize.read(TOKENIZER).encode("win a free prize!")
+    assert found.dtype == np.int32 and found.tolist() == ids + [0] * (TOKENS - len(ids))
+
+
+def test_what_is_too_long_is_cut_before_the_last_token_or_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text("win a free prize " * 9, encoding="utf-8")
+    name, tokenizer = str(tmp_path / "x.txt"), tokenize.read(TOKENIZER)
+    found = inputs.read(name, raw(), members=MEMBERS)
+    assert found[-1] == tokenizer.behind[0] and found[:-1].tolist() == tokenizer.encode("win a free prize " * 9)[:11]
+    with pytest.raises(InputError, match=r"x.txt: 38 tokens, the bundle takes 12; shorten the text, or leave --strict"):
+        inputs.read(name, raw(), strict=True, members=MEMBERS)
+    with pytest.raises(InputError, match=r"x.txt: 38 tokens, the bundle takes 12; shorten the text$"):
+        inputs.read(name, raw("refuse"), members=MEMBERS)
+
+
+def test_a_bundle_of_texts_proves_itself_and_answers_files_and_arrays_alike(path: Path, tmp_path: Path) -> None:
+    model = load(path, trial=False)
+    assert model.selftest().ok
+    (tmp_path / "x.txt").write_text("call now for dinner", encoding="utf-8")
+    np.save(tmp_path / "x.npy", inputs.read(str(tmp_path / "x.txt"), raw(), members=MEMBERS))
+    answers = [next(model.predict_file(tmp_path / name)).prediction.scores.tolist() for name in ("x.txt", "x.npy")]
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        ([SIZE], rf"token ids from 0 to {SIZE}; the bundle's vocabulary has 0 to {SIZE - 1}"),
+        ([-1], "token ids from -1 to 0"),
+    ],
+)
+def test_an_id_outside_the_vocabulary_is_refused(ids: list[int], said: str, path: Path) -> None:
+    sample = np.zeros(TOKENS, np.int32)
+    sample[: len(ids)] = ids
+    with pytest.raises(InputError, match=said):
+        load(path, trial=False).predict(sample)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("x.txt", b"caf\xe9", "x.txt: no text in UTF-8 (byte 3); save it in UTF-8"),
+        ("x.txt", b"\xff\xfeh\0i\0", "x.txt: no text in UTF-8 (byte 0)"),
+        ("x.txt", b"a" * (1 << 20) + b"b", "x.txt: more than 1,048,576 bytes"),
+        ("x.csv", b"a,b\n1,2\n", "takes int32[12], not a window"),
+        ("x.md", b"hello", "cannot read .md; this bundle takes .npy, .txt"),
+    ],
+)
+def test_a_bad_file_is_one_line_and_exit_code_4(
+    name: str, content: bytes, said: str, path: Path, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    command = [sys.executable, "-m", "edgekit.runner", "predict", str(path), str(tmp_path / name), "--no-trial"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 4 and said in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_a_bundle_of_anything_else_takes_no_text(bundles: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text("hello")
+    with pytest.raises(InputError, match=r"takes uint8\[8, 8, 1\], not a text; give it a .npy file"):
+        next(load(bundles["onnx"], trial=False).predict_file(tmp_path / "x.txt"))
+
+
+def test_the_vocabulary_is_a_member_that_is_listed_and_checked(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match=r"members: got 'tokenizer.json'; it is named but not listed"):
+        packed(tmp_path / "without.edge.zip", raw(), {})
+    content = path.read_bytes()
+    place = content.index(b'"dinner"')
+    path.write_bytes(content[: place + 1] + b"D" + content[place + 2 :])
+    with pytest.raises(TrustError, match=r"tokenizer.json"):
+        load(path, trial=False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"dtype": "float32"}, "token ids are int32"),
+        ({"range": None}, r"must be \[0, the highest token id\]"),
+        ({"range": (0.5, 9.0)}, r"must be \[0, the highest token id\]"),
+        ({"input_path": ({"step": "decode_text"},)}, "decode_text and tokenize go together"),
+        ({"input_path": tuple(input_path.texts("tokenizer.json", 13, 0))}, "got length 13; the sample has 12"),
+        ({"input_path": tuple(input_path.texts("tokenizer.json", 12, 10**6))}, "got pad_id 1000000"),
+        ({"input_path": tuple(input_path.texts("../x", 12, 0))}, "must be a plain relative name"),
+    ],
+)
+def test_a_manifest_that_contradicts_itself_is_refused(changes: dict[str, object], said: str, tmp_path: Path) -> None:
+    known = {
+        "kind": "text",
+        "shape": (TOKENS,),
+        "dtype": "int32",
+        "range": (0, SIZE - 1),
+        "input_path": raw().input_path,
+    }
+    with pytest.raises(BundleError, match=said):
+        packed(tmp_path / "x.edge.zip", RawSpec(**{**known, **changes}), MEMBERS)  # type: ignore[arg-type]
