@@ -38,7 +38,7 @@ def test_the_oldest_that_waits_makes_room() -> None:
 
     def hasty() -> Iterator[Window]:
         yield from numbered(1)
-        assert begun.wait(10)
+        assert begun.wait(60)
         yield from numbered(10, 1)
         ready.set()
 
@@ -46,7 +46,7 @@ def test_the_oldest_that_waits_makes_room() -> None:
     found = iter(windows)
     assert next(found).span.start == 0  # begun: it is not dropped any more
     begun.set()
-    assert ready.wait(10)
+    assert ready.wait(60)
     assert [each.span.start for each in found] == [7, 8, 9] and windows.dropped == 6
 
 
@@ -78,7 +78,7 @@ def test_a_slow_model_drops_windows_of_a_pipe_and_counts_them(model: Model, monk
     def send() -> None:
         with open(writer, "wb", buffering=0) as pipe:
             pipe.write(data[:4000])  # the first window
-            assert begun.wait(10)
+            assert begun.wait(60)
             pipe.write(data[4000:])
 
     thread = threading.Thread(target=send)
@@ -135,7 +135,7 @@ def test_a_stream_that_is_closed_stops_reading(model: Model) -> None:
             seen.append(1)
             yield np.zeros(400, np.int16)
             if len(seen) > 20:
-                go.wait(10)
+                go.wait(60)
 
     stream = model.stream(endless(), when_slow="drop")
     next(stream)
