@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from edgekit.data.types import Data, Split
-    from edgekit.runner.tokenize import Tokenizer
+    from edgekit.runner.tokenization import Tokenizer
 
 MEMBER = "tokenizer.json"
 ROUNDS = 5
@@ -139,10 +139,10 @@ def _cut(given: Mapping[str, Texts], config: TextConfig, content: bytes) -> list
 
 
 def _read(content: bytes) -> Tokenizer:
-    from edgekit.runner import tokenize
+    from edgekit.runner import tokenization
 
     try:
-        return tokenize.read(content, "data.tokenizer")
+        return tokenization.read(content, "data.tokenizer")
     except InputError as error:
         raise DataError(str(error)) from None
 
@@ -162,9 +162,9 @@ def in_words(data: Data, sample: np.ndarray) -> str:
     step = input_path.find(data.input_path or (), "tokenize")
     if step is None:
         return ""
-    from edgekit.runner import tokenize
+    from edgekit.runner import tokenization
 
-    tokenizer = tokenize.read(data.members[step["vocabulary"]])
+    tokenizer = tokenization.read(data.members[step["vocabulary"]])
     tokens = {number: token for token, number in {**tokenizer.model.vocabulary, **tokenizer.added.ids}.items()}
     ids = [number for number in sample.tolist() if number != step["pad_id"]]
     ids = ids[len(tokenizer.before) : len(ids) - len(tokenizer.behind)]

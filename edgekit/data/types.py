@@ -175,12 +175,12 @@ class Data:
     @property
     def vocabulary_size(self) -> int:
         """How many token ids the vocabulary of texts has; DataError where the samples are no texts."""
-        from edgekit.runner import input_path, tokenize
+        from edgekit.runner import input_path, tokenization
 
         step = input_path.find(self.input_path or (), "tokenize")
         if step is None:
             raise DataError(f"samples of kind {self.kind} have no vocabulary; only texts have one")
-        return tokenize.read(self.members[step["vocabulary"]]).size
+        return tokenization.read(self.members[step["vocabulary"]]).size
 
     @property
     def raw_range(self) -> list[float] | None:

@@ -13,8 +13,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from edgekit.runner import tokenize
-from edgekit.runner.tokenize import characters
+from edgekit.runner import tokenization
+from edgekit.runner.tokenization import characters
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 """Their places are their ids."""
@@ -27,7 +27,7 @@ Pair = tuple[str, str]
 
 def train(texts: Iterable[str], size: int, *, lowercase: bool = True) -> bytes:
     """A `tokenizer.json` of at most `size` tokens."""
-    empty = tokenize.read(_file(SPECIAL, lowercase))
+    empty = tokenization.read(_file(SPECIAL, lowercase))
     counts: Counter[str] = Counter()
     for text in texts:
         words = characters.WORDS_AND_PUNCTUATION.findall(empty.model.normalize(text))

@@ -35,7 +35,7 @@ class Config(TextConfig):
 def identity(config: Config) -> list[object]:
     """The zip, or every file of the folder, by what the file system says of it; the vocabulary; and the code."""
     files = digest(stamps(existing(config.path, "data.path")))
-    return [files, *vocabulary_identity(config), code_digest("runner/inputs"), code_digest("runner/tokenize")]
+    return [files, *vocabulary_identity(config), code_digest("runner/inputs"), code_digest("runner/tokenization")]
 
 
 def read(config: Config, progress: Progress | None = None) -> Pools:

@@ -44,7 +44,7 @@ class Config(TextConfig):
 def identity(config: Config) -> list[object]:
     """The files, by what the file system says of them, and the code that makes ids of them."""
     files = [*stamp(existing(config.path, "data.path")), *vocabulary_identity(config)]
-    return [*files, code_digest("runner/inputs"), code_digest("runner/tokenize")]
+    return [*files, code_digest("runner/inputs"), code_digest("runner/tokenization")]
 
 
 def read(config: Config, progress: Progress | None = None) -> Pools:

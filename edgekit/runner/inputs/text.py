@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from edgekit.runner import input_path, tokenize
+from edgekit.runner import input_path, tokenization
 from edgekit.runner.errors import InputError
 from edgekit.runner.input_path import Step
 from edgekit.runner.inputs.windows import Sample
@@ -40,7 +40,7 @@ def samples(path: str, raw: RawSpec, strict: bool, members: Mapping[str, bytes])
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     name = step["vocabulary"]
-    found = ids(path, decode(path, content), tokenize.read(members[name], name), step, strict)
+    found = ids(path, decode(path, content), tokenization.read(members[name], name), step, strict)
     return iter((Sample(found.raw),))
 
 
@@ -54,7 +54,7 @@ def decode(name: str, content: bytes) -> str:
         raise InputError(f"{name}: no text in UTF-8 (byte {error.start}); save it in UTF-8") from None
 
 
-def ids(name: str, text: str, tokenizer: tokenize.Tokenizer, step: Step, strict: bool = False) -> Ids:
+def ids(name: str, text: str, tokenizer: tokenization.Tokenizer, step: Step, strict: bool = False) -> Ids:
     """The sample of a text; InputError for one too long, where the step, or `strict`, says that none is cut."""
     length = step["length"]
     whole = tokenizer.encode(text)

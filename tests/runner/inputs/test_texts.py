@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from edgekit.data import vocabulary
-from edgekit.runner import bundle, input_path, inputs, load, tokenize
+from edgekit.runner import bundle, input_path, inputs, load, tokenization
 from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 from edgekit.runner.errors import BundleError, InputError, TrustError
 
 from ..conftest import npy
 
 TOKENIZER = vocabulary.train(["win a free prize, call now", "see you at home for dinner"] * 3, 90)
-SIZE = tokenize.read(TOKENIZER).size
+SIZE = tokenization.read(TOKENIZER).size
 MEMBERS = {"tokenizer.json": TOKENIZER}
 TOKENS = 12
 
@@ -54,11 +54,11 @@ def packed(path: Path, spec: RawSpec, members: dict[str, bytes]) -> Path:
     ends = TensorSpec("input", (1, TOKENS), "int32", "NC"), TensorSpec("scores", (1, 2), "float32", "NC")
     files = {"model.onnx": model()}
     x = np.random.default_rng(0).integers(0, SIZE, (4, TOKENS)).astype(np.int32)
-    backend = open_backend("onnx", files, *ends)
+    backend = open_backend("onnx", files, ends[0], ends[1:])
     scores = np.concatenate([backend.run(row[None]) for row in x])
     golden = {"inputs": "golden/inputs.npy", "outputs": "golden/outputs.npy", "atol": 1e-5, "top1": True}
     manifest = Manifest(
-        "texts", "1.0.0", "onnx", "baseline-onnx", spec, *ends, [], ["ham", "spam"], list(files), golden
+        "texts", "1.0.0", "onnx", "baseline-onnx", spec, ends[:1], ends[1:], [], ["ham", "spam"], list(files), golden
     )
     bundle.write(path, manifest, {**files, **members, golden["inputs"]: npy(x), golden["outputs"]: npy(scores)})
     return path
@@ -72,13 +72,13 @@ def path(tmp_path: Path) -> Path:
 def test_a_text_is_its_ids_filled_up_to_the_length(tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text("Win a FREE prize!", encoding="utf-8")
     found = inputs.read(str(tmp_path / "x.txt"), raw(), members=MEMBERS)
-    ids = tokenize.read(TOKENIZER).encode("win a free prize!")
+    ids = tokenization.read(TOKENIZER).encode("win a free prize!")
     assert found.dtype == np.int32 and found.tolist() == ids + [0] * (TOKENS - len(ids))
 
 
 def test_what_is_too_long_is_cut_before_the_last_token_or_refused(tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text("win a free prize " * 9, encoding="utf-8")
-    name, tokenizer = str(tmp_path / "x.txt"), tokenize.read(TOKENIZER)
+    name, tokenizer = str(tmp_path / "x.txt"), tokenization.read(TOKENIZER)
     found = inputs.read(name, raw(), members=MEMBERS)
     assert found[-1] == tokenizer.behind[0] and found[:-1].tolist() == tokenizer.encode("win a free prize " * 9)[:11]
     with pytest.raises(InputError, match=r"x.txt: 38 tokens, the bundle takes 12; shorten the text, or leave --strict"):

@@ -9,8 +9,8 @@ import heapq
 from typing import Any
 
 from edgekit.runner.errors import InputError
-from edgekit.runner.tokenize import characters
-from edgekit.runner.tokenize.parts import flat, kind_of, refuse_unless, vocabulary_of
+from edgekit.runner.tokenization import characters
+from edgekit.runner.tokenization.parts import flat, kind_of, refuse_unless, vocabulary_of
 
 MOST_REMEMBERED = 50_000
 LONGEST_REMEMBERED = 64

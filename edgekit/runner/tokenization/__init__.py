@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edgekit.runner.errors import InputError, bounded_recursion
-from edgekit.runner.tokenize import added_tokens, byte_bpe, special_tokens, wordpiece
-from edgekit.runner.tokenize.parts import is_id
+from edgekit.runner.tokenization import added_tokens, byte_bpe, special_tokens, wordpiece
+from edgekit.runner.tokenization.parts import is_id
 
 if TYPE_CHECKING:
     from typing import Protocol

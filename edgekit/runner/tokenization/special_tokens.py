@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgekit.runner.errors import InputError
-from edgekit.runner.tokenize.parts import flat, is_id, kind_of, refuse_unless
+from edgekit.runner.tokenization.parts import flat, is_id, kind_of, refuse_unless
 
 KNOWN = "TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel, or none"
 Ends = tuple[tuple[int, ...], tuple[int, ...]]

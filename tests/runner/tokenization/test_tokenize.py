@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from edgekit.runner import tokenize
+from edgekit.runner import tokenization
 from edgekit.runner.errors import InputError
 
 from . import vocabularies
@@ -30,7 +30,7 @@ FUZZED = 3000
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_random_texts_of_every_plane_get_the_librarys_ids(kind: str) -> None:
-    ours, theirs = tokenize.read(KINDS[kind]), Tokenizer.from_str(KINDS[kind].decode())
+    ours, theirs = tokenization.read(KINDS[kind]), Tokenizer.from_str(KINDS[kind].decode())
     texts = [*vocabularies.CORPUS, "", " ", *vocabularies.texts(FUZZED)]
     wrong = [text for text in texts if ours.encode(text) != theirs.encode(text).ids]
     assert not wrong, [(text, ours.encode(text), theirs.encode(text).ids) for text in wrong[:3]]
@@ -38,7 +38,7 @@ def test_random_texts_of_every_plane_get_the_librarys_ids(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_texts_that_hypothesis_makes_get_the_librarys_ids(kind: str) -> None:
-    ours, theirs = tokenize.read(KINDS[kind]), Tokenizer.from_str(KINDS[kind].decode())
+    ours, theirs = tokenization.read(KINDS[kind]), Tokenizer.from_str(KINDS[kind].decode())
 
     @settings(max_examples=300, deadline=None, database=None)
     @given(st.text(st.characters(exclude_categories=("Cs",)), max_size=60))
@@ -51,17 +51,17 @@ def test_texts_that_hypothesis_makes_get_the_librarys_ids(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("most", [4, 9, 64])
 def test_a_text_too_long_is_cut_as_the_library_cuts_it(kind: str, most: int) -> None:
-    ours, theirs = tokenize.read(KINDS[kind]), Tokenizer.from_str(KINDS[kind].decode())
+    ours, theirs = tokenization.read(KINDS[kind]), Tokenizer.from_str(KINDS[kind].decode())
     theirs.enable_truncation(most)
     for text in (*vocabularies.CORPUS, *vocabularies.texts(200, seed=2)):
         assert ours.encode(text, most) == theirs.encode(text).ids
 
 
 def test_size_and_padding_are_those_of_the_file() -> None:
-    found = tokenize.read(KINDS["RoBERTa"])
+    found = tokenization.read(KINDS["RoBERTa"])
     theirs = Tokenizer.from_str(KINDS["RoBERTa"].decode())
     assert (found.size, found.pad_id, found.least) == (theirs.get_vocab_size(), theirs.token_to_id("<pad>"), 2)
-    assert tokenize.read(vocabularies.changed(KINDS["RoBERTa"], padding={"pad_id": 7})).pad_id == 7
+    assert tokenization.read(vocabularies.changed(KINDS["RoBERTa"], padding={"pad_id": 7})).pad_id == 7
 
 
 BERT, GPT = KINDS["BERT, uncased"], KINDS["GPT-2"]
@@ -98,6 +98,6 @@ def model(content: bytes, **options: Any) -> bytes:
 )
 def test_what_is_not_known_is_refused_in_one_line(content: bytes, said: str) -> None:
     with pytest.raises(InputError) as caught:
-        tokenize.read(content, "vocab/tokenizer.json")
+        tokenization.read(content, "vocab/tokenizer.json")
     text = str(caught.value)
     assert text.startswith("vocab/tokenizer.json: ") and said in text and "\n" not in text

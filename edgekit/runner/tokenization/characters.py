@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from edgekit.runner.tokenize import unicode_tables as tables
+from edgekit.runner.tokenization import unicode_tables as tables
 
 
 def ranges(table: str) -> Iterator[tuple[int, int]]:

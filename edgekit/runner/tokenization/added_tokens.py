@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from edgekit.runner.errors import InputError
-from edgekit.runner.tokenize import characters
-from edgekit.runner.tokenize.parts import is_id, refuse_unless
+from edgekit.runner.tokenization import characters
+from edgekit.runner.tokenization.parts import is_id, refuse_unless
 
 Part = tuple[str, "int | None"]
 """A piece of normalised text and None, or what was found there and its id."""

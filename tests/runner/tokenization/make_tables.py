@@ -1,4 +1,4 @@
-"""Write `edgekit/runner/tokenize/unicode_tables.py` anew: `python -m tests.runner.tokenize.make_tables`.
+"""Write `edgekit/runner/tokenization/unicode_tables.py` anew: `python -m tests.runner.tokenization.make_tables`.
 
 Every table is asked of the library `tokenizers`, one character after another. `KNOWN` is asked of Python: it wants the
 oldest one that the runner supports, 3.9, so that every other knows these characters too. Run on another Python, the
@@ -16,7 +16,7 @@ from pathlib import Path
 PATH = Path(__file__).parents[3] / "edgekit" / "runner" / "tokenize" / "unicode_tables.py"
 TITLE = '''"""Kinds of characters as ranges of code points in hex: what the library `tokenizers` takes them for.
 
-Made by `python -m tests.runner.tokenize.make_tables`, and held against that library by `test_unicode.py`.
+Made by `python -m tests.runner.tokenization.make_tables`, and held against that library by `test_unicode.py`.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def main() -> None:
     if sys.version_info[:2] == (3, 9):
         known = [code for code in range(0x110000) if unicodedata.category(chr(code)) not in ("Cn", "Cs", "Co")]
     else:
-        from edgekit.runner.tokenize import characters, unicode_tables
+        from edgekit.runner.tokenization import characters, unicode_tables
 
         known = [code for first, last in characters.ranges(unicode_tables.KNOWN) for code in range(first, last + 1)]
     tables = {name: as_ranges(codes) for name, codes in asked().items()}

@@ -1,6 +1,6 @@
 """Kinds of characters as ranges of code points in hex: what the library `tokenizers` takes them for.
 
-Made by `python -m tests.runner.tokenize.make_tables`, and held against that library by `test_unicode.py`.
+Made by `python -m tests.runner.tokenization.make_tables`, and held against that library by `test_unicode.py`.
 """
 
 from __future__ import annotations

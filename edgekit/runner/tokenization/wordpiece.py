@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from edgekit.runner.errors import InputError
-from edgekit.runner.tokenize import characters
-from edgekit.runner.tokenize.parts import kind_of, refuse_unless, vocabulary_of
+from edgekit.runner.tokenization import characters
+from edgekit.runner.tokenization.parts import kind_of, refuse_unless, vocabulary_of
 
 MOST_REMEMBERED = 50_000
 """Words whose pieces are kept: texts of one language share most of theirs."""

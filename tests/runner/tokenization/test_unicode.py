@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.runner.tokenize import characters, unicode_tables
+from edgekit.runner.tokenization import characters, unicode_tables
 from tests.matrix import pythons
 
 from . import make_tables
@@ -17,7 +17,7 @@ from . import make_tables
 ROOT = Path(__file__).parents[3]
 DIGEST = """
 import hashlib, json
-from edgekit.runner.tokenize import characters
+from edgekit.runner.tokenization import characters
 sha = hashlib.sha256()
 for code in range(0x110000):
     if not 0xD800 <= code < 0xE000:
