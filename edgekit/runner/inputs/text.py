@@ -14,6 +14,7 @@ import numpy as np
 from edgekit.runner import input_path, tokenization
 from edgekit.runner.errors import InputError
 from edgekit.runner.input_path import Step
+from edgekit.runner.inputs import unreadable
 from edgekit.runner.inputs.windows import Sample
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def samples(path: str, raw: RawSpec, strict: bool, members: Mapping[str, bytes])
     """One raw sample of a file; `members` are the bundle's."""
     step = input_path.find(raw.steps, "tokenize")
     if step is None:
-        raise InputError(f"{path}: the bundle takes {raw.dtype}{list(raw.shape)}, not a text; give it a .npy file")
+        raise InputError(f"{path}: {unreadable('.txt', raw)}")
     try:
         with open(path, "rb") as stream:
             content = stream.read(LARGEST_BYTES + 1)
