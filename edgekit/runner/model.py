@@ -16,6 +16,7 @@ from edgekit.runner.bundle.manifest import Manifest
 from edgekit.runner.encode import encoder
 from edgekit.runner.errors import BackendError, BundleError, InputError, RunnerError
 from edgekit.runner.preprocess.transform import pipeline
+from edgekit.runner.promised import check_values
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle import Bundle
@@ -84,7 +85,7 @@ class Model:
             got = f"{raw.dtype}{list(raw.shape)}" if isinstance(raw, np.ndarray) else type(raw).__name__
             raise InputError(f"sample: got {got}; the bundle takes {spec.dtype}{list(spec.shape)} ({spec.kind})")
         if self._has_limits:
-            self._check_values(raw)
+            check_values(raw, self.manifest.raw)
 
     def execute(self, x: np.ndarray) -> np.ndarray:
         """The model's outputs, float32 without their batch axis; several are joined (`joined.py`).
@@ -254,23 +255,6 @@ class Model:
         from edgekit.runner.selftest import selftest
 
         return selftest(self, most_s)
-
-    def _check_values(self, raw: np.ndarray) -> None:
-        low, high = np.minimum.reduce(raw, axis=None), np.maximum.reduce(raw, axis=None)
-        if not (np.isfinite(low) and np.isfinite(high)):
-            raise InputError("sample: holds NaN or infinity; check the sensor or the file")
-        promised = self.manifest.raw.range
-        if promised is None or (low >= promised[0] and high <= promised[1]):
-            return
-        if self._raw_dtype == np.int32:
-            raise InputError(
-                f"sample: token ids from {low} to {high}; the bundle's vocabulary has 0 to {promised[1]}, "
-                "make them with that vocabulary"
-            )
-        raise InputError(
-            f"sample: values from {low:.6g} to {high:.6g}; the bundle takes {promised[0]:g} to {promised[1]:g}, "
-            "scale the sample as the training data were"
-        )
 
     def _array(self, member: str) -> np.ndarray:
         try:

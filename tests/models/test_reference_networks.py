@@ -20,12 +20,17 @@ COUNT = re.compile(r"([\d,]+) parameters on 1 channel, ([\d,]+) on 3")
 
 
 def _builders() -> list[str]:
-    """Every public function in the folder that takes `input_shape` and `num_classes`, as its __init__ promises."""
+    """Every public function in the folder that takes `input_shape` and `num_classes`, as its __init__ promises.
+
+    One that needs to be given more, such as the size of a vocabulary, has a test file of its own.
+    """
     found = []
     for module in pkgutil.iter_modules(edgekit.models.__path__, "edgekit.models."):
         for name, value in vars(importlib.import_module(module.name)).items():
             own = inspect.isfunction(value) and value.__module__ == module.name and not name.startswith("_")
-            if own and {"input_shape", "num_classes"} <= set(inspect.signature(value).parameters):
+            parameters = inspect.signature(value).parameters if own else {}
+            needed = {name for name, each in parameters.items() if each.default is inspect.Parameter.empty}
+            if {"input_shape", "num_classes"} <= set(parameters) and needed <= {"input_shape", "num_classes"}:
                 found.append(f"{module.name}:{name}")
     return sorted(found)
 

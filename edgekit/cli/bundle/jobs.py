@@ -116,8 +116,9 @@ def _check_dtype(sample: np.ndarray, raw: RawSpec) -> None:
     message = (
         f"sample: got {sample.dtype}{list(sample.shape)}; the bundle takes {raw.dtype}{list(raw.shape)} ({raw.kind})"
     )
-    if dtype not in steps.RAW_DTYPES:
-        raise InputError(f"{message}; save it as {raw.dtype}, or as another of {', '.join(steps.RAW_DTYPES)}")
+    known = [each for each in steps.RAW_DTYPES if (each == "int32") == (raw.kind == "text")]
+    if dtype not in known:
+        raise InputError(f"{message}; save it as {raw.dtype}, or as another of {', '.join(known)}")
     saved = "" if sample.dtype == dtype else f" once it is saved as {dtype}"
     raise InputError(f"{message}; --dtype {dtype} fits{saved}")
 

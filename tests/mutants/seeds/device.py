@@ -79,9 +79,9 @@ DEVICE = (
     ),
     Seed(
         "range-not-kept",
-        "runner/model.py",
-        "low < promised[0] or high > promised[1]",
-        "low < promised[0] and high > promised[1]",
+        "runner/promised.py",
+        "low >= promised[0] and high <= promised[1]",
+        "low >= promised[0] or high <= promised[1]",
         "0-255 is answered where 0-1 was promised",
         ("tests/runner/test_contract.py",),
     ),
