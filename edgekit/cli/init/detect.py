@@ -45,7 +45,7 @@ def detect(path: Path | None) -> Findings:
         return inspect_rows.rows(path) if inspect_rows.is_rows(path) else _tree(path, "a folder")
     if not path.is_file():
         raise DataError(f"{path}: neither a file nor a folder; {EXPECTED}")
-    if path.suffix.lower() in inspect_texts.TABLES and (found := inspect_texts.table(path)):
+    if _may_hold_texts(path) and (found := inspect_texts.table(path)):
         return found
     if not zipfile.is_zipfile(path):
         if found := _one_file(path):
@@ -56,6 +56,11 @@ def detect(path: Path | None) -> Findings:
     if names and all(name.endswith(".npy") and "/" not in name for name in names):
         return inspect.arrays(path)
     return _tree(path, "a zip")
+
+
+def _may_hold_texts(path: Path) -> bool:
+    """Whether it is a table, and none of files."""
+    return path.suffix.lower() in inspect_texts.TABLES and file_list.FILE not in inspect.header(_start(path))
 
 
 def _one_file(path: Path) -> Findings | None:

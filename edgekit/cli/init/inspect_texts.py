@@ -14,6 +14,9 @@ from edgekit.data.sources.text_table import DELIMITERS, rows_of
 TABLES = {".tsv": "tab", ".csv": "comma"}
 """By the end of a name, how its cells are parted, if its first line does not say otherwise."""
 WORD = re.compile(r"\w+|[^\w\s]")
+LETTERS = re.compile(r"[^\W\d_]+")
+LEAST_WORDS = 2
+"""Of letters, in the middle one of a column of texts; names of files and of things have one."""
 PIECES_A_WORD = 1.3
 """About so many pieces has a word on average, and with this much room most texts are whole."""
 LEAST, MOST = 16, 256
@@ -68,7 +71,7 @@ def table(path: Path) -> Findings | None:
     columns = list(zip(*rows, strict=True))
     text = max(range(width), key=lambda place: sum(map(len, columns[place])))
     labels = [place for place in range(width) if place != text and _names_classes(columns[place])]
-    if not labels or _words(max(columns[text], key=len)) < 2:
+    if not labels or _middle([len(LETTERS.findall(cell)) for cell in columns[text]]) < LEAST_WORDS:
         return None
     label = min(labels, key=lambda place: len(set(columns[place])))
     header = _has_header(columns[text], columns[label])

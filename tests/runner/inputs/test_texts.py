@@ -116,7 +116,7 @@ def test_an_id_outside_the_vocabulary_is_refused(ids: list[int], said: str, path
         ("x.txt", b"caf\xe9", "x.txt: no text in UTF-8 (byte 3); save it in UTF-8"),
         ("x.txt", b"\xff\xfeh\0i\0", "x.txt: no text in UTF-8 (byte 0)"),
         ("x.txt", b"a" * (1 << 20) + b"b", "x.txt: more than 1,048,576 bytes"),
-        ("x.csv", b"a,b\n1,2\n", "takes int32[12], not a window"),
+        ("x.csv", b"a,b\n1,2\n", "takes int32[12], not a table"),
         ("x.md", b"hello", "cannot read .md; this bundle takes .npy, .txt"),
     ],
 )
