@@ -72,7 +72,7 @@ def test_the_table_of_sources_says_what_a_source_gives(
     kinds, splits = sources.WORDS[source]
     monkeypatch.chdir(tmp_path)
     section = importlib.import_module(f"tests.data.sources.test_{source}").section(tmp_path, monkeypatch)
-    config = data.parse({"source": source, **section})
+    config = data.parse({"source": source, **section}, getattr(module, "TASK", "classification"))
     pools = importlib.import_module(options.module_of_source(source)).read(config)
     assert pools.kind in kinds
     there = [name for name in ("train", "validation", "test") if getattr(pools, name) is not None]
