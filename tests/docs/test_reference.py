@@ -71,7 +71,8 @@ def test_the_table_of_sources_says_what_a_source_gives(
 ) -> None:
     kinds, splits = sources.WORDS[source]
     monkeypatch.chdir(tmp_path)
-    section = importlib.import_module(f"tests.data.sources.test_{source}").section(tmp_path, monkeypatch)
+    module = importlib.import_module(f"tests.data.sources.test_{source}")
+    section = module.section(tmp_path, monkeypatch)
     config = data.parse({"source": source, **section}, getattr(module, "TASK", "classification"))
     pools = importlib.import_module(options.module_of_source(source)).read(config)
     assert pools.kind in kinds
