@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import io
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-from PIL import Image, features
-from PIL import __version__ as pillow_version
+from PIL import Image
 
 from edgekit.core.cache_key import code_digest
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
 from edgekit.data import archives, box_formats, image_cache
 from edgekit.data.box_formats import Annotations, Box, Picture
-from edgekit.data.paths import existing, expand
+from edgekit.data.image_decoding import DECODER, UNREADABLE, reason
+from edgekit.data.paths import existing
 from edgekit.data.types import Pools, Progress
 from edgekit.runner import input_path
 from edgekit.runner.inputs import picture as pictures
@@ -61,17 +60,13 @@ class _Skipped:
 def pools(config: Options, progress: Progress | None = None) -> Pools:
     """See `edgekit.data.sources.boxes.read`."""
     path = existing(config.path, "data.path")
-    root = expand(config.cache, "data.cache") if config.cache else image_cache.default_folder()
     with archives.Folder(path) if path.is_dir() else archives.Zip(path) as source:
-        key = _key(config, source)
-        found = image_cache.open_entry(root, key)
-        if found is None:
-            listed = box_formats.read(config.annotations, source)
-            with image_cache.new_entry(root, key) as entry:
-                _decode(source, _limited(listed, config), config, entry, progress)
-            found = image_cache.open_entry(root, key)
-    if found is None:
-        raise DataError(f"data.cache: {root} does not keep what is written there; set data.cache to another folder")
+
+        def fill(entry: image_cache.Entry) -> None:
+            listed = _limited(box_formats.read(config.annotations, source), config)
+            _decode(source, listed, config, entry, progress)
+
+        found = image_cache.cached(config.cache, _key(config, source), fill)
     if "train" not in found.splits:
         raise DataError(f"{path.name}: no picture in train; name a list or a folder train")
     return Pools(
@@ -96,7 +91,7 @@ def _key(config: Options, source: archives.Folder | archives.Zip) -> str:
             "code": [code_digest("runner/inputs/picture.py"), code_digest("data/box_formats")],
             "limit": config.limit,
             "seed": None if config.limit is None else config.split_seed,
-            "pillow": [pillow_version, features.version("jpg"), features.version("libjpeg_turbo")],
+            "pillow": DECODER,
         }
     )
 
@@ -167,8 +162,8 @@ def _sample(
                 wide, high = picture.size
                 return f"{size[0]}×{size[1]} pixels, and its annotations are for {wide}×{high}"
             return pictures.decode(image, steps), size
-    except (OSError, ValueError, SyntaxError, EOFError, zlib.error, Image.DecompressionBombError) as error:
-        return str(error).split(" <_io")[0] or type(error).__name__
+    except UNREADABLE as error:
+        return reason(error)
 
 
 def _label(

@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from edgekit.core.errors import ResourceError
+from edgekit.core.errors import DataError, ResourceError
 from edgekit.core.hashing import sha256_file, write_json
+from edgekit.data.paths import expand
 from edgekit.data.types import Split
 
 FORMAT = 2
@@ -62,6 +63,19 @@ def open_entry(root: Path, key: str) -> CachedImages | None:
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def cached(folder: str | None, key: str, fill: Callable[[Entry], None]) -> CachedImages:
+    """The entry of a key, below `folder` or the default one; `fill` makes it where it is not there."""
+    root = expand(folder, "data.cache") if folder else default_folder()
+    found = open_entry(root, key)
+    if found is None:
+        with new_entry(root, key) as entry:
+            fill(entry)
+        found = open_entry(root, key)
+    if found is None:
+        raise DataError(f"data.cache: {root} does not keep what is written there; set data.cache to another folder")
+    return found
 
 
 @contextmanager

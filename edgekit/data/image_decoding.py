@@ -19,7 +19,7 @@ from edgekit.core.cache_key import code_digest
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
 from edgekit.data import file_list, folder_layout, image_cache
-from edgekit.data.paths import existing, expand
+from edgekit.data.paths import existing
 from edgekit.data.splits import limited_indices
 from edgekit.data.types import Pools, Progress
 from edgekit.runner.inputs import picture
@@ -28,6 +28,10 @@ _SQUARE = 1.25  # sides of a picture that is squashed by less look much the same
 _BATCH = 256
 _LARGE_BYTES = 16 << 10  # below, a second thread costs more than it brings (measured on 900-byte pictures)
 _SHOWN = 50
+DECODER = [pillow_version, features.version("jpg"), features.version("libjpeg_turbo")]
+"""What the decoded bytes depend on besides the pictures."""
+UNREADABLE = (OSError, ValueError, SyntaxError, EOFError, zlib.error, Image.DecompressionBombError)
+"""What Pillow raises for a picture that is none."""
 
 Source = file_list.Source
 
@@ -52,17 +56,13 @@ class Options(Protocol):
 def pools(config: Options, progress: Progress | None = None) -> Pools:
     """See `edgekit.data.sources.image_folder.read`."""
     path = existing(config.path, "data.path")
-    root = expand(config.cache, "data.cache") if config.cache else image_cache.default_folder()
     with file_list.opened(path) as source:
-        key = _key(config, source)
-        found = image_cache.open_entry(root, key)
-        if found is None:
+
+        def fill(entry: image_cache.Entry) -> None:
             plan = _limited(file_list.layout(source, path.name, folder_layout.PICTURES), config)
-            with image_cache.new_entry(root, key) as entry:
-                _decode(source, plan, config, entry, progress)
-            found = image_cache.open_entry(root, key)
-    if found is None:
-        raise DataError(f"data.cache: {root} does not keep what is written there; set data.cache to another folder")
+            _decode(source, plan, config, entry, progress)
+
+        found = image_cache.cached(config.cache, _key(config, source), fill)
     _check_corrupt(found.corrupt, found.total, config.max_corrupt_fraction, path.name)
     return Pools(
         found.splits["train"],
@@ -85,7 +85,7 @@ def _key(config: Options, source: Source) -> str:
             "code": code_digest("runner/inputs/picture.py"),
             "limit": config.limit,
             "seed": None if config.limit is None else config.split_seed,
-            "pillow": [pillow_version, features.version("jpg"), features.version("libjpeg_turbo")],
+            "pillow": DECODER,
         }
     )
 
@@ -138,7 +138,7 @@ def _bytes(source: Source, name: str) -> bytes | str:
     try:
         return source.read(name)
     except (OSError, ValueError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        return _reason(error)
+        return reason(error)
 
 
 class _Shapes:
@@ -177,11 +177,12 @@ def _sample(data: bytes, shapes: _Shapes) -> np.ndarray | str:
                 return problem
             shapes.see(image)
             return picture.decode(image, shapes.steps)
-    except (OSError, ValueError, SyntaxError, EOFError, zlib.error, Image.DecompressionBombError) as error:
-        return _reason(error)
+    except UNREADABLE as error:
+        return reason(error)
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """Why a picture cannot be read, in the same words in every run."""
     # Pillow's own words for a foreign file end in the address of a buffer, which differs from run to run.
     text = str(error).split(" <_io")[0]
     return text or type(error).__name__

@@ -21,7 +21,7 @@ from edgekit.serve.headers import HEADER_LENGTH, Headers, check_body, check_toke
 from edgekit.serve.log import log
 from edgekit.serve.page import PAGE
 from edgekit.serve.refusal import LATE, Refusal, busy
-from edgekit.serve.served import OUTPUT, Served
+from edgekit.serve.served import Served
 from edgekit.serve.settings import Settings
 from edgekit.serve.turn import Turn
 
@@ -128,7 +128,7 @@ class App:
             answer = await self.run(served, request.samples, granted_ms or request.timeout_ms, receive)
             wanted = request.outputs
             if wanted is None and length == 0:
-                wanted = (wire.Wanted(OUTPUT, True, 0),)
+                wanted = served.binary_values
             tensors = served.tensors(answer.outputs, request.samples, wanted, request.binary)
         except Refusal as refusal:
             self.count(served, refusal, arrived_ns)

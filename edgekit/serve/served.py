@@ -48,6 +48,7 @@ class Served:
         if len(self.manifest.outputs) > 1:
             self._values = {each.name: each.shape[1:] for each in self.manifest.outputs}
         self.outputs = (*self._values, ANSWER)
+        self.binary_values = tuple(wire.Wanted(name, True, 0) for name in self._values)
         self.cache: Cached | None = None
 
     async def put_cache(self, remembered: Remembered) -> None:

@@ -157,7 +157,7 @@ ELSEWHERE = {
     "pip install --no-deps -r onnx2tf.txt": INSTALLS,
     "pip install './edgekit_workbook-0.1.0-py3-none-any.whl[tflite]'": INSTALLS,
     "pip wheel --no-deps .": INSTALLS,
-    "edgekit run configs/blood_cells.yaml": "trains for a quarter of an hour",
+    "edgekit run configs/blood_cells.yaml": "trains two networks on pictures",
     "python3.11 -m venv .venv": "makes an environment of gigabytes",
     '.venv/bin/pip install torch==2.13.0 --index-url "$CPU_INDEX"': INSTALLS,
     "python3 -m venv edge && edge/bin/pip install 'numpy>=1.22' 'ai-edge-litert>=2.0'": INSTALLS,

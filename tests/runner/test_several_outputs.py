@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +159,7 @@ def test_boxes_of_a_file_are_in_the_pixels_of_that_file(
     Image.fromarray(sample).resize((96, 96), Image.Resampling.NEAREST).save(tmp_path / "large.png")
     Image.fromarray(sample).save(tmp_path / "same.png")
     np.save(tmp_path / "sample.npy", sample)
-    found = {}
+    found: dict[str, list[dict[str, Any]]] = {}
     for name in ("large.png", "same.png", "sample.npy"):
         assert (
             main(["predict", str(packed["onnx"]), str(tmp_path / name), "--json", "--interpreter", "onnxruntime"]) == 0
@@ -167,6 +169,23 @@ def test_boxes_of_a_file_are_in_the_pixels_of_that_file(
     near, far = (np.array([each["box"] for each in found[name]]) for name in ("same.png", "large.png"))
     assert near.shape == far.shape
     np.testing.assert_allclose(far, near * [2, 3, 2, 3], atol=1.5)
+
+
+def test_files_in_batches_and_frames_in_a_stream_get_the_same_boxes(packed: dict[str, Path], tmp_path: Path) -> None:
+    shown = np.asarray(Image.fromarray(images(1)[0]).resize((96, 96), Image.Resampling.NEAREST))
+    Image.fromarray(shown).save(tmp_path / "a.png")
+    Image.fromarray(images(1)[0]).save(tmp_path / "b.png")
+    fixed = ("--json", "--no-trial", "--interpreter", "openvino")
+
+    def boxes(*arguments: object, stdin: bytes = b"") -> list[Any]:
+        command = [sys.executable, "-m", "edgekit.runner", "predict", packed["openvino"], *arguments, *fixed]
+        done = subprocess.run([*map(str, command)], input=stdin, capture_output=True, timeout=120, check=True)
+        return [json.loads(line)["boxes"] for line in done.stdout.splitlines()]
+
+    one_by_one = boxes(tmp_path)
+    assert len(one_by_one) == 2 and one_by_one[0] != one_by_one[1] and all(one_by_one)
+    assert boxes(tmp_path, "--batch", 1) == one_by_one
+    assert boxes("--stream", "rgb24", "--size", "96x96", stdin=shown.tobytes()) == one_by_one[:1]
 
 
 def test_people_read_how_many_of_what_and_where(packed: dict[str, Path]) -> None:

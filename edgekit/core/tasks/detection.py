@@ -172,7 +172,7 @@ def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Gro
         labels = (y[:, 1:, 0] == kind).sum(axis=1)
         scores, hits, sure = [], [], []
         for said, wanted in zip(answers, y, strict=True):
-            boxes = _boxes(said[said[:, 0] == kind], SURE - np.inf)
+            boxes = _boxes(said[said[:, 0] == kind], -np.inf)
             there = wanted[1:][wanted[1:, 0] == kind]
             hit = _matched(boxes, there) & 1
             scores.append(boxes.logits)

@@ -14,14 +14,14 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from edgekit.core.errors import DataError
+from edgekit.data import folder_layout
 
 if TYPE_CHECKING:
     from edgekit.data.archives import Folder, Listing, Zip
 
 NAMES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
-PICTURES = (".jpg", ".jpeg", ".png", ".webp")
-SPLITS = {"train": "train", "trainval": "train", "val": "validation", "valid": "validation", "validation": "validation",
-          "test": "test"}  # fmt: skip
+PICTURES = folder_layout.PICTURES.suffixes
+SPLITS = {**folder_layout.SPLITS, "trainval": "train"}
 """Names of files and folders, and the split that they mean."""
 
 

@@ -17,7 +17,8 @@ from edgekit.core.cache_key import code_digest
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
 from edgekit.data.paths import PathText, existing
-from edgekit.data.types import Pools, Progress, SourceConfig
+from edgekit.data.sound_options import SoundConfig
+from edgekit.data.types import Pools, Progress
 from edgekit.runner import input_path
 
 if TYPE_CHECKING:
@@ -29,46 +30,27 @@ if TYPE_CHECKING:
 TASKS = ("classification", "anomaly")
 
 
-class Config(SourceConfig):
+class Config(SoundConfig):
     """Options of a folder of sounds."""
 
     source: Literal["wav_folder"] = "wav_folder"
     path: PathText = Field(
         description="folder or .zip with sounds as SPLIT/CLASS/*.wav, or a .csv of file,label beside them"
     )
-    rate_hz: int = Field(16_000, ge=1000, le=192_000, description="samples per second that a sound has after reading")
-    seconds: float = Field(1.0, gt=0, le=600, description="length of a sample, seconds")
     lengths: Literal["fit", "exact"] = Field(
         "fit", description="sound of another length: fill it with silence or cut it, or refuse it"
-    )
-    rates: Literal["resample", "exact"] = Field(
-        "resample", description="sound of another sample rate: resample it, or refuse it"
-    )
-    channels: Literal["mix", "exact"] = Field(
-        "mix", description="sound with several channels: mix them to mono, or refuse it"
     )
 
     @model_validator(mode="after")
     def _whole_samples(self) -> Config:
-        if abs(self.seconds * self.rate_hz - round(self.seconds * self.rate_hz)) > 1e-6:
-            raise ValueError(f"{self.seconds:g} s at {self.rate_hz} Hz are no whole number of samples; choose another")
+        self.samples("seconds", self.seconds)
         return self
-
-    @property
-    def raw_shape(self) -> tuple[int, ...]:
-        """Samples of one sound."""
-        return (round(self.seconds * self.rate_hz),)
 
     @property
     def input_path(self) -> list[dict[str, Any]]:
         """What happens to a file, as the device will do it."""
         (samples,) = self.raw_shape
-        return [
-            {"step": "decode_wav"},
-            *([{"step": "mix_channels"}] if self.channels == "mix" else []),
-            *([{"step": "resample", "rate_hz": self.rate_hz}] if self.rates == "resample" else []),
-            *([input_path.windows(samples, samples, "silence")] if self.lengths == "fit" else []),
-        ]
+        return self.decoding + ([input_path.windows(samples, samples, "silence")] if self.lengths == "fit" else [])
 
 
 def identity(config: Config) -> list[object]:

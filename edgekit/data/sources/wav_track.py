@@ -18,7 +18,8 @@ from edgekit.core.cache_key import code_digest
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
 from edgekit.data.paths import PathText, existing, stamps
-from edgekit.data.types import Pools, Progress, SourceConfig
+from edgekit.data.sound_options import SoundConfig
+from edgekit.data.types import Pools, Progress
 from edgekit.runner import input_path
 
 if TYPE_CHECKING:
@@ -30,13 +31,11 @@ TASKS = ("classification", "anomaly")
 TRACK = ".txt"
 
 
-class Config(SourceConfig):
+class Config(SoundConfig):
     """Options of recordings with label tracks."""
 
     source: Literal["wav_track"] = "wav_track"
     path: PathText = Field(description="a .wav, or a folder of them; each has its track NAME.txt beside it")
-    rate_hz: int = Field(16_000, ge=1000, le=192_000, description="samples per second that a sound has after reading")
-    seconds: float = Field(1.0, gt=0, le=600, description="length of a window, seconds")
     stride_s: float | None = Field(
         None, gt=0, le=600, description="from the start of a window to that of the next, seconds; none: seconds"
     )
@@ -44,39 +43,22 @@ class Config(SourceConfig):
     background: str | None = Field(
         None, min_length=1, description="class of the windows that no label touches; none: they are left out"
     )
-    rates: Literal["resample", "exact"] = Field(
-        "resample", description="recording of another sample rate: resample it, or refuse it"
-    )
-    channels: Literal["mix", "exact"] = Field(
-        "mix", description="recording with several channels: mix them to mono, or refuse it"
-    )
 
     @model_validator(mode="after")
     def _whole_samples(self) -> Config:
-        for name, value in (("seconds", self.seconds), ("stride_s", self.stride_s or self.seconds)):
-            if abs(value * self.rate_hz - round(value * self.rate_hz)) > 1e-6 or round(value * self.rate_hz) < 1:
-                raise ValueError(f"{name}: {value:g} s at {self.rate_hz} Hz are no whole number of samples; change one")
+        self.samples("seconds", self.seconds)
+        self.samples("stride_s", self.stride_s or self.seconds)
         return self
-
-    @property
-    def raw_shape(self) -> tuple[int, ...]:
-        """Samples of one window."""
-        return (round(self.seconds * self.rate_hz),)
 
     @property
     def windows(self) -> dict[str, Any]:
         """How a recording is cut, as the device will do it."""
-        return input_path.windows(self.raw_shape[0], round((self.stride_s or self.seconds) * self.rate_hz))
+        return input_path.windows(self.raw_shape[0], self.samples("stride_s", self.stride_s or self.seconds))
 
     @property
     def input_path(self) -> list[dict[str, Any]]:
         """What happens to a file, as the device will do it."""
-        return [
-            {"step": "decode_wav"},
-            *([{"step": "mix_channels"}] if self.channels == "mix" else []),
-            *([{"step": "resample", "rate_hz": self.rate_hz}] if self.rates == "resample" else []),
-            self.windows,
-        ]
+        return [*self.decoding, self.windows]
 
 
 def identity(config: Config) -> list[object]:

@@ -102,7 +102,7 @@ def _frames(model: Model, options: argparse.Namespace) -> None:
         frames = stream.frames(source, options.stream, width, height, model.manifest.raw)
         smooth = smoothing.maker(model.manifest)
         for number, (sample, read_ms) in enumerate(islice(frames, options.frames)):
-            found = model.predict(sample, top_k=options.top)
+            found = model.predict(sample, top_k=options.top, size=options.size)
             over_time = smooth(found) if smooth else None
             _shared.print_answer(number, found, read_ms, options.json, smoothed=over_time)
 

@@ -46,8 +46,6 @@ def mixed(
 def _distance(student: Tensor, teacher: Tensor, temperature: float, task: Task) -> Tensor:
     from torch.nn import functional
 
-    from edgekit.training import detection_loss
-
     if task == "classification":
         learnt, taught = (functional.log_softmax(each / temperature, dim=1) for each in (student, teacher))
         return temperature**2 * functional.kl_div(learnt, taught, reduction="batchmean", log_target=True)
@@ -57,5 +55,7 @@ def _distance(student: Tensor, teacher: Tensor, temperature: float, task: Task) 
         own = functional.binary_cross_entropy_with_logits(teacher / temperature, said)
         return temperature**2 * (apart - own)
     if task == "detection":
+        from edgekit.training import detection_loss
+
         return detection_loss.distance(student, teacher, temperature)
     return functional.mse_loss(student, teacher)

@@ -17,7 +17,6 @@ import pytest
 from PIL import Image
 
 from edgekit.runner.bundle.manifest import RawSpec
-from edgekit.runner.cli import main
 from edgekit.runner.errors import InputError
 from edgekit.runner.inputs import stream
 from tests.runner import flat
@@ -170,19 +169,6 @@ def test_only_so_many_frames_as_asked_for(kinds: dict[str, Path]) -> None:
 def test_frames_for_a_bundle_that_takes_none_are_refused(bundle: str, kinds: dict[str, Path]) -> None:
     lines, told = predict(kinds[bundle], "--stream", "rgb24", "--size", "2x2", stdin=bytes(12), code=4)
     assert lines == [] and "not frames of a camera" in told
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    ["", "--stream rgb24", "--size 2x2", "--stream rgb24 --size 2x2 x.png", "x.png --frames 3", "x.png --size 2x2",
-     "--stream rgb --size 2x2", "--stream gray --size 2", "--stream gray --size 0x2", "--stream gray --size axb",
-     "--stream gray --size 2x99999", "--stream gray --size 2x2 --frames 0", "--stream gray --size 2x2x2"],
-)  # fmt: skip
-def test_misused_options_are_exit_code_2(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(["predict", "x.edge.zip", *arguments.split()])
-    assert caught.value.code == 2
-    assert "usage: edgerun predict" in capsys.readouterr().err
 
 
 def test_without_pillow_frames_of_the_right_size_are_read_and_others_get_the_fix(

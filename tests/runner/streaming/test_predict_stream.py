@@ -171,7 +171,10 @@ def test_each_answer_comes_at_once_and_control_c_ends_it(kinds: dict[str, Path])
 
 @pytest.mark.parametrize(
     "arguments",
-    ["--stream s16le --size 2x2", "--stream csv x.wav", "--stream s16le --strict", "--stream s16le --batch 2",
+    ["", "--stream rgb24", "--size 2x2", "--stream rgb24 --size 2x2 x.png", "x.png --frames 3", "x.png --size 2x2",
+     "--stream rgb --size 2x2", "--stream gray --size 2", "--stream gray --size 0x2", "--stream gray --size axb",
+     "--stream gray --size 2x99999", "--stream gray --size 2x2 --frames 0", "--stream gray --size 2x2x2",
+     "--stream s16le --size 2x2", "--stream csv x.wav", "--stream s16le --strict", "--stream s16le --batch 2",
      "--stream rgb24 --size 2x2 --hop 5", "--stream rgb24 --size 2x2 --when-slow drop", "x.wav --hop 400",
      "x.wav --rate 8000", "x.wav --when-slow wait", "--stream S16_BE", "--stream s16le --hop 0",
      "--stream s16le --rate x", "--stream s16le --when-slow stop", "--hop 4"],
