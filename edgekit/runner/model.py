@@ -79,7 +79,18 @@ class Model:
         return self._encode(raw)
 
     def check(self, raw: np.ndarray) -> None:
-        """InputError where a raw sample has another shape, type or range of values than `manifest.raw` states."""
+        """Hold a raw sample against what `manifest.raw` states.
+
+        Parameters
+        ----------
+        raw
+            The sample.
+
+        Raises
+        ------
+        InputError
+            It has another shape, type or range of values.
+        """
         if type(raw) not in ARRAYS or raw.shape != self._raw_shape or raw.dtype != self._raw_dtype:
             spec = self.manifest.raw
             got = f"{raw.dtype}{list(raw.shape)}" if isinstance(raw, np.ndarray) else type(raw).__name__

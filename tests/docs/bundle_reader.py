@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-FORMAT = 3
+FORMAT = 4
 PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 

@@ -115,10 +115,10 @@ def _sounds(home: Path, rng: np.random.Generator) -> None:
 
 
 def _street(home: Path, rng: np.random.Generator) -> None:
-    """A minute and a half of a street, in which a bell rings for a second, thirty times; and where."""
+    """Five minutes of a street, in which a bell rings for a second, a hundred times; and where."""
     rate_hz, lines = 8000, []
-    sound = 0.1 * rng.normal(size=90 * rate_hz)
-    for number in range(30):
+    sound = 0.1 * rng.normal(size=300 * rate_hz)
+    for number in range(100):
         start = 3 * number + 1
         time = np.arange(rate_hz) / rate_hz
         sound[start * rate_hz :][:rate_hz] += 0.3 * np.sin(2 * np.pi * 900 * time)
@@ -146,7 +146,7 @@ def _messages(home: Path, rng: np.random.Generator) -> None:
     from edgekit.data import vocabulary
 
     words = {"ham": ["home", "dinner", "see", "later"], "spam": ["win", "free", "prize", "call"]}
-    rows = [("ham" if number % 3 else "spam", number) for number in range(120)]
+    rows = [("ham" if number % 3 else "spam", number) for number in range(600)]
     texts = [f"{number} " + " ".join(rng.choice(words[name], 6)) for name, number in rows]
     lines = [f"{name}\t{text}" for (name, _), text in zip(rows, texts, strict=True)]
     (home / "messages.tsv").write_text("\n".join(["label\ttext", *lines]) + "\n", encoding="utf-8")

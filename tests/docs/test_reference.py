@@ -37,6 +37,7 @@ PAGES = {page.name: page for page in blocks.pages()}
 
 
 NEEDED: dict[str, dict[str, Any]] = {
+    "boxes": {"path": "x", "annotations": "voc"},
     "csv_rows": {"path": "x", "label": "y"},
     "csv_windows": {"path": "x", "window": 8},
     "digits": {},

@@ -108,9 +108,8 @@ def test_an_average_since_the_start_becomes_that_of_the_later_calls(
 def test_litert_forgets_nothing_of_many_calls(made: dict[str, latency.Converted]) -> None:
     """Its profiler begins with room for some 2,000 events and must make more."""
     one = made["tflite-fp32"]
-    model = tflite._Model(
-        one.step.out / one.files.names[0], one.as_input(X[:1]), one.files.input.dtype, one.files.outputs[0].dtype
-    )
+    dtypes = [each.dtype for each in one.files.outputs]
+    model = tflite._Model(one.step.out / one.files.names[0], one.as_input(X[:1]), one.files.input.dtype, dtypes)
     counts = []
     for calls in (1, 400):
         model.forget()
