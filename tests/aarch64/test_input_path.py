@@ -17,7 +17,7 @@ from .device import Device
 
 pytestmark = [pytest.mark.aarch64, pytest.mark.slow]
 
-Case = tuple[Path, Path, Counter[str]]
+Case = tuple[Path, Path, Path, Counter[str]]
 WITH_PILLOW = ("litert", "tflite_runtime")  # numpy 2 and numpy 1
 CODE = """
 import hashlib, json, sys
@@ -26,11 +26,12 @@ sys.path.insert(0, sys.argv[1])
 from edgekit.runner import inputs
 from edgekit.runner.bundle.manifest import RawSpec
 raw = RawSpec(**json.loads(Path(sys.argv[2]).read_text()))
+members = {path.name: path.read_bytes() for path in Path(sys.argv[4]).iterdir()}
 cut = next((step for step in raw.steps if step["step"] == "windows"), None)
 first_alone = cut is not None and cut["fill"] == "silence"
 found = []
 for path in inputs.files(sys.argv[3], raw):
-    for sample in inputs.samples(path, raw):
+    for sample in inputs.samples(path, raw, members=members):
         if not first_alone or sample.span.start == 0:
             found.append(hashlib.sha256(sample.raw.tobytes()).hexdigest())
 print(json.dumps(found))
@@ -46,16 +47,20 @@ def interpreter(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module", params=sorted(ODD))
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
-    """A folder of odd files, what a manifest says of its samples, and the digests of those that training reads."""
+    """A folder of odd files, what a manifest says of its samples, the members that they need, and the digests."""
     home = tmp_path_factory.mktemp(request.param) / "data"
     data = load(parse(ODD[request.param](home)))
     spec = home.with_name("raw.json")
     spec.write_text(json.dumps(spec_for(data, "edgekit.models.mlp:mlp", {}, []).raw))
-    return home, spec, Counter(hashlib.sha256(sample.tobytes()).hexdigest() for sample in all_of(data)[0])
+    members = home.with_name("members")
+    members.mkdir()
+    for name, content in data.members.items():
+        (members / name).write_bytes(content)
+    return home, spec, members, Counter(hashlib.sha256(sample.tobytes()).hexdigest() for sample in all_of(data)[0])
 
 
 def test_every_file_becomes_the_sample_that_training_read(device: Device, runner: Path, case: Case) -> None:
-    home, spec, wanted = case
-    done = device.run("-c", CODE, runner, spec, home)
+    home, spec, members, wanted = case
+    done = device.run("-c", CODE, runner, spec, home, members)
     assert done.returncode == 0, done.stderr[-2000:]
     assert Counter(json.loads(done.stdout)) == wanted
