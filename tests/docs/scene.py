@@ -146,7 +146,7 @@ def _messages(home: Path, rng: np.random.Generator) -> None:
     from edgekit.data import vocabulary
 
     words = {"ham": ["home", "dinner", "see", "later"], "spam": ["win", "free", "prize", "call"]}
-    rows = [("ham" if number % 3 else "spam", number) for number in range(600)]
+    rows = [("ham" if number % 3 else "spam", number) for number in range(900)]
     texts = [f"{number} " + " ".join(rng.choice(words[name], 6)) for name, number in rows]
     lines = [f"{name}\t{text}" for (name, _), text in zip(rows, texts, strict=True)]
     (home / "messages.tsv").write_text("\n".join(["label\ttext", *lines]) + "\n", encoding="utf-8")
