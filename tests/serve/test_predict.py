@@ -202,7 +202,7 @@ def test_what_is_no_sound_is_refused_with_a_sentence(server: Server, name: str) 
 
 def test_a_recording_of_too_many_windows_is_refused(server: Server) -> None:
     data = flat.riff(flat.form(1, 16), bytes(2 * 400 * 1100))
-    assert "1024 windows" in refused(server.post("/predict?model=recording", data), 413)
+    assert "1024 samples" in refused(server.post("/predict?model=recording", data), 413)
 
 
 @pytest.mark.parametrize(
