@@ -59,7 +59,7 @@ class Drawings:
             try:
                 make_folder(Path(os.path.abspath(out)))
             except OSError as error:
-                raise _told(error, out) from None
+                raise _with_place(error, out) from None
         resize = input_path.find(manifest.raw.steps, "resize_picture")
         self._in_sample = resize is not None and resize["fit"] == "crop"
         """Then places are told in the sample's pixels, for it is a part of the picture."""
@@ -84,11 +84,11 @@ class Drawings:
         try:
             write_atomically(Path(name), png.encode(drawn))
         except OSError as error:
-            raise _told(error, name) from None
+            raise _with_place(error, name) from None
         return name
 
 
-def _told(error: OSError, name: str) -> OSError:
+def _with_place(error: OSError, name: str) -> OSError:
     """The same error with the place and what to do; it ends the command, for the next picture fares no better."""
     text = f"--draw: cannot be written: {error.strerror or error}; make room, or name another place"
     return OSError(error.errno, text, name)

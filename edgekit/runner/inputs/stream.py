@@ -31,7 +31,7 @@ def frames(
 ) -> Iterator[tuple[np.ndarray, float]]:
     """Raw samples, each with the milliseconds from its first byte to the sample; valid until the next is asked for.
 
-    `on_frame` gets each frame as it came, uint8 (height, width, channels), just before its sample is given.
+    `on_frame` gets each frame unmodified, uint8 (height, width, channels), just before its sample is given.
     `source` has `readinto`. InputError where the last frame is cut, once all before it have been given.
     """
     if raw.kind != "image" or raw.dtype != "uint8":
