@@ -659,7 +659,7 @@ def test_what_is_out_of_the_ordinary_may_stand_in_test_alone(tmp_path: Path) -> 
              for row, (split, name) in enumerate((("train", "good"), ("test", "good"), ("test", "crack")))
              for place in range(24)}  # fmt: skip
     values = written("--task", "anomaly", "--data", unpacked(tmp_path, files), out=tmp_path)
-    assert values["model"]["builder"] == "edgekit.models.autoencoder:autoencoder"
+    assert values["model"]["builder"] == "edgekit.models.conv_autoencoder:conv_autoencoder"
     data = load(load_plan(tmp_path / "mine.yaml").data)
     assert not data.train.y.any() and data.validation.y.any() and data.test.y.any()
 
