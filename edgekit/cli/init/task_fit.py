@@ -16,6 +16,7 @@ WANTED = {
     "regression": "floating-point numbers, one a sample or (n, values)",
     "multi_label": "0 or 1 in whole numbers, (n, labels)",
     "detection": "boxes, (n, 1 + most, 5): class, left, top, right, bottom",
+    "segmentation": "masks, (n, height, width): the class of each pixel, 255 for none",
     "anomaly": "whole numbers, one a sample: 0 normal, 1 anomaly",
 }
 FOLDERS = ("classification", "anomaly")

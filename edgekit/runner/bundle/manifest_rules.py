@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 
 TARGETS = ("tflite", "openvino", "onnx")
-TASKS = ("classification", "multi_label", "regression", "anomaly", "detection", "raw")
+TASKS = ("classification", "multi_label", "regression", "anomaly", "detection", "segmentation", "raw")
 ACTIVATIONS = ("softmax", "sigmoid", "none")
 KINDS = {"image": 3, "vector": 1, "audio": 1, "window": 2, "text": 1}
 LAYOUTS = {"NHWC": 4, "NCHW": 4, "NC": 2, "ANY": None}
@@ -207,6 +207,8 @@ def _check_task(manifest: Manifest) -> None:
         _check_reconstruction(manifest)
     elif task == "detection":
         _check_detection(manifest)
+    elif task == "segmentation":
+        _check_segmentation(manifest)
     else:
         [output] = _one(manifest)
         values = output.shape[-1]
@@ -272,6 +274,21 @@ def _check_detection(manifest: Manifest) -> None:
         need(is_number(value) and 0 < value < 1, f"boxes.{key}", value, "must be a number between 0 and 1")
     most = (options or {})["most"]
     need(is_whole(most) and most > 0, "boxes.most", most, "must be a whole number above 0")
+
+
+def _check_segmentation(manifest: Manifest) -> None:
+    """A grid over the picture, each of its cells with a logit for every class."""
+    from edgekit.runner import masks
+
+    [output] = _one(manifest)
+    raw, shape, labels = manifest.raw, output.shape[1:], manifest.labels
+    need(raw.kind == "image", "raw.kind", raw.kind, "a segmentation takes pictures")
+    need(1 < len(labels) <= masks.UNKNOWN, "labels", len(labels), f"name 2 to {masks.UNKNOWN} classes")
+    need(len(shape) == 3 and shape[0] == len(labels), "outputs", list(shape), f"needed [{len(labels)}, rows, columns]")
+    try:
+        masks.cell(raw.shape[:2], shape[1:])
+    except BundleError as error:
+        raise BundleError(f"manifest.json: outputs: {error}") from None
 
 
 def is_shape(value: Any) -> bool:
