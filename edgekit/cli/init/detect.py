@@ -7,7 +7,7 @@ import zlib
 from collections import Counter
 from pathlib import Path
 
-from edgekit.cli.init import inspect, inspect_rows, inspect_texts, inspect_tracks
+from edgekit.cli.init import inspect, inspect_boxes, inspect_rows, inspect_texts, inspect_tracks
 from edgekit.cli.init.findings import Findings
 from edgekit.core.errors import DataError
 from edgekit.core.file_type import describe
@@ -23,6 +23,8 @@ EXPECTED = """edgekit init takes one of
   a .wav with its label track, NAME.txt beside it, of start, end and label; or a folder of such
   a folder or a zip of texts, split/class/*.txt, as in train/spam/0001.txt
   a table of texts, .tsv or .csv, with a column of texts and one of classes
+  a folder or a zip of pictures with boxes: Pascal VOC (Annotations/*.xml), COCO (a .json for each split) or YOLO
+    (images/split/*.jpg and labels/split/*.txt)
 where split is train and, if there, validation and test"""
 MOST_FILES = 60
 HEAD_BYTES = 2**16
@@ -80,6 +82,8 @@ def _one_file(path: Path) -> Findings | None:
 def _tree(path: Path, where: str) -> Findings:
     with file_list.opened(path) as source:
         listing = source.listing()
+        if not isinstance(source, file_list.Listed) and (forms := inspect_boxes.formats(source)):
+            return inspect_boxes.boxes(path, where, source, forms)
         kind, seen = _kind(path, source, listing.files)
         if kind == "sound" and path.is_dir() and inspect_tracks.has_track(path):
             return inspect_tracks.recordings(path)

@@ -24,6 +24,15 @@ FOLDERS = ("classification", "anomaly")
 
 def check(task: str, found: Findings) -> None:
     """ConfigError where the data cannot serve the task."""
+    if found.task == "detection" and task != "detection":
+        raise ConfigError(f"--task {task}: {found.words}, and no classes; use --task detection, or leave --task out")
+    if found.section["source"] == "boxes":
+        return
+    if task == "detection" and found.section["source"] == "image_folder":
+        raise ConfigError(
+            f"--task detection: {found.words} has no boxes; put annotations beside the pictures, of Pascal VOC, COCO "
+            "or YOLO"
+        )
     if found.section["source"] == "csv_rows":
         _check_rows(task, found)
     elif found.section["source"] != "npz" and task not in (FOLDERS if found.classes else FOLDERS[:1]):

@@ -17,6 +17,8 @@ from edgekit.data.box_formats import PICTURES, SPLITS, Annotations, Box, Picture
 if TYPE_CHECKING:
     from edgekit.data.archives import Folder, Listing, Zip
 
+MOST_WORDS = 6
+"""Of a line: a class, four sides and, of a model's answers, a probability; polygons have more."""
 NAMES = ("data.yaml", "data.yml", "dataset.yaml", "classes.txt", "obj.names")
 
 
@@ -28,13 +30,14 @@ def read(source: Folder | Zip, listing: Listing) -> Annotations:
         path = PurePosixPath(name)
         if path.suffix.lower() not in PICTURES or path.name.startswith("."):
             continue
-        labels = next((each for each in _candidates(path) if each in files), None)
+        labels = next((each for each in candidates(path) if each in files), None)
         boxes = _parse(source.read(labels), labels, names) if labels else ()
         found.append(Picture(name, split_of(path), boxes))
     return Annotations(tuple(found), names)
 
 
-def _candidates(path: PurePosixPath) -> list[str]:
+def candidates(path: PurePosixPath) -> list[str]:
+    """Where the text of a picture may lie, by their names: mirrored in labels, or beside it."""
     beside = path.with_suffix(".txt")
     mirrored = PurePosixPath(*("labels" if part == "images" else part for part in beside.parts))
     return [str(mirrored), str(beside)]
@@ -66,6 +69,8 @@ def _parse(data: bytes, where: str, classes: tuple[str, ...]) -> tuple[Box, ...]
     for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
         if not line.strip():
             continue
+        if len(line.split()) > MOST_WORDS:
+            raise DataError(f"{where}, line {number}: {len(line.split())} numbers, as polygons have; export boxes")
         try:
             kind, x, y, width, height = int(line.split()[0]), *(float(word) for word in line.split()[1:5])
         except ValueError:
