@@ -1,4 +1,4 @@
-"""Small scenes with a mask, textured shapes under uneven light, written in both layouts; generated, not photographed."""
+"""Small scenes with masks, textured shapes under uneven light, in both layouts; generated, not photographed."""
 
 from __future__ import annotations
 

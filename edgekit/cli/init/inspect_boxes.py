@@ -128,7 +128,7 @@ def _middle_box(listed: Annotations, size: tuple[int, int], section: dict[str, o
             across.append((box.right - box.left) * scale[0] * place.across)
             down.append((box.bottom - box.top) * scale[1] * place.down)
     wide, high = (sorted(sides)[len(sides) // 2] for sides in (across, down))
-    small = f": small, and more pixels would help" if min(wide, high) < LEAST_BOX else ""
+    small = ": small, and more pixels would help" if min(wide, high) < LEAST_BOX else ""
     return f"In a sample the middle box is {wide:.0f}×{high:.0f}{small}"
 
 
