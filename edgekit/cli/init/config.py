@@ -20,7 +20,7 @@ WIDTH = 120
 FAST, SLOW, ANOMALY_RATE = 0.1, 0.05, 0.2
 ANY_PP = 5.0
 """A budget where the number of samples says nothing about it."""
-MOVED = {"classification": "shift", "multi_label": "shift", "detection": "shift_flip"}
+MOVED = {"classification": "shift", "multi_label": "shift", "detection": "shift_flip", "segmentation": "shift_flip"}
 """Moved, a picture shows the same things; it may have another value, and is another one to give back."""
 PLAIN = re.compile(r"([A-Za-z_]|\.{0,2}/)[\w./:-]*(?<!:)")
 """Text that YAML takes as it stands; anything else is quoted."""

@@ -10,6 +10,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from edgekit.core.tasks import segmentation
+from edgekit.report.plots import masks
 from edgekit.report.plots.style import DARK, STYLE, done
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ def samples(data: Data) -> Figure:
             axes.set_axis_off()
         for axes, place in zip(grid.flat, places, strict=False):
             draw(axes, data.train.x[place], data.kind, said(data, data.train.x[place]))
+            if data.task == "segmentation":
+                masks.overlay(axes, data.train.y[place])
             axes.set_title(textwrap.shorten(named(data, data.train.y[place]), LETTERS, placeholder="…"), fontsize=8)
         if data.kind not in ("image", "text"):
             figure.supxlabel("time →", fontsize=8)
@@ -54,6 +58,8 @@ def in_turn(y: np.ndarray, count: int) -> list[int]:
 
 def named(data: Data, label: Any) -> str:
     """A label in words: its class, its classes, or its numbers."""
+    if data.task == "segmentation":
+        return segmentation.in_words(label, data.classes)
     values = np.atleast_1d(label)
     if values.dtype.kind == "f":
         return ", ".join(f"{value:.3g}" for value in values)
