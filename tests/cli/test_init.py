@@ -836,7 +836,7 @@ def test_pictures_with_masks_are_for_segmentation(layout: str, task: tuple[str, 
     assert values["model"]["builder"] == "edgekit.models.segmenter:segmenter"
     store.build(spec, seed=0)
     shown = plots.samples(data.withhold_test())
-    assert all("ground" in axes.get_title() and len(axes.images) == 2 for axes in shown.axes)
+    assert all("ground" in axes.get_title("left") and len(axes.images) == 2 for axes in shown.axes)
     assert [row[0] for row in tables.splits(data.withhold_test()).rows] == ["ground", "disc", "bar", "samples"]
 
 
