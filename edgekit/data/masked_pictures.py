@@ -58,9 +58,15 @@ def pools(config: Options, progress: Progress | None = None) -> Pools:
         found = image_cache.cached(config.cache, _key(config, source), fill)
     if "train" not in found.splits:
         raise DataError(f"{path.name}: no picture in train; name a list or a folder train")
-    splits = [found.splits.get(name) for name in listed_pictures.SPLITS[1:]]
-    steps = tuple(config.input_path)
-    return Pools(found.splits["train"], *splits, found.classes, "image", found.notes, input_path=steps)
+    return Pools(
+        found.splits["train"],
+        found.splits.get("validation"),
+        found.splits.get("test"),
+        found.classes,
+        "image",
+        found.notes,
+        input_path=tuple(config.input_path),
+    )
 
 
 def _key(config: Options, source: Source) -> str:
@@ -145,7 +151,7 @@ def _no_mask(drawn: Image.Image, size: tuple[int, int]) -> str | None:
     """Why an opened Pillow image is no mask of a picture of (width, height)."""
     if drawn.mode not in INDEXED:
         return f"mode {drawn.mode}; save the index of each pixel's class, as a palette or grey PNG of 8 bits"
-    if any(tile[-1] in SCALED for tile in drawn.tile):
+    if any(tile[-1] in SCALED for tile in getattr(drawn, "tile", ())):
         return "grey of less than 8 bits; save it with 8"
     if drawn.size != size:
         return f"{drawn.width}×{drawn.height} pixels, and the upright picture has {size[0]}×{size[1]}"
