@@ -30,6 +30,7 @@ WORDS: Mapping[Task, Words] = {
     "regression": Words("(n,) or (n, values)", "values", "squared error"),
     "anomaly": Words("(n,) 0 normal, 1 anomaly", "its input again", "squared error, on normal samples alone"),
     "detection": Words("(n, 1 + most, 5) boxes", "distances and logits for points of grids", "focal loss and GIoU"),
+    "segmentation": Words("(n, height, width), 255 for none", "logits for the cells of a grid", "cross entropy and Dice"),
 }
 
 

@@ -37,6 +37,9 @@ QUICK = {
     "python sample.py",
     "python samples.py",
     "python make_meter.py",
+    "python make_shapes.py",
+    "edgekit init shapes --data shapes/",
+    "edgekit run shapes.yaml --dry-run",
     "edgekit run configs/digits.yaml --set prune.ratio=0.4 --dry-run",
     "edgekit run configs/mine.yaml --dry-run",
     "edgekit run configs/mine.yaml",
@@ -49,6 +52,7 @@ QUICK = {
     "edgekit run mine.yaml --dry-run",
     "edgekit run worn.yaml --dry-run",
     "edgekit init messages --data messages.tsv",
+    "edgekit init cells --data cells.zip",
     "edgekit run messages.yaml --dry-run",
     "edgekit run reviews.yaml --dry-run",
     "edgekit run colleague.yaml --dry-run",
@@ -171,6 +175,9 @@ ELSEWHERE = {
     ),
     "socat -u /dev/ttyACM0,b115200,raw - | edgerun predict worn-onnx-1.0.0.edge.zip --stream csv --hop 16": (
         "needs a board; tests/runner/streaming/test_predict_stream.py pipes lines in"
+    ),
+    "python edgerun.pyz predict cells-tflite-1.0.0.edge.zip cells/ --draw drawn/": (
+        "needs a bundle of boxes; tests/runner/test_predict_draw.py draws its answers"
     ),
     f"rpicam-vid --codec yuv420 -o - | {DEVICE} predict {CAMERA} --stream yuv420p --size 640x480": (
         "needs a camera; tests/runner/inputs/test_stream.py pipes frames in"

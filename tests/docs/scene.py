@@ -15,6 +15,7 @@ import numpy as np
 from PIL import Image
 
 from tests.conftest import ROOT, TINY, FinishedRun
+from tests.data import boxed
 from tests.docs import pages
 
 SHARED = Path(os.environ.get("EDGEKIT_SHARED", "/nowhere"))
@@ -52,6 +53,8 @@ def lay_out(home: Path, run: FinishedRun) -> None:
     _recordings(home / "worn", rng)
     _street(home, rng)
     _messages(home, rng)
+    boxed.voc(home / "cells", boxed.scenes(60))
+    _zip(home / "cells", home / "cells.zip")
     _pictures(home / "pictures", rng, ("day", "night"), {"train": 300, "test": 20}, 64)
     _zip(home / "pictures", home / "pictures.zip")
     x = rng.normal(size=(300, 8)).astype(np.float32)

@@ -17,7 +17,7 @@ from sklearn.datasets import load_digits, make_friedman1
 
 from edgekit.core.tasks import Task
 from tests.core.tasks import made
-from tests.data import boxed
+from tests.data import boxed, masked
 
 RATE_HZ = 8000
 
@@ -73,6 +73,12 @@ def boxes(folder: Path) -> tuple[Path, list[Path]]:
     return folder / "data", sorted((folder / "data").rglob("*.png"))[:3]
 
 
+def masks(folder: Path) -> tuple[Path, list[Path]]:
+    """Pictures with discs and bars, and a mask for each."""
+    masked.WRITERS["folders"](folder / "data", masked.scenes(90))
+    return folder / "data", sorted((folder / "data" / "images").rglob("*.png"))[:3]
+
+
 def messages(folder: Path) -> tuple[Path, list[Path]]:
     """Texts whose words tell their class."""
     rng = np.random.default_rng(0)
@@ -117,6 +123,7 @@ CASES = {
     "labels": Case("multi_label", arrays),
     "oddities": Case("anomaly", good_and_bad),
     "boxes": Case("detection", boxes),
+    "masks": Case("segmentation", masks),
 }
 
 

@@ -22,8 +22,10 @@ SHOWN = 8
 """Classes that are listed in the output."""
 
 
-def start(name: str, task: str, data: str | None, out: Path, *, force: bool, say: Callable[[str], None]) -> None:
+def start(name: str, task: str | None, data: str | None, out: Path, *, force: bool, say: Callable[[str], None]) -> None:
     """Write NAME.yaml and NAME.ipynb into `out`, both or neither, and print what was found.
+
+    Without a task it is the one that the data mean: of boxes detection, of masks segmentation, else classification.
 
     Raises ConfigError for a name, a task or a place that will not do, DataError for data that no source reads.
     """
@@ -32,13 +34,14 @@ def start(name: str, task: str, data: str | None, out: Path, *, force: bool, say
     from edgekit.cli.init.detect import detect
 
     _check_name(name)
-    if task not in TASKS:
+    if task is not None and task not in TASKS:
         raise ConfigError(f"--task {task}: no such task, {suggest(task, TASKS)}")
     config, pages = out / f"{name}.yaml", out / f"{name}.ipynb"
     if not force:
         _refuse_to_overwrite(config, pages)
     path = _place(data, out)
-    found = detect(path)
+    found = detect(path, task)
+    task = task or found.task
     task_fit.check(task, found)
     draft = dry_run.draft(name, task, found, _written(data, path, out))
     text = draft.text()

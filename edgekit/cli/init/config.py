@@ -22,6 +22,8 @@ PICTURE_ANOMALY_RATE = 0.02
 """Every pixel's error reaches all weights of a convolution, so steps must be shorter: it diverges from 0.05 to 0.1."""
 ANY_PP = 5.0
 """A budget where the number of samples says nothing about it."""
+MOVED = {"classification": "shift", "multi_label": "shift", "detection": "shift_flip", "segmentation": "shift_flip"}
+"""Moved, a picture shows the same things; it may have another value, and is another one to give back."""
 PLAIN = re.compile(r"([A-Za-z_]|\.{0,2}/)[\w./:-]*(?<!:)")
 """Text that YAML takes as it stands; anything else is quoted."""
 WORDS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
@@ -46,8 +48,7 @@ class Draft:
         calibrating = min(self.section["calibration_samples"], sizes.calibration)
         rate = self._rate()
         training: dict[str, Any] = {"epochs": sizes.epochs, "batch_size": sizes.batch, "learning_rate": rate}
-        # moved, a picture shows the same things, but may have another value, and is another one to give back
-        moved = "shift" if self.task in ("classification", "multi_label") else "none"
+        moved = MOVED.get(self.task, "none")
         alike = {"augment": moved} if self.data.kind == "image" else {}
         training |= alike
         fine = {"epochs": max(1, sizes.epochs // 6), "batch_size": sizes.batch}

@@ -63,7 +63,7 @@ def pictures(path: Path, where: str, plan: Layout, source: Source) -> Findings:
         try:
             with Image.open(io.BytesIO(content), formats=FORMATS) as picture:
                 sides[picture.size] += 1
-                coloured = coloured or not _is_grey(picture)
+                coloured = coloured or not is_grey(picture)
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
             continue  # the source counts what it cannot read, and names it
     if not sides:
@@ -78,7 +78,8 @@ def pictures(path: Path, where: str, plan: Layout, source: Source) -> Findings:
     return Findings(section, words, frozenset(plan.names), comments, classes=plan.classes)
 
 
-def _is_grey(picture: Image.Image) -> bool:
+def is_grey(picture: Image.Image) -> bool:
+    """Whether no pixel of it has a colour."""
     if picture.mode in ("1", "L", "LA"):
         return True
     pixels = np.asarray(picture.convert("RGB"))

@@ -26,6 +26,10 @@ and, for what a mean over all samples hides,
     said(answers, y, names)     the answers in words
     labels_in_words(y, names)   the labels in words
 
+and, where answers lie in the pictures that are their samples,
+
+    closeness(answers, y)       (n,) from 0 to 1: how much of each is right; by it pictures are chosen to be drawn
+
 `inputs` are what the network was given, in its own order of axes, where RECONSTRUCTS; where NEEDS_SHAPE, zeros of
 that shape; else None.
 """
@@ -43,7 +47,7 @@ if TYPE_CHECKING:
 
     from edgekit.core.tasks.accuracy_drop import Drop
 
-Task = Literal["classification", "regression", "multi_label", "anomaly", "detection"]
+Task = Literal["classification", "regression", "multi_label", "anomaly", "detection", "segmentation"]
 TASKS: tuple[Task, ...] = get_args(Task)
 
 

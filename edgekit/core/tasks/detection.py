@@ -18,8 +18,9 @@ import numpy as np
 from edgekit.core.errors import DataError
 from edgekit.core.tasks import Group, Marks
 from edgekit.core.tasks.accuracy_drop import Drop, resampled
+from edgekit.core.tasks.box_matches import OVERLAPS, ROW, SURE, boxes_of, matched
 from edgekit.core.tasks.labels import some
-from edgekit.runner.boxes import SIDES, Boxes, Decoder, Options, area, intersections
+from edgekit.runner.boxes import SIDES, Boxes, Decoder, Options
 
 METRIC = "mAP@0.5"
 SAID = "accuracy is the mean over the classes of the average precision, where a box must overlap its label by a half"
@@ -30,17 +31,10 @@ NEEDS_SHAPE = True
 GROUP, SCORE, SCORE_RISES = "class", "AP@0.5", True
 RIGHT = "every labelled thing is found with a probability of a half or more, and nothing else"
 
-OVERLAPS = tuple(round(0.5 + 0.05 * step, 2) for step in range(10))
-"""An overlap is the intersection's share of the union."""
-LIMITS, EACH = np.array(OVERLAPS), np.arange(len(OVERLAPS))
 RECALLS = np.linspace(0, 1, 101)
 COUNTED = Options(least_probability=0.01, overlap=0.5, most=100)
-SURE = 0.0
-"""A logit: the probability of a half."""
 ALIKE = 0.8
 """Of the boxes of two answers, the share that both have, for the answers to be the same."""
-ROW = 5
-"""Numbers of a label or a found box: class, left, top, right, bottom."""
 FOUND = 3
 """Of each found box, in the marks: class, logit, and in which of the overlaps it is right, as bits."""
 
@@ -106,7 +100,7 @@ def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray)
         there = labels[1:][labels[1:, 0] >= 0]
         row[:classes] = np.bincount(there[:, 0].astype(np.int64), minlength=classes)
         of_boxes = row[classes:].reshape(COUNTED.most, FOUND)[: len(boxes.logits)]
-        of_boxes[:, 0], of_boxes[:, 1], of_boxes[:, 2] = boxes.classes, boxes.logits, _matched(boxes, there)
+        of_boxes[:, 0], of_boxes[:, 1], of_boxes[:, 2] = boxes.classes, boxes.logits, matched(boxes, there)
     return Marks("detection", values)
 
 
@@ -162,7 +156,13 @@ def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
 
 def right(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Where the sure boxes are those of the labels."""
-    return np.array([_shared(_boxes(said), _boxes(wanted[1:])) == 1 for said, wanted in zip(answers, y, strict=True)])
+    found: np.ndarray = closeness(answers, y) == 1
+    return found
+
+
+def closeness(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """(n,): the share of the sure boxes and the labels of each picture that have their like in the other."""
+    return np.array([_shared(boxes_of(said), boxes_of(wanted[1:])) for said, wanted in zip(answers, y, strict=True)])
 
 
 def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Group]:
@@ -172,9 +172,9 @@ def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Gro
         labels = (y[:, 1:, 0] == kind).sum(axis=1)
         scores, hits, sure = [], [], []
         for said, wanted in zip(answers, y, strict=True):
-            boxes = _boxes(said[said[:, 0] == kind], -np.inf)
+            boxes = boxes_of(said[said[:, 0] == kind], -np.inf)
             there = wanted[1:][wanted[1:, 0] == kind]
-            hit = _matched(boxes, there) & 1
+            hit = matched(boxes, there) & 1
             scores.append(boxes.logits)
             hits.append(hit)
             sure.append(boxes.logits >= SURE)
@@ -188,12 +188,12 @@ def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Gro
 
 def said(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:
     """How many of which class are surely there."""
-    return [_counted(_boxes(answer).classes, names) for answer in answers]
+    return [_counted(boxes_of(answer).classes, names) for answer in answers]
 
 
 def labels_in_words(y: np.ndarray, names: Sequence[str]) -> list[str]:
     """The same of the labels."""
-    return [_counted(_boxes(wanted[1:]).classes, names) for wanted in y]
+    return [_counted(boxes_of(wanted[1:]).classes, names) for wanted in y]
 
 
 def mean_average_precision(values: np.ndarray, weights: np.ndarray, bit: int = 0) -> np.ndarray:
@@ -230,31 +230,6 @@ def _average_precision(logits: np.ndarray, hits: np.ndarray, weights: np.ndarray
     return np.where(total > 0, reached.mean(axis=1), np.nan)
 
 
-def _matched(boxes: Boxes, labels: np.ndarray) -> np.ndarray:
-    """(boxes,) int64: bit `k` is set where a box, best first, takes a label of its class at `OVERLAPS[k]`."""
-    bits = np.zeros(len(boxes.logits), dtype=np.int64)
-    for kind in np.unique(labels[:, 0]).astype(np.int64):
-        mine = np.flatnonzero(boxes.classes == kind)
-        overlaps = _overlaps(boxes.sides[mine], labels[labels[:, 0] == kind, 1:])
-        free = np.ones((len(LIMITS), overlaps.shape[1]), dtype=bool)
-        for place in np.flatnonzero(overlaps.max(axis=1, initial=0) >= LIMITS[0]):
-            shares = np.where(free, overlaps[place], -1.0)
-            best = free.shape[1] - 1 - shares[:, ::-1].argmax(axis=1)  # of equals the last, as COCO's own code
-            taken = np.flatnonzero(shares[EACH, best] >= LIMITS)
-            free[taken, best[taken]] = False
-            bits[mine[place]] = (1 << taken).sum()
-    return bits
-
-
-def _overlaps(boxes: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """(boxes, labels) float64: the intersection's share of the union."""
-    boxes, labels = boxes.astype(np.float64), labels.astype(np.float64)
-    shared = np.array([intersections(each, labels) for each in boxes]).reshape(len(boxes), len(labels))
-    union = area(boxes)[:, None] + area(labels) - shared
-    found: np.ndarray = shared / np.maximum(union, 1e-12)
-    return found
-
-
 def _hits(values: np.ndarray) -> np.ndarray:
     """(n,): how many labels of a picture are found at an overlap of a half."""
     bits = values[:, -FOUND * COUNTED.most :].reshape(len(values), COUNTED.most, FOUND)[..., 2].astype(np.int64)
@@ -271,18 +246,11 @@ def _sure(outputs: np.ndarray, inputs: np.ndarray | None) -> Iterator[Boxes]:
     return found_in(outputs, _size(inputs), COUNTED._replace(least_probability=0.5))
 
 
-def _boxes(rows: np.ndarray, least: float = SURE) -> Boxes:
-    """Of rows (n, 5 or 6): labels, or answers with a logit that is at least `least`."""
-    logits = rows[:, ROW] if rows.shape[1] > ROW else np.full(len(rows), np.inf)
-    kept = rows[(rows[:, 0] >= 0) & (logits >= least)]
-    return Boxes(kept[:, 1:ROW], kept[:, ROW] if rows.shape[1] > ROW else kept[:, 0], kept[:, 0].astype(np.int64))
-
-
 def _shared(one: Boxes, other: Boxes) -> float:
     """The share of the boxes of both that have their like in the other: F1."""
     total = len(one.classes) + len(other.classes)
     labels = np.column_stack([other.classes, other.sides]) if len(other.classes) else np.zeros((0, ROW))
-    return 2 * int((_matched(one, labels) & 1).sum()) / total if total else 1.0
+    return 2 * int((matched(one, labels) & 1).sum()) / total if total else 1.0
 
 
 def _counted(classes: np.ndarray, names: Sequence[str]) -> str:

@@ -161,6 +161,10 @@ def _by_class(benchmark: Artifact) -> dict[str, Picture]:
         answers = "; ".join(f"{row['label']} answered as {row['variant']}" for row in lost["samples"])
         caption = f"Right by the baseline, wrong by {lost['variant']}: {len(lost['samples'])} of {lost['in_all']:,}."
         found["lost"] = picture(figure, f"Lost validation samples: {answers}", caption)
+    examples = tables.examples(benchmark)
+    if examples is not None:
+        caption = "Validation pictures, those answered best first, then those answered worst."
+        found["examples"] = picture(plots.examples(examples), "Labels and answers, drawn into pictures", caption)
     return found
 
 

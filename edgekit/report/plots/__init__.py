@@ -10,6 +10,7 @@ from edgekit.report.plots.compression import learning_curves, pruning, sensitivi
 from edgekit.report.plots.delivery import boundaries, bundle_members
 from edgekit.report.plots.diagnosis import latency_parts, operators, predicted, roofline, ways
 from edgekit.report.plots.distribution import ecdf
+from edgekit.report.plots.examples import examples
 from edgekit.report.plots.loads import loads
 from edgekit.report.plots.pipeline import pipeline
 from edgekit.report.plots.pruned import accuracy_by_cost, predicted_and_measured, zero_patterns
@@ -25,6 +26,7 @@ __all__ = [
     "candidates",
     "confusion",
     "ecdf",
+    "examples",
     "histograms",
     "latency_parts",
     "learning_curves",

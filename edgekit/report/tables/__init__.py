@@ -12,6 +12,7 @@ from edgekit.core.rows.trained import Epoch, StudentRow
 from edgekit.report import rejected as rejections
 from edgekit.report import variants
 from edgekit.report.columns import as_table
+from edgekit.report.examples import examples as examples
 from edgekit.report.formatting import Table, at_most, count, milliseconds, percent, points
 from edgekit.report.tables.by_class import by_class as by_class
 from edgekit.report.tables.by_class import lost_in_words as lost_in_words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from edgekit.report.formatting import Table, count
@@ -31,6 +32,8 @@ def samples(data: Data) -> Table:
 def splits(data: Data) -> Table:
     """How many samples of each class every split has; of numbers, their mean and their range."""
     found = {"train": data.train.y, "calibration": data.calibration.y, "validation": data.validation.y}
+    if data.task == "detection":
+        return _boxes(found, data.classes)
     if data.train.y.dtype.kind == "f":
         rows = [
             (name, count(len(y)), title, *(f"{value:.4g}" for value in (column.min(), column.mean(), column.max())))
@@ -43,7 +46,17 @@ def splits(data: Data) -> Table:
     return Table(("class", *found), [*rows, ("samples", *(count(len(y)) for y in found.values()))])
 
 
+def _boxes(found: Mapping[str, np.ndarray], names: Sequence[str]) -> Table:
+    """Boxes of each class, and pictures, in every split."""
+    rows = [
+        (label, *(count(int((y[:, 1:, 0] == kind).sum())) for y in found.values())) for kind, label in enumerate(names)
+    ]
+    return Table(("class", *found), [*rows, ("pictures", *(count(len(y)) for y in found.values()))], "boxes of a class")
+
+
 def _counts(y: np.ndarray, classes: int) -> list[int]:
+    if y.ndim == 3:  # masks: pictures that have a pixel of it
+        return [int((y == label).any(axis=(1, 2)).sum()) for label in range(classes)]
     if y.ndim == 2:
         return [int(number) for number in y.sum(axis=0)]
     return [int((y == label).sum()) for label in range(classes)]

@@ -103,12 +103,20 @@ def print_json(value: Any) -> None:
 
 
 def print_answer(
-    name: Any, found: Any, read_ms: float, as_json: bool, span: Place | None = None, smoothed: Any = None
+    name: Any,
+    found: Any,
+    read_ms: float,
+    as_json: bool,
+    span: Place | None = None,
+    smoothed: Any = None,
+    drawn: str | None = None,
 ) -> None:
     """Flushed at once: whoever reads the pipe waits for this line."""
     if as_json:
         facts = found.to_dict()
         more: dict[str, Any] = span.facts() if span else {}
+        if drawn is not None:
+            more["drawn"] = drawn
         if smoothed is not None:
             from edgekit.runner import smoothing
 
@@ -118,6 +126,8 @@ def print_answer(
         return
     first, *rest = lines(found, smoothed)
     where = f"frame {name}" if isinstance(name, int) else f"{name}, {span}" if span else name
+    if drawn is not None:
+        rest.append(f"  drawn into {drawn}")
     print("\n".join([f"{where}: {first}".rstrip(), *rest]), flush=True)
 
 

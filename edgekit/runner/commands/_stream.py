@@ -15,6 +15,9 @@ from edgekit.runner.commands import _shared
 from edgekit.runner.errors import InputError
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from edgekit.runner.commands._draw import Drawings
     from edgekit.runner.model import Model
     from edgekit.runner.streaming.stream import Stream, StreamAnswer
 
@@ -70,8 +73,8 @@ def check(options: argparse.Namespace) -> None:
         options.misuse("--stream wants neither INPUT nor --strict nor --batch beside it")
     if options.stream in PIXELS and (not options.size or of_windows):
         options.misuse("frames want --size WxH; --hop, --rate, --channels and --when-slow are for sound and sensors")
-    if options.stream not in PIXELS and options.size:
-        options.misuse("--size is for frames")
+    if options.stream not in PIXELS and (options.size or options.draw):
+        options.misuse("--size and --draw are for frames")
 
 
 def run(model: Model, options: argparse.Namespace) -> None:
@@ -98,13 +101,23 @@ def _frames(model: Model, options: argparse.Namespace) -> None:
     from edgekit.runner.inputs import stream
 
     width, height = options.size
+    drawings: Drawings | None = None
+    shown: list[np.ndarray] = []
+    if options.draw:
+        from edgekit.runner.commands import _draw
+
+        drawings = _draw.Drawings(model.manifest, options.draw)
     with _stdin() as source:
-        frames = stream.frames(source, options.stream, width, height, model.manifest.raw)
+        frames = stream.frames(
+            source, options.stream, width, height, model.manifest.raw, shown.append if drawings else None
+        )
         smooth = smoothing.maker(model.manifest)
         for number, (sample, read_ms) in enumerate(islice(frames, options.frames)):
             found = model.predict(sample, top_k=options.top, size=options.size)
             over_time = smooth(found) if smooth else None
-            _shared.print_answer(number, found, read_ms, options.json, smoothed=over_time)
+            drawn = drawings.frame(number, shown[-1], sample, found) if drawings else None
+            shown.clear()
+            _shared.print_answer(number, found, read_ms, options.json, smoothed=over_time, drawn=drawn)
 
 
 def _windows(model: Model, options: argparse.Namespace) -> None:

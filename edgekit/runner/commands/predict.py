@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from edgekit.runner.commands._batches import Outcome
+    from edgekit.runner.commands._draw import Drawings
     from edgekit.runner.model import FileAnswer, Model
 
 HELP = "answer for pictures, sounds, tables, texts, .npy files, folders of them, or a stream of frames, sound, sensors"
@@ -37,6 +38,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=_shared.positive,
         help="run N samples a call, for throughput; timing_ms.execute is then the call's time divided by its samples",
     )
+    parser.add_argument(
+        "--draw",
+        metavar="OUT",
+        help="draw the answers into the pictures, as PNG: a file, or a folder for several (boxes)",
+    )
     _stream.arguments(parser)
     _shared.interpreter(parser)
     parser.set_defaults(misuse=parser.error)
@@ -45,6 +51,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """One answer an input."""
     _stream.check(options)
+    if options.draw:
+        from edgekit.runner.commands import _draw
+
+        _draw.check(options)
     if options.stream:
         _stream.run(_shared.load(options), options)
         return
@@ -59,10 +69,12 @@ def _files(model: Model, options: argparse.Namespace) -> None:
 
     raw = model.manifest.raw
     paths = [path for name in options.inputs for path in inputs.files(name, raw)]
+    drawings = _drawings(model, options, paths)
     refused = 0
     for path, answer, read_ms, error in _outcomes(model, paths, options):
         if answer is not None:
-            _shared.print_answer(path, answer.prediction, read_ms, options.json, answer.span)
+            drawn = drawings.file(path, answer.prediction) if drawings else None
+            _shared.print_answer(path, answer.prediction, read_ms, options.json, answer.span, drawn=drawn)
             continue
         text = str(error) if str(error).startswith(path) else f"{path}: {error}"
         if len(paths) == 1:
@@ -73,6 +85,14 @@ def _files(model: Model, options: argparse.Namespace) -> None:
         refused += 1
     if refused:
         raise InputError(f"{refused} of {len(paths)} inputs got no answer")
+
+
+def _drawings(model: Model, options: argparse.Namespace, paths: list[str]) -> Drawings | None:
+    if not options.draw:
+        return None
+    from edgekit.runner.commands import _draw
+
+    return _draw.Drawings(model.manifest, options.draw, paths)
 
 
 def _outcomes(model: Model, paths: list[str], options: argparse.Namespace) -> Iterator[Outcome]:

@@ -54,6 +54,16 @@ def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
         raise InputError(f"{path}: cannot be decoded ({reason}); save it again as PNG or JPEG") from None
 
 
+def pixels(path: str, steps: Sequence[Step]) -> np.ndarray:
+    """The picture of a file that `samples` takes, upright in its own size, as uint8 (height, width, 3)."""
+    Image = pillow(path, "give a .npy file")
+    try:
+        with Image.open(path, formats=FORMATS) as picture:
+            return decode(picture, [{**step, "channels": 3} for step in steps if step["step"] == "decode_picture"])
+    except Exception as error:  # it was read a moment ago, and has changed since
+        raise InputError(f"{path}: cannot be decoded again ({error}); leave it alone meanwhile") from None
+
+
 def decode(picture: Any, steps: Sequence[Step]) -> np.ndarray:
     """An opened Pillow image as a raw sample (height, width, channels) uint8."""
     how = input_path.find(steps, "decode_picture")

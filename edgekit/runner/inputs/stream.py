@@ -23,11 +23,15 @@ if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import RawSpec
 
 Decode = Callable[[np.ndarray, int, int], np.ndarray]
+OnFrame = Callable[[np.ndarray], object]
 
 
-def frames(source: Any, pixels: str, width: int, height: int, raw: RawSpec) -> Iterator[tuple[np.ndarray, float]]:
+def frames(
+    source: Any, pixels: str, width: int, height: int, raw: RawSpec, on_frame: OnFrame | None = None
+) -> Iterator[tuple[np.ndarray, float]]:
     """Raw samples, each with the milliseconds from its first byte to the sample; valid until the next is asked for.
 
+    `on_frame` gets each frame unmodified, uint8 (height, width, channels), just before its sample is given.
     `source` has `readinto`. InputError where the last frame is cut, once all before it have been given.
     """
     if raw.kind != "image" or raw.dtype != "uint8":
@@ -43,8 +47,12 @@ def frames(source: Any, pixels: str, width: int, height: int, raw: RawSpec) -> I
         filled, started = _fill(source, memoryview(buffer))
         if filled < frame_bytes:
             break
-        sample = _fit(decode(np.frombuffer(buffer, np.uint8), width, height), raw)
-        yield sample, (perf_counter_ns() - started) / 1e6
+        frame = decode(np.frombuffer(buffer, np.uint8), width, height)
+        sample = _fit(frame, raw)
+        read_ms = (perf_counter_ns() - started) / 1e6
+        if on_frame is not None:
+            on_frame(frame)
+        yield sample, read_ms
         number += 1
     if filled:
         raise InputError(

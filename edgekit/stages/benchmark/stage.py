@@ -26,7 +26,7 @@ from edgekit.runner.backends import Backend
 from edgekit.runner.measure import conditions
 from edgekit.runner.measure.bench import machine
 from edgekit.runner.preprocess.transform import apply, to_layout
-from edgekit.stages.benchmark import by_class
+from edgekit.stages.benchmark import by_class, examples
 from edgekit.stages.benchmark.config import LIBRARIES, Config
 from edgekit.stages.benchmark.leakage import check_leakage
 from edgekit.stages.benchmark.loads import measure_loads
@@ -69,6 +69,7 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
     artifacts.write_json(out / artifacts.EVIDENCE / "loads.json", loads)
     np.savez(out / artifacts.EVIDENCE / "samples_ms.npz", allow_pickle=False, **timings.samples_ms)
     by_class.write_evidence(out, data, answers, breakdown.places)
+    examples.write(out, data, answers, by_class.shown(decision.metrics))
     return artifacts.seal(
         out,
         stage="benchmark",

@@ -1,0 +1,168 @@
+"""Inspect pictures with boxes: which format their annotations have, and at which size a detector should see them."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from PIL import Image
+
+from edgekit.cli.init.findings import Findings
+from edgekit.cli.init.inspect import MOST_OPENED, is_grey
+from edgekit.core.errors import DataError
+from edgekit.data import archives, box_formats
+from edgekit.data.box_formats import Annotations, yolo
+from edgekit.runner import input_path
+from edgekit.runner.inputs import picture as pictures
+
+Archive = archives.Folder | archives.Zip
+SAID = {"voc": "Pascal VOC", "coco": "COCO", "yolo": "YOLO"}
+STRIDE = 16
+"""Of the coarse grid of the detector: sides of a sample are its multiples."""
+MOST_PIXELS = 192 * 144
+"""Of a sample: a first run should take minutes on a CPU."""
+LEAST_BOX = 8
+"""Pixels of the detector's fine grid: of smaller things several share a cell."""
+LOOKED_AT = 60
+LINE = re.compile(rb"\s*\d+(\s+[-+.\deE]+){4,}\s*")
+"""The beginning of a YOLO text: a class, and numbers."""
+KEYS = (b'"images"', b'"annotations"', b'"categories"')
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """What the pictures themselves say: how often each (width, height) was seen, and whether one has colours."""
+
+    sizes: Counter[tuple[int, int]]
+    coloured: bool
+
+
+def formats(source: Archive) -> list[str]:
+    """The formats of annotations that lie with the pictures, by content; DataError for half a layout."""
+    listing = source.listing()
+    names = [name for name in listing.files if not any(part[:1] in (".", "_") for part in _folders(name))]
+    shown = [name for name in names if PurePosixPath(name).suffix.lower() in box_formats.PICTURES]
+    if not shown:
+        return []
+    found = []
+    if any(b"<annotation" in _read(source, name) for name in _some(names, ".xml")):
+        found.append("voc")
+    if any(sum(key in _read(source, name) for key in KEYS) > 1 for name in _some(names, ".json")):
+        found.append("coco")
+    texts = set(name for name in names if name.endswith(".txt"))
+    labels = [text for name in shown for text in yolo.candidates(PurePosixPath(name)) if text in texts]
+    if any(LINE.match(_read(source, name)) for name in _spread(labels)):
+        found.append("yolo")
+    elif not found and any("labels" in PurePosixPath(name).parts for name in texts):
+        wanted = yolo.candidates(PurePosixPath(shown[0]))[0]
+        raise DataError(
+            f"labels lie beside pictures, as YOLO has it, and none is of boxes, such as {wanted} for {shown[0]}; a "
+            "line is class, middle x, middle y, width, height"
+        )
+    return found
+
+
+def boxes(path: Path, where: str, source: Archive, found: Sequence[str]) -> Findings:
+    """Size and colour of most pictures, and the splits that the annotations name."""
+    if len(found) > 1:
+        said = " and ".join(SAID[name] for name in found)
+        raise DataError(f"{path}: annotations of {said} lie in it; keep one, or write the config by hand")
+    listed = box_formats.read(found[0], source)
+    total = sum(len(each.boxes) for each in listed.pictures)
+    if not total:
+        raise DataError(f"{path}: {SAID[found[0]]} annotations without a single box; export them again")
+    looked = _look(source, [each.name for each in listed.pictures])
+    if not looked.sizes:
+        raise DataError(f"{path}: none of its pictures can be opened; check that they are whole")
+    size = looked.sizes.most_common(1)[0][0]
+    width, height = sample_size(size)
+    section = {
+        "source": "boxes",
+        "path": str(path),
+        "annotations": found[0],
+        "height": height,
+        "width": width,
+        "channels": 3 if looked.coloured else 1,
+    }
+    sizes = f"{size[0]}×{size[1]}" + (" and other sizes" if len(looked.sizes) > 1 else "")
+    comments = {
+        "height": f"the pictures are {sizes}; sides are multiples of {STRIDE}. {_middle_box(listed, size, section)}"
+    }
+    colour = "in colour" if looked.coloured else "grey"
+    words = (
+        f"{where} of {len(listed.pictures):,} pictures with {total:,} boxes ({SAID[found[0]]}), {sizes}, {colour}, "
+        f"seen as {width}×{height}"
+    )
+    splits = frozenset(each.split for each in listed.pictures)
+    return Findings(section, words, splits, comments, classes=listed.classes, task="detection")
+
+
+def sample_size(size: tuple[int, int]) -> tuple[int, int]:
+    """(width, height) of a sample: multiples of the stride, near to the picture's proportions and not larger."""
+    width, height = size
+    largest = [max(STRIDE, -(-side // STRIDE) * STRIDE) for side in size]
+
+    def rank(sample: tuple[int, int]) -> tuple[float, int]:
+        scale = min(sample[0] / width, sample[1] / height)
+        used = scale**2 * width * height / (sample[0] * sample[1])
+        return round(min(scale, 1.0) * used, 9), -sample[0] * sample[1]
+
+    sides = range(STRIDE, MOST_PIXELS // STRIDE + 1, STRIDE)
+    fitting = [(x, y) for x in sides if x <= largest[0] for y in sides if y <= largest[1] and x * y <= MOST_PIXELS]
+    return max(fitting, key=rank)
+
+
+def _middle_box(listed: Annotations, size: tuple[int, int], section: dict[str, object]) -> str:
+    """How large things are for the network, as a sentence."""
+    place = input_path.placed(size, {**section, "fit": "letterbox"})
+    across, down = [], []
+    for each in listed.pictures:
+        for box in each.boxes:
+            scale = size if box.is_relative else (1, 1)
+            across.append((box.right - box.left) * scale[0] * place.across)
+            down.append((box.bottom - box.top) * scale[1] * place.down)
+    wide, high = (sorted(sides)[len(sides) // 2] for sides in (across, down))
+    small = ": small, and more pixels would help" if min(wide, high) < LEAST_BOX else ""
+    return f"In a sample the middle box is {wide:.0f}×{high:.0f}{small}"
+
+
+def _look(source: Archive, names: Sequence[str]) -> _Looked:
+    sizes: Counter[tuple[int, int]] = Counter()
+    coloured = False
+    steps = input_path.pictures((STRIDE, STRIDE, 3))
+    for name in names[:: max(1, len(names) // MOST_OPENED)]:
+        try:
+            with Image.open(io.BytesIO(_read(source, name)), formats=pictures.FORMATS) as picture:
+                sizes[pictures.upright_size(picture, steps)] += 1
+                coloured = coloured or not is_grey(picture)
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+            continue  # the source counts what it cannot read, and names it
+    return _Looked(sizes, coloured)
+
+
+def _folders(name: str) -> tuple[str, ...]:
+    """The parts of a name that hide a file; `_annotations.coco.json` is none."""
+    path = PurePosixPath(name)
+    return (*path.parent.parts, "." if path.name.startswith(".") else path.name.lstrip("_"))
+
+
+def _some(names: Sequence[str], suffix: str) -> list[str]:
+    return _spread([name for name in names if name.lower().endswith(suffix)])
+
+
+def _spread(names: Sequence[str]) -> list[str]:
+    return list(names[:: max(1, len(names) // LOOKED_AT)])
+
+
+def _read(source: Archive, name: str) -> bytes:
+    """Nothing of what cannot be read: the source says what is wrong with it."""
+    try:
+        return source.read(name)
+    except (OSError, ValueError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error):
+        return b""

@@ -1,0 +1,81 @@
+"""Boxes in a picture: those of its label, and an answer's, with what is wrong in it and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+from matplotlib.patheffects import Normal, Stroke
+
+from edgekit.core.tasks.box_matches import boxes_of, compared
+from edgekit.runner.drawing import style
+
+LINE = 1.3
+"""Points; between thin lines that stand out against the colour."""
+NAMED = 6
+"""Classes in a legend."""
+
+
+def label(axes: Axes, wanted: np.ndarray) -> str:
+    """The boxes of a label (1 + most, 5); how many, in words."""
+    boxes = boxes_of(wanted[1:])
+    for kind, sides in zip(boxes.classes, boxes.sides, strict=True):
+        _draw(axes, int(kind), sides)
+    return f"{len(boxes.classes)} labelled"
+
+
+def answer(axes: Axes, said: np.ndarray, wanted: np.ndarray) -> str:
+    """The sure boxes of an answer (100, 6), a cross in each that is wrong, a ring where a label is missed."""
+    found = compared(said, wanted)
+    for kind, sides, is_right in zip(found.boxes.classes, found.boxes.sides, found.right, strict=True):
+        _draw(axes, int(kind), sides)
+        if not is_right:
+            _mark(axes, int(kind), sides, "x")
+    for kind, sides, is_found in zip(found.labels.classes, found.labels.sides, found.found, strict=True):
+        if not is_found:
+            _mark(axes, int(kind), sides, "o")
+    wrong, missed = int((~found.right).sum()), int((~found.found).sum())
+    return f"{int(found.right.sum())} found, {wrong} wrong, {missed} missed"
+
+
+def legend(names: Sequence[str], with_marks: bool = True) -> list[Line2D]:
+    """What the lines and marks mean."""
+    lines = [
+        Line2D([], [], color=_colour(kind), linestyle=_pattern(kind), linewidth=2, label=name)
+        for kind, name in enumerate(names[:NAMED])
+    ]
+    marks = [("x", "wrong"), ("o", "missed")] if with_marks else []
+    return lines + [
+        Line2D([], [], color="black", marker=mark, fillstyle="none", linestyle="none", label=name)
+        for mark, name in marks
+    ]
+
+
+def _draw(axes: Axes, kind: int, sides: np.ndarray) -> None:
+    left, top, right, bottom = sides.tolist()
+    against = tuple(value / 255 for value in style.of(kind).against)
+    for colour, width, pattern in ((against, LINE + 1.2, "-"), (_colour(kind), LINE, _pattern(kind))):
+        place = (left - 0.5, top - 0.5), right - left, bottom - top
+        axes.add_patch(Rectangle(*place, fill=False, edgecolor=colour, linewidth=width, linestyle=pattern))
+
+
+def _mark(axes: Axes, kind: int, sides: np.ndarray, mark: str) -> None:
+    left, top, right, bottom = sides.tolist()
+    against = tuple(value / 255 for value in style.of(kind).against)
+    axes.plot(
+        [(left + right) / 2], [(top + bottom) / 2],
+        marker=mark, markersize=6, fillstyle="none", color=_colour(kind), markeredgewidth=1.3, clip_on=False,
+        path_effects=[Stroke(linewidth=3, foreground=against), Normal()],
+    )  # fmt: skip
+
+
+def _colour(kind: int) -> tuple[float, ...]:
+    return tuple(value / 255 for value in style.of(kind).colour)
+
+
+def _pattern(kind: int) -> str | tuple[int, tuple[float, ...]]:
+    pattern = style.of(kind).pattern
+    return (0, tuple(part / 1.3 for part in pattern)) if pattern[1] else "-"

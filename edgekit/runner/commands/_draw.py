@@ -1,0 +1,113 @@
+"""`predict --draw`: each answer drawn into its picture, as a PNG file that is whole or not there."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edgekit.runner import drawing, input_path, inputs
+from edgekit.runner.drawing import png
+from edgekit.runner.errors import InputError
+from edgekit.runner.files import make_folder, write_atomically
+
+if TYPE_CHECKING:
+    from edgekit.runner.bundle.manifest import Manifest
+
+PNG = ".png"
+
+
+def check(options: argparse.Namespace) -> None:
+    """InputError, before a model is opened, for a place where nothing can be written."""
+    out = options.draw
+    if _is_file(out):
+        if options.stream:
+            raise InputError(f"--draw {out}: the frames of a stream are many pictures; name a folder")
+        folder = os.path.dirname(out) or "."
+        if not os.path.isdir(folder):
+            raise InputError(f"--draw {out}: there is no folder {folder}; make it, or name another")
+    elif os.path.lexists(out) and not os.path.isdir(out):
+        raise InputError(f"--draw {out}: is a file; name a folder, or a file that ends in {PNG}")
+    else:
+        folder = out
+        while not os.path.lexists(folder):
+            folder = os.path.dirname(os.path.abspath(folder))
+        if not os.path.isdir(folder):
+            raise InputError(f"--draw {out}: {folder} is a file; name another place")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"--draw {out}: {folder} cannot be written to; change its permissions, or name another place")
+
+
+class Drawings:
+    """Where the pictures of one command go, and who draws them."""
+
+    def __init__(self, manifest: Manifest, out: str, inputs: Sequence[str] = ()) -> None:
+        drawing.check(manifest)
+        if _is_file(out) and len(inputs) > 1:
+            raise InputError(f"--draw {out}: {len(inputs)} pictures do not go into one file; name a folder")
+        self._manifest, self._out = manifest, out
+        self._names = {path: out for path in inputs} if _is_file(out) else _names(inputs, out)
+        drawn = {os.path.realpath(name) for name in self._names.values()}
+        same = [path for path in inputs if os.path.realpath(path) in drawn]
+        if same:
+            raise InputError(f"--draw {out}: would write over the input {same[0]}; name another place")
+        if not _is_file(out):
+            try:
+                make_folder(Path(os.path.abspath(out)))
+            except OSError as error:
+                raise _with_place(error, out) from None
+        resize = input_path.find(manifest.raw.steps, "resize_picture")
+        self._in_sample = resize is not None and resize["fit"] == "crop"
+        """Then places are told in the sample's pixels, for it is a part of the picture."""
+
+    def file(self, path: str, answer: Any) -> str:
+        """Draw the answer to a file into its picture; the name of what was written."""
+        raw = self._manifest.raw
+        if self._in_sample or path.lower().endswith(".npy"):
+            return self._write(self._names[path], inputs.read(path, raw), answer)
+        from edgekit.runner.inputs import picture
+
+        return self._write(self._names[path], picture.pixels(path, raw.steps), answer)
+
+    def frame(self, number: int, frame: np.ndarray, sample: np.ndarray, answer: Any) -> str:
+        """The same of a frame of a stream, uint8 (height, width, channels)."""
+        name = os.path.join(self._out, f"frame-{number:06}{PNG}")
+        return self._write(name, sample if self._in_sample else frame, answer)
+
+    def _write(self, name: str, picture: np.ndarray, answer: Any) -> str:
+        coloured = np.broadcast_to(picture, (*picture.shape[:2], 3))
+        drawn = drawing.draw(coloured, answer, self._manifest)
+        try:
+            write_atomically(Path(name), png.encode(drawn))
+        except OSError as error:
+            raise _with_place(error, name) from None
+        return name
+
+
+def _with_place(error: OSError, name: str) -> OSError:
+    """The same error with the place and what to do; it ends the command, for the next picture fares no better."""
+    text = f"--draw: cannot be written: {error.strerror or error}; make room, or name another place"
+    return OSError(error.errno, text, name)
+
+
+def _is_file(out: str) -> bool:
+    return out.lower().endswith(PNG) and not os.path.isdir(out)
+
+
+def _names(paths: Sequence[str], folder: str) -> dict[str, str]:
+    """A file in the folder for each input, called like it; of several with one name the later ones are numbered."""
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for path in dict.fromkeys(paths):
+        stem = os.path.splitext(os.path.basename(path))[0]
+        name, number = stem, 1
+        while name in taken:
+            number += 1
+            name = f"{stem}-{number}"
+        taken.add(name)
+        found[path] = os.path.join(folder, name + PNG)
+    return found

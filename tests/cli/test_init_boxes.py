@@ -1,0 +1,196 @@
+"""`edgekit init` on pictures with boxes: every format is found by what lies there, and half a layout is one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from edgekit.cli.init.inspect_boxes import MOST_PIXELS, sample_size
+from edgekit.core.tasks import detection
+from edgekit.data import load
+from edgekit.models import store
+from edgekit.models.from_artifact import spec_for
+from edgekit.workbook.plan import load_plan
+from tests.cli.test_init import edgekit, written
+from tests.data.boxed import CLASSES, WRITERS, scenes
+from tests.data.pictures import samples, unpacked
+
+
+@pytest.mark.parametrize("form", sorted(WRITERS))
+@pytest.mark.parametrize("packed", [False, True], ids=["folder", "zip"])
+def test_each_format_is_recognised_and_its_config_trains(form: str, packed: bool, tmp_path: Path) -> None:
+    WRITERS[form](tmp_path / "data", scenes(45))
+    data = "data"
+    if packed:
+        data = Path(shutil.make_archive(str(tmp_path / "scenes"), "zip", tmp_path / "data")).name
+        shutil.rmtree(tmp_path / "data")
+    values = written("--data", tmp_path / data, out=tmp_path)
+    section = values["data"]
+    assert values["task"] == "detection"
+    assert (section["source"], section["annotations"], section["path"]) == ("boxes", form, data)
+    assert (section["height"], section["width"], section["channels"]) == (48, 64, 3)
+    assert "validation_fraction" in section and "test_fraction" not in section
+    plan = load_plan(tmp_path / "mine.yaml")
+    found = load(plan.data)
+    assert found.classes == CLASSES and values["profile"]["batch_size"] <= len(found.train)
+    counts = [
+        sum(each.numel() for each in store.build(
+            spec_for(found, network["builder"], network["kwargs"], plan.run.preprocess), seed=0
+        ).parameters())
+        for network in (values["model"], values["distill"]["student"])
+    ]  # fmt: skip
+    assert counts[1] < counts[0] / 2
+
+
+def test_what_was_found_is_said(tmp_path: Path) -> None:
+    made = scenes(30)
+    WRITERS["voc"](tmp_path / "data", made)
+    done = edgekit("init", "mine", "--data", tmp_path / "data", "--out", tmp_path)
+    boxes = sum(len(scene.things) for scene in made)
+    said = f"a folder of 30 pictures with {boxes} boxes (Pascal VOC), 64×48, in colour, seen as 64×48"
+    assert said in done.output and f"3 classes: {', '.join(CLASSES)}" in done.output, done.output
+    assert "In a sample the middle box is 12×" in (tmp_path / "mine.yaml").read_text()
+
+
+def test_grey_pictures_have_one_channel(tmp_path: Path) -> None:
+    WRITERS["yolo"](tmp_path / "data", scenes(30))
+    for path in (tmp_path / "data").rglob("*.png"):
+        Image.open(path).convert("L").save(path)
+    assert written("--data", tmp_path / "data", out=tmp_path)["data"]["channels"] == 1
+
+
+@pytest.mark.parametrize(
+    ("size", "wanted"),
+    [((640, 480), (192, 144)), ((480, 640), (144, 192)), ((600, 400), (192, 128)), ((64, 48), (64, 48)),
+     ((1000, 1000), (160, 160)), ((5, 5), (16, 16))],
+)  # fmt: skip
+def test_a_sample_has_the_pictures_proportions(size: tuple[int, int], wanted: tuple[int, int]) -> None:
+    assert sample_size(size) == wanted
+
+
+def test_a_sample_of_any_picture_is_a_multiple_of_sixteen_and_mostly_picture() -> None:
+    random = np.random.default_rng(0)
+    for width, height in random.integers(48, 4000, (40, 2)).tolist():
+        wide, high = sample_size((width, height))
+        assert wide % 16 == high % 16 == 0 and wide * high <= MOST_PIXELS
+        if 1 / 3 < width / height < 3:
+            scale = min(wide / width, high / height)
+            assert scale**2 * width * height > 0.75 * wide * high, (width, height, wide, high)
+
+
+def both_formats(home: Path) -> None:
+    WRITERS["voc"](home, scenes(6))
+    WRITERS["yolo"](home, scenes(6))
+
+
+def no_label_files(home: Path) -> None:
+    WRITERS["yolo"](home, scenes(6))
+    for path in (home / "labels").rglob("*.txt"):
+        path.rename(path.with_name(f"label_of_{path.name}"))
+
+
+def polygons(home: Path) -> None:
+    WRITERS["yolo"](home, scenes(6))
+    for path in (home / "labels").rglob("*.txt"):
+        path.write_text("0 0.1 0.1 0.5 0.1 0.5 0.5 0.1 0.5\n")
+
+
+def no_names(home: Path) -> None:
+    WRITERS["yolo"](home, scenes(6))
+    (home / "data.yaml").unlink()
+
+
+def half_a_json(home: Path) -> None:
+    WRITERS["coco"](home, scenes(6))
+    path = home / "annotations/instances_train2017.json"
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps({key: values[key] for key in ("images", "annotations")}))
+
+
+def cut_json(home: Path) -> None:
+    WRITERS["coco"](home, scenes(6))
+    path = home / "annotations/instances_train2017.json"
+    path.write_text(path.read_text()[:-20])
+
+
+def no_pictures(home: Path) -> None:
+    WRITERS["voc"](home, scenes(6))
+    (home / "JPEGImages/scene001.png").unlink()
+
+
+def no_boxes(home: Path) -> None:
+    WRITERS["voc"](home, scenes(6))
+    for path in (home / "Annotations").iterdir():
+        path.write_text("<annotation></annotation>")
+
+
+def broken_pictures(home: Path) -> None:
+    WRITERS["coco"](home, scenes(6))
+    for path in home.rglob("*.png"):
+        path.write_bytes(b"\x89PNG\r\n\x1a\nbut no picture")
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "said"),
+    [
+        (both_formats, "annotations of Pascal VOC and YOLO lie in it; keep one, or write the config by hand"),
+        (no_label_files, "none is of boxes, such as labels/test/scene000.txt for images/test/scene000.png"),
+        (polygons, "line 1: 9 numbers, as polygons have; export boxes"),
+        (no_names, "the classes have no names: add data.yaml or classes.txt"),
+        (half_a_json, "no COCO annotations; needed lists under images, annotations, categories"),
+        (cut_json, "no JSON ("),
+        (no_pictures, "scene001.xml: there is no picture of that name"),
+        (no_boxes, "Pascal VOC annotations without a single box; export them again"),
+        (broken_pictures, "none of its pictures can be opened; check that they are whole"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line(spoilt: Callable[[Path], None], said: str, tmp_path: Path) -> None:
+    spoilt(tmp_path / "data")
+    done = edgekit("init", "mine", "--data", tmp_path / "data", "--out", tmp_path / "out")
+    assert done.exit_code == 4 and said in done.output, done.output
+    assert len(done.output.strip().splitlines()) == 1, done.output
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("task", ["classification", "regression", "anomaly"])
+def test_boxes_serve_no_other_task(task: str, tmp_path: Path) -> None:
+    WRITERS["voc"](tmp_path / "data", scenes(12))
+    done = edgekit("init", "mine", "--task", task, "--data", tmp_path / "data", "--out", tmp_path / "out")
+    assert done.exit_code == 2 and "use --task detection, or leave --task out" in done.output, done.output
+
+
+def test_pictures_in_folders_of_classes_have_no_boxes(tmp_path: Path) -> None:
+    home = unpacked(tmp_path, samples())
+    done = edgekit("init", "mine", "--task", "detection", "--data", home, "--out", tmp_path / "out")
+    assert done.exit_code == 2 and "put annotations beside the pictures" in done.output, done.output
+
+
+def test_files_of_other_tools_beside_the_pictures_of_classes_change_nothing(tmp_path: Path) -> None:
+    home = unpacked(tmp_path, samples())
+    (home / "export.json").write_text('{"images": 3}')
+    (home / "readme.xml").write_text("<project></project>")
+    first = next(home.rglob("*.png"))
+    first.with_suffix(".txt").write_text("a bee, seen from above\n")
+    values = written("--data", home, out=tmp_path)
+    assert (values["data"]["source"], values["task"]) == ("image_folder", "classification")
+
+
+@pytest.mark.skipif("EDGEKIT_SHARED" not in os.environ, reason="EDGEKIT_SHARED is not set")
+def test_blood_cells_have_a_config(tmp_path: Path) -> None:
+    values = written("--data", "${EDGEKIT_SHARED}/data/bccd.zip", out=tmp_path)
+    section = values["data"]
+    assert (section["source"], section["annotations"]) == ("boxes", "voc")
+    assert section["path"] == "${EDGEKIT_SHARED}/data/bccd.zip"
+    assert (section["width"], section["height"]) == (192, 144)
+    assert not {"validation_fraction", "test_fraction"} & set(section)
+    data = load(load_plan(tmp_path / "mine.yaml").data)
+    assert data.classes == ("Platelets", "RBC", "WBC")
+    assert (len(data.train) + len(data.calibration), len(data.validation), len(data.test)) == (205, 87, 72)
+    detection.whole("validation", data.validation.y, data.classes)

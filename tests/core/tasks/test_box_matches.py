@@ -1,0 +1,56 @@
+"""Which boxes are right and which labels are found, beside the bits that the mean average precision rests on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edgekit.core.tasks import box_matches, detection
+
+
+def answer(*boxes: tuple[float, ...]) -> np.ndarray:
+    """(100, 6) of class, left, top, right, bottom, logit."""
+    rows = np.full((100, 6), -1, np.float32)
+    rows[: len(boxes)] = np.array(boxes, np.float32).reshape(-1, 6)
+    return rows
+
+
+def wanted(*boxes: tuple[float, ...]) -> np.ndarray:
+    rows = np.full((20, 5), -1, np.float32)
+    rows[0] = (-1, 0, 0, 64, 48)
+    rows[1 : 1 + len(boxes)] = np.array(boxes, np.float32).reshape(-1, 5)
+    return rows
+
+
+def test_a_label_is_taken_once_by_the_surest_box_of_its_class() -> None:
+    said = answer((0, 0, 0, 10, 10, 3), (0, 1, 0, 11, 10, 2), (1, 30, 30, 40, 40, 1), (0, 50, 30, 60, 40, -1))
+    found = box_matches.compared(said, wanted((0, 0, 0, 10, 10), (0, 30, 30, 40, 40), (0, 50, 30, 60, 40)))
+    assert found.right.tolist() == [True, False, False]  # the fourth is not sure
+    assert found.found.tolist() == [True, False, False]
+
+
+def test_nothing_said_and_nothing_labelled() -> None:
+    found = box_matches.compared(answer(), wanted())
+    assert len(found.right) == len(found.found) == 0
+    assert box_matches.compared(answer((0, 0, 0, 9, 9, 1)), wanted()).right.tolist() == [False]
+    assert box_matches.compared(answer(), wanted((0, 0, 0, 9, 9))).found.tolist() == [False]
+
+
+def test_it_agrees_with_what_the_accuracy_rests_on() -> None:
+    random = np.random.default_rng(0)
+    for _ in range(100):
+        corners = random.integers(0, 20, (12, 2))
+        sides = np.column_stack([corners, corners + random.integers(8, 16, (12, 2))])
+        kinds, logits = random.integers(0, 2, 12), np.sort(random.uniform(0.1, 3, 12))[::-1]
+        said = answer(*np.column_stack([kinds[:6], sides[:6], logits[:6]]).tolist())
+        label = wanted(*np.column_stack([kinds[6:], sides[6:]]).tolist())
+        found = box_matches.compared(said, label)
+        bits = box_matches.matched(found.boxes, label[1:][label[1:, 0] >= 0])
+        np.testing.assert_array_equal(found.right, (bits & 1) > 0)
+        assert found.right.sum() == found.found.sum()
+
+
+def test_closeness_is_the_share_of_both_that_have_their_like() -> None:
+    said = np.stack([answer((0, 0, 0, 10, 10, 3)), answer((0, 0, 0, 10, 10, 3), (0, 30, 30, 40, 40, 3)), answer()])
+    y = np.stack([wanted((0, 0, 0, 10, 10))] * 3)
+    np.testing.assert_allclose(detection.closeness(said, y), [1, 2 / 3, 0])
+    assert detection.right(said, y).tolist() == [True, False, False]
