@@ -94,11 +94,9 @@ def test_the_tasks_of_a_source_are_those_that_it_serves() -> None:
                 assert row[3] == "all" or f"`{task}`" in row[3]
 
 
-def test_the_table_of_tasks_has_every_task_and_the_words_that_a_device_answers_with() -> None:
+def test_the_table_of_tasks_has_every_task() -> None:
+    """That a device answers with what stands there is tested in `tests/tasks`."""
     assert set(tasks.WORDS) == set(TASKS)
-    said = {task: tasks.answer_fields(task) for task in TASKS}
-    assert said["classification"] == ["label", "index", "top", "scores"]
-    assert all(said.values())
 
 
 def test_every_environment_variable_is_on_the_page() -> None:
