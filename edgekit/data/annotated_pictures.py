@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,7 +13,7 @@ from PIL import Image
 from edgekit.core.cache_key import code_digest
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
-from edgekit.data import archives, box_formats, image_cache
+from edgekit.data import archives, box_formats, image_cache, listed_pictures
 from edgekit.data.box_formats import Annotations, Box, Picture
 from edgekit.data.image_decoding import DECODER, UNREADABLE, reason
 from edgekit.data.paths import existing
@@ -26,7 +26,6 @@ SLACK = 1.0
 LEAST_SIDE = 1.0
 """Of a box in a sample, pixels."""
 FORMAT = 1
-_SHOWN = 5
 
 
 class Options(Protocol):
@@ -63,8 +62,9 @@ def pools(config: Options, progress: Progress | None = None) -> Pools:
     with archives.Folder(path) if path.is_dir() else archives.Zip(path) as source:
 
         def fill(entry: image_cache.Entry) -> None:
-            listed = _limited(box_formats.read(config.annotations, source), config)
-            _decode(source, listed, config, entry, progress)
+            listed = box_formats.read(config.annotations, source)
+            kept = listed_pictures.limited(listed.pictures, config.limit, config.split_seed)
+            _decode(source, replace(listed, pictures=tuple(kept)), config, entry, progress)
 
         found = image_cache.cached(config.cache, _key(config, source), fill)
     if "train" not in found.splits:
@@ -94,20 +94,6 @@ def _key(config: Options, source: archives.Folder | archives.Zip) -> str:
             "pillow": DECODER,
         }
     )
-
-
-def _limited(listed: Annotations, config: Options) -> Annotations:
-    """At most `limit` pictures of train, and of the other splits in proportion."""
-    train = [each for each in listed.pictures if each.split == "train"]
-    if config.limit is None or config.limit >= len(train):
-        return listed
-    share, random = config.limit / len(train), np.random.default_rng(config.split_seed)
-    kept: list[Picture] = []
-    for split in ("train", "validation", "test"):
-        mine = [each for each in listed.pictures if each.split == split]
-        chosen = random.permutation(len(mine))[: round(share * len(mine))]
-        kept += [mine[place] for place in sorted(chosen)]
-    return Annotations(tuple(kept), listed.classes, listed.notes)
 
 
 def _decode(
@@ -140,11 +126,16 @@ def _decode(
                 progress(done, len(listed.pictures))
         entry.keep(split, good, y)
     boxes = sum(len(each.boxes) for each in listed.pictures)
-    _check(skipped.pictures, len(listed.pictures), "pictures cannot be read", config.max_bad_fraction)
-    _check(skipped.boxes, boxes, "boxes are empty or outside their pictures", config.max_bad_fraction)
+    most = config.max_bad_fraction
+    listed_pictures.refuse_many(skipped.pictures, len(listed.pictures), "pictures cannot be read", most)
+    listed_pictures.refuse_many(skipped.boxes, boxes, "boxes are empty or outside their pictures", most)
     if not boxes:
         raise DataError(f"data.annotations: {config.annotations} annotations without a single box; export them again")
-    notes = [*listed.notes, *_notes(skipped)]
+    notes = [
+        *listed.notes,
+        *listed_pictures.skipped(skipped.pictures, "pictures that cannot be read"),
+        *listed_pictures.skipped(skipped.boxes, "boxes, empty or outside"),
+    ]
     entry.finish(listed.classes, tuple(notes), skipped.pictures, len(listed.pictures))
 
 
@@ -202,20 +193,3 @@ def _clipped(box: Box, size: tuple[int, int]) -> tuple[float, float, float, floa
     sides = max(left, 0.0), max(top, 0.0), min(right, float(width)), min(bottom, float(height))
     too_thin = sides[2] - sides[0] < LEAST_SIDE or sides[3] - sides[1] < LEAST_SIDE
     return None if outside or too_thin else sides
-
-
-def _check(bad: list[str], total: int, what: str, most: float) -> None:
-    if len(bad) > most * total:
-        raise DataError(
-            f"{len(bad)} of {total} {what}, more than data.max_bad_fraction {most}; repair them or raise it; the "
-            f"first: {'; '.join(bad[:_SHOWN])}"
-        )
-
-
-def _notes(skipped: _Skipped) -> list[str]:
-    found = []
-    for bad, what in ((skipped.pictures, "pictures that cannot be read"), (skipped.boxes, "boxes, empty or outside")):
-        if bad:
-            more = f"; and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
-            found.append(f"skipped {len(bad)} {what}: {'; '.join(bad[:_SHOWN])}{more}")
-    return found

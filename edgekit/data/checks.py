@@ -28,11 +28,23 @@ def normal(pools: Pools, task: Task = "classification") -> Pools:
         shown = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         raise DataError(f"samples differ in shape between splits: {shown}; give all splits the same shape")
     checked = {name: replace(split, y=kind.checked(name, split.y, pools.classes)) for name, split in checked.items()}
+    if task == "segmentation":
+        _masks(checked)
     if task == "anomaly":  # how anomalies come into each split is decided where the samples are divided
         return replace(pools.with_splits(checked), classes=kind.NAMES)
     for name, split in checked.items():
         kind.whole(name, split.y, pools.classes)
     return pools.with_splits(checked)
+
+
+def _masks(splits: dict[str, Split]) -> None:
+    """DataError where a mask is of another size than its picture."""
+    for name, split in splits.items():
+        if split.x.ndim != 4 or split.y.shape[1:] != split.x.shape[1:3]:
+            raise DataError(
+                f"{name}: masks of shape {split.y.shape} for samples of shape {split.x.shape}; give each picture "
+                "(height, width, channels) a mask (height, width)"
+            )
 
 
 def _split(name: str, split: Split, kind: Kind) -> Split:

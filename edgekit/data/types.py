@@ -70,9 +70,9 @@ class Split:
     """x: (n, *sample) raw samples, maybe memory-mapped: uint8 HWC images, float32 vectors, sounds and
     windows (time, channels), or int32 token ids of texts; y: their labels.
 
-    y is (n,) int64 of a classification or an anomaly detection, (n, labels) int64 of several labels at once, and
-    (n, values) float32 of a regression. `groups` (n,), whole numbers, says what was recorded together: the samples of
-    one group stand in one split, whatever is divided.
+    y is (n,) int64 of a classification or an anomaly detection, (n, labels) int64 of several labels at once,
+    (n, values) float32 of a regression, and (n, height, width) uint8 of a segmentation. `groups` (n,), whole numbers,
+    says what was recorded together: the samples of one group stand in one split, whatever is divided.
     """
 
     x: np.ndarray

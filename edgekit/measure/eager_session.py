@@ -103,6 +103,9 @@ def _torch(spec: ModelSpec) -> Callable[[Path], Steps]:
     def read(scores: torch.Tensor, inputs: torch.Tensor) -> dict[str, object]:
         if spec.task == "detection":
             return boxes(scores, inputs)
+        if spec.task == "segmentation":
+            cells = scores[0].argmax(dim=0)
+            return {"cells": torch.bincount(cells.flatten(), minlength=spec.num_classes).tolist()}
         if spec.task == "anomaly":
             return {"score": float(torch.mean((scores - inputs) ** 2))}
         if spec.task == "regression":

@@ -8,12 +8,11 @@ for in one tensor int8 would give both the same step.
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from edgekit.models.layers import conv_bn, conv_bn_relu, depthwise_separable, image_channels
+from edgekit.models.layers import Block, block_maker, conv_bn_relu, image_channels
 from edgekit.runner.boxes import SIDES
 
 STRIDE = 16
@@ -21,23 +20,6 @@ PRIOR = 0.01
 """The probability of a class that a fresh network gives (Lin et al., ICCV 2017)."""
 REACH = 1.5
 """The distance to each side that it gives, in strides."""
-
-Block = Literal["separable", "residual"]
-
-
-class Residual(nn.Module):
-    """Two 3x3 convolutions, added to a shortcut."""
-
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
-        super().__init__()
-        self.body = nn.Sequential(conv_bn_relu(inputs, outputs, 3, stride), conv_bn(outputs, outputs, 3))
-        plain = stride == 1 and inputs == outputs
-        self.shortcut = nn.Identity() if plain else conv_bn(inputs, outputs, 1, stride)
-        self.relu = nn.ReLU()
-
-    def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.relu(self.body(x) + self.shortcut(x))
-        return y
 
 
 class Head(nn.Module):
@@ -81,7 +63,7 @@ def detector(
     if any(side % STRIDE for side in input_shape[1:]):
         height, width_px = input_shape[1:]
         raise ValueError(f"height and width must be multiples of {STRIDE}, got {height} and {width_px}")
-    make = depthwise_separable if block == "separable" else Residual
+    make = block_maker(block)
 
     def chain(inputs: int, outputs: int) -> list[nn.Module]:
         return [make(inputs, outputs, 2), *(make(outputs, outputs, 1) for _ in range(depth))]

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from torch import nn
+from collections.abc import Callable
+from typing import Literal
+
+from torch import Tensor, nn
+
+Block = Literal["separable", "residual"]
 
 
 def image_channels(input_shape: tuple[int, ...]) -> int:
@@ -38,6 +43,26 @@ def conv_bn_relu(
 def depthwise_separable(inputs: int, outputs: int, stride: int = 1) -> nn.Sequential:
     """A 3x3 convolution per channel, then a 1x1 convolution across channels (Howard et al. 2017)."""
     return nn.Sequential(conv_bn_relu(inputs, inputs, 3, stride, groups=inputs), conv_bn_relu(inputs, outputs, 1))
+
+
+class Residual(nn.Module):
+    """Two 3x3 convolutions, added to a shortcut."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(conv_bn_relu(inputs, outputs, 3, stride), conv_bn(outputs, outputs, 3))
+        plain = stride == 1 and inputs == outputs
+        self.shortcut = nn.Identity() if plain else conv_bn(inputs, outputs, 1, stride)
+        self.relu = nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.relu(self.body(x) + self.shortcut(x))
+        return y
+
+
+def block_maker(block: Block) -> Callable[[int, int, int], nn.Module]:
+    """What makes a block of this kind of inputs, outputs and a stride."""
+    return depthwise_separable if block == "separable" else Residual
 
 
 def rounded(channels: float, divisor: int = 8) -> int:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from edgekit.core.errors import ModelError, with_article
 from edgekit.models.spec import ModelSpec
-from edgekit.runner import boxes
+from edgekit.runner import boxes, masks
 from edgekit.runner import joined as of_shapes
 from edgekit.runner.errors import RunnerError
 
@@ -19,6 +19,9 @@ def check(out: Any, spec: ModelSpec, samples: int = 1, when: str = "") -> None:
     """ModelError unless that is what the spec's network gives for so many samples."""
     if spec.task == "detection":
         _check_boxes(out, spec, samples, when)
+        return
+    if spec.task == "segmentation":
+        _check_grid(out, spec, samples, when)
         return
     wanted = (samples, *spec.outputs)
     said = {"regression": "values", "anomaly": "its input again, reconstructed,"}.get(spec.task, "logits")
@@ -60,6 +63,23 @@ def _check_boxes(out: Any, spec: ModelSpec, samples: int, when: str) -> None:
         raise ModelError(f"{must}, returned {when}{shapes}")
     try:
         boxes.strides(spec.input_shape[1:], whole[0])
+    except RunnerError as error:
+        raise ModelError(f"{spec.called}: {error}") from None
+
+
+def _check_grid(out: Any, spec: ModelSpec, samples: int, when: str) -> None:
+    """ModelError unless that is a grid over the picture, each of its cells with a logit for every class."""
+    must = (
+        f"{spec.called}: must return float32 logits ({samples}, {spec.num_classes}, rows, columns), one grid over the "
+        "picture"
+    )
+    if not isinstance(out, Tensor):
+        raise ModelError(f"{must}, returned {when}{with_article(type(out).__name__)}; {_instead(out)}")
+    shape = tuple(out.shape)
+    if out.dtype is not torch.float32 or len(shape) != 4 or shape[:2] != (samples, spec.num_classes):
+        raise ModelError(f"{must}, returned {when}{str(out.dtype).removeprefix('torch.')} of shape {shape}")
+    try:
+        masks.cell(spec.input_shape[1:], shape[2:])
     except RunnerError as error:
         raise ModelError(f"{spec.called}: {error}") from None
 

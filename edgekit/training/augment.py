@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from edgekit.core.errors import ConfigError
+from edgekit.runner.masks import UNKNOWN
 
 SHIFT_FRACTION = 1 / 8
 LEAST_LEFT = 0.4
@@ -61,15 +62,8 @@ def augment_boxes(
     if kind == "none":
         return images, labels
     height, width = images.shape[1:3]
-    down, right = (
-        random.integers(-round(side * SHIFT_FRACTION), round(side * SHIFT_FRACTION) + 1, len(images))
-        for side in (height, width)
-    )
-    moved = np.zeros_like(images)
-    for image, target, y, x in zip(images, moved, down, right, strict=True):
-        into = np.s_[max(0, y) : height + min(0, y), max(0, x) : width + min(0, x)]
-        out_of = np.s_[max(0, -y) : height + min(0, -y), max(0, -x) : width + min(0, -x)]
-        target[into] = image[out_of]
+    down, right = _shifts(images, random)
+    moved = _shifted(images, down, right)
     labels = _moved(labels, right, down, width, height)
     if kind == "shift_flip":
         chosen = random.random(len(images)) < 0.5
@@ -78,6 +72,41 @@ def augment_boxes(
         mirrored[:, 1:, 1], mirrored[:, 1:, 3] = width - labels[:, 1:, 3], width - labels[:, 1:, 1]
         labels = np.where(chosen[:, None, None], mirrored, labels)
     return moved, labels
+
+
+def augment_masks(
+    images: np.ndarray, masks: np.ndarray, kind: str, random: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """As `augment`, the masks (N, H, W) of a segmentation with them; what a shift uncovers is of no class."""
+    if kind == "none":
+        return images, masks
+    down, right = _shifts(images, random)
+    images, masks = _shifted(images, down, right), _shifted(masks, down, right, UNKNOWN)
+    if kind == "shift_flip":
+        chosen = random.random(len(images)) < 0.5
+        images = np.where(chosen[:, None, None, None], images[:, :, ::-1], images)
+        masks = np.where(chosen[:, None, None], masks[:, :, ::-1], masks)
+    return images, masks
+
+
+def _shifts(images: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Whole numbers of pixels, down and to the right, for each image."""
+    down, right = (
+        random.integers(-round(side * SHIFT_FRACTION), round(side * SHIFT_FRACTION) + 1, len(images))
+        for side in images.shape[1:3]
+    )
+    return down, right
+
+
+def _shifted(arrays: np.ndarray, down: np.ndarray, right: np.ndarray, fill: int = 0) -> np.ndarray:
+    """(N, H, W, …), each moved by its own numbers of pixels."""
+    height, width = arrays.shape[1:3]
+    moved = np.full_like(arrays, fill)
+    for array, target, y, x in zip(arrays, moved, down, right, strict=True):
+        into = np.s_[max(0, y) : height + min(0, y), max(0, x) : width + min(0, x)]
+        out_of = np.s_[max(0, -y) : height + min(0, -y), max(0, -x) : width + min(0, -x)]
+        target[into] = array[out_of]
+    return moved
 
 
 def _moved(labels: np.ndarray, right: np.ndarray, down: np.ndarray, width: int, height: int) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from edgekit.core.config import TrainOptions
-from edgekit.training.augment import augment, augment_boxes, augment_windows
+from edgekit.training.augment import augment, augment_boxes, augment_masks, augment_windows
 
 if TYPE_CHECKING:
     from edgekit.data import Data
@@ -26,6 +26,8 @@ def epoch(data: Data, options: TrainOptions, random: np.random.Generator) -> Ite
         raw, labels = train.x[chosen], train.y[chosen]
         if data.task == "detection":
             raw, labels = augment_boxes(raw, labels, options.augment, random)
+        elif data.task == "segmentation":
+            raw, labels = augment_masks(raw, labels, options.augment, random)
         elif data.kind == "image":
             raw = augment(raw, options.augment, random)
         elif data.kind == "window":

@@ -31,6 +31,8 @@ from edgekit.runner.preprocess.transform import apply
 from edgekit.workbook import origin
 from edgekit.workbook.plan import load_plan
 from tests.conftest import run_edgekit
+from tests.data.masked import WRITERS as MASKS
+from tests.data.masked import scenes as masked_scenes
 from tests.data.pictures import picture, samples, unpacked, zipped
 from tests.data.sources.test_csv_rows import written as rows
 from tests.data.sources.test_text_folder import folder as texts
@@ -40,7 +42,7 @@ from tests.data.sources.test_wav_folder import sound
 from tests.data.sources.test_wav_track import alternating, recording
 from tests.data.test_file_list import listed
 
-EVERY_TASK = [task for task in TASKS if task != "detection"]
+EVERY_TASK = [task for task in TASKS if task not in ("detection", "segmentation")]
 """Those that arrays of any kind serve."""
 
 
@@ -659,7 +661,7 @@ def test_what_is_out_of_the_ordinary_may_stand_in_test_alone(tmp_path: Path) -> 
              for row, (split, name) in enumerate((("train", "good"), ("test", "good"), ("test", "crack")))
              for place in range(24)}  # fmt: skip
     values = written("--task", "anomaly", "--data", unpacked(tmp_path, files), out=tmp_path)
-    assert values["model"]["builder"] == "edgekit.models.autoencoder:autoencoder"
+    assert values["model"]["builder"] == "edgekit.models.conv_autoencoder:conv_autoencoder"
     data = load(load_plan(tmp_path / "mine.yaml").data)
     assert not data.train.y.any() and data.validation.y.any() and data.test.y.any()
 
@@ -814,3 +816,45 @@ def test_a_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.tsv").write_bytes(b"ham\tcaf\xe9 today\n" * 9)
     done = edgekit("init", "mine", "--out", tmp_path, "--data", tmp_path / "x.tsv")
     assert done.exit_code == 4 and "x.tsv, line 1: no text in UTF-8" in done.output
+
+
+@pytest.mark.parametrize("layout", sorted(MASKS))
+@pytest.mark.parametrize("task", [(), ("--task", "segmentation")])
+def test_pictures_with_masks_are_for_segmentation(layout: str, task: tuple[str, ...], tmp_path: Path) -> None:
+    from edgekit.models import store
+    from edgekit.models.from_artifact import spec_for
+    from edgekit.report import plots, tables
+
+    MASKS[layout](tmp_path / "data", masked_scenes(60))
+    values = written("--data", tmp_path / "data", *task, out=tmp_path)
+    wanted = {"source": "masks", "layout": layout, "height": 48, "width": 64, "channels": 3}
+    assert wanted.items() <= values["data"].items() and values["task"] == "segmentation"
+    assert values["profile"]["augment"] == "shift_flip"
+    plan = load_plan(tmp_path / "mine.yaml")
+    data = load(plan.data)
+    spec = spec_for(data, values["model"]["builder"], values["model"]["kwargs"], plan.run.preprocess)
+    assert values["model"]["builder"] == "edgekit.models.segmenter:segmenter"
+    store.build(spec, seed=0)
+    shown = plots.samples(data.withhold_test())
+    assert all("ground" in axes.get_title("left") and len(axes.images) == 2 for axes in shown.axes)
+    assert [row[0] for row in tables.splits(data.withhold_test()).rows] == ["ground", "disc", "bar", "samples"]
+
+
+def test_masks_serve_no_other_task_and_pictures_without_masks_not_this_one(tmp_path: Path) -> None:
+    MASKS["folders"](tmp_path / "data", masked_scenes(20))
+    done = edgekit("init", "mine", "--task", "classification", "--data", tmp_path / "data", "--out", tmp_path)
+    assert (done.exit_code, "use --task segmentation, or leave" in done.output.replace("\n", " ")) == (2, True)
+    plain = unpacked(tmp_path / "plain", samples(8))
+    done = edgekit("init", "mine", "--task", "segmentation", "--data", plain, "--out", tmp_path)
+    assert (done.exit_code, "has no masks; put them beside" in done.output.replace("\n", " ")) == (2, True)
+
+
+def test_where_pictures_have_boxes_and_masks_the_task_decides(tmp_path: Path) -> None:
+    from tests.data.boxed import WRITERS as BOXES
+    from tests.data.boxed import scenes as boxed_scenes
+
+    MASKS["voc"](tmp_path / "data", masked_scenes(60))
+    BOXES["voc"](tmp_path / "data", boxed_scenes(60))
+    assert written("--data", tmp_path / "data", "--force", out=tmp_path)["task"] == "detection"
+    values = written("--data", tmp_path / "data", "--force", "--task", "segmentation", out=tmp_path)
+    assert values["data"]["source"] == "masks"

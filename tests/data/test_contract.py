@@ -44,8 +44,8 @@ def every(data: Data) -> dict[str, object]:
 
 
 def test_the_folder_holds_the_sources_of_the_design():
-    known = {"boxes", "csv_rows", "csv_windows", "digits", "image_folder", "npz", "python", "text_folder", "text_table"}
-    assert known | {"wav_folder", "wav_track"} <= set(source_names())
+    known = {"boxes", "csv_rows", "csv_windows", "digits", "image_folder", "masks", "npz", "python", "text_folder"}
+    assert known | {"text_table", "wav_folder", "wav_track"} <= set(source_names())
 
 
 def test_samples_are_raw(data):
@@ -55,7 +55,7 @@ def test_samples_are_raw(data):
     assert (data.raw_dtype, len(data.raw_shape)) == wanted
     for split in every(data).values():
         assert split.x.dtype == wanted[0] and split.x.shape == (len(split), *data.raw_shape)
-        labels = ("float32", 3) if data.task == "detection" else ("int64", 1)
+        labels = {"detection": ("float32", 3), "segmentation": ("uint8", 3)}.get(data.task, ("int64", 1))
         assert (str(split.y.dtype), split.y.ndim, len(split.y)) == (*labels, len(split))
         assert not split.x.flags.writeable and not split.y.flags.writeable
 
@@ -68,13 +68,13 @@ def test_splits_are_disjoint_by_content(data):
 def test_every_class_is_everywhere_but_maybe_in_calibration(data):
     for split in (data.train, data.validation, data.test):
         found = split.y[:, 1:, 0] if data.task == "detection" else split.y
-        assert set(found.astype(int).ravel().tolist()) - {-1} == set(range(len(data.classes)))
+        assert set(found.astype(int).ravel().tolist()) - {-1, 255} == set(range(len(data.classes)))
 
 
 def test_calibration_is_as_large_as_asked_and_balanced(section):
     wanted = 2 * len(load(parsed(section)).classes)
     data = load(parsed({**section, "calibration_samples": wanted}))
-    if data.task == "detection":  # a picture has several classes
+    if data.task in ("detection", "segmentation"):  # a picture has several classes
         assert len(data.calibration) == wanted
         return
     assert np.bincount(data.calibration.y).tolist() == [2] * len(data.classes)

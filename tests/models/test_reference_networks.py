@@ -54,8 +54,19 @@ def finds_boxes(builder: str) -> bool:
     return "-> boxes" in said_of(builder)
 
 
+def draws_masks(builder: str) -> bool:
+    """Whether a builder makes networks for segmentation, by its own word."""
+    return "-> masks" in said_of(builder)
+
+
+def task_of(builder: str) -> str:
+    return "segmentation" if draws_masks(builder) else "detection" if finds_boxes(builder) else "classification"
+
+
 def shape_of(builder: str, classes: int) -> tuple[int, ...]:
-    """Of what it gives for four samples: of a detector 16 and 4 points of 32×32 pixels."""
+    """Of what it gives for four samples: of a detector 16 and 4 points of 32×32 pixels, of masks cells of 2×2."""
+    if draws_masks(builder):
+        return (4, classes, 16, 16)
     return (4, 20, 4 + classes) if finds_boxes(builder) else (4, classes)
 
 
@@ -71,7 +82,7 @@ def spec_of(builder: str, channels: int = 1, classes: int = 10, **kwargs: object
         input_shape=shape,
         num_classes=classes,
         classes=tuple(f"class {index}" for index in range(classes)),
-        task="detection" if finds_boxes(builder) else "classification",
+        task=task_of(builder),
         preprocess=[{"step": "scale", "factor": 1 / 255}],
         raw=raw,
     )

@@ -25,7 +25,7 @@ SHOWN = 8
 def start(name: str, task: str | None, data: str | None, out: Path, *, force: bool, say: Callable[[str], None]) -> None:
     """Write NAME.yaml and NAME.ipynb into `out`, both or neither, and print what was found.
 
-    Without a task it is the one that the data mean: classification, or detection where pictures have boxes.
+    Without a task it is the one that the data mean: of boxes detection, of masks segmentation, else classification.
 
     Raises ConfigError for a name, a task or a place that will not do, DataError for data that no source reads.
     """
@@ -40,7 +40,7 @@ def start(name: str, task: str | None, data: str | None, out: Path, *, force: bo
     if not force:
         _refuse_to_overwrite(config, pages)
     path = _place(data, out)
-    found = detect(path)
+    found = detect(path, task)
     task = task or found.task
     task_fit.check(task, found)
     draft = dry_run.draft(name, task, found, _written(data, path, out))

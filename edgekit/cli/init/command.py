@@ -17,7 +17,10 @@ def init(
     ],
     task: Annotated[
         Task | None,
-        typer.Option(help="What the model learns; none: detection of boxes, else classification.", show_default=False),
+        typer.Option(
+            help="What the model learns; none: detection of boxes, segmentation of masks, else classification.",
+            show_default=False,
+        ),
     ] = None,
     data: Annotated[
         str | None,
@@ -44,6 +47,7 @@ def init(
       a folder, zip   of texts, SPLIT/CLASS/*.txt: train/spam/0001.txt
       a .tsv or .csv  with a column of texts and one of classes
       a folder, zip   of pictures with boxes, as Pascal VOC, COCO or YOLO has them
+      a folder, zip   of pictures with masks, images/SPLIT/*.jpg and masks/SPLIT/*.png
     Splits are train and, if there, validation and test.
 
     Exit codes: 0 written; 2 a name or a task that does not fit, or existing files; 4 data that cannot be used.

@@ -18,9 +18,11 @@ from edgekit.data import Data
 
 WIDTH = 120
 FAST, SLOW, ANOMALY_RATE = 0.1, 0.05, 0.2
+PICTURE_ANOMALY_RATE = 0.02
+"""Every pixel's error reaches all weights of a convolution, so steps must be shorter: it diverges from 0.05 to 0.1."""
 ANY_PP = 5.0
 """A budget where the number of samples says nothing about it."""
-MOVED = {"classification": "shift", "multi_label": "shift", "detection": "shift_flip"}
+MOVED = {"classification": "shift", "multi_label": "shift", "detection": "shift_flip", "segmentation": "shift_flip"}
 """Moved, a picture shows the same things; it may have another value, and is another one to give back."""
 PLAIN = re.compile(r"([A-Za-z_]|\.{0,2}/)[\w./:-]*(?<!:)")
 """Text that YAML takes as it stands; anything else is quoted."""
@@ -105,7 +107,7 @@ class Draft:
     def _rate(self) -> float:
         """What each task learns at, found on small data; networks without batch normalisation want less."""
         if self.task == "anomaly":
-            return ANOMALY_RATE
+            return PICTURE_ANOMALY_RATE if self.data.kind == "image" else ANOMALY_RATE
         return FAST if self.data.kind != "vector" and self.task != "regression" else SLOW
 
     def _comments(self) -> dict[str, str]:

@@ -7,7 +7,7 @@ import zlib
 from collections import Counter
 from pathlib import Path
 
-from edgekit.cli.init import inspect, inspect_boxes, inspect_rows, inspect_texts, inspect_tracks
+from edgekit.cli.init import inspect, inspect_boxes, inspect_masks, inspect_rows, inspect_texts, inspect_tracks
 from edgekit.cli.init.findings import Findings
 from edgekit.core.errors import DataError
 from edgekit.core.file_type import describe
@@ -25,6 +25,7 @@ EXPECTED = """edgekit init takes one of
   a table of texts, .tsv or .csv, with a column of texts and one of classes
   a folder or a zip of pictures with boxes: Pascal VOC (Annotations/*.xml), COCO (a .json for each split) or YOLO
     (images/split/*.jpg and labels/split/*.txt)
+  a folder or a zip of pictures with masks: images/split/*.jpg and masks/split/*.png, or as Pascal VOC has them
 where split is train and, if there, validation and test"""
 MOST_FILES = 60
 HEAD_BYTES = 2**16
@@ -37,14 +38,17 @@ INSPECTORS = {"picture": inspect.pictures, "sound": inspect.sounds, "recording":
               "text": inspect_texts.texts}  # fmt: skip
 
 
-def detect(path: Path | None) -> Findings:
-    """Findings about the data at `path`, or scikit-learn's digits for None; DataError if no source reads it."""
+def detect(path: Path | None, task: str | None = None) -> Findings:
+    """Findings about the data at `path`, or scikit-learn's digits for None; DataError if no source reads it.
+
+    The task decides where pictures have boxes and masks.
+    """
     if path is None:
         return Findings({"source": "digits", "size": 32}, "scikit-learn's handwritten digits, pictures of 32×32 pixels")
     if not path.exists():
         raise DataError(f"--data: nothing at {path}; name a file or a folder that is there, or leave --data out")
     if path.is_dir():
-        return inspect_rows.rows(path) if inspect_rows.is_rows(path) else _tree(path, "a folder")
+        return inspect_rows.rows(path) if inspect_rows.is_rows(path) else _tree(path, "a folder", task)
     if not path.is_file():
         raise DataError(f"{path}: neither a file nor a folder; {EXPECTED}")
     if _may_hold_texts(path) and (found := inspect_texts.table(path)):
@@ -57,7 +61,7 @@ def detect(path: Path | None) -> Findings:
         names = archive.listing().files
     if names and all(name.endswith(".npy") and "/" not in name for name in names):
         return inspect.arrays(path)
-    return _tree(path, "a zip")
+    return _tree(path, "a zip", task)
 
 
 def _may_hold_texts(path: Path) -> bool:
@@ -79,11 +83,16 @@ def _one_file(path: Path) -> Findings | None:
     return None
 
 
-def _tree(path: Path, where: str) -> Findings:
+def _tree(path: Path, where: str, task: str | None = None) -> Findings:
     with file_list.opened(path) as source:
         listing = source.listing()
-        if not isinstance(source, file_list.Listed) and (forms := inspect_boxes.formats(source)):
-            return inspect_boxes.boxes(path, where, source, forms)
+        if not isinstance(source, file_list.Listed):
+            masked = inspect_masks.layout(source)
+            forms = [] if masked and task == "segmentation" else inspect_boxes.formats(source)
+            if forms:
+                return inspect_boxes.boxes(path, where, source, forms)
+            if masked:
+                return inspect_masks.masks(path, where, source, masked)
         kind, seen = _kind(path, source, listing.files)
         if kind == "sound" and path.is_dir() and inspect_tracks.has_track(path):
             return inspect_tracks.recordings(path)

@@ -26,6 +26,10 @@ def pair(task: str, kind: str, shape: tuple[int, ...]) -> tuple[Network, Network
 def _reference_network(task: str, kind: str, shape: tuple[int, ...]) -> tuple[str, dict[str, int]]:
     if task == "detection":
         return "detector:detector", {"width": 16, "depth": 2}
+    if task == "segmentation":
+        return "segmenter:segmenter", {"width": 16, "depth": 1}
+    if task == "anomaly" and kind == "image":
+        return "conv_autoencoder:conv_autoencoder", {"width": 16, "bottleneck": 4}
     if task == "anomaly":  # whatever it is, to be given back
         return "autoencoder:autoencoder", {"width": 64, "bottleneck": 8}
     if kind == "vector":

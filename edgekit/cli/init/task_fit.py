@@ -16,21 +16,29 @@ WANTED = {
     "regression": "floating-point numbers, one a sample or (n, values)",
     "multi_label": "0 or 1 in whole numbers, (n, labels)",
     "detection": "boxes, (n, 1 + most, 5): class, left, top, right, bottom",
+    "segmentation": "masks, (n, height, width): the class of each pixel, 255 for none",
     "anomaly": "whole numbers, one a sample: 0 normal, 1 anomaly",
 }
 FOLDERS = ("classification", "anomaly")
+IN_PICTURES = {"detection": "boxes", "segmentation": "masks"}
+"""Tasks that have a source of their own."""
 
 
 def check(task: str, found: Findings) -> None:
     """ConfigError where the data cannot serve the task."""
-    if found.task == "detection" and task != "detection":
-        raise ConfigError(f"--task {task}: {found.words}, and no classes; use --task detection, or leave --task out")
-    if found.section["source"] == "boxes":
+    if found.task in IN_PICTURES and task != found.task:
+        raise ConfigError(f"--task {task}: {found.words}, and no classes; use --task {found.task}, or leave --task out")
+    if found.section["source"] in IN_PICTURES.values():
         return
     if task == "detection" and found.section["source"] == "image_folder":
         raise ConfigError(
             f"--task detection: {found.words} has no boxes; put annotations beside the pictures, of Pascal VOC, COCO "
             "or YOLO"
+        )
+    if task == "segmentation" and found.section["source"] == "image_folder":
+        raise ConfigError(
+            f"--task segmentation: {found.words} has no masks; put them beside the pictures, images/SPLIT/NAME.jpg and "
+            "masks/SPLIT/NAME.png"
         )
     if found.section["source"] == "csv_rows":
         _check_rows(task, found)
@@ -72,6 +80,8 @@ def tasks_of(y: np.ndarray) -> tuple[Task, ...]:
     """The tasks that such labels can serve, the likeliest first."""
     if y.dtype.kind == "f":
         return ("regression",) if y.ndim in (1, 2) else ()
+    if y.dtype.kind in "iu" and y.ndim == 3:
+        return ("segmentation",)
     if y.dtype.kind not in "iub" or y.ndim not in (1, 2):
         return ()
     of_two = set(y.ravel().tolist()) <= {0, 1}

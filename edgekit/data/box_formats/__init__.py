@@ -23,6 +23,8 @@ NAMES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 PICTURES = folder_layout.PICTURES.suffixes
 SPLITS = {**folder_layout.SPLITS, "trainval": "train"}
 """Names of files and folders, and the split that they mean."""
+MASKS = {"SegmentationClass", "SegmentationObject"}
+"""Folders of Pascal VOC with masks, which are called like their pictures."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def pictures(listing: Listing) -> dict[str, str]:
     found: dict[str, str] = {}
     for name in listing.files:
         path = PurePosixPath(name)
-        if path.suffix.lower() not in PICTURES or path.name.startswith("."):
+        if path.suffix.lower() not in PICTURES or path.name.startswith(".") or MASKS & set(path.parts[:-1]):
             continue
         if path.stem in found:
             raise DataError(f"{found[path.stem]} and {name}: two pictures of one name; rename one and its annotations")

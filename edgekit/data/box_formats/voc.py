@@ -22,13 +22,13 @@ MOST_BYTES = 16 << 20
 
 def read(source: Folder | Zip, listing: Listing) -> Annotations:
     """See the package."""
-    by_stem, splits = pictures(listing), _splits(source, listing)
+    by_stem, found_splits = pictures(listing), splits(source, listing)
     found, missing = [], []
     for name in listing.files:
         path = PurePosixPath(name)
         if path.suffix.lower() != ".xml" or path.name.startswith("."):
             continue
-        split = splits.get(path.stem) if splits else "train"
+        split = found_splits.get(path.stem) if found_splits else "train"
         if split is None:
             continue
         if path.stem not in by_stem:
@@ -39,17 +39,17 @@ def read(source: Folder | Zip, listing: Listing) -> Annotations:
     if missing:
         raise DataError(f"{missing[0]}: there is no picture of that name ({len(missing)} such files); add it")
     classes = sorted({box.label for picture in found for box in picture.boxes})
-    unlisted = len(splits) - len(found) if splits else 0
+    unlisted = len(found_splits) - len(found) if found_splits else 0
     notes = (f"{unlisted} names of ImageSets have no annotations",) if unlisted > 0 else ()
     return Annotations(tuple(found), named_once(classes, "annotations"), notes)
 
 
-def _splits(source: Folder | Zip, listing: Listing) -> dict[str, str]:
-    """The split of each name; empty where no lists are there. A narrower list wins: train over trainval."""
+def splits(source: Folder | Zip, listing: Listing, folder: str = "ImageSets") -> dict[str, str]:
+    """The split of each name; empty where no lists are below `folder`. A narrower list wins: train over trainval."""
     found: dict[str, str] = {}
     for name in listing.files:
         path = PurePosixPath(name)
-        if path.suffix != ".txt" or path.stem not in SPLITS or "ImageSets" not in path.parts or path.stem == "trainval":
+        if path.suffix != ".txt" or path.stem not in SPLITS or folder not in path.parts or path.stem == "trainval":
             continue
         for line in source.read(name).decode("utf-8", "replace").splitlines():
             stem = line.split()[0] if line.split() else ""

@@ -24,16 +24,16 @@ NAMES = ("data.yaml", "data.yml", "dataset.yaml", "classes.txt", "obj.names")
 
 def read(source: Folder | Zip, listing: Listing) -> Annotations:
     """See the package."""
-    classes, files = _classes(source, listing), set(listing.files)
+    names, files = classes(source, listing), set(listing.files)
     found = []
     for name in listing.files:
         path = PurePosixPath(name)
         if path.suffix.lower() not in PICTURES or path.name.startswith("."):
             continue
         labels = next((each for each in candidates(path) if each in files), None)
-        boxes = _parse(source.read(labels), labels, classes) if labels else ()
-        found.append(Picture(name, _split(path), boxes))
-    return Annotations(tuple(found), classes)
+        boxes = _parse(source.read(labels), labels, names) if labels else ()
+        found.append(Picture(name, split_of(path), boxes))
+    return Annotations(tuple(found), names)
 
 
 def candidates(path: PurePosixPath) -> list[str]:
@@ -43,11 +43,13 @@ def candidates(path: PurePosixPath) -> list[str]:
     return [str(mirrored), str(beside)]
 
 
-def _split(path: PurePosixPath) -> str:
+def split_of(path: PurePosixPath) -> str:
+    """What the folders above a file say; train where they say nothing."""
     return next((SPLITS[part] for part in reversed(path.parts[:-1]) if part in SPLITS), "train")
 
 
-def _classes(source: Folder | Zip, listing: Listing) -> tuple[str, ...]:
+def classes(source: Folder | Zip, listing: Listing) -> tuple[str, ...]:
+    """Their names, in the order of their numbers; DataError where no file names them."""
     for name in sorted(listing.files, key=lambda each: (each.count("/"), each)):
         if PurePosixPath(name).name not in NAMES:
             continue
@@ -55,10 +57,10 @@ def _classes(source: Folder | Zip, listing: Listing) -> tuple[str, ...]:
         if name.endswith((".txt", ".names")):
             return named_once([line.strip() for line in text.splitlines() if line.strip()], name)
         try:
-            names: Any = yaml.safe_load(text)["names"]
+            found: Any = yaml.safe_load(text)["names"]
         except (yaml.YAMLError, KeyError, TypeError):
             raise DataError(f"{name}: no `names` in it; list the classes under that key") from None
-        return named_once([names[number] for number in sorted(names)] if isinstance(names, dict) else list(names), name)
+        return named_once([found[number] for number in sorted(found)] if isinstance(found, dict) else list(found), name)
     raise DataError(f"the classes have no names: add {' or '.join(NAMES[:1] + NAMES[3:4])} to the data")
 
 

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from edgekit.core import tasks
-from edgekit.report.plots import boxes
+from edgekit.report.plots import boxes, masks
 from edgekit.report.plots.style import DARK, STYLE, done
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ def samples(data: Data) -> Figure:
             draw(axes, data.train.x[place], data.kind, said(data, data.train.x[place]))
             if data.task == "detection":
                 boxes.label(axes, data.train.y[place])
+            elif data.task == "segmentation":
+                masks.overlay(axes, data.train.y[place])
             axes.set_title(textwrap.shorten(named(data, data.train.y[place]), LETTERS, placeholder="…"), fontsize=8)
         if data.task == "detection":
             handles = boxes.legend(data.classes, with_marks=False)
@@ -61,7 +63,7 @@ def in_turn(y: np.ndarray, count: int) -> list[int]:
 
 def named(data: Data, label: Any) -> str:
     """A label in words: its class, its classes, its numbers, or how many of what are in a picture."""
-    if data.task == "detection":
+    if data.task in ("detection", "segmentation"):
         return str(tasks.named(data.task).labels_in_words(label[None], data.classes)[0])
     values = np.atleast_1d(label)
     if values.dtype.kind == "f":

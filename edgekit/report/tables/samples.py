@@ -55,6 +55,8 @@ def _boxes(found: Mapping[str, np.ndarray], names: Sequence[str]) -> Table:
 
 
 def _counts(y: np.ndarray, classes: int) -> list[int]:
+    if y.ndim == 3:  # masks: pictures that have a pixel of it
+        return [int((y == label).any(axis=(1, 2)).sum()) for label in range(classes)]
     if y.ndim == 2:
         return [int(number) for number in y.sum(axis=0)]
     return [int((y == label).sum()) for label in range(classes)]

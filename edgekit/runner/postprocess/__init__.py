@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from edgekit.runner.postprocess.multi_label import MultiLabel
     from edgekit.runner.postprocess.raw import Raw
     from edgekit.runner.postprocess.regression import Regression
+    from edgekit.runner.postprocess.segmentation import Segmentation
 
-    Prediction = Union[Anomaly, Classification, Detection, MultiLabel, Regression, Raw]
+    Prediction = Union[Anomaly, Classification, Detection, MultiLabel, Regression, Segmentation, Raw]
 
 Times = dict[str, float]
 Maker = Callable[..., Any]

@@ -27,8 +27,12 @@ ANSWERS = {
     "regression": "values",
     "anomaly": "is_anomaly",
     "detection": "boxes",
+    "segmentation": "shares",
     "raw": "output",
 }
+
+
+FITS = {"crop": "cropped around its middle", "stretch": "stretched", "letterbox": "scaled, between black bars,"}
 
 
 def requirements(target: str) -> list[str]:
@@ -99,7 +103,7 @@ def _files(raw: RawSpec) -> str:
     """What may stand in a file, and what becomes of it on its way to a sample."""
     if _pictures(raw):
         resize = input_path.find(raw.steps, "resize_picture")
-        how = "cropped around its middle" if resize and resize["fit"] == "crop" else "stretched"
+        how = FITS[resize["fit"]] if resize else "stretched"
         return (
             f"A picture of any size is turned upright and {how} to {raw.shape[0]}×{raw.shape[1]}, as in training. "
             "Pillow is for pictures only; a `.npy` array of the input's shape and dtype needs numpy alone.\n"
@@ -152,6 +156,8 @@ def _output(manifest: Manifest) -> str:
         return f"an anomaly where the mean squared error of the reconstruction is above {manifest.threshold:.6g}"
     if manifest.task == "detection":
         return f"boxes of {', '.join(manifest.labels)}: left, top, right, bottom in pixels, each with its probability"
+    if manifest.task == "segmentation":
+        return f"for each pixel one of {', '.join(manifest.labels)}"
     if manifest.task == "regression":
         return ", ".join(manifest.labels)
     return f"float32, {'×'.join(map(str, manifest.output_shape))}"

@@ -32,6 +32,7 @@ ACTIVATIONS = {
     "regression": "none",
     "anomaly": "none",
     "detection": "sigmoid",
+    "segmentation": "none",
 }
 
 

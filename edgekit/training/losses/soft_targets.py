@@ -36,7 +36,8 @@ def mixed(
     """alpha * the distance to the teacher's outputs + (1 - alpha) * that to what is wanted (`losses.hard`).
 
     Of logits (N, classes) the distance is T^2 * KL(teacher || student, both softened by T), which keeps the soft part's
-    gradient at the scale of the hard part's. For several labels it is the same for each of them. For values and
+    gradient at the scale of the hard part's. For several labels it is the same for each of them, and for
+    masks for each cell. For values and
     reconstructions it is the squared error, and T has no meaning.
     """
     hard = losses.hard(task)(student, wanted)
@@ -58,4 +59,8 @@ def _distance(student: Tensor, teacher: Tensor, temperature: float, task: Task) 
         from edgekit.training import detection_loss
 
         return detection_loss.distance(student, teacher, temperature)
+    if task == "segmentation":
+        from edgekit.training import segmentation_loss
+
+        return segmentation_loss.distance(student, teacher, temperature)
     return functional.mse_loss(student, teacher)

@@ -281,3 +281,11 @@ def test_a_limit_keeps_the_splits_in_proportion(tmp_path: Path) -> None:
     data = read(tmp_path, "voc", limit=20)
     assert len(data.test) == 10
     assert len(data.train) + len(data.calibration) + len(data.validation) == 20
+
+
+def test_masks_beside_the_boxes_of_voc_are_no_pictures(tmp_path: Path) -> None:
+    made = scenes(20)
+    WRITERS["voc"](tmp_path / "data", made)
+    (tmp_path / "data/SegmentationClass").mkdir()
+    Image.new("P", (64, 48)).save(tmp_path / f"data/SegmentationClass/{made[0].name}.png")
+    assert len(rows(read(tmp_path, "voc"))) == 20

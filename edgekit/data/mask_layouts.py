@@ -1,0 +1,91 @@
+"""Where pictures, their masks and the names of the classes lie: in folders called so, or as Pascal VOC has them.
+
+`folders`: images/SPLIT/NAME.jpg, masks/SPLIT/NAME.png, and the classes in data.yaml (`names`) or classes.txt.
+`voc` (Everingham et al. 2010): JPEGImages, SegmentationClass, and lists in ImageSets/Segmentation. Without lists every
+picture with a mask is in train. Without a file that names them, the classes are VOC's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from edgekit.core.errors import DataError
+from edgekit.data.archives import Listing
+from edgekit.data.box_formats import PICTURES, pictures, voc, yolo
+
+if TYPE_CHECKING:
+    from edgekit.data.archives import Folder, Zip
+
+IMAGES, MASKS = "images", "masks"
+OF_VOC, LISTS = "SegmentationClass", "Segmentation"
+MASK = ".png"
+VOC_CLASSES = (
+    "background", "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable",
+    "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A picture by its name in the folder, and its mask's; None where it has none."""
+
+    name: str
+    mask: str | None
+    split: str
+
+
+@dataclass(frozen=True)
+class Masked:
+    """Pictures in the order of their names, and the classes in the order of their numbers."""
+
+    pairs: tuple[Pair, ...]
+    classes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def read(layout: str, source: Folder | Zip) -> Masked:
+    """What a folder or a zip says; DataError where no picture has a mask."""
+    listing = source.listing()
+    found = tuple(_voc(source, listing) if layout == "voc" else _folders(listing))
+    if not any(pair.mask for pair in found):
+        wanted = f"{OF_VOC}/NAME.png" if layout == "voc" else "images/SPLIT/NAME.jpg and masks/SPLIT/NAME.png"
+        raise DataError(f"data.path: no picture with a mask in it; needed {wanted}; look at data.layout")
+    taken = {pair.mask for pair in found}
+    folder = OF_VOC if layout == "voc" else MASKS
+    unused = [name for name in listing.files if _is_mask(name, folder) and name not in taken]
+    notes = (f"{len(unused)} masks without a picture, or in no list; the first is {unused[0]}",) if unused else ()
+    return Masked(found, _classes(layout, source, listing), notes)
+
+
+def _folders(listing: Listing) -> Iterator[Pair]:
+    files = set(listing.files)
+    for name in listing.files:
+        path = PurePosixPath(name)
+        if path.suffix.lower() not in PICTURES or path.name.startswith(".") or IMAGES not in path.parts[:-1]:
+            continue
+        mirrored = PurePosixPath(*(MASKS if part == IMAGES else part for part in path.parts)).with_suffix(MASK)
+        mask = str(mirrored) if str(mirrored) in files else None
+        yield Pair(name, mask, yolo.split_of(path))
+
+
+def _voc(source: Folder | Zip, listing: Listing) -> Iterator[Pair]:
+    masks = {PurePosixPath(name).stem: name for name in listing.files if _is_mask(name, OF_VOC)}
+    others = tuple(name for name in listing.files if "JPEGImages" in PurePosixPath(name).parts)
+    by_stem, splits = pictures(Listing(others, ())), voc.splits(source, listing, LISTS)
+    for stem in sorted(splits or masks):
+        if stem not in by_stem:
+            raise DataError(f"{stem}: there is no picture of that name in JPEGImages; add it, or remove its mask")
+        yield Pair(by_stem[stem], masks.get(stem), splits.get(stem, "train"))
+
+
+def _is_mask(name: str, folder: str) -> bool:
+    path = PurePosixPath(name)
+    return folder in path.parts[:-1] and path.suffix.lower() == MASK and not path.name.startswith(".")
+
+
+def _classes(layout: str, source: Folder | Zip, listing: Listing) -> tuple[str, ...]:
+    named = any(PurePosixPath(name).name in yolo.NAMES for name in listing.files)
+    return VOC_CLASSES if layout == "voc" and not named else yolo.classes(source, listing)

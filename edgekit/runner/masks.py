@@ -1,0 +1,53 @@
+"""Masks: the class of each pixel of a picture, (height, width) uint8, 255 where none is known.
+
+A model gives logits (classes, rows, columns) of cells, each of which stands for so many pixels in both directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from edgekit.runner.errors import BundleError
+
+UNKNOWN = 255
+
+
+def cell(size: Sequence[int], grid: Sequence[int]) -> int:
+    """Pixels of a cell's side, for a sample (height, width) and a grid (rows, columns); BundleError if not whole."""
+    (height, width), (rows, columns) = size, grid
+    side = height // max(1, rows)
+    if side < 1 or (rows * side, columns * side) != (height, width):
+        raise BundleError(
+            f"a grid of {rows}×{columns} cells over {height}×{width} pixels: both sides must be divided by the same "
+            "whole number"
+        )
+    return side
+
+
+def enlarged(cells: np.ndarray, side: int) -> np.ndarray:
+    """Cells (…, rows, columns) as pixels (…, height, width)."""
+    return cells if side == 1 else cells.repeat(side, axis=-2).repeat(side, axis=-1)
+
+
+def nearest(after: int, before: int) -> np.ndarray:
+    """(after,): of a side that goes from `before` pixels to `after`, the old pixel below the middle of each new one."""
+    return (2 * np.arange(after) + 1) * before // (2 * after)
+
+
+def run_lengths(mask: np.ndarray) -> dict[int, dict[str, Any]]:
+    """By class, COCO's uncompressed run-length encoding of its pixels; of classes that are there.
+
+    `counts` go down the columns, from left to right, and are of pixels that are not of the class, that are, and so on.
+    """
+    flat = mask.ravel(order="F")
+    starts = np.concatenate([[0], np.flatnonzero(flat[1:] != flat[:-1]) + 1])
+    ends, kinds = np.append(starts[1:], len(flat)), flat[starts]
+    found = {}
+    for kind in np.unique(kinds).tolist():
+        edges = np.stack([starts[kinds == kind], ends[kinds == kind]], axis=1).ravel()
+        counts = np.diff(np.concatenate([[0], edges, [len(flat)]]))
+        found[kind] = {"size": list(mask.shape), "counts": (counts if counts[-1] else counts[:-1]).tolist()}
+    return found
