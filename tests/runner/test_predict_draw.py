@@ -126,6 +126,7 @@ def test_what_cannot_be_is_one_line_before_anything_is_written(
     (tmp_path / "file").write_text("mine")
     cases = [
         ((pictures, "--draw", tmp_path / "one.png"), "3 pictures do not go into one file; name a folder"),
+        ((pictures / "a.png", "--draw", ""), "--draw: names nothing"),
         ((pictures / "a.png", "--draw", tmp_path / "file"), "is a file; name a folder, or a file that ends in .png"),
         ((pictures / "a.png", "--draw", tmp_path / "no" / "one.png"), "there is no folder"),
         ((pictures / "a.png", "--draw", pictures), "would write over the input"),

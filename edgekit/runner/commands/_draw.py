@@ -24,6 +24,8 @@ PNG = ".png"
 def check(options: argparse.Namespace) -> None:
     """InputError, before a model is opened, for a place where nothing can be written."""
     out = options.draw
+    if not out:
+        raise InputError("--draw: names nothing; name a folder, or a file that ends in .png")
     if _is_file(out):
         if options.stream:
             raise InputError(f"--draw {out}: the frames of a stream are many pictures; name a folder")

@@ -73,7 +73,7 @@ def check(options: argparse.Namespace) -> None:
         options.misuse("--stream wants neither INPUT nor --strict nor --batch beside it")
     if options.stream in PIXELS and (not options.size or of_windows):
         options.misuse("frames want --size WxH; --hop, --rate, --channels and --when-slow are for sound and sensors")
-    if options.stream not in PIXELS and (options.size or options.draw):
+    if options.stream not in PIXELS and (options.size or options.draw is not None):
         options.misuse("--size and --draw are for frames")
 
 
@@ -103,7 +103,7 @@ def _frames(model: Model, options: argparse.Namespace) -> None:
     width, height = options.size
     drawings: Drawings | None = None
     shown: list[np.ndarray] = []
-    if options.draw:
+    if options.draw is not None:
         from edgekit.runner.commands import _draw
 
         drawings = _draw.Drawings(model.manifest, options.draw)

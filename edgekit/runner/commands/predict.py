@@ -51,7 +51,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """One answer an input."""
     _stream.check(options)
-    if options.draw:
+    if options.draw is not None:
         from edgekit.runner.commands import _draw
 
         _draw.check(options)
@@ -88,7 +88,7 @@ def _files(model: Model, options: argparse.Namespace) -> None:
 
 
 def _drawings(model: Model, options: argparse.Namespace, paths: list[str]) -> Drawings | None:
-    if not options.draw:
+    if options.draw is None:
         return None
     from edgekit.runner.commands import _draw
 
