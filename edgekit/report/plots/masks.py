@@ -43,5 +43,6 @@ def _overlay(axes: Axes, mask: np.ndarray) -> None:
     axes.imshow(colours[mask], extent=(-0.5, right, bottom, -0.5), interpolation="nearest")
 
 
-def _colour(kind: int) -> tuple[float, ...]:
-    return tuple(value / 255 for value in style.of(kind).colour)
+def _colour(kind: int) -> tuple[float, float, float]:
+    red, green, blue = style.of(kind).colour
+    return red / 255, green / 255, blue / 255
