@@ -41,7 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--draw",
         metavar="OUT",
-        help="draw the answers into the pictures, as PNG: a file, or a folder for several (boxes)",
+        help="draw the answers into the pictures, as PNG: a file, or a folder for several (boxes, masks)",
     )
     _stream.arguments(parser)
     _shared.interpreter(parser)
