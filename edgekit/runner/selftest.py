@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from edgekit.runner.backends import Backend
     from edgekit.runner.bundle.manifest import Manifest
+    from edgekit.runner.states import States
 
     class Model(Protocol):
         """What a selftest asks of an opened bundle."""
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 
         def prepare(self, raw: np.ndarray) -> np.ndarray: ...
 
-        def execute(self, x: np.ndarray) -> np.ndarray: ...
+        def states(self) -> States | None: ...
+
+        def execute(self, x: np.ndarray, states: States | None = None) -> np.ndarray: ...
 
 
 class Verdict(NamedTuple):
@@ -57,12 +60,15 @@ class SelftestReport:
 
 
 def selftest(model: Model, most_s: float | None = None) -> SelftestReport:
-    """Run the golden vectors, as many as fit into `most_s`, and hold the outputs against the recorded ones."""
+    """Run the golden vectors, as many as fit into `most_s`, and hold the outputs against the recorded ones.
+
+    Those of a model with states are one stream, from zeros on.
+    """
     inputs, expected = model.golden()
     begun = perf_counter()
-    found = []
+    found, states = [], model.states()
     for raw in inputs:
-        found.append(model.execute(model.prepare(raw)))
+        found.append(model.execute(model.prepare(raw), states))
         if most_s is not None and perf_counter() - begun > most_s:
             break
     verdict = evaluate(np.stack(found), expected[: len(found)], model.manifest.golden)

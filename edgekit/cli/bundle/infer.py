@@ -9,6 +9,7 @@ from edgekit.core.errors import ConfigError, ModelError
 from edgekit.models.files.integer_range import Grid
 from edgekit.models.files.onnx_batch import CHANNELS, spatial
 from edgekit.models.files.outputs import TWO_SCORES
+from edgekit.runner import input_path
 from edgekit.runner.bundle.manifest import RawSpec, TensorSpec
 from edgekit.runner.bundle.manifest_rules import KINDS, TENSOR_DTYPES
 from edgekit.runner.errors import InputError
@@ -81,10 +82,11 @@ def output_spec(tensor: Tensor, options: Options) -> TensorSpec:
     return TensorSpec(tensor.name, shape, tensor.dtype, "NC")
 
 
-def raw_spec(options: Options, source: TensorSpec, seen: str | None = None) -> RawSpec:
+def raw_spec(options: Options, source: TensorSpec, seen: str | None = None, is_stream: bool = False) -> RawSpec:
     """The raw sample; ConfigError unless the preprocess steps turn it into the model's input.
 
     `seen` is the dtype of the first array among the inputs, which decides where the model takes the same integers.
+    `is_stream`: the model has states, so a recording is taken window by window, none of them twice.
     """
     wanted = _hwc(source)
     clear = {3: "image", 2: "window"}.get(len(wanted))
@@ -120,7 +122,11 @@ def raw_spec(options: Options, source: TensorSpec, seen: str | None = None) -> R
     if options.columns and len(options.columns) != shape[-1]:
         raise ConfigError(f"--columns: {len(options.columns)} are named, the model takes {shape[-1]}; name each once")
     limits = (-1.0, 1.0) if kind == "audio" and options.range is None else options.range
-    return RawSpec(kind, shape, dtype, limits, options.sample_rate_hz, options.columns or None)
+    columns = options.columns or None
+    path = input_path.default(kind, shape, dtype, columns)
+    if is_stream and kind in ("audio", "window") and path:
+        path.append(input_path.windows(shape[0], shape[0]))
+    return RawSpec(kind, shape, dtype, limits, options.sample_rate_hz, columns, tuple(path))
 
 
 def size_inside(options: Options) -> tuple[int, ...] | None:

@@ -100,9 +100,9 @@ def _frames(model: Model, options: argparse.Namespace) -> None:
     width, height = options.size
     with _stdin() as source:
         frames = stream.frames(source, options.stream, width, height, model.manifest.raw)
-        smooth = smoothing.maker(model.manifest)
+        smooth, states = smoothing.maker(model.manifest), model.states()
         for number, (sample, read_ms) in enumerate(islice(frames, options.frames)):
-            found = model.predict(sample, top_k=options.top, size=options.size)
+            found = model.predict(sample, options.top, options.size, states)
             over_time = smooth(found) if smooth else None
             _shared.print_answer(number, found, read_ms, options.json, smoothed=over_time)
 
