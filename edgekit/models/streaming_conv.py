@@ -74,8 +74,8 @@ def streaming_conv(
 ) -> nn.Module:
     """(N, time, channels) -> logits of the last moment, which sees `1 + (kernel - 1) · (2^blocks - 1)` moments.
 
-    Each block reaches twice as far back. width 16, 4 blocks, kernel 3, 10 classes: 2,650 parameters on 1 channel, 2,746
-    on 3. Its `step()` runs on a device, a few moments at a time.
+    Each block reaches twice as far back. Its `step()` runs on a device, a few moments at a time.
+    width 16, 4 blocks, kernel 3, 10 classes: 2,650 parameters on 1 channel, 2,746 on 3.
     """
     channels = window_channels(input_shape)
     if width < 1 or blocks < 1 or kernel < 2:
