@@ -6,8 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 from edgekit.runner.bundle import read
+from edgekit.runner.golden import check_architecture
 from edgekit.runner.model import Model, open_model
-from edgekit.runner.recorded import check_architecture
 
 if TYPE_CHECKING:
     from edgekit.runner.autotune.launch import OnProgress

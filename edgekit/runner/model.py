@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from edgekit.runner import postprocess, recorded
+from edgekit.runner import golden, postprocess
 from edgekit.runner.backends import Backend, open_backend
 from edgekit.runner.bundle.manifest import Manifest
 from edgekit.runner.encode import encoder
@@ -274,7 +274,7 @@ class Model:
         BundleError
             They are no plain arrays, or their shapes do not fit.
         """
-        return recorded.vectors(self.manifest, self._members)
+        return golden.vectors(self.manifest, self._members)
 
     def selftest(self, most_s: float | None = None) -> SelftestReport:
         """Run the golden vectors and compare the outputs with the recorded ones.

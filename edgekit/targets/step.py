@@ -156,6 +156,6 @@ def reference(step: Step, xs: np.ndarray) -> np.ndarray:
     states, found = step.example[1:], []
     with torch.inference_mode():
         for x in xs:
-            y, *states = step.network(torch.from_numpy(x), *states)  # type: ignore[assignment]
+            y, *states = step.network(torch.from_numpy(x), *states)
             found.append(y.numpy())
     return np.stack(found)

@@ -50,7 +50,7 @@ def prove(
     """All golden vectors in a child process, the way that `open_best` chose; before a first load, the usual one."""
     from edgekit.runner import bundle as bundles
     from edgekit.runner.backends import check_threads, installed
-    from edgekit.runner.recorded import check_architecture
+    from edgekit.runner.golden import check_architecture
 
     bundle = bundles.read(path)
     check_architecture(bundle.manifest)

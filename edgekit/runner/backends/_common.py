@@ -142,13 +142,9 @@ class Ends(NamedTuple):
     states: list[tuple[int, int]]
 
 
-def find_ends(
-    inputs: Sequence[Collection[str]],
-    outputs: Sequence[Collection[str]],
-    expected: int,
-    states: Sequence[StateSpec] = (),
-) -> Ends:
+def find_ends(names: Sequence[Sequence[Collection[str]]], expected: int, states: Sequence[StateSpec] = ()) -> Ends:
     """A model's ends by their names; BackendError unless one input and `expected` outputs are beside its states."""
+    inputs, outputs = names
     pairs = [(_place(each.input, inputs), _place(each.output, outputs)) for each in states]
     sources = [place for place in range(len(inputs)) if all(place != taken for taken, _ in pairs)]
     results = [place for place in range(len(outputs)) if all(place != taken for _, taken in pairs)]
@@ -166,10 +162,9 @@ def _place(name: str, ports: Sequence[Collection[str]]) -> int:
     raise BackendError(f"the model has no tensor {name} at its ends, where the bundle names a state; build it again")
 
 
-def agree_states(
-    states: Sequence[StateSpec], ends: Ends, inputs: Sequence[tuple[Any, str]], outputs: Sequence[tuple[Any, str]]
-) -> None:
+def agree_states(states: Sequence[StateSpec], ends: Ends, facts: Sequence[Sequence[tuple[Any, str]]]) -> None:
     """BackendError when a state's tensors, each (shape, dtype) as the file has them, are not what the bundle says."""
+    inputs, outputs = facts
     for state, (source, result) in zip(states, ends.states):
         for shape, dtype in (inputs[source], outputs[result]):
             agree(f"state {state.name}", state, shape, dtype, state.shape[0])

@@ -63,8 +63,8 @@ class TfliteBackend(Opened):
             _resize(interpreter, batch)
         interpreter.allocate_tensors()
         sides = interpreter.get_input_details(), interpreter.get_output_details()
-        ends = find_ends(*([{each["name"]} for each in details] for details in sides), len(outputs), states)
-        agree_states(states, ends, *([_facts(each) for each in details] for details in sides))
+        ends = find_ends([[{each["name"]} for each in details] for details in sides], len(outputs), states)
+        agree_states(states, ends, [[_facts(each) for each in details] for details in sides])
         source, results = sides[0][ends.source], [sides[1][place] for place in ends.results]
         for what, spec, detail in (("input", input, source), *(("output", *pair) for pair in zip(outputs, results))):
             agree(what, spec, *_facts(detail), batch)

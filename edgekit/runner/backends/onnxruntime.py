@@ -123,9 +123,9 @@ class OnnxruntimeBackend(Opened):
         states: Sequence[StateSpec] = (),
     ) -> None:
         sides = session.get_inputs(), session.get_outputs()
-        ends = find_ends(*([{port.name} for port in ports] for ports in sides), len(outputs), states)
-        facts = ([(port.shape, DTYPES.get(port.type, port.type)) for port in ports] for ports in sides)
-        agree_states(states, ends, *facts)
+        ends = find_ends([[{port.name} for port in ports] for ports in sides], len(outputs), states)
+        facts = [[(port.shape, DTYPES.get(port.type, port.type)) for port in ports] for ports in sides]
+        agree_states(states, ends, facts)
         source, results = sides[0][ends.source], [sides[1][place] for place in ends.results]
         for what, spec, port in (("input", input, source), *(("output", *pair) for pair in zip(outputs, results))):
             agree(what, spec, port.shape, DTYPES.get(port.type, port.type), batch)

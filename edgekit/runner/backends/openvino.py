@@ -102,8 +102,8 @@ def _read(core: Any, files: Mapping[str, bytes], batch: int = 1, states: Sequenc
         if is_onnx
         else core.read_model(only(files, ".xml"), only(files, ".bin"))
     )
-    names = [port.get_names() for port in model.inputs]
-    source = find_ends(names, [each.get_names() for each in model.outputs], len(model.outputs) - len(states), states)[0]
+    names = [[port.get_names() for port in ports] for ports in (model.inputs, model.outputs)]
+    source = find_ends(names, len(model.outputs) - len(states), states).source
     shape = model.inputs[source].partial_shape
     if len(shape) and (batch != 1 or shape[0].is_dynamic):
         shape[0] = batch
@@ -143,8 +143,8 @@ class OpenvinoBackend(Opened):
         states: Sequence[StateSpec] = (),
     ) -> None:
         sides = compiled.inputs, compiled.outputs
-        ends = find_ends(*([port.get_names() for port in ports] for ports in sides), len(outputs), states)
-        agree_states(states, ends, *([_facts(port) for port in ports] for ports in sides))
+        ends = find_ends([[port.get_names() for port in ports] for ports in sides], len(outputs), states)
+        agree_states(states, ends, [[_facts(port) for port in ports] for ports in sides])
         results = (("output", spec, sides[1][place]) for spec, place in zip(outputs, ends.results))
         for what, spec, port in (("input", input, sides[0][ends.source]), *results):
             agree(what, spec, *_facts(port), batch)

@@ -51,6 +51,10 @@ def parse(data: bytes) -> Manifest:
         values[key] = tuple(_spec(LISTS[key], f"{key}[{place}]", each) for place, each in enumerate(listed))
     manifest = Manifest(**values)
     check(manifest)
+    if manifest.states is not None:
+        from edgekit.runner.bundle import state_rules
+
+        state_rules.check(manifest)
     return manifest
 
 

@@ -53,10 +53,6 @@ def check(manifest: Manifest) -> None:
             _check_tensor(f"{key}[{place}]", tensor)
         names = [tensor.name for tensor in tensors]
         need(len(set(names)) == len(names), key, names, "tensors need names of their own")
-    if manifest.states is not None:
-        from edgekit.runner.bundle import state_rules
-
-        state_rules.check(manifest)
     _check_members(manifest.members)
     _check_files(manifest)
     _check_fit(manifest)

@@ -35,7 +35,8 @@ def write(step: Step, out: Path) -> list[Path]:
 def _name(model: Any, step: Step) -> None:
     """By the signature, which numbers what `forward` takes and gives."""
     [signature] = model.signatureDefs
-    graph, named = model.subgraphs[signature.subgraphIndex], {}
+    graph = model.subgraphs[signature.subgraphIndex]
+    named: dict[int, str] = {}
     for ends, names in ((signature.inputs, step.inputs), (signature.outputs, step.outputs)):
         for end in ends:
             place = end.tensorIndex

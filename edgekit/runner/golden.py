@@ -1,4 +1,4 @@
-"""What a bundle was recorded for and with: machines, and golden vectors."""
+"""What a bundle proves itself with, golden vectors, and the machines that it is for."""
 
 from __future__ import annotations
 
