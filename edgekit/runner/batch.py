@@ -39,9 +39,9 @@ def open_batch(model: Model, size: int) -> Batch:
     if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MOST:
         raise InputError(f"batch: got {size!r}; use a whole number from 1 to {MOST}")
     if model.manifest.states and size > 1:
-        raise BackendError(f"{size} samples at once: the model has states, so it takes the samples of a stream in turn")
+        raise BackendError(f"{size} samples at once: the model has states: one at a time")
     batch = Batch(size, _one(model) if size == 1 else _several(model, size), _shape(model, size))
-    if not model.manifest.states:  # whose golden vectors are a stream, which its selftest runs
+    if not model.manifest.states:  # else the selftest proves them, as one stream
         _prove(model, batch)
     return batch
 

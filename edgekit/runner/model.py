@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from edgekit.runner import golden, postprocess
-from edgekit.runner.backends import Backend, open_backend
+from edgekit.runner import postprocess
+from edgekit.runner.backends import Backend, States, open_backend
 from edgekit.runner.bundle.manifest import Manifest
 from edgekit.runner.encode import encoder
 from edgekit.runner.errors import BackendError, InputError, RunnerError
 from edgekit.runner.preprocess.transform import pipeline
 from edgekit.runner.promised import check_values
-from edgekit.runner.states import States
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle import Bundle
@@ -49,8 +48,7 @@ class FileAnswer(NamedTuple):
 class Model:
     """A verified bundle on an interpreter. Not for use by several threads at once: open one each.
 
-    A model with states remembers a stream. `predict` begins with zeros. `step` goes on where the last `step` ended, and
-    `reset` begins anew. `stream` and `predict_file` have states of their own.
+    States, where it has any, begin with zeros: for each `predict`, file and stream, and for `step` behind `reset`.
     """
 
     def __init__(self, bundle: Bundle, backend: Backend, threads: int = 1, device: str = "CPU") -> None:
@@ -274,7 +272,9 @@ class Model:
         BundleError
             They are no plain arrays, or their shapes do not fit.
         """
-        return golden.vectors(self.manifest, self._members)
+        from edgekit.runner.selftest import vectors
+
+        return vectors(self.manifest, self._members)
 
     def selftest(self, most_s: float | None = None) -> SelftestReport:
         """Run the golden vectors and compare the outputs with the recorded ones.

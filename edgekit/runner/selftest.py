@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from time import perf_counter
@@ -9,12 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from edgekit.runner.errors import BundleError
+
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from edgekit.runner.backends import Backend
+    from edgekit.runner.backends import Backend, States
     from edgekit.runner.bundle.manifest import Manifest
-    from edgekit.runner.states import States
 
     class Model(Protocol):
         """What a selftest asks of an opened bundle."""
@@ -57,6 +59,25 @@ class SelftestReport:
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
+
+
+def vectors(manifest: Manifest, members: Mapping[str, bytes]) -> tuple[np.ndarray, np.ndarray]:
+    """Golden vectors (n, *raw) and (n, *output); BundleError where they are no plain arrays, or do not fit."""
+    inputs, outputs = (_array(manifest.golden[key], members) for key in ("inputs", "outputs"))
+    wanted = (len(inputs), *manifest.output_shape)
+    if len(inputs) == 0 or outputs.shape != wanted or not np.isfinite(outputs).all():
+        raise BundleError(f"golden vectors: outputs {list(outputs.shape)}, needed finite {list(wanted)}")
+    return inputs, outputs
+
+
+def _array(member: str, members: Mapping[str, bytes]) -> np.ndarray:
+    try:
+        value = np.load(io.BytesIO(members[member]), allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise BundleError(f"{member}: not a plain .npy array ({error})") from None
+    if not isinstance(value, np.ndarray) or value.ndim < 1:
+        raise BundleError(f"{member}: not an array of vectors")
+    return value
 
 
 def selftest(model: Model, most_s: float | None = None) -> SelftestReport:

@@ -80,7 +80,8 @@ def record(home: Path, paths: Sequence[str], most: int, grid: dict[str, Any] | N
     from edgekit.runner.model import open_model
 
     model = open_model(bundles.read(home / DRAFT))
-    found, samples = [], []
+    found: list[np.ndarray] = []
+    samples: list[np.ndarray] = []
     states = model.states()
     for path in paths:
         try:

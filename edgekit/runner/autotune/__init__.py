@@ -50,10 +50,9 @@ def prove(
     """All golden vectors in a child process, the way that `open_best` chose; before a first load, the usual one."""
     from edgekit.runner import bundle as bundles
     from edgekit.runner.backends import check_threads, installed
-    from edgekit.runner.golden import check_architecture
 
     bundle = bundles.read(path)
-    check_architecture(bundle.manifest)
+    bundles.check_architecture(bundle.manifest)
     check_threads(1 if threads is None else threads)
     choice = choices.get(choices.key(bundle.identity, (interpreter, threads, device)))
     if choice is not None:

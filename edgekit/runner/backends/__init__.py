@@ -55,6 +55,18 @@ class Backend(Protocol):
     def run(self, x: np.ndarray) -> np.ndarray: ...
 
 
+class States:
+    """Those of one stream: zeros at first, then what the model gave last."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend, self._arrays = backend, backend.zeros()
+
+    def step(self, x: np.ndarray) -> np.ndarray:
+        """The model's outputs for the next input, as `Backend.invoke` gives them."""
+        y, self._arrays = self._backend.step(x, self._arrays)
+        return y
+
+
 def names() -> list[str]:
     """Every interpreter that has a file here, sorted."""
     import pkgutil

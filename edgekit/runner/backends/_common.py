@@ -135,7 +135,7 @@ def agree(what: str, spec: Spec, shape: Sequence[Any], dtype: str, batch: int = 
 
 
 class Ends(NamedTuple):
-    """Where a file's tensors stand among its inputs and its outputs; of each state, in both."""
+    """Places among a file's inputs and outputs; of each state, in both."""
 
     source: int
     results: list[int]
@@ -159,11 +159,11 @@ def _place(name: str, ports: Sequence[Collection[str]]) -> int:
     for place, names in enumerate(ports):
         if name in names:
             return place
-    raise BackendError(f"the model has no tensor {name} at its ends, where the bundle names a state; build it again")
+    raise BackendError(f"the model has no tensor {name}, which the bundle calls a state; build the bundle again")
 
 
 def agree_states(states: Sequence[StateSpec], ends: Ends, facts: Sequence[Sequence[tuple[Any, str]]]) -> None:
-    """BackendError when a state's tensors, each (shape, dtype) as the file has them, are not what the bundle says."""
+    """BackendError when the tensors of a state, by their (shape, dtype) in the file, are not what the bundle says."""
     inputs, outputs = facts
     for state, (source, result) in zip(states, ends.states):
         for shape, dtype in (inputs[source], outputs[result]):

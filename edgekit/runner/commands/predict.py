@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> None:
         options.misuse("name at least one INPUT; or --stream for what comes on standard input")
     model = _shared.load(options)
     if options.batch and model.manifest.states:
-        options.misuse("--batch: the model has states, so it takes the samples of a stream in turn; leave it out")
+        options.misuse("--batch: the model has states: one sample at a time; leave it out")
     _files(model, options)
 
 

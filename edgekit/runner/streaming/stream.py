@@ -18,11 +18,10 @@ from edgekit.runner.streaming.source import Source
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from edgekit.runner.backends import Backend
+    from edgekit.runner.backends import Backend, States
     from edgekit.runner.bundle.manifest import Manifest, RawSpec
     from edgekit.runner.inputs.windows import Span
     from edgekit.runner.postprocess import Prediction
-    from edgekit.runner.states import States
 
     class Model(Protocol):
         """What a stream asks of an opened bundle."""
@@ -180,8 +179,7 @@ class Stream:
             smoothed = self._smooth(prediction) if self._smooth else None
         except InputError as refused:
             error = str(refused)
-            if self._states is not None:
-                self._states.reset()
+            self._states = self._model.states()
         latency_ms = (perf_counter_ns() - window.arrived_ns) / 1e6
         return StreamAnswer(window.span, prediction, smoothed, latency_ms, dropped, error)
 

@@ -18,9 +18,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "edgerun.pyz"))
 
 from edgekit.runner import bundle  # noqa: E402  (out of the archive)
+from edgekit.runner.backends import States  # noqa: E402
 from edgekit.runner.errors import InputError, RunnerError  # noqa: E402
 from edgekit.runner.model import Model, open_model  # noqa: E402
-from edgekit.runner.states import States  # noqa: E402
 
 
 class Watched(Model):
