@@ -111,6 +111,32 @@ def test_every_interpreter_gives_the_answers_of_the_whole_sequence(
         assert np.abs(np.stack(found) - offline).max() <= TOLERANCE * np.ptp(offline), interpreter
 
 
+def test_a_pruned_network_steps_as_it_answers(tmp_path: Path) -> None:
+    """Saved, and rebuilt from its tensors' shapes, as a run keeps it."""
+    import torch_pruning
+
+    from edgekit.models import store
+
+    spec = store.ModelSpec(
+        builder="edgekit.models.streaming_conv:streaming_conv", kwargs={"width": 8}, input_shape=(MOMENTS, CHANNELS),
+        num_classes=CLASSES, classes=("a", "b", "c"), raw={"kind": "window", "shape": [MOMENTS, CHANNELS],
+                                                           "dtype": "float32"},
+    )  # fmt: skip
+    network = store.build(spec, seed=1)
+    torch_pruning.pruner.MagnitudePruner(
+        network, torch.zeros(1, MOMENTS, CHANNELS), torch_pruning.importance.MagnitudeImportance(p=2),
+        pruning_ratio=0.5, ignored_layers=[network.head],
+    ).step()  # fmt: skip
+    store.save(tmp_path, network.eval(), spec)
+    whole = store.load(tmp_path)[0]
+    made = step.read(whole.step(), (1, CHANNELS))
+    assert [shape[1] for shape in made.states.values()] == [CHANNELS, 4, 4, 4]
+    found = step.reference(made, sequence().reshape(-1, 1, 1, CHANNELS))
+    with torch.inference_mode():
+        wanted = whole(torch.from_numpy(sequence())).numpy()
+    np.testing.assert_allclose(found[-1], wanted, atol=1e-5)
+
+
 def test_the_files_name_their_states(exported: dict[str, tuple[Path, np.ndarray, step.Step]]) -> None:
     import onnx
 
