@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import json
+import wave
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +13,7 @@ import pytest
 from edgekit.runner import bundle as bundles
 from edgekit.runner import load
 from edgekit.runner.bundle.manifest import StateSpec
+from edgekit.runner.preprocess.transform import apply
 from tests.cli.test_bundle import edgekit, said
 from tests.runner import stepped
 from tests.runner.test_states import table, values
@@ -88,6 +92,62 @@ def test_pairs_that_are_none_are_refused(
     assert edgekit("bundle", onnx_file, "--golden", golden, "--task", "raw", "--out", tmp_path, *options) == code
     assert said_of_it in said()
     assert not list(tmp_path.glob("*.edge.zip"))
+
+
+FRAMES, MELS = 4, 8
+SPECTRUM = {
+    "step": "log_mel", "rate_hz": 8000, "window_samples": 256, "hop_samples": 128, "fft_samples": 256, "mels": MELS,
+    "low_hz": 100.0, "high_hz": 3800.0, "floor": 1e-6,
+}  # fmt: skip
+
+
+def summing() -> bytes:
+    """ONNX: four frames of a spectrogram, added to a state (1, mels), which is the answer too."""
+    import onnx
+    from onnx import helper
+
+    def end(name: str, shape: tuple[int, ...]) -> onnx.ValueInfoProto:
+        return helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+
+    nodes = [
+        helper.make_node("ReduceSum", ["input", "axes"], ["heard"], keepdims=0),
+        helper.make_node("Add", ["heard", "sum"], ["new_sum"]),
+        helper.make_node("Mul", ["new_sum", "share"], ["output"]),
+    ]
+    constants = [
+        helper.make_tensor("axes", onnx.TensorProto.INT64, [2], [1, 2]),
+        helper.make_tensor("share", onnx.TensorProto.FLOAT, [], [0.01]),
+    ]
+    sources = [end("input", (1, 1, FRAMES, MELS)), end("sum", (1, MELS))]
+    graph = helper.make_graph(nodes, "s", sources, [end("output", (1, MELS)), end("new_sum", (1, MELS))], constants)
+    return bytes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8).SerializeToString()
+    )
+
+
+def test_spectra_of_a_sound_go_on_from_step_to_step(tmp_path: Path) -> None:
+    """No frame of the whole sound's spectrogram is left out at the edge of two windows, and none counts twice."""
+    (tmp_path / "sum.onnx").write_bytes(summing())
+    pcm = (np.random.default_rng(1).normal(0, 3000, 128 * FRAMES * 10 + 128)).astype("<i2")
+    with wave.open(str(tmp_path / "sound.wav"), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(8000)
+        file.writeframes(pcm.tobytes())
+    options = ("--task", "raw", "--sample-rate", 8000, "--preprocess", json.dumps([SPECTRUM]), "--out", tmp_path)
+    code = edgekit("bundle", tmp_path / "sum.onnx", "--golden", tmp_path / "sound.wav", "--layout", "NCHW", *options)
+    assert code == 0, said()
+    model = load(tmp_path / "sum-onnx-1.0.0.edge.zip", trial=False, interpreter="onnxruntime")
+    assert model.manifest.raw.steps[-1] == {"step": "windows", "length": 640, "stride": 512, "fill": "none"}
+    whole = apply([SPECTRUM], (pcm / np.float32(32768))[None].astype(np.float32))[0, ..., 0]
+    wanted = 0.01 * np.cumsum(whole.astype(np.float64), axis=0)[FRAMES - 1 :: FRAMES]
+    stream = model.stream(io.BytesIO(pcm.tobytes()), "s16le")
+    assert stream.new_frames == FRAMES
+    found = np.stack([each.prediction.output for each in stream])
+    assert len(found) == len(wanted) == 10
+    np.testing.assert_allclose(found, wanted, rtol=1e-4)
+    again = [each.prediction.output for each in model.predict_file(tmp_path / "sound.wav")]
+    np.testing.assert_allclose(np.stack(again), found, rtol=1e-6)
 
 
 @pytest.mark.parametrize("target", ["tflite", "openvino", "onnx"])
