@@ -19,8 +19,11 @@ MOST_SAMPLES = 1024
 """Windows of one recording, or rows of one table."""
 
 
-def samples(body: bytes, raw: RawSpec) -> list[Sample]:
-    """The raw samples of a file's bytes; Refusal (400, 413 or 415) says what was got and what is taken."""
+def samples(body: bytes, raw: RawSpec, has_states: bool = False) -> list[Sample]:
+    """The raw samples of a file's bytes; Refusal (400, 413 or 415) says what was got and what is taken.
+
+    Of a model that `has_states`, which begins with zeros at each request, only one.
+    """
     reader = kind(body)
     known = {inputs.READERS[suffix] for suffix in inputs.suffixes(raw)}
     if reader is None or reader not in known:
@@ -34,6 +37,8 @@ def samples(body: bytes, raw: RawSpec) -> list[Sample]:
         os.lseek(descriptor, 0, os.SEEK_SET)
         found: list[Sample] = []
         for sample in importlib.import_module(f"{inputs.__name__}.{reader}").samples(path, raw, False):
+            if has_states and found:
+                raise Refusal(400, "body: several windows, and the model has states; use edgerun predict")
             if len(found) == MOST_SAMPLES:
                 raise Refusal(413, f"body: more than {MOST_SAMPLES} samples; send the file in parts")
             found.append(sample)

@@ -111,9 +111,9 @@ def _frames(model: Model, options: argparse.Namespace) -> None:
         frames = stream.frames(
             source, options.stream, width, height, model.manifest.raw, shown.append if drawings else None
         )
-        smooth = smoothing.maker(model.manifest)
+        smooth, states = smoothing.maker(model.manifest), model.states()
         for number, (sample, read_ms) in enumerate(islice(frames, options.frames)):
-            found = model.predict(sample, top_k=options.top, size=options.size)
+            found = model.predict(sample, options.top, options.size, states)
             over_time = smooth(found) if smooth else None
             drawn = drawings.frame(number, shown[-1], sample, found) if drawings else None
             shown.clear()
