@@ -145,7 +145,10 @@ class Served:
         """Each sample's answer as the bundle's task gives it, without scores and times."""
         found = []
         for row, raw in zip(outputs, samples):
-            facts = self.model.answer(raw, row, top_k, {}, size=size).to_dict()
+            try:
+                facts = self.model.answer(raw, row, top_k, {}, size=size).to_dict()
+            except BackendError as error:
+                raise Refusal(500, str(error)) from None
             found.append({key: each for key, each in facts.items() if key not in ("scores", "timing_ms")})
         return found
 

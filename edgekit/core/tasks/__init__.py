@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from edgekit.core.tasks.accuracy_drop import Drop
 
-Task = Literal["classification", "regression", "multi_label", "anomaly", "detection"]
+Task = Literal["classification", "regression", "multi_label", "anomaly", "detection", "embedding"]
 TASKS: tuple[Task, ...] = get_args(Task)
 
 

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from edgekit.runner.postprocess.anomaly import Anomaly
     from edgekit.runner.postprocess.classification import Classification
     from edgekit.runner.postprocess.detection import Detection
+    from edgekit.runner.postprocess.embedding import Embedding
     from edgekit.runner.postprocess.multi_label import MultiLabel
     from edgekit.runner.postprocess.raw import Raw
     from edgekit.runner.postprocess.regression import Regression
 
-    Prediction = Union[Anomaly, Classification, Detection, MultiLabel, Regression, Raw]
+    Prediction = Union[Anomaly, Classification, Detection, Embedding, MultiLabel, Regression, Raw]
 
 Times = dict[str, float]
 Maker = Callable[..., Any]

@@ -27,6 +27,7 @@ ANSWERS = {
     "regression": "values",
     "anomaly": "is_anomaly",
     "detection": "boxes",
+    "embedding": "embedding",
     "raw": "output",
 }
 
@@ -154,6 +155,8 @@ def _output(manifest: Manifest) -> str:
         return f"boxes of {', '.join(manifest.labels)}: left, top, right, bottom in pixels, each with its probability"
     if manifest.task == "regression":
         return ", ".join(manifest.labels)
+    if manifest.task == "embedding":
+        return f"a vector of {manifest.output_shape[0]} numbers, of length 1: alike is what has a cosine near 1"
     return f"float32, {'×'.join(map(str, manifest.output_shape))}"
 
 

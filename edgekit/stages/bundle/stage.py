@@ -32,6 +32,7 @@ ACTIVATIONS = {
     "regression": "none",
     "anomaly": "none",
     "detection": "sigmoid",
+    "embedding": "none",
 }
 
 
@@ -90,7 +91,7 @@ def _pack(
         inputs=(variant.input,),
         outputs=variant.outputs,
         preprocess=spec.preprocess,
-        labels=list(spec.classes),
+        labels=[] if spec.task == "embedding" else list(spec.classes),
         model_files=sorted(files),
         golden={
             "inputs": golden.INPUTS,

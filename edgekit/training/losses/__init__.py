@@ -73,7 +73,7 @@ def hard(task: Task) -> Callable[[Tensor, Tensor], Tensor]:
 
     Cross entropy with classes (N,) int64, binary cross entropy with labels (N, labels) of 0 and 1, and the squared
     error of values (N, values), or of a reconstruction, for which the network's input itself is wanted. Of a detection,
-    see `edgekit/training/detection_loss.py`.
+    see `edgekit/training/detection_loss.py`, of an embedding `edgekit/training/contrastive_loss.py`.
     """
     from torch.nn import functional
 
@@ -85,6 +85,10 @@ def hard(task: Task) -> Callable[[Tensor, Tensor], Tensor]:
         from edgekit.training import detection_loss
 
         return detection_loss.loss
+    if task == "embedding":
+        from edgekit.training import contrastive_loss
+
+        return contrastive_loss.loss
     return functional.mse_loss
 
 

@@ -37,7 +37,7 @@ def mixed(
 
     Of logits (N, classes) the distance is T^2 * KL(teacher || student, both softened by T), which keeps the soft part's
     gradient at the scale of the hard part's. For several labels it is the same for each of them. For values and
-    reconstructions it is the squared error, and T has no meaning.
+    reconstructions it is the squared error, and of vectors 1 - cosine; T has no meaning there.
     """
     hard = losses.hard(task)(student, wanted)
     return alpha * _distance(student, teacher, temperature, task) + (1 - alpha) * hard
@@ -58,4 +58,8 @@ def _distance(student: Tensor, teacher: Tensor, temperature: float, task: Task) 
         from edgekit.training import detection_loss
 
         return detection_loss.distance(student, teacher, temperature)
+    if task == "embedding":
+        from edgekit.training import contrastive_loss
+
+        return contrastive_loss.distance(student, teacher)
     return functional.mse_loss(student, teacher)
