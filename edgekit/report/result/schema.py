@@ -231,7 +231,7 @@ class Result(Strict):
     version: str = Field(description="version of the bundles")
     config: dict[str, Any] = Field(description="the config as it was given, settings applied")
     task: Task = Field(
-        description="what the network is for, and so what accuracy is: top-1, R², F1, AUC, mAP or precision@1, a fraction"
+        description="what the network is for; accuracy is top-1, R², F1, AUC, mAP or precision@1, a fraction"
     )
     data_digest: Sha256 = Field(description="of every sample, label, split and class name")
     budget: Limits = Field(description="the limits that variants were judged by")
