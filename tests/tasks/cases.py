@@ -126,6 +126,7 @@ CASES = {
     "values": Case("regression", table, 0.6),
     "labels": Case("multi_label", arrays, 0.8),
     "oddities": Case("anomaly", good_and_bad, 0.75),
+    "vectors": Case("embedding", picture_classes, 0.9),
     "boxes": Case("detection", boxes, 0.3),
     "masks": Case("segmentation", masks, 0.5),
 }

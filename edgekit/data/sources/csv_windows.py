@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from edgekit.data.types import Split
     from edgekit.runner.inputs.table import Table
 
-TASKS = ("classification", "anomaly")
+TASKS = ("classification", "embedding", "anomaly")
 _SHOWN = 10
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from edgekit.data.label_track import Window
 
-TASKS = ("classification", "anomaly")
+TASKS = ("classification", "embedding", "anomaly")
 TRACK = ".txt"
 
 

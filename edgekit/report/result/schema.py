@@ -230,7 +230,9 @@ class Result(Strict):
     name: str = Field(description="name of the run and of its bundles")
     version: str = Field(description="version of the bundles")
     config: dict[str, Any] = Field(description="the config as it was given, settings applied")
-    task: Task = Field(description="what the network is for, and so what accuracy is: top-1, R², F1 or AUC, a fraction")
+    task: Task = Field(
+        description="what the network is for; accuracy is top-1, R², F1, AUC, mAP or precision@1, a fraction"
+    )
     data_digest: Sha256 = Field(description="of every sample, label, split and class name")
     budget: Limits = Field(description="the limits that variants were judged by")
     verdict: Met | Missed = Field(description="whether a variant met the budget, and what the winner gained")

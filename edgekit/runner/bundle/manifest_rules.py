@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 
 TARGETS = ("tflite", "openvino", "onnx")
-TASKS = ("classification", "multi_label", "regression", "anomaly", "detection", "segmentation", "raw")
+TASKS = ("classification", "multi_label", "regression", "anomaly", "detection", "segmentation", "embedding", "raw")
 ACTIVATIONS = ("softmax", "sigmoid", "none")
 KINDS = {"image": 3, "vector": 1, "audio": 1, "window": 2, "text": 1}
 LAYOUTS = {"NHWC": 4, "NCHW": 4, "NC": 2, "ANY": None}
@@ -201,8 +201,11 @@ def _check_fit(manifest: Manifest) -> None:
 
 def _check_task(manifest: Manifest) -> None:
     task, labels = manifest.task, manifest.labels
-    if task == "raw":
-        need(not labels, "labels", labels, "raw outputs have no labels")
+    if task in ("raw", "embedding"):
+        need(not labels, "labels", labels, f"the outputs of the task {task} have no labels")
+        if task == "embedding":
+            [output] = _one(manifest)
+            need(output.layout == "NC", "outputs[0].layout", output.layout, "an embedding gives NC")
     elif task == "anomaly":
         _check_reconstruction(manifest)
     elif task == "detection":

@@ -33,6 +33,7 @@ ACTIVATIONS = {
     "anomaly": "none",
     "detection": "sigmoid",
     "segmentation": "none",
+    "embedding": "none",
 }
 
 
@@ -91,7 +92,7 @@ def _pack(
         inputs=(variant.input,),
         outputs=variant.outputs,
         preprocess=spec.preprocess,
-        labels=list(spec.classes),
+        labels=[] if spec.task == "embedding" else list(spec.classes),
         model_files=sorted(files),
         golden={
             "inputs": golden.INPUTS,
