@@ -29,7 +29,7 @@ def street(seconds: float, seed: int) -> tuple[np.ndarray, str]:
     time = np.arange(round(WORD_S * RATE_HZ)) / RATE_HZ
     while at + WORD_S + PAUSE_S < seconds:
         first = round(at * RATE_HZ)
-        x[first : first + len(time)] += random.uniform(700, 3000) * np.sin(2 * np.pi * (400 + 600 * time) * time)
+        x[first : first + len(time)] += random.uniform(1500, 6000) * np.sin(2 * np.pi * (400 + 600 * time) * time)
         lines.append(f"{first / RATE_HZ:.6f}\t{first / RATE_HZ + WORD_S:.6f}\tword\n")
         at += WORD_S + PAUSE_S + random.integers(0, 5) / 10
     return np.clip(x, -32000, 32000).astype("<i2"), "".join(lines)
@@ -63,7 +63,6 @@ def test_a_recording_becomes_bundles_whose_streams_are_smoothed_as_validation_ch
     kept["benchmark"] = {"rounds": 10, "calls_per_round": 5, "warmup_per_round": 2, "most_rounds": 10, "load_s": 0}
     kept["budget"] = {"accuracy_drop_pp": 20.0}
     config.write_text(yaml.safe_dump(kept))
-    # the default of `edgekit run`, so that the config is the same in both runs below
     run = ("run", str(config), "--set", "bundle.smoothing=auto", "--out", str(tmp_path / "runs"))
     done = run_edgekit(*run, timeout_s=1500)
     assert done.returncode == 0, done.stderr

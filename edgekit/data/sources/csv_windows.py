@@ -189,7 +189,7 @@ class _Cutter:
 def _mixed(recordings: list[np.ndarray], labels: np.ndarray, first: int, stride: int) -> Split:
     """All windows in a fixed mixed order, so that any prefix is a fair sample; recordings are numbered from `first`.
 
-    Nobody knows which recording came first, so on the line of time they follow one another in a mixed order too.
+    Nobody knows which recording came first: on the line of time they follow one another as listed, which is mixed too.
     """
     import numpy as np
 
@@ -205,10 +205,8 @@ def _mixed(recordings: list[np.ndarray], labels: np.ndarray, first: int, stride:
     y, groups = np.empty_like(order), np.empty_like(order)
     y[order] = np.repeat(labels, counts)
     groups[order] = np.repeat(np.arange(first, first + len(counts)), counts)
-    turns = np.random.default_rng(0).permutation(len(counts))
-    moments = np.concatenate([turn * _APART + stride * np.arange(n) for turn, n in zip(turns, counts, strict=True)])
     starts = np.empty_like(order)
-    starts[order] = first * _APART + moments
+    starts[order] = np.concatenate([_APART * at + stride * np.arange(n) for at, n in enumerate(counts, first)])
     return Split(x, y, groups, starts)
 
 

@@ -150,7 +150,9 @@ def test_a_device_that_is_too_slow_says_how_many_windows_it_dropped(kinds: dict[
     dropped = lines[-1]["dropped"]
     assert dropped > 0 and len(lines) + dropped == 1 + (len(x) - 2000) // 20
     assert [line["dropped"] for line in lines] == sorted(line["dropped"] for line in lines)
-    assert said[-1].startswith((f"edgerun: {dropped} windows were dropped", f"edgerun: {dropped} windows dropped so far"))
+    assert said[-1].startswith(
+        (f"edgerun: {dropped} windows were dropped", f"edgerun: {dropped} windows dropped so far")
+    )
     places = [line["window"]["start_s"] for line in lines]
     assert places == sorted(places) and all(line["latency_ms"] >= line["timing_ms"]["execute"] for line in lines)
 
