@@ -1,6 +1,6 @@
 """Answers to a stream held against its true events: how many are detected, and how many false alarms come an hour.
 
-Both are how keyword spotting is judged: misses against false alarms per hour (Chen, Parada and Heigold 2014, ICASSP;
+Keyword spotting is evaluated so: misses against false alarms per hour (Chen, Parada and Heigold 2014, ICASSP;
 Sainath and Parada 2015, Interspeech). Here
 
 - an event is a run of windows with one label other than `rest`, out of one piece of a recording;

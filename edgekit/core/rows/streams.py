@@ -6,7 +6,7 @@ from typing import Any, Literal, TypedDict
 
 
 class Smoothed(TypedDict):
-    """One way to smooth, judged; what rests on events is null where no class is the background."""
+    """One way to smooth, evaluated; what rests on events is null where no class is the background."""
 
     smoothing: dict[str, Any] | None
     accuracy: float

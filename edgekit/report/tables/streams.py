@@ -10,11 +10,11 @@ from edgekit.report.formatting import Table, count, percent
 from edgekit.stages.bundle.story import in_words
 
 COLUMNS = ("target", "smoothing", "accuracy", "detected", "delay, windows", "false alarms", "per hour", "at most", "")
-NOT_IN_TIME = "validation has no order in time, so answers to a stream cannot be judged"
+NOT_IN_TIME = "validation has no order in time, so answers to a stream cannot be evaluated"
 
 
 def streams(artifact: Artifact) -> Table:
-    """Every candidate for each bundle; where nothing could be judged, why."""
+    """Every candidate for each bundle; where nothing could be evaluated, why."""
     found: Mapping[str, Streamed] = artifact.metrics["streams"]
     return Table(COLUMNS, rows(found), said_of(found)) if found else Table(("answers to a stream",), [(NOT_IN_TIME,)])
 

@@ -14,7 +14,7 @@ from edgekit.runner.errors import InputError
 
 LIBRARIES = ("numpy", "ai-edge-litert", "openvino", "onnxruntime")
 WINDOWS = (3, 5, 9, 15)
-LIMITS = ((0.6, 0.4), (0.7, 0.5), (0.8, 0.5), (0.9, 0.5))
+LIMITS = ((0.6, 0.4), (0.7, 0.3), (0.8, 0.2), (0.9, 0.1))
 """Where hysteresis enters and leaves: probabilities."""
 ANOMALY_LIMITS = ((1.0, 0.8), (1.2, 1.0), (1.5, 1.0), (2.0, 1.0))
 """The same in multiples of the threshold."""
@@ -64,7 +64,7 @@ class Smoothing(Strict):
 
 
 class StreamOptions(Strict):
-    """How answers to a stream are judged on validation."""
+    """How answers to a stream are evaluated on validation."""
 
     background: str | None = Field(
         None, description="class of what is no event; none: data.background, of an anomaly detection what is normal"
@@ -98,7 +98,7 @@ class Config(StageConfig):
         None, description="of answers to a stream: a method with its options, or `auto`; none: each window for itself"
     )
     stream: StreamOptions = Field(
-        default_factory=lambda: StreamOptions.model_validate({}), description="how answers to a stream are judged"
+        default_factory=lambda: StreamOptions.model_validate({}), description="how answers to a stream are evaluated"
     )
 
     @field_validator("smoothing", mode="before")

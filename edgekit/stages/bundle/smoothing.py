@@ -1,8 +1,8 @@
-"""Smoothing chosen on validation: each candidate judged on the same windows, in the order of time.
+"""Smoothing chosen on validation: each candidate evaluated on the same windows, in the order of time.
 
 Where a class is the background: the fewest false alarms among those that detect no fewer events than answers without
 smoothing do, up to `smoothing.detection_drop_pp`. Of equals, the most events, then the shortest delay. That is a point
-on the curve of misses against false alarms by which keyword spotting is judged (`edgekit/core/stream_events.py`).
+on the curve of misses against false alarms by which keyword spotting is evaluated (`edgekit/core/stream_events.py`).
 Elsewhere: the highest accuracy of the smoothed answers. A last tie goes to the first candidate, and the first of all
 is no smoothing. The figures of what is chosen are flattered: it is the best of several on these windows.
 """
@@ -24,7 +24,7 @@ from edgekit.stages.bundle.streams import Played, said
 Way = dict[str, Any] | None
 
 
-def judge(
+def evaluate(
     played: Played, outputs: np.ndarray, samples: np.ndarray | None, manifest: Manifest, config: Config
 ) -> Streamed:
     """The candidates of the config beside no smoothing; `outputs` and `samples` in the order of time."""

@@ -61,8 +61,8 @@ def bundle(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
         target: prove(out / RUNNER, out / packed[target]["file"])
         for target in progress.each(list(packed), "proof", "selftest of {} in a fresh process".format)
     }
-    judged = {target: found for target, entry in packed.items() if (found := entry.pop("stream")) is not None}
-    content = {"bundles": packed, "runner_sha256": runner_sha256, "streams": judged}
+    evaluated = {target: found for target, entry in packed.items() if (found := entry.pop("stream")) is not None}
+    content = {"bundles": packed, "runner_sha256": runner_sha256, "streams": evaluated}
     artifacts.write_json(out / "decision.json", content)
     artifacts.write_json(out / artifacts.EVIDENCE / "selftest.json", proofs)
     return artifacts.seal(
@@ -75,7 +75,7 @@ def bundle(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
             "bundles": packed,
             "selftest": proofs,
             "runner_bytes": (out / RUNNER).stat().st_size,
-            "streams": judged,
+            "streams": evaluated,
         },
         libraries=LIBRARIES,
     )
@@ -182,14 +182,14 @@ def _threshold(convert: Artifact, variant: Variant, data: Data, config: Config, 
 def _stream(
     convert: Artifact, variant: Variant, data: Data, config: Config, spec: store.ModelSpec, manifest: Manifest
 ) -> Streamed | None:
-    """Its answers to the validation windows in the order of time, judged; None where nobody knows that order."""
+    """Its answers to the validation windows in the order of time, evaluated; None where nobody knows that order."""
     played = streams.order(data, config)
     if played is None:
         return None
     raw = np.asarray(data.validation.x)[played.places]
     outputs = _outputs(convert, variant, raw, spec)
     samples = inputs(raw, spec.preprocess) if spec.task == "anomaly" else None
-    return smoothing.judge(played, outputs, samples, manifest, config)
+    return smoothing.evaluate(played, outputs, samples, manifest, config)
 
 
 def _declared(stream: Streamed | None, config: Config) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ from edgekit.core.rows.streams import Streamed
 
 
 def told_of_stream(stream: Streamed | None) -> list[str]:
-    """A line on smoothing, and one on detections and false alarms; none where the stream was not judged."""
+    """A line on smoothing, and one on detections and false alarms; none where the stream was not evaluated."""
     if stream is None:
         return []
     row = next(row for row in stream["candidates"] if row["kept"])

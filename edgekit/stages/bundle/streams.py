@@ -1,4 +1,4 @@
-"""The validation windows of a variant, played in the order of time as the device would hear them.
+"""The validation windows of a variant, played in the order of time as the device would get them.
 
 Pieces of recordings lie one behind the other, for what lies between them is of other splits. Smoothing is not begun
 anew at a seam: each piece finds what was said of the one before, and so a change has its price.
@@ -44,7 +44,7 @@ def check(data: Data, config: Config) -> None:
     if chooses and data.task not in TASKS:
         raise ConfigError(
             f"bundle.smoothing and task disagree: got choose, and task is {data.task}; only answers of "
-            f"{' and '.join(TASKS)} are judged over time: name a method and its options"
+            f"{' and '.join(TASKS)} are evaluated over time: name a method and its options"
         )
     if chooses and _hop(data) is None:
         raise ConfigError(
