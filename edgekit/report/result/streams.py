@@ -13,7 +13,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Smoothed(Strict):
-    """One way to smooth answers to a stream, evaluated; what rests on events is null where no class is the background."""
+    """One way to smooth answers to a stream; what rests on events is null where no class is the background."""
 
     smoothing: dict[str, Any] | None = Field(description="method and options, as in a manifest; null: no smoothing")
     accuracy: Share = Field(description="share of windows of which the smoothed answer is right")

@@ -1,7 +1,8 @@
 """Smoothing chosen on validation: each candidate evaluated on the same windows, in the order of time.
 
 Where a class is the background: the fewest false alarms among those that detect no fewer events than answers without
-smoothing do, up to `smoothing.detection_drop_pp`. Of equals, the most events, then the shortest delay. That is a point
+smoothing do, up to `smoothing.detection_drop_pp`. Of equals, the most events, then the shortest
+delay, then the highest accuracy. That is a point
 on the curve of misses against false alarms by which keyword spotting is evaluated (`edgekit/core/stream_events.py`).
 Elsewhere: the highest accuracy of the smoothed answers. A last tie goes to the first candidate, and the first of all
 is no smoothing. The figures of what is chosen are flattered: it is the best of several on these windows.
@@ -41,7 +42,7 @@ def evaluate(
     kept, reasons, rule = len(ways) - 1, [""] * len(ways), "as declared" if asked else "nothing to choose"
     if asked and asked.choose is not None:
         rule = "fewest false alarms" if counts else "highest accuracy"
-        kept, reasons = by_events(counts, asked.detection_drop_pp) if counts else by_accuracy(right)
+        kept, reasons = by_events(counts, right, asked.detection_drop_pp) if counts else by_accuracy(right)
     confidence = config.budget.accuracy_confidence
     first = counts[0] if counts else None
     hours = first.outside * played.hop_s / 3600 if first and played.hop_s else None
@@ -66,11 +67,11 @@ def evaluate(
     }
 
 
-def by_events(counts: Sequence[Counted], drop_pp: float) -> tuple[int, list[str]]:
+def by_events(counts: Sequence[Counted], right: Sequence[float], drop_pp: float) -> tuple[int, list[str]]:
     """Which to keep, and why each other is not; the first is no smoothing."""
     least = counts[0].detected - drop_pp / 100 * counts[0].events
     able = [place for place, each in enumerate(counts) if each.detected >= least - 1e-9]
-    best = min(able, key=lambda place: (*_costs(counts[place]), place))
+    best = min(able, key=lambda place: (*_costs(counts[place]), -right[place], place))
     reasons = []
     for place, each in enumerate(counts):
         if place == best:
