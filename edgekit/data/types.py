@@ -231,18 +231,18 @@ def digest_of(
     more |= {"members": {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}} if members else {}
     sha = hashlib.sha256(canonical({"classes": list(classes), "kind": kind, **more}))
     for name, split in splits.items():
-        parts = {"x": split.x, "y": split.y}
+        for part, array in (("x", split.x), ("y", split.y)):
+            _add(sha, [name, part], array)
         if split.starts is not None and split.groups is not None:
-            parts |= {"starts": split.starts, "groups": split.groups}
-        for part, array in parts.items():
-            sha.update(canonical([name, part, str(array.dtype), list(array.shape)]))
-            _feed(sha, array)
+            for part, array in (("starts", split.starts), ("groups", split.groups)):
+                _add(sha, [name, part], array)
     return sha.hexdigest()
 
 
-def _feed(sha: hashlib._Hash, array: np.ndarray) -> None:
+def _add(sha: hashlib._Hash, called: list[str], array: np.ndarray) -> None:
     import numpy as np
 
+    sha.update(canonical([*called, str(array.dtype), list(array.shape)]))
     little = array.dtype.newbyteorder("<")
     rows = max(1, _CHUNK_BYTES // max(1, array[:1].nbytes))
     for start in range(0, len(array), rows):

@@ -16,7 +16,7 @@ NOT_IN_TIME = "validation has no order in time, so answers to a stream cannot be
 def streams(artifact: Artifact) -> Table:
     """Every candidate for each bundle; where nothing could be evaluated, why."""
     found: Mapping[str, Streamed] = artifact.metrics["streams"]
-    return Table(COLUMNS, rows(found), said_of(found)) if found else Table(("answers to a stream",), [(NOT_IN_TIME,)])
+    return Table(COLUMNS, rows(found), said_of(found) if found else NOT_IN_TIME)
 
 
 def rows(found: Mapping[str, Streamed]) -> list[tuple[str, ...]]:
