@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PIXELS = ("rgb24", "bgr24", "gray", "yuv420p")
 LARGEST_SIDE = 16384
 SOUND = ("s16le", "s24le", "s32le", "f32le", "u8", "S16_LE", "S24_3LE", "S32_LE", "FLOAT_LE", "U8", "wav")
-ROWS = ("csv", "f32le", "FLOAT_LE")
+ROWS = ("csv", "f32le", "FLOAT_LE", "s16le", "S16_LE")
 FORMATS = (*PIXELS, *SOUND, "csv")
 TELL_EVERY_S = 5.0
 """Between two lines on windows that were dropped."""
