@@ -177,13 +177,8 @@ def _check_fit(manifest: Manifest) -> None:
     if manifest.raw.kind == "window":
         dtypes = ("float32", manifest.input.dtype)
         need(manifest.raw.dtype in dtypes, "raw.dtype", manifest.raw.dtype, "windows are float32, or as the model's")
-    takes_ids = manifest.input.dtype in IDS
-    need(
-        takes_ids == (manifest.raw.kind == "text"),
-        "input.dtype",
-        manifest.input.dtype,
-        "int32 or int64 for a text only",
-    )
+    takes_ids, dtype = manifest.input.dtype in IDS, manifest.input.dtype
+    need(takes_ids == (manifest.raw.kind == "text"), "input.dtype", dtype, "int32 or int64 for a text only")
     try:
         shape = steps.check(manifest.preprocess, manifest.raw.shape, manifest.raw.dtype)
     except InputError as error:
