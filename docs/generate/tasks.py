@@ -43,6 +43,9 @@ WORDS: Mapping[Task, Words] = {
         "cross entropy and Dice",
         ("shares", "masks"),
     ),
+    "embedding": Words(
+        "(n,) whole numbers, class or identity", "a vector", "supervised contrastive loss", ("embedding",)
+    ),
 }
 
 

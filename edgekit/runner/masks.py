@@ -6,11 +6,14 @@ A model gives logits (classes, rows, columns) of cells, each of which stands for
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from edgekit.runner.errors import BundleError
+
+if TYPE_CHECKING:
+    from edgekit.runner.bundle.manifest import Manifest
 
 UNKNOWN = 255
 
@@ -51,3 +54,15 @@ def run_lengths(mask: np.ndarray) -> dict[int, dict[str, Any]]:
         counts = np.diff(np.concatenate([[0], edges, [len(flat)]]))
         found[kind] = {"size": list(mask.shape), "counts": (counts if counts[-1] else counts[:-1]).tolist()}
     return found
+
+
+def check(manifest: Manifest) -> None:
+    """BundleError unless the output is a grid over the picture, each cell with a logit for every label."""
+    from edgekit.runner.bundle.manifest_rules import need
+
+    shapes, labels = [each.shape[1:] for each in manifest.outputs], manifest.labels
+    need(manifest.raw.kind == "image", "raw.kind", manifest.raw.kind, "a segmentation takes pictures")
+    need(1 < len(labels) <= UNKNOWN, "labels", len(labels), f"name 2 to {UNKNOWN} classes")
+    grid = len(shapes) == 1 and len(shapes[0]) == 3 and shapes[0][0] == len(labels)
+    need(grid, "outputs", shapes, f"needed one of [1, {len(labels)}, rows, columns]")
+    cell(manifest.raw.shape[:2], shapes[0][1:])

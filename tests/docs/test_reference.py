@@ -326,7 +326,7 @@ def public() -> dict[str, Any]:
 
 
 PUBLIC = public()
-TOLD_IN_A_LINE = ("to_dict", "lines", "made_by", "model_files")
+TOLD_IN_A_LINE = ("to_dict", "lines", "made_by", "model_files", "Model.step")
 """Methods that one line explains, parameters and all."""
 
 

@@ -140,11 +140,11 @@ def test_outputs_that_are_not_finite_are_no_answer(packed: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"labels": ["a", "b"]}, r"needed \[2, rows, columns\]"),
+        ({"labels": ["a", "b"]}, r"needed one of \[1, 2, rows, columns\]"),
         ({"labels": ["a", "a", "b"]}, "need names of their own"),
         ({"outputs": (replace(OUTPUT, shape=(1, 3, 3, 6)),)}, "a grid of 3×6 cells over 8×12 pixels"),
         ({"outputs": (replace(OUTPUT, shape=(1, 3, 24)),)}, "rows, columns"),
-        ({"outputs": (OUTPUT, replace(OUTPUT, name="b"))}, "has one"),
+        ({"outputs": (OUTPUT, replace(OUTPUT, name="b"))}, "needed one of"),
         ({"activation": "softmax"}, "segmentation: none"),
         ({"boxes": {"most": 1}}, "a segmentation has none"),
         ({"threshold": 1.0}, "a segmentation has none"),

@@ -40,12 +40,13 @@ def test_masks_walk_through_to_bundles_that_answer(tmp_path: Path) -> None:
     shutil.copy(tmp_path / "data/images/test" / f"{scene.name}.png", tmp_path / "p.png")
     for entry in result["bundles"].values():
         command = [sys.executable, "-I", str(bundles / "edgerun.pyz"), "predict", str(bundles / entry["file"])]
-        said = subprocess.run(
-            [*command, str(tmp_path / "p.png"), "--json"], capture_output=True, text=True, check=False
-        )
+        drawn = tmp_path / f"{entry['file']}.png"
+        command += [str(tmp_path / "p.png"), "--json", "--draw", str(drawn)]
+        said = subprocess.run(command, capture_output=True, text=True, check=False)
         assert said.returncode == 0, said.stderr
         answer = json.loads(said.stdout)
         assert set(answer["shares"]) == set(CLASSES)
+        assert Image.open(drawn).size == (scene.mask.shape[1], scene.mask.shape[0])
         pixels = np.zeros(Image.open(tmp_path / "p.png").size[::-1], np.uint8).ravel(order="F")
         for each in answer["masks"]:
             ends = np.cumsum(each["counts"])

@@ -121,8 +121,13 @@ def answers(outputs: np.ndarray, inputs: np.ndarray | None) -> np.ndarray:
 
 def right(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Where nine of ten labelled pixels are of their class."""
+    return np.asarray(closeness(answers, y) >= MOSTLY)
+
+
+def closeness(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """(n,): of each picture the share of its labelled pixels that are of their class; 1 where none is labelled."""
     pairs = ((_pixels(said, wanted) == wanted, wanted != UNKNOWN) for said, wanted in zip(answers, y, strict=True))
-    return np.array([(hit & known).sum() >= MOSTLY * known.sum() for hit, known in pairs])
+    return np.array([(hit & known).sum() / known.sum() if known.any() else 1.0 for hit, known in pairs])
 
 
 def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Group]:

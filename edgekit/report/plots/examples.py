@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
 from edgekit.report.examples import Examples
-from edgekit.report.plots import boxes
+from edgekit.report.plots import boxes, masks
 from edgekit.report.plots.samples import draw
 from edgekit.report.plots.style import STYLE, done
 
@@ -25,7 +25,10 @@ class Drawn(NamedTuple):
     legend: Callable[[Sequence[str]], list[Any]]
 
 
-DRAWN = {"detection": Drawn(boxes.label, boxes.answer, boxes.legend)}
+DRAWN = {
+    "detection": Drawn(boxes.label, boxes.answer, boxes.legend),
+    "segmentation": Drawn(masks.label, masks.answer, masks.legend),
+}
 
 
 def examples(found: Examples) -> Figure:

@@ -1,20 +1,48 @@
-"""A mask over its picture: a colour for each class, by its number, and nothing where none is known."""
+"""Masks over a picture: that of its label, and an answer's; the first class, often the background, is left clear."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.patches import Patch
 
+from edgekit.core.tasks import segmentation
+from edgekit.runner.drawing import style
 from edgekit.runner.masks import UNKNOWN
 
-COLOURS = ((230, 159, 0), (86, 180, 233), (0, 158, 115), (240, 228, 66), (0, 114, 178), (213, 94, 0), (204, 121, 167))
-"""What colour-blind people tell apart (Okabe and Ito 2008); an eighth class has the first again."""
-OPACITY = 110
+OPACITY = 130
+NAMED = 6
+"""Classes in a legend."""
 
 
-def overlay(axes: Axes, mask: np.ndarray) -> None:
-    """Draw a mask (height, width) uint8 over the picture in `axes`; the first class, often the background, is clear."""
+def label(axes: Axes, wanted: np.ndarray) -> str:
+    """The mask (height, width) of a label, black where no class is known; how much of it is, in words."""
+    _overlay(axes, wanted)
+    return f"{(wanted != UNKNOWN).mean():.0%} labelled"
+
+
+def answer(axes: Axes, said: np.ndarray, wanted: np.ndarray) -> str:
+    """The cells (rows, columns) of an answer; the share of the labelled pixels that is right, in words."""
+    _overlay(axes, said)
+    return f"{segmentation.closeness(said[None], wanted[None])[0]:.0%} right"
+
+
+def legend(names: Sequence[str]) -> list[Patch]:
+    """What the colours mean."""
+    return [Patch(color=_colour(kind), label=name) for kind, name in list(enumerate(names))[1 : 1 + NAMED]]
+
+
+def _overlay(axes: Axes, mask: np.ndarray) -> None:
     colours = np.zeros((UNKNOWN + 1, 4), np.uint8)
-    colours[1:UNKNOWN, :3] = np.resize(np.array(COLOURS, np.uint8), (UNKNOWN - 1, 3))
-    colours[1:UNKNOWN, 3] = OPACITY
-    axes.imshow(colours[mask])
+    colours[1:, 3] = OPACITY
+    for kind in range(1, UNKNOWN):
+        colours[kind, :3] = style.of(kind).colour
+    right, bottom = axes.get_xlim()[1], axes.get_ylim()[0]
+    axes.imshow(colours[mask], extent=(-0.5, right, bottom, -0.5), interpolation="nearest")
+
+
+def _colour(kind: int) -> tuple[float, float, float]:
+    red, green, blue = style.of(kind).colour
+    return red / 255, green / 255, blue / 255

@@ -24,6 +24,8 @@ NAMED = 6
 """Channels in the legend: further ones have no colour of their own for long."""
 LETTERS = 18
 """Of a label above a picture."""
+IN_PICTURES: dict[str, Any] = {"detection": boxes, "segmentation": masks}
+"""By task, what draws its labels and answers over a picture."""
 LINES = 9
 """Of a text."""
 
@@ -37,13 +39,11 @@ def samples(data: Data) -> Figure:
             axes.set_axis_off()
         for axes, place in zip(grid.flat, places, strict=False):
             draw(axes, data.train.x[place], data.kind, said(data, data.train.x[place]))
-            if data.task == "detection":
-                boxes.label(axes, data.train.y[place])
-            elif data.task == "segmentation":
-                masks.overlay(axes, data.train.y[place])
+            if data.task in IN_PICTURES:
+                IN_PICTURES[data.task].label(axes, data.train.y[place])
             axes.set_title(textwrap.shorten(named(data, data.train.y[place]), LETTERS, placeholder="…"), fontsize=8)
-        if data.task == "detection":
-            handles = boxes.legend(data.classes, with_marks=False)
+        if data.task in IN_PICTURES:
+            handles = masks.legend(data.classes) if data.task == "segmentation" else boxes.legend(data.classes, False)
             figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), fontsize=8)
         if data.kind not in ("image", "text"):
             figure.supxlabel("time →", fontsize=8)
@@ -63,7 +63,7 @@ def in_turn(y: np.ndarray, count: int) -> list[int]:
 
 def named(data: Data, label: Any) -> str:
     """A label in words: its class, its classes, its numbers, or how many of what are in a picture."""
-    if data.task in ("detection", "segmentation"):
+    if data.task in IN_PICTURES:
         return str(tasks.named(data.task).labels_in_words(label[None], data.classes)[0])
     values = np.atleast_1d(label)
     if values.dtype.kind == "f":
@@ -85,7 +85,8 @@ def said(data: Data, sample: np.ndarray) -> str:
 def draw(axes: Axes, sample: np.ndarray, kind: str, words: str = "") -> None:
     """One raw sample: a picture, curves, or a text in its `words`; without any, its token ids."""
     if kind == "text":
-        shown = textwrap.wrap(words or " ".join(map(str, sample.tolist())), LETTERS)[:LINES]
+        whole = words or " ".join(map(str, sample.tolist()))
+        shown = textwrap.wrap(whole, LETTERS, max_lines=LINES, placeholder=" …")
         axes.text(0, 1, "\n".join(shown), fontsize=6, va="top", parse_math=False)
         axes.set_axis_off()
         return

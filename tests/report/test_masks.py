@@ -1,0 +1,50 @@
+"""Pictures with masks: label and answers side by side, with what is right of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from edgekit.core.tasks import segmentation
+from edgekit.data import load, parse
+from edgekit.report import plots, tables
+from edgekit.stages.benchmark import examples
+from tests.data.masked import CLASSES, WRITERS, scenes
+from tests.data.sources.test_masks import options
+from tests.report.test_examples import Sealed
+
+
+def test_label_and_answers_are_drawn_side_by_side(tmp_path: Path) -> None:
+    WRITERS["folders"](tmp_path / "data", scenes(40))
+    data = load(parse(options(tmp_path, "folders"), "segmentation"))
+    cells = data.validation.y[:, ::2, ::2]
+    perfect = np.where(cells == 255, 0, cells)
+    worse = perfect.copy()
+    worse[1:, :12] = 2
+    (tmp_path / "sealed/evidence").mkdir(parents=True)
+    answers = {"baseline-eager": perfect, "student-int8-tflite": worse}
+    examples.write(tmp_path / "sealed", data, answers, ["student-int8-tflite"])
+    found = tables.examples(Sealed(tmp_path / "sealed"))  # type: ignore[arg-type]
+    assert found is not None and (found.classes, found.places[0]) == (CLASSES, 0)
+    titles = [axes.get_title("left") for axes in plots.examples(found).axes]
+    shares = [segmentation.closeness(each, data.validation.y) for each in (perfect, worse)]
+    for row, place in enumerate(found.places):
+        assert titles[3 * row] == f"label: {(data.validation.y[place] != 255).mean():.0%} labelled"
+        assert titles[3 * row + 1] == f"baseline-eager: {shares[0][place]:.0%} right"
+        assert titles[3 * row + 2] == f"student-int8-tflite: {shares[1][place]:.0%} right"
+    assert shares[1][found.places[1]] < 0.8 < shares[0].min()
+
+
+def test_a_mask_lies_over_its_picture_in_the_colours_of_the_classes(tmp_path: Path) -> None:
+    WRITERS["folders"](tmp_path / "data", scenes(40))
+    data = load(parse(options(tmp_path, "folders"), "segmentation")).withhold_test()
+    figure = plots.samples(data)
+    for axes, y in zip(figure.axes, data.train.y, strict=False):
+        picture, mask = axes.images
+        assert mask.get_extent() == picture.get_extent()
+        drawn = np.asarray(mask.get_array())
+        assert not drawn[y == 0, 3].any() and drawn[y != 0, 3].all()
+        assert not drawn[y == 255, :3].any()
+    [legend] = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == list(CLASSES[1:])
