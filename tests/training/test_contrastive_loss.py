@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from torch.nn import functional
@@ -52,7 +51,7 @@ def test_a_batch_without_two_of_a_label_teaches_nothing_and_breaks_nothing() -> 
     outputs = vectors(2).requires_grad_()
     value = contrastive_loss.loss(outputs, torch.arange(6))
     value.backward()
-    assert float(value) == 0 and outputs.grad is not None and not outputs.grad.any()
+    assert float(value.detach()) == 0 and outputs.grad is not None and not outputs.grad.any()
 
 
 def test_the_distance_to_a_teacher_is_that_of_directions() -> None:
@@ -65,15 +64,14 @@ def test_the_distance_to_a_teacher_is_that_of_directions() -> None:
 
 
 def test_a_network_learns_which_samples_are_alike() -> None:
-    data = load(parse({"source": "digits", "limit": 400, "calibration_samples": 20, "task": "embedding"}))
+    data = load(parse({"source": "digits", "limit": 700, "calibration_samples": 20, "task": "embedding"}))
     scale = [{"step": "scale", "factor": 1 / 255}]
     kwargs = {"width": 8, "dimensions": 16}
     network = store.build(spec_for(data, "edgekit.models.resnet:resnet8", kwargs, scale), seed=0)
     before = evaluate(network, data.validation, scale, "embedding")
     with torch.no_grad():
         assert network(torch.zeros(1, *data.raw_shape[2:], *data.raw_shape[:2])).shape == (1, 16)
-    options = TrainOptions(epochs=4, batch_size=32, learning_rate=0.05)
+    options = TrainOptions(epochs=12, batch_size=32, learning_rate=0.05, augment="none")
     fit(network, data, scale, options, seed=0, device="cpu", threads=1)
     after = evaluate(network, data.validation, scale, "embedding")
-    assert after > max(0.85, before), (before, after)
-    assert np.isfinite(after)
+    assert after > before + 0.2, (before, after)

@@ -140,8 +140,8 @@ def test_the_faults_of_all_sections_are_told_at_once() -> None:
 
 def test_a_fault_of_the_top_level_makes_none_of_its_own_below() -> None:
     assert fault("task=regresion").splitlines() == [
-        "task: got 'regresion'; input should be 'classification', 'regression', 'multi_label', 'anomaly', 'detection' or "
-        "'embedding'"
+        "task: got 'regresion'; input should be 'classification', 'regression', 'multi_label', 'anomaly', 'detection' "
+        "or 'embedding'"
     ]
 
 

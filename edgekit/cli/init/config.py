@@ -45,7 +45,7 @@ class Draft:
         rate = self._rate()
         training: dict[str, Any] = {"epochs": sizes.epochs, "batch_size": sizes.batch, "learning_rate": rate}
         # moved, a picture shows the same things, but may have another value, and is another one to give back
-        moved = "shift" if self.task in ("classification", "multi_label") else "none"
+        moved = "shift" if self.task in ("classification", "multi_label", "embedding") else "none"
         alike = {"augment": moved} if self.data.kind == "image" else {}
         training |= alike
         fine = {"epochs": max(1, sizes.epochs // 6), "batch_size": sizes.batch}
