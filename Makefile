@@ -10,12 +10,12 @@ CONFIG ?= configs/digits.yaml
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder -p no:nbval --timeout=1200 --timeout-method=signal --max-worker-restart=0
 BESIDE := GOMP_SPINCOUNT=0
 # Tests with a target of their own; `make test` runs all others.
-APART := not long and not zoo and not numerics and not matrix and not aarch64 and not docs and not serving and not processes and not fuzz
+APART := not long and not zoo and not numerics and not matrix and not aarch64 and not docs and not serving and not processes and not fuzz and not tasks
 # What `make nightly` runs, each suite whole. tests/README.md says what each proves.
-NIGHTLY := test processes fuzz numerics zoo docs defaults matrix aarch64 serving long faults
+NIGHTLY := test processes fuzz numerics zoo docs defaults tasks matrix aarch64 serving long faults
 
 .DEFAULT_GOAL := help
-.PHONY: help run quick test processes fuzz docs numerics zoo long defaults faults matrix aarch64 serving nightly mutants durations reference lab \
+.PHONY: help run quick test processes fuzz docs numerics zoo long defaults tasks faults matrix aarch64 serving nightly mutants durations reference lab \
 	lint nbval bench aa clean
 
 help: ## list the targets
@@ -100,12 +100,16 @@ long: $(VENV)/.dev ## whole walks: every road, task and parameter set, and bundl
 faults: $(VENV)/.dev ## kill, cut off, fill up and block a run in some hundred places
 	$(BIN)/pytest -q -m faults tests/faults
 
+# The bundles stay, so that `make aarch64` asks them on Arm.
+tasks: $(VENV)/.dev ## every task from edgekit init to bundles that answer on three interpreters, kept in build/tasks
+	$(BESIDE) EDGEKIT_TASK_BUNDLES=$(CURDIR)/build/tasks $(BIN)/pytest -q -n 2 --dist load -p no:nbval -m tasks tests/tasks
+
 matrix: $(VENV)/.dev ## the runner on every Python, numpy and interpreter that has wheels
 	$(BIN)/pytest -q -m matrix tests/matrix
 
 aarch64: $(VENV)/.dev ## the runner with the real aarch64 wheels under qemu, fetched first
 	$(BIN)/python -m tests.aarch64.fetch
-	$(BIN)/pytest -q -m aarch64 tests/aarch64
+	EDGEKIT_TASK_BUNDLES=$(CURDIR)/build/tasks $(BIN)/pytest -q -m aarch64 tests/aarch64
 
 # Triton comes out of a wheel, and clashes with the workbook's numpy and protobuf. perf_analyzer lies in tritonclient's
 # wheel, and its loader asks for CUDA's runtime where there is no GPU too. kubernetes-validate holds the schemas of

@@ -14,8 +14,8 @@ from typing import Any
 from docs.generate.tables import code, table
 from edgekit.runner import input_path
 from edgekit.runner.bundle import manifest_rules as rules
-from edgekit.runner.bundle import smoothing_rules
-from edgekit.runner.bundle.manifest import FORMAT, Manifest, RawSpec, TensorSpec
+from edgekit.runner.bundle import smoothing_rules, state_rules
+from edgekit.runner.bundle.manifest import FORMAT, Manifest, RawSpec, StateSpec, TensorSpec
 from edgekit.runner.preprocess import steps
 
 Words = Mapping[str, tuple[str, str]]
@@ -36,8 +36,8 @@ MANIFEST: Words = {
     "task": (_one_of(rules.TASKS), "What the outputs mean."),
     "raw": ("object", "What one sample looks like before preprocessing."),
     "preprocess": ("list of objects", "Steps from a raw sample to the model's input, in order."),
-    "inputs": ("list of one object", "The model's only input."),
-    "outputs": ("list of objects", "The model's outputs, in the order of its file."),
+    "inputs": ("list of one object", "The model's only input besides its states."),
+    "outputs": ("list of objects", "The model's outputs besides its states, in the order of its file."),
     "activation": (_one_of(rules.ACTIVATIONS), "What the reader applies to the outputs to get probabilities."),
     "labels": ("list of text", "Names of the outputs, in their order; empty for the task `raw`."),
     "threshold": (
@@ -51,6 +51,10 @@ MANIFEST: Words = {
     "smoothing": (
         "object",
         "How answers to a stream are smoothed over time: `method` and its options. Absent where they are not.",
+    ),
+    "states": (
+        "list of objects",
+        "What the model remembers from one sample of a stream to the next. Absent where it remembers nothing.",
     ),
     "model_files": ("list of text", "Members that hold the model; an `.xml` of OpenVINO has its `.bin` beside it."),
     "golden": ("object", "Recorded inputs, and the outputs that the model gave for them."),
@@ -91,6 +95,13 @@ TENSOR: Words = {
         _one_of(rules.LAYOUTS),
         "Order of its axes: `N` batch, `H` height, `W` width, `C` channels or features.",
     ),
+}
+STATE: Words = {
+    "name": ("text", "Name of the state, for people."),
+    "shape": ("list of whole numbers > 0", "Shape of both its tensors, as the model has them."),
+    "dtype": (_one_of(state_rules.DTYPES), "Type of their numbers."),
+    "input": ("text", "Name of the tensor that takes the state."),
+    "output": ("text", "Name of the tensor that gives the next one."),
 }
 GOLDEN: Words = {
     "inputs": ("text", "Member with the raw samples: an `.npy` array of shape (n, *raw shape)."),
@@ -182,11 +193,12 @@ TABLES: Mapping[str, tuple[Words, type]] = {
     "manifest": (MANIFEST, Manifest),
     "raw": (RAW, RawSpec),
     "tensor": (TENSOR, TensorSpec),
+    "state": (STATE, StateSpec),
 }
 
 
 def keys(name: str) -> str:
-    """The table of `manifest`, `raw`, `tensor`, `golden` or `boxes`."""
+    """The table of `manifest`, `raw`, `tensor`, `state`, `golden` or `boxes`."""
     words = {"golden": GOLDEN, "boxes": BOXES}.get(name) or TABLES[name][0]
     return table(HEADER, [(code(key), *text) for key, text in words.items()])
 

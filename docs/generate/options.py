@@ -15,6 +15,7 @@ from docs.generate.tables import code, sentence, table
 from docs.generate.types import kind, span
 from edgekit.core.config import PATTERN_ADVICE, SHARED_FIELDS, STAGES, Budget, ModelConfig, NetworkConfig, TrainOptions
 from edgekit.data import SourceConfig, source_names, sources
+from edgekit.stages.bundle.config import Smoothing, StreamOptions
 from edgekit.stages.distill.config import TeacherConfig
 from edgekit.training import losses
 from edgekit.training.teachers.config import ModelFile
@@ -29,6 +30,8 @@ PARTS: dict[str, Model] = {
     "distill.teachers": TeacherConfig,
     "distill.teachers.training": TrainOptions,
     "benchmark.rivals": ModelFile,
+    "bundle.smoothing": Smoothing,
+    "bundle.stream": StreamOptions,
 }
 """Sections inside others, by where they stand in a config."""
 

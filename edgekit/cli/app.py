@@ -13,11 +13,12 @@ from edgekit.cli.exit_codes import errors_as_exit_codes
 from edgekit.cli.export import export
 from edgekit.cli.help import bare_switches
 from edgekit.cli.init.command import init
+from edgekit.cli.reproduce import reproduce
 from edgekit.cli.result import show_result
 from edgekit.cli.serve import FORWARDED, serve
 from edgekit.core import telemetry
 from edgekit.core.config import STAGES, suggest
-from edgekit.core.errors import BudgetMissed, ConfigError, TrustError
+from edgekit.core.errors import BudgetMissed, ConfigError
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.watch import watching
 
@@ -158,34 +159,7 @@ def status(
         show(Path(run_) if Path(run_).is_dir() else out / run_)
 
 
-@app.command()
-def reproduce(
-    bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A NAME-TARGET-VERSION.edge.zip.")],
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Path on this machine of a file that the config names."),
-    ] = None,
-    allow: Annotated[
-        list[str] | None, typer.Option(metavar="MODULE:FUNCTION", help="Allow this function of your own code to run.")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Folder to rebuild in.")] = Path("artifacts/reproduced"),
-) -> None:
-    """Rebuild a bundle from its own record and compare the two, member by member. Exit code 8 if they differ."""
-    with errors_as_exit_codes():
-        from edgekit.workbook.reproduce import reproduce as rebuild
-
-        report = rebuild(bundle, set_ or [], out, print, allow or [])
-        for line in report.decisions:
-            print(f"today: {line}")
-        if report.reproduced:
-            print(f"reproduced bit for bit: {report.same} members and the manifest are the same; {report.rebuilt}")
-            return
-        for line in report.members:
-            print(f"differs: {line}")
-        cause = "; ".join(report.changed_inputs) or "nothing that the record knows of: report this"
-        raise TrustError(
-            f"NOT reproduced: {len(report.members)} parts differ, {report.same} are the same. Cause: {cause}"
-        )
+app.command()(reproduce)
 
 
 @app.command()
@@ -229,11 +203,15 @@ def bundle(
     tolerance: Annotated[
         float | None, typer.Option(help="Allowed difference, as a share of the outputs' range [0.005; integers 0.05].")
     ] = None,
+    state: Annotated[
+        list[str] | None,
+        typer.Option(metavar="IN=OUT", help="An output fed back into an input; by default every NAME and new_NAME."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path("."),
 ) -> None:
     """Make a bundle from a ready-made model, proven with answers recorded from real inputs."""
     with errors_as_exit_codes():
-        from edgekit.cli.bundle import make, options
+        from edgekit.cli.bundle import make, options, states
 
         request = options.Options(
             model=model,
@@ -253,6 +231,7 @@ def bundle(
             range=options.value_range(range_),
             architectures=tuple(architecture or ()),
             tolerance=tolerance,
+            states=states.parse(state or ()),
             columns=options.labels(columns, "--columns", "column"),
         )
         made = make.make(request, out, print)

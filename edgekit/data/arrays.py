@@ -43,7 +43,8 @@ def pools(found: Mapping[str, Any], origin: str, task: str = "classification") -
     steps = _input_path(splits, kind)
     if kind == "image":
         splits = {name: replace(split, x=_with_channels(split.x)) for name, split in splits.items()}
-    if task == "classification" and found.get("classes") is None and (values := _values(splits.values())) is not None:
+    of_classes = task in ("classification", "embedding")
+    if of_classes and found.get("classes") is None and (values := _values(splits.values())) is not None:
         splits = {name: replace(split, y=np.searchsorted(values, split.y)) for name, split in splits.items()}
         found = {**found, "classes": values.astype(str)}
     notes = (_UNGROUPED,) if kind == "window" and len(splits) < 3 and splits["train"].groups is None else ()

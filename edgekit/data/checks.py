@@ -53,7 +53,7 @@ def _split(name: str, split: Split, kind: Kind) -> Split:
         raise DataError(f"{name}: {x.shape} samples and {y.shape} labels; the first axis of both must be as long")
     if not len(x):
         raise DataError(f"{name}: no samples at all; leave the split out or fill it")
-    return Split(_samples(name, x, kind), y, _groups(name, split))
+    return replace(split, x=_samples(name, x, kind), groups=_groups(name, split))
 
 
 def _samples(name: str, x: np.ndarray, kind: Kind) -> np.ndarray:

@@ -7,6 +7,7 @@ samples of one recording, if the source knows recordings.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -29,7 +30,9 @@ def limited(pools: Pools, limit: int | None, seed: int, task: Task = "classifica
     kept = limited_indices({name: strata(split.y) for name, split in pools.given().items()}, limit, seed)
     if not kept:
         return pools
-    return pools.with_splits({name: split.take(kept[name]) for name, split in pools.given().items()})
+    # what is left of a recording is no stream any more
+    splits = {name: replace(split.take(kept[name]), starts=None) for name, split in pools.given().items()}
+    return pools.with_splits(splits)
 
 
 def limited_indices(labels: dict[str, np.ndarray], limit: int | None, seed: int) -> dict[str, np.ndarray]:
@@ -186,6 +189,7 @@ def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...], task
             pools.columns,
             pools.input_path,
             pools.members,
+            pools.background,
         ),
         notes=(*pools.notes, *notes),
         held_out=ordered["test"],
@@ -194,6 +198,7 @@ def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...], task
         input_path=pools.input_path,
         members=pools.members,
         task=task,
+        background=pools.background,
     )
 
 
@@ -201,7 +206,7 @@ def _read_only(split: Split) -> Split:
     # Views: the arrays themselves may belong to the user's own function.
     x, y = split.x.view(), split.y.view()
     x.flags.writeable = y.flags.writeable = False
-    return Split(x, y)
+    return replace(split, x=x, y=y)
 
 
 def _mixed(indices: np.ndarray, seed: int, name: str) -> np.ndarray:

@@ -124,9 +124,12 @@ def _ids(texts: Texts, tokenizer: Tokenizer, step: dict[str, Any], config: TextC
     x = np.empty((len(texts.texts), config.tokens), np.int32)
     for row, (name, one) in enumerate(zip(texts.names, texts.texts, strict=True)):
         try:
-            x[row] = text.ids(name, one, tokenizer, step).raw
+            found = text.ids(name, one, tokenizer, step)
         except InputError as error:
             raise DataError(f"{error}, or set data.too_long: cut, or raise data.tokens") from None
+        if found.tokens == tokenizer.least:
+            raise DataError(f"{name}: {text.EMPTY}; fill it, or leave it out")
+        x[row] = found.raw
     return Split(x, texts.labels)
 
 

@@ -72,27 +72,32 @@ class Split:
 
     y is (n,) int64 of a classification or an anomaly detection, (n, labels) int64 of several labels at once,
     (n, values) float32 of a regression, and (n, height, width) uint8 of a segmentation. `groups` (n,), whole numbers,
-    says what was recorded together: the samples of one group stand in one split, whatever is divided.
+    says what was recorded together: the samples of one group stand in one split, whatever is divided. `starts`
+    (n,) int64 says where each window begins on one line of time, in moments; None: nobody knows, or windows were taken
+    out.
     """
 
     x: np.ndarray
     y: np.ndarray
     groups: np.ndarray | None = None
+    starts: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.y)
 
     def take(self, indices: np.ndarray) -> Split:
         """A copy of some samples, in the order of `indices`."""
-        return Split(self.x[indices], self.y[indices], None if self.groups is None else self.groups[indices])
+        groups, starts = (None if each is None else each[indices] for each in (self.groups, self.starts))
+        return Split(self.x[indices], self.y[indices], groups, starts)
 
     def joined(self, other: Split) -> Split:
-        """A copy of both, the other's samples behind; recordings are known where they are of both."""
+        """A copy of both, the other's samples behind; recordings and times are known where they are of both."""
         import numpy as np
 
         x, y = (np.concatenate([getattr(each, axis) for each in (self, other)]) for axis in "xy")
-        known = self.groups is not None and other.groups is not None
-        return Split(x, y, np.concatenate([self.groups, other.groups]) if known else None)
+        marks = ((getattr(self, name), getattr(other, name)) for name in ("groups", "starts"))
+        groups, starts = (None if a is None or b is None else np.concatenate([a, b]) for a, b in marks)
+        return Split(x, y, groups, starts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +105,8 @@ class Pools:
     """What a source found: validation and test are None where it has no such split; `columns` name channels.
 
     `input_path` lists the steps from a file to a sample (`edgekit/runner/input_path.py`); None: there are no files.
-    `members` are files that these steps read, by the names that a bundle will have them under.
+    `members` are files that these steps read, by the names that a bundle will have them under. `background` is the
+    class of what is no event, where the source knows one.
     """
 
     train: Split
@@ -113,6 +119,7 @@ class Pools:
     columns: tuple[str, ...] | None = None
     input_path: tuple[dict[str, Any], ...] | None = None
     members: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    background: str | None = None
 
     def given(self) -> dict[str, Split]:
         """The splits that are there, by name."""
@@ -150,6 +157,7 @@ class Data:
     input_path: tuple[dict[str, Any], ...] | None = None
     members: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     task: Task = "classification"
+    background: str | None = None
 
     @property
     def test(self) -> Split:
@@ -211,26 +219,31 @@ def digest_of(
     columns: tuple[str, ...] | None = None,
     input_path: tuple[dict[str, Any], ...] | None = None,
     members: Mapping[str, bytes] | None = None,
+    background: str | None = None,
 ) -> str:
     """Hex sha256 over what samples are (classes, kind, rate, columns, input path), each split's dtypes and bytes.
 
-    Of `members`, which the input path reads, their own.
+    Of `members`, which the input path reads, their own. The order in time counts where it is known.
     """
     more: dict[str, Any] = {} if rate_hz is None else {"sample_rate_hz": rate_hz}
     more |= {} if columns is None else {"columns": list(columns)}
     more |= {} if input_path is None else {"input_path": list(input_path)}
+    more |= {} if background is None else {"background": background}
     more |= {"members": {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}} if members else {}
     sha = hashlib.sha256(canonical({"classes": list(classes), "kind": kind, **more}))
     for name, split in splits.items():
         for part, array in (("x", split.x), ("y", split.y)):
-            sha.update(canonical([name, part, str(array.dtype), list(array.shape)]))
-            _feed(sha, array)
+            _add(sha, [name, part], array)
+        if split.starts is not None and split.groups is not None:
+            for part, array in (("starts", split.starts), ("groups", split.groups)):
+                _add(sha, [name, part], array)
     return sha.hexdigest()
 
 
-def _feed(sha: hashlib._Hash, array: np.ndarray) -> None:
+def _add(sha: hashlib._Hash, called: list[str], array: np.ndarray) -> None:
     import numpy as np
 
+    sha.update(canonical([*called, str(array.dtype), list(array.shape)]))
     little = array.dtype.newbyteorder("<")
     rows = max(1, _CHUNK_BYTES // max(1, array[:1].nbytes))
     for start in range(0, len(array), rows):

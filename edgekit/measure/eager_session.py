@@ -110,6 +110,8 @@ def _torch(spec: ModelSpec) -> Callable[[Path], Steps]:
             return {"score": float(torch.mean((scores - inputs) ** 2))}
         if spec.task == "regression":
             return {"values": scores[0].tolist()}
+        if spec.task == "embedding":
+            return {"embedding": torch.nn.functional.normalize(scores)[0].tolist()}
         if spec.task == "multi_label":
             return {"scores": torch.sigmoid(scores)[0].tolist()}
         probabilities = (scores if spec.gives_probabilities else torch.softmax(scores, dim=1))[0]

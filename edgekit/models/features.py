@@ -18,9 +18,10 @@ class Features:
     a `forward` between modules is not seen.
     """
 
-    def __init__(self, module: nn.Module, input_shape: tuple[int, ...]) -> None:
-        """`input_shape` is (C, H, W) or (time, channels), without the batch."""
+    def __init__(self, module: nn.Module, input_shape: tuple[int, ...], ids: bool = False) -> None:
+        """`input_shape` is (C, H, W) or (time, channels), without the batch; or (tokens,) where `ids` are taken."""
         self.module, self.input_shape = module, input_shape
+        self._dtype = torch.int32 if ids else torch.float32
         self._maps: dict[tuple[int, int], Tensor] = {}
         self._hooks: list[Any] = []
 
@@ -62,7 +63,7 @@ class Features:
         self.module.eval()
         try:
             with torch.no_grad():
-                self.module(torch.zeros(1, *self.input_shape, device=device))
+                self.module(torch.zeros(1, *self.input_shape, dtype=self._dtype, device=device))
         finally:
             self.module.train(was_training)
         if not self._maps:

@@ -8,6 +8,8 @@ from torch import nn
 
 from edgekit.core import tasks
 from edgekit.core.artifacts import Artifact
+from edgekit.core.errors import ConfigError
+from edgekit.core.tasks import embedding
 from edgekit.data import Data
 from edgekit.models import store
 from edgekit.runner.preprocess.steps import check
@@ -32,7 +34,7 @@ def spec_for(
         num_classes=len(data.classes),
         classes=data.classes,
         task=data.task,
-        output_shape=shape if tasks.named(data.task).RECONSTRUCTS else None,
+        output_shape=_output_shape(data, shape, kwargs),
         preprocess=preprocess,
         raw={
             "kind": data.kind,
@@ -44,6 +46,16 @@ def spec_for(
             **({"input_path": list(data.input_path)} if data.input_path is not None else {}),
         },
     )
+
+
+def _output_shape(data: Data, input_shape: tuple[int, ...], kwargs: dict[str, Any]) -> tuple[int, ...] | None:
+    """None where there is a number for each class."""
+    if data.task != "embedding":
+        return input_shape if tasks.named(data.task).RECONSTRUCTS else None
+    dimensions = kwargs.get(store.DIMENSIONS, embedding.DIMENSIONS)
+    if not isinstance(dimensions, int) or isinstance(dimensions, bool) or dimensions < 2:
+        raise ConfigError(f"kwargs.{store.DIMENSIONS}: got {dimensions!r}; an embedding is a vector of two or more")
+    return (dimensions,)
 
 
 def open_model(artifact: Artifact, folder: str = "model") -> tuple[nn.Module, store.ModelSpec]:

@@ -24,7 +24,9 @@ def check(out: Any, spec: ModelSpec, samples: int = 1, when: str = "") -> None:
         _check_grid(out, spec, samples, when)
         return
     wanted = (samples, *spec.outputs)
-    said = {"regression": "values", "anomaly": "its input again, reconstructed,"}.get(spec.task, "logits")
+    said = {"regression": "values", "anomaly": "its input again, reconstructed,", "embedding": "vectors"}.get(
+        spec.task, "logits"
+    )
     must = f"{spec.called}: must return {said} of shape {wanted}"
     if isinstance(out, tuple | list) and len(out) > 1:
         raise ModelError(
@@ -34,9 +36,11 @@ def check(out: Any, spec: ModelSpec, samples: int = 1, when: str = "") -> None:
     if not isinstance(out, Tensor):
         raise ModelError(f"{must}, returned {when}{with_article(type(out).__name__)}; {_instead(out)}")
     if tuple(out.shape) != wanted:
+        more = "; or say in its kwargs how many dimensions it has" if spec.task == "embedding" else ""
+        count = spec.outputs[0] if spec.task == "embedding" else spec.num_classes
         raise ModelError(
-            f"{must}, returned {when}shape {tuple(out.shape)}; its last layer must give {spec.num_classes} of them, "
-            "one row for each sample"
+            f"{must}, returned {when}shape {tuple(out.shape)}; its last layer must give {count} of them, "
+            f"one row for each sample{more}"
         )
     if out.layout is not torch.strided:
         raise ModelError(f"{must}, returned {when}a sparse tensor; return out.to_dense()")

@@ -37,13 +37,15 @@ from edgekit.runner.errors import bounded_recursion
 from edgekit.runner.files import write_atomically
 
 WEIGHTS = "weights.safetensors"
+DIMENSIONS = "dimensions"
+"""What a builder's argument for the numbers in an embedding is called, and the word of a config's `kwargs` for it."""
 
 
 def build(spec: ModelSpec, seed: int = 0) -> nn.Module:
     """A fresh network in eval mode; `seed` fixes its initial weights and leaves the global generator alone.
 
     The builder is given `input_shape` and `num_classes`, and of texts `vocabulary_size` and `pad_id`, if its signature
-    takes them.
+    takes them. For an embedding `num_classes`, or `dimensions`, is how many numbers the vector has.
     """
     module = _construct(spec, seed)
     dry_forward(module, spec)
@@ -208,8 +210,12 @@ def _arguments(builder: Callable[..., Any], spec: ModelSpec) -> dict[str, Any]:
         ) from None
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     given = {"input_shape": spec.input_shape, "num_classes": spec.num_classes, **_vocabulary(spec)}
-    kwargs = {name: value for name, value in given.items() if takes_any or name in parameters} | spec.kwargs
-    unknown = [] if takes_any else [name for name in spec.kwargs if name not in parameters]
+    own = dict(spec.kwargs)
+    if spec.task == "embedding":
+        given |= {"num_classes": spec.outputs[0], DIMENSIONS: spec.outputs[0]}
+        own.pop(DIMENSIONS, None)
+    kwargs = {name: value for name, value in given.items() if takes_any or name in parameters} | own
+    unknown = [] if takes_any else [name for name in own if name not in parameters]
     if unknown:
         known = [name for name in parameters if name not in given]
         raise ModelError(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from edgekit.runner.bundle import read
-from edgekit.runner.model import Model, check_architecture, open_model
+from edgekit.runner.bundle import check_architecture, read
+from edgekit.runner.model import Model, open_model
 
 if TYPE_CHECKING:
     from edgekit.runner.autotune.launch import OnProgress

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterator, Mapping
 from time import perf_counter_ns
@@ -11,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from edgekit.runner import postprocess
-from edgekit.runner.backends import Backend, open_backend
+from edgekit.runner.backends import Backend, States, open_backend
 from edgekit.runner.bundle.manifest import Manifest
 from edgekit.runner.encode import encoder
-from edgekit.runner.errors import BackendError, BundleError, InputError, RunnerError
+from edgekit.runner.errors import BackendError, InputError, RunnerError
 from edgekit.runner.preprocess.transform import pipeline
 from edgekit.runner.promised import check_values
 
@@ -33,7 +32,9 @@ ARRAYS = (np.ndarray, np.memmap)
 def open_model(bundle: Bundle, threads: int = 1, interpreter: str | None = None, device: str = "CPU") -> Model:
     """Open a verified bundle here and now, measuring nothing."""
     manifest, files = bundle.manifest, bundle.model_files()
-    backend = open_backend(manifest.target, files, manifest.input, manifest.outputs, threads, interpreter, device)
+    ends = manifest.input, manifest.outputs
+    states = manifest.states or ()
+    backend = open_backend(manifest.target, files, *ends, threads, interpreter, device, states=states)
     return Model(bundle, backend, threads, device)
 
 
@@ -45,7 +46,10 @@ class FileAnswer(NamedTuple):
 
 
 class Model:
-    """A verified bundle on an interpreter. Not for use by several threads at once: open one each."""
+    """A verified bundle on an interpreter. Not for use by several threads at once: open one each.
+
+    States, where it has any, begin with zeros: for each `predict`, file and stream, and for `step` behind `reset`.
+    """
 
     def __init__(self, bundle: Bundle, backend: Backend, threads: int = 1, device: str = "CPU") -> None:
         manifest = bundle.manifest
@@ -55,6 +59,7 @@ class Model:
         self.device = device
         self.backend = backend
         self._invoke, self._decode = backend.invoke, backend.decode
+        self._states = self.states()
         self._members: Mapping[str, bytes] = bundle.members
         self._raw_shape, self._raw_dtype = manifest.raw.shape, np.dtype(manifest.raw.dtype)
         self._has_limits = self._raw_dtype.kind == "f" or self._raw_dtype == np.int32
@@ -98,13 +103,15 @@ class Model:
         if self._has_limits:
             check_values(raw, self.manifest.raw)
 
-    def execute(self, x: np.ndarray) -> np.ndarray:
+    def execute(self, x: np.ndarray, states: States | None = None) -> np.ndarray:
         """The model's outputs, float32 without their batch axis; several are joined (`joined.py`).
 
         Parameters
         ----------
         x
             An input tensor, as `prepare` makes it.
+        states
+            Those to begin with, which then become those behind the sample; None: zeros.
 
         Raises
         ------
@@ -112,7 +119,7 @@ class Model:
             The interpreter fails.
         """
         try:
-            y = self._invoke(x)
+            y = self._invoke(x) if states is None else states.step(x)
         except RunnerError:
             raise
         except Exception as error:  # interpreters share no base class for their errors
@@ -122,7 +129,21 @@ class Model:
         outputs: np.ndarray = y[0]
         return outputs
 
-    def predict(self, raw: np.ndarray, top_k: int = 5, size: tuple[int, int] | None = None) -> Prediction:
+    def states(self) -> States | None:
+        """States for a new stream, all zeros; None where the model has none."""
+        return States(self.backend) if self.manifest.states else None
+
+    def reset(self) -> None:
+        """Let the next `step` begin with zeros."""
+        self._states = self.states()
+
+    def step(self, raw: np.ndarray, top_k: int = 5, size: tuple[int, int] | None = None) -> Prediction:
+        """The answer for the next sample of a stream; `predict` says what it takes and gives."""
+        return self.predict(raw, top_k, size, self._states)
+
+    def predict(
+        self, raw: np.ndarray, top_k: int = 5, size: tuple[int, int] | None = None, states: States | None = None
+    ) -> Prediction:
         """The answer for one raw sample, of the kind that the bundle's task has.
 
         Parameters
@@ -133,6 +154,8 @@ class Model:
             How many classes the answer of a classification lists.
         size
             (width, height) of the picture that the sample was made of, if boxes are wanted in its pixels.
+        states
+            Of the stream that the sample goes on with, from `states`; None: it is the first of its stream.
 
         Raises
         ------
@@ -144,7 +167,7 @@ class Model:
         started = perf_counter_ns()
         x = self.prepare(raw)
         prepared = perf_counter_ns()
-        outputs = self.execute(x)
+        outputs = self.execute(x) if states is None else self.execute(x, states)
         executed = perf_counter_ns()
         times_ms = {"preprocess": (prepared - started) / 1e6, "execute": (executed - prepared) / 1e6}
         return self.answer(raw, outputs, top_k, times_ms, size=size)
@@ -192,7 +215,7 @@ class Model:
     def predict_file(self, path: str | os.PathLike[str], top_k: int = 5, strict: bool = False) -> Iterator[FileAnswer]:
         """Answers for a file: one, or, for a recording, one for each window.
 
-        The steps of the bundle's input path make samples of the file, as in training.
+        The steps of the bundle's input path make samples of the file, as in training. States begin with each file.
 
         Parameters
         ----------
@@ -210,9 +233,10 @@ class Model:
         """
         from edgekit.runner import inputs
 
+        states = self.states()
         for sample in inputs.samples(os.fspath(path), self.manifest.raw, strict, self._members):
             try:
-                prediction = self.predict(sample.raw, top_k, sample.size)
+                prediction = self.predict(sample.raw, top_k, sample.size, states)
             except InputError as error:
                 raise InputError(f"{path}{f', {sample.span}' if sample.span else ''}: {error}") from None
             yield FileAnswer(prediction, sample.span)
@@ -248,12 +272,9 @@ class Model:
         BundleError
             They are no plain arrays, or their shapes do not fit.
         """
-        manifest = self.manifest
-        inputs, outputs = self._array(manifest.golden["inputs"]), self._array(manifest.golden["outputs"])
-        wanted = (len(inputs), *manifest.output_shape)
-        if len(inputs) == 0 or outputs.shape != wanted or not np.isfinite(outputs).all():
-            raise BundleError(f"golden vectors: outputs {list(outputs.shape)}, needed finite {list(wanted)}")
-        return inputs, outputs
+        from edgekit.runner.selftest import vectors
+
+        return vectors(self.manifest, self._members)
 
     def selftest(self, most_s: float | None = None) -> SelftestReport:
         """Run the golden vectors and compare the outputs with the recorded ones.
@@ -266,24 +287,6 @@ class Model:
         from edgekit.runner.selftest import selftest
 
         return selftest(self, most_s)
-
-    def _array(self, member: str) -> np.ndarray:
-        try:
-            value = np.load(io.BytesIO(self._members[member]), allow_pickle=False)
-        except (ValueError, EOFError, OSError) as error:
-            raise BundleError(f"{member}: not a plain .npy array ({error})") from None
-        if not isinstance(value, np.ndarray) or value.ndim < 1:
-            raise BundleError(f"{member}: not an array of vectors")
-        return value
-
-
-def check_architecture(manifest: Manifest) -> None:
-    """BundleError where a bundle was made for other machines."""
-    wanted = manifest.architectures
-    if wanted and os.uname().machine not in wanted:
-        raise BundleError(
-            f"the bundle is for {', '.join(wanted)}, this machine is {os.uname().machine}; take the bundle made for it"
-        )
 
 
 def _in_order(x: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from time import perf_counter
@@ -9,10 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from edgekit.runner.errors import BundleError
+
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from edgekit.runner.backends import Backend
+    from edgekit.runner.backends import Backend, States
     from edgekit.runner.bundle.manifest import Manifest
 
     class Model(Protocol):
@@ -25,7 +28,9 @@ if TYPE_CHECKING:
 
         def prepare(self, raw: np.ndarray) -> np.ndarray: ...
 
-        def execute(self, x: np.ndarray) -> np.ndarray: ...
+        def states(self) -> States | None: ...
+
+        def execute(self, x: np.ndarray, states: States | None = None) -> np.ndarray: ...
 
 
 class Verdict(NamedTuple):
@@ -56,13 +61,35 @@ class SelftestReport:
         return asdict(self)
 
 
+def vectors(manifest: Manifest, members: Mapping[str, bytes]) -> tuple[np.ndarray, np.ndarray]:
+    """Golden vectors (n, *raw) and (n, *output); BundleError where they are no plain arrays, or do not fit."""
+    inputs, outputs = (_array(manifest.golden[key], members) for key in ("inputs", "outputs"))
+    wanted = (len(inputs), *manifest.output_shape)
+    if len(inputs) == 0 or outputs.shape != wanted or not np.isfinite(outputs).all():
+        raise BundleError(f"golden vectors: outputs {list(outputs.shape)}, needed finite {list(wanted)}")
+    return inputs, outputs
+
+
+def _array(member: str, members: Mapping[str, bytes]) -> np.ndarray:
+    try:
+        value = np.load(io.BytesIO(members[member]), allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise BundleError(f"{member}: not a plain .npy array ({error})") from None
+    if not isinstance(value, np.ndarray) or value.ndim < 1:
+        raise BundleError(f"{member}: not an array of vectors")
+    return value
+
+
 def selftest(model: Model, most_s: float | None = None) -> SelftestReport:
-    """Run the golden vectors, as many as fit into `most_s`, and hold the outputs against the recorded ones."""
+    """Run the golden vectors, as many as fit into `most_s`, and hold the outputs against the recorded ones.
+
+    Those of a model with states are one stream, from zeros on.
+    """
     inputs, expected = model.golden()
     begun = perf_counter()
-    found = []
+    found, states = [], model.states()
     for raw in inputs:
-        found.append(model.execute(model.prepare(raw)))
+        found.append(model.execute(model.prepare(raw), states))
         if most_s is not None and perf_counter() - begun > most_s:
             break
     verdict = evaluate(np.stack(found), expected[: len(found)], model.manifest.golden)

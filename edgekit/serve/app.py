@@ -188,7 +188,7 @@ class App:
             raise Refusal(415, "body: got a form; send the file itself, as curl -T FILE does")
         body = await self._body(headers, receive)
         try:
-            found = await asyncio.to_thread(files.samples, body, served.manifest.raw)
+            found = await asyncio.to_thread(files.samples, body, served.manifest, served.members)
             answers, made = [], []
             granted_ms = deadline_ms(headers) or self.settings.deadline_ms
             for sample in found:

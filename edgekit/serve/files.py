@@ -1,5 +1,7 @@
 """A request's body that is a file: its content says what it is, and the bundle's own input path reads it.
 
+A table and a text look alike, so there the model decides: one that takes texts takes whatever is no array for a text.
+
 The readers of `edgekit.runner` take paths. The bytes lie in memory (memfd), so no disk can be full, and nothing that a
 client calls its file becomes a name here.
 """
@@ -8,9 +10,10 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Mapping
 
 from edgekit.runner import inputs
-from edgekit.runner.bundle.manifest import RawSpec
+from edgekit.runner.bundle.manifest import Manifest
 from edgekit.runner.errors import InputError
 from edgekit.runner.inputs.windows import Sample
 from edgekit.serve.refusal import Refusal
@@ -19,10 +22,17 @@ MOST_SAMPLES = 1024
 """Windows of one recording, or rows of one table."""
 
 
-def samples(body: bytes, raw: RawSpec) -> list[Sample]:
-    """The raw samples of a file's bytes; Refusal (400, 413 or 415) says what was got and what is taken."""
-    reader = kind(body)
+def samples(body: bytes, manifest: Manifest, members: Mapping[str, bytes] = inputs.NONE) -> list[Sample]:
+    """The raw samples of a file's bytes; Refusal (400, 413 or 415) says what was got and what is taken.
+
+    `members` are the bundle's: a text needs its vocabulary. A model with states begins with zeros at each request, so
+    it takes one window alone.
+    """
+    raw = manifest.raw
     known = {inputs.READERS[suffix] for suffix in inputs.suffixes(raw)}
+    reader = kind(body)
+    if "text" in known and reader != "array" and (reader in (None, "table") or _is_utf8(body)):
+        reader = "text" if body else None
     if reader is None or reader not in known:
         got = f"a {reader}" if reader else "no file that is known" if body else "nothing"
         raise Refusal(415, f"body: got {got}; this model takes {', '.join(inputs.suffixes(raw))}")
@@ -33,7 +43,10 @@ def samples(body: bytes, raw: RawSpec) -> list[Sample]:
             stream.write(body)
         os.lseek(descriptor, 0, os.SEEK_SET)
         found: list[Sample] = []
-        for sample in importlib.import_module(f"{inputs.__name__}.{reader}").samples(path, raw, False):
+        more = (members,) if reader == "text" else ()
+        for sample in importlib.import_module(f"{inputs.__name__}.{reader}").samples(path, raw, False, *more):
+            if manifest.states and found:
+                raise Refusal(400, "body: several windows, and the model has states; use edgerun predict")
             if len(found) == MOST_SAMPLES:
                 raise Refusal(413, f"body: more than {MOST_SAMPLES} samples; send the file in parts")
             found.append(sample)
@@ -57,3 +70,12 @@ def kind(body: bytes) -> str | None:
     head = body[:4096]
     is_text = bool(head) and not any(byte < 9 or 13 < byte < 32 for byte in head)
     return "table" if is_text and b"," in head else None
+
+
+def _is_utf8(body: bytes) -> bool:
+    """Whether a body that begins as a picture or a sound does is a text all the same, such as "RIFX is a format"."""
+    try:
+        body.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -20,7 +20,7 @@ PAGE = """<!doctype html>
   .bad { border-left: .3rem solid #a00 }
   label { display: inline-block; margin: 0 1rem .5rem 0 } form { margin: 1rem 0 .5rem }
   td:first-child { min-width: 12rem } #token { width: 15rem }
-  .scroll { overflow-x: auto }
+  .scroll { overflow-x: auto } textarea { width: 100%; box-sizing: border-box; font: inherit }
 </style>
 <h1>edgekit serve</h1>
 <p id="state" class="note">asking …</p>
@@ -42,6 +42,10 @@ PAGE = """<!doctype html>
 </form>
 <div id="drop" tabindex="0" role="button">Drop a file here, or click to choose one
   <input id="file" type="file" hidden></div>
+<form id="written" hidden>
+  <label for="text">or write a text</label><br>
+  <textarea id="text" rows="4" required></textarea><br><button>Ask</button>
+</form>
 <pre id="answer" aria-live="polite" hidden></pre>
 <h2>From a terminal</h2>
 <pre id="curl"></pre>
@@ -77,6 +81,7 @@ async function refresh() {
     const names = facts.models.map(model => model.name);
     if ([...$("model").options].map(each => each.value).join() !== names.join())
       $("model").replaceChildren(...names.map(name => text("option", name)));
+    $("written").hidden = !facts.models.some(model => model.name === $("model").value && model.kind === "text");
     $("curl").textContent = `curl -T FILE '${location.origin}/predict?model=${$("model").value || "NAME"}'`;
   } catch (error) {
     $("state").textContent = `no answer: ${error.message}`;
@@ -103,6 +108,7 @@ async function send(file) {
 
 $("drop").addEventListener("click", () => $("file").click());
 $("drop").addEventListener("keydown", event => { if (event.key === "Enter") $("file").click(); });
+$("written").addEventListener("submit", event => { event.preventDefault(); send($("text").value); });
 $("with").addEventListener("submit", event => { event.preventDefault(); refresh(); });
 $("file").addEventListener("change", () => {
   if ($("file").files.length) send($("file").files[0]);

@@ -37,7 +37,7 @@ class Served:
             raise TrustError(f"{proven.path}: was changed after it was proven; load it again")
         self.name, self.proven, self.row = name, proven, row
         self.model = open_model(bundle, proven.threads, proven.interpreter)
-        self.manifest = bundle.manifest
+        self.manifest, self.members = bundle.manifest, bundle.members
         self.curve = proven.curve if settings.batch else type(proven.curve)({1: proven.ms[1]})
         self._batches = open_batches(self.model, self.curve.sizes)
         self._pool = None if self.curve.is_inline else ThreadPoolExecutor(1, "model")
@@ -145,7 +145,10 @@ class Served:
         """Each sample's answer as the bundle's task gives it, without scores and times."""
         found = []
         for row, raw in zip(outputs, samples):
-            facts = self.model.answer(raw, row, top_k, {}, size=size).to_dict()
+            try:
+                facts = self.model.answer(raw, row, top_k, {}, size=size).to_dict()
+            except BackendError as error:
+                raise Refusal(500, str(error)) from None
             found.append({key: each for key, each in facts.items() if key not in ("scores", "timing_ms")})
         return found
 

@@ -66,8 +66,12 @@ class _Recorder(TorchDispatchMode):
         several = isinstance(result, (tuple, list))
         made = (result if operator in PARTING else result[:1]) if several else (result,)
         for one in made:
-            if taken and isinstance(one, torch.Tensor) and one.is_floating_point() and one.ndim:
-                self._alive.append(one)
+            if not taken or not isinstance(one, torch.Tensor) or not one.ndim:
+                continue
+            self._alive.append(one)
+            if not one.is_floating_point():
+                self._places[id(one)] = taken[0]  # a mask of it, or whole numbers: what is made of these comes from it
+            else:
                 self._places[id(one)] = len(self.nodes)
                 layer = f"{self.running[-1]} ({operator})" if self.running[-1].endswith("forward") else self.running[-1]
                 self.nodes.append(Node(layer, operator, tuple(taken), one.detach().float().numpy().copy()))

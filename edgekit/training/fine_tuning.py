@@ -12,6 +12,7 @@ from torch import nn
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import ModelError
 from edgekit.models.features import Features
+from edgekit.models.spec import ModelSpec
 from edgekit.training import losses
 from edgekit.training.losses import LossOptions, hints, soft_targets
 from edgekit.training.objective import Distillation
@@ -31,10 +32,10 @@ class Tuning:
     row: dict[str, Any]
 
 
-def tuning(distill: Artifact, module: nn.Module, input_shape: tuple[int, ...], cache_folder: Path | None) -> Tuning:
+def tuning(distill: Artifact, module: nn.Module, spec: ModelSpec, cache_folder: Path | None) -> Tuning:
     """As the student was trained that `distill` kept; a teacher's logits are remembered below `answers`.
 
-    Where that loss compares feature maps, and `module`, which takes `input_shape`, shows none of the teacher's sizes,
+    Where that loss compares feature maps, and `module`, of `spec`, shows none of the teacher's sizes,
     the loss goes on without the maps.
     """
     decided = json.loads(distill.file(RECORD).read_text())
@@ -44,18 +45,19 @@ def tuning(distill: Artifact, module: nn.Module, input_shape: tuple[int, ...], c
         return Tuning(None, _row(None, None, f"distill kept the student that {teacher_name} did not teach"))
     teacher, options = chosen_teacher(distill), losses.parse(kept["options"])
     reason = f"distill kept the student that {options.loss} made"
-    if losses.needs_features(options) and (why := without_maps(teacher, teacher_name, module, input_shape)):
+    if losses.needs_features(options) and (why := without_maps(teacher, teacher_name, module, spec)):
         reason = f"{reason}, and here it goes on without feature maps: {why}"
         options = without_features(options)
     return Tuning(Distillation(teacher, options, cache_folder), _row(options, teacher_name, reason))
 
 
-def without_maps(teacher: nn.Module | TeacherFile, name: str, module: nn.Module, input_shape: tuple[int, ...]) -> str:
+def without_maps(teacher: nn.Module | TeacherFile, name: str, module: nn.Module, spec: ModelSpec) -> str:
     """Why the teacher's feature maps cannot be compared with the module's; empty where they can."""
     if isinstance(teacher, TeacherFile):
         return f"the best teacher, {name}, is a file: its feature maps cannot be read"
     try:
-        with Features(module, input_shape) as learnt, Features(teacher, input_shape) as shown:
+        takes = spec.input_shape, spec.takes_ids
+        with Features(module, *takes) as learnt, Features(teacher, *takes) as shown:
             hints.paired(learnt(), shown())
     except ModelError as error:
         return str(error)

@@ -186,8 +186,8 @@ def objective(
     if not losses.needs_features(distillation.loss):
         yield LogitObjective(compare, teacher, cache, data.task)
         return
-    shape = tuple(example.shape[1:])
-    with Features(module, shape) as student_maps, Features(teacher, shape) as teacher_maps:
+    takes = tuple(example.shape[1:]), not example.is_floating_point()
+    with Features(module, *takes) as student_maps, Features(teacher, *takes) as teacher_maps:
         features = FeatureObjective(compare, teacher, student_maps, teacher_maps, data.task)
         features.regressors.to(example.device)
         yield features

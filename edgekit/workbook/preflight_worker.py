@@ -20,6 +20,7 @@ from edgekit.data import Data
 from edgekit.data import load as load_data
 from edgekit.runner.errors import RunnerError
 from edgekit.runner.preprocess.steps import check as check_steps
+from edgekit.stages.bundle import streams
 from edgekit.workbook.plan import Plan, load_plan, make_importable
 from edgekit.workbook.preflight import ANSWER, AT
 
@@ -58,6 +59,8 @@ def _checks(plan: Plan, at: Path) -> Iterator[tuple[str, str]]:
         check_steps(plan.run.preprocess, data.raw_shape, data.raw_dtype)
     except RunnerError as error:
         raise ConfigError(f"preprocess: {error}") from None
+    bundle: Any = plan.stages["bundle"]
+    streams.check(data, bundle)
     at.write_text(plan.source.name if plan.source else str(plan.run.model.builder))
     yield "Network", _file(plan, data) if plan.source else _baseline(plan, data)
     for place, network in _students(plan):

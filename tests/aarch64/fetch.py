@@ -25,8 +25,8 @@ PACKAGES = [
 WHEELS = {
     "litert": ["numpy==2.4.6", "ai-edge-litert==2.3.0", "pillow==13.0.0"],
     "tflite_runtime": ["numpy==1.26.4", "tflite-runtime==2.14.0", "pillow==13.0.0"],
-    "openvino": ["numpy==1.26.4", "openvino==2026.4.1"],
-    "onnxruntime": ["numpy==2.4.6", "onnxruntime==1.31.1"],
+    "openvino": ["numpy==1.26.4", "openvino==2026.4.1", "pillow==13.0.0"],
+    "onnxruntime": ["numpy==2.4.6", "onnxruntime==1.31.1", "pillow==13.0.0"],
 }
 GLIBC = 36  # Debian 12 has glibc 2.36
 PLATFORMS = ["manylinux2014_aarch64", *(f"manylinux_2_{minor}_aarch64" for minor in range(17, GLIBC + 1))]

@@ -616,6 +616,7 @@ def labels_of(task: str, count: int = 60) -> np.ndarray:
         "regression": random.standard_normal(count).astype(np.float32),
         "multi_label": random.integers(0, 2, (count, 4)),
         "anomaly": (np.arange(count) % 4 == 0).astype(np.int64),
+        "embedding": np.arange(count) % 3,
     }
     return made[task]
 
@@ -661,7 +662,7 @@ def test_what_is_out_of_the_ordinary_may_stand_in_test_alone(tmp_path: Path) -> 
              for row, (split, name) in enumerate((("train", "good"), ("test", "good"), ("test", "crack")))
              for place in range(24)}  # fmt: skip
     values = written("--task", "anomaly", "--data", unpacked(tmp_path, files), out=tmp_path)
-    assert values["model"]["builder"] == "edgekit.models.autoencoder:autoencoder"
+    assert values["model"]["builder"] == "edgekit.models.conv_autoencoder:conv_autoencoder"
     data = load(load_plan(tmp_path / "mine.yaml").data)
     assert not data.train.y.any() and data.validation.y.any() and data.test.y.any()
 
@@ -669,7 +670,8 @@ def test_what_is_out_of_the_ordinary_may_stand_in_test_alone(tmp_path: Path) -> 
 @pytest.mark.parametrize("task", EVERY_TASK)
 @pytest.mark.parametrize("other", EVERY_TASK)
 def test_labels_of_another_task_are_refused(task: str, other: str, tmp_path: Path) -> None:
-    fit = {"classification": {"classification", "anomaly"}}.get(task, {task})
+    of_classes = {"classification", "anomaly", "embedding"}
+    fit = {"classification": of_classes, "embedding": of_classes}.get(task, {task})
     if other in fit:
         return
     x = np.random.default_rng(0).standard_normal((60, 6)).astype(np.float32)
@@ -683,6 +685,14 @@ def test_folders_have_classes_and_no_other_labels(task: str, tmp_path: Path) -> 
     done = edgekit("init", "mine", "--task", task, "--data", unpacked(tmp_path, samples(8)), "--out", tmp_path)
     assert (done.exit_code, "has one class a sample" in done.output) == (2, True), done.output
     assert edgekit("init", "mine", "--task", task, "--out", tmp_path).exit_code == 2, "nor have the digits"
+
+
+@pytest.mark.parametrize("kind", ["pictures", "texts"])
+def test_folders_serve_embeddings_whose_dimensions_stand_in_the_config(kind: str, tmp_path: Path) -> None:
+    data = unpacked(tmp_path, samples(8)) if kind == "pictures" else texts(tmp_path / "texts")
+    values = written("--task", "embedding", "--data", data, out=tmp_path)
+    assert values["task"] == "embedding"
+    assert values["model"]["kwargs"]["dimensions"] == values["distill"]["student"]["kwargs"]["dimensions"] == 64
 
 
 def test_anomalies_in_folders_need_what_is_normal(tmp_path: Path) -> None:

@@ -71,6 +71,7 @@ def test_a_recording_is_windowed_by_its_stretches(tmp_path: Path) -> None:
         "background",
     )
     assert load(load_plan(tmp_path / "mine.yaml").data).classes == ("background", "bark", "bell")
+    assert "smoothing: auto # of answers to a stream, chosen on validation" in (tmp_path / "mine.yaml").read_text()
 
 
 def test_a_recording_without_a_track_is_told(tmp_path: Path) -> None:

@@ -81,6 +81,11 @@ QUICK = {
     "--image registry.example/edgekit:1.0.0",
     "edgekit export tensorrt artifacts/digits/bundles/digits-onnx-1.0.0.edge.zip --out for-tensorrt",
     "make help",
+    "python gesture.py",
+    "edgekit bundle gesture/model.onnx --golden walk.csv --columns ax,ay,az --labels circle,wave,rest,other "
+    "--name gesture",
+    "python edgerun.pyz predict gesture-onnx-1.0.0.edge.zip walk.csv",
+    "python edgerun.pyz predict gesture-onnx-1.0.0.edge.zip --stream csv < walk.csv",
 }
 
 LONG = {

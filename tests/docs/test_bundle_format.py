@@ -19,6 +19,7 @@ from edgekit.runner.errors import InputError
 from edgekit.runner.preprocess import steps, transform
 from tests.docs import bundle_reader
 from tests.docs.bundle_reader import Bundle, Refused
+from tests.runner import stepped
 from tests.runner.bundle.test_bundle import repack
 from tests.runner.conftest import NCHW, NHWC, SCORES, Made, WriteBundle
 
@@ -44,6 +45,23 @@ def test_a_strangers_reader_prepares_samples_and_proves_the_bundle(bundles: dict
         (scores,) = session.run([read.manifest["outputs"][0]["name"]], {read.manifest["inputs"][0]["name"]: x})
         assert np.abs(scores[0] - expected).max() <= read.manifest["golden"]["atol"]
         assert read.manifest["labels"][scores[0].argmax()] == own.predict(sample).label
+
+
+def test_a_stranger_feeds_states_back_as_the_page_says(tmp_path: Path) -> None:
+    import onnxruntime
+
+    read = Bundle(stepped.write(tmp_path, "onnx"))
+    session = onnxruntime.InferenceSession(read.members[read.manifest["model_files"][0]])
+    described, found = read.manifest["states"], []
+    states = {each["input"]: np.zeros(each["shape"], each["dtype"]) for each in described}
+    samples, recorded = read.golden()
+    for sample in samples:
+        wanted = [read.manifest["outputs"][0]["name"], *(each["output"] for each in described)]
+        output, *after = session.run(wanted, {read.manifest["inputs"][0]["name"]: read.tensor(sample), **states})
+        states = dict(zip(states, after, strict=True))
+        found.append(output[0])
+    assert np.abs(np.stack(found) - recorded).max() <= read.manifest["golden"]["atol"]
+    assert np.abs(recorded - samples).max() > 0.1
 
 
 def test_integers_are_quantized_as_the_page_says(bundles: dict[str, Path]) -> None:
@@ -128,7 +146,7 @@ def test_both_readers_refuse_what_was_changed(bundles: dict[str, Path], tmp_path
         bundle.read(path)
 
 
-@pytest.mark.parametrize("name", ["manifest", "raw", "tensor"])
+@pytest.mark.parametrize("name", ["manifest", "raw", "state", "tensor"])
 def test_the_tables_have_every_key(name: str) -> None:
     described, kind = words.TABLES[name]
     assert set(described) == words.known(kind)
@@ -136,7 +154,7 @@ def test_the_tables_have_every_key(name: str) -> None:
 
 def test_the_page_has_every_member_of_a_real_manifest(bundles: dict[str, Path]) -> None:
     found = Bundle(bundles["onnx"]).manifest
-    assert set(found) == set(words.MANIFEST) - {"threshold", "boxes", "smoothing"}
+    assert set(found) == set(words.MANIFEST) - {"threshold", "boxes", "smoothing", "states"}
     assert set(found["golden"]) == set(words.GOLDEN)
     assert set(found["inputs"][0]) == set(found["outputs"][0]) == set(words.TENSOR)
     assert set(words.BOXES) == set(Options._fields)

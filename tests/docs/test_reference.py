@@ -20,7 +20,7 @@ import pytest
 import tomllib
 from pydantic import BaseModel, ValidationError
 
-from docs.generate import blocks, commands, environment, exit_codes, options, result, sources
+from docs.generate import blocks, commands, environment, exit_codes, options, result, sources, tasks
 from edgekit import data
 from edgekit.core.config import SHARED_FIELDS, STAGES
 from edgekit.core.errors import ConfigError
@@ -59,7 +59,7 @@ def test_a_page_is_current(name: str) -> None:
 def test_these_pages_have_generated_parts() -> None:
     assert set(PAGES) == {
         "bundle-format.md", "command-line.md", "config.md", "exit-codes.md", "model-files.md", "result.md",
-        "ci.md", "on-the-device.md",
+        "ci.md", "on-the-device.md", "other-tasks.md",
     }  # fmt: skip
 
 
@@ -92,6 +92,11 @@ def test_the_tasks_of_a_source_are_those_that_it_serves() -> None:
                 assert row[3] != "all" and f"`{task}`" not in row[3]
             else:
                 assert row[3] == "all" or f"`{task}`" in row[3]
+
+
+def test_the_table_of_tasks_has_every_task() -> None:
+    """That a device answers with what stands there is tested in `tests/tasks`."""
+    assert set(tasks.WORDS) == set(TASKS)
 
 
 def test_every_environment_variable_is_on_the_page() -> None:
@@ -321,7 +326,7 @@ def public() -> dict[str, Any]:
 
 
 PUBLIC = public()
-TOLD_IN_A_LINE = ("to_dict", "lines", "made_by", "model_files")
+TOLD_IN_A_LINE = ("to_dict", "lines", "made_by", "model_files", "Model.step")
 """Methods that one line explains, parameters and all."""
 
 

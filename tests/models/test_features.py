@@ -108,6 +108,12 @@ def test_a_users_sequential_with_functional_blocks() -> None:
     assert len(maps) == 2
 
 
+def test_a_network_that_takes_token_ids_is_tried_with_ids() -> None:
+    module = nn.Sequential(nn.Embedding(9, 4), nn.Unflatten(1, (1, 6)), nn.Conv2d(1, 2, 3, padding=1))
+    with Features(module, (6,), ids=True) as features:
+        assert [tuple(each.shape) for each in features()] == [(1, 2, 6, 4)]
+
+
 def test_maps_stand_in_the_order_in_which_they_were_made() -> None:
     """An hourglass comes back to its first size last."""
     module = nn.Sequential(nn.Conv2d(3, 4, 1), nn.MaxPool2d(2), nn.Upsample(scale_factor=2), nn.Flatten())

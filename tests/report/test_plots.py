@@ -89,4 +89,20 @@ def test_lost_samples_stand_under_their_labels_and_none_is_no_picture() -> None:
     for left, right in zip(boxes, boxes[1:], strict=False):
         assert left.x1 <= right.x0 or right.y1 <= left.y0
     assert all(box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1 for box in boxes)
+
+
+def test_lost_texts_are_shown_in_words_and_shortened() -> None:
+    found = {**confused(8)["lost"], "kind": "text"}
+    texts = ["win a free prize", *["call now for $5 " * 40] * (len(found["samples"]) - 1)]
+    figure = plots.lost(found, np.array(texts))
+    assert figure is not None
+    figure.draw_without_rendering()
+    shown = [axes.texts[0].get_text() for axes in figure.axes]
+    assert shown[0] == "win a free prize" and shown[1].startswith("call now for $5") and shown[1].endswith("…")
+    for axes in figure.axes:
+        assert axes.texts[0].get_window_extent().y0 >= axes.get_window_extent().y0 - 1
+    assert figure.get_supxlabel() == ""
+
+
+def test_where_nothing_is_lost_there_is_no_picture() -> None:
     assert plots.lost({"samples": [], "kind": "image"}, np.zeros((0, 8, 8, 1))) is None

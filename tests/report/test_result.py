@@ -30,6 +30,7 @@ from edgekit.stages.benchmark import decide
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.run import write_result
 from tests.conftest import ROOT, TINY, FinishedRun
+from tests.report.test_streams import STREAM
 from tests.test_floors import PACKAGE, reached
 
 PUBLISHED = ROOT / "docs" / "result.schema.json"
@@ -254,6 +255,10 @@ CONTRADICTIONS: dict[str, tuple[Callable[[Result], Any], str]] = {
     "a verdict for nobody": (lambda result: result["verdict"].update(winner="baseline-eager"), "verdict"),
     "met, and no bundle": (lambda result: result.update(bundles={}), "bundles"),
     "a bundle of another variant": (lambda result: result["bundles"]["tflite"].update(variant="mine"), "bundles"),
+    "a stream of no bundle": (
+        lambda result: (result["streams"].update(tflite=STREAM), result["bundles"].pop("tflite")),
+        "streams",
+    ),
     "a load of another variant": (lambda result: result["loads"]["runs"].append(LOAD), "loads"),
     "left out and measured": (
         lambda result: result["left_out"].append({**LOST, "name": result["variants"][1]["name"]}),

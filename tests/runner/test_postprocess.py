@@ -78,6 +78,29 @@ def test_a_regression_gives_named_values(
     assert json.loads(capsys.readouterr().out)["values"]["mass_g"] == pytest.approx(1.0)
 
 
+def test_an_embedding_is_a_vector_of_length_one_and_a_json_list(
+    write_bundle: WriteBundle, capsys: pytest.CaptureFixture[str], tmp_path: Any
+) -> None:
+    fields = {"task": "embedding", "activation": "none", "labels": []}
+    path, model = opened(write_bundle, factor=10.0, **fields)
+    exact = X.astype(np.float64) / np.linalg.norm(X.astype(np.float64))
+    assert model.predict(X).embedding == pytest.approx(exact.tolist(), abs=1e-7)
+    assert model.predict(X).embedding == model.predict(X / 2).embedding  # a power of two changes no digit
+    assert model.selftest().ok
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "silent.npy", np.zeros(3, np.float32))
+    assert main(["predict", str(path), str(tmp_path / "x.npy"), "--no-trial"]) == 0
+    name, _, listed = capsys.readouterr().out.partition(": ")
+    assert name.endswith("x.npy") and json.loads(listed) == model.predict(X).embedding
+    assert main(["predict", str(path), str(tmp_path / "x.npy"), "--no-trial", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["embedding"] == model.predict(X).embedding
+    assert main(["predict", str(path), str(tmp_path / "silent.npy"), "--no-trial"]) == 5
+    assert "a vector of zeros, which has no direction" in capsys.readouterr().err
+    for wrong in ({"labels": ["a", "b", "c"]}, {"activation": "softmax"}, {"shape": (3, 1)}):
+        with pytest.raises(BundleError):
+            opened(write_bundle, **{**fields, **wrong})
+
+
 def test_several_labels_are_said_where_their_probability_is_a_half(
     write_bundle: WriteBundle, capsys: pytest.CaptureFixture[str], tmp_path: Any
 ) -> None:

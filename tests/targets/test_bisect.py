@@ -12,6 +12,8 @@ from convert_runs import spec_of
 
 from edgekit.core.errors import ConversionError
 from edgekit.models import store
+from edgekit.models.spec import ModelSpec
+from edgekit.runner import input_path
 from edgekit.targets import similarity, tensors
 from edgekit.targets.activations import record
 from edgekit.targets.jobs import Files
@@ -102,6 +104,36 @@ def test_an_activation_that_the_file_has_and_the_network_lacks(converted: Any) -
     operators = tensors.read("openvino", home / "file", files, INPUTS)
     found = bisect.divergence(module, INPUTS, operators, "fp32")
     assert found is not None and (found.layer, found.layers, found.operator) == ("deep.2", ("deep.2",), "Relu")
+
+
+TOKENS, IDS = 12, 30
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_what_is_made_of_token_ids_has_its_counterpart(precision: str, tmp_path: Path) -> None:
+    """A mask is whole numbers on its way, and in both what comes out of it has its place."""
+    steps = input_path.texts("tokenizer.json", TOKENS, 0)
+    spec = ModelSpec(
+        builder="edgekit.models.text_transformer:text_transformer", kwargs={"width": 8, "layers": 1, "heads": 2},
+        input_shape=(TOKENS,), num_classes=2, classes=("ham", "spam"),
+        raw={"kind": "text", "shape": [TOKENS], "dtype": "int32", "range": [0, IDS - 1], "input_path": steps},
+    )  # fmt: skip
+    module = store.build(spec, seed=1)
+    store.save(tmp_path / "model", module, spec)
+    ids = np.random.default_rng(0).integers(1, IDS, (16, TOKENS)).astype(np.int32)
+    ids[np.arange(16)[:, None] % 9 + 3 < np.arange(TOKENS)] = 0
+    files = convert.convert(tmp_path / "model", precision, ids, tmp_path / "file")
+    nodes, operators = record(module, ids), tensors.read("openvino", tmp_path / "file", files, ids)
+    mask = (ids != 0).astype(np.float32)
+    for each in (nodes, operators):
+        places = [place for place, one in enumerate(each) if np.array_equal(one.values, mask)]  # type: ignore[arg-type]
+        assert places and each[places[0]].inputs == (0,)  # type: ignore[index]
+        assert all(taken < place for place, one in enumerate(each) for taken in one.inputs)  # type: ignore[arg-type]
+    assert bisect.divergence(module, ids, operators, precision, 20.0) is None
+    with torch.no_grad():
+        module.layers[0].attention.value.bias.add_(3.0)  # type: ignore[union-attr,index]
+    found = bisect.divergence(module, ids, operators, precision, 20.0)
+    assert found is not None and found.layer.startswith("layers.0.attention"), found
 
 
 def test_a_file_that_cannot_be_read_is_an_error(converted: Any, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_every_loss_has_options_here() -> None:
 
 @pytest.mark.parametrize("name", losses.NAMES)
 def test_a_loss_that_was_kept_goes_on_with_its_options_and_its_teacher(name: str, tmp_path: Path) -> None:
-    found = tuning(distilled(tmp_path, options_of(name)), store.build(SPEC, 3), SPEC.input_shape, tmp_path / "answers")
+    found = tuning(distilled(tmp_path, options_of(name)), store.build(SPEC, 3), SPEC, tmp_path / "answers")
     assert found.distillation is not None and found.distillation.cache_folder == tmp_path / "answers"
     assert found.distillation.loss == losses.parse({"loss": name, **OPTIONS[name]})
     assert isinstance(found.distillation.teacher, torch.nn.Module)
@@ -61,7 +61,7 @@ def test_a_loss_that_was_kept_goes_on_with_its_options_and_its_teacher(name: str
 
 
 def test_where_the_lone_student_was_kept_nobody_teaches(tmp_path: Path) -> None:
-    found = tuning(distilled(tmp_path, None), store.build(SPEC, 3), SPEC.input_shape, tmp_path)
+    found = tuning(distilled(tmp_path, None), store.build(SPEC, 3), SPEC, tmp_path)
     assert found.distillation is None
     reason = "distill kept the student that baseline did not teach"
     assert found.row == {"loss": None, "options": None, "teacher": None, "reason": reason}
@@ -70,7 +70,7 @@ def test_where_the_lone_student_was_kept_nobody_teaches(tmp_path: Path) -> None:
 def test_a_network_without_maps_of_the_teachers_sizes_learns_its_soft_targets(tmp_path: Path) -> None:
     """With hints' own temperature and weight of them, and why is told."""
     flat = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2))
-    found = tuning(distilled(tmp_path, options_of("hints")), flat, SPEC.input_shape, None)
+    found = tuning(distilled(tmp_path, options_of("hints")), flat, SPEC, None)
     assert found.distillation is not None
     assert found.distillation.loss == losses.parse({"loss": "soft_targets", "temperature": 5.0, "alpha": 0.5})
     assert found.row["loss"] == "soft_targets"
@@ -81,6 +81,6 @@ def test_a_teacher_that_is_a_file_goes_on_as_it_was_copied(tmp_path: Path) -> No
     path = tmp_path / "teacher.tflite"
     path.write_bytes(b"\x1c\0\0\0TFL3" + bytes(64))
     made = distilled(tmp_path / "run", options_of("dkd"), name="teacher.tflite", path=path)
-    found = tuning(made, store.build(SPEC, 3), SPEC.input_shape, None)
+    found = tuning(made, store.build(SPEC, 3), SPEC, None)
     assert found.distillation is not None and found.row["teacher"] == "teacher.tflite"
     assert found.distillation.teacher.path == made.path / "teacher/teacher.tflite"  # type: ignore[union-attr]

@@ -17,9 +17,14 @@ from tests.conftest import run_edgekit
 from tests.core.tasks.made import MADE, config
 
 pytestmark = pytest.mark.long
-LEAST = {"regression": 0.75, "multi_label": 0.9, "anomaly": 0.85}
+LEAST = {"regression": 0.75, "multi_label": 0.9, "anomaly": 0.85, "embedding": 0.9}
 """What the baselines must reach on test: far above guessing, well below what they do reach."""
-TOLD = {"regression": {"values"}, "multi_label": {"labels", "probabilities"}, "anomaly": {"is_anomaly", "score"}}
+TOLD = {
+    "regression": {"values"},
+    "multi_label": {"labels", "probabilities"},
+    "anomaly": {"is_anomaly", "score"},
+    "embedding": {"embedding"},
+}
 
 
 @pytest.mark.parametrize("task", MADE)
@@ -65,9 +70,27 @@ def _answers(bundles: Path, file: str, folder: Path, task: str) -> None:
     elif task == "multi_label":  # one that has every label; of three, one may be a close call
         assert len(answer["labels"]) >= 2 and set(answer["labels"]) <= set(arrays["classes"].tolist())
         assert set(answer["probabilities"]) == set(arrays["classes"].tolist())
+    elif task == "embedding":
+        _near_its_like(command, folder, arrays)
     else:
         assert not answer["is_anomaly"]
         anomalous = arrays["x_train"][int(np.flatnonzero(arrays["y_train"])[0])]
         np.save(folder / "x.npy", anomalous)
         found = subprocess.run([*command, str(folder / "x.npy"), "--json"], capture_output=True, text=True, check=False)
         assert json.loads(found.stdout)["score"] > answer["score"]
+
+
+def _near_its_like(command: list[str], folder: Path, arrays: dict[str, np.ndarray]) -> None:
+    """The nearest of a digit's vector is mostly one of its like; each is printed as a JSON list."""
+    y = arrays["y_train"]
+    places = [int(place) for digit in range(10) for place in np.flatnonzero(y == digit)[:8]]
+    for place in places:
+        np.save(folder / f"{place}.npy", arrays["x_train"][place][..., None])
+    names = [str(folder / f"{place}.npy") for place in places]
+    found = subprocess.run([*command, *names], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    vectors = np.array([json.loads(line.partition(": ")[2]) for line in found.stdout.splitlines()])
+    assert vectors.shape == (80, 32)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+    cosines = vectors @ vectors.T - 2 * np.eye(80)
+    assert np.mean(y[places][cosines.argmax(axis=1)] == y[places]) > 0.8

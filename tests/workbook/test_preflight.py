@@ -53,6 +53,13 @@ def answer(config: Path, *settings: str) -> dict[str, Any]:
     return preflight_worker.answer(load_plan(config, list(settings)), config.parent)
 
 
+def test_smoothing_is_not_chosen_where_nothing_has_an_order_in_time(config: Path) -> None:
+    done = CliRunner().invoke(app, ["run", str(config), "--set", "bundle.smoothing=auto", "--dry-run"])
+    assert done.exit_code == 2
+    assert "bundle.smoothing and data disagree: got choose, and the validation samples have no order" in done.output
+    assert "found" in answer(config)
+
+
 def test_what_is_sound_is_told(config: Path) -> None:
     found = answer(config)["found"]
     assert found["Samples"] == "vector 6 float32: 52 train, 20 calibration, 24 validation; 3 classes"

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgekit.cli.bundle import jobs, worker
+from edgekit.cli.bundle import states as state_pairs
 from edgekit.cli.bundle.infer import Tensor
 from edgekit.core import file_type
 from edgekit.core.errors import ModelError
+from edgekit.runner.bundle.manifest import StateSpec
 from edgekit.runner.bundle.sha256 import hexdigest
 
 
@@ -17,7 +19,7 @@ class ModelFacts:
     """A model, examined: `files` as they will ship, `origin` what they were, `changes` what was done to them.
 
     `integers`: some of its arithmetic is on quantized numbers. `classes` are those that a classic model as ONNX names;
-    `is_regressor` says that such a one gives values.
+    `is_regressor` says that such a one gives values. `states` are fed back from sample to sample.
     """
 
     target: str
@@ -29,12 +31,20 @@ class ModelFacts:
     integers: bool
     classes: tuple[str, ...] = ()
     is_regressor: bool = False
+    states: tuple[StateSpec, ...] = ()
 
 
-def examine(path: Path, home: Path, size: tuple[int, ...] | None = None, two_classes: bool = False) -> ModelFacts:
+def examine(
+    path: Path,
+    home: Path,
+    size: tuple[int, ...] | None = None,
+    two_classes: bool = False,
+    states: state_pairs.Pairs = (),
+) -> ModelFacts:
     """The model at `path`, worked on in the folder `home`; ModelError, or BackendError where it crashes.
 
     `size` is the height and width of the pictures that reach it. `two_classes`: it is meant to tell two classes apart.
+    `states` names pairs of an input and an output.
     """
     target, files = _read(path)
     data = files[path.suffix.lower()]
@@ -44,12 +54,13 @@ def examine(path: Path, home: Path, size: tuple[int, ...] | None = None, two_cla
         facts = worker.run_job("inspect", path, home, name=str(path), size=size, two_classes=two_classes)
     except worker.NoAnswer as error:
         raise ModelError(f"{error}; {file_type.explain_mismatch(target, data)}") from None
+    fed_back = state_pairs.take(path, facts, states)
     for what in ("inputs", "outputs"):
         if len(facts[what]) != 1:
             names = ", ".join(each["name"] for each in facts[what])
             raise ModelError(
                 f"{path}: has {len(facts[what])} {what} ({names}); a bundle's model has one input and one output"
-                f"{facts.get('instead', '')}"
+                f"{facts.get('instead') or ', besides states: name those by --state INPUT=OUTPUT'}"
             )
     source, result = (facts[what][0] for what in ("inputs", "outputs"))
     origin = {"source": path.name, "sha256": hexdigest(data)}
@@ -65,6 +76,7 @@ def examine(path: Path, home: Path, size: tuple[int, ...] | None = None, two_cla
         integers=facts["integers"],
         classes=tuple(facts.get("classes", ())),
         is_regressor=facts.get("regressor", False),
+        states=fed_back,
     )
 
 

@@ -25,14 +25,16 @@ SUM_FLOAT, SUM_HALF, SUM_MOST = 1e-3, 1e-2, 0.25
 Say = Callable[[str], None]
 
 
-def candidates(options: Options, raw: RawSpec) -> list[str]:
-    """The input files to run, spread evenly over all that `--golden` names, in their order."""
+def candidates(options: Options, raw: RawSpec, is_stream: bool = False) -> list[str]:
+    """The input files to run, spread evenly over all that `--golden` names, in their order; of a stream, all."""
     for path in options.golden:
         if not path.exists():
             raise InputError(f"{path}: no such file or folder; --golden names real inputs")
     paths = [path for each in options.golden for path in inputs.files(str(each), raw)]
     if not paths:
         raise ConfigError("--golden: name at least one file or folder of real inputs")
+    if is_stream:
+        return paths
     return [paths[position] for position in golden.candidates(len(paths), options.samples)]
 
 
@@ -61,7 +63,7 @@ def record(
 
 
 def keep(task: str, outputs: np.ndarray, wanted: int) -> np.ndarray:
-    """Positions of the golden vectors: the clearest answers of a classification, else spread over all."""
+    """Positions of the golden vectors: a classification's clearest answers, else spread over all; of a stream, all."""
     if task == "classification":
         return golden.clearest(outputs, wanted)
     return np.unique(np.linspace(0, len(outputs) - 1, min(wanted, len(outputs))).astype(int))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from edgekit.cli.bundle.options import Options
 from edgekit.core.errors import ConfigError, ModelError
 from edgekit.models.files.integer_range import Grid
 from edgekit.models.files.onnx_batch import CHANNELS, spatial
 from edgekit.models.files.outputs import TWO_SCORES
+from edgekit.runner import input_path
 from edgekit.runner.bundle.manifest import RawSpec, TensorSpec
-from edgekit.runner.bundle.manifest_rules import KINDS, TENSOR_DTYPES
+from edgekit.runner.bundle.manifest_rules import KINDS, TENSOR_DTYPES, is_whole
 from edgekit.runner.errors import InputError
 from edgekit.runner.preprocess import steps
 
@@ -81,15 +83,16 @@ def output_spec(tensor: Tensor, options: Options) -> TensorSpec:
     return TensorSpec(tensor.name, shape, tensor.dtype, "NC")
 
 
-def raw_spec(options: Options, source: TensorSpec, seen: str | None = None) -> RawSpec:
+def raw_spec(options: Options, source: TensorSpec, seen: str | None = None, is_stream: bool = False) -> RawSpec:
     """The raw sample; ConfigError unless the preprocess steps turn it into the model's input.
 
     `seen` is the dtype of the first array among the inputs, which decides where the model takes the same integers.
+    `is_stream`: the model has states, so a recording is taken window by window, no moment or spectrum of it twice.
     """
-    wanted = _hwc(source)
-    clear = {3: "image", 2: "window"}.get(len(wanted))
+    wanted, mel = _hwc(source), _log_mel(options)
+    clear = "audio" if mel else {3: "image", 2: "window"}.get(len(wanted))
     kind = options.kind or clear or ("audio" if options.sample_rate_hz else "vector")
-    if len(wanted) != KINDS[kind]:
+    if len(wanted) != (3 if mel and kind == "audio" else KINDS[kind]):
         raise ConfigError(f"--kind {kind}: the model takes {list(source.shape)}, which is another kind")
     if (kind == "audio") != (options.sample_rate_hz is not None):
         raise ConfigError("--sample-rate: audio has one, in samples a second, and nothing else has")
@@ -97,6 +100,8 @@ def raw_spec(options: Options, source: TensorSpec, seen: str | None = None) -> R
         shape = _raw_image(options, wanted)
     elif options.size is not None:
         raise ConfigError(f"--size: {kind} has none; leave it out")
+    elif mel:
+        shape = (mel["window_samples"] + (wanted[0] - 1) * mel["hop_samples"],)
     else:
         shape = wanted
     floats = kind != "image" or options.range is not None
@@ -120,7 +125,20 @@ def raw_spec(options: Options, source: TensorSpec, seen: str | None = None) -> R
     if options.columns and len(options.columns) != shape[-1]:
         raise ConfigError(f"--columns: {len(options.columns)} are named, the model takes {shape[-1]}; name each once")
     limits = (-1.0, 1.0) if kind == "audio" and options.range is None else options.range
-    return RawSpec(kind, shape, dtype, limits, options.sample_rate_hz, options.columns or None)
+    columns = options.columns or None
+    path = input_path.default(kind, shape, dtype, columns)
+    if is_stream and kind in ("audio", "window") and path:
+        path.append(input_path.windows(shape[0], wanted[0] * mel["hop_samples"] if mel else shape[0]))
+    return RawSpec(kind, shape, dtype, limits, options.sample_rate_hz, columns, tuple(path))
+
+
+def _log_mel(options: Options) -> dict[str, Any] | None:
+    """The step that makes a spectrogram of a sound, where it comes first and its window and hop are numbers."""
+    first = next(iter(options.preprocess), None)
+    if first is None or first["step"] != "log_mel":
+        return None
+    counts = [first[key] for key in ("window_samples", "hop_samples")]
+    return first if all(is_whole(each) and each > 0 for each in counts) else None
 
 
 def size_inside(options: Options) -> tuple[int, ...] | None:

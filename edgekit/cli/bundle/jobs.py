@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Optional
 
@@ -69,7 +70,8 @@ def _type_hint(path: Path) -> str:
 def record(home: Path, paths: Sequence[str], most: int, grid: dict[str, Any] | None = None) -> dict[str, Any]:
     """Leave the samples in `paths` (n, *raw), and the outputs (n, *output) that the draft bundle's interpreter gives.
 
-    Of a table whose rows are samples, as many rows as are worth trying where `most` are kept, spread over all.
+    Of a table whose rows are samples, as many rows as are worth trying where `most` are kept, spread over all. Of a
+    model with states, the first `most` samples of all files, as one stream.
 
     ConfigError where the model's input, integers on that `grid`, cannot hold what preprocess makes of the samples.
     """
@@ -78,12 +80,17 @@ def record(home: Path, paths: Sequence[str], most: int, grid: dict[str, Any] | N
     from edgekit.runner.model import open_model
 
     model = open_model(bundles.read(home / DRAFT))
-    found, samples = [], []
+    found: list[np.ndarray] = []
+    samples: list[np.ndarray] = []
+    states = model.states()
     for path in paths:
         try:
-            for sample in _samples(path, model.manifest.raw, most, model.bundle.members):
+            if states is not None and len(samples) == most:
+                break
+            left = None if states is None else most - len(samples)
+            for sample in _samples(path, model.manifest.raw, most, model.bundle.members, left):
                 _check_dtype(sample, model.manifest.raw)
-                output = model.execute(model.prepare(sample))
+                output = model.execute(model.prepare(sample), states)
                 postprocess.check_finite(output)
                 found.append(output)
                 samples.append(sample)
@@ -97,11 +104,15 @@ def record(home: Path, paths: Sequence[str], most: int, grid: dict[str, Any] | N
     return {"interpreter": model.backend.name, "version": model.backend.version}
 
 
-def _samples(path: str, raw: RawSpec, most: int, members: Mapping[str, bytes]) -> list[np.ndarray]:
-    """The first sample of a file, or rows of a table."""
+def _samples(
+    path: str, raw: RawSpec, most: int, members: Mapping[str, bytes], left: int | None = None
+) -> list[np.ndarray]:
+    """The first sample of a file, or rows of a table; with `left`, its first samples, so many at most."""
     from edgekit.runner import input_path, inputs
     from edgekit.stages.bundle import golden
 
+    if left is not None:
+        return [sample.raw for sample in islice(inputs.samples(path, raw, members=members), left)]
     if not (path.lower().endswith(".csv") and input_path.find(raw.steps, "rows")):
         return [inputs.read(path, raw, members=members)]
     rows = [sample.raw for sample in inputs.samples(path, raw)]

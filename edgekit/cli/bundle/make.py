@@ -36,13 +36,13 @@ def make(options: Options, out: Path, say: Say) -> Path:
     with tempfile.TemporaryDirectory(prefix="edgekit-") as name:
         home = Path(name)
         two = options.task in ("auto", "classification") and len(options.labels) == 2
-        found = examine(options.model, home, infer.size_inside(options), two)
+        found = examine(options.model, home, infer.size_inside(options), two, options.states)
         options = settled(options, found, say)
         draft = _draft(options, found)
         _print_facts(draft, found, say)
-        paths = golden_outputs.candidates(options, draft.raw)
+        paths = golden_outputs.candidates(options, draft.raw, bool(found.states))
         samples, outputs, by = golden_outputs.record(options, draft, found, paths, home)
-        kept = golden_outputs.keep(options.task, outputs, options.samples)
+        kept = golden_outputs.keep("stream" if found.states else options.task, outputs, options.samples)
         say(f"golden      {len(kept)} of {len(outputs)} inputs that were run on {by['interpreter']} {by['version']}")
         share = options.tolerance or (TOLERANCE_INTEGER if found.integers else TOLERANCE_FLOAT)
         manifest = replace(
@@ -71,23 +71,24 @@ def make(options: Options, out: Path, say: Say) -> Path:
 def _draft(options: Options, found: ModelFacts) -> Manifest:
     """The manifest, without what only the recorded outputs show."""
     source = infer.input_spec(found.input, options.layout)
-    is_classification = options.task == "classification"
+    top1 = options.task == "classification" and not found.states  # the steps of a stream are not chosen
     return Manifest(
         name=options.bundle_name,
         version=options.version,
         target=found.target,
         variant=f"ready-made-{found.target}",
-        raw=infer.raw_spec(options, source, golden_outputs.dtype_seen(options)),
+        raw=infer.raw_spec(options, source, golden_outputs.dtype_seen(options), bool(found.states)),
         inputs=(source,),
         outputs=(infer.output_spec(found.output, options),),
         preprocess=[dict(step) for step in options.preprocess],
         labels=list(options.labels),
         model_files=sorted(found.files),
-        golden={"inputs": golden.INPUTS, "outputs": golden.OUTPUTS, "atol": 0.0, "top1": is_classification},
+        golden={"inputs": golden.INPUTS, "outputs": golden.OUTPUTS, "atol": 0.0, "top1": top1},
         requirements=requirements(found.target),
         architectures=list(options.architectures),
         task=options.task,
         activation="none",
+        states=found.states or None,
     )
 
 
@@ -96,6 +97,8 @@ def _print_facts(draft: Manifest, found: ModelFacts, say: Say) -> None:
         say(f"changed     {change}")
     source, result, raw = draft.input, draft.outputs[0], draft.raw
     say(f"model       {source.dtype}{list(source.shape)} {source.layout}, gives {result.dtype}{list(result.shape)}")
+    for state in found.states:
+        say(f"state       {state.input} {state.dtype}{list(state.shape)}, fed back from {state.output}")
     as_is = passes_through(draft.preprocess, raw.dtype, source.dtype)
     limits = f" from {raw.range[0]:g} to {raw.range[1]:g}" if raw.range else ""
     rate = f" at {raw.sample_rate_hz} samples a second" if raw.sample_rate_hz else ""

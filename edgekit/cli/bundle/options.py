@@ -24,7 +24,7 @@ class Options:
 
     `golden` names files and folders of real inputs; `size` is a raw picture's (height, width) or (height, width,
     channels); `tolerance` is a share of the outputs' range. `columns` name the features of a vector, or a window's
-    channels, in tables.
+    channels, in tables. `states` are pairs of an input and the output that it is fed back from.
     """
 
     model: Path
@@ -45,6 +45,7 @@ class Options:
     architectures: tuple[str, ...] = ()
     tolerance: float | None = None
     columns: tuple[str, ...] = ()
+    states: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         if self.name is not None and ("/" in self.name or not is_member(self.name)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgekit.core.errors import DataError
+from edgekit.core.tasks import embedding
 
 Network = dict[str, Any]
 ANY = "edgekit.models.resnet:resnet8"
@@ -18,6 +19,8 @@ HALVED = ("width", "bottleneck")
 def pair(task: str, kind: str, shape: tuple[int, ...]) -> tuple[Network, Network]:
     """The model and the student for raw samples of this shape; DataError where edgekit has no network for them."""
     name, kwargs = _reference_network(task, kind, shape)
+    if task == "embedding":
+        kwargs = {**kwargs, "dimensions": embedding.DIMENSIONS}
     student = {key: value // 2 if key in HALVED else value for key, value in kwargs.items()}
     builder = f"edgekit.models.{name}"
     return {"builder": builder, "kwargs": kwargs}, {"builder": builder, "kwargs": student}
@@ -28,6 +31,8 @@ def _reference_network(task: str, kind: str, shape: tuple[int, ...]) -> tuple[st
         return "detector:detector", {"width": 16, "depth": 2}
     if task == "segmentation":
         return "segmenter:segmenter", {"width": 16, "depth": 1}
+    if task == "anomaly" and kind == "image":
+        return "conv_autoencoder:conv_autoencoder", {"width": 16, "bottleneck": 4}
     if task == "anomaly":  # whatever it is, to be given back
         return "autoencoder:autoencoder", {"width": 64, "bottleneck": 8}
     if kind == "vector":

@@ -18,8 +18,9 @@ WANTED = {
     "detection": "boxes, (n, 1 + most, 5): class, left, top, right, bottom",
     "segmentation": "masks, (n, height, width): the class of each pixel, 255 for none",
     "anomaly": "whole numbers, one a sample: 0 normal, 1 anomaly",
+    "embedding": "whole numbers, one a sample: its class or identity, from 0",
 }
-FOLDERS = ("classification", "anomaly")
+FOLDERS = ("classification", "embedding", "anomaly")
 IN_PICTURES = {"detection": "boxes", "segmentation": "masks"}
 """Tasks that have a source of their own."""
 
@@ -42,7 +43,7 @@ def check(task: str, found: Findings) -> None:
         )
     if found.section["source"] == "csv_rows":
         _check_rows(task, found)
-    elif found.section["source"] != "npz" and task not in (FOLDERS if found.classes else FOLDERS[:1]):
+    elif found.section["source"] != "npz" and task not in (FOLDERS if found.classes else FOLDERS[:2]):
         raise ConfigError(
             f"--task {task}: {found.words} has one class a sample, and {task} wants {WANTED[task]}; use --task "
             "classification, or give an .npz with such a y_train"
@@ -72,8 +73,8 @@ def _check_rows(task: str, found: Findings) -> None:
         )
     if task == "regression" and values is None:
         raise ConfigError(f"--task regression: the labels in {label!r} are words; use --task classification")
-    if task == "classification" and values is not None and values.dtype.kind == "f":
-        raise ConfigError(f"--task classification: the labels in {label!r} are measured values; use --task regression")
+    if task in ("classification", "embedding") and values is not None and values.dtype.kind == "f":
+        raise ConfigError(f"--task {task}: the labels in {label!r} are measured values; use --task regression")
 
 
 def tasks_of(y: np.ndarray) -> tuple[Task, ...]:
@@ -87,5 +88,5 @@ def tasks_of(y: np.ndarray) -> tuple[Task, ...]:
     of_two = set(y.ravel().tolist()) <= {0, 1}
     if y.ndim == 2:
         return ("multi_label",) if of_two else ()
-    kinds: tuple[Task, ...] = ("classification",) if y.dtype.kind != "b" else ()
+    kinds: tuple[Task, ...] = ("classification", "embedding") if y.dtype.kind != "b" else ()
     return (*kinds, "anomaly") if of_two else kinds

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from edgekit.core.tasks.accuracy_drop import Drop
 
-Task = Literal["classification", "regression", "multi_label", "anomaly", "detection", "segmentation"]
+Task = Literal["classification", "regression", "multi_label", "anomaly", "detection", "segmentation", "embedding"]
 TASKS: tuple[Task, ...] = get_args(Task)
 
 

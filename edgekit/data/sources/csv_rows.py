@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from edgekit.runner.inputs.table import Table
 
 STEPS = ({"step": "decode_csv"}, {"step": "rows"})
+TASKS = ("classification", "regression", "multi_label", "anomaly")
 FILES = {"train.csv": "train", "validation.csv": "validation", "val.csv": "validation", "test.csv": "test"}
 NAMED_BY_COLUMNS = ("regression", "multi_label")
 """Tasks whose outputs are called as the columns of their labels."""

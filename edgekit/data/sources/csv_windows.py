@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from edgekit.data.types import Split
     from edgekit.runner.inputs.table import Table
 
-TASKS = ("classification", "anomaly")
+TASKS = ("classification", "embedding", "anomaly")
 _SHOWN = 10
+_APART = 1 << 40
+"""Moments from the start of a recording to that of the next: more than any has."""
 
 
 class Config(SourceConfig):
@@ -87,7 +89,7 @@ def read(config: Config, progress: Progress | None = None) -> Pools:
                 if progress:
                     progress(done, len(names))
             _none_is_empty(split, recordings, plan.labels[split], plan.classes, cutter)
-            splits[split] = _mixed(recordings, plan.labels[split], done - len(found))
+            splits[split] = _mixed(recordings, plan.labels[split], done - len(found), config.windows["stride"])
     given = (splits["train"], splits.get("validation"), splits.get("test"))
     notes = (*plan.notes, *cutter.notes())
     steps = ({"step": "decode_csv"}, config.windows)
@@ -184,8 +186,11 @@ class _Cutter:
             raise DataError(f"{name}: cannot be read ({error}); copy it again") from None
 
 
-def _mixed(recordings: list[np.ndarray], labels: np.ndarray, first: int) -> Split:
-    """All windows in a fixed mixed order, so that any prefix is a fair sample; recordings are numbered from `first`."""
+def _mixed(recordings: list[np.ndarray], labels: np.ndarray, first: int, stride: int) -> Split:
+    """All windows in a fixed mixed order, so that any prefix is a fair sample; recordings are numbered from `first`.
+
+    Nobody knows which recording came first: on the line of time they follow one another as listed, which is mixed too.
+    """
     import numpy as np
 
     from edgekit.data.types import Split
@@ -200,7 +205,9 @@ def _mixed(recordings: list[np.ndarray], labels: np.ndarray, first: int) -> Spli
     y, groups = np.empty_like(order), np.empty_like(order)
     y[order] = np.repeat(labels, counts)
     groups[order] = np.repeat(np.arange(first, first + len(counts)), counts)
-    return Split(x, y, groups)
+    starts = np.empty_like(order)
+    starts[order] = np.concatenate([_APART * at + stride * np.arange(n) for at, n in enumerate(counts, first)])
+    return Split(x, y, groups, starts)
 
 
 def _none_is_empty(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-TASKS = ("classification",)
+TASKS = ("classification", "embedding")
 
 
 class Config(SourceConfig):

@@ -17,7 +17,7 @@ from edgekit.data.paths import PathText, existing
 from edgekit.data.types import Pools, Progress, SourceConfig
 from edgekit.runner import input_path
 
-TASKS = ("classification", "anomaly")
+TASKS = ("classification", "embedding", "anomaly")
 
 
 class Config(SourceConfig):

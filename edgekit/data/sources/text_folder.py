@@ -22,7 +22,7 @@ from edgekit.data.types import Pools, Progress
 if TYPE_CHECKING:
     from edgekit.data.archives import Folder, Zip
 
-TASKS = ("classification", "anomaly")
+TASKS = ("classification", "embedding")
 
 
 class Config(TextConfig):

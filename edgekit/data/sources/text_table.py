@@ -19,7 +19,7 @@ from edgekit.data.paths import PathText, existing, stamp
 from edgekit.data.texts import TextConfig, vocabulary_identity
 from edgekit.data.types import Pools, Progress
 
-TASKS = ("classification", "anomaly")
+TASKS = ("classification", "embedding")
 DELIMITERS = {"tab": "\t", "comma": ",", "semicolon": ";"}
 LARGEST_BYTES = 1 << 30
 SHOWN = 8

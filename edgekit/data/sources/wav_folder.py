@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from edgekit.runner.inputs.wav import Sound
 
 
-TASKS = ("classification", "anomaly")
+TASKS = ("classification", "embedding", "anomaly")
 
 
 class Config(SoundConfig):

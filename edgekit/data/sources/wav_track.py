@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from edgekit.data.label_track import Window
 
-TASKS = ("classification", "anomaly")
+TASKS = ("classification", "embedding", "anomaly")
 TRACK = ".txt"
 
 
@@ -78,13 +79,16 @@ def read(config: Config, progress: Progress | None = None) -> Pools:
     parts: list[np.ndarray] = []
     labels: list[str] = []
     groups: list[int] = []
+    starts: list[int] = []
     left_out: Counter[str] = Counter()
     for done, path in enumerate(recordings, 1):
         x, windows, why = _windows(path, config)
+        behind = max(starts, default=0) + 2 * config.raw_shape[0] * bool(starts)  # recordings do not touch one another
         first = 1 + max(groups, default=-1)
         parts.append(x)
         labels += [each.label for each in windows]
         groups += [first + each.stretch for each in windows]
+        starts += [behind + each.number * config.windows["stride"] for each in windows]
         left_out += why
         if progress:
             progress(done, len(recordings))
@@ -93,9 +97,10 @@ def read(config: Config, progress: Progress | None = None) -> Pools:
     classes = tuple(sorted(set(labels)))
     y = np.array([classes.index(label) for label in labels], np.int64)
     order = np.random.default_rng(0).permutation(len(y))
-    split = Split(np.concatenate(parts)[order], y[order], np.array(groups, np.int64)[order])
-    notes = _notes(len(y), left_out)
-    return Pools(split, None, None, classes, "audio", notes, config.rate_hz, input_path=tuple(config.input_path))
+    marks = (np.array(each, np.int64)[order] for each in (groups, starts))
+    split = Split(np.concatenate(parts)[order], y[order], *marks)
+    made = Pools(split, None, None, classes, "audio", _notes(len(y), left_out), config.rate_hz)
+    return replace(made, input_path=tuple(config.input_path), background=config.background)
 
 
 def _recordings(path: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,6 +16,8 @@ from edgekit.runner.drawing import style
 
 LINE = 1.3
 """Points; between thin lines that stand out against the colour."""
+SOLID: Literal["-"] = "-"
+Colour = tuple[float, float, float]
 NAMED = 6
 """Classes in a legend."""
 
@@ -56,15 +59,15 @@ def legend(names: Sequence[str], with_marks: bool = True) -> list[Line2D]:
 
 def _draw(axes: Axes, kind: int, sides: np.ndarray) -> None:
     left, top, right, bottom = sides.tolist()
-    against = tuple(value / 255 for value in style.of(kind).against)
-    for colour, width, pattern in ((against, LINE + 1.2, "-"), (_colour(kind), LINE, _pattern(kind))):
+    around = (_shares(style.of(kind).against), LINE + 1.2, SOLID)
+    for colour, width, pattern in (around, (_colour(kind), LINE, _pattern(kind))):
         place = (left - 0.5, top - 0.5), right - left, bottom - top
         axes.add_patch(Rectangle(*place, fill=False, edgecolor=colour, linewidth=width, linestyle=pattern))
 
 
 def _mark(axes: Axes, kind: int, sides: np.ndarray, mark: str) -> None:
     left, top, right, bottom = sides.tolist()
-    against = tuple(value / 255 for value in style.of(kind).against)
+    against = _shares(style.of(kind).against)
     axes.plot(
         [(left + right) / 2], [(top + bottom) / 2],
         marker=mark, markersize=6, fillstyle="none", color=_colour(kind), markeredgewidth=1.3, clip_on=False,
@@ -72,10 +75,15 @@ def _mark(axes: Axes, kind: int, sides: np.ndarray, mark: str) -> None:
     )  # fmt: skip
 
 
-def _colour(kind: int) -> tuple[float, ...]:
-    return tuple(value / 255 for value in style.of(kind).colour)
+def _colour(kind: int) -> Colour:
+    return _shares(style.of(kind).colour)
 
 
-def _pattern(kind: int) -> str | tuple[int, tuple[float, ...]]:
+def _shares(colour: style.Colour) -> Colour:
+    red, green, blue = colour
+    return red / 255, green / 255, blue / 255
+
+
+def _pattern(kind: int) -> Literal["-"] | tuple[float, Sequence[float]]:
     pattern = style.of(kind).pattern
-    return (0, tuple(part / 1.3 for part in pattern)) if pattern[1] else "-"
+    return (0, tuple(part / 1.3 for part in pattern)) if pattern[1] else SOLID

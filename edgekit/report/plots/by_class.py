@@ -53,7 +53,7 @@ def confusion(found: Confusion, variants: Sequence[str]) -> Figure:
 
 
 def lost(found: ShownLost, x: np.ndarray) -> Figure | None:
-    """The raw samples `x` that were lost, each with its label and what it is taken for now; None where none was."""
+    """The samples `x` that were lost, raw or in words, with label and what each is taken for; None: none was."""
     samples = found["samples"]
     if not samples:
         return None
@@ -65,9 +65,9 @@ def lost(found: ShownLost, x: np.ndarray) -> Figure | None:
         for axes in grid.flat[len(samples) :]:
             axes.set_axis_off()
         for axes, sample, lines in zip(grid.flat, x, titles, strict=False):
-            draw(axes, sample, found["kind"])
+            draw(axes, sample, found["kind"], str(sample) if x.dtype.kind == "U" else "")
             axes.set_title("\n".join(lines), fontsize=7, weight="normal")
-        if found["kind"] != "image":
+        if found["kind"] not in ("image", "text"):
             figure.supxlabel("feature →" if found["kind"] == "vector" else "time →", fontsize=8)
     return done(figure)
 

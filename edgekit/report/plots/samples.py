@@ -85,7 +85,8 @@ def said(data: Data, sample: np.ndarray) -> str:
 def draw(axes: Axes, sample: np.ndarray, kind: str, words: str = "") -> None:
     """One raw sample: a picture, curves, or a text in its `words`; without any, its token ids."""
     if kind == "text":
-        shown = textwrap.wrap(words or " ".join(map(str, sample.tolist())), LETTERS)[:LINES]
+        whole = words or " ".join(map(str, sample.tolist()))
+        shown = textwrap.wrap(whole, LETTERS, max_lines=LINES, placeholder=" …")
         axes.text(0, 1, "\n".join(shown), fontsize=6, va="top", parse_math=False)
         axes.set_axis_off()
         return

@@ -12,6 +12,7 @@ from edgekit.report.result.by_class import ByClass
 from edgekit.report.result.conditions import Conditions
 from edgekit.report.result.decisions import Choice, Limit, Zeros
 from edgekit.report.result.loads import Loads
+from edgekit.report.result.streams import Streamed
 from edgekit.targets.redundant_ops import Kind
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -230,7 +231,9 @@ class Result(Strict):
     name: str = Field(description="name of the run and of its bundles")
     version: str = Field(description="version of the bundles")
     config: dict[str, Any] = Field(description="the config as it was given, settings applied")
-    task: Task = Field(description="what the network is for, and so what accuracy is: top-1, R², F1 or AUC, a fraction")
+    task: Task = Field(
+        description="what the network is for; accuracy is top-1, R², F1, AUC, mAP or precision@1, a fraction"
+    )
     data_digest: Sha256 = Field(description="of every sample, label, split and class name")
     budget: Limits = Field(description="the limits that variants were judged by")
     verdict: Met | Missed = Field(description="whether a variant met the budget, and what the winner gained")
@@ -250,6 +253,9 @@ class Result(Strict):
         description="whether the baseline knows validation; null where it was trained here, or not tested"
     )
     by_class: ByClass = Field(description="accuracy class by class, of the baseline and of what ships")
+    streams: dict[Target, Streamed] = Field(
+        description="answers of the bundles over time; empty where validation has no order in time"
+    )
     rejected: list[Rejected] = Field(description="every step that was tried and not kept, in the order of the pipeline")
     left_out: list[LeftOut] = Field(description="variants that could not be made or were wrong, in the order of making")
     conditions: Conditions = Field(description="where and how it was measured")
@@ -277,6 +283,7 @@ class Result(Strict):
             "unmet": not set(self.unmet) & set(self.winners),
             "decisions": {(f"winner of {target}", name) for target, name in won} <= recorded,
             "verdict": winner in self.winners.values() if self.winners else winner is None,
+            "streams": set(self.streams) <= set(self.bundles),
             "bundles": {(target, bundle.variant) for target, bundle in self.bundles.items()} == won,
             "stages": set(self.stages) | {"bundle"} in ({"origin", *STAGES}, {"origin", *STAGES} - set(TRAINING))
             and ("bundle" in self.stages) == bool(self.bundles),

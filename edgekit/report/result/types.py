@@ -8,6 +8,7 @@ from edgekit.core.rows.by_class import ByClass
 from edgekit.core.rows.conditions import Conditions
 from edgekit.core.rows.decisions import Choice, Limit, Zeros
 from edgekit.core.rows.loads import Loads
+from edgekit.core.rows.streams import Streamed
 from edgekit.core.rows.variants import (
     BaselineRow,
     LeftOut,
@@ -73,6 +74,7 @@ class Result(TypedDict):
     loads: Loads
     seen_validation: SeenValidation | None
     by_class: ByClass
+    streams: dict[str, Streamed]
     rejected: list[Rejected]
     left_out: list[LeftOut]
     conditions: Conditions

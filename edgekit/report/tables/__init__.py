@@ -41,6 +41,7 @@ from edgekit.report.tables.quantized import recipes as recipes
 from edgekit.report.tables.rivals import rivals as rivals
 from edgekit.report.tables.samples import samples as samples
 from edgekit.report.tables.samples import splits as splits
+from edgekit.report.tables.streams import streams as streams
 
 UNDISTURBED = "nothing disturbed the measurement"
 

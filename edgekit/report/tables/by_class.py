@@ -53,7 +53,7 @@ def lost_in_words(artifact: Artifact) -> str:
 
 
 def lost_samples(artifact: Artifact) -> np.ndarray:
-    """The raw samples that go with `metrics["lost"]["samples"]`, in that order."""
+    """The raw samples, texts in words, that go with `metrics["lost"]["samples"]`, in that order."""
     with np.load(artifact.file(LOST), allow_pickle=False) as kept:
         return np.asarray(kept["x"])
 

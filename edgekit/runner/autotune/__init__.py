@@ -50,10 +50,9 @@ def prove(
     """All golden vectors in a child process, the way that `open_best` chose; before a first load, the usual one."""
     from edgekit.runner import bundle as bundles
     from edgekit.runner.backends import check_threads, installed
-    from edgekit.runner.model import check_architecture
 
     bundle = bundles.read(path)
-    check_architecture(bundle.manifest)
+    bundles.check_architecture(bundle.manifest)
     check_threads(1 if threads is None else threads)
     choice = choices.get(choices.key(bundle.identity, (interpreter, threads, device)))
     if choice is not None:
@@ -102,7 +101,8 @@ def _restored(bundle: Bundle, name: str, choice: Choice) -> Any:
         return None
     manifest = bundle.manifest
     try:
-        backend = openvino.restore(blob, manifest.input, manifest.outputs, choice.threads, choice.device)
+        ends, states = (manifest.input, manifest.outputs), manifest.states or ()
+        backend = openvino.restore(blob, *ends, choice.threads, choice.device, states)
         model = Model(bundle, backend, choice.threads, choice.device)
         inputs, outputs = model.golden()
         delta = np.abs(model.execute(model.prepare(inputs[0])).astype(np.float64) - outputs[0]).max()

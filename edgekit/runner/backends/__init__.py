@@ -2,7 +2,7 @@
 
     TARGETS, DISTRIBUTION, PACKAGE                 what it runs, and the names that pip and `import` know it by
     available() -> bool                            without importing it
-    open(files, input, outputs, threads, device, batch)
+    open(files, input, outputs, threads, device, batch, states)
                                                    -> an `Opened` model that takes `batch` samples a call
 
 A new interpreter is a new file here; files that begin with `_` are shared parts.
@@ -20,7 +20,7 @@ from edgekit.runner.errors import BackendError, InputError
 if TYPE_CHECKING:
     import numpy as np
 
-    from edgekit.runner.bundle.manifest import TensorSpec
+    from edgekit.runner.bundle.manifest import StateSpec, TensorSpec
 
     Outputs = Any
     """The model's output, or a list of them where it has several; `Backend.decode` makes one array of either."""
@@ -48,7 +48,23 @@ class Backend(Protocol):
 
     def invoke(self, x: np.ndarray) -> Outputs: ...
 
+    def zeros(self) -> list[np.ndarray]: ...
+
+    def step(self, x: np.ndarray, states: list[np.ndarray]) -> tuple[Outputs, list[np.ndarray]]: ...
+
     def run(self, x: np.ndarray) -> np.ndarray: ...
+
+
+class States:
+    """Those of one stream: zeros at first, then what the model gave last."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend, self._arrays = backend, backend.zeros()
+
+    def step(self, x: np.ndarray) -> np.ndarray:
+        """The model's outputs for the next input, as `Backend.invoke` gives them."""
+        y, self._arrays = self._backend.step(x, self._arrays)
+        return y
 
 
 def names() -> list[str]:
@@ -74,14 +90,15 @@ def open_backend(
     interpreter: str | None = None,
     device: str = "CPU",
     batch: int = 1,
+    states: Sequence[StateSpec] = (),
 ) -> Backend:
     """Open a model on the chosen interpreter, else on the preferred one that is installed; else BackendError.
 
-    `batch` is how many samples a call takes; the specs state one.
+    `batch` is how many samples a call takes; the specs state one. A model with `states` takes one.
     """
     check_threads(threads)
     first = module(installed(target, interpreter)[0])
-    backend: Backend = first.open(files, input, outputs, threads, device, batch)
+    backend: Backend = first.open(files, input, outputs, threads, device, batch, states)
     return backend
 
 

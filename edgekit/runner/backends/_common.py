@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Optional
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 
 import numpy as np
 
@@ -12,7 +12,9 @@ from edgekit.runner.errors import BackendError, InputError
 from edgekit.runner.joined import join
 
 if TYPE_CHECKING:
-    from edgekit.runner.bundle.manifest import TensorSpec
+    from edgekit.runner.bundle.manifest import StateSpec, TensorSpec
+
+    Spec = Union[TensorSpec, StateSpec]
 
 Convert = Optional[Callable[[np.ndarray], np.ndarray]]
 Decode = Optional[Callable[[Any], np.ndarray]]
@@ -27,13 +29,21 @@ class Opened:
     """
 
     def __init__(
-        self, name: str, distribution: str, input: TensorSpec, encode: Convert, decode: Decode, batch: int = 1
+        self,
+        name: str,
+        distribution: str,
+        input: TensorSpec,
+        encode: Convert,
+        decode: Decode,
+        batch: int = 1,
+        states: Sequence[StateSpec] = (),
     ) -> None:
         self.name = name
         self.shape, self.dtype = (batch, *input.shape[1:]), np.dtype(input.dtype)
         self.encode, self.decode = encode, decode
         self._taken = np.dtype(np.int32 if input.dtype in IDS else np.float32)
         self._distribution = distribution
+        self.states = tuple(states)
 
     @property
     def version(self) -> str:
@@ -43,8 +53,16 @@ class Opened:
     def invoke(self, x: np.ndarray) -> Any:
         """The model's output for its input, both as the model stores them; a list where it has several outputs.
 
-        The arrays are the caller's own.
+        The arrays are the caller's own. A model with states begins with zeros.
         """
+        raise NotImplementedError
+
+    def zeros(self) -> list[np.ndarray]:
+        """The states before the first sample."""
+        return [np.zeros(each.shape, each.dtype) for each in self.states]
+
+    def step(self, x: np.ndarray, states: list[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
+        """What `invoke` gives, beginning with these states, and the states behind it."""
         raise NotImplementedError
 
     def run(self, x: np.ndarray) -> np.ndarray:
@@ -98,7 +116,7 @@ def only(files: Mapping[str, bytes], suffix: str) -> bytes:
     return files[found[0]]
 
 
-def agree(what: str, spec: TensorSpec, shape: Sequence[Any], dtype: str, batch: int = 1) -> None:
+def agree(what: str, spec: Spec, shape: Sequence[Any], dtype: str, batch: int = 1) -> None:
     """BackendError when the model's own tensor is not what the bundle says, at `batch` samples a call.
 
     A side that is no number is free; only the batch may be.
@@ -116,12 +134,40 @@ def agree(what: str, spec: TensorSpec, shape: Sequence[Any], dtype: str, batch: 
     )
 
 
-def check_ends(inputs: int, outputs: int, expected: int = 1) -> None:
-    """BackendError unless the model has one input and the expected number of outputs."""
-    if inputs != 1:
-        raise BackendError(f"the model has {inputs} inputs; this runner takes one")
-    if outputs != expected:
-        raise BackendError(f"the model has {outputs} outputs, the bundle says {expected}; build the bundle again")
+class Ends(NamedTuple):
+    """Places among a file's inputs and outputs; of each state, in both."""
+
+    source: int
+    results: list[int]
+    states: list[tuple[int, int]]
+
+
+def find_ends(names: Sequence[Sequence[Collection[str]]], expected: int, states: Sequence[StateSpec] = ()) -> Ends:
+    """A model's ends by their names; BackendError unless one input and `expected` outputs are beside its states."""
+    inputs, outputs = names
+    pairs = [(_place(each.input, inputs), _place(each.output, outputs)) for each in states]
+    sources = [place for place in range(len(inputs)) if all(place != taken for taken, _ in pairs)]
+    results = [place for place in range(len(outputs)) if all(place != taken for _, taken in pairs)]
+    if len(sources) != 1:
+        raise BackendError(f"the model has {len(sources)} inputs; this runner takes one")
+    if len(results) != expected:
+        raise BackendError(f"the model has {len(results)} outputs, the bundle says {expected}; build the bundle again")
+    return Ends(sources[0], results, pairs)
+
+
+def _place(name: str, ports: Sequence[Collection[str]]) -> int:
+    for place, names in enumerate(ports):
+        if name in names:
+            return place
+    raise BackendError(f"the model has no tensor {name}, which the bundle calls a state; build the bundle again")
+
+
+def agree_states(states: Sequence[StateSpec], ends: Ends, facts: Sequence[Sequence[tuple[Any, str]]]) -> None:
+    """BackendError when the tensors of a state, by their (shape, dtype) in the file, are not what the bundle says."""
+    inputs, outputs = facts
+    for state, (source, result) in zip(states, ends.states):
+        for shape, dtype in (inputs[source], outputs[result]):
+            agree(f"state {state.name}", state, shape, dtype, state.shape[0])
 
 
 def join_with(converts: Sequence[Convert]) -> Callable[[Any], np.ndarray] | None:

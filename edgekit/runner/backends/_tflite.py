@@ -11,9 +11,10 @@ from edgekit.runner.backends._common import (
     Convert,
     Opened,
     agree,
+    agree_states,
     cannot_open,
-    check_ends,
     encoding,
+    find_ends,
     join_with,
     on_cpu,
     only,
@@ -21,7 +22,7 @@ from edgekit.runner.backends._common import (
 from edgekit.runner.errors import BackendError
 
 if TYPE_CHECKING:
-    from edgekit.runner.bundle.manifest import TensorSpec
+    from edgekit.runner.bundle.manifest import StateSpec, TensorSpec
 
 
 def open_tflite(
@@ -33,13 +34,14 @@ def open_tflite(
     threads: int,
     device: str,
     batch: int = 1,
+    states: Sequence[StateSpec] = (),
 ) -> TfliteBackend:
     """Open the one .tflite file, from memory, with the Interpreter class that `find()` imports."""
     on_cpu(name, device)
     model = only(files, ".tflite")
     try:
         interpreter = find()(model_content=model, num_threads=threads)
-        return TfliteBackend(name, distribution, interpreter, *specs, batch)
+        return TfliteBackend(name, distribution, interpreter, *specs, batch, states)
     except (ImportError, AttributeError, ValueError, RuntimeError) as error:
         raise cannot_open(name, error) from error
 
@@ -55,30 +57,48 @@ class TfliteBackend(Opened):
         input: TensorSpec,
         outputs: Sequence[TensorSpec],
         batch: int = 1,
+        states: Sequence[StateSpec] = (),
     ) -> None:
         if batch != 1:  # before its first allocation, which hands the operators to their kernels
             _resize(interpreter, batch)
         interpreter.allocate_tensors()
-        sources, results = interpreter.get_input_details(), interpreter.get_output_details()
-        check_ends(len(sources), len(results), len(outputs))
-        for what, spec, detail in (
-            ("input", input, sources[0]),
-            *(("output", *pair) for pair in zip(outputs, results)),
-        ):
-            agree(what, spec, [int(side) for side in detail["shape"]], np.dtype(detail["dtype"]).name, batch)
+        sides = interpreter.get_input_details(), interpreter.get_output_details()
+        ends = find_ends([[{each["name"]} for each in details] for details in sides], len(outputs), states)
+        agree_states(states, ends, [[_facts(each) for each in details] for details in sides])
+        source, results = sides[0][ends.source], [sides[1][place] for place in ends.results]
+        for what, spec, detail in (("input", input, source), *(("output", *pair) for pair in zip(outputs, results))):
+            agree(what, spec, *_facts(detail), batch)
         decode = join_with([_dequantizer(detail) for detail in results])
-        super().__init__(name, distribution, input, _quantizer(sources[0]), decode, batch)
+        super().__init__(name, distribution, input, _quantizer(source), decode, batch, states)
         self._set, self._invoke, self._get = interpreter.set_tensor, interpreter.invoke, interpreter.get_tensor
-        self._source, self._results = sources[0]["index"], [detail["index"] for detail in results]
+        self._source, self._results = source["index"], [detail["index"] for detail in results]
+        self._fed = [(sides[0][before]["index"], sides[1][after]["index"]) for before, after in ends.states]
         self._result = self._results[0] if len(results) == 1 else None
 
     def invoke(self, x: np.ndarray) -> Any:
         """See `Opened`."""
+        if self._fed:
+            return self.step(x, self.zeros())[0]
         self._set(self._source, x)
         self._invoke()
-        if self._result is None:
-            return [self._get(result) for result in self._results]
-        return self._get(self._result)
+        return self._all() if self._result is None else self._get(self._result)
+
+    def step(self, x: np.ndarray, states: list[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
+        """See `Opened`."""
+        for (before, _), state in zip(self._fed, states):
+            self._set(before, state)
+        self._set(self._source, x)
+        self._invoke()
+        y = self._all()
+        return y if self._result is None else y[0], [self._get(after) for _, after in self._fed]
+
+    def _all(self) -> list[np.ndarray]:
+        return [self._get(result) for result in self._results]
+
+
+def _facts(detail: Any) -> tuple[list[int], str]:
+    """Its shape and dtype."""
+    return [int(side) for side in detail["shape"]], np.dtype(detail["dtype"]).name
 
 
 def _resize(interpreter: Any, batch: int) -> None:

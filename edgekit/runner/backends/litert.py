@@ -9,7 +9,7 @@ from edgekit.runner.backends._common import installed
 from edgekit.runner.backends._tflite import TfliteBackend, open_tflite
 
 if TYPE_CHECKING:
-    from edgekit.runner.bundle.manifest import TensorSpec
+    from edgekit.runner.bundle.manifest import StateSpec, TensorSpec
 
 TARGETS = ("tflite",)
 DISTRIBUTION = "ai-edge-litert"
@@ -28,9 +28,10 @@ def open(
     threads: int,
     device: str = "CPU",
     batch: int = 1,
+    states: Sequence[StateSpec] = (),
 ) -> TfliteBackend:
     """Open the one .tflite file, from memory."""
-    return open_tflite("litert", DISTRIBUTION, _interpreter, files, (input, outputs), threads, device, batch)
+    return open_tflite("litert", DISTRIBUTION, _interpreter, files, (input, outputs), threads, device, batch, states)
 
 
 def _interpreter() -> Any:

@@ -13,10 +13,11 @@ from edgekit.runner import telemetry
 from edgekit.runner.backends._common import (
     Opened,
     agree,
+    agree_states,
     cannot_open,
     cast,
-    check_ends,
     encoding,
+    find_ends,
     installed,
     join_with,
     on_cpu,
@@ -24,7 +25,7 @@ from edgekit.runner.backends._common import (
 )
 
 if TYPE_CHECKING:
-    from edgekit.runner.bundle.manifest import TensorSpec
+    from edgekit.runner.bundle.manifest import StateSpec, TensorSpec
 
 TARGETS = ("onnx",)
 DISTRIBUTION = "onnxruntime"
@@ -62,6 +63,7 @@ def open(
     threads: int,
     device: str = "CPU",
     batch: int = 1,
+    states: Sequence[StateSpec] = (),
 ) -> OnnxruntimeBackend:
     """Open the one .onnx file, from memory; external weight files are not read."""
     on_cpu("onnxruntime", device)
@@ -80,7 +82,7 @@ def open(
         made = session(model, options)
     except Exception as error:  # its errors share no base class but Exception
         raise cannot_open("onnxruntime", error) from error
-    return OnnxruntimeBackend(made, input, outputs, batch)
+    return OnnxruntimeBackend(made, input, outputs, batch, states)
 
 
 @functools.cache
@@ -112,18 +114,37 @@ def session(model: bytes | str, options: Any) -> Any:
 class OnnxruntimeBackend(Opened):
     """A session; every run gives a new array."""
 
-    def __init__(self, session: Any, input: TensorSpec, outputs: Sequence[TensorSpec], batch: int = 1) -> None:
-        check_ends(len(session.get_inputs()), len(session.get_outputs()), len(outputs))
-        source, results = session.get_inputs()[0], session.get_outputs()
+    def __init__(
+        self,
+        session: Any,
+        input: TensorSpec,
+        outputs: Sequence[TensorSpec],
+        batch: int = 1,
+        states: Sequence[StateSpec] = (),
+    ) -> None:
+        sides = session.get_inputs(), session.get_outputs()
+        ends = find_ends([[{port.name} for port in ports] for ports in sides], len(outputs), states)
+        facts = [[(port.shape, DTYPES.get(port.type, port.type)) for port in ports] for ports in sides]
+        agree_states(states, ends, facts)
+        source, results = sides[0][ends.source], [sides[1][place] for place in ends.results]
         for what, spec, port in (("input", input, source), *(("output", *pair) for pair in zip(outputs, results))):
             agree(what, spec, port.shape, DTYPES.get(port.type, port.type), batch)
         encode = encoding(input.dtype)
         decode = join_with([None if each.dtype == "float32" else cast(np.float32) for each in outputs])
-        super().__init__("onnxruntime", DISTRIBUTION, input, encode, decode, batch)
+        super().__init__("onnxruntime", DISTRIBUTION, input, encode, decode, batch, states)
         self._run, self._input, self._outputs = session.run, source.name, [result.name for result in results]
         self._is_one = len(results) == 1
+        self._before, self._after = [each.input for each in states], [each.output for each in states]
 
     def invoke(self, x: np.ndarray) -> Any:
         """See `Opened`."""
+        if self._before:
+            return self.step(x, self.zeros())[0]
         found = self._run(self._outputs, {self._input: x})
         return found[0] if self._is_one else found
+
+    def step(self, x: np.ndarray, states: list[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
+        """See `Opened`."""
+        found = self._run([*self._outputs, *self._after], {self._input: x, **dict(zip(self._before, states))})
+        count = len(self._outputs)
+        return found[0] if self._is_one else found[:count], found[count:]

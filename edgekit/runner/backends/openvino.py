@@ -16,17 +16,18 @@ from edgekit.runner import telemetry
 from edgekit.runner.backends._common import (
     Opened,
     agree,
+    agree_states,
     cannot_open,
     cast,
-    check_ends,
     encoding,
+    find_ends,
     installed,
     join_with,
     only,
 )
 
 if TYPE_CHECKING:
-    from edgekit.runner.bundle.manifest import TensorSpec
+    from edgekit.runner.bundle.manifest import StateSpec, TensorSpec
 
 TARGETS = ("openvino", "onnx")
 DISTRIBUTION = "openvino"
@@ -45,6 +46,7 @@ def open(
     threads: int,
     device: str = "CPU",
     batch: int = 1,
+    states: Sequence[StateSpec] = (),
 ) -> OpenvinoBackend:
     """Compile for a device, as OpenVINO calls it."""
     telemetry.off()
@@ -52,13 +54,13 @@ def open(
         import openvino
 
         core = openvino.Core()
-        compiled = core.compile_model(_read(core, files, batch), device, _settings(threads, device))
-        return OpenvinoBackend(openvino.Tensor, compiled, input, outputs, batch)
+        compiled = core.compile_model(_read(core, files, batch, states), device, _settings(threads, device))
+        return OpenvinoBackend(openvino.Tensor, compiled, input, outputs, batch, states)
     except (ImportError, AttributeError, ValueError, RuntimeError) as error:
         raise cannot_open("openvino", error) from error
 
 
-def compiled(files: Mapping[str, bytes], threads: int, device: str = "CPU") -> bytes:
+def compiled(files: Mapping[str, bytes], threads: int, device: str = "CPU", states: Sequence[StateSpec] = ()) -> bytes:
     """The compiled model as this OpenVINO on this CPU can load it again, for `restore`."""
     import io
 
@@ -67,12 +69,17 @@ def compiled(files: Mapping[str, bytes], threads: int, device: str = "CPU") -> b
 
     core = openvino.Core()
     stream = io.BytesIO()
-    core.compile_model(_read(core, files), device, _settings(threads, device)).export_model(stream)
+    core.compile_model(_read(core, files, 1, states), device, _settings(threads, device)).export_model(stream)
     return stream.getvalue()
 
 
 def restore(
-    blob: bytes, input: TensorSpec, outputs: Sequence[TensorSpec], threads: int, device: str = "CPU"
+    blob: bytes,
+    input: TensorSpec,
+    outputs: Sequence[TensorSpec],
+    threads: int,
+    device: str = "CPU",
+    states: Sequence[StateSpec] = (),
 ) -> OpenvinoBackend:
     """Open what `compiled` gave; BackendError where it is of another version or another machine."""
     telemetry.off()
@@ -83,29 +90,36 @@ def restore(
 
         core = openvino.Core()
         model = core.import_model(io.BytesIO(blob), device, _settings(threads, device))
-        return OpenvinoBackend(openvino.Tensor, model, input, outputs)
+        return OpenvinoBackend(openvino.Tensor, model, input, outputs, 1, states)
     except (ImportError, AttributeError, ValueError, RuntimeError) as error:
         raise cannot_open("openvino", error) from error
 
 
-def _read(core: Any, files: Mapping[str, bytes], batch: int = 1) -> Any:
+def _read(core: Any, files: Mapping[str, bytes], batch: int = 1, states: Sequence[StateSpec] = ()) -> Any:
     is_onnx = any(name.endswith(".onnx") for name in files)
     model = (
         core.read_model(only(files, ".onnx"), b"")
         if is_onnx
         else core.read_model(only(files, ".xml"), only(files, ".bin"))
     )
-    check_ends(len(model.inputs), 1)
-    shape = model.inputs[0].partial_shape
+    names = [[port.get_names() for port in ports] for ports in (model.inputs, model.outputs)]
+    source = find_ends(names, len(model.outputs) - len(states), states).source
+    shape = model.inputs[source].partial_shape
     if len(shape) and (batch != 1 or shape[0].is_dynamic):
         shape[0] = batch
-        model.reshape(shape)
+        fixed = {each.input: list(each.shape) for each in states}
+        model.reshape({model.inputs[source]: shape, **fixed})
     return model
 
 
 def _shape(port: Any) -> list[int | None]:
     """A port's sides; None for one that is free."""
     return [side.get_length() if side.is_static else None for side in port.partial_shape]
+
+
+def _facts(port: Any) -> tuple[list[int | None], str]:
+    """Its shape and dtype."""
+    return _shape(port), np.dtype(port.element_type.to_dtype()).name
 
 
 def _settings(threads: int, device: str) -> dict[str, Any]:
@@ -120,25 +134,50 @@ class OpenvinoBackend(Opened):
     """A compiled model with one request, whose tensors are numpy arrays: half the time of calling the model itself."""
 
     def __init__(
-        self, tensor: Any, compiled: Any, input: TensorSpec, outputs: Sequence[TensorSpec], batch: int = 1
+        self,
+        tensor: Any,
+        compiled: Any,
+        input: TensorSpec,
+        outputs: Sequence[TensorSpec],
+        batch: int = 1,
+        states: Sequence[StateSpec] = (),
     ) -> None:
-        check_ends(len(compiled.inputs), len(compiled.outputs), len(outputs))
-        ports = (("output", *pair) for pair in zip(outputs, compiled.outputs))
-        for what, spec, port in (("input", input, compiled.inputs[0]), *ports):
-            agree(what, spec, _shape(port), np.dtype(port.element_type.to_dtype()).name, batch)
+        sides = compiled.inputs, compiled.outputs
+        ends = find_ends([[port.get_names() for port in ports] for ports in sides], len(outputs), states)
+        agree_states(states, ends, [[_facts(port) for port in ports] for ports in sides])
+        results = (("output", spec, sides[1][place]) for spec, place in zip(outputs, ends.results))
+        for what, spec, port in (("input", input, sides[0][ends.source]), *results):
+            agree(what, spec, *_facts(port), batch)
         encode = encoding(input.dtype)
         decode = join_with([None if each.dtype == "float32" else cast(np.float32) for each in outputs])
-        super().__init__("openvino", DISTRIBUTION, input, encode, decode, batch)
+        super().__init__("openvino", DISTRIBUTION, input, encode, decode, batch, states)
         self._source = np.zeros(self.shape, dtype=input.dtype)
         self._results = [np.zeros((batch, *each.shape[1:]), dtype=each.dtype) for each in outputs]
         self._result = self._results[0] if len(outputs) == 1 else None
         self._request = compiled.create_infer_request()
-        self._request.set_input_tensor(tensor(self._source, shared_memory=True))
-        for place, result in enumerate(self._results):
-            self._request.set_output_tensor(place, tensor(result, shared_memory=True))
+        self._before, self._after = self.zeros(), self.zeros()
+        befores, afters = ([each[side] for each in ends.states] for side in (0, 1))
+        for place, array in ((ends.source, self._source), *zip(befores, self._before)):
+            self._request.set_input_tensor(place, tensor(array, shared_memory=True))
+        for place, array in (*zip(ends.results, self._results), *zip(afters, self._after)):
+            self._request.set_output_tensor(place, tensor(array, shared_memory=True))
 
     def invoke(self, x: np.ndarray) -> Any:
         """See `Opened`."""
+        if self._before:
+            return self.step(x, self.zeros())[0]
         self._source[...] = x
         self._request.infer(share_outputs=True)
-        return [result.copy() for result in self._results] if self._result is None else self._result.copy()
+        return self._all() if self._result is None else self._result.copy()
+
+    def step(self, x: np.ndarray, states: list[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
+        """See `Opened`."""
+        for array, state in zip(self._before, states):
+            array[...] = state
+        self._source[...] = x
+        self._request.infer(share_outputs=True)
+        y = self._all()
+        return y if self._result is None else y[0], [after.copy() for after in self._after]
+
+    def _all(self) -> list[np.ndarray]:
+        return [result.copy() for result in self._results]

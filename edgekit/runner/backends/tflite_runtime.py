@@ -12,7 +12,7 @@ from edgekit.runner.backends._tflite import TfliteBackend, open_tflite
 from edgekit.runner.errors import BackendError
 
 if TYPE_CHECKING:
-    from edgekit.runner.bundle.manifest import TensorSpec
+    from edgekit.runner.bundle.manifest import StateSpec, TensorSpec
 
 TARGETS = ("tflite",)
 DISTRIBUTION = "tflite-runtime"
@@ -31,9 +31,12 @@ def open(
     threads: int,
     device: str = "CPU",
     batch: int = 1,
+    states: Sequence[StateSpec] = (),
 ) -> TfliteBackend:
     """Open the one .tflite file, from memory."""
-    return open_tflite("tflite_runtime", DISTRIBUTION, _interpreter, files, (input, outputs), threads, device, batch)
+    return open_tflite(
+        "tflite_runtime", DISTRIBUTION, _interpreter, files, (input, outputs), threads, device, batch, states
+    )
 
 
 def _interpreter() -> Any:

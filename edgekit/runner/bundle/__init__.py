@@ -76,6 +76,15 @@ def write(path: str | os.PathLike[str], manifest: Manifest, members: Mapping[str
     return sha256.hexdigest(data)
 
 
+def check_architecture(manifest: Manifest) -> None:
+    """BundleError where a bundle was made for other machines."""
+    wanted = manifest.architectures
+    if wanted and os.uname().machine not in wanted:
+        raise BundleError(
+            f"the bundle is for {', '.join(wanted)}, this machine is {os.uname().machine}; take the bundle made for it"
+        )
+
+
 def read(path: str | os.PathLike[str]) -> Bundle:
     """Read a bundle and check every digest.
 

@@ -25,6 +25,23 @@ class TensorSpec:
 
 
 @dataclass(frozen=True)
+class StateSpec:
+    """What a model remembers between the samples of one stream: zeros at first, then what `output` gave last time.
+
+    `input` and `output` are tensors of the model file, both of this `shape` and `dtype`.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    input: str
+    output: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(index(side) for side in self.shape))
+
+
+@dataclass(frozen=True)
 class RawSpec:
     """A sample as the device sees it: "image" (height, width, channels), "vector" (features,), "audio" (samples,) or
     "window" (time, channels).
@@ -72,7 +89,9 @@ class Manifest:
     it. `threshold` belongs to the task anomaly: the mean squared error of a reconstruction above which a sample is one;
     other manifests do not have the key. `boxes` belongs to the task detection: which boxes are answers, as
     `runner/boxes.py` has them. `smoothing` says how answers to a stream are smoothed over time (`smoothing_rules.py`);
-    the key is absent where they are not. `architectures` are machines as `uname -m` calls them; none means all.
+    the key is absent where they are not. `states` are fed back from sample to sample of a stream, and then the golden
+    vectors are one stream; no key where there are none. `architectures` are machines as `uname -m` calls them; none
+    means all.
     """
 
     name: str
@@ -97,11 +116,12 @@ class Manifest:
     threshold: float | None = None
     boxes: dict[str, Any] | None = None
     smoothing: dict[str, Any] | None = None
+    states: tuple[StateSpec, ...] | None = None
     format: int = FORMAT
 
     @property
     def input(self) -> TensorSpec:
-        """The model's only input."""
+        """The model's only input besides its states."""
         return self.inputs[0]
 
     @property

@@ -10,19 +10,21 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from edgekit.runner.bundle.manifest import FORMAT, Manifest, RawSpec, TensorSpec
+from edgekit.runner.bundle.manifest import FORMAT, Manifest, RawSpec, StateSpec, TensorSpec
 from edgekit.runner.bundle.manifest_rules import check, check_keys, is_shape, is_whole, need
 from edgekit.runner.errors import BundleError, bounded_recursion
 
-OPTIONAL = ("threshold", "boxes", "smoothing")
+OPTIONAL = ("threshold", "boxes", "smoothing", "states")
 """Keys that are absent where they say nothing."""
+LISTS: dict[str, Any] = {"inputs": TensorSpec, "outputs": TensorSpec, "states": StateSpec}
+"""Keys that list objects, of which kind."""
 
 
 def to_json(manifest: Manifest) -> bytes:
     """Canonical bytes; BundleError when a value cannot stand in JSON."""
     try:
         values = {**vars(manifest), "raw": vars(manifest.raw)}
-        values |= {key: [vars(each) for each in getattr(manifest, key)] for key in ("inputs", "outputs")}
+        values |= {key: [vars(each) for each in getattr(manifest, key)] for key in LISTS if values[key] is not None}
         if manifest.raw.columns is None:
             values["raw"] = {key: value for key, value in values["raw"].items() if key != "columns"}
         for key in OPTIONAL:
@@ -40,14 +42,19 @@ def parse(data: bytes) -> Manifest:
     _check_format(values)
     known = [each.name for each in fields(Manifest)]
     check_keys("manifest", values, [key for key in known if key in values or key not in OPTIONAL])
-    need(values.get("smoothing", {}) is not None, "smoothing", None, "leave the key out")
+    for key in ("smoothing", "states"):
+        need(values.get(key, {}) is not None, key, None, "leave the key out")
     values["raw"] = _spec(RawSpec, "raw", values["raw"])
-    for key in ("inputs", "outputs"):
+    for key in [each for each in LISTS if each in values]:
         listed = values[key]
         need(isinstance(listed, list) and listed, key, listed, "must list at least one tensor")
-        values[key] = tuple(_spec(TensorSpec, f"{key}[{place}]", each) for place, each in enumerate(listed))
+        values[key] = tuple(_spec(LISTS[key], f"{key}[{place}]", each) for place, each in enumerate(listed))
     manifest = Manifest(**values)
     check(manifest)
+    if manifest.states is not None:
+        from edgekit.runner.bundle import state_rules
+
+        state_rules.check(manifest)
     return manifest
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 
 TARGETS = ("tflite", "openvino", "onnx")
-TASKS = ("classification", "multi_label", "regression", "anomaly", "detection", "segmentation", "raw")
+TASKS = ("classification", "multi_label", "regression", "anomaly", "detection", "segmentation", "embedding", "raw")
 ACTIVATIONS = ("softmax", "sigmoid", "none")
 KINDS = {"image": 3, "vector": 1, "audio": 1, "window": 2, "text": 1}
 LAYOUTS = {"NHWC": 4, "NCHW": 4, "NC": 2, "ANY": None}
@@ -177,13 +177,8 @@ def _check_fit(manifest: Manifest) -> None:
     if manifest.raw.kind == "window":
         dtypes = ("float32", manifest.input.dtype)
         need(manifest.raw.dtype in dtypes, "raw.dtype", manifest.raw.dtype, "windows are float32, or as the model's")
-    takes_ids = manifest.input.dtype in IDS
-    need(
-        takes_ids == (manifest.raw.kind == "text"),
-        "input.dtype",
-        manifest.input.dtype,
-        "int32 or int64 for a text only",
-    )
+    takes_ids, dtype = manifest.input.dtype in IDS, manifest.input.dtype
+    need(takes_ids == (manifest.raw.kind == "text"), "input.dtype", dtype, "int32 or int64 for a text only")
     try:
         shape = steps.check(manifest.preprocess, manifest.raw.shape, manifest.raw.dtype)
     except InputError as error:
@@ -201,8 +196,11 @@ def _check_fit(manifest: Manifest) -> None:
 
 def _check_task(manifest: Manifest) -> None:
     task, labels = manifest.task, manifest.labels
-    if task == "raw":
-        need(not labels, "labels", labels, "raw outputs have no labels")
+    if task in ("raw", "embedding"):
+        need(not labels, "labels", labels, f"the outputs of the task {task} have no labels")
+        if task == "embedding":
+            [output] = _one(manifest)
+            need(output.layout == "NC", "outputs[0].layout", output.layout, "an embedding gives NC")
     elif task == "anomaly":
         _check_reconstruction(manifest)
     elif task == "detection":

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PIXELS = ("rgb24", "bgr24", "gray", "yuv420p")
 LARGEST_SIDE = 16384
 SOUND = ("s16le", "s24le", "s32le", "f32le", "u8", "S16_LE", "S24_3LE", "S32_LE", "FLOAT_LE", "U8", "wav")
-ROWS = ("csv", "f32le", "FLOAT_LE")
+ROWS = ("csv", "f32le", "FLOAT_LE", "s16le", "S16_LE")
 FORMATS = (*PIXELS, *SOUND, "csv")
 TELL_EVERY_S = 5.0
 """Between two lines on windows that were dropped."""
@@ -111,9 +111,9 @@ def _frames(model: Model, options: argparse.Namespace) -> None:
         frames = stream.frames(
             source, options.stream, width, height, model.manifest.raw, shown.append if drawings else None
         )
-        smooth = smoothing.maker(model.manifest)
+        smooth, states = smoothing.maker(model.manifest), model.states()
         for number, (sample, read_ms) in enumerate(islice(frames, options.frames)):
-            found = model.predict(sample, top_k=options.top, size=options.size)
+            found = model.predict(sample, options.top, options.size, states)
             over_time = smooth(found) if smooth else None
             drawn = drawings.frame(number, shown[-1], sample, found) if drawings else None
             shown.clear()

@@ -35,6 +35,7 @@ def run(options: argparse.Namespace) -> None:
         "preprocess": ", ".join(step["step"] for step in facts.preprocess) or "none",
         "task": facts.task,
         "labels": _shorten(facts.labels) or "none",
+        **({"states": ", ".join(f"{each.name} {list(each.shape)}" for each in facts.states)} if facts.states else {}),
         "needs": ", ".join(facts.requirements) or "nothing recorded",
     }
     for word, value in rows.items():

@@ -60,7 +60,10 @@ def run(options: argparse.Namespace) -> None:
         return
     if not options.inputs:
         options.misuse("name at least one INPUT; or --stream for what comes on standard input")
-    _files(_shared.load(options), options)
+    model = _shared.load(options)
+    if options.batch and model.manifest.states:
+        options.misuse("--batch: the model has states: one sample at a time; leave it out")
+    _files(model, options)
 
 
 def _files(model: Model, options: argparse.Namespace) -> None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import RawSpec
 
 LARGEST_BYTES = 1 << 20
+EMPTY = "an empty text, which has no token of its own"
+"""A network would answer it, and the answer would be about nothing."""
 
 
 class Ids(NamedTuple):
@@ -41,7 +43,10 @@ def samples(path: str, raw: RawSpec, strict: bool, members: Mapping[str, bytes])
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     name = step["vocabulary"]
-    found = ids(path, decode(path, content), tokenization.read(members[name], name), step, strict)
+    tokenizer = tokenization.read(members[name], name)
+    found = ids(path, decode(path, content), tokenizer, step, strict)
+    if found.tokens == tokenizer.least:
+        raise InputError(f"{path}: {EMPTY}; give it words")
     return iter((Sample(found.raw),))
 
 

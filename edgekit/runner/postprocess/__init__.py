@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from edgekit.runner.postprocess.anomaly import Anomaly
     from edgekit.runner.postprocess.classification import Classification
     from edgekit.runner.postprocess.detection import Detection
+    from edgekit.runner.postprocess.embedding import Embedding
     from edgekit.runner.postprocess.multi_label import MultiLabel
     from edgekit.runner.postprocess.raw import Raw
     from edgekit.runner.postprocess.regression import Regression
     from edgekit.runner.postprocess.segmentation import Segmentation
 
-    Prediction = Union[Anomaly, Classification, Detection, MultiLabel, Regression, Segmentation, Raw]
+    Prediction = Union[Anomaly, Classification, Detection, Embedding, MultiLabel, Regression, Segmentation, Raw]
 
 Times = dict[str, float]
 Maker = Callable[..., Any]

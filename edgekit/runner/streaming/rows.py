@@ -1,4 +1,4 @@
-"""Rows of sensors out of a stream: float32 rows, arrays, or lines of CSV (`csv_lines.py`)."""
+"""Rows of sensors out of a stream: rows of float32 or int16, arrays, or lines of CSV (`csv_lines.py`)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from edgekit.runner.streaming.source import Source
 
 CSV = "csv"
-FORMATS = (CSV, "f32le", "FLOAT_LE")
+CODINGS = {"f32le": "<f4", "FLOAT_LE": "<f4", "s16le": "<i2", "S16_LE": "<i2"}
+FORMATS = (CSV, *CODINGS)
 
 
 def parts(source: Source, format: str | None, raw: RawSpec) -> Iterator[np.ndarray]:
     """Rows (rows, channels) float32 in parts; InputError at last where they end in the middle, or are no rows."""
-    decoder: Lines | Floats = Lines(raw.columns or ()) if format == CSV else Floats(raw.shape[1])
+    coding = CODINGS.get(format or "", "<f4")
+    decoder: Lines | Binary = Lines(raw.columns or ()) if format == CSV else Binary(raw.shape[1], coding)
     for part in source:
         if isinstance(part, np.ndarray):
             yield _of_array(part, raw)
@@ -40,14 +42,15 @@ def check(format: str | None, raw: RawSpec) -> None:
     if raw.dtype != "float32":
         raise InputError(f"{NAME}: the bundle takes windows of {raw.dtype}; only float32 ones can be streamed")
     if format == CSV and (not raw.columns or not input_path.find(raw.steps, "decode_csv")):
-        raise InputError(f"{NAME}: the bundle names no columns; send float32 rows: --stream f32le")
+        raise InputError(f"{NAME}: the bundle names no columns; send float32 rows: --stream f32le, or int16 ones")
 
 
-class Floats:
-    """Rows of float32, little-endian, a value for each channel in the bundle's order."""
+class Binary:
+    """Rows of numbers, little-endian, one for each channel in the bundle's order; integers are taken as they are."""
 
-    def __init__(self, channels: int) -> None:
-        self._channels, self._row_bytes = channels, 4 * channels
+    def __init__(self, channels: int, coding: str) -> None:
+        self._coding = np.dtype(coding)
+        self._channels, self._row_bytes = channels, self._coding.itemsize * channels
         self._rest = b""
         self._rows = 0
 
@@ -57,7 +60,7 @@ class Floats:
         whole = len(data) // self._row_bytes * self._row_bytes
         self._rest = data[whole:]
         self._rows += whole // self._row_bytes
-        yield np.frombuffer(data[:whole], "<f4").astype(np.float32, copy=False).reshape(-1, self._channels)
+        yield np.frombuffer(data[:whole], self._coding).astype(np.float32, copy=False).reshape(-1, self._channels)
 
     def finish(self) -> Iterator[np.ndarray]:
         """InputError where a row is cut."""
@@ -71,8 +74,9 @@ class Floats:
 
 def _of_array(x: np.ndarray, raw: RawSpec) -> np.ndarray:
     channels = raw.shape[1]
-    if x.dtype != np.float32 or x.ndim not in (1, 2) or x.shape[-1] != channels:
+    if x.dtype not in (np.float32, np.int16) or x.ndim not in (1, 2) or x.shape[-1] != channels:
         raise InputError(
-            f"source: got an array of {x.dtype}{list(x.shape)}; rows are float32 of ({channels},) or (rows, {channels})"
+            f"source: got an array of {x.dtype}{list(x.shape)}; rows are float32 or int16 of ({channels},) or (rows, "
+            f"{channels})"
         )
-    return x.reshape(-1, channels)
+    return x.astype(np.float32, copy=False).reshape(-1, channels)

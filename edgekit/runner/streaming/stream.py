@@ -18,7 +18,7 @@ from edgekit.runner.streaming.source import Source
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from edgekit.runner.backends import Backend
+    from edgekit.runner.backends import Backend, States
     from edgekit.runner.bundle.manifest import Manifest, RawSpec
     from edgekit.runner.inputs.windows import Span
     from edgekit.runner.postprocess import Prediction
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
         def prepare(self, raw: np.ndarray) -> np.ndarray: ...
 
-        def execute(self, x: np.ndarray) -> np.ndarray: ...
+        def states(self) -> States | None: ...
+
+        def execute(self, x: np.ndarray, states: States | None = None) -> np.ndarray: ...
 
         def answer(
             self,
@@ -76,6 +78,8 @@ class StreamAnswer(NamedTuple):
 class Stream:
     """Answers, one for each window of a source, each as soon as the window is whole. Made by `Model.stream`.
 
+    A model's states begin with zeros, and go on from window to window. After a window that was refused they begin anew.
+
     Of the `frames` of a window's log-mel spectrogram, `new_frames` are computed, and the others are those of the window
     before. Both are None where the bundle has no such step.
 
@@ -88,7 +92,7 @@ class Stream:
         What the bytes are; None of arrays.
     hop
         From the start of a window to the start of the next, in samples or rows. None: the stride that the bundle
-        declares, else half of a window.
+        declares, else half of a window. A model with states takes no other than the declared one, or whole windows.
     rate_hz
         Samples a second of a sound without a header. None: the bundle's.
     channels
@@ -97,7 +101,7 @@ class Stream:
         How many classes the answer of a classification lists.
     when_slow
         What happens to windows that come faster than they are answered. "drop" drops the oldest that waits, "wait"
-        reads no further. None: drop where the source is a pipe, a socket or a device.
+        reads no further. None: drop where the source is a pipe, a socket or a device. A model with states waits.
     on_note
         Called with a line for what is no error, such as samples at the end that fill no window.
 
@@ -122,12 +126,15 @@ class Stream:
     ) -> None:
         raw = model.manifest.raw
         self._model, self._top_k = model, top_k
-        self.hop = _whole_number("hop", hop) if hop is not None else _declared(raw)
+        self._states = model.states()
+        self.hop = _hop(raw, hop, self._states is not None)
         _whole_number("top_k", top_k)
         taken = Source(source)
         if when_slow not in (None, *late.POLICIES):
             raise InputError(f"when_slow: got {when_slow!r}; use one of {', '.join(late.POLICIES)}")
-        self.when_slow = when_slow or ("drop" if taken.is_live else "wait")
+        if self._states is not None and when_slow == "drop":
+            raise InputError("when_slow: the model has states, which want every window; use wait")
+        self.when_slow = when_slow or ("drop" if taken.is_live and self._states is None else "wait")
         parts = _parts(raw, taken, format, rate_hz, channels, on_note or _ignore)
         windows = _windows(raw, taken, parts, self.hop, on_note or _ignore)
         most = max(2, -(-raw.shape[0] // self.hop))
@@ -172,6 +179,7 @@ class Stream:
             smoothed = self._smooth(prediction) if self._smooth else None
         except InputError as refused:
             error = str(refused)
+            self._states = self._model.states()
         latency_ms = (perf_counter_ns() - window.arrived_ns) / 1e6
         return StreamAnswer(window.span, prediction, smoothed, latency_ms, dropped, error)
 
@@ -186,7 +194,7 @@ class Stream:
             sample = self._sliding(raw, window.span.start)
             x = encode.tensor(sample, model.manifest.input.layout, model.backend)
         prepared = perf_counter_ns()
-        outputs = model.execute(x)
+        outputs = model.execute(x) if self._states is None else model.execute(x, self._states)
         timing_ms = {
             "wait": (started - window.arrived_ns) / 1e6,
             "preprocess": (prepared - started) / 1e6,
@@ -195,10 +203,14 @@ class Stream:
         return model.answer(raw, outputs, self._top_k, timing_ms, sample)
 
 
-def _declared(raw: RawSpec) -> int:
-    """The declared stride, else half of a window."""
+def _hop(raw: RawSpec, asked: int | None, has_states: bool) -> int:
+    """What is asked for, else the declared stride, else half of a window; of a model with states, a whole one."""
     step = input_path.find(raw.steps, "windows")
-    return int(step["stride"]) if step else max(1, raw.shape[0] // 2)
+    usual = int(step["stride"]) if step else raw.shape[0] if has_states else max(1, raw.shape[0] // 2)
+    hop = usual if asked is None else _whole_number("hop", asked)
+    if has_states and hop != usual:
+        raise InputError(f"hop: got {hop}; the model has states, which go on every {usual}; leave it out")
+    return hop
 
 
 def _whole_number(name: str, value: int) -> int:

@@ -50,6 +50,8 @@ def native(manifest: Manifest) -> str:
         parts.append("- The input holds integers: quantize with the scale and zero point of the model's input tensor.")
     if manifest.activation != "none":
         parts.append(f"- Then apply {manifest.activation} to the output: the model does not.")
+    if manifest.task == "embedding":
+        parts.append("- Then divide the output by its length: the cosine of two such vectors is the sum of products.")
     if manifest.labels:
         parts.append(f"- Labels, in the output's order: {json.dumps(manifest.labels, ensure_ascii=False)}")
     return "\n".join(parts) + "\n"

@@ -69,7 +69,10 @@ def read(path: Path) -> list[Subject]:
             data = each.read_bytes()
         except OSError as error:
             raise BundleError(f"{each}: cannot be read: {error.strerror or error}") from None
-        found.append((each, bundles.read_bytes(data, str(each)), data))
+        bundle = bundles.read_bytes(data, str(each))
+        if bundle.manifest.states:
+            raise BundleError(f"{each}: the model has states, which other servers are not told of; use edgekit serve")
+        found.append((each, bundle, data))
     names = _names([bundle.manifest for _, bundle, _ in found])
     return [Subject(name, *parts) for name, parts in zip(names, found)]
 

@@ -18,6 +18,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "edgerun.pyz"))
 
 from edgekit.runner import bundle  # noqa: E402  (out of the archive)
+from edgekit.runner.backends import States  # noqa: E402
 from edgekit.runner.errors import InputError, RunnerError  # noqa: E402
 from edgekit.runner.model import Model, open_model  # noqa: E402
 
@@ -27,9 +28,9 @@ class Watched(Model):
 
     scores: np.ndarray
 
-    def execute(self, x: np.ndarray) -> np.ndarray:
+    def execute(self, x: np.ndarray, states: States | None = None) -> np.ndarray:
         """See `Model`."""
-        self.scores = super().execute(x)
+        self.scores = super().execute(x, states)
         return self.scores
 
 

@@ -82,9 +82,14 @@ def break_down(task: Task, y: np.ndarray, names: Sequence[str], answers: Answers
 
 
 def write_evidence(out: Path, data: Data, answers: Answers, places: Sequence[int]) -> None:
-    """Every answer, and the raw samples that are shown, as evidence."""
+    """Every answer, and the raw samples that are shown, as evidence; texts in words."""
     np.savez_compressed(out / ANSWERS, allow_pickle=False, **{"labels": data.validation.y, **answers})
-    np.savez_compressed(out / LOST, allow_pickle=False, x=data.validation.x[list(places)], places=np.array(places, int))
+    x = data.validation.x[list(places)]
+    if data.kind == "text":
+        from edgekit.data.texts import in_words
+
+        x = np.array([in_words(data, sample) for sample in x], str)
+    np.savez_compressed(out / LOST, allow_pickle=False, x=x, places=np.array(places, int))
 
 
 def _row(place: int, groups_by_variant: Mapping[str, list[Group]]) -> GroupRow:

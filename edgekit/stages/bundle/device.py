@@ -28,6 +28,7 @@ ANSWERS = {
     "anomaly": "is_anomaly",
     "detection": "boxes",
     "segmentation": "shares",
+    "embedding": "embedding",
     "raw": "output",
 }
 
@@ -160,6 +161,8 @@ def _output(manifest: Manifest) -> str:
         return f"for each pixel one of {', '.join(manifest.labels)}"
     if manifest.task == "regression":
         return ", ".join(manifest.labels)
+    if manifest.task == "embedding":
+        return f"a vector of {manifest.output_shape[0]} numbers, of length 1: alike is what has a cosine near 1"
     return f"float32, {'×'.join(map(str, manifest.output_shape))}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from edgekit.core import artifacts, progress, tasks
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.errors import BudgetMissed
+from edgekit.core.rows.streams import Streamed
 from edgekit.core.tasks import anomaly, detection
 from edgekit.core.variants import Variant, members, open_variant, read
 from edgekit.data import Data
@@ -21,9 +23,10 @@ from edgekit.runner import pyz
 from edgekit.runner.boxes import Options
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.preprocess.transform import apply, to_layout
-from edgekit.stages.bundle import golden, provenance, sbom
+from edgekit.stages.bundle import golden, provenance, sbom, smoothing, streams
 from edgekit.stages.bundle.config import LIBRARIES, Config
 from edgekit.stages.bundle.device import RUNNER, commands, prove, requirements, texts
+from edgekit.stages.bundle.story import told_of_stream
 from edgekit.training.predict import inputs
 
 ACTIVATIONS = {
@@ -33,6 +36,7 @@ ACTIVATIONS = {
     "anomaly": "none",
     "detection": "sigmoid",
     "segmentation": "none",
+    "embedding": "none",
 }
 
 
@@ -47,6 +51,7 @@ def bundle(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
         raise BudgetMissed(
             "no variant met the budget in notebook 06, so there is nothing to bundle; see its nearest miss"
         )
+    streams.check(data, config)
     runner_sha256 = pyz.build(out / RUNNER)
     packed = {
         target: _pack(source, convert, variants[winners[target]], data, config, out)
@@ -58,7 +63,9 @@ def bundle(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
         target: prove(out / RUNNER, out / packed[target]["file"])
         for target in progress.each(list(packed), "proof", "selftest of {} in a fresh process".format)
     }
-    artifacts.write_json(out / "decision.json", {"bundles": packed, "runner_sha256": runner_sha256})
+    evaluated = {target: found for target, entry in packed.items() if (found := entry.pop("stream")) is not None}
+    content = {"bundles": packed, "runner_sha256": runner_sha256, "streams": evaluated}
+    artifacts.write_json(out / "decision.json", content)
     artifacts.write_json(out / artifacts.EVIDENCE / "selftest.json", proofs)
     return artifacts.seal(
         out,
@@ -66,7 +73,12 @@ def bundle(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
         source=source,
         data_digest=data.digest,
         config=config.model_dump(),
-        metrics={"bundles": packed, "selftest": proofs, "runner_bytes": (out / RUNNER).stat().st_size},
+        metrics={
+            "bundles": packed,
+            "selftest": proofs,
+            "runner_bytes": (out / RUNNER).stat().st_size,
+            "streams": evaluated,
+        },
         libraries=LIBRARIES,
     )
 
@@ -91,7 +103,7 @@ def _pack(
         inputs=(variant.input,),
         outputs=variant.outputs,
         preprocess=spec.preprocess,
-        labels=list(spec.classes),
+        labels=[] if spec.task == "embedding" else list(spec.classes),
         model_files=sorted(files),
         golden={
             "inputs": golden.INPUTS,
@@ -116,12 +128,14 @@ def _pack(
         threshold=_threshold(convert, variant, data, config, spec) if spec.task == "anomaly" else None,
         boxes=_boxes(convert, variant, data, spec) if spec.task == "detection" else None,
     )
+    stream = _stream(convert, variant, data, config, spec, manifest)
+    manifest = replace(manifest, smoothing=_declared(stream, config))
     name = f"{config.name}-{variant.target}-{config.version}.edge.zip"
     content = {
         **files,
         **data.members,
         **golden.members(raw, scores),
-        **texts(manifest, name, _story(row, tasks.named(spec.task).METRIC)),
+        **texts(manifest, name, [*_story(row, tasks.named(spec.task).METRIC), *told_of_stream(stream)]),
     }
     sha256 = bundles.write(out / name, manifest, content)
     return {
@@ -130,6 +144,7 @@ def _pack(
         "bytes": (out / name).stat().st_size,
         "variant": variant.name,
         "commands": commands(name, variant.target, manifest.raw),
+        "stream": stream,
     }
 
 
@@ -164,6 +179,26 @@ def _threshold(convert: Artifact, variant: Variant, data: Data, config: Config, 
     normal = np.asarray(data.validation.x)[data.validation.y == 0]
     scores = anomaly.errors(_outputs(convert, variant, normal, spec), inputs(normal, spec.preprocess))
     return float(np.quantile(scores, 1 - config.false_alarms))
+
+
+def _stream(
+    convert: Artifact, variant: Variant, data: Data, config: Config, spec: store.ModelSpec, manifest: Manifest
+) -> Streamed | None:
+    """Its answers to the validation windows in the order of time, evaluated; None where nobody knows that order."""
+    played = streams.order(data, config)
+    if played is None:
+        return None
+    raw = np.asarray(data.validation.x)[played.places]
+    outputs = _outputs(convert, variant, raw, spec)
+    samples = inputs(raw, spec.preprocess) if spec.task == "anomaly" else None
+    return smoothing.evaluate(played, outputs, samples, manifest, config)
+
+
+def _declared(stream: Streamed | None, config: Config) -> dict[str, Any] | None:
+    """What the manifest says under `smoothing`."""
+    if stream is not None:
+        return next(row["smoothing"] for row in stream["candidates"] if row["kept"])
+    return config.smoothing.candidates(config.task)[0] if config.smoothing else None
 
 
 def _boxes(convert: Artifact, variant: Variant, data: Data, spec: store.ModelSpec) -> dict[str, Any]:

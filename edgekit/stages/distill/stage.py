@@ -98,7 +98,7 @@ def _usable_losses(
     """The losses that this teacher and this student can serve, and why the others cannot be."""
     why = ""
     if any(losses.needs_features(options) for options in wanted):
-        why = without_maps(teacher.model, teacher.name, store.build(spec), spec.input_shape)
+        why = without_maps(teacher.model, teacher.name, store.build(spec), spec)
     skipped = {options.loss: why for options in wanted if why and losses.needs_features(options)}
     return [options for options in wanted if options.loss not in skipped], skipped
 

@@ -113,7 +113,7 @@ def _tune(
 ) -> tuple[nn.Module, list[dict[str, Any]], dict[str, Any]]:
     """A tuned copy, its epochs, and for the record what it was tuned by."""
     place = resume.of(out, "quantize", source, float_network.data.digest, float_network.config.model_dump(), LIBRARIES)
-    followed = tuning(source.ancestor("distill"), network, float_network.spec.input_shape, place.teacher_cache)
+    followed = tuning(source.ancestor("distill"), network, float_network.spec, place.teacher_cache)
     tuned, epochs = qat.tune(
         network, followed.distillation, float_network.data, float_network.spec.preprocess, float_network.config, place
     )

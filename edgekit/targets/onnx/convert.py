@@ -94,7 +94,7 @@ def _float_model(model_folder: Path) -> bytes:
         FakeTensorMode.cache_clear()  # or it would remember them
         with sdpa_kernel(SDPBackend.MATH):
             model = _exported(module, sample)
-    _strip(model)
+    strip(model)
     return bytes(model.SerializeToString(deterministic=True))
 
 
@@ -137,7 +137,7 @@ def _ends(content: bytes) -> tuple[TensorSpec, tuple[TensorSpec, ...]]:
     )
 
 
-def _strip(model: Any) -> None:
+def strip(model: Any) -> None:
     """Remove the exporter's notes: they hold stack traces with this machine's paths."""
     for part in (model, model.graph, *model.functions, *model.graph.initializer, *model.graph.input,
                  *model.graph.output, *model.graph.value_info, *model.graph.node):  # fmt: skip

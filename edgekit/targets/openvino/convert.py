@@ -55,7 +55,8 @@ def convert(
         import nncf
 
         model = nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
-    _name(model)
+    name_layers(model)
+    _name_ends(model)
     out.mkdir(parents=True, exist_ok=True)
     openvino.save_model(model, str(out / FILES[0]), compress_to_fp16=precision == "fp16")
     source, results = _spec(model.inputs[0]), tuple(_spec(port) for port in model.outputs)
@@ -146,11 +147,14 @@ def _constants(model: Any) -> dict[str, np.ndarray]:
     return found
 
 
-def _name(model: Any) -> None:
+def name_layers(model: Any) -> None:
     """Names that depend on the network alone: `__module.…` come from it, all others are given by position."""
     for position, op in enumerate(model.get_ordered_ops()):
         if not op.get_friendly_name().startswith("__module"):
             op.set_friendly_name(f"{op.get_type_name()}_{position}")
+
+
+def _name_ends(model: Any) -> None:
     several = len(model.outputs) > 1
     outputs = ((port, f"output_{place}" if several else "output") for place, port in enumerate(model.outputs))
     for port, name in ((model.inputs[0], "input"), *outputs):

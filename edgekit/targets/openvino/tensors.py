@@ -25,8 +25,8 @@ def read(folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
         feeding = [op.input_value(place).get_node().get_friendly_name() for place in range(op.get_input_size())]
         taken = tuple(places[name] for name in feeding if name in places)
         if taken and op.get_type_name() not in PLAIN and op.output(0).get_element_type().is_real():
-            places[op.get_friendly_name()] = len(places)
             ops.append((op, taken))
+            places[op.get_friendly_name()] = len(ops)  # the input is 0
         elif taken:
             places[op.get_friendly_name()] = taken[0]
     answers = [port.get_node().input_value(0).get_node().get_friendly_name() for port in model.outputs]

@@ -72,8 +72,8 @@ def hard(task: Task) -> Callable[[Tensor, Tensor], Tensor]:
     """`(outputs, wanted) -> scalar`, what is minimised without a teacher, the mean over the batch.
 
     Cross entropy with classes (N,) int64, binary cross entropy with labels (N, labels) of 0 and 1, and the squared
-    error of values (N, values), or of a reconstruction, for which the network's input itself is wanted. Of a detection
-    and a segmentation, see `edgekit/training/detection_loss.py` and `segmentation_loss.py`.
+    error of values (N, values), or of a reconstruction, for which the network's input itself is wanted. Other tasks
+    have a file of `edgekit/training`: `detection_loss.py`, `segmentation_loss.py`, `contrastive_loss.py`.
     """
     from torch.nn import functional
 
@@ -89,6 +89,10 @@ def hard(task: Task) -> Callable[[Tensor, Tensor], Tensor]:
         from edgekit.training import segmentation_loss
 
         return segmentation_loss.loss
+    if task == "embedding":
+        from edgekit.training import contrastive_loss
+
+        return contrastive_loss.loss
     return functional.mse_loss
 
 

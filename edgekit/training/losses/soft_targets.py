@@ -36,9 +36,8 @@ def mixed(
     """alpha * the distance to the teacher's outputs + (1 - alpha) * that to what is wanted (`losses.hard`).
 
     Of logits (N, classes) the distance is T^2 * KL(teacher || student, both softened by T), which keeps the soft part's
-    gradient at the scale of the hard part's. For several labels it is the same for each of them, and for
-    masks for each cell. For values and
-    reconstructions it is the squared error, and T has no meaning.
+    gradient at the scale of the hard part's. For several labels it is the same for each of them, for masks for each
+    cell. For values and reconstructions it is the squared error, and of vectors 1 - cosine; T has no meaning there.
     """
     hard = losses.hard(task)(student, wanted)
     return alpha * _distance(student, teacher, temperature, task) + (1 - alpha) * hard
@@ -63,4 +62,8 @@ def _distance(student: Tensor, teacher: Tensor, temperature: float, task: Task) 
         from edgekit.training import segmentation_loss
 
         return segmentation_loss.distance(student, teacher, temperature)
+    if task == "embedding":
+        from edgekit.training import contrastive_loss
+
+        return contrastive_loss.distance(student, teacher)
     return functional.mse_loss(student, teacher)

@@ -43,7 +43,14 @@ def anomaly() -> Arrays:
     return {"x_train": np.concatenate([x, more]), "y_train": y.astype(np.int64)}
 
 
-MADE = {"regression": regression, "multi_label": multi_label, "anomaly": anomaly}
+def embedding() -> Arrays:
+    """Pictures of digits; their labels say which are alike."""
+    digits = load_digits()
+    images = np.repeat(np.repeat(digits.images, 2, axis=1), 2, axis=2)
+    return {"x_train": (images * 15.9).astype(np.uint8), "y_train": digits.target.astype(np.int64)}
+
+
+MADE = {"regression": regression, "multi_label": multi_label, "anomaly": anomaly, "embedding": embedding}
 PARTS: dict[str, dict[str, Any]] = {
     "regression": {
         "model": {"builder": "edgekit.models.mlp:mlp", "kwargs": {"width": 64}},
@@ -64,6 +71,13 @@ PARTS: dict[str, dict[str, Any]] = {
         "student": {"builder": "edgekit.models.autoencoder:autoencoder", "kwargs": {"width": 24}},
         "preprocess": [],
         "learning_rate": 1.0,
+        "calibration": 60,
+    },
+    "embedding": {
+        "model": {"builder": "edgekit.models.resnet:resnet8", "kwargs": {"width": 8, "dimensions": 32}},
+        "student": {"builder": "edgekit.models.ds_cnn:ds_cnn", "kwargs": {"width": 16, "blocks": 2, "dimensions": 32}},
+        "preprocess": [{"step": "scale", "factor": 1 / 255}],
+        "learning_rate": 0.05,
         "calibration": 60,
     },
 }

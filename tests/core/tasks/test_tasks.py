@@ -28,7 +28,7 @@ OFFERED = {
 def drawn(task: str, noise: float, seed: int = 1) -> dict[str, np.ndarray | None]:
     """Labels of 300 samples and the outputs of a network that is off by so much; the same samples for a seed."""
     random, off = np.random.default_rng(seed), np.random.default_rng([seed, 7])
-    if task == "classification":
+    if task in ("classification", "embedding"):
         y = random.integers(0, 4, SAMPLES)
         return {"y": y, "outputs": np.eye(4)[y] + noise * off.normal(size=(SAMPLES, 4)), "inputs": None}
     if task == "regression":
@@ -113,7 +113,8 @@ def other(task: str, seed: int) -> dict[str, np.ndarray | None]:
         return {**found, "outputs": made_masks.answered(np.asarray(found["y"]), 0.5, seed + 1000)}
     random = np.random.default_rng([seed, 8])
     y = np.asarray(found["y"])
-    wanted = {"regression": y, "multi_label": y - 0.5}.get(task, found["inputs"])
+    wanted = np.eye(4)[y] if task == "embedding" else found["inputs"]
+    wanted = {"regression": y, "multi_label": y - 0.5}.get(task, wanted)
     assert wanted is not None
     spread = 0.5 + 0.3 * y[:, None] if task == "anomaly" else 0.5
     return {**found, "outputs": wanted + spread * random.normal(size=wanted.shape)}
@@ -183,6 +184,7 @@ NAMES = ("a", "b")
         ("regression", np.array([["x", "y"]]), "labels are <U1 of shape .1, 2.; a regression has floating-point"),
         ("multi_label", np.array([[0, 1], [2, 0]]), "'a' of sample 1 is 2; it must be 0 or 1"),
         ("multi_label", np.array([[0.0, 0.5]]), "'b' of sample 0 is 0.5; it must be 0 or 1"),
+        ("embedding", np.zeros((4, 2), int), "labels are int64 of shape .4, 2.; they must be integers"),
         ("anomaly", np.zeros((4, 2), int), "give each sample a whole number: 0 normal, 1 anomaly"),
         ("anomaly", np.array([0, 1]), "classes: got a, b; of an anomaly detection exactly one is called normal"),
     ],
@@ -205,6 +207,8 @@ def test_labels_that_are_none(task: str, y: np.ndarray, said: str) -> None:
         ("regression", np.array([[50.0, 1.0], [51.0, -1.0]]), "a has mean 50.5 and standard deviation 0.5"),
         ("multi_label", np.array([[0, 1], [0, 0]]), "no sample has 'a'; add other samples"),
         ("multi_label", np.array([[0, 1], [1, 1]]), "every sample has 'b'"),
+        ("embedding", np.array([1, 1]), "all 2 samples have one label"),
+        ("embedding", np.array([0, 1]), "no two of 2 samples have the same label"),
         ("anomaly", np.array([1, 1]), "no normal sample among 2"),
     ],
 )
@@ -240,6 +244,7 @@ def test_what_a_division_keeps_in_proportion() -> None:
         ("regression", np.zeros((3, 2)), ("value 0", "value 1")),
         ("multi_label", np.zeros((3, 2), int), ("0", "1")),
         ("anomaly", np.zeros(3, int), ("normal", "anomaly")),
+        ("embedding", np.array([0, 2, 1]), ("0", "1", "2")),
     ],
 )
 def test_names_where_the_data_have_none(task: str, y: np.ndarray, names: tuple[str, ...]) -> None:
@@ -276,6 +281,7 @@ OF_EACH = {
     "anomaly": ("normal", "anomaly"),
     "detection": ("a", "b", "c"),
     "segmentation": made_masks.NAMES,
+    "embedding": ("a", "b", "c", "d"),
 }
 
 

@@ -38,6 +38,14 @@ DEVICE = (
         ("tests/runner/test_model.py",),
     ),
     Seed(
+        "states-not-fed-back",
+        "runner/backends/__init__.py",
+        "y, self._arrays = self._backend.step",
+        "y, _ = self._backend.step",
+        "every step of a stream begins with zeros",
+        ("tests/runner/test_states.py",),
+    ),
+    Seed(
         "member-digest-not-compared",
         "runner/bundle/__init__.py",
         'if sha256.hexdigest(data) != listed[name]["sha256"]:',

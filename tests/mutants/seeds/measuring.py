@@ -104,4 +104,28 @@ EXPLAINING = (
         "a tensor that does not begin with the samples ends a sound conversion",
         ("tests/targets/test_bisect.py",),
     ),
+    Seed(
+        "an-alarm-without-end-counts-once",
+        "core/stream_events.py",
+        "alarms += int((-(-(lasts - firsts) // repeat)).sum())",
+        "alarms += len(firsts)",
+        "a model that never falls silent has one false alarm",
+        ("tests/core/test_stream_events.py",),
+    ),
+    Seed(
+        "smoothing-may-lose-every-event",
+        "stages/bundle/smoothing.py",
+        "if each.detected >= least - 1e-9",
+        "if each.detected >= 0",
+        "quiet is bought with events that nobody detects",
+        ("tests/stages/bundle/test_smoothing.py",),
+    ),
+    Seed(
+        "windows-of-a-stream-out-of-order",
+        "stages/bundle/streams.py",
+        'places = np.argsort(split.starts, kind="stable")',
+        "places = np.arange(len(split.y))",
+        "smoothing is chosen on windows that never followed one another",
+        ("tests/stages/bundle/test_streams.py",),
+    ),
 )

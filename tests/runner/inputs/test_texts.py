@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from edgekit.data import vocabulary
 from edgekit.runner import bundle, input_path, inputs, load, tokenization
 from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
+from edgekit.runner.cli import main
 from edgekit.runner.errors import BundleError, InputError, TrustError
 
 from ..conftest import npy
@@ -28,7 +30,7 @@ def raw(too_long: str = "cut") -> RawSpec:
 
 
 def model() -> bytes:
-    """Adds up a number for each token: ONNX, (1, 12) int32 in, (1, 2) out."""
+    """The mean of two numbers for each token: ONNX, (n, 12) int32 in, (n, 2) out."""
     import onnx
     from onnx import helper, numpy_helper
 
@@ -38,8 +40,8 @@ def model() -> bytes:
         helper.make_node("ReduceMean", ["looked_up"], ["scores"], axes=[1], keepdims=0),
     ]
     ends = [
-        helper.make_tensor_value_info("input", onnx.TensorProto.INT32, (1, TOKENS)),
-        helper.make_tensor_value_info("scores", onnx.TensorProto.FLOAT, (1, 2)),
+        helper.make_tensor_value_info("input", onnx.TensorProto.INT32, ("n", TOKENS)),
+        helper.make_tensor_value_info("scores", onnx.TensorProto.FLOAT, ("n", 2)),
     ]
     graph = helper.make_graph(nodes, "sum", ends[:1], ends[1:], [numpy_helper.from_array(table, "table")])
     made: bytes = helper.make_model(
@@ -115,6 +117,8 @@ def test_an_id_outside_the_vocabulary_is_refused(ids: list[int], said: str, path
     [
         ("x.txt", b"caf\xe9", "x.txt: no text in UTF-8 (byte 3); save it in UTF-8"),
         ("x.txt", b"\xff\xfeh\0i\0", "x.txt: no text in UTF-8 (byte 0)"),
+        ("x.txt", b"", "x.txt: an empty text, which has no token of its own; give it words"),
+        ("x.txt", b"\xef\xbb\xbf \n\t", "x.txt: an empty text"),
         ("x.txt", b"a" * (1 << 20) + b"b", "x.txt: more than 1,048,576 bytes"),
         ("x.csv", b"a,b\n1,2\n", "takes int32[12], not a table"),
         ("x.md", b"hello", "cannot read .md; this bundle takes .npy, .txt"),
@@ -127,6 +131,27 @@ def test_a_bad_file_is_one_line_and_exit_code_4(
     command = [sys.executable, "-m", "edgekit.runner", "predict", str(path), str(tmp_path / name), "--no-trial"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 4 and said in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_several_texts_a_call_get_the_answers_of_one_at_a_time(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "texts"
+    home.mkdir()
+    for number in range(7):
+        (home / f"{number}.txt").write_text("free prize " * number + "dinner", encoding="utf-8")
+    (home / "3-bad.txt").write_bytes(b"caf\xe9")
+    told = []
+    for more in ((), ("--batch", "1"), ("--batch", "3"), ("--batch", "16")):
+        assert main(["predict", str(path), str(home), "--json", "--no-trial", *more]) == 4
+        told.append([json.loads(line) for line in capsys.readouterr().out.splitlines()])
+    plain, *batched = told
+    assert len(plain) == 8 and "UTF-8" in plain[3]["error"]
+    for one, other in zip(plain * 3, [answer for answers in batched for answer in answers], strict=True):
+        assert [one.get(key) for key in ("input", "label", "error")] == [
+            other.get(key) for key in ("input", "label", "error")
+        ]
+        np.testing.assert_allclose(other.get("scores", 0), one.get("scores", 0), atol=1e-6)
 
 
 def test_a_bundle_of_anything_else_takes_no_text(bundles: dict[str, Path], tmp_path: Path) -> None:

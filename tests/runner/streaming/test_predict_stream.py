@@ -107,6 +107,56 @@ def test_the_end_in_the_middle_is_one_line_and_exit_code_4(kinds: dict[str, Path
         assert [line for line in said if "ended in the middle of a sample, after 0.75 s: 1 of its 2 bytes" in line]
 
 
+ROWS = np.random.default_rng(5).integers(-900, 900, (50, 3)).astype("<i2")
+TABLE = ("ax,ay,az\n" + "".join(",".join(map(str, row)) + "\n" for row in ROWS.tolist())).encode()
+ENDS = {
+    "a row of float32 is cut": ("f32le", ROWS.astype("<f4").tobytes() + b"abc", "after 50 rows: 3 of its 12 bytes"),
+    "a row of int16 is cut": ("s16le", ROWS.tobytes() + b"abcde", "after 50 rows: 5 of its 6 bytes are there"),
+    "a line loses a column": ("csv", TABLE + b"1,2\n" + TABLE[9:], "line 52: 2 cells, the header has 3"),
+    "a line gains a column": ("csv", TABLE + b"1,2,3,4\n" + TABLE[9:], "line 52: 4 cells, the header has 3"),
+    "another table begins": ("csv", TABLE + b"ax,ay,az\n" + TABLE[9:], "line 52, column 'ax': got 'ax'"),
+    "the last line is cut": ("csv", TABLE + b"1,2", "line 52: 2 cells, the header has 3"),
+}
+
+
+@pytest.mark.parametrize("what", ENDS)
+def test_rows_that_end_or_change_in_the_middle_are_one_line_behind_all_answers(
+    what: str, kinds: dict[str, Path], tmp_path: Path
+) -> None:
+    format, data, words = ENDS[what]
+    (tmp_path / "a.csv").write_bytes(TABLE)
+    filed, _ = predict(kinds["rows"], tmp_path / "a.csv")
+    piped, said = predict(kinds["rows"], "--stream", format, "--when-slow", "wait", stdin=data, code=4)
+    assert essence(piped) == essence(filed) and len(filed) == 5
+    assert len(said) == 2 and words in said[1], said
+
+
+@pytest.mark.parametrize(("rate_hz", "channels"), [(16000, 1), (8000, 2)])
+def test_a_wav_header_of_another_form_in_the_middle_is_one_line_behind_all_answers(
+    rate_hz: int, channels: int, kinds: dict[str, Path], tmp_path: Path
+) -> None:
+    filed, _ = predict(kinds["sound"], recordings.wav(tmp_path / "a.wav", X))
+    data = header("s16le", 8000, 1) + coded(X, "s16le") + header("s16le", rate_hz, channels) + coded(X, "s16le")
+    piped, said = predict(kinds["sound"], "--stream", "wav", "--when-slow", "wait", stdin=data, code=4)
+    assert essence(piped) == essence(filed)
+    form = f"s16le, rate {rate_hz}, channels {channels} begin, so far it had s16le, rate 8000, channels 1"
+    assert len(said) == 2 and f"the stream changes after 0.75 s: {form}" in said[1]
+
+
+def test_a_device_that_is_too_slow_says_how_many_windows_it_dropped(kinds: dict[str, Path]) -> None:
+    """A minute of sound at once, faster than it can be answered: every window is answered or counted."""
+    x = sound(8000 * 60)
+    lines, said = predict(kinds["sound"], "--stream", "s16le", "--hop", 20, stdin=coded(x, "s16le"))
+    dropped = lines[-1]["dropped"]
+    assert dropped > 0 and len(lines) + dropped == 1 + (len(x) - 2000) // 20
+    assert [line["dropped"] for line in lines] == sorted(line["dropped"] for line in lines)
+    assert said[-1].startswith(
+        (f"edgerun: {dropped} windows were dropped", f"edgerun: {dropped} windows dropped so far")
+    )
+    places = [line["window"]["start_s"] for line in lines]
+    assert places == sorted(places) and all(line["latency_ms"] >= line["timing_ms"]["execute"] for line in lines)
+
+
 def test_a_refused_window_is_told_and_the_others_are_answered(kinds: dict[str, Path]) -> None:
     x = X.astype(np.float32)
     x[4500] = 2.0

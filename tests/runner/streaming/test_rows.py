@@ -99,6 +99,19 @@ def test_a_row_that_is_cut_is_one_line_behind_all_answers(size: int, models: dic
     assert "ended in the middle of a row, after 74 rows: 7 of its 12 bytes are there" in said
 
 
+@pytest.mark.parametrize("format", ["s16le", "S16_LE"])
+@pytest.mark.parametrize("size", SIZES)
+def test_rows_of_int16_are_the_same_numbers(format: str, size: int, models: dict[int, Model], tmp_path: Path) -> None:
+    counts = np.random.default_rng(4).integers(-32768, 32768, (40, 3)).astype("<i2")
+    (tmp_path / "a.csv").write_bytes(lines(counts.astype(np.float32)))
+    expected = of_file(models[8], tmp_path / "a.csv")
+    assert of_stream(models[8], chunks(counts.tobytes(), size), format) == expected
+    assert of_stream(models[8], [counts[:7], counts[7:]]) == expected
+    found, said = ended(models[8], chunks(counts.tobytes()[:-1], size), format)
+    assert found == expected[: len(found)] and len(found) == len(expected) - 1
+    assert "ended in the middle of a row, after 39 rows: 5 of its 6 bytes are there" in said
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -133,7 +146,7 @@ def test_lines_are_answered_as_they_come(models: dict[int, Model]) -> None:
 @pytest.mark.parametrize(
     ("format", "options", "words"),
     [
-        ("s16le", {}, "rows of sensors are csv, f32le, FLOAT_LE"),
+        ("s24le", {}, "rows of sensors are csv, f32le, FLOAT_LE, s16le, S16_LE"),
         ("csv", {"rate_hz": 50}, "rows have no rate here, and 3 channels"),
         ("f32le", {"channels": 4}, "rows have no rate here, and 3 channels"),
     ],
@@ -149,7 +162,7 @@ def test_columns_without_names_come_as_numbers_alone(tmp_path: Path) -> None:
     from dataclasses import replace
 
     model = load(flat.write(tmp_path / "a.edge.zip", replace(flat.WINDOW, columns=None, input_path=None)), trial=False)
-    with pytest.raises(InputError, match="names no columns; send float32 rows: --stream f32le"):
+    with pytest.raises(InputError, match="names no columns; send float32 rows: --stream f32le, or int16 ones"):
         model.stream(iter(()), "csv")
     assert [each.span.to_dict() for each in model.stream([VALUES[:7]])] == [
         {"first_row": 1, "last_row": 4}, {"first_row": 3, "last_row": 6}
@@ -158,7 +171,7 @@ def test_columns_without_names_come_as_numbers_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("part", [np.zeros((4, 2), np.float32), np.zeros((4, 3)), np.zeros(4, np.float32)])
 def test_arrays_of_another_form_are_refused(part: np.ndarray, models: dict[int, Model]) -> None:
-    with pytest.raises(InputError, match="rows are float32 of \\(3,\\) or \\(rows, 3\\)"):
+    with pytest.raises(InputError, match="rows are float32 or int16 of \\(3,\\) or \\(rows, 3\\)"):
         list(models[8].stream([part]))
 
 

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
 import numpy as np
 import pytest
 
+from edgekit.core.artifacts import EVIDENCE
+from edgekit.data import load, parse
+from edgekit.data.texts import in_words
+from edgekit.report import tables
 from edgekit.report.result.by_class import ByClass
-from edgekit.stages.benchmark.by_class import MOST_CLASSES, MOST_GROUPS, MOST_LOST, break_down, shown
+from edgekit.stages.benchmark.by_class import (
+    MOST_CLASSES,
+    MOST_GROUPS,
+    MOST_LOST,
+    break_down,
+    shown,
+    write_evidence,
+)
+from tests.data.sources.test_text_folder import section, texts
 
 
 def classified(classes: int, each: int = 10, wrong_in: int = 3) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -80,6 +96,18 @@ def test_the_gallery_takes_lost_samples_of_each_class_in_turn() -> None:
     found = break_down("classification", y, names(4), {"b": y, "w": after}, ["w"])
     assert found.lost["in_all"] == 150 and len(found.places) == MOST_LOST
     assert np.bincount(y[found.places], minlength=4).tolist() == [4, 4, 4, 0]
+
+
+def test_the_evidence_has_lost_texts_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = load(parse({"source": "text_folder", **section(tmp_path, monkeypatch)}))
+    (tmp_path / EVIDENCE).mkdir()
+    write_evidence(tmp_path, data, {"baseline-eager": data.validation.y}, [0, 2])
+    kept = tables.lost_samples(cast(Any, SimpleNamespace(file=tmp_path.joinpath)))
+    wanted = {text for _, text in texts(90)}
+    assert len(kept) == 2 and all(any(text.startswith(each.split()[0]) for text in wanted) for each in kept.tolist())
+    assert kept.tolist() == [in_words(data, data.validation.x[place]) for place in (0, 2)]
+    write_evidence(tmp_path, data, {"baseline-eager": data.validation.y}, [])
+    assert len(tables.lost_samples(cast(Any, SimpleNamespace(file=tmp_path.joinpath)))) == 0
 
 
 def test_labels_anomalies_and_values_are_broken_down_too() -> None:

@@ -1,0 +1,161 @@
+"""A network with states as the files that a device runs: one step, its states as inputs and outputs of their own.
+
+Training sees whole sequences. The device sees a sample at a time and feeds the states back. So a network offers its
+step as `forward(x, *states) -> (y, *new_states)`, and the states' shapes as `states`, a mapping by name.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from edgekit.core.errors import ConversionError, ModelError
+from edgekit.runner.backends import open_backend
+from edgekit.runner.bundle.manifest import StateSpec, TensorSpec
+from edgekit.targets.jobs import input_layout, output_layout
+
+TARGETS = ("tflite", "openvino", "onnx")
+INPUT, OUTPUT, NEW = "input", "output", "new_"
+"""Names in the files; a state's own name is that of its input, and with `new_` in front that of its output."""
+STEPS = 8
+TOLERANCE = 1e-3
+"""Of the outputs' range: by how much a file may differ from PyTorch after `STEPS` steps."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A network's step: the module, what it takes, and its states' shapes by name. All shapes with a batch of 1."""
+
+    network: nn.Module
+    input_shape: tuple[int, ...]
+    states: Mapping[str, tuple[int, ...]]
+    output_shape: tuple[int, ...]
+
+    @property
+    def example(self) -> tuple[torch.Tensor, ...]:
+        """An input and the first states, all zeros."""
+        return (torch.zeros(1, *self.input_shape), *(torch.zeros(shape) for shape in self.states.values()))
+
+    @property
+    def inputs(self) -> list[str]:
+        """Names of the files' inputs, in the order of `forward`."""
+        return [INPUT, *self.states]
+
+    @property
+    def outputs(self) -> list[str]:
+        """Names of the files' outputs, in the order in which `forward` gives them."""
+        return [OUTPUT, *(f"{NEW}{name}" for name in self.states)]
+
+    @property
+    def specs(self) -> tuple[StateSpec, ...]:
+        """The states, as a manifest has them."""
+        return tuple(StateSpec(name, shape, "float32", name, f"{NEW}{name}") for name, shape in self.states.items())
+
+
+def export(
+    network: nn.Module, input_shape: Sequence[int], out: Path | str, targets: Sequence[str] = TARGETS
+) -> dict[str, Path]:
+    """Write the step of a network with states into a folder: model.tflite, model.xml with model.bin, model.onnx.
+
+    Each file is run for some steps, and held against PyTorch.
+
+    Parameters
+    ----------
+    network
+        `forward(x, *states)` gives `(y, *new_states)`, all float32. `states` maps the states' names to their shapes.
+    input_shape
+        Of one sample without its batch: (features,), (time, channels) or (channels, height, width).
+    out
+        The folder; it is made, and files of the same names are replaced.
+    targets
+        Which of tflite, openvino and onnx.
+
+    Raises
+    ------
+    ModelError
+        The network does not keep to that form.
+    ConversionError
+        A target cannot take it, or its file gives other answers than PyTorch.
+    """
+    step = read(network, tuple(input_shape))
+    folder, made = Path(out), {}
+    folder.mkdir(parents=True, exist_ok=True)
+    for target in targets:
+        if target not in TARGETS:
+            raise ConversionError(f"targets: got {target!r}; known: {', '.join(TARGETS)}")
+        writer: Any = importlib.import_module(f"edgekit.targets.{target}.step")
+        try:
+            paths: list[Path] = writer.write(step, folder)
+        except (ConversionError, ModelError):
+            raise
+        except Exception as error:  # the converters' errors share no base class
+            reason = " ".join(str(error).split())[:300] or type(error).__name__
+            raise ConversionError(f"{target}: cannot convert the network's step: {reason}") from error
+        _compare(step, target, paths)
+        made[target] = paths[0]
+    return made
+
+
+def read(network: nn.Module, input_shape: tuple[int, ...]) -> Step:
+    """The step of a network; ModelError where its `states` and what `forward` gives do not belong together."""
+    kind = type(network).__name__
+    states = getattr(network, "states", None)
+    if not isinstance(states, Mapping) or not states:
+        raise ModelError(f"{kind}: has no states; give it an attribute such as states = {{'hidden': (1, 1, 64)}}")
+    taken = {INPUT, OUTPUT, *(f"{NEW}{name}" for name in states)}
+    for name in states:
+        if not str(name).isidentifier() or name in taken:
+            raise ModelError(f"{kind}.states: got the name {name!r}; use letters, digits and '_', and none of a file's")
+    step = Step(network.eval(), input_shape, {str(name): tuple(shape) for name, shape in states.items()}, ())
+    try:
+        with torch.inference_mode():
+            found = network(*step.example)
+    except Exception as error:  # a user's code may raise anything
+        raise ModelError(f"{kind}: its step fails on zeros: {type(error).__name__}: {error}") from error
+    if not isinstance(found, (tuple, list)) or len(found) != 1 + len(states):
+        got = f"{len(found)} values" if isinstance(found, (tuple, list)) else type(found).__name__
+        raise ModelError(f"{kind}: forward gives {got}; needed (y, {', '.join(step.outputs[1:])})")
+    for name, shape, value in zip(step.outputs[1:], step.states.values(), found[1:], strict=True):
+        if tuple(value.shape) != shape:
+            raise ModelError(f"{kind}: {name} is {list(value.shape)}; the state is {list(shape)}")
+    for name, value in zip(step.outputs, found, strict=True):
+        if value.dtype != torch.float32 or not value.isfinite().all():
+            raise ModelError(f"{kind}: {name} holds {value.dtype}, or NaN or infinity; all must be finite float32")
+    return Step(network, input_shape, step.states, tuple(found[0].shape))
+
+
+def _compare(step: Step, target: str, paths: Sequence[Path]) -> None:
+    """ConversionError where the file, fed its own states, leaves PyTorch."""
+    layout = input_layout(step.input_shape, "NHWC" if target == "tflite" else "NCHW")
+    xs = np.random.default_rng(0).standard_normal((STEPS, 1, *step.input_shape)).astype(np.float32)
+    turned = xs.transpose(0, 1, 3, 4, 2) if layout == "NHWC" else xs
+    source = TensorSpec(INPUT, turned.shape[1:], "float32", layout)
+    result = TensorSpec(OUTPUT, step.output_shape, "float32", output_layout(step.output_shape))
+    files = {path.name: path.read_bytes() for path in paths}
+    backend = open_backend(target, files, source, (result,), states=step.specs)
+    states, found = backend.zeros(), []
+    for x in turned:
+        y, states = backend.step(np.ascontiguousarray(x), states)
+        found.append(y)
+    wanted = reference(step, xs)
+    off = float(np.abs(np.stack(found) - wanted).max())
+    allowed = TOLERANCE * max(float(np.ptp(wanted)), 1e-6)
+    if not off <= allowed:
+        raise ConversionError(f"{target}: after {STEPS} steps off by {off:.3g} from PyTorch, {allowed:.3g} is allowed")
+
+
+def reference(step: Step, xs: np.ndarray) -> np.ndarray:
+    """What PyTorch gives for steps (n, 1, *input): (n, *output)."""
+    states, found = step.example[1:], []
+    with torch.inference_mode():
+        for x in xs:
+            y, *states = step.network(torch.from_numpy(x), *states)
+            found.append(y.numpy())
+    return np.stack(found)

@@ -1,0 +1,103 @@
+"""Each task from `edgekit init` on files as users have them to bundles that answer on three interpreters.
+
+What `init` writes is run as it is, with shorter trainings and measurements. The bundles stay in EDGEKIT_TASK_BUNDLES,
+if it is set: `make aarch64` asks them the same on Arm (`tests/aarch64/test_tasks.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from docs.generate import tasks
+from edgekit.core.tasks import TASKS
+from tests.conftest import run_edgekit
+
+from .cases import CASES
+
+pytestmark = pytest.mark.tasks
+INTERPRETERS = {"tflite": "litert", "openvino": "openvino", "onnx": "onnxruntime"}
+SHORT: dict[str, dict[str, Any]] = {
+    "profile": {"latency_calls": 20, "warmup_calls": 1, "operator_calls": 1, "runtimes": False},
+    "prune": {"ratio": 0.25, "steps": 1, "epochs": 1, "measure": False, "sparsity": 0.3, "sparsity_steps": 1},
+    "quantize": {"epochs": 1, "recipes": ["minmax"], "study_sizes": []},
+    "convert": {"models": ["pruned"], "precisions": ["fp32", "int8"]},
+    "benchmark": {"rounds": 10, "most_rounds": 10, "calls_per_round": 5, "warmup_per_round": 1, "load_s": 0},
+}
+BESIDE = {"input", "timing_ms", "window", "row"}
+"""Of every answer, whatever its task."""
+MOST_EPOCHS = 20
+"""Of the two trainings: enough that the networks have learnt something, for int8 of noise is noise."""
+
+
+@pytest.fixture(scope="module", params=CASES)
+def walked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, list[Path]]:
+    """A case's name, its folder of bundles, and the files that they are asked."""
+    name: str = request.param
+    home = tmp_path_factory.mktemp(name)
+    data, files = CASES[name].write(home)
+    done = run_edgekit("init", name, "--task", CASES[name].task, "--data", str(data), "--out", str(home))
+    assert done.returncode == 0, done.stdout + done.stderr
+    path = home / f"{name}.yaml"
+    config = yaml.safe_load(path.read_text())
+    for stage in ("profile", "distill"):
+        config[stage]["epochs"] = min(config[stage]["epochs"], MOST_EPOCHS)
+    for stage, options in SHORT.items():
+        config[stage] = {**config.get(stage, {}), **options}
+    config["budget"] = {"accuracy_drop_pp": 100.0}
+    path.write_text(yaml.safe_dump(config))
+    done = run_edgekit("run", str(path), "--out", str(home / "runs"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return name, home / "runs" / name / "bundles", files
+
+
+def test_every_task_has_a_walk() -> None:
+    assert {case.task for case in CASES.values()} == set(TASKS)
+
+
+def test_its_bundles_answer_on_three_interpreters(walked: tuple[str, Path, list[Path]]) -> None:
+    name, folder, files = walked
+    result = json.loads((folder.parent / "result.json").read_text())
+    assert result["variants"][0]["accuracy_test"] > CASES[name].least
+    kept = _kept(name, folder, files)
+    found = {}
+    for target, interpreter in INTERPRETERS.items():
+        [path] = folder.glob(f"*-{target}-*.edge.zip")
+        report = _run(folder, "selftest", path, "--interpreter", interpreter)
+        assert report[0]["ok"] and report[0]["interpreter"] == interpreter and report[0]["vectors"] > 0
+        answers = _run(folder, "predict", path, *files, "--interpreter", interpreter, "--no-trial")
+        assert len(answers) >= len(files)
+        wanted = set(tasks.WORDS[CASES[name].task].answers)
+        assert all(set(answer) - BESIDE == wanted for answer in answers)
+        found[path.name] = answers
+    if kept is not None:
+        (kept / "answers.json").write_text(json.dumps(found))
+
+
+def _run(folder: Path, *arguments: object) -> list[dict[str, Any]]:
+    """The JSON lines of a command of the runner beside the bundles, in a Python of its own."""
+    command = [sys.executable, "-I", str(folder / "edgerun.pyz"), *map(str, arguments), "--threads", "1", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def _kept(name: str, folder: Path, files: list[Path]) -> Path | None:
+    """Where the bundles stay, with the files that they are asked."""
+    if "EDGEKIT_TASK_BUNDLES" not in os.environ:
+        return None
+    kept = Path(os.environ["EDGEKIT_TASK_BUNDLES"]) / name
+    shutil.rmtree(kept, ignore_errors=True)
+    shutil.copytree(folder, kept)
+    (kept / "files").mkdir()
+    for number, file in enumerate(files):
+        shutil.copy(file, kept / "files" / f"{number}-{file.name}")
+    return kept
