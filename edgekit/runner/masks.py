@@ -6,14 +6,11 @@ A model gives logits (classes, rows, columns) of cells, each of which stands for
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from edgekit.runner.errors import BundleError
-
-if TYPE_CHECKING:
-    from edgekit.runner.bundle.manifest import Manifest
 
 UNKNOWN = 255
 
@@ -56,13 +53,12 @@ def run_lengths(mask: np.ndarray) -> dict[int, dict[str, Any]]:
     return found
 
 
-def check(manifest: Manifest) -> None:
-    """BundleError unless the output is a grid over the picture, each cell with a logit for every label."""
-    from edgekit.runner.bundle.manifest_rules import need
-
-    shapes, labels = [each.shape[1:] for each in manifest.outputs], manifest.labels
-    need(manifest.raw.kind == "image", "raw.kind", manifest.raw.kind, "a segmentation takes pictures")
-    need(1 < len(labels) <= UNKNOWN, "labels", len(labels), f"name 2 to {UNKNOWN} classes")
-    grid = len(shapes) == 1 and len(shapes[0]) == 3 and shapes[0][0] == len(labels)
-    need(grid, "outputs", shapes, f"needed one of [1, {len(labels)}, rows, columns]")
-    cell(manifest.raw.shape[:2], shapes[0][1:])
+def check(size: Sequence[int], labels: int, grids: Sequence[Sequence[int]]) -> None:
+    """BundleError unless there is one grid (labels, rows, columns), over pictures of this size."""
+    if not 1 < labels <= UNKNOWN:
+        raise BundleError(f"manifest.json: labels: got {labels}; name 2 to {UNKNOWN} classes")
+    if len(size) != 3 or len(grids) != 1 or len(grids[0]) != 3 or grids[0][0] != labels:
+        raise BundleError(
+            f"manifest.json: outputs: got {grids}; needed one of [1, {labels}, rows, columns], of pictures"
+        )
+    cell(size[:2], grids[0][1:])

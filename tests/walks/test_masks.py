@@ -23,7 +23,7 @@ def test_masks_walk_through_to_bundles_that_answer(tmp_path: Path) -> None:
     made = scenes(180)
     folders(tmp_path / "data", made)
     home = {"SHAPES": str(tmp_path / "data"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    done = run_edgekit("run", "tests/configs/shapes.yaml", "--out", str(tmp_path), **home)
+    done = run_edgekit("run", "tests/configs/shapes.yaml", "--out", str(tmp_path), timeout_s=1800, **home)
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "shapes/result.json").read_text())
     assert (result["task"], set(result["winners"])) == ("segmentation", set(TARGETS))

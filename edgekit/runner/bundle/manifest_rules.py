@@ -208,7 +208,7 @@ def _check_task(manifest: Manifest) -> None:
     elif task == "segmentation":
         from edgekit.runner import masks
 
-        masks.check(manifest)
+        masks.check(manifest.raw.shape, len(labels), [each.shape[1:] for each in manifest.outputs])
     else:
         [output] = _one(manifest)
         values = output.shape[-1]

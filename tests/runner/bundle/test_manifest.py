@@ -75,7 +75,7 @@ def test_a_newer_format_asks_for_a_newer_runner() -> None:
         ({"name": "../x"}, "name"),
         ({"version": 1}, "version"),
         ({"target": "tensorrt"}, "tensorrt"),
-        ({"task": "segmentation"}, "detection"),
+        ({"task": "tracking"}, "detection"),
         ({"labels": ["a", "b"]}, "labels"),
         ({"labels": [1, 2, 3]}, "labels"),
         ({"budget": []}, "budget"),
