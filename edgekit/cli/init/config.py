@@ -22,7 +22,13 @@ PICTURE_ANOMALY_RATE = 0.02
 """Every pixel's error reaches all weights of a convolution, so steps must be shorter: it diverges from 0.05 to 0.1."""
 ANY_PP = 5.0
 """A budget where the number of samples says nothing about it."""
-MOVED = {"embedding": "shift", "classification": "shift", "multi_label": "shift", "detection": "shift_flip", "segmentation": "shift_flip"}
+MOVED = {
+    "embedding": "shift",
+    "classification": "shift",
+    "multi_label": "shift",
+    "detection": "shift_flip",
+    "segmentation": "shift_flip",
+}
 """Moved, a picture shows the same things; it may have another value, and is another one to give back."""
 PLAIN = re.compile(r"([A-Za-z_]|\.{0,2}/)[\w./:-]*(?<!:)")
 """Text that YAML takes as it stands; anything else is quoted."""
