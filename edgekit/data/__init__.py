@@ -47,8 +47,9 @@ def parse(section: dict[str, Any], task: Task | None = None) -> SourceConfig:
     config: SourceConfig = check(_module(name).Config, values, "data")
     served = getattr(_module(name), "TASKS", TASKS)
     if config.task not in served:
+        listed = " and ".join(filter(None, (", ".join(served[:-1]), served[-1])))
         raise ConfigError(
-            f"task and data.source disagree: the labels of {name} serve {' and '.join(served)}, task is {config.task}; "
+            f"task and data.source disagree: the labels of {name} serve {listed}, task is {config.task}; "
             "give the samples as npz, or by a python function"
         )
     return config

@@ -16,6 +16,8 @@ class Table:
     title: str = ""
 
     def _repr_markdown_(self) -> str:
+        if self.title and not self.rows:  # it says why there are none
+            return f"**{_text(self.title)}**"
         align = ["---" if column == 0 or not self._numeric(column) else "---:" for column in range(len(self.columns))]
         cells = [list(self.columns), *[[_cell(cell) for cell in row] for row in self.rows]]
         escaped = [[_text(cell).replace("|", "\\|") for cell in row] for row in cells]
@@ -23,6 +25,8 @@ class Table:
         return f"**{_text(self.title)}**\n\n{body}" if self.title else body
 
     def __repr__(self) -> str:
+        if self.title and not self.rows:
+            return self.title
         cells = [list(self.columns), *[[_cell(cell) for cell in row] for row in self.rows]]
         widths = [max(len(row[column]) for row in cells) for column in range(len(self.columns))]
         lines = [

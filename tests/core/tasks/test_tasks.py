@@ -54,7 +54,12 @@ def marks(task: str, noise: float, seed: int = 1) -> Any:
 
 
 def test_every_file_is_a_task_and_offers_all_that_is_promised() -> None:
-    assert {found.name for found in pkgutil.iter_modules(tasks.__path__)} == {*TASKS, "labels", "accuracy_drop"}
+    assert {found.name for found in pkgutil.iter_modules(tasks.__path__)} == {
+        *TASKS,
+        "labels",
+        "accuracy_drop",
+        "box_matches",
+    }
     for task in TASKS:
         assert not OFFERED - set(vars(tasks.named(task)))
 
