@@ -42,6 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader has gone
         _leave_stdout()
         return BROKEN_PIPE
+    except MemoryError:
+        _leave_stdout()
+        return _fail("not enough memory; give smaller inputs, or fewer at a time (--batch)", RESOURCES)
     except OSError as error:
         _leave_stdout()
         return _fail(f"{error.strerror or error} ({error.filename or 'standard output'})", RESOURCES)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import zlib
 from pathlib import Path
 
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Temporary file, fsync, replace, fsync of the folder."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # a name of its own for each path, and short: the path's own name may be as long as the file system takes
+    temporary = path.with_name(f".{zlib.crc32(os.fsencode(path.name)):08x}.{os.getpid()}.tmp")
     try:
         with open(temporary, "wb") as stream:
             stream.write(data)

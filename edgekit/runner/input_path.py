@@ -68,7 +68,7 @@ class Placed(NamedTuple):
     def into_picture(self, sides: Sequence[float]) -> tuple[float, float, float, float]:
         """A box of the sample, in the picture's pixels, cut at its edges."""
         left, top, right, bottom = sides
-        most_x, most_y = self.width / self.across, self.height / self.down
+        most_x, most_y = (float(round(side)) for side in (self.width / self.across, self.height / self.down))
         x = [min(max((side - self.left) / self.across, 0.0), most_x) for side in (left, right)]
         y = [min(max((side - self.top) / self.down, 0.0), most_y) for side in (top, bottom)]
         return x[0], y[0], x[1], y[1]

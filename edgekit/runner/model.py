@@ -32,8 +32,7 @@ ARRAYS = (np.ndarray, np.memmap)
 def open_model(bundle: Bundle, threads: int = 1, interpreter: str | None = None, device: str = "CPU") -> Model:
     """Open a verified bundle here and now, measuring nothing."""
     manifest, files = bundle.manifest, bundle.model_files()
-    ends = manifest.input, manifest.outputs
-    states = manifest.states or ()
+    ends, states = (manifest.input, manifest.outputs), manifest.states or ()
     backend = open_backend(manifest.target, files, *ends, threads, interpreter, device, states=states)
     return Model(bundle, backend, threads, device)
 
@@ -59,7 +58,7 @@ class Model:
         self.device = device
         self.backend = backend
         self._invoke, self._decode = backend.invoke, backend.decode
-        self._states = self.states()
+        self._states: States | None = None
         self._members: Mapping[str, bytes] = bundle.members
         self._raw_shape, self._raw_dtype = manifest.raw.shape, np.dtype(manifest.raw.dtype)
         self._has_limits = self._raw_dtype.kind == "f" or self._raw_dtype == np.int32
@@ -124,9 +123,7 @@ class Model:
             raise
         except Exception as error:  # interpreters share no base class for their errors
             raise BackendError(f"{self.backend.name} failed while running the model: {error}") from error
-        if self._decode is not None:
-            y = self._decode(y)
-        outputs: np.ndarray = y[0]
+        outputs: np.ndarray = (y if self._decode is None else self._decode(y))[0]
         return outputs
 
     def states(self) -> States | None:
@@ -135,11 +132,14 @@ class Model:
 
     def reset(self) -> None:
         """Let the next `step` begin with zeros."""
-        self._states = self.states()
+        self._states = None
 
     def step(self, raw: np.ndarray, top_k: int = 5, size: tuple[int, int] | None = None) -> Prediction:
-        """The answer for the next sample of a stream; `predict` says what it takes and gives."""
-        return self.predict(raw, top_k, size, self._states)
+        """The answer for the next sample of a stream, as `predict` gives it; behind an error a stream begins anew."""
+        states, self._states = self._states or self.states(), None
+        answer = self.predict(raw, top_k, size, states)
+        self._states = states
+        return answer
 
     def predict(
         self, raw: np.ndarray, top_k: int = 5, size: tuple[int, int] | None = None, states: States | None = None

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from edgekit.runner import bundle, drawing
+from edgekit.runner import bundle, drawing, load
 from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.runner.cli import main
+from edgekit.runner.commands._draw import Drawings
 from edgekit.runner.drawing import style
 from edgekit.runner.errors import InputError
 from tests.runner.conftest import npy
@@ -169,6 +170,38 @@ def test_what_cannot_be_written_is_one_line_and_leaves_the_old_picture(
     line = failed(packed, pictures / "a.png", "--draw", out, most_bytes=100)
     assert "--draw: cannot be written: File too large; make room, or name another place" in line
     assert [path.name for path in out.iterdir()] == ["a.png"] and (out / "a.png").read_bytes() == before
+
+
+def test_the_longest_name_is_drawn(packed: Path, pictures: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    long = pictures / f"{'x' * 251}.png"
+    (pictures / "a.png").rename(long)
+    [found] = answers(capsys, packed, long, "--draw", pictures.parent / "drawn")
+    assert Path(found["drawn"]).name == long.name and Path(found["drawn"]).is_file()
+
+
+def test_a_picture_that_cannot_be_drawn_is_answered_and_keeps_no_other_from_its_own(
+    packed: Path, pictures: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The second of two with the longest name gets a number, which the file system has no room for."""
+    for place in ("one", "two"):
+        (pictures / place).mkdir()
+        Image.open(pictures / "a.png").save(pictures / place / f"{'x' * 251}.png")
+    names = [*map(str, sorted(pictures.glob("*/x*.png"))), str(pictures / "turned.jpg")]
+    assert main(["predict", str(packed), *names, "--draw", str(tmp_path / "drawn"), "--json", *FIXED]) == 4
+    out = capsys.readouterr()
+    first, second, told, third = map(json.loads, out.out.splitlines())
+    assert first["drawn"] and third["drawn"] and second["boxes"] == first["boxes"] and "drawn" not in second
+    assert "the name is too long" in told["error"] and "1 of 3 inputs got no answer or no picture" in out.err
+
+
+def test_a_picture_that_has_changed_since_is_not_drawn(packed: Path, pictures: Path, tmp_path: Path) -> None:
+    model, path = load(packed, trial=False, interpreter="onnxruntime"), str(pictures / "a.png")
+    drawings = Drawings(model.manifest, str(tmp_path / "drawn"), [path])
+    [answer] = model.predict_file(path)
+    Image.new("RGB", (8, 8)).save(path)
+    with pytest.raises(InputError, match="has changed since"):
+        drawings.file(path, answer.prediction)
+    assert not list((tmp_path / "drawn").iterdir())
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(packed: Path, pictures: Path) -> None:

@@ -162,6 +162,27 @@ def test_behind_a_refused_window_states_begin_anew(packed: dict[str, Path]) -> N
     )
 
 
+def test_behind_an_error_a_step_begins_anew(model: Model) -> None:
+    windows = stepped.steps(4)
+    bad = windows[1].copy()
+    bad[0, 0] = np.nan
+    model.step(windows[0])
+    with pytest.raises(InputError):
+        model.step(bad)
+    np.testing.assert_allclose(
+        values([model.step(window) for window in windows[2:]]), stepped.offline(windows[2:]), atol=1e-5
+    )
+
+
+def test_a_state_that_is_no_longer_finite_is_an_error_and_the_next_step_begins_anew(model: Model) -> None:
+    windows = stepped.steps(2)
+    largest = np.full_like(windows[0], np.finfo(np.float32).max)
+    with pytest.raises(BackendError, match="finite"):
+        for _ in range(8):
+            model.step(largest)
+    np.testing.assert_allclose(values([model.step(windows[0])]), windows[:1], atol=1e-6)
+
+
 def test_batches_are_refused(packed: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = load(packed["onnx"], trial=False, interpreter="onnxruntime")
     with pytest.raises(BackendError, match="4 samples at once: the model has states"):

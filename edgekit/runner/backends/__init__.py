@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Protocol
 
 from edgekit.runner.errors import BackendError, InputError
@@ -63,7 +64,11 @@ class States:
 
     def step(self, x: np.ndarray) -> np.ndarray:
         """The model's outputs for the next input, as `Backend.invoke` gives them."""
-        y, self._arrays = self._backend.step(x, self._arrays)
+        y, arrays = self._backend.step(x, self._arrays)
+        if not all(each.dtype.kind != "f" or isfinite(each.sum(dtype=float)) for each in arrays):
+            self._arrays = self._backend.zeros()
+            raise BackendError("a state is no longer finite; the stream begins anew, with zeros")
+        self._arrays = arrays
         return y
 
 

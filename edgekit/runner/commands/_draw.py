@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,7 +33,7 @@ def check(options: argparse.Namespace) -> None:
         folder = os.path.dirname(out) or "."
         if not os.path.isdir(folder):
             raise InputError(f"--draw {out}: there is no folder {folder}; make it, or name another")
-    elif os.path.lexists(out) and not os.path.isdir(out):
+    elif os.path.lexists(out.rstrip("/") or out) and not os.path.isdir(out):
         raise InputError(f"--draw {out}: is a file; name a folder, or a file that ends in {PNG}")
     else:
         folder = out
@@ -52,6 +53,7 @@ class Drawings:
         if _is_file(out) and len(inputs) > 1:
             raise InputError(f"--draw {out}: {len(inputs)} pictures do not go into one file; name a folder")
         self._manifest, self._out = manifest, out
+        self._stamps = {path: _stamp(path) for path in inputs}
         self._names = {path: out for path in inputs} if _is_file(out) else _names(inputs, out)
         drawn = {os.path.realpath(name) for name in self._names.values()}
         same = [path for path in inputs if os.path.realpath(path) in drawn]
@@ -67,7 +69,9 @@ class Drawings:
         """Then places are told in the sample's pixels, for it is a part of the picture."""
 
     def file(self, path: str, answer: Any) -> str:
-        """Draw the answer to a file into its picture; the name of what was written."""
+        """Draw the answer to a file into its picture; the name of what was written. InputError if it has changed."""
+        if _stamp(path) != self._stamps[path]:
+            raise InputError(f"{path}: has changed since --draw began; leave it alone meanwhile, or name a copy")
         raw = self._manifest.raw
         if self._in_sample or path.lower().endswith(".npy"):
             return self._write(self._names[path], inputs.read(path, raw), answer)
@@ -86,6 +90,8 @@ class Drawings:
         try:
             write_atomically(Path(name), png.encode(drawn))
         except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:  # unlike a full disk, this is no trouble of the other pictures
+                raise InputError(f"--draw: {name}: the name is too long; give the picture a shorter one") from None
             raise _with_place(error, name) from None
         return name
 
@@ -94,6 +100,15 @@ def _with_place(error: OSError, name: str) -> OSError:
     """The same error with the place and what to do; it ends the command, for the next picture fares no better."""
     text = f"--draw: cannot be written: {error.strerror or error}; make room, or name another place"
     return OSError(error.errno, text, name)
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    """What a file's content is told by; None where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
 
 
 def _is_file(out: str) -> bool:

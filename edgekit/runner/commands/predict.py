@@ -75,10 +75,15 @@ def _files(model: Model, options: argparse.Namespace) -> None:
     drawings = _drawings(model, options, paths)
     refused = 0
     for path, answer, read_ms, error in _outcomes(model, paths, options):
+        drawn = None
         if answer is not None:
-            drawn = drawings.file(path, answer.prediction) if drawings else None
+            try:
+                drawn = drawings.file(path, answer.prediction) if drawings else None
+            except InputError as undrawn:
+                error = undrawn
             _shared.print_answer(path, answer.prediction, read_ms, options.json, answer.span, drawn=drawn)
-            continue
+            if error is None:
+                continue
         text = str(error) if str(error).startswith(path) else f"{path}: {error}"
         if len(paths) == 1:
             if options.json:
@@ -87,7 +92,7 @@ def _files(model: Model, options: argparse.Namespace) -> None:
         _complain(path, text, options.json)
         refused += 1
     if refused:
-        raise InputError(f"{refused} of {len(paths)} inputs got no answer")
+        raise InputError(f"{refused} of {len(paths)} inputs got no answer{' or no picture' if drawings else ''}")
 
 
 def _drawings(model: Model, options: argparse.Namespace, paths: list[str]) -> Drawings | None:

@@ -31,8 +31,10 @@ def draw(picture: np.ndarray, answer: Detection, labels: Sequence[str]) -> np.nd
     taken: list[Area] = []
     placed = []
     for found, area, look in shown:
-        letters = max(1, (width - 2 * scale) // (font.STEP * scale))
-        text = _text(found, numbers[found.label], letters)
+        letters = (width - 2 * scale) // (font.STEP * scale)
+        text = font.caption(font.plain(found.label, f"#{numbers[found.label]}"), found.probability, letters)
+        if not text:
+            continue
         size = len(text) * font.STEP * scale + scale, (font.HEIGHT + 2) * scale
         where = _place(area, size, (width, height), taken)
         taken.append(where)
@@ -46,15 +48,6 @@ def _area(found: Found, width: int, height: int) -> Area:
     left, top, right, bottom = (round(side) for side in found.box)
     left, top = min(max(left, 0), width - 1), min(max(top, 0), height - 1)
     return left, top, min(max(right, left + 1), width), min(max(bottom, top + 1), height)
-
-
-def _text(found: Found, number: int, letters: int) -> str:
-    """Label and probability; of a label that is too long, its beginning."""
-    name, share = font.plain(found.label, f"#{number}"), f" {found.probability:.0%}"
-    room = letters - len(share)
-    if len(name) > room:
-        name = f"{name[: max(0, room - 2)]}.."
-    return f"{name}{share}"[:letters] if room > 2 else share.strip()[:letters]
 
 
 def _outline(canvas: np.ndarray, area: Area, look: Style, scale: int) -> None:

@@ -32,6 +32,15 @@ def plain(text: str, instead: str) -> str:
     return found if found and all(FIRST <= letter <= LAST for letter in found) else instead
 
 
+def caption(name: str, share: float, letters: int) -> str:
+    """A name in this font and a share in so many letters; of a name that is too long, its beginning, or nothing."""
+    said = f" {share:.0%}"
+    room = letters - len(said)
+    if room <= 2:
+        return said.strip() if len(said.strip()) <= letters else ""
+    return f"{name if len(name) <= room else f'{name[: room - 2]}..'}{said}"
+
+
 def mask(text: str, scale: int) -> np.ndarray:
     """Where ink is, bool (7 · scale, 6 · scale · letters), of a text that `plain` gave."""
     columns = np.frombuffer(COLUMNS, np.uint8).reshape(-1, WIDTH)

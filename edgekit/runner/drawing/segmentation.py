@@ -29,8 +29,8 @@ def draw(picture: np.ndarray, answer: Segmentation, labels: Sequence[str]) -> np
     scale = max(1, min(height, width) // PIXELS_A_SCALE)
     top, tall, letters = 0, (font.HEIGHT + 2) * scale, (width - scale) // (font.STEP * scale)
     for kind, (label, share) in enumerate(answer.shares.items()):
-        if kind and share and letters > 0 and top + tall <= height:
-            look, text = style.of(kind), f"{font.plain(label, f'#{kind}')} {share:.0%}"[:letters]
+        look, text = style.of(kind), font.caption(font.plain(label, f"#{kind}"), share, letters)
+        if kind and share and text and top + tall <= height:
             ink = font.mask(text, scale)
             part = canvas[top : top + tall, : ink.shape[1] + scale]
             part[:] = look.colour

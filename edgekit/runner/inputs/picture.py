@@ -60,8 +60,11 @@ def pixels(path: str, steps: Sequence[Step]) -> np.ndarray:
     try:
         with Image.open(path, formats=FORMATS) as picture:
             return decode(picture, [{**step, "channels": 3} for step in steps if step["step"] == "decode_picture"])
+    except MemoryError:
+        raise
     except Exception as error:  # it was read a moment ago, and has changed since
-        raise InputError(f"{path}: cannot be decoded again ({error}); leave it alone meanwhile") from None
+        reason = str(error) or type(error).__name__
+        raise InputError(f"{path}: cannot be decoded again ({reason}); leave it alone meanwhile") from None
 
 
 def decode(picture: Any, steps: Sequence[Step]) -> np.ndarray:

@@ -6,7 +6,9 @@ the same code (`edgekit/data/texts.py`), so a text has the same ids in both.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import RawSpec
 
 LARGEST_BYTES = 1 << 20
+MOST_MARKS = 1000
+"""Combining marks in a row. Unicode's normal form sorts them, in time that grows with their square."""
 EMPTY = "an empty text, which has no token of its own"
 """A network would answer it, and the answer would be about nothing."""
 
@@ -55,14 +59,19 @@ def decode(name: str, content: bytes) -> str:
     if len(content) > LARGEST_BYTES:
         raise InputError(f"{name}: more than {LARGEST_BYTES:,} bytes; give the beginning of it, or part it")
     try:
-        return content.decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{name}: no text in UTF-8 (byte {error.start}); save it in UTF-8") from None
+    if "\0" in text:
+        raise InputError(f"{name}: holds U+0000, so it is no text, or UTF-16; save it in UTF-8")
+    return text
 
 
 def ids(name: str, text: str, tokenizer: tokenization.Tokenizer, step: Step, strict: bool = False) -> Ids:
     """The sample of a text; InputError for one too long, where the step, or `strict`, says that none is cut."""
     length = step["length"]
+    if not text.isascii() and _marks(text) > MOST_MARKS:
+        raise InputError(f"{name}: more than {MOST_MARKS} combining marks in a row; no writing needs them, remove them")
     whole = tokenizer.encode(text)
     tokens = len(whole)
     if tokens > length and (strict or step["too_long"] == "refuse"):
@@ -72,3 +81,9 @@ def ids(name: str, text: str, tokenizer: tokenization.Tokenizer, step: Step, str
     raw = np.full(length, step["pad_id"], np.int32)
     raw[: len(kept)] = kept
     return Ids(raw, tokens)
+
+
+def _marks(text: str) -> int:
+    """The longest run of characters that combine with what stands before them."""
+    runs = groupby(map(bool, map(unicodedata.combining, text)))
+    return max((sum(1 for _ in run) for marks, run in runs if marks), default=0)

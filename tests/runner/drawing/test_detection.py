@@ -68,13 +68,6 @@ def test_labels_of_neighbours_do_not_cover_one_another() -> None:
     assert all(x >= 0 and y >= 0 and right <= 320 and bottom <= 240 for x, y, right, bottom in taken)
 
 
-def test_a_label_that_is_too_long_keeps_its_probability() -> None:
-    long = Found("a very long label indeed", 0.87, (0, 0, 1, 1))
-    assert detection._text(long, 0, 12) == "a very.. 87%"
-    assert detection._text(long, 0, 40) == "a very long label indeed 87%"
-    assert detection._text(long, 0, 4) == "87%"
-
-
 def test_large_pictures_have_large_letters() -> None:
     small = drawn(("red", 0.9, (100, 80, 220, 180)))
     large = drawn(("red", 0.9, (400, 320, 880, 720)), picture=GREY.repeat(4, axis=0).repeat(4, axis=1))

@@ -31,3 +31,11 @@ def test_larger_letters_are_the_same_shapes() -> None:
 )
 def test_other_alphabets_give_the_number_of_the_class(label: str, said: str) -> None:
     assert font.plain(label, "#4") == said
+
+
+@pytest.mark.parametrize(
+    ("letters", "said"),
+    [(40, "a very long name 87%"), (20, "a very long name 87%"), (12, "a very.. 87%"), (4, "87%"), (3, "87%"), (2, "")],
+)
+def test_a_name_that_is_too_long_keeps_its_share_whole(letters: int, said: str) -> None:
+    assert font.caption("a very long name", 0.87, letters) == said

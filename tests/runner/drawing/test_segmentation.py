@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgekit.runner.drawing import segmentation, style
+from edgekit.runner.drawing import font, segmentation, style
 from edgekit.runner.postprocess.segmentation import Segmentation
 
 LABELS = ["ground", "disc", "bar"]
@@ -39,6 +39,15 @@ def test_names_of_the_classes_that_are_there_stand_on_the_left() -> None:
     mask = squares()
     mask[mask == 1] = 0
     assert (drawn(mask)[0, 0] == style.of(2).colour).all()
+
+
+@pytest.mark.parametrize(("width", "said"), [(8, ""), (20, ""), (32, "100%"), (60, "disc 100%")])
+def test_a_share_is_whole_or_not_there(width: int, said: str) -> None:
+    """Of 100 % that is cut, 10 would remain."""
+    found = drawn(np.ones((48, width), np.uint8), np.full((48, width, 3), 90, np.uint8))
+    ink = (found[1:8, 1:] == style.of(1).against).all(axis=2)
+    wanted = font.mask(said, 1) if said else np.zeros((7, 0), bool)
+    assert ink[:, : wanted.shape[1]].tolist() == wanted.tolist() and not ink[:, wanted.shape[1] :].any()
 
 
 def test_the_given_picture_stays_and_the_first_class_alone_changes_nothing() -> None:

@@ -119,6 +119,8 @@ def test_an_id_outside_the_vocabulary_is_refused(ids: list[int], said: str, path
         ("x.txt", b"\xff\xfeh\0i\0", "x.txt: no text in UTF-8 (byte 0)"),
         ("x.txt", b"", "x.txt: an empty text, which has no token of its own; give it words"),
         ("x.txt", b"\xef\xbb\xbf \n\t", "x.txt: an empty text"),
+        ("x.txt", b"h\0i\0", "x.txt: holds U+0000, so it is no text, or UTF-16; save it in UTF-8"),
+        ("x.txt", b"e" + "\u0323\u0301".encode() * 501, "x.txt: more than 1000 combining marks in a row"),
         ("x.txt", b"a" * (1 << 20) + b"b", "x.txt: more than 1,048,576 bytes"),
         ("x.csv", b"a,b\n1,2\n", "takes int32[12], not a table"),
         ("x.md", b"hello", "cannot read .md; this bundle takes .npy, .txt"),
