@@ -40,8 +40,8 @@ DEVICE = (
     Seed(
         "states-not-fed-back",
         "runner/backends/__init__.py",
-        "y, self._arrays = self._backend.step",
-        "y, _ = self._backend.step",
+        "        self._arrays = arrays\n        return y",
+        "        return y",
         "every step of a stream begins with zeros",
         ("tests/runner/test_states.py",),
     ),
