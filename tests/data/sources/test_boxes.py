@@ -243,6 +243,17 @@ BROKEN: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "a box of no image": (
         "coco", _coco(lambda values: values["annotations"][0].update(image_id=9999)), "image 9999, which",
     ),
+    "no objects": ("coco", _coco(lambda values: values["images"].append(3)), "images holds 3; needed objects"),
+    "a null": ("coco", _coco(lambda values: values["categories"].append(None)), "categories holds None"),
+    "deep JSON": (
+        "coco", lambda home: (home / "annotations/instances_train2017.json").write_text("[" * 200_000), "no JSON",
+    ),
+    "no side": (
+        "coco", _coco(lambda values: values["annotations"][0].update(bbox=[float("nan"), 2, 3, 4])), "bbox is .nan, 2",
+    ),
+    "a huge side": (
+        "coco", _coco(lambda values: values["annotations"][0].update(bbox=[10**400, 2, 3, 4])), "needed left, top",
+    ),
     "words": ("yolo", _yolo("blob 0.5 0.5 0.1 0.1\n"), "needed class, middle x"),
     "four numbers": ("yolo", _yolo("0 0.5 0.5 0.1\n"), "needed class, middle x"),
     "a class too high": ("yolo", _yolo("3 0.5 0.5 0.1 0.1\n"), "class 3 has no name"),
@@ -289,3 +300,68 @@ def test_masks_beside_the_boxes_of_voc_are_no_pictures(tmp_path: Path) -> None:
     (tmp_path / "data/SegmentationClass").mkdir()
     Image.new("P", (64, 48)).save(tmp_path / f"data/SegmentationClass/{made[0].name}.png")
     assert len(rows(read(tmp_path, "voc"))) == 20
+
+
+def two_splits(home: Path, file_name: str = "{number:04}.png") -> None:
+    """train/0000.png and val/0000.png are other pictures; the boxes of train lie left, those of val right."""
+    (home / "annotations").mkdir(parents=True)
+    for split, left, count in (("train", 4, 40), ("val", 30, 10)):
+        images = []
+        (home / split).mkdir()
+        for number in range(count):
+            pixels = np.random.default_rng((number, left)).integers(0, 256, (48, 64, 3), np.uint8)
+            Image.fromarray(pixels).save(home / split / f"{number:04}.png")
+            name = file_name.format(split=split, number=number)
+            images.append({"id": number, "file_name": name, "width": 64, "height": 48})
+        boxes = [{"image_id": number, "category_id": 1, "bbox": [left, 9, 20, 20]} for number in range(count)]
+        values = {"images": images, "annotations": boxes, "categories": [{"id": 1, "name": "a"}]}
+        (home / f"annotations/instances_{split}.json").write_text(json.dumps(values))
+
+
+@pytest.mark.parametrize("file_name", ["{number:04}.png", "{split}/{number:04}.png"])
+def test_a_coco_picture_is_the_one_of_its_own_split(file_name: str, tmp_path: Path) -> None:
+    two_splits(tmp_path / "data", file_name)
+    data = read(tmp_path, "coco")
+    known = {np.asarray(Image.open(path)).tobytes(): path.parent.name for path in (tmp_path / "data").glob("*/*.png")}
+    assert [known[x.tobytes()] for x in data.validation.x] == ["val"] * 10
+    assert {known[x.tobytes()] for x in data.train.x} == {"train"}
+    assert set(data.validation.y[:, 1, 1]) == {30} and set(data.train.y[:, 1, 1]) == {4}
+
+
+@pytest.mark.parametrize(
+    ("file_name", "said"),
+    [
+        ("old/{number:04}.png", "'old/0000.png' is in another folder, train/0000.png or val/0000.png; write that"),
+        ("{number:04}.png", "boxes.json: '0000.png' may be train/0000.png or val/0000.png; write its folder"),
+    ],
+)
+def test_a_coco_picture_that_may_be_several_is_refused(file_name: str, said: str, tmp_path: Path) -> None:
+    two_splits(tmp_path / "data", file_name)
+    (tmp_path / "data/annotations/instances_val.json").unlink()
+    (tmp_path / "data/annotations/instances_train.json").rename(tmp_path / "data/annotations/boxes.json")
+    with pytest.raises(DataError, match=said):
+        read(tmp_path, "coco")
+
+
+def test_a_coco_picture_is_listed_once(tmp_path: Path) -> None:
+    two_splits(tmp_path / "data")
+    path = tmp_path / "data/annotations/instances_train.json"
+    path.with_name("keypoints_train.json").write_bytes(path.read_bytes())
+    with pytest.raises(DataError, match=r"listed in annotations/instances_train.json and again in .*keypoints_train"):
+        read(tmp_path, "coco")
+    path.with_name("keypoints_train.json").unlink()
+    values = json.loads(path.read_text())
+    values["images"][1]["id"] = 0
+    path.write_text(json.dumps(values))
+    with pytest.raises(DataError, match="two images have the id 0"):
+        read(tmp_path, "coco")
+
+
+def test_other_json_files_are_passed_by_and_told(tmp_path: Path) -> None:
+    two_splits(tmp_path / "data")
+    (tmp_path / "data/export.json").write_text('{"images": 3}')
+    (tmp_path / "data/list.json").write_text("[1, 2]")
+    (tmp_path / "data/.cache").mkdir()
+    (tmp_path / "data/.cache/instances_train.json").write_text("{")
+    data = read(tmp_path, "coco")
+    assert any("2 .json files that are no COCO annotations; the first is export.json" in note for note in data.notes)
