@@ -55,8 +55,8 @@ def formats(source: Archive) -> list[str]:
         found.append("voc")
     if any(sum(key in _read(source, name) for key in KEYS) > 1 for name in _some(names, ".json")):
         found.append("coco")
-    texts = set(name for name in names if name.endswith(".txt"))
-    labels = [text for name in shown for text in yolo.candidates(PurePosixPath(name)) if text in texts]
+    texts = box_formats.by_suffix(name for name in names if name.lower().endswith(".txt"))
+    labels = [texts[text] for name in shown for text in yolo.candidates(PurePosixPath(name)) if text in texts]
     if any(LINE.match(_read(source, name)) for name in _spread(labels)):
         found.append("yolo")
     elif not found and any("labels" in PurePosixPath(name).parts for name in texts):

@@ -11,6 +11,7 @@ import importlib
 import pkgutil
 import zipfile
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -91,6 +92,17 @@ def linked(listing: Listing) -> tuple[str, ...]:
     shown, more = listing.links[:SHOWN], len(listing.links) - SHOWN
     behind = f" and {more} more" if more > 0 else ""
     return (f"skipped {len(listing.links)} linked folders: {', '.join(shown)}{behind}",) if shown else ()
+
+
+def by_suffix(names: Iterable[str]) -> dict[str, str]:
+    """Each name by itself with its suffix in small letters: 0001.TXT is 0001.txt where no other file is."""
+    found: dict[str, str] = {}
+    for name in names:
+        suffix = PurePosixPath(name).suffix
+        key = name.removesuffix(suffix) + suffix.lower()
+        if key not in found or name == key:
+            found[key] = name
+    return found
 
 
 def is_hidden(path: PurePosixPath) -> bool:

@@ -259,6 +259,12 @@ BROKEN: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "a class too high": ("yolo", _yolo("3 0.5 0.5 0.1 0.1\n"), "class 3 has no name"),
     "no names": ("yolo", lambda home: (home / "data.yaml").unlink(), "the classes have no names"),
     "names twice": ("yolo", lambda home: (home / "data.yaml").write_text("names: [a, a, b]"), "stands twice"),
+    "one name": ("yolo", lambda home: (home / "data.yaml").write_text("names: blob"), "names is 'blob'; needed a list"),
+    "null": ("yolo", lambda home: (home / "data.yaml").write_text("names:"), "names is None; needed a list of words"),
+    "a number": ("yolo", lambda home: (home / "data.yaml").write_text("names: [1, 2]"), "put quotes around numbers"),
+    "a gap": ("yolo", lambda home: (home / "data.yaml").write_text("names: {0: a, 5: b}"), "has the keys .0, 5.; need"),
+    "mixed keys": ("yolo", lambda home: (home / "data.yaml").write_text("names: {0: a, x: b}"), "has the keys .0, 'x'"),
+    "deep YAML": ("yolo", lambda home: (home / "data.yaml").write_text("names: " + "[" * 5000), "no `names` in it"),
     "YAML without names": ("yolo", lambda home: (home / "data.yaml").write_text("nc: 3"), "no `names` in it"),
 }  # fmt: skip
 
@@ -365,3 +371,52 @@ def test_other_json_files_are_passed_by_and_told(tmp_path: Path) -> None:
     (tmp_path / "data/.cache/instances_train.json").write_text("{")
     data = read(tmp_path, "coco")
     assert any("2 .json files that are no COCO annotations; the first is export.json" in note for note in data.notes)
+
+
+def test_yolo_splits_are_told_by_folders_in_any_case_and_with_years(tmp_path: Path) -> None:
+    WRITERS["yolo"](tmp_path / "data", scenes(40))
+    for folder in ("images", "labels"):
+        (tmp_path / "data" / folder / "test").rename(tmp_path / "data" / folder / "Test2017")
+    assert len(read(tmp_path, "yolo").test) == 14
+
+
+@pytest.mark.parametrize(
+    ("folder", "said"),
+    [("testing", "images/testing: 'testing' is not the name of a split, did you mean \"test\""),
+     ("holdout", "images/holdout: 'holdout' is not the name of a split, allowed here: test, train")],
+)  # fmt: skip
+def test_a_folder_beside_train_that_is_no_split_is_refused(folder: str, said: str, tmp_path: Path) -> None:
+    WRITERS["yolo"](tmp_path / "data", scenes(20))
+    for kind in ("images", "labels"):
+        (tmp_path / "data" / kind / "test").rename(tmp_path / "data" / kind / folder)
+    with pytest.raises(DataError, match=said):
+        read(tmp_path, "yolo")
+
+
+def test_linked_folders_are_told(tmp_path: Path) -> None:
+    WRITERS["yolo"](tmp_path / "data", scenes(20))
+    (tmp_path / "data/images/test").rename(tmp_path / "elsewhere")
+    (tmp_path / "data/images/test").symlink_to(tmp_path / "elsewhere")
+    assert "skipped 1 linked folders: images/test" in read(tmp_path, "yolo").notes
+    (tmp_path / "data/images").rename(tmp_path / "images")
+    (tmp_path / "data/images").symlink_to(tmp_path / "images")
+    with pytest.raises(DataError, match="look at data.annotations; skipped 1 linked folders: images$"):
+        read(tmp_path, "yolo")
+
+
+def test_labels_whose_suffix_is_in_capitals_are_read(tmp_path: Path) -> None:
+    made = scenes(20)
+    WRITERS["yolo"](tmp_path / "data", made)
+    for path in (tmp_path / "data/labels").rglob("*.txt"):
+        path.rename(path.with_suffix(".TXT"))
+    assert sum(map(len, rows(read(tmp_path, "yolo")).values())) == sum(len(scene.things) for scene in made)
+
+
+def test_a_limit_leaves_no_split_empty(tmp_path: Path) -> None:
+    two_splits(tmp_path / "data")
+    path = tmp_path / "data/annotations/instances_val.json"
+    values = json.loads(path.read_text())
+    values["images"], values["annotations"] = values["images"][:1], values["annotations"][:1]
+    path.write_text(json.dumps(values))
+    data = read(tmp_path, "coco", limit=10)
+    assert data.validation.y[:, 1, 1].tolist() == [30]
