@@ -36,7 +36,7 @@ KEYS = (b'"images"', b'"annotations"', b'"categories"')
 
 
 @dataclass(frozen=True)
-class _Looked:
+class Looked:
     """What the pictures themselves say: how often each (width, height) was seen, and whether one has colours."""
 
     sizes: Counter[tuple[int, int]]
@@ -77,7 +77,7 @@ def boxes(path: Path, where: str, source: Archive, found: Sequence[str]) -> Find
     total = sum(len(each.boxes) for each in listed.pictures)
     if not total:
         raise DataError(f"{path}: {SAID[found[0]]} annotations without a single box; export them again")
-    looked = _look(source, [each.name for each in listed.pictures])
+    looked = look(source, [each.name for each in listed.pictures])
     if not looked.sizes:
         raise DataError(f"{path}: none of its pictures can be opened; check that they are whole")
     size = looked.sizes.most_common(1)[0][0]
@@ -132,7 +132,8 @@ def _middle_box(listed: Annotations, size: tuple[int, int], section: dict[str, o
     return f"In a sample the middle box is {wide:.0f}×{high:.0f}{small}"
 
 
-def _look(source: Archive, names: Sequence[str]) -> _Looked:
+def look(source: Archive, names: Sequence[str]) -> Looked:
+    """What some of the pictures are, evenly; the source counts what it cannot read, and names it."""
     sizes: Counter[tuple[int, int]] = Counter()
     coloured = False
     steps = input_path.pictures((STRIDE, STRIDE, 3))
@@ -142,8 +143,8 @@ def _look(source: Archive, names: Sequence[str]) -> _Looked:
                 sizes[pictures.upright_size(picture, steps)] += 1
                 coloured = coloured or not is_grey(picture)
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-            continue  # the source counts what it cannot read, and names it
-    return _Looked(sizes, coloured)
+            continue
+    return Looked(sizes, coloured)
 
 
 def _folders(name: str) -> tuple[str, ...]:

@@ -27,6 +27,8 @@ PICTURES = folder_layout.PICTURES.suffixes
 SPLITS = {**folder_layout.SPLITS, "trainval": "train"}
 """Names of files and folders, and the split that they mean."""
 SHOWN = 5
+MOST_BOXES = 100
+"""Of a picture: `data.most_boxes` goes no higher."""
 MASKS = {"SegmentationClass", "SegmentationObject"}
 """Folders of Pascal VOC with masks, which are called like their pictures."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -222,6 +223,10 @@ BROKEN: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "outside": ("voc", _voc(lambda text: text.replace("<xmax>", "<xmax>9")), "boxes are empty or outside"),
     "another size": ("voc", _voc(lambda text: text.replace("<width>64", "<width>65")), "annotations are for 65×48"),
     "an entity": ("voc", _voc(lambda text: '<!DOCTYPE a [<!ENTITY b "c">]>' + text), "or entities"),
+    "no width": ("voc", _voc(lambda text: text.replace("<width>64", "<width>nan")), "size/width is 'nan'; it must"),
+    "endless": ("voc", _voc(lambda text: text.replace("<xmax>", "<xmax>inf<!--").replace("</xmax>", "--></xmax>")),
+                "bndbox/xmax is 'inf'; it must be"),
+    "an unknown encoding": ("voc", _voc(lambda text: '<?xml version="1.0" encoding="x-y"?>' + text), "no XML"),
     "in two splits": (
         "voc", lambda home: (home / "ImageSets/Main/val.txt").write_text("scene000\n"), "belongs to one split",
     ),
@@ -420,3 +425,62 @@ def test_a_limit_leaves_no_split_empty(tmp_path: Path) -> None:
     path.write_text(json.dumps(values))
     data = read(tmp_path, "coco", limit=10)
     assert data.validation.y[:, 1, 1].tolist() == [30]
+
+
+@pytest.mark.parametrize(
+    ("form", "member"),
+    [("yolo", "data.yaml"), ("yolo", "labels/train/scene001.txt"), ("voc", "Annotations/scene001.xml"),
+     ("voc", "ImageSets/Main/train.txt"), ("coco", "annotations/instances_train2017.json")],
+)  # fmt: skip
+def test_a_damaged_member_of_a_zip_is_one_line(form: str, member: str, tmp_path: Path) -> None:
+    WRITERS[form](tmp_path / "data", scenes(10))
+    with zipfile.ZipFile(tmp_path / "data.zip", "w") as archive:
+        for path in sorted((tmp_path / "data").rglob("*.*")):
+            archive.write(path, path.relative_to(tmp_path / "data"))
+    content = (tmp_path / "data" / member).read_bytes()
+    whole = (tmp_path / "data.zip").read_bytes()
+    assert whole.count(content) == 1
+    (tmp_path / "data.zip").write_bytes(whole.replace(content, content[::-1]))
+    with pytest.raises(DataError, match=f"{member}: cannot be read \\(Bad CRC-32 .*; repair or remove it"):
+        read(tmp_path, form, path=str(tmp_path / "data.zip"))
+
+
+def test_a_pipe_or_a_broken_link_is_one_line(tmp_path: Path) -> None:
+    WRITERS["yolo"](tmp_path / "data", scenes(20))
+    label = tmp_path / "data/labels/train/scene001.txt"
+    label.unlink()
+    label.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(DataError, match=r"scene001.txt: cannot be read \(No such file"):
+        read(tmp_path, "yolo")
+    label.unlink()
+    os.mkfifo(label)
+    with pytest.raises(DataError, match=r"scene001.txt: cannot be read \(is no regular file"):
+        read(tmp_path, "yolo")
+
+
+def test_trainval_is_train_where_no_list_is_narrower_and_other_tasks_lists_do_not_matter(tmp_path: Path) -> None:
+    made = scenes(30)
+    WRITERS["voc"](tmp_path / "data", made)
+    lists = tmp_path / "data/ImageSets/Main"
+    (lists / "train.txt").rename(lists / "trainval.txt")
+    names = (lists / "trainval.txt").read_text().split()
+    (lists / "val.txt").write_bytes("\n".join(names[:4]).encode("utf-8-sig"))
+    (lists.parent / "Segmentation").mkdir()
+    (lists.parent / "Segmentation/val.txt").write_text("\n".join(names))
+    data = read(tmp_path, "voc")
+    assert [len(each) for each in (data.validation, data.test)] == [4, 10]
+    assert len(data.train) + len(data.calibration) == 16
+
+
+def test_no_more_boxes_can_be_asked_than_a_hundred(tmp_path: Path) -> None:
+    WRITERS["yolo"](tmp_path / "data", scenes(10))
+    (tmp_path / "data/labels/train/scene001.txt").write_text("0 0.5 0.5 0.2 0.2\n" * 101)
+    with pytest.raises(DataError, match="101 boxes, and 100 are the most that a detector can learn; remove"):
+        read(tmp_path, "yolo")
+
+
+def test_a_mark_before_the_classes_is_no_part_of_their_names(tmp_path: Path) -> None:
+    WRITERS["yolo"](tmp_path / "data", scenes(20))
+    (tmp_path / "data/data.yaml").unlink()
+    (tmp_path / "data/classes.txt").write_bytes("\n".join(CLASSES).encode("utf-8-sig"))
+    assert read(tmp_path, "yolo").classes == CLASSES
