@@ -859,11 +859,12 @@ def test_masks_serve_no_other_task_and_pictures_without_masks_not_this_one(tmp_p
     assert (done.exit_code, "has no masks; put them beside" in done.output.replace("\n", " ")) == (2, True)
 
 
-def test_a_damaged_picture_among_those_with_masks_is_passed_by(tmp_path: Path) -> None:
+def test_a_damaged_picture_among_those_with_masks_is_named(tmp_path: Path) -> None:
     MASKS["folders"](tmp_path / "data", masked_scenes(60))
-    damaged = tmp_path / "data/images/train/scene001.png"
+    damaged = tmp_path / "data/images/test/scene000.png"
     damaged.write_bytes(damaged.read_bytes()[:600])
-    assert written("--data", tmp_path / "data", out=tmp_path)["data"]["source"] == "masks"
+    done = edgekit("init", "mine", "--data", tmp_path / "data", "--out", tmp_path / "out")
+    assert (done.exit_code, "images/test/scene000.png (image file is truncated)" in done.output) == (4, True)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from edgekit.cli.init.inspect import MOST_OPENED, is_grey
 from edgekit.core.errors import DataError
 from edgekit.data import archives, box_formats
 from edgekit.data.box_formats import Annotations, yolo
+from edgekit.data.image_decoding import UNREADABLE
 from edgekit.runner import input_path
 from edgekit.runner.inputs import picture as pictures
 
@@ -142,7 +143,7 @@ def look(source: Archive, names: Sequence[str]) -> Looked:
             with Image.open(io.BytesIO(_read(source, name)), formats=pictures.FORMATS) as picture:
                 sizes[pictures.upright_size(picture, steps)] += 1
                 coloured = coloured or not is_grey(picture)
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        except UNREADABLE:
             continue
     return Looked(sizes, coloured)
 
