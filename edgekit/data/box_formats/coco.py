@@ -42,7 +42,9 @@ def read(source: Folder | Zip, listing: Listing) -> Annotations:
             others.append(name)
             continue
         for each in values["categories"]:
-            number, title = _whole(each, "id", name), str(each.get("name") or "")
+            number, title = _whole(each, "id", name), each.get("name")
+            if not isinstance(title, str):
+                raise DataError(f"{name}: category {number} is called {truncated(title)}; needed a word")
             if classes.setdefault(number, title) != title:
                 raise DataError(f"{name}: category {number} is {title!r}, elsewhere {classes[number]!r}")
         boxes: dict[int, list[Box]] = defaultdict(list)

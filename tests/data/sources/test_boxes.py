@@ -239,6 +239,9 @@ BROKEN: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "a nameless class": (
         "coco", _coco(lambda values: values["categories"][0].update(name="")), "category 1 is ''",
     ),
+    "a class that is a list": (
+        "coco", _coco(lambda values: values["categories"][0].update(name=["a"])), "category 1 is called .'a'.; needed",
+    ),
     "three numbers": (
         "coco", _coco(lambda values: values["annotations"][0].update(bbox=[1, 2, 3])), "needed left, top",
     ),
