@@ -14,7 +14,7 @@ from edgekit.core.cache_key import code_digest
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
 from edgekit.data import archives, box_formats, image_cache, listed_pictures
-from edgekit.data.box_formats import Annotations, Box, Picture
+from edgekit.data.box_formats import MOST_BOXES, Annotations, Box, Picture
 from edgekit.data.image_decoding import DECODER, UNREADABLE, reason
 from edgekit.data.paths import existing
 from edgekit.data.types import Pools, Progress
@@ -88,12 +88,23 @@ def _key(config: Options, source: archives.Folder | archives.Zip) -> str:
             "annotations": config.annotations,
             "input_path": config.input_path,
             "most": [config.most_boxes, config.max_bad_fraction],
-            "code": [code_digest("runner/inputs/picture.py"), code_digest("data/box_formats")],
+            "code": [code_digest(part) for part in CODE],
             "limit": config.limit,
             "seed": None if config.limit is None else config.split_seed,
             "pillow": DECODER,
         }
     )
+
+
+CODE = (
+    "runner/inputs/picture.py",
+    "runner/input_path.py",
+    "data/annotated_pictures.py",
+    "data/box_formats",
+    "data/folder_layout.py",
+    "data/listed_pictures.py",
+)
+"""What decides about the decoded bytes and the boxes."""
 
 
 def _decode(
@@ -180,6 +191,11 @@ def _label(
         left, top, right, bottom = place.into_sample(sides)
         kept.append((numbers[box.label], left, top, right, bottom))
     if len(kept) > config.most_boxes:
+        if config.most_boxes >= MOST_BOXES:
+            raise DataError(
+                f"{picture.name}: {len(kept)} boxes, and {MOST_BOXES} are the most that a detector can learn; remove "
+                "the picture, or cut it into parts"
+            )
         raise DataError(f"{picture.name}: {len(kept)} boxes, at most {config.most_boxes} asked; raise data.most_boxes")
     rows[1 : 1 + len(kept)] = np.array(kept, dtype=np.float32).reshape(-1, 5)
 

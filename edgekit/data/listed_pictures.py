@@ -22,7 +22,7 @@ Listed = TypeVar("Listed", bound=_InSplit)
 
 
 def limited(pictures: Sequence[Listed], limit: int | None, seed: int) -> list[Listed]:
-    """At most `limit` pictures of train, and of the other splits in proportion."""
+    """At most `limit` pictures of train, and of the other splits in proportion, one at least."""
     train = sum(each.split == "train" for each in pictures)
     if limit is None or limit >= train:
         return list(pictures)
@@ -30,7 +30,7 @@ def limited(pictures: Sequence[Listed], limit: int | None, seed: int) -> list[Li
     kept: list[Listed] = []
     for split in SPLITS:
         mine = [each for each in pictures if each.split == split]
-        chosen = random.permutation(len(mine))[: round(share * len(mine))]
+        chosen = random.permutation(len(mine))[: max(1, round(share * len(mine)))]
         kept += [mine[place] for place in sorted(chosen)]
     return kept
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.core.errors import DataError
 from edgekit.data.archives import Listing
-from edgekit.data.box_formats import PICTURES, pictures, voc, yolo
+from edgekit.data.box_formats import PICTURES, by_suffix, linked, pictures, voc, yolo
 
 if TYPE_CHECKING:
     from edgekit.data.archives import Folder, Zip
@@ -51,24 +51,23 @@ def read(layout: str, source: Folder | Zip) -> Masked:
     listing = source.listing()
     found = tuple(_voc(source, listing) if layout == "voc" else _folders(listing))
     if not any(pair.mask for pair in found):
+        behind = "".join(f"; {each}" for each in linked(listing))
         wanted = f"{OF_VOC}/NAME.png" if layout == "voc" else "images/SPLIT/NAME.jpg and masks/SPLIT/NAME.png"
-        raise DataError(f"data.path: no picture with a mask in it; needed {wanted}; look at data.layout")
+        raise DataError(f"data.path: no picture with a mask in it; needed {wanted}; look at data.layout{behind}")
     taken = {pair.mask for pair in found}
     folder = OF_VOC if layout == "voc" else MASKS
     unused = [name for name in listing.files if _is_mask(name, folder) and name not in taken]
     notes = (f"{len(unused)} masks without a picture, or in no list; the first is {unused[0]}",) if unused else ()
-    return Masked(found, _classes(layout, source, listing), notes)
+    return Masked(found, _classes(layout, source, listing), (*notes, *linked(listing)))
 
 
 def _folders(listing: Listing) -> Iterator[Pair]:
-    files = set(listing.files)
-    for name in listing.files:
-        path = PurePosixPath(name)
-        if path.suffix.lower() not in PICTURES or path.name.startswith(".") or IMAGES not in path.parts[:-1]:
-            continue
+    files = by_suffix(listing.files)
+    shown = [path for path in map(PurePosixPath, listing.files) if path.suffix.lower() in PICTURES]
+    shown = [path for path in shown if IMAGES in path.parts[:-1] and not path.name.startswith(".")]
+    for path, split in zip(shown, yolo.splits_of(shown), strict=True):
         mirrored = PurePosixPath(*(MASKS if part == IMAGES else part for part in path.parts)).with_suffix(MASK)
-        mask = str(mirrored) if str(mirrored) in files else None
-        yield Pair(name, mask, yolo.split_of(path))
+        yield Pair(str(path), files.get(str(mirrored)), split)
 
 
 def _voc(source: Folder | Zip, listing: Listing) -> Iterator[Pair]:

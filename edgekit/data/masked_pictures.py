@@ -87,10 +87,13 @@ def _key(config: Options, source: Source) -> str:
 
 CODE = (
     "runner/inputs/picture.py",
+    "runner/input_path.py",
     "runner/masks.py",
     "data/mask_layouts.py",
     "data/masked_pictures.py",
     "data/box_formats",
+    "data/folder_layout.py",
+    "data/listed_pictures.py",
 )
 """What decides about the decoded bytes."""
 

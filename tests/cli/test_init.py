@@ -859,6 +859,46 @@ def test_masks_serve_no_other_task_and_pictures_without_masks_not_this_one(tmp_p
     assert (done.exit_code, "has no masks; put them beside" in done.output.replace("\n", " ")) == (2, True)
 
 
+def test_a_damaged_picture_among_those_with_masks_is_named(tmp_path: Path) -> None:
+    MASKS["folders"](tmp_path / "data", masked_scenes(60))
+    damaged = tmp_path / "data/images/test/scene000.png"
+    damaged.write_bytes(damaged.read_bytes()[:600])
+    done = edgekit("init", "mine", "--data", tmp_path / "data", "--out", tmp_path / "out")
+    assert (done.exit_code, "images/test/scene000.png (image file is truncated)" in done.output) == (4, True)
+
+
+@pytest.mark.parametrize(
+    ("images", "masks"), [("Images", "Masks"), ("images", "labels"), ("image", "mask"), ("photos", "ground truth")]
+)
+def test_masks_in_folders_of_other_names_are_no_class(images: str, masks: str, tmp_path: Path) -> None:
+    MASKS["folders"](tmp_path / "data", masked_scenes(30))
+    (tmp_path / "data/images").rename(tmp_path / "data" / images)
+    (tmp_path / "data/masks").rename(tmp_path / "data" / masks)
+    done = edgekit("init", "mine", "--data", tmp_path / "data", "--out", tmp_path / "out")
+    said = f"{masks} looks like masks of the pictures in {images}; rename the two to masks and images"
+    assert (done.exit_code, said in " ".join(done.output.split())) == (4, True), done.output
+    for split in ("train", "test"):
+        (tmp_path / "other" / split).mkdir(parents=True)
+        (tmp_path / "data" / images / split).rename(tmp_path / "other" / split / images)
+        (tmp_path / "data" / masks / split).rename(tmp_path / "other" / split / masks)
+    if masks != "masks":
+        done = edgekit("init", "mine", "--data", tmp_path / "other", "--out", tmp_path / "out")
+        assert (done.exit_code, f"/{masks} looks like masks" in done.output.replace("\n", " ")) == (4, True)
+    values = written("--data", tmp_path / "other", "--task", "classification", out=tmp_path)
+    assert values["data"]["source"] == "image_folder"
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+def test_classes_whose_pictures_are_numbered_alike_are_classes(mode: str, tmp_path: Path) -> None:
+    random = np.random.default_rng(3)
+    for folder in ("train/mask", "train/no_mask", "test/mask", "test/no_mask"):
+        (tmp_path / "data" / folder).mkdir(parents=True)
+        for number in range(8):
+            pixels = random.integers(0, 256, (20, 20, 3)).astype(np.uint8)
+            Image.fromarray(pixels).convert(mode).save(tmp_path / "data" / folder / f"{number}.png")
+    assert written("--data", tmp_path / "data", out=tmp_path)["data"]["source"] == "image_folder"
+
+
 def test_where_pictures_have_boxes_and_masks_the_task_decides(tmp_path: Path) -> None:
     from tests.data.boxed import WRITERS as BOXES
     from tests.data.boxed import scenes as boxed_scenes

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
+from pathlib import Path
 
 import pytest
 
+from edgekit.core import cache_key
 from edgekit.core.errors import ResourceError
-from edgekit.data import image_cache
+from edgekit.data import image_cache, load, parse
 
+from . import boxed, masked
 from .pictures import contents, picture, read, samples, unpacked, zipped
 
 
@@ -101,3 +105,30 @@ def test_the_cache_follows_xdg(tmp_path, monkeypatch):
     read(zipped(tmp_path, samples()), cache=None)
     assert image_cache.default_folder() == tmp_path / "xdg" / "edgekit"
     assert len(list((tmp_path / "xdg" / "edgekit").iterdir())) == 1
+
+
+@pytest.mark.parametrize("part", ["runner/input_path.py", "data/listed_pictures.py", "data/folder_layout.py"])
+@pytest.mark.parametrize("kind", ["boxes", "masks"])
+def test_pictures_are_read_anew_where_the_code_that_places_or_chooses_them_changes(
+    kind: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("data", "runner"):
+        shutil.copytree(cache_key.ROOT / folder, tmp_path / "code" / folder)
+    monkeypatch.setattr(cache_key, "ROOT", tmp_path / "code")
+    section = {"source": kind, "path": str(tmp_path / "pictures"), "cache": str(tmp_path / "cache")}
+    section |= {"height": 48, "width": 64, "calibration_samples": 3}
+    if kind == "boxes":
+        boxed.WRITERS["yolo"](tmp_path / "pictures", boxed.scenes(12))
+        config = parse({**section, "annotations": "yolo"}, "detection")
+    else:
+        masked.WRITERS["folders"](tmp_path / "pictures", masked.scenes(12))
+        config = parse({**section, "layout": "folders"}, "segmentation")
+    try:
+        for entries, line in ((1, ""), (1, ""), (2, "\nX = 1\n")):
+            with open(tmp_path / "code" / part, "a") as stream:
+                stream.write(line)
+            cache_key.code_digest.cache_clear()
+            load(config)
+            assert len(list((tmp_path / "cache").glob("*/record.json"))) == entries
+    finally:
+        cache_key.code_digest.cache_clear()

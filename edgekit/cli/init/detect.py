@@ -93,6 +93,8 @@ def _tree(path: Path, where: str, task: str | None = None) -> Findings:
                 return inspect_boxes.boxes(path, where, source, forms)
             if masked:
                 return inspect_masks.masks(path, where, source, masked)
+            if task in (None, "segmentation"):
+                inspect_masks.refuse_other_names(path, source)
         kind, seen = _kind(path, source, listing.files)
         if kind == "sound" and path.is_dir() and inspect_tracks.has_track(path):
             return inspect_tracks.recordings(path)

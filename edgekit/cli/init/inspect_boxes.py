@@ -18,6 +18,7 @@ from edgekit.cli.init.inspect import MOST_OPENED, is_grey
 from edgekit.core.errors import DataError
 from edgekit.data import archives, box_formats
 from edgekit.data.box_formats import Annotations, yolo
+from edgekit.data.image_decoding import UNREADABLE
 from edgekit.runner import input_path
 from edgekit.runner.inputs import picture as pictures
 
@@ -36,7 +37,7 @@ KEYS = (b'"images"', b'"annotations"', b'"categories"')
 
 
 @dataclass(frozen=True)
-class _Looked:
+class Looked:
     """What the pictures themselves say: how often each (width, height) was seen, and whether one has colours."""
 
     sizes: Counter[tuple[int, int]]
@@ -55,8 +56,8 @@ def formats(source: Archive) -> list[str]:
         found.append("voc")
     if any(sum(key in _read(source, name) for key in KEYS) > 1 for name in _some(names, ".json")):
         found.append("coco")
-    texts = set(name for name in names if name.endswith(".txt"))
-    labels = [text for name in shown for text in yolo.candidates(PurePosixPath(name)) if text in texts]
+    texts = box_formats.by_suffix(name for name in names if name.lower().endswith(".txt"))
+    labels = [texts[text] for name in shown for text in yolo.candidates(PurePosixPath(name)) if text in texts]
     if any(LINE.match(_read(source, name)) for name in _spread(labels)):
         found.append("yolo")
     elif not found and any("labels" in PurePosixPath(name).parts for name in texts):
@@ -77,7 +78,7 @@ def boxes(path: Path, where: str, source: Archive, found: Sequence[str]) -> Find
     total = sum(len(each.boxes) for each in listed.pictures)
     if not total:
         raise DataError(f"{path}: {SAID[found[0]]} annotations without a single box; export them again")
-    looked = _look(source, [each.name for each in listed.pictures])
+    looked = look(source, [each.name for each in listed.pictures])
     if not looked.sizes:
         raise DataError(f"{path}: none of its pictures can be opened; check that they are whole")
     size = looked.sizes.most_common(1)[0][0]
@@ -132,7 +133,8 @@ def _middle_box(listed: Annotations, size: tuple[int, int], section: dict[str, o
     return f"In a sample the middle box is {wide:.0f}×{high:.0f}{small}"
 
 
-def _look(source: Archive, names: Sequence[str]) -> _Looked:
+def look(source: Archive, names: Sequence[str]) -> Looked:
+    """What some of the pictures are, evenly; the source counts what it cannot read, and names it."""
     sizes: Counter[tuple[int, int]] = Counter()
     coloured = False
     steps = input_path.pictures((STRIDE, STRIDE, 3))
@@ -141,9 +143,9 @@ def _look(source: Archive, names: Sequence[str]) -> _Looked:
             with Image.open(io.BytesIO(_read(source, name)), formats=pictures.FORMATS) as picture:
                 sizes[pictures.upright_size(picture, steps)] += 1
                 coloured = coloured or not is_grey(picture)
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-            continue  # the source counts what it cannot read, and names it
-    return _Looked(sizes, coloured)
+        except UNREADABLE:
+            continue
+    return Looked(sizes, coloured)
 
 
 def _folders(name: str) -> tuple[str, ...]:

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from dataclasses import dataclass
+import zipfile
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -23,6 +26,9 @@ NAMES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 PICTURES = folder_layout.PICTURES.suffixes
 SPLITS = {**folder_layout.SPLITS, "trainval": "train"}
 """Names of files and folders, and the split that they mean."""
+SHOWN = 5
+MOST_BOXES = 100
+"""Of a picture: `data.most_boxes` goes no higher."""
 MASKS = {"SegmentationClass", "SegmentationObject"}
 """Folders of Pascal VOC with masks, which are called like their pictures."""
 
@@ -60,10 +66,50 @@ class Annotations:
 
 def read(name: str, source: Folder | Zip) -> Annotations:
     """What a folder or a zip says in this format."""
-    found: Annotations = importlib.import_module(f"{__name__}.{name}").read(source, source.listing())
+    listing = source.listing()
+    found: Annotations = importlib.import_module(f"{__name__}.{name}").read(source, listing)
+    links = linked(listing)
     if not found.pictures:
-        raise DataError(f"data.path: no picture with {name} annotations in it; look at data.annotations")
+        said = "".join(f"; {each}" for each in links)
+        raise DataError(f"data.path: no picture with {name} annotations in it; look at data.annotations{said}")
+    return replace(found, notes=(*found.notes, *links))
+
+
+def content(source: Folder | Zip, name: str) -> bytes:
+    """The bytes of a file; DataError where it is damaged, or no regular file."""
+    try:
+        return source.read(name)
+    except (OSError, ValueError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        said = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise DataError(f"{name}: cannot be read ({said}); repair or remove it") from None
+
+
+def text(source: Folder | Zip, name: str) -> str:
+    """The same of a text in UTF-8, without the mark that some editors put before it."""
+    return content(source, name).decode("utf-8-sig", "replace")
+
+
+def linked(listing: Listing) -> tuple[str, ...]:
+    """A note, where a folder is a symbolic link: those are not entered."""
+    shown, more = listing.links[:SHOWN], len(listing.links) - SHOWN
+    behind = f" and {more} more" if more > 0 else ""
+    return (f"skipped {len(listing.links)} linked folders: {', '.join(shown)}{behind}",) if shown else ()
+
+
+def by_suffix(names: Iterable[str]) -> dict[str, str]:
+    """Each name by itself with its suffix in small letters: 0001.TXT is 0001.txt where no other file is."""
+    found: dict[str, str] = {}
+    for name in names:
+        suffix = PurePosixPath(name).suffix
+        key = name.removesuffix(suffix) + suffix.lower()
+        if key not in found or name == key:
+            found[key] = name
     return found
+
+
+def is_hidden(path: PurePosixPath) -> bool:
+    """Whether the file, or a folder above it, is none of the user's."""
+    return any(part.startswith(".") or part == "__MACOSX" for part in path.parts)
 
 
 def pictures(listing: Listing) -> dict[str, str]:

@@ -1,17 +1,20 @@
 """Pascal VOC (Everingham et al. 2010): an XML file for each picture, and lists of names for the splits.
 
 Annotations/NAME.xml has `object` elements, each with a `name` and a `bndbox`. ImageSets/Main/train.txt, val.txt and
-test.txt list names, one a line; without them all pictures are in train. Pixels count from 1.
+test.txt list names, one a line, or trainval.txt for train.txt; without them all pictures are in train. Pixels count
+from 1.
 """
 
 from __future__ import annotations
 
+import math
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
+from edgekit.core.config import truncated
 from edgekit.core.errors import DataError
-from edgekit.data.box_formats import SPLITS, Annotations, Box, Picture, named_once, pictures
+from edgekit.data.box_formats import SPLITS, Annotations, Box, Picture, content, named_once, pictures, text
 
 if TYPE_CHECKING:
     from edgekit.data.archives import Folder, Listing, Zip
@@ -34,7 +37,7 @@ def read(source: Folder | Zip, listing: Listing) -> Annotations:
         if path.stem not in by_stem:
             missing.append(name)
             continue
-        boxes, size = _parse(source.read(name), name)
+        boxes, size = _parse(content(source, name), name)
         found.append(Picture(by_stem[path.stem], split, boxes, size))
     if missing:
         raise DataError(f"{missing[0]}: there is no picture of that name ({len(missing)} such files); add it")
@@ -44,21 +47,34 @@ def read(source: Folder | Zip, listing: Listing) -> Annotations:
     return Annotations(tuple(found), named_once(classes, "annotations"), notes)
 
 
-def splits(source: Folder | Zip, listing: Listing, folder: str = "ImageSets") -> dict[str, str]:
-    """The split of each name; empty where no lists are below `folder`. A narrower list wins: train over trainval."""
+def splits(source: Folder | Zip, listing: Listing, folder: str = "Main") -> dict[str, str]:
+    """The split of each name, by the lists in ImageSets/`folder`, else in ImageSets itself; empty without lists.
+
+    trainval.txt counts where no train.txt stands beside it; what val.txt lists as well is for validation.
+    """
     found: dict[str, str] = {}
-    for name in listing.files:
-        path = PurePosixPath(name)
-        if path.suffix != ".txt" or path.stem not in SPLITS or folder not in path.parts or path.stem == "trainval":
-            continue
-        for line in source.read(name).decode("utf-8", "replace").splitlines():
+    for path in _lists(listing, folder):
+        split = SPLITS[path.stem.lower()]
+        for line in text(source, str(path)).splitlines():
             stem = line.split()[0] if line.split() else ""
-            if not stem:
+            is_narrower = path.stem.lower() == "trainval" and found.get(stem) == "validation"
+            if not stem or is_narrower:
                 continue
-            if found.get(stem, SPLITS[path.stem]) != SPLITS[path.stem]:
-                raise DataError(f"{name}: {stem!r} is in {found[stem]} as well; a picture belongs to one split")
-            found[stem] = SPLITS[path.stem]
+            if found.get(stem, split) != split:
+                raise DataError(f"{path}: {stem!r} is in {found[stem]} as well; a picture belongs to one split")
+            found[stem] = split
     return found
+
+
+def _lists(listing: Listing, folder: str) -> list[PurePosixPath]:
+    """The lists that count, trainval.txt last."""
+    named = [path for path in map(PurePosixPath, listing.files) if path.suffix.lower() == ".txt"]
+    named = [path for path in named if path.stem.lower() in SPLITS]
+    found = [path for path in named if path.parts[-3:-1] == ("ImageSets", folder)]
+    found = found or [path for path in named if path.parent.name == "ImageSets"]
+    narrow = {path.parent for path in found if path.stem.lower() == "train"}
+    wide = [path for path in found if path.stem.lower() == "trainval"]
+    return [*(each for each in found if each not in wide), *(each for each in wide if each.parent not in narrow)]
 
 
 def _parse(data: bytes, where: str) -> tuple[tuple[Box, ...], tuple[int, int] | None]:
@@ -66,7 +82,7 @@ def _parse(data: bytes, where: str) -> tuple[tuple[Box, ...], tuple[int, int] | 
         raise DataError(f"{where}: {len(data)} bytes, or entities; annotations are small and plain: export them again")
     try:
         root = ElementTree.fromstring(data)
-    except ElementTree.ParseError as error:
+    except (ElementTree.ParseError, LookupError, ValueError) as error:
         raise DataError(f"{where}: no XML ({error}); export it again") from None
     boxes = tuple(_box(each, where) for each in root.iter("object"))
     width, height = (_number(root, f"size/{side}", where, optional=True) for side in ("width", "height"))
@@ -82,10 +98,13 @@ def _box(thing: ElementTree.Element, where: str) -> Box:
 
 
 def _number(element: ElementTree.Element, path: str, where: str, optional: bool = False) -> float:
-    text = element.findtext(path)
-    if text is None and optional:
+    written = element.findtext(path)
+    if written is None and optional:
         return 0.0
     try:
-        return float(text or "")
+        number = float(written or "")
     except ValueError:
-        raise DataError(f"{where}: {path} is {text!r}; it must be a number") from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise DataError(f"{where}: {path} is {truncated(written)}; it must be a number")
+    return number

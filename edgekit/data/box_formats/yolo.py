@@ -6,13 +6,17 @@ in one folder. Classes are named in data.yaml (`names`) or classes.txt. A pictur
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from edgekit.core.config import suggest, truncated
 from edgekit.core.errors import DataError
-from edgekit.data.box_formats import PICTURES, SPLITS, Annotations, Box, Picture, named_once
+from edgekit.data.box_formats import PICTURES, SPLITS, Annotations, Box, Picture, by_suffix, named_once, text
 
 if TYPE_CHECKING:
     from edgekit.data.archives import Folder, Listing, Zip
@@ -24,15 +28,14 @@ NAMES = ("data.yaml", "data.yml", "dataset.yaml", "classes.txt", "obj.names")
 
 def read(source: Folder | Zip, listing: Listing) -> Annotations:
     """See the package."""
-    names, files = classes(source, listing), set(listing.files)
+    names, files = classes(source, listing), by_suffix(listing.files)
+    shown = [path for path in map(PurePosixPath, listing.files) if path.suffix.lower() in PICTURES]
+    shown = [path for path in shown if not path.name.startswith(".")]
     found = []
-    for name in listing.files:
-        path = PurePosixPath(name)
-        if path.suffix.lower() not in PICTURES or path.name.startswith("."):
-            continue
-        labels = next((each for each in candidates(path) if each in files), None)
-        boxes = _parse(source.read(labels), labels, names) if labels else ()
-        found.append(Picture(name, split_of(path), boxes))
+    for path, split in zip(shown, splits_of(shown), strict=True):
+        labels = next((files[each] for each in candidates(path) if each in files), None)
+        boxes = _parse(text(source, labels), labels, names) if labels else ()
+        found.append(Picture(str(path), split, boxes))
     return Annotations(tuple(found), names)
 
 
@@ -43,9 +46,41 @@ def candidates(path: PurePosixPath) -> list[str]:
     return [str(mirrored), str(beside)]
 
 
-def split_of(path: PurePosixPath) -> str:
-    """What the folders above a file say; train where they say nothing."""
-    return next((SPLITS[part] for part in reversed(path.parts[:-1]) if part in SPLITS), "train")
+def splits_of(paths: Sequence[PurePosixPath]) -> list[str]:
+    """What the nearest folder above each file says, in any case and with a year or without; train where none does.
+
+    DataError for a folder beside those of splits that is called like none, or nearly like one.
+    """
+    found = [_stated(path) for path in paths]
+    beside = {path.parts[:place] for path, place in zip(paths, found, strict=True) if place is not None}
+    splits = []
+    for path, place in zip(paths, found, strict=True):
+        if place is None:
+            odd = [at for at in range(len(path.parts) - 1) if path.parts[:at] in beside or _is_meant(path.parts[at])]
+            if odd:
+                name = path.parts[odd[0]]
+                said = suggest(name.lower(), list(SPLITS))
+                raise DataError(
+                    f"{PurePosixPath(*path.parts[: odd[0] + 1])}: {name!r} is not the name of a split, {said}"
+                )
+        splits.append("train" if place is None else SPLITS[_plain(path.parts[place])])
+    return splits
+
+
+def _stated(path: PurePosixPath) -> int | None:
+    """The place of the nearest folder above a file that is called like a split."""
+    return next((at for at in reversed(range(len(path.parts) - 1)) if _plain(path.parts[at]) in SPLITS), None)
+
+
+def _plain(folder: str) -> str:
+    """train2017 and Train are train."""
+    return re.sub(r"[-_ ]?\d{4}$", "", folder.lower())
+
+
+def _is_meant(folder: str) -> bool:
+    """Whether a folder without any of a split beside it is nearly called like one: training, testing."""
+    plain = _plain(folder)
+    return plain.startswith(("train", "test", "valid")) and bool(get_close_matches(plain, SPLITS, cutoff=0.7))
 
 
 def classes(source: Folder | Zip, listing: Listing) -> tuple[str, ...]:
@@ -53,20 +88,33 @@ def classes(source: Folder | Zip, listing: Listing) -> tuple[str, ...]:
     for name in sorted(listing.files, key=lambda each: (each.count("/"), each)):
         if PurePosixPath(name).name not in NAMES:
             continue
-        text = source.read(name).decode("utf-8", "replace")
+        words = text(source, name)
         if name.endswith((".txt", ".names")):
-            return named_once([line.strip() for line in text.splitlines() if line.strip()], name)
+            return named_once([line.strip() for line in words.splitlines() if line.strip()], name)
         try:
-            found: Any = yaml.safe_load(text)["names"]
-        except (yaml.YAMLError, KeyError, TypeError):
+            found: Any = yaml.safe_load(words)["names"]
+        except (yaml.YAMLError, KeyError, TypeError, ValueError, RecursionError):
             raise DataError(f"{name}: no `names` in it; list the classes under that key") from None
-        return named_once([found[number] for number in sorted(found)] if isinstance(found, dict) else list(found), name)
+        return named_once(_listed(found, name), name)
     raise DataError(f"the classes have no names: add {' or '.join(NAMES[:1] + NAMES[3:4])} to the data")
 
 
-def _parse(data: bytes, where: str, classes: tuple[str, ...]) -> tuple[Box, ...]:
+def _listed(found: Any, where: str) -> list[str]:
+    """The classes of `names`: a list, or a mapping of their numbers."""
+    wanted = "needed a list of words, [cat, dog], or {0: cat, 1: dog} without gaps"
+    if isinstance(found, dict):
+        numbers = list(found)
+        if any(type(number) is not int for number in numbers) or sorted(numbers) != list(range(len(numbers))):
+            raise DataError(f"{where}: names has the keys {truncated(numbers)}; {wanted}")
+        found = [found[number] for number in range(len(numbers))]
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise DataError(f"{where}: names is {truncated(found)}; {wanted}; put quotes around numbers")
+    return found
+
+
+def _parse(lines: str, where: str, classes: tuple[str, ...]) -> tuple[Box, ...]:
     boxes = []
-    for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
+    for number, line in enumerate(lines.splitlines(), 1):
         if not line.strip():
             continue
         if len(line.split()) > MOST_WORDS:

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from edgekit.core.cache_key import code_digest, library_versions
 from edgekit.core.hashing import digest
+from edgekit.data.box_formats import MOST_BOXES
 from edgekit.data.paths import PathText, existing, stamps
 from edgekit.data.types import Pools, Progress, SourceConfig
 from edgekit.runner import input_path
@@ -34,7 +35,7 @@ class Config(SourceConfig):
         "letterbox", description="picture of other proportions: add black bars at two sides, or stretch it"
     )
     orientation: Literal["apply", "ignore"] = Field("apply", description="whether the EXIF orientation turns a picture")
-    most_boxes: int = Field(100, ge=1, le=100, description="most boxes that a picture may have")
+    most_boxes: int = Field(MOST_BOXES, ge=1, le=MOST_BOXES, description="most boxes that a picture may have")
     max_bad_fraction: float = Field(
         0.01,
         ge=0,
@@ -56,7 +57,8 @@ class Config(SourceConfig):
 
 def identity(config: Config) -> list[object]:
     """The zip, or every file of the folder, by what the file system says of it; and the code that reads it."""
-    read_by = [library_versions(("pillow",)), code_digest("runner/inputs"), code_digest("data/box_formats")]
+    code = ("runner/inputs", "runner/input_path.py", "data/box_formats")
+    read_by = [library_versions(("pillow",)), *map(code_digest, code)]
     return [digest(stamps(existing(config.path, "data.path"))), *read_by]
 
 

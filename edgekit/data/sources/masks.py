@@ -53,7 +53,8 @@ class Config(SourceConfig):
 
 def identity(config: Config) -> list[object]:
     """The zip, or every file of the folder, by what the file system says of it; and the code that reads it."""
-    read_by = [library_versions(("pillow",)), *map(code_digest, ("runner/inputs", "runner/masks.py"))]
+    code = ("runner/inputs", "runner/input_path.py", "runner/masks.py")
+    read_by = [library_versions(("pillow",)), *map(code_digest, code)]
     return [digest(stamps(existing(config.path, "data.path"))), *read_by]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -222,6 +223,10 @@ BROKEN: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "outside": ("voc", _voc(lambda text: text.replace("<xmax>", "<xmax>9")), "boxes are empty or outside"),
     "another size": ("voc", _voc(lambda text: text.replace("<width>64", "<width>65")), "annotations are for 65×48"),
     "an entity": ("voc", _voc(lambda text: '<!DOCTYPE a [<!ENTITY b "c">]>' + text), "or entities"),
+    "no width": ("voc", _voc(lambda text: text.replace("<width>64", "<width>nan")), "size/width is 'nan'; it must"),
+    "endless": ("voc", _voc(lambda text: text.replace("<xmax>", "<xmax>inf<!--").replace("</xmax>", "--></xmax>")),
+                "bndbox/xmax is 'inf'; it must be"),
+    "an unknown encoding": ("voc", _voc(lambda text: '<?xml version="1.0" encoding="x-y"?>' + text), "no XML"),
     "in two splits": (
         "voc", lambda home: (home / "ImageSets/Main/val.txt").write_text("scene000\n"), "belongs to one split",
     ),
@@ -234,6 +239,9 @@ BROKEN: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "a nameless class": (
         "coco", _coco(lambda values: values["categories"][0].update(name="")), "category 1 is ''",
     ),
+    "a class that is a list": (
+        "coco", _coco(lambda values: values["categories"][0].update(name=["a"])), "category 1 is called .'a'.; needed",
+    ),
     "three numbers": (
         "coco", _coco(lambda values: values["annotations"][0].update(bbox=[1, 2, 3])), "needed left, top",
     ),
@@ -243,11 +251,28 @@ BROKEN: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "a box of no image": (
         "coco", _coco(lambda values: values["annotations"][0].update(image_id=9999)), "image 9999, which",
     ),
+    "no objects": ("coco", _coco(lambda values: values["images"].append(3)), "images holds 3; needed objects"),
+    "a null": ("coco", _coco(lambda values: values["categories"].append(None)), "categories holds None"),
+    "deep JSON": (
+        "coco", lambda home: (home / "annotations/instances_train2017.json").write_text("[" * 200_000), "no JSON",
+    ),
+    "no side": (
+        "coco", _coco(lambda values: values["annotations"][0].update(bbox=[float("nan"), 2, 3, 4])), "bbox is .nan, 2",
+    ),
+    "a huge side": (
+        "coco", _coco(lambda values: values["annotations"][0].update(bbox=[10**400, 2, 3, 4])), "needed left, top",
+    ),
     "words": ("yolo", _yolo("blob 0.5 0.5 0.1 0.1\n"), "needed class, middle x"),
     "four numbers": ("yolo", _yolo("0 0.5 0.5 0.1\n"), "needed class, middle x"),
     "a class too high": ("yolo", _yolo("3 0.5 0.5 0.1 0.1\n"), "class 3 has no name"),
     "no names": ("yolo", lambda home: (home / "data.yaml").unlink(), "the classes have no names"),
     "names twice": ("yolo", lambda home: (home / "data.yaml").write_text("names: [a, a, b]"), "stands twice"),
+    "one name": ("yolo", lambda home: (home / "data.yaml").write_text("names: blob"), "names is 'blob'; needed a list"),
+    "null": ("yolo", lambda home: (home / "data.yaml").write_text("names:"), "names is None; needed a list of words"),
+    "a number": ("yolo", lambda home: (home / "data.yaml").write_text("names: [1, 2]"), "put quotes around numbers"),
+    "a gap": ("yolo", lambda home: (home / "data.yaml").write_text("names: {0: a, 5: b}"), "has the keys .0, 5.; need"),
+    "mixed keys": ("yolo", lambda home: (home / "data.yaml").write_text("names: {0: a, x: b}"), "has the keys .0, 'x'"),
+    "deep YAML": ("yolo", lambda home: (home / "data.yaml").write_text("names: " + "[" * 5000), "no `names` in it"),
     "YAML without names": ("yolo", lambda home: (home / "data.yaml").write_text("nc: 3"), "no `names` in it"),
 }  # fmt: skip
 
@@ -289,3 +314,176 @@ def test_masks_beside_the_boxes_of_voc_are_no_pictures(tmp_path: Path) -> None:
     (tmp_path / "data/SegmentationClass").mkdir()
     Image.new("P", (64, 48)).save(tmp_path / f"data/SegmentationClass/{made[0].name}.png")
     assert len(rows(read(tmp_path, "voc"))) == 20
+
+
+def two_splits(home: Path, file_name: str = "{number:04}.png") -> None:
+    """train/0000.png and val/0000.png are other pictures; the boxes of train lie left, those of val right."""
+    (home / "annotations").mkdir(parents=True)
+    for split, left, count in (("train", 4, 40), ("val", 30, 10)):
+        images = []
+        (home / split).mkdir()
+        for number in range(count):
+            pixels = np.random.default_rng((number, left)).integers(0, 256, (48, 64, 3), np.uint8)
+            Image.fromarray(pixels).save(home / split / f"{number:04}.png")
+            name = file_name.format(split=split, number=number)
+            images.append({"id": number, "file_name": name, "width": 64, "height": 48})
+        boxes = [{"image_id": number, "category_id": 1, "bbox": [left, 9, 20, 20]} for number in range(count)]
+        values = {"images": images, "annotations": boxes, "categories": [{"id": 1, "name": "a"}]}
+        (home / f"annotations/instances_{split}.json").write_text(json.dumps(values))
+
+
+@pytest.mark.parametrize("file_name", ["{number:04}.png", "{split}/{number:04}.png"])
+def test_a_coco_picture_is_the_one_of_its_own_split(file_name: str, tmp_path: Path) -> None:
+    two_splits(tmp_path / "data", file_name)
+    data = read(tmp_path, "coco")
+    known = {np.asarray(Image.open(path)).tobytes(): path.parent.name for path in (tmp_path / "data").glob("*/*.png")}
+    assert [known[x.tobytes()] for x in data.validation.x] == ["val"] * 10
+    assert {known[x.tobytes()] for x in data.train.x} == {"train"}
+    assert set(data.validation.y[:, 1, 1]) == {30} and set(data.train.y[:, 1, 1]) == {4}
+
+
+@pytest.mark.parametrize(
+    ("file_name", "said"),
+    [
+        ("old/{number:04}.png", "'old/0000.png' is in another folder, train/0000.png or val/0000.png; write that"),
+        ("{number:04}.png", "boxes.json: '0000.png' may be train/0000.png or val/0000.png; write its folder"),
+    ],
+)
+def test_a_coco_picture_that_may_be_several_is_refused(file_name: str, said: str, tmp_path: Path) -> None:
+    two_splits(tmp_path / "data", file_name)
+    (tmp_path / "data/annotations/instances_val.json").unlink()
+    (tmp_path / "data/annotations/instances_train.json").rename(tmp_path / "data/annotations/boxes.json")
+    with pytest.raises(DataError, match=said):
+        read(tmp_path, "coco")
+
+
+def test_a_coco_picture_is_listed_once(tmp_path: Path) -> None:
+    two_splits(tmp_path / "data")
+    path = tmp_path / "data/annotations/instances_train.json"
+    path.with_name("keypoints_train.json").write_bytes(path.read_bytes())
+    with pytest.raises(DataError, match=r"listed in annotations/instances_train.json and again in .*keypoints_train"):
+        read(tmp_path, "coco")
+    path.with_name("keypoints_train.json").unlink()
+    values = json.loads(path.read_text())
+    values["images"][1]["id"] = 0
+    path.write_text(json.dumps(values))
+    with pytest.raises(DataError, match="two images have the id 0"):
+        read(tmp_path, "coco")
+
+
+def test_other_json_files_are_passed_by_and_told(tmp_path: Path) -> None:
+    two_splits(tmp_path / "data")
+    (tmp_path / "data/export.json").write_text('{"images": 3}')
+    (tmp_path / "data/list.json").write_text("[1, 2]")
+    (tmp_path / "data/.cache").mkdir()
+    (tmp_path / "data/.cache/instances_train.json").write_text("{")
+    data = read(tmp_path, "coco")
+    assert any("2 .json files that are no COCO annotations; the first is export.json" in note for note in data.notes)
+
+
+def test_yolo_splits_are_told_by_folders_in_any_case_and_with_years(tmp_path: Path) -> None:
+    WRITERS["yolo"](tmp_path / "data", scenes(40))
+    for folder in ("images", "labels"):
+        (tmp_path / "data" / folder / "test").rename(tmp_path / "data" / folder / "Test2017")
+    assert len(read(tmp_path, "yolo").test) == 14
+
+
+@pytest.mark.parametrize(
+    ("folder", "said"),
+    [("testing", "images/testing: 'testing' is not the name of a split, did you mean \"test\""),
+     ("holdout", "images/holdout: 'holdout' is not the name of a split, allowed here: test, train")],
+)  # fmt: skip
+def test_a_folder_beside_train_that_is_no_split_is_refused(folder: str, said: str, tmp_path: Path) -> None:
+    WRITERS["yolo"](tmp_path / "data", scenes(20))
+    for kind in ("images", "labels"):
+        (tmp_path / "data" / kind / "test").rename(tmp_path / "data" / kind / folder)
+    with pytest.raises(DataError, match=said):
+        read(tmp_path, "yolo")
+
+
+def test_linked_folders_are_told(tmp_path: Path) -> None:
+    WRITERS["yolo"](tmp_path / "data", scenes(20))
+    (tmp_path / "data/images/test").rename(tmp_path / "elsewhere")
+    (tmp_path / "data/images/test").symlink_to(tmp_path / "elsewhere")
+    assert "skipped 1 linked folders: images/test" in read(tmp_path, "yolo").notes
+    (tmp_path / "data/images").rename(tmp_path / "images")
+    (tmp_path / "data/images").symlink_to(tmp_path / "images")
+    with pytest.raises(DataError, match="look at data.annotations; skipped 1 linked folders: images$"):
+        read(tmp_path, "yolo")
+
+
+def test_labels_whose_suffix_is_in_capitals_are_read(tmp_path: Path) -> None:
+    made = scenes(20)
+    WRITERS["yolo"](tmp_path / "data", made)
+    for path in (tmp_path / "data/labels").rglob("*.txt"):
+        path.rename(path.with_suffix(".TXT"))
+    assert sum(map(len, rows(read(tmp_path, "yolo")).values())) == sum(len(scene.things) for scene in made)
+
+
+def test_a_limit_leaves_no_split_empty(tmp_path: Path) -> None:
+    two_splits(tmp_path / "data")
+    path = tmp_path / "data/annotations/instances_val.json"
+    values = json.loads(path.read_text())
+    values["images"], values["annotations"] = values["images"][:1], values["annotations"][:1]
+    path.write_text(json.dumps(values))
+    data = read(tmp_path, "coco", limit=10)
+    assert data.validation.y[:, 1, 1].tolist() == [30]
+
+
+@pytest.mark.parametrize(
+    ("form", "member"),
+    [("yolo", "data.yaml"), ("yolo", "labels/train/scene001.txt"), ("voc", "Annotations/scene001.xml"),
+     ("voc", "ImageSets/Main/train.txt"), ("coco", "annotations/instances_train2017.json")],
+)  # fmt: skip
+def test_a_damaged_member_of_a_zip_is_one_line(form: str, member: str, tmp_path: Path) -> None:
+    WRITERS[form](tmp_path / "data", scenes(10))
+    with zipfile.ZipFile(tmp_path / "data.zip", "w") as archive:
+        for path in sorted((tmp_path / "data").rglob("*.*")):
+            archive.write(path, path.relative_to(tmp_path / "data"))
+    content = (tmp_path / "data" / member).read_bytes()
+    whole = (tmp_path / "data.zip").read_bytes()
+    assert whole.count(content) == 1
+    (tmp_path / "data.zip").write_bytes(whole.replace(content, content[::-1]))
+    with pytest.raises(DataError, match=f"{member}: cannot be read \\(Bad CRC-32 .*; repair or remove it"):
+        read(tmp_path, form, path=str(tmp_path / "data.zip"))
+
+
+def test_a_pipe_or_a_broken_link_is_one_line(tmp_path: Path) -> None:
+    WRITERS["yolo"](tmp_path / "data", scenes(20))
+    label = tmp_path / "data/labels/train/scene001.txt"
+    label.unlink()
+    label.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(DataError, match=r"scene001.txt: cannot be read \(No such file"):
+        read(tmp_path, "yolo")
+    label.unlink()
+    os.mkfifo(label)
+    with pytest.raises(DataError, match=r"scene001.txt: cannot be read \(is no regular file"):
+        read(tmp_path, "yolo")
+
+
+def test_trainval_is_train_where_no_list_is_narrower_and_other_tasks_lists_do_not_matter(tmp_path: Path) -> None:
+    made = scenes(30)
+    WRITERS["voc"](tmp_path / "data", made)
+    lists = tmp_path / "data/ImageSets/Main"
+    (lists / "train.txt").rename(lists / "trainval.txt")
+    names = (lists / "trainval.txt").read_text().split()
+    (lists / "val.txt").write_bytes("\n".join(names[:4]).encode("utf-8-sig"))
+    (lists.parent / "Segmentation").mkdir()
+    (lists.parent / "Segmentation/val.txt").write_text("\n".join(names))
+    data = read(tmp_path, "voc")
+    assert [len(each) for each in (data.validation, data.test)] == [4, 10]
+    assert len(data.train) + len(data.calibration) == 16
+
+
+def test_no_more_boxes_can_be_asked_than_a_hundred(tmp_path: Path) -> None:
+    WRITERS["yolo"](tmp_path / "data", scenes(10))
+    (tmp_path / "data/labels/train/scene001.txt").write_text("0 0.5 0.5 0.2 0.2\n" * 101)
+    with pytest.raises(DataError, match="101 boxes, and 100 are the most that a detector can learn; remove"):
+        read(tmp_path, "yolo")
+
+
+def test_a_mark_before_the_classes_is_no_part_of_their_names(tmp_path: Path) -> None:
+    WRITERS["yolo"](tmp_path / "data", scenes(20))
+    (tmp_path / "data/data.yaml").unlink()
+    (tmp_path / "data/classes.txt").write_bytes("\n".join(CLASSES).encode("utf-8-sig"))
+    assert read(tmp_path, "yolo").classes == CLASSES

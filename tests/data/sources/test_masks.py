@@ -239,6 +239,24 @@ def test_a_limit_keeps_the_splits_in_proportion(tmp_path: Path) -> None:
     assert len(data.train) + len(data.calibration) + len(data.validation) == 20
 
 
+def test_masks_whose_suffix_is_in_capitals_are_read(tmp_path: Path) -> None:
+    WRITERS["folders"](tmp_path / "data", scenes(20))
+    for path in (tmp_path / "data/masks").rglob("*.png"):
+        path.rename(path.with_suffix(".PNG"))
+    assert len(by_sample(read(tmp_path, "folders"))) == 20
+
+
+def test_a_folder_of_masks_beside_train_that_is_no_split_is_refused(tmp_path: Path) -> None:
+    WRITERS["folders"](tmp_path / "data", scenes(20))
+    for kind in ("images", "masks"):
+        (tmp_path / "data" / kind / "test").rename(tmp_path / "data" / kind / "holdout")
+    with pytest.raises(DataError, match="images/holdout: 'holdout' is not the name of a split, allowed here"):
+        read(tmp_path, "folders")
+    for kind in ("images", "masks"):
+        (tmp_path / "data" / kind / "holdout").rename(tmp_path / "data" / kind / "Test")
+    assert len(read(tmp_path, "folders").test) == 7
+
+
 def network(target: str, folder: Path) -> tuple[dict[str, bytes], TensorSpec, TensorSpec]:
     """A convolution of 3×3 with stride 2 and random weights, for three classes, as each target has it."""
     import onnx
