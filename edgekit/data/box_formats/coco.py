@@ -82,7 +82,7 @@ def _object(data: bytes, where: str) -> dict[str, list[dict[str, Any]]] | None:
         values = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{where}: no JSON ({error})") from None
-    if not isinstance(values, dict) or sum(key in values for key in KEYS) < 2:
+    if not isinstance(values, dict) or sum(key in values for key in KEYS) < 2 or _holds_captions(values):
         return None
     if not all(isinstance(values.get(key), list) for key in KEYS):
         raise DataError(f"{where}: no COCO annotations; needed lists under {', '.join(KEYS)}")
@@ -91,6 +91,12 @@ def _object(data: bytes, where: str) -> dict[str, list[dict[str, Any]]] | None:
         if odd is not None or None in values[key]:
             raise DataError(f"{where}: {key} holds {truncated(odd)}; needed objects, as COCO has them")
     return values
+
+
+def _holds_captions(values: dict[str, Any]) -> bool:
+    """Whether it is the file of COCO that says in words what is in each picture."""
+    lines = values.get("annotations")
+    return "categories" not in values and isinstance(lines, list) and all("caption" in each for each in lines[:1])
 
 
 def _split(name: str) -> str | None:
@@ -109,12 +115,15 @@ def _place(file_name: Any, where: str, by_place: dict[str, list[str]]) -> str:
     named = by_place.get(wanted[-1], []) if wanted else []
     if not named:
         raise DataError(f"{where}: there is no picture {str(file_name)!r}; put it beside the annotations")
+    split = _split(where)
     found = [each for each in named if list(PurePosixPath(each).parts[-len(wanted) :]) == wanted]
+    if not found and len(named) == 1 and _folder_split(named[0]) in (None, split):
+        return named[0]  # moved since it was annotated, and the only one of its name
     if not found:
         raise DataError(
             f"{where}: {str(file_name)!r} is in another folder, {_some(named)}; write that folder into file_name"
         )
-    beside, split = PurePosixPath(where).parent, _split(where)
+    beside = PurePosixPath(where).parent
     found = [each for each in found if PurePosixPath(each).is_relative_to(beside)] or found
     if len(found) > 1:
         found = [each for each in found if split and _folder_split(each) == split] or found

@@ -357,6 +357,17 @@ def test_a_coco_picture_that_may_be_several_is_refused(file_name: str, said: str
         read(tmp_path, "coco")
 
 
+def test_a_picture_that_was_moved_is_found_where_one_alone_has_its_name(tmp_path: Path) -> None:
+    WRITERS["coco"](tmp_path / "data", scenes(24))
+    for path in (tmp_path / "data").rglob("*.json"):
+        values = json.loads(path.read_text())
+        for each in values["images"]:
+            each["file_name"] = f"elsewhere/{Path(each['file_name']).name}"
+        path.write_text(json.dumps(values))
+    WRITERS["coco"](tmp_path / "b/data", scenes(24))
+    assert rows(read(tmp_path, "coco")) == rows(read(tmp_path / "b", "coco"))
+
+
 def test_a_coco_picture_is_listed_once(tmp_path: Path) -> None:
     two_splits(tmp_path / "data")
     path = tmp_path / "data/annotations/instances_train.json"
@@ -374,7 +385,8 @@ def test_a_coco_picture_is_listed_once(tmp_path: Path) -> None:
 def test_other_json_files_are_passed_by_and_told(tmp_path: Path) -> None:
     two_splits(tmp_path / "data")
     (tmp_path / "data/export.json").write_text('{"images": 3}')
-    (tmp_path / "data/list.json").write_text("[1, 2]")
+    captions = {"images": [{"id": 1, "file_name": "0000.png"}], "annotations": [{"image_id": 1, "caption": "a cell"}]}
+    (tmp_path / "data/list.json").write_text(json.dumps(captions))
     (tmp_path / "data/.cache").mkdir()
     (tmp_path / "data/.cache/instances_train.json").write_text("{")
     data = read(tmp_path, "coco")
