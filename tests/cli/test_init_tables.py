@@ -74,6 +74,20 @@ def test_a_recording_is_windowed_by_its_stretches(tmp_path: Path) -> None:
     assert "smoothing: auto # of answers to a stream, chosen on validation" in (tmp_path / "mine.yaml").read_text()
 
 
+def test_what_no_label_covers_is_no_anomaly(tmp_path: Path) -> None:
+    parts = [part for number in range(80) for part in ((0.4, "normal" if number % 4 else "crack"), (0.8, ""))]
+    values = written("--task", "anomaly", "--data", recording(tmp_path / "mill.wav", parts), out=tmp_path)
+    assert "background" not in values["data"] and values["bundle"] == {"smoothing": "auto"}
+    data = load(load_plan(tmp_path / "mine.yaml").data)
+    assert not data.train.y.any() and 0 < data.validation.y.mean() < 1
+
+
+def test_an_embedding_of_recordings_is_not_smoothed(tmp_path: Path) -> None:
+    parts = [part for number in range(40) for part in ((0.4, ("bark", "bell")[number % 2]), (0.8, ""))]
+    values = written("--task", "embedding", "--data", recording(tmp_path / "street.wav", parts), out=tmp_path)
+    assert "bundle" not in values
+
+
 def test_a_recording_without_a_track_is_told(tmp_path: Path) -> None:
     path = recording(tmp_path / "street.wav", alternating())
     path.with_suffix(".txt").unlink()
