@@ -87,7 +87,7 @@ def draw(axes: Axes, sample: np.ndarray, kind: str, words: str = "") -> None:
     if kind == "text":
         whole = words or " ".join(map(str, sample.tolist()))
         shown = textwrap.wrap(whole, LETTERS, max_lines=LINES, placeholder=" …")
-        axes.text(0, 1, "\n".join(shown), fontsize=6, va="top", parse_math=False)
+        axes.text(0, 1, "\n".join(shown), fontsize=6, va="top")
         axes.set_axis_off()
         return
     if kind == "image":

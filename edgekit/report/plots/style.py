@@ -32,6 +32,7 @@ STYLE: Any = {
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "legend.frameon": False,
+    "text.parse_math": False,  # names of classes are no formulas, whatever stands between two $
 }
 
 
