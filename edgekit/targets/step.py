@@ -133,7 +133,9 @@ def read(network: nn.Module, input_shape: tuple[int, ...]) -> Step:
             raise ModelError(f"{kind}.states: got the name {name!r}; use letters, digits and '_', and none of a file's")
     for name, shape in states.items():
         if not _is_shape(shape):
-            raise ModelError(f"{kind}.states: {name} is {shape!r}; a shape is a tuple of whole numbers from 1, as (1, 64)")
+            raise ModelError(
+                f"{kind}.states: {name} is {shape!r}; a shape is a tuple of whole numbers from 1, as (1, 64)"
+            )
     step = Step(network.eval(), input_shape, {str(name): tuple(shape) for name, shape in states.items()}, ())
     try:
         with torch.inference_mode():

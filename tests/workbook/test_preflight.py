@@ -107,7 +107,9 @@ def test_students_and_teachers_give_vectors_as_long_as_the_baselines(place: str,
         settings.append("distill.student={builder: 'edgekit.models.mlp:mlp', kwargs: {dimensions: 8}}")
     found = answer(config, *settings, setting.replace("{}", network))
     assert found["exit_code"] == 2, found
-    assert found["error"].startswith(f"{place}: edgekit.models.mlp:mlp gives outputs of shape (4,), the baseline of (8,)")
+    assert found["error"].startswith(
+        f"{place}: edgekit.models.mlp:mlp gives outputs of shape (4,), the baseline of (8,)"
+    )
 
 
 def test_only_what_is_wrong_with_the_steps_is_told_as_theirs(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

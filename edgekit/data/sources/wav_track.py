@@ -56,8 +56,8 @@ class Config(SoundConfig):
     def _is_normal(self) -> Config:
         if self.task == "anomaly" and self.background is not None and self.background.lower() not in anomaly.NORMAL:
             raise ValueError(
-                f"background: got {self.background!r}, and every class but {' or '.join(anomaly.NORMAL)} is an anomaly; "
-                f"write {anomaly.NORMAL[0]}, or leave it out"
+                f"background: got {self.background!r}, and every class but {' or '.join(anomaly.NORMAL)} is an "
+                f"anomaly; write {anomaly.NORMAL[0]}, or leave it out"
             )
         return self
 

@@ -32,8 +32,9 @@ STYLE: Any = {
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "legend.frameon": False,
-    "text.parse_math": False,  # names of classes are no formulas, whatever stands between two $
 }
+NAMING: Any = {**STYLE, "text.parse_math": False}
+"""For names of classes, which are no formulas; the numbers of a log axis are some."""
 
 
 def lowest(row: Mapping[str, Any]) -> float:

@@ -44,8 +44,8 @@ class Smoothing(Strict):
             raise ValueError(f"{', '.join(self._options())} belong to a method; write them into the list of choose")
         if self.method is not None and self.detection_drop_pp:
             raise ValueError(
-                f"detection_drop_pp: got {self.detection_drop_pp:g}, which belongs to choose: a method that is named is "
-                "kept whatever it detects; leave one of them out"
+                f"detection_drop_pp: got {self.detection_drop_pp:g}, which belongs to choose: a method that is named "
+                "is kept whatever it detects; leave one of them out"
             )
         if self.choose == []:
             raise ValueError("choose is empty; write auto, or a list of methods")
@@ -110,7 +110,9 @@ class Config(StageConfig):
     @classmethod
     def _auto(cls, value: Any) -> Any:
         if isinstance(value, str) and value != "auto":
-            raise ValueError(f"got {value!r}; write auto, or a method with its options, as {{method: mean, windows: 5}}")
+            raise ValueError(
+                f"got {value!r}; write auto, or a method with its options, as {{method: mean, windows: 5}}"
+            )
         return {"choose": value} if value == "auto" else value
 
     def agree(self) -> None:

@@ -113,7 +113,10 @@ def test_what_does_not_fit_the_data_is_refused(street: tuple[Path, Data]) -> Non
         ({"choose": []}, "choose is empty"),
         ({"method": "median", "windows": 3}, "method"),
         ("autoo", "got 'autoo'; write auto, or a method with its options"),
-        ({"method": "mean", "windows": 3, "detection_drop_pp": 2.0}, "detection_drop_pp: got 2, which belongs to choose"),
+        (
+            {"method": "mean", "windows": 3, "detection_drop_pp": 2.0},
+            "detection_drop_pp: got 2, which belongs to choose",
+        ),
     ],
 )
 def test_options_that_are_none_are_refused(smoothing: Any, words: str) -> None:
