@@ -11,7 +11,6 @@ import itertools
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +158,7 @@ def read(network: nn.Module, input_shape: tuple[int, ...]) -> Step:
 
 
 def _is_shape(shape: Any) -> bool:
-    return isinstance(shape, (tuple, list)) and all(isinstance(size, Integral) and size > 0 for size in shape)
+    return isinstance(shape, (tuple, list)) and all(isinstance(size, (int, np.integer)) and size > 0 for size in shape)
 
 
 def _compare(step: Step, target: str, paths: Sequence[Path]) -> None:
