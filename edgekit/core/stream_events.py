@@ -4,11 +4,17 @@ Keyword spotting is evaluated so: misses against false alarms per hour (Chen, Pa
 Sainath and Parada 2015, Interspeech). Here
 
 - an event is a run of windows with one label other than `rest`, out of one piece of a recording;
-- it is detected where its label is said within it, or within `tolerance` windows behind it, for smoothing answers late;
+- it is detected where its label is said within it, or within `tolerance` windows behind it, for smoothing answers late.
+  The tolerance ends where the next event of that label begins: what is said there answers for that one alone;
 - a false alarm is a run of windows in which a label is said outside of its own events and their tolerance. One that
   goes on counts again every `repeat` windows, as in WeKws's `compute_det.py`: a device would act again. Without that
   a model that never falls silent would raise one alarm in all;
-- the hours are those outside of all events and their tolerance.
+- a wrong label within an event is a false alarm too, for a device would act on it;
+- the hours are those outside of all events and their tolerance. So wrong labels within events raise the rate, never
+  lower it.
+
+The tolerance does not end with a piece. The pieces that sources give hold one label each, so none would be left: what
+is said late is said in the piece behind, as the stream is played.
 
 The bound of a rate is Poisson's exact one (Garwood 1936, Biometrika 28:437-442). It takes alarms for independent.
 """
@@ -63,12 +69,21 @@ def count(said: np.ndarray, truth: np.ndarray, pieces: np.ndarray, rest: int, to
         firsts, lasts = runs((said == label) & ~meant)
         alarms += int((-(-(lasts - firsts) // repeat)).sum())
     heard = [
-        np.flatnonzero(said[start : end + tolerance] == label)[:1]
-        for start, end, label in zip(starts, ends, labels, strict=True)
+        np.flatnonzero(said[start : min(end + tolerance, until)] == label)[:1]
+        for start, end, label, until in zip(starts, ends, labels, _next_starts(starts, labels, n), strict=True)
     ]
     found = np.array([len(first) > 0 for first in heard], bool)
     delays = tuple(int(first[0]) for first in heard if len(first))
     return Counted(found, alarms, int(outside.sum()), int((outside & (said != rest)).sum()), delays)
+
+
+def _next_starts(starts: np.ndarray, labels: np.ndarray, n: int) -> np.ndarray:
+    """Where the next event of each one's label starts; `n` behind the last."""
+    found = np.full(len(starts), n)
+    for label in np.unique(labels):
+        own = np.flatnonzero(labels == label)
+        found[own[:-1]] = starts[own[1:]]
+    return found
 
 
 def runs(where: np.ndarray, *alike: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -90,15 +105,9 @@ def at_most(alarms: int, confidence: float) -> float:
     It is half of the chi-squared quantile with 2 (alarms + 1) degrees of freedom: 3.0 for none at 0.95.
     """
     low, high = 0.0, 10.0 + 2 * alarms + 10 * math.sqrt(alarms - math.log(1 - confidence))
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _as_few(alarms, middle) > 1 - confidence else (low, middle)
+    numbers = np.arange(alarms + 1)
+    factorials = np.array([math.lgamma(k + 1) for k in range(alarms + 1)])  # their logarithms, the same for every mean
+    while low < (middle := (low + high) / 2) < high:
+        as_few = float(np.exp(numbers * math.log(middle) - middle - factorials).sum())
+        low, high = (middle, high) if as_few > 1 - confidence else (low, middle)
     return high
-
-
-def _as_few(alarms: int, mean: float) -> float:
-    """Probability of so many events or fewer, of a Poisson distribution; summed from the largest term down."""
-    if mean == 0:
-        return 1.0
-    logs = [k * math.log(mean) - mean - math.lgamma(k + 1) for k in range(alarms + 1)]
-    return math.fsum(map(math.exp, logs))

@@ -21,7 +21,7 @@ from edgekit.core.tasks import TASKS, Task
 from edgekit.data import sources
 from edgekit.data.types import Data, Pools, Progress, SourceConfig, Split
 
-__all__ = ["Data", "Pools", "SourceConfig", "Split", "fingerprint", "load", "parse", "source_names"]
+__all__ = ["Data", "Pools", "SourceConfig", "Split", "fingerprint", "load", "parse", "source_names", "tasks_served"]
 
 
 def source_names() -> tuple[str, ...]:
@@ -45,7 +45,7 @@ def parse(section: dict[str, Any], task: Task | None = None) -> SourceConfig:
         raise ConfigError("data.task: stands at the top level of the config, for all stages; move it there")
     values = {**section, "task": task} if task else section
     config: SourceConfig = check(_module(name).Config, values, "data")
-    served = getattr(_module(name), "TASKS", TASKS)
+    served = tasks_served(name)
     if config.task not in served:
         listed = " and ".join(filter(None, (", ".join(served[:-1]), served[-1])))
         raise ConfigError(
@@ -53,6 +53,11 @@ def parse(section: dict[str, Any], task: Task | None = None) -> SourceConfig:
             "give the samples as npz, or by a python function"
         )
     return config
+
+
+def tasks_served(name: str) -> tuple[str, ...]:
+    """The tasks that the labels of a source can serve."""
+    return tuple(getattr(_module(name), "TASKS", TASKS))
 
 
 def load(config: SourceConfig, progress: Progress | None = None) -> Data:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from torch import nn
 
+from edgekit.models.layers import image_channels
+
 GRID = 4
 """Rows or columns that the shorter side has at the bottleneck, at least."""
 
@@ -17,8 +19,8 @@ def conv_autoencoder(input_shape: tuple[int, ...], width: int = 16, bottleneck: 
 
     (1, 16, 16) with 64 numbers in the bottleneck: 10,341 parameters.
     """
-    channels, *sides = input_shape
-    sizes = [(sides[0], sides[1])]
+    channels = image_channels(input_shape)
+    sizes = [(input_shape[1], input_shape[2])]
     while (min(sizes[-1]) + 1) // 2 >= GRID:
         sizes.append(((sizes[-1][0] + 1) // 2, (sizes[-1][1] + 1) // 2))
     layers: list[nn.Module] = [*_block(channels, width)]

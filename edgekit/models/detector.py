@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from edgekit.models.layers import Block, block_maker, conv_bn_relu, image_channels
+from edgekit.models.layers import Block, block_maker, check_sizes, conv_bn_relu, image_channels
 from edgekit.runner.boxes import SIDES
 
 STRIDE = 16
@@ -60,6 +60,7 @@ def detector(
     width 16, 10 classes: 62,716 parameters on 1 channel, 63,004 on 3.
     """
     channels = image_channels(input_shape)
+    check_sizes("detector", width, depth)
     if any(side % STRIDE for side in input_shape[1:]):
         height, width_px = input_shape[1:]
         raise ValueError(f"height and width must be multiples of {STRIDE}, got {height} and {width_px}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, get_args
 
 from torch import Tensor, nn
 
@@ -61,8 +61,16 @@ class Residual(nn.Module):
 
 
 def block_maker(block: Block) -> Callable[[int, int, int], nn.Module]:
-    """What makes a block of this kind of inputs, outputs and a stride."""
+    """What makes a block of this kind of inputs, outputs and a stride; ValueError for a kind that is none."""
+    if block not in get_args(Block):
+        raise ValueError(f"got block {block!r}; known: {', '.join(get_args(Block))}")
     return depthwise_separable if block == "separable" else Residual
+
+
+def check_sizes(name: str, width: int, depth: int) -> None:
+    """ValueError for a network without channels, or with fewer than no blocks."""
+    if width < 1 or depth < 0:
+        raise ValueError(f"{name} needs a width from 1 and a depth from 0, got width {width}, depth {depth}")
 
 
 def rounded(channels: float, divisor: int = 8) -> int:

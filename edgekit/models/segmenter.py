@@ -9,7 +9,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgekit.models.layers import Block, block_maker, conv_bn_relu, image_channels
+from edgekit.models.layers import Block, block_maker, check_sizes, conv_bn_relu, image_channels
 
 STRIDE = 16
 """Pixels of a picture's side for one of the coarsest map."""
@@ -57,6 +57,7 @@ def segmenter(
     width 16, 10 classes: 33,562 parameters on 1 channel, 33,850 on 3.
     """
     channels = image_channels(input_shape)
+    check_sizes("segmenter", width, depth)
     if any(side % STRIDE for side in input_shape[1:]):
         height, width_px = input_shape[1:]
         raise ValueError(f"height and width must be multiples of {STRIDE}, got {height} and {width_px}")

@@ -7,6 +7,8 @@ step as `forward(x, *states) -> (y, *new_states)`, and the states' shapes as `st
 from __future__ import annotations
 
 import importlib
+import itertools
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,7 @@ from torch import nn
 from edgekit.core.errors import ConversionError, ModelError
 from edgekit.runner.backends import open_backend
 from edgekit.runner.bundle.manifest import StateSpec, TensorSpec
+from edgekit.runner.files import write_atomically
 from edgekit.targets.jobs import input_layout, output_layout
 
 TARGETS = ("tflite", "openvino", "onnx")
@@ -73,7 +76,7 @@ def export(
     input_shape
         Of one sample without its batch: (features,), (time, channels) or (channels, height, width).
     out
-        The folder; it is made, and files of the same names are replaced.
+        The folder; it is made, and files of the same names are replaced, once every target's has passed.
     targets
         Which of tflite, openvino and onnx.
 
@@ -82,25 +85,40 @@ def export(
     ModelError
         The network does not keep to that form.
     ConversionError
-        A target cannot take it, or its file gives other answers than PyTorch.
+        A target cannot take it, or its file gives other answers than PyTorch. Then nothing is written.
     """
-    step = read(network, tuple(input_shape))
-    folder, made = Path(out), {}
-    folder.mkdir(parents=True, exist_ok=True)
     for target in targets:
         if target not in TARGETS:
             raise ConversionError(f"targets: got {target!r}; known: {', '.join(TARGETS)}")
-        writer: Any = importlib.import_module(f"edgekit.targets.{target}.step")
-        try:
-            paths: list[Path] = writer.write(step, folder)
-        except (ConversionError, ModelError):
-            raise
-        except Exception as error:  # the converters' errors share no base class
-            reason = " ".join(str(error).split())[:300] or type(error).__name__
-            raise ConversionError(f"{target}: cannot convert the network's step: {reason}") from error
-        _compare(step, target, paths)
-        made[target] = paths[0]
-    return made
+    step = read(network, tuple(input_shape))
+    with tempfile.TemporaryDirectory(prefix="edgekit-step-") as draft:
+        written = {target: _write(step, target, Path(draft)) for target in targets}
+        folder = _made(Path(out))
+        for path in itertools.chain(*written.values()):
+            write_atomically(folder / path.name, path.read_bytes())
+    return {target: folder / paths[0].name for target, paths in written.items()}
+
+
+def _write(step: Step, target: str, folder: Path) -> list[Path]:
+    """The files of a target, held against PyTorch."""
+    writer: Any = importlib.import_module(f"edgekit.targets.{target}.step")
+    try:
+        paths: list[Path] = writer.write(step, folder)
+    except (ConversionError, ModelError):
+        raise
+    except Exception as error:  # the converters' errors share no base class
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise ConversionError(f"{target}: cannot convert the network's step: {reason}") from error
+    _compare(step, target, paths)
+    return paths
+
+
+def _made(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise ConversionError(f"out: got {str(folder)!r}, where a file is; name a folder") from None
+    return folder
 
 
 def read(network: nn.Module, input_shape: tuple[int, ...]) -> Step:
@@ -113,6 +131,11 @@ def read(network: nn.Module, input_shape: tuple[int, ...]) -> Step:
     for name in states:
         if not str(name).isidentifier() or name in taken:
             raise ModelError(f"{kind}.states: got the name {name!r}; use letters, digits and '_', and none of a file's")
+    for name, shape in states.items():
+        if not _is_shape(shape):
+            raise ModelError(
+                f"{kind}.states: {name} is {shape!r}; a shape is a tuple of whole numbers from 1, as (1, 64)"
+            )
     step = Step(network.eval(), input_shape, {str(name): tuple(shape) for name, shape in states.items()}, ())
     try:
         with torch.inference_mode():
@@ -122,6 +145,9 @@ def read(network: nn.Module, input_shape: tuple[int, ...]) -> Step:
     if not isinstance(found, (tuple, list)) or len(found) != 1 + len(states):
         got = f"{len(found)} values" if isinstance(found, (tuple, list)) else type(found).__name__
         raise ModelError(f"{kind}: forward gives {got}; needed (y, {', '.join(step.outputs[1:])})")
+    for name, value in zip(step.outputs, found, strict=True):
+        if not isinstance(value, torch.Tensor):
+            raise ModelError(f"{kind}: forward gives {type(value).__name__} for {name}; it must be a tensor")
     for name, shape, value in zip(step.outputs[1:], step.states.values(), found[1:], strict=True):
         if tuple(value.shape) != shape:
             raise ModelError(f"{kind}: {name} is {list(value.shape)}; the state is {list(shape)}")
@@ -129,6 +155,10 @@ def read(network: nn.Module, input_shape: tuple[int, ...]) -> Step:
         if value.dtype != torch.float32 or not value.isfinite().all():
             raise ModelError(f"{kind}: {name} holds {value.dtype}, or NaN or infinity; all must be finite float32")
     return Step(network, input_shape, step.states, tuple(found[0].shape))
+
+
+def _is_shape(shape: Any) -> bool:
+    return isinstance(shape, (tuple, list)) and all(isinstance(size, (int, np.integer)) and size > 0 for size in shape)
 
 
 def _compare(step: Step, target: str, paths: Sequence[Path]) -> None:

@@ -116,11 +116,19 @@ def _students(plan: Plan) -> Iterator[tuple[str, NetworkConfig]]:
 
 
 def _check_network(plan: Plan, data: Data, place: str, network: NetworkConfig) -> None:
-    from edgekit.models import dry_run
+    from edgekit.models import dry_run, store
     from edgekit.models.from_artifact import spec_for
 
+    given = {} if plan.source else plan.run.model.kwargs
+    wanted = spec_for(data, network.builder, given, plan.run.preprocess).outputs  # whatever builds it
     try:
-        dry_run.build(spec_for(data, network.builder, network.kwargs, plan.run.preprocess), plan.run.seed, data)
+        spec = spec_for(data, network.builder, network.kwargs, plan.run.preprocess)
+        if spec.outputs != wanted:
+            raise ConfigError(
+                f"{network.builder} gives outputs of shape {spec.outputs}, the baseline of {wanted}; give both the "
+                f"same kwargs.{store.DIMENSIONS}"
+            )
+        dry_run.build(spec, plan.run.seed, data)
     except EdgekitError as error:
         raise type(error)(f"{place}: {error}") from None
 

@@ -850,6 +850,16 @@ def test_pictures_with_masks_are_for_segmentation(layout: str, task: tuple[str, 
     assert [row[0] for row in tables.splits(data.withhold_test()).rows] == ["ground", "disc", "bar", "samples"]
 
 
+def test_arrays_with_masks_have_sides_that_the_networks_take(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    x, y = random.integers(0, 256, (60, 24, 32), np.uint8), random.integers(0, 2, (60, 24, 32))
+    data = arrays(tmp_path / "data.npz", x, y)
+    done = edgekit("init", "mine", "--task", "segmentation", "--data", data, "--out", tmp_path / "out")
+    assert (done.exit_code, "24×32; the networks for segmentation need" in done.output) == (4, True), done.output
+    x, y = x[:, :16], y[:, :16]
+    assert written("--task", "segmentation", "--data", arrays(data, x, y), out=tmp_path)["task"] == "segmentation"
+
+
 def test_masks_serve_no_other_task_and_pictures_without_masks_not_this_one(tmp_path: Path) -> None:
     MASKS["folders"](tmp_path / "data", masked_scenes(20))
     done = edgekit("init", "mine", "--task", "classification", "--data", tmp_path / "data", "--out", tmp_path)

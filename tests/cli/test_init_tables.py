@@ -11,6 +11,7 @@ from edgekit.workbook.plan import load_plan
 from tests.cli.test_init import NEWER, edgekit, of_kind, written
 from tests.data.sources.test_csv_rows import CLASSES
 from tests.data.sources.test_csv_rows import written as rows
+from tests.data.sources.test_text_folder import folder as texts
 from tests.data.sources.test_wav_folder import folder as sounds
 from tests.data.sources.test_wav_track import alternating, recording
 from tests.data.test_file_list import listed
@@ -72,6 +73,35 @@ def test_a_recording_is_windowed_by_its_stretches(tmp_path: Path) -> None:
     )
     assert load(load_plan(tmp_path / "mine.yaml").data).classes == ("background", "bark", "bell")
     assert "smoothing: auto # of answers to a stream, chosen on validation" in (tmp_path / "mine.yaml").read_text()
+
+
+def test_what_no_label_covers_is_no_anomaly(tmp_path: Path) -> None:
+    parts = [part for number in range(80) for part in ((0.4, "normal" if number % 4 else "crack"), (0.8, ""))]
+    values = written("--task", "anomaly", "--data", recording(tmp_path / "mill.wav", parts), out=tmp_path)
+    assert "background" not in values["data"] and values["bundle"] == {"smoothing": "auto"}
+    data = load(load_plan(tmp_path / "mine.yaml").data)
+    assert not data.train.y.any() and 0 < data.validation.y.mean() < 1
+
+
+def test_an_embedding_of_recordings_is_not_smoothed(tmp_path: Path) -> None:
+    parts = [part for number in range(40) for part in ((0.4, ("bark", "bell")[number % 2]), (0.8, ""))]
+    values = written("--task", "embedding", "--data", recording(tmp_path / "street.wav", parts), out=tmp_path)
+    assert "bundle" not in values
+
+
+@pytest.mark.parametrize("task", ["embedding", "segmentation"])
+def test_rows_say_what_they_can_serve(task: str, tmp_path: Path) -> None:
+    data = table(tmp_path / "t.csv", "x,y2,species", "{x},{n}.5,s{k}")
+    done = edgekit("init", "mine", "--data", data, "--task", task, "--out", tmp_path / "out")
+    said = "can serve classification, regression, multi_label or anomaly; use one"
+    assert (done.exit_code, said in " ".join(done.output.split())) == (2, True), done.output
+
+
+def test_texts_have_no_anomalies(tmp_path: Path) -> None:
+    data = texts(tmp_path / "texts")
+    done = edgekit("init", "mine", "--data", data, "--task", "anomaly", "--out", tmp_path / "out")
+    said = "can serve classification or embedding; use one"
+    assert (done.exit_code, said in " ".join(done.output.split())) == (2, True), done.output
 
 
 def test_a_recording_without_a_track_is_told(tmp_path: Path) -> None:

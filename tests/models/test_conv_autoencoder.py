@@ -24,6 +24,12 @@ def test_what_goes_in_comes_back_in_its_shape(shape: tuple[int, ...]) -> None:
     assert conv_autoencoder(shape)(torch.zeros(2, *shape)).shape == (2, *shape)
 
 
+@pytest.mark.parametrize("shape", [(12,), (128, 3)])
+def test_what_is_no_picture_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="needs an image as input"):
+        conv_autoencoder(shape)
+
+
 def test_the_parameters_are_as_documented() -> None:
     said = re.search(r"([\d,]+) parameters", conv_autoencoder.__doc__ or "")
     counted = sum(each.numel() for each in conv_autoencoder((1, 16, 16)).parameters())

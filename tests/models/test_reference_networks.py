@@ -224,6 +224,10 @@ class TestContract:
         ("edgekit.models.mobilenet_v2:mobilenet_v2", {"alpha": -1.0}, "above 0"),
         ("edgekit.models.conv1d:conv1d", {"kernel": 4}, "odd kernel from 3, got width 16, blocks 3, kernel 4"),
         ("edgekit.models.conv1d:conv1d", {"blocks": 0}, "blocks 0"),
+        ("edgekit.models.segmenter:segmenter", {"block": "sep"}, "got block 'sep'; known: separable, residual"),
+        ("edgekit.models.segmenter:segmenter", {"depth": -3}, "segmenter needs .* got width 16, depth -3"),
+        ("edgekit.models.detector:detector", {"block": "sep"}, "got block 'sep'"),
+        ("edgekit.models.detector:detector", {"width": 0}, "detector needs a width from 1 .* got width 0, depth 2"),
     ],
 )
 def test_impossible_options_are_explained(builder, kwargs, message):

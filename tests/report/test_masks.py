@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -48,3 +50,11 @@ def test_a_mask_lies_over_its_picture_in_the_colours_of_the_classes(tmp_path: Pa
         assert not drawn[y == 255, :3].any()
     [legend] = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == list(CLASSES[1:])
+
+
+def test_names_of_classes_are_no_formulas(tmp_path: Path) -> None:
+    WRITERS["folders"](tmp_path / "data", scenes(40))
+    data = load(parse(options(tmp_path, "folders"), "segmentation"))
+    figure = plots.samples(replace(data.withhold_test(), classes=("ground", r"$\b$", "a$b$")))
+    figure.savefig(BytesIO())
+    assert [each.get_text() for each in figure.legends[0].get_texts()] == [r"$\b$", "a$b$"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -106,3 +107,13 @@ def test_lost_texts_are_shown_in_words_and_shortened() -> None:
 
 def test_where_nothing_is_lost_there_is_no_picture() -> None:
     assert plots.lost({"samples": [], "kind": "image"}, np.zeros((0, 8, 8, 1))) is None
+
+
+def test_names_of_classes_in_a_confusion_matrix_are_no_formulas() -> None:
+    y = np.repeat(np.arange(3), 5)
+    answers = {"baseline-eager": y, "w": np.roll(y, 2)}
+    found = break_down("classification", y, [r"$\b$", "a$b$", "c"], answers, ["w"])
+    assert found.confusion
+    figure = plots.confusion(found.confusion, ["baseline-eager", "w"])
+    figure.savefig(BytesIO())
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == [r"$\b$", "a$b$", "c"]

@@ -179,6 +179,11 @@ STATE = {"hidden": (1, 4)}
         (Broken({"input": (1, 4)}, lambda x, h: (x, h)), "got the name 'input'"),
         (Broken({"new": (1, 4), "new_new": (1, 4)}, lambda x, a, b: (x, a, b)), "got the name 'new_new'"),
         (Broken({"a state": (1, 4)}, lambda x, h: (x, h)), "got the name 'a state'"),
+        (Broken({"h": 5}, lambda x, h: (x, h)), r"Broken.states: h is 5; a shape is a tuple"),
+        (Broken({"h": (0, 4)}, lambda x, h: (x, h)), r"Broken.states: h is \(0, 4\); a shape is a tuple"),
+        (Broken({"h": (1.0, 4)}, lambda x, h: (x, h)), "a shape is a tuple"),
+        (Broken(STATE, lambda x, h: (x, None)), "forward gives NoneType for new_hidden; it must be a tensor"),
+        (Broken(STATE, lambda x, h: (None, h)), "forward gives NoneType for output"),
         (Broken(STATE, lambda x, h: x), r"forward gives Tensor; needed \(y, new_hidden\)"),
         (Broken(STATE, lambda x, h: (x, h, h)), "forward gives 3 values"),
         (Broken(STATE, lambda x, h: (x, h[:, :2])), r"new_hidden is \[1, 2\]; the state is \[1, 4\]"),
@@ -195,7 +200,35 @@ def test_a_network_of_another_form_is_refused(network: nn.Module, said: str, tmp
 
 def test_an_unknown_target_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConversionError, match="targets: got 'onyx'; known: tflite, openvino, onnx"):
-        step.export(GruStep(), (TIME, CHANNELS), tmp_path, ["onyx"])
+        step.export(GruStep(), (TIME, CHANNELS), tmp_path, ["onnx", "onyx"])
+    assert not list(tmp_path.iterdir())
+
+
+class Counting(Broken):
+    """What it gives depends on how often it was called, which no file knows."""
+
+    def __init__(self) -> None:
+        super().__init__(STATE, None)
+        self.calls = 0
+
+    def forward(self, x: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        self.calls += 1
+        return x * float(self.calls), hidden * 0.5
+
+
+def test_a_file_that_is_refused_replaces_none(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"before")
+    with pytest.raises(ConversionError, match="onnx: after 8 steps off by"):
+        step.export(Counting(), (4,), tmp_path, ["onnx"])
+    assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("model.onnx", b"before")]
+
+
+def test_a_file_where_the_folder_should_be_is_named(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_bytes(b"")
+    network = Broken(STATE, lambda x, h: (x * 1.0, h * 0.5))
+    for out in (tmp_path / "taken", tmp_path / "taken/inside"):
+        with pytest.raises(ConversionError, match="out: got .*, where a file is; name a folder"):
+            step.export(network, (4,), out, ["onnx"])
 
 
 def test_one_tensor_for_two_ends_of_a_tflite_file_is_refused(tmp_path: Path) -> None:

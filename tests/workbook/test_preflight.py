@@ -92,6 +92,26 @@ def test_what_is_wrong_with_data_or_networks(settings: list[str], code: int, sai
     assert said in found["error"] and found["exit_code"] == code
 
 
+@pytest.mark.parametrize(
+    ("place", "setting"),
+    [
+        ("distill.student", "distill.student={}"),
+        ("distill.candidates.0", "distill.candidates=[{}, {builder: 'edgekit.models.mlp:mlp'}]"),
+        ("distill.teachers.0", "distill.teachers=[{}]"),
+    ],
+)
+def test_students_and_teachers_give_vectors_as_long_as_the_baselines(place: str, setting: str, config: Path) -> None:
+    network = "{builder: 'edgekit.models.mlp:mlp', kwargs: {dimensions: 4}}"
+    settings = ["task=embedding", "model.builder=edgekit.models.mlp:mlp", "model.kwargs={dimensions: 8}", FEW]
+    if place == "distill.teachers.0":
+        settings.append("distill.student={builder: 'edgekit.models.mlp:mlp', kwargs: {dimensions: 8}}")
+    found = answer(config, *settings, setting.replace("{}", network))
+    assert found["exit_code"] == 2, found
+    assert found["error"].startswith(
+        f"{place}: edgekit.models.mlp:mlp gives outputs of shape (4,), the baseline of (8,)"
+    )
+
+
 def test_only_what_is_wrong_with_the_steps_is_told_as_theirs(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise BackendError("no interpreter for that")

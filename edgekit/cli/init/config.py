@@ -15,6 +15,7 @@ from edgekit.cli.init.sizes import CONFIDENCE, Sizes, small_validation_warning
 from edgekit.core import tasks
 from edgekit.core.tasks import accuracy_drop
 from edgekit.data import Data
+from edgekit.stages.bundle import streams
 
 WIDTH = 120
 FAST, SLOW, ANOMALY_RATE = 0.1, 0.05, 0.2
@@ -113,7 +114,7 @@ class Draft:
 
     def _bundle(self) -> list[str]:
         """What a device that listens is asked for: fewer false alarms."""
-        if self.section["source"] != "wav_track":
+        if self.section["source"] != "wav_track" or self.task not in streams.TASKS:
             return []
         words = "of answers to a stream, chosen on validation; without this line each window speaks for itself"
         return ["", "bundle:", *_entries({"smoothing": "auto"}, {"smoothing": words})]

@@ -54,7 +54,7 @@ def detect(path: Path | None, task: str | None = None) -> Findings:
     if _may_hold_texts(path) and (found := inspect_texts.table(path)):
         return found
     if not zipfile.is_zipfile(path):
-        if found := _one_file(path):
+        if found := _one_file(path, task):
             return found
         raise DataError(f"{path}: looks like {_like(_start(path))}; {EXPECTED}")
     with archives.Zip(path) as archive:
@@ -69,7 +69,7 @@ def _may_hold_texts(path: Path) -> bool:
     return path.suffix.lower() in inspect_texts.TABLES and file_list.FILE not in inspect.header(_start(path))
 
 
-def _one_file(path: Path) -> Findings | None:
+def _one_file(path: Path, task: str | None) -> Findings | None:
     """A table of files, a table of rows, or a recording with its track; None for any other file."""
     kind = kind_of(_start(path))
     if path.suffix.lower() == ".csv":
@@ -79,7 +79,7 @@ def _one_file(path: Path) -> Findings | None:
         if kind == "recording":
             return inspect_rows.rows(path)
     if kind == "sound" and inspect_tracks.has_track(path):
-        return inspect_tracks.recordings(path)
+        return inspect_tracks.recordings(path, task)
     return None
 
 
@@ -97,7 +97,7 @@ def _tree(path: Path, where: str, task: str | None = None) -> Findings:
                 inspect_masks.refuse_other_names(path, source)
         kind, seen = _kind(path, source, listing.files)
         if kind == "sound" and path.is_dir() and inspect_tracks.has_track(path):
-            return inspect_tracks.recordings(path)
+            return inspect_tracks.recordings(path, task)
         if kind == "recording" and isinstance(source, file_list.Listed):
             raise DataError(f"{path}: lists recordings in .csv, which are laid out in folders; {EXPECTED}")
         wanted = WANTED[kind]

@@ -26,8 +26,8 @@ def has_track(path: Path) -> bool:
     return any(each.with_suffix(TRACK).is_file() for each in recordings)
 
 
-def recordings(path: Path) -> Findings:
-    """A .wav with its track, or a folder of them."""
+def recordings(path: Path, task: str | None = None) -> Findings:
+    """A .wav with its track, or a folder of them; what no label covers is no class of an anomaly detection."""
     files = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.suffix.lower() == ".wav")
     stretches: list[Stretch] = []
     rates: list[int] = []
@@ -58,7 +58,8 @@ def recordings(path: Path) -> Findings:
         "stride_s": "from the start of a window to that of the next",
         "background": "the class of windows that no label touches; without this line they are left out",
     }
-    if sum(gap_s >= 2 * seconds - 1e-6 for gap_s in gaps_s) >= LEAST_GAPS and BACKGROUND not in classes:
+    has_gaps = sum(gap_s >= 2 * seconds - 1e-6 for gap_s in gaps_s) >= LEAST_GAPS
+    if has_gaps and BACKGROUND not in classes and task != "anomaly":
         section["background"] = BACKGROUND
         classes.add(BACKGROUND)
     what = "a recording" if len(rates) == 1 else f"{len(rates)} recordings"

@@ -7,6 +7,8 @@ from typing import Any
 from edgekit.core.errors import DataError
 from edgekit.core.tasks import embedding
 
+STRIDES = {"detection": 16, "segmentation": 16}
+"""Pixels of a side for one cell of the coarsest map, `STRIDE` of each network; it imports torch, this does not."""
 Network = dict[str, Any]
 ANY = "edgekit.models.resnet:resnet8"
 """Where a config must name a network before the data are known."""
@@ -27,6 +29,12 @@ def pair(task: str, kind: str, shape: tuple[int, ...]) -> tuple[Network, Network
 
 
 def _reference_network(task: str, kind: str, shape: tuple[int, ...]) -> tuple[str, dict[str, int]]:
+    if task in STRIDES and any(side % STRIDES[task] for side in shape[:2]):
+        raise DataError(
+            f"--data: pictures of {shape[0]}×{shape[1]}; the networks for {task} need height and width that are "
+            f"multiples of {STRIDES[task]}: resize or pad pictures and labels, or write the config by hand, with your "
+            "own model"
+        )
     if task == "detection":
         return "detector:detector", {"width": 16, "depth": 2}
     if task == "segmentation":

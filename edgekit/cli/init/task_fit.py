@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from edgekit.cli.init.findings import Findings
 from edgekit.core.errors import ConfigError
 from edgekit.core.tasks import Task, anomaly
+from edgekit.data import tasks_served
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,6 +50,11 @@ def check(task: str, found: Findings) -> None:
             f"--task {task}: {found.words} has one class a sample, and {task} wants {WANTED[task]}; use --task "
             "classification, or give an .npz with such a y_train"
         )
+    served = tasks_served(found.section["source"])
+    if task not in served:
+        raise ConfigError(
+            f"--task {task}: {found.words}, which can serve {_either(served)}; use one of these, or give other data"
+        )
     if task == "anomaly" and found.classes:
         normal = [name for name in found.classes if name.lower() in anomaly.NORMAL]
         if len(normal) != 1 or len(found.classes) < 2:
@@ -61,6 +68,11 @@ def check(task: str, found: Findings) -> None:
         raise ConfigError(
             f"--task {task}: y_train is {y.dtype} of shape {y.shape}, and {task} wants {WANTED[task]}{instead}"
         )
+
+
+def _either(served: Sequence[str]) -> str:
+    *others, last = served
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _check_rows(task: str, found: Findings) -> None:

@@ -147,9 +147,9 @@ def right(answers: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def groups(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[Group]:
-    """The labels of these samples, each with its share of samples whose nearest has it."""
+    """The labels of these samples, each with its share of samples whose nearest has it; None where one is alone."""
     found = classification.groups(y[answers], y, names)
-    return [each for each in found if each.samples]
+    return [replace(each, score=None) if each.samples == 1 else each for each in found if each.samples]
 
 
 def said(answers: np.ndarray, y: np.ndarray, names: Sequence[str]) -> list[str]:

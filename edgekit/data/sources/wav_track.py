@@ -18,6 +18,7 @@ from pydantic import Field, model_validator
 from edgekit.core.cache_key import code_digest
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
+from edgekit.core.tasks import anomaly
 from edgekit.data.paths import PathText, existing, stamps
 from edgekit.data.sound_options import SoundConfig
 from edgekit.data.types import Pools, Progress
@@ -49,6 +50,15 @@ class Config(SoundConfig):
     def _whole_samples(self) -> Config:
         self.samples("seconds", self.seconds)
         self.samples("stride_s", self.stride_s or self.seconds)
+        return self
+
+    @model_validator(mode="after")
+    def _is_normal(self) -> Config:
+        if self.task == "anomaly" and self.background is not None and self.background.lower() not in anomaly.NORMAL:
+            raise ValueError(
+                f"background: got {self.background!r}, and every class but {' or '.join(anomaly.NORMAL)} is an "
+                f"anomaly; write {anomaly.NORMAL[0]}, or leave it out"
+            )
         return self
 
     @property

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from edgekit.core.rows.by_class import Confusion, ShownLost
 from edgekit.report.plots.samples import draw
-from edgekit.report.plots.style import STYLE, done
+from edgekit.report.plots.style import NAMING, done
 
 LETTERS = 13
 """Of a class's name beside a matrix."""
@@ -38,7 +38,7 @@ def confusion(found: Confusion, variants: Sequence[str]) -> Figure:
     titles += [f"{found['rest']} others"] if found["rest"] else []
     shares = {name: _wrong(counts, bool(found["rest"])) for name, counts in shown.items()}
     top = max(LEAST_SHARE, *(float(np.nanmax(each, initial=0.0)) for each in shares.values()))
-    with plt.rc_context({**STYLE, "axes.grid": False}):
+    with plt.rc_context({**NAMING, "axes.grid": False}):
         height = 1.7 + 0.23 * max(6, len(titles))
         figure, grid = plt.subplots(1, len(shown), figsize=(7.6, height), layout="constrained", squeeze=False)
         for place, (axes, (name, counts)) in enumerate(zip(grid[0], shown.items(), strict=True)):
@@ -60,7 +60,7 @@ def lost(found: ShownLost, x: np.ndarray) -> Figure | None:
     rows = -(-len(samples) // COLUMNS)
     titles = [[*_lines("is", row["label"]), *_lines("said", row["variant"])] for row in samples]
     height = 0.3 + rows * (1.25 + 0.14 * max(map(len, titles)))
-    with plt.rc_context(STYLE):
+    with plt.rc_context(NAMING):
         figure, grid = plt.subplots(rows, COLUMNS, figsize=(7.6, height), layout="constrained", squeeze=False)
         for axes in grid.flat[len(samples) :]:
             axes.set_axis_off()

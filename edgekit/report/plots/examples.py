@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from edgekit.report.examples import Examples
 from edgekit.report.plots import boxes, masks
 from edgekit.report.plots.samples import draw
-from edgekit.report.plots.style import STYLE, done
+from edgekit.report.plots.style import NAMING, done
 
 WIDTH, MOST_TALL = 7.6, 2.4
 """Inches: of the figure, and of a row of pictures."""
@@ -36,7 +36,7 @@ def examples(found: Examples) -> Figure:
     drawn, columns = DRAWN[found.task], ("label", *found.variants)
     height, width = found.x.shape[1:3]
     tall = min(MOST_TALL, WIDTH / len(columns) * height / width)
-    with plt.rc_context({**STYLE, "axes.grid": False}):
+    with plt.rc_context({**NAMING, "axes.grid": False}):
         figure, grid = plt.subplots(
             len(found.x), len(columns), figsize=(WIDTH, 0.5 + len(found.x) * (tall + 0.2)), layout="constrained",
             squeeze=False,

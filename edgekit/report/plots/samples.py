@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from edgekit.core import tasks
 from edgekit.report.plots import boxes, masks
-from edgekit.report.plots.style import DARK, STYLE, done
+from edgekit.report.plots.style import DARK, NAMING, done
 
 if TYPE_CHECKING:
     from edgekit.data import Data
@@ -32,7 +32,7 @@ LINES = 9
 
 def samples(data: Data) -> Figure:
     """Twelve samples of the train split with their labels, every class in turn; pictures, or curves over time."""
-    with plt.rc_context(STYLE):
+    with plt.rc_context(NAMING):
         figure, grid = plt.subplots(ROWS, COLUMNS, figsize=(7.6, 3.0), layout="constrained")
         places = in_turn(data.train.y, grid.size)
         for axes in grid.flat[len(places) :]:
@@ -87,7 +87,7 @@ def draw(axes: Axes, sample: np.ndarray, kind: str, words: str = "") -> None:
     if kind == "text":
         whole = words or " ".join(map(str, sample.tolist()))
         shown = textwrap.wrap(whole, LETTERS, max_lines=LINES, placeholder=" …")
-        axes.text(0, 1, "\n".join(shown), fontsize=6, va="top", parse_math=False)
+        axes.text(0, 1, "\n".join(shown), fontsize=6, va="top")
         axes.set_axis_off()
         return
     if kind == "image":

@@ -33,6 +33,8 @@ STYLE: Any = {
     "axes.titlelocation": "left",
     "legend.frameon": False,
 }
+NAMING: Any = {**STYLE, "text.parse_math": False}
+"""For names of classes, which are no formulas; the numbers of a log axis are some."""
 
 
 def lowest(row: Mapping[str, Any]) -> float:

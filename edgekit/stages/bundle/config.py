@@ -42,6 +42,11 @@ class Smoothing(Strict):
             raise ValueError("name either method, with its options, or choose: auto, or a list of methods")
         if self.method is None and self._options():
             raise ValueError(f"{', '.join(self._options())} belong to a method; write them into the list of choose")
+        if self.method is not None and self.detection_drop_pp:
+            raise ValueError(
+                f"detection_drop_pp: got {self.detection_drop_pp:g}, which belongs to choose: a method that is named "
+                "is kept whatever it detects; leave one of them out"
+            )
         if self.choose == []:
             raise ValueError("choose is empty; write auto, or a list of methods")
         return self
@@ -104,6 +109,10 @@ class Config(StageConfig):
     @field_validator("smoothing", mode="before")
     @classmethod
     def _auto(cls, value: Any) -> Any:
+        if isinstance(value, str) and value != "auto":
+            raise ValueError(
+                f"got {value!r}; write auto, or a method with its options, as {{method: mean, windows: 5}}"
+            )
         return {"choose": value} if value == "auto" else value
 
     def agree(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from edgekit.core.errors import ConfigError, DataError
+from edgekit.core.tasks import anomaly
 from edgekit.data import Data
 from edgekit.runner import input_path, postprocess, smoothing
 from edgekit.runner.bundle.manifest import Manifest
@@ -55,6 +56,19 @@ def check(data: Data, config: Config) -> None:
     wanted = config.stream.background
     if wanted is not None and data.task == "classification" and wanted not in data.classes:
         raise ConfigError(f"bundle.stream.background: got {wanted!r}; the classes are {', '.join(data.classes)}")
+    if wanted is not None and data.task != "classification" and wanted.lower() not in _background_of(data):
+        said = "what is normal is no event" if data.task == "anomaly" else "only classes have one"
+        raise ConfigError(f"bundle.stream.background: got {wanted!r}, and task is {data.task}: {said}; leave it out")
+    rows_per_s = config.stream.rows_per_s
+    if rows_per_s is not None and data.sample_rate_hz:
+        raise ConfigError(
+            f"bundle.stream.rows_per_s: got {rows_per_s:g}, and the samples are sounds of {data.sample_rate_hz:,} Hz; "
+            "leave it out"
+        )
+
+
+def _background_of(data: Data) -> tuple[str, ...]:
+    return anomaly.NORMAL if data.task == "anomaly" else ()
 
 
 def order(data: Data, config: Config) -> Played | None:

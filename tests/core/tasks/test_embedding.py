@@ -76,3 +76,8 @@ def test_labels_that_a_split_lacks_are_no_group_of_it() -> None:
     groups = embedding.groups(np.array([1, 2, 3, 2]), y, ("a", "b", "c", "d"))
     told = [(each.name, each.samples, each.score, each.found, each.false) for each in groups]
     assert told == [("a", 2, 0.5, 1, 0), ("d", 2, 1.0, 2, 1)]
+
+
+def test_a_label_of_one_sample_has_no_score() -> None:
+    groups = embedding.groups(np.array([1, 0, 0]), np.array([0, 0, 1]), ("a", "b"))
+    assert [(each.name, each.samples, each.score) for each in groups] == [("a", 2, 1.0), ("b", 1, None)]

@@ -123,6 +123,14 @@ def test_a_window_that_shares_moments_with_another_stretch_is_left_out() -> None
     ]
 
 
+def test_the_background_of_an_anomaly_detection_is_normal() -> None:
+    values = {"source": "wav_track", "path": "mill.wav", "rate_hz": RATE_HZ, "seconds": 0.05}
+    with pytest.raises(ConfigError, match="background: got 'hum', and every class but normal or good is an anomaly"):
+        parse({**values, "background": "hum"}, "anomaly")
+    parse({**values, "background": "normal"}, "anomaly")
+    parse({**values, "background": "hum"}, "classification")
+
+
 def test_a_folder_of_recordings_is_one_pool(tmp_path: Path) -> None:
     for place in range(2):
         recording(tmp_path / "days" / f"{place}.wav", alternating(30 + place))

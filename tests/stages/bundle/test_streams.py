@@ -96,6 +96,12 @@ def test_what_does_not_fit_the_data_is_refused(street: tuple[Path, Data]) -> Non
         streams.check(data, config(stream={"background": "traffic"}))
     with pytest.raises(ConfigError, match="bundle.smoothing and task disagree: got choose, and task is regression"):
         streams.check(replace(data, task="regression"), config())
+    streams.check(replace(data, task="anomaly"), config(stream={"background": "normal"}))
+    for task in ("anomaly", "regression"):
+        with pytest.raises(ConfigError, match=f"background: got 'nonsense', and task is {task}: .*; leave it out"):
+            streams.check(replace(data, task=task), config(smoothing=None, stream={"background": "nonsense"}))
+    with pytest.raises(ConfigError, match="rows_per_s: got 50, and the samples are sounds of .* Hz; leave it out"):
+        streams.check(data, config(stream={"rows_per_s": 50.0}))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +112,11 @@ def test_what_does_not_fit_the_data_is_refused(street: tuple[Path, Data]) -> Non
         ({"choose": "auto", "windows": 3}, "windows belong to a method"),
         ({"choose": []}, "choose is empty"),
         ({"method": "median", "windows": 3}, "method"),
-        ("always", "smoothing"),
+        ("autoo", "got 'autoo'; write auto, or a method with its options"),
+        (
+            {"method": "mean", "windows": 3, "detection_drop_pp": 2.0},
+            "detection_drop_pp: got 2, which belongs to choose",
+        ),
     ],
 )
 def test_options_that_are_none_are_refused(smoothing: Any, words: str) -> None:
