@@ -102,7 +102,7 @@ faults: $(VENV)/.dev ## kill, cut off, fill up and block a run in some hundred p
 
 # The bundles stay, so that `make aarch64` asks them on Arm.
 tasks: $(VENV)/.dev ## every task from edgekit init to bundles that answer on three interpreters, kept in build/tasks
-	$(BESIDE) EDGEKIT_TASK_BUNDLES=$(CURDIR)/build/tasks $(BIN)/pytest -q -n 2 --dist load -p no:nbval -m tasks tests/tasks tests/walks
+	$(BESIDE) EDGEKIT_TASK_BUNDLES=$(CURDIR)/build/tasks $(BIN)/pytest -q -n 2 --dist load -p no:nbval -m tasks tests/tasks
 
 matrix: $(VENV)/.dev ## the runner on every Python, numpy and interpreter that has wheels
 	$(BIN)/pytest -q -m matrix tests/matrix

@@ -120,7 +120,6 @@ def recording(folder: Path) -> tuple[Path, list[Path]]:
 
 
 CASES = {
-    "pictures": Case("classification", picture_classes, 0.9),
     "texts": Case("classification", messages, 0.8),
     "recording": Case("classification", recording, 0.9),
     "values": Case("regression", table, 0.6),

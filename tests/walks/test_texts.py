@@ -62,7 +62,7 @@ def answers(bundles: Path, file: str, names: list[Path]) -> list[dict[str, Any]]
     return [json.loads(line) for line in told.stdout.splitlines()]
 
 
-@pytest.mark.tasks
+@pytest.mark.long
 @pytest.mark.parametrize("task", ["classification", "embedding"])
 def test_texts_become_bundles_for_three_interpreters(task: str, tmp_path: Path) -> None:
     path = tmp_path / "texts.yaml"
