@@ -29,13 +29,13 @@ GOOD = {
     "like a picture": b"RIFF of a WEBP",
     "like JSON": b'{"inputs": [1, 2]}',
     "unknown words": "Jürgen 家 🙂".encode(),
-    "with a nought": b"free\0prize",
     "longer than the sample": b"win a free prize " * 9,
 }
 BAD_TEXTS = {
     "nothing": (b"", 415, "got nothing; this model takes .npy, .txt"),
     "blanks": (b" \r\n\t ", 400, "body: an empty text, which has no token of its own"),
     "Latin 1": (b"caf\xe9", 400, "body: no text in UTF-8 (byte 3); save it in UTF-8"),
+    "with a nought": (b"free\0prize", 400, "body: holds U+0000, so it is no text"),
     "UTF-16": ("hi".encode("utf-16"), 400, "body: no text in UTF-8 (byte 0)"),
     "a picture": (BAD["png, huge"], 415, "got a picture; this model takes .npy, .txt"),
     "too many bytes": (b"a" * ((1 << 20) + 1), 400, "body: more than 1,048,576 bytes"),
