@@ -67,17 +67,7 @@ def pools(config: Options, progress: Progress | None = None) -> Pools:
             _decode(source, replace(listed, pictures=tuple(kept)), config, entry, progress)
 
         found = image_cache.cached(config.cache, _key(config, source), fill)
-    if "train" not in found.splits:
-        raise DataError(f"{path.name}: no picture in train; name a list or a folder train")
-    return Pools(
-        found.splits["train"],
-        found.splits.get("validation"),
-        found.splits.get("test"),
-        found.classes,
-        "image",
-        found.notes,
-        input_path=tuple(config.input_path),
-    )
+    return listed_pictures.pools(path.name, found, config.input_path)
 
 
 def _key(config: Options, source: archives.Folder | archives.Zip) -> str:
@@ -116,7 +106,7 @@ def _decode(
 ) -> None:
     skipped, done = _Skipped(), 0
     numbers = {name: float(number) for number, name in enumerate(listed.classes)}
-    for split in ("train", "validation", "test"):
+    for split in listed_pictures.SPLITS:
         mine = [each for each in listed.pictures if each.split == split]
         if not mine:
             continue

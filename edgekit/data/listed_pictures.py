@@ -1,13 +1,15 @@
-"""What sources of pictures with boxes or masks share: a limit, and what is skipped."""
+"""What sources of pictures with boxes or masks share: a limit, and what is skipped, and the pools."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from edgekit.core.errors import DataError
+from edgekit.data import image_cache
+from edgekit.data.types import Pools
 
 SPLITS = ("train", "validation", "test")
 _SHOWN = 5
@@ -33,6 +35,21 @@ def limited(pictures: Sequence[Listed], limit: int | None, seed: int) -> list[Li
         chosen = random.permutation(len(mine))[: max(1, round(share * len(mine)))]
         kept += [mine[place] for place in sorted(chosen)]
     return kept
+
+
+def pools(origin: str, found: image_cache.CachedImages, steps: Sequence[dict[str, Any]]) -> Pools:
+    """What was decoded, as a source gives it; `steps` are its input path. DataError without a train split."""
+    if "train" not in found.splits:
+        raise DataError(f"{origin}: no picture in train; name a list or a folder train")
+    return Pools(
+        found.splits["train"],
+        found.splits.get("validation"),
+        found.splits.get("test"),
+        found.classes,
+        "image",
+        found.notes,
+        input_path=tuple(steps),
+    )
 
 
 def refuse_many(bad: Sequence[str], total: int, what: str, most: float) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 from PIL import Image
 
 from edgekit.core.cache_key import code_digest
-from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
 from edgekit.data import archives, image_cache, listed_pictures, mask_layouts
 from edgekit.data.image_decoding import DECODER, UNREADABLE, reason
@@ -56,17 +55,7 @@ def pools(config: Options, progress: Progress | None = None) -> Pools:
             _decode(source, Masked(tuple(kept), found.classes, found.notes), config, entry, progress)
 
         found = image_cache.cached(config.cache, _key(config, source), fill)
-    if "train" not in found.splits:
-        raise DataError(f"{path.name}: no picture in train; name a list or a folder train")
-    return Pools(
-        found.splits["train"],
-        found.splits.get("validation"),
-        found.splits.get("test"),
-        found.classes,
-        "image",
-        found.notes,
-        input_path=tuple(config.input_path),
-    )
+    return listed_pictures.pools(path.name, found, config.input_path)
 
 
 def _key(config: Options, source: Source) -> str:
