@@ -85,7 +85,7 @@ def of_network(network: str, precision: str, target: str) -> Opener:
 
     def opened() -> Call:
         with quiet_native():
-            backend = open_backend(manifest.target, files.model_files(), manifest.input, manifest.outputs)
+            backend = open_backend(manifest.target, files.model_files(), manifest.inputs, manifest.outputs)
         return lambda: backend.run(x)
 
     return opened

@@ -131,7 +131,7 @@ def opened(path: Path) -> Any:
         TensorSpec(one["name"], tuple(int(side) for side in one["shape"]), np.dtype(one["dtype"]).name, layout)
         for [one], layout in ((interpreter.get_input_details(), "NHWC"), (interpreter.get_output_details(), "NC"))
     )
-    return open_backend("tflite", {"model.tflite": path.read_bytes()}, source, (result,), 1)
+    return open_backend("tflite", {"model.tflite": path.read_bytes()}, (source,), (result,), 1)
 
 
 def timed(folder: Path, rounds: int, keras_first: bool) -> Timed:

@@ -60,14 +60,14 @@ def make(network: str, precision: str, target: str) -> Path:
         target=target,
         variant=f"{network}-{precision}-{target}",
         raw=RawSpec("image", SHAPE, "uint8"),
-        input=made.input,
-        output=made.output,
+        inputs=made.inputs,
+        outputs=made.outputs,
         preprocess=STEPS,
         labels=LABELS,
         model_files=sorted(files),
         golden={"inputs": "inputs.npy", "outputs": "outputs.npy", "atol": 0.0, "top1": False},
     )
-    backend = open_backend(target, files, made.input, made.outputs)
+    backend = open_backend(target, files, made.inputs, made.outputs)
     encode = encoder(manifest, backend)
     outputs = np.concatenate([decoded(backend, encode(sample)) for sample in samples[:8]])
     manifest.golden["atol"] = float(0.1 * (outputs.max() - outputs.min()))

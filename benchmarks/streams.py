@@ -132,10 +132,10 @@ def keyword_bundle() -> Path:
     files = {name: (work / "out" / name).read_bytes() for name in made.names}
     golden = {"inputs": "inputs.npy", "outputs": "outputs.npy", "atol": 0.01, "top1": False}
     manifest = Manifest(
-        name="keyword", version="0", target="onnx", variant="keyword-fp32-onnx", raw=raw, input=made.input,
-        output=made.output, preprocess=[MEL], labels=LABELS, model_files=sorted(files), golden=golden,
+        name="keyword", version="0", target="onnx", variant="keyword-fp32-onnx", raw=raw, inputs=made.inputs,
+        outputs=made.outputs, preprocess=[MEL], labels=LABELS, model_files=sorted(files), golden=golden,
     )  # fmt: skip
-    backend = open_backend("onnx", files, made.input, made.output)
+    backend = open_backend("onnx", files, made.inputs, made.outputs)
     encode = encoder(manifest, backend)
     outputs = np.concatenate([decoded(backend, encode(sound)) for sound in sounds[:4]])
     bundle.write(path, manifest, {**files, "inputs.npy": npy(sounds[:4]), "outputs.npy": npy(outputs)})

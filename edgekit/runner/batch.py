@@ -96,7 +96,7 @@ def _several(model: Model, size: int) -> Call:
     """The same file on the same interpreter once more, for `size` samples."""
     manifest, name = model.manifest, model.backend.name
     files = model.bundle.model_files()
-    ends = manifest.input, manifest.outputs
+    ends = manifest.inputs, manifest.outputs
     try:
         backend = open_backend(manifest.target, files, *ends, model.threads, name, model.device, size)
     except RunnerError as error:

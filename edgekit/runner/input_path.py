@@ -23,6 +23,7 @@ STEPS: dict[str, dict[str, Any]] = {
     "rows": {},
     "windows": {"length": int, "stride": int, "fill": ("silence", "none")},
     "decode_text": {},
+    "read_tensors": {},
     "tokenize": {"vocabulary": str, "length": int, "pad_id": ID, "too_long": ("cut", "refuse")},
 }
 """Options of each step: a whole number above 0 or, of an id, from 0; a list, a member of the bundle, or one of the
@@ -33,10 +34,11 @@ ORDER = {
     "audio": ("read_array", "decode_wav", "mix_channels", "resample", "windows"),
     "window": ("read_array", "decode_csv", "windows"),
     "text": ("decode_text", "tokenize"),
+    "tensors": ("read_tensors",),
 }
 """By kind of raw sample, the steps that it may have, in this order; each at most once."""
 DECODERS = {"image": "decode_picture", "vector": "decode_csv", "audio": "decode_wav", "window": "decode_csv",
-            "text": "decode_text"}  # fmt: skip
+            "text": "decode_text", "tensors": "read_tensors"}  # fmt: skip
 ARRAY_DTYPES = ("uint8", "int8", "float16", "float32", "float64")
 
 
@@ -104,8 +106,10 @@ def texts(vocabulary: str, length: int, pad_id: int, too_long: str = "cut") -> l
 def default(kind: str, shape: Sequence[int], dtype: str, columns: Sequence[str] | None) -> list[dict[str, Any]]:
     """Of samples that did not come out of files: pictures are brought to size, sounds and tables must fit exactly.
 
-    Each row of a table with named columns is a vector.
+    Each row of a table with named columns is a vector. Several tensors come in a file by their names.
     """
+    if kind == "tensors":
+        return [{"step": "read_tensors"}]
     if kind == "image" and dtype == "uint8" and len(shape) == 3:
         return pictures(shape)
     if kind == "audio":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from edgekit.runner import postprocess
+from edgekit.runner import input_vector, postprocess
 from edgekit.runner.backends import Backend, States, open_backend
 from edgekit.runner.bundle.manifest import Manifest
 from edgekit.runner.encode import encoder
@@ -32,7 +32,7 @@ ARRAYS = (np.ndarray, np.memmap)
 def open_model(bundle: Bundle, threads: int = 1, interpreter: str | None = None, device: str = "CPU") -> Model:
     """Open a verified bundle here and now, measuring nothing."""
     manifest, files = bundle.manifest, bundle.model_files()
-    ends, states = (manifest.input, manifest.outputs), manifest.states or ()
+    ends, states = (manifest.inputs, manifest.outputs), manifest.states or ()
     backend = open_backend(manifest.target, files, *ends, threads, interpreter, device, states=states)
     return Model(bundle, backend, threads, device)
 
@@ -67,12 +67,7 @@ class Model:
         self._steps = pipeline(manifest.preprocess) if postprocess.needs_sample(manifest) else None
 
     def prepare(self, raw: np.ndarray) -> np.ndarray:
-        """The model's input tensor for one raw sample.
-
-        Parameters
-        ----------
-        raw
-            An array of exactly the shape and type that `manifest.raw` states.
+        """The model's input tensor for one raw sample, of exactly the shape and type that `manifest.raw` states.
 
         Raises
         ------
@@ -84,11 +79,6 @@ class Model:
 
     def check(self, raw: np.ndarray) -> None:
         """Hold a raw sample against what `manifest.raw` states.
-
-        Parameters
-        ----------
-        raw
-            The sample.
 
         Raises
         ------
@@ -134,7 +124,9 @@ class Model:
         """Let the next `step` begin with zeros."""
         self._states = None
 
-    def step(self, raw: np.ndarray, top_k: int = 5, size: tuple[int, int] | None = None) -> Prediction:
+    def step(
+        self, raw: np.ndarray | Mapping[str, np.ndarray], top_k: int = 5, size: tuple[int, int] | None = None
+    ) -> Prediction:
         """The answer for the next sample of a stream, as `predict` gives it; behind an error a stream begins anew."""
         states, self._states = self._states or self.states(), None
         answer = self.predict(raw, top_k, size, states)
@@ -142,14 +134,18 @@ class Model:
         return answer
 
     def predict(
-        self, raw: np.ndarray, top_k: int = 5, size: tuple[int, int] | None = None, states: States | None = None
+        self,
+        raw: np.ndarray | Mapping[str, np.ndarray],
+        top_k: int = 5,
+        size: tuple[int, int] | None = None,
+        states: States | None = None,
     ) -> Prediction:
         """The answer for one raw sample, of the kind that the bundle's task has.
 
         Parameters
         ----------
         raw
-            An array of exactly the shape and type that `manifest.raw` states.
+            An array of exactly the shape and type that `manifest.raw` states; of several tensors, arrays by name.
         top_k
             How many classes the answer of a classification lists.
         size
@@ -165,6 +161,8 @@ class Model:
             The interpreter fails, or its outputs are not finite.
         """
         started = perf_counter_ns()
+        if type(raw) not in ARRAYS and isinstance(raw, Mapping):
+            raw = input_vector.of_names(raw, self.manifest.raw.tensors or ())
         x = self.prepare(raw)
         prepared = perf_counter_ns()
         outputs = self.execute(x) if states is None else self.execute(x, states)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from edgekit.runner import input_vector
 from edgekit.runner.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ def check_values(raw: np.ndarray, spec: RawSpec) -> None:
     low, high = np.minimum.reduce(raw, axis=None), np.maximum.reduce(raw, axis=None)
     if not (np.isfinite(low) and np.isfinite(high)):
         raise InputError("sample: holds NaN or infinity; check the sensor or the file")
+    if spec.tensors is not None:
+        input_vector.check_values(raw, spec.tensors)
     promised = spec.range
     if promised is None or (low >= promised[0] and high <= promised[1]):
         return

@@ -169,7 +169,7 @@ def _compare(step: Step, target: str, paths: Sequence[Path]) -> None:
     source = TensorSpec(INPUT, turned.shape[1:], "float32", layout)
     result = TensorSpec(OUTPUT, step.output_shape, "float32", output_layout(step.output_shape))
     files = {path.name: path.read_bytes() for path in paths}
-    backend = open_backend(target, files, source, (result,), states=step.specs)
+    backend = open_backend(target, files, (source,), (result,), states=step.specs)
     states, found = backend.zeros(), []
     for x in turned:
         y, states = backend.step(np.ascontiguousarray(x), states)

@@ -20,7 +20,7 @@ def tiny() -> aa.Opener:
     files, x = {"model.onnx": onnx_model()}, np.zeros(NCHW.shape, np.float32)
 
     def opened() -> aa.Call:
-        backend = open_backend("onnx", files, NCHW, (SCORES,), interpreter="onnxruntime")
+        backend = open_backend("onnx", files, (NCHW,), (SCORES,), interpreter="onnxruntime")
         return lambda: backend.run(x)
 
     return opened

@@ -117,7 +117,7 @@ def networks(shape: tuple[int, ...], classes: int, x: np.ndarray, folder: Path) 
 
 def evaluated(target: str, files: dict[str, bytes], ends: tuple[TensorSpec, TensorSpec], x: np.ndarray) -> np.ndarray:
     """The scores (n, classes) that an evaluation gets: the runner's own interpreter on training's arrays."""
-    backend = open_backend(target, files, ends[0], ends[1:], 1, None, "CPU")
+    backend = open_backend(target, files, ends[:1], ends[1:], 1, None, "CPU")
     return np.concatenate([backend.run(x[place : place + 1]) for place in range(len(x))])
 
 

@@ -33,7 +33,7 @@ def prepared(model: Made, raw: np.ndarray) -> np.ndarray:
 
 def opened(name: str, made: dict[str, Made], threads: int = 1) -> tuple[Any, Made]:
     model = made[MODULES[name].TARGETS[0]]
-    return MODULES[name].open(model.files, model.input, (model.output,), threads), model
+    return MODULES[name].open(model.files, (model.input,), (model.output,), threads), model
 
 
 def test_every_target_has_an_interpreter_and_none_is_foreign() -> None:
@@ -108,9 +108,9 @@ def test_what_is_no_model_is_refused(name: str, made: dict[str, Made]) -> None:
     model = made[MODULES[name].TARGETS[0]]
     garbage = dict.fromkeys(model.files, b"this is no model")
     with pytest.raises(BackendError, match=name):
-        MODULES[name].open(garbage, model.input, (model.output,), 1)
+        MODULES[name].open(garbage, (model.input,), (model.output,), 1)
     with pytest.raises(BackendError, match="model files"):
-        MODULES[name].open({"weights.dat": b""}, model.input, (model.output,), 1)
+        MODULES[name].open({"weights.dat": b""}, (model.input,), (model.output,), 1)
 
 
 @pytest.mark.parametrize("name", INSTALLED)
@@ -118,16 +118,16 @@ def test_a_model_that_is_not_what_the_bundle_says_is_refused(name: str, made: di
     model = made[MODULES[name].TARGETS[0]]
     ten = TensorSpec("scores", (1, 10), "float32", "NC")
     with pytest.raises(BackendError, match=r"output.*\[1, 3\].*\[1, 10\]"):
-        MODULES[name].open(model.files, model.input, (ten,), 1)
+        MODULES[name].open(model.files, (model.input,), (ten,), 1)
     integer = TensorSpec("input", model.input.shape, "int8", model.input.layout)
     with pytest.raises(BackendError, match=r"input.*float32.*int8"):
-        MODULES[name].open(model.files, integer, (model.output,), 1)
+        MODULES[name].open(model.files, (integer,), (model.output,), 1)
 
 
 @pytest.mark.parametrize("key", ["tflite", "tflite-int8", "openvino", "onnx"])
 def test_open_backend_takes_the_preferred_interpreter(key: str, made: dict[str, Made]) -> None:
     model = made[key]
-    backend = backends.open_backend(model.target, model.files, model.input, (model.output,))
+    backend = backends.open_backend(model.target, model.files, (model.input,), (model.output,))
     assert backend.name == {"tflite": "litert", "openvino": "openvino", "onnx": "onnxruntime"}[model.target]
     assert backend.run(prepared(model, samples(1)[0])).shape == (1, len(LABELS))
 
@@ -138,7 +138,7 @@ def test_an_absent_interpreter_names_its_pip_line(name: str, made: dict[str, Mad
     with pytest.raises(
         BackendError, match=f"{name} is not installed; run: .*pip install {MODULES[name].DISTRIBUTION} "
     ):
-        backends.open_backend(model.target, model.files, model.input, (model.output,), interpreter=name)
+        backends.open_backend(model.target, model.files, (model.input,), (model.output,), interpreter=name)
 
 
 def test_no_interpreter_at_all_names_the_preferred_one(made: dict[str, Made], tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_wrong_choice_says_what_there_is(
     target: str, options: dict[str, Any], error: type[Exception], word: str
 ) -> None:
     with pytest.raises(error, match=word):
-        backends.open_backend(target, {}, NHWC, (SCORES,), **options)
+        backends.open_backend(target, {}, (NHWC,), (SCORES,), **options)
 
 
 def bare_int8(model: bytes, x: np.ndarray) -> np.ndarray:
@@ -192,7 +192,7 @@ def bare_int8(model: bytes, x: np.ndarray) -> np.ndarray:
 
 def test_integer_tensors_are_converted_by_their_own_scale(made: dict[str, Made]) -> None:
     model = made["tflite-int8"]
-    backend = backends.open_backend("tflite", model.files, model.input, (model.output,))
+    backend = backends.open_backend("tflite", model.files, (model.input,), (model.output,))
     images = samples()
     scores = np.concatenate([backend.run(prepared(model, image)) for image in images])
     expected = np.concatenate([bare_int8(model.files["model.tflite"], prepared(model, image)) for image in images])
@@ -202,7 +202,7 @@ def test_integer_tensors_are_converted_by_their_own_scale(made: dict[str, Made])
 
 def test_integer_inputs_saturate_instead_of_wrapping(made: dict[str, Made]) -> None:
     model = made["tflite-int8"]
-    backend = backends.open_backend("tflite", model.files, model.input, (model.output,))
+    backend = backends.open_backend("tflite", model.files, (model.input,), (model.output,))
     brightest, blinding = (np.full(NHWC.shape, value, np.float32) for value in (1.0, 1e6))
     assert (backend.run(blinding) == backend.run(brightest)).all()
     assert (backend.run(-blinding) == backend.run(np.zeros(NHWC.shape, np.float32))).all()
@@ -211,7 +211,7 @@ def test_integer_inputs_saturate_instead_of_wrapping(made: dict[str, Made]) -> N
 def test_a_published_int8_model_runs_as_in_a_bare_script(shared: Path) -> None:
     data = (shared / "models" / "pretrainedResnet_quant.tflite").read_bytes()
     source, result = TensorSpec("x", (1, 32, 32, 3), "int8", "NHWC"), TensorSpec("y", (1, 10), "int8", "NC")
-    backend = backends.open_backend("tflite", {"model.tflite": data}, source, (result,))
+    backend = backends.open_backend("tflite", {"model.tflite": data}, (source,), (result,))
     rng = np.random.default_rng(0)
     for _ in range(5):
         x = rng.integers(0, 256, source.shape).astype(np.float32)
@@ -227,7 +227,7 @@ def test_a_model_with_two_outputs_is_refused() -> None:
     model.graph.output.append(onnx.helper.make_tensor_value_info("mean", onnx.TensorProto.FLOAT, (1, 4)))
     source = TensorSpec("input", (1, 1, 8, 8), "float32", "NCHW")
     with pytest.raises(BackendError, match="2 outputs"):
-        backends.open_backend("onnx", {"model.onnx": model.SerializeToString()}, source, (SCORES,))
+        backends.open_backend("onnx", {"model.onnx": model.SerializeToString()}, (source,), (SCORES,))
 
 
 @pytest.mark.parametrize(
@@ -273,6 +273,6 @@ def test_products_of_large_integers_are_summed_exactly() -> None:
     graph = helper.make_graph(nodes, "large", ends[:1], ends[1:], values)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     onnx.checker.check_model(model)
-    specs = TensorSpec("x", (1, size), "float32", "NC"), (TensorSpec("y", (1, 8), "float32", "NC"),)
+    specs = (TensorSpec("x", (1, size), "float32", "NC"),), (TensorSpec("y", (1, 8), "float32", "NC"),)
     backend = backends.open_backend("onnx", {"model.onnx": model.SerializeToString()}, *specs, 1)
     assert backend.run(np.full((1, size), 255, np.float32)).tolist() == [[round(size * 255 * 127 / 1e4) * 1e4] * 8]

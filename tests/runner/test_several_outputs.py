@@ -124,7 +124,7 @@ CASES = [(target, name) for target, names in ONLY.items() for name in names]
 def test_every_interpreter_gives_both_outputs_as_one_array(
     target: str, name: str, made: dict[str, dict[str, bytes]]
 ) -> None:
-    backend = backends.open_backend(target, made[target], INPUT, OUTPUTS, interpreter=name)
+    backend = backends.open_backend(target, made[target], (INPUT,), OUTPUTS, interpreter=name)
     x = np.ascontiguousarray((images() / np.float32(255)).transpose(0, 3, 1, 2), dtype=np.float32)
     found = [backend.run(each[None]) for each in x]
     assert found[0].dtype == np.float32 and found[0].shape == (1, POINTS, 7)
@@ -136,7 +136,7 @@ def test_a_file_with_another_number_of_outputs_is_refused(
     target: str, name: str, made: dict[str, dict[str, bytes]]
 ) -> None:
     with pytest.raises(BackendError, match="2 outputs, the bundle says 1"):
-        backends.open_backend(target, made[target], INPUT, OUTPUTS[:1], interpreter=name)
+        backends.open_backend(target, made[target], (INPUT,), OUTPUTS[:1], interpreter=name)
 
 
 @pytest.mark.parametrize("target", ONLY)
@@ -207,7 +207,7 @@ def test_people_read_how_many_of_what_and_where(packed: dict[str, Path]) -> None
         ({"raw": RawSpec("image", (64, 48, 3), "uint8"), "preprocess": [{"step": "resize", "height": 32, "width": 48}]},
          "the sample has"),
         ({"task": "classification", "activation": "softmax", "boxes": None}, "the task classification has one"),
-        ({"inputs": (INPUT, INPUT)}, "takes models of one input"),
+        ({"inputs": (INPUT, INPUT)}, "a sample is of kind tensors"),
         ({"outputs": (OUTPUTS[0], TensorSpec("boxes", (1, POINTS, 3), "float32", "ANY"))}, "names of their own"),
     ],
 )  # fmt: skip

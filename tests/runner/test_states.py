@@ -112,8 +112,8 @@ def test_what_openvino_compiled_keeps_its_states(packed: dict[str, Path]) -> Non
     from edgekit.runner.backends import openvino
 
     opened = bundle.read(packed["openvino"])
-    blob = openvino.compiled(opened.model_files(), 1, states=stepped.STATES)
-    backend = openvino.restore(blob, stepped.INPUT, (stepped.OUTPUT,), 1, states=stepped.STATES)
+    blob = openvino.compiled(opened.model_files(), (stepped.INPUT,), 1, states=stepped.STATES)
+    backend = openvino.restore(blob, (stepped.INPUT,), (stepped.OUTPUT,), 1, states=stepped.STATES)
     states, found = backend.zeros(), []
     for window in stepped.steps():
         y, states = backend.step(window[None], states)
@@ -241,8 +241,8 @@ def test_states_that_do_not_hold_together_are_refused(changes: dict[str, Any], s
 @pytest.mark.parametrize(
     ("states", "said"),
     [
-        ((), "3 inputs; this runner takes one"),
-        ((COUNT,), "2 inputs; this runner takes one"),
+        ((), "3 inputs, the bundle says 1"),
+        ((COUNT,), "2 inputs, the bundle says 1"),
         ((replace(COUNT, input="missing"), ECHO), "no tensor missing"),
         ((replace(COUNT, shape=(4,)), ECHO), "state count: the model has float32"),
         ((replace(COUNT, output="new_echo"), replace(ECHO, output="new_count")), "state count: the model has"),
@@ -253,7 +253,7 @@ def test_a_file_with_other_states_is_refused(
 ) -> None:
     content = bundle.read(packed[target]).model_files()
     with pytest.raises(BackendError, match=said):
-        open_backend(target, content, stepped.INPUT, (stepped.OUTPUT,), interpreter=interpreter, states=states)
+        open_backend(target, content, (stepped.INPUT,), (stepped.OUTPUT,), interpreter=interpreter, states=states)
 
 
 def test_a_model_without_states_steps_as_it_predicts(tmp_path: Path) -> None:

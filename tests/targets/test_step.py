@@ -103,7 +103,7 @@ def test_every_interpreter_gives_the_answers_of_the_whole_sequence(
     result = TensorSpec("output", (1, CLASSES), "float32", "NC")
     steps = sequence().reshape(-1, 1, TIME, CHANNELS)
     for interpreter in [each for each in candidates(target) if each != "tflite_runtime"]:
-        backend = open_backend(target, files, source, (result,), interpreter=interpreter, states=made.specs)
+        backend = open_backend(target, files, (source,), (result,), interpreter=interpreter, states=made.specs)
         states, found = backend.zeros(), []
         for x in steps:
             y, states = backend.step(x, states)
@@ -154,7 +154,7 @@ def test_pictures_enter_a_tflite_file_with_their_channels_last(tmp_path: Path) -
     source = TensorSpec("input", (1, 8, 8, 1), "float32", "NHWC")
     result = TensorSpec("output", (1, CLASSES), "float32", "NC")
     specs = step.read(LstmStep(), (1, 8, 8)).specs
-    open_backend("tflite", {"model.tflite": made["tflite"].read_bytes()}, source, (result,), states=specs)
+    open_backend("tflite", {"model.tflite": made["tflite"].read_bytes()}, (source,), (result,), states=specs)
 
 
 class Broken(nn.Module):

@@ -54,6 +54,6 @@ def _backend(path: Path, kind: str, threads: int) -> Backend | None:
         return None
     try:
         files, source, result = on_device(path)
-        return open_backend(kind, files, source, (result,), threads, module(kind).INTERPRETER)
+        return open_backend(kind, files, (source,), (result,), threads, module(kind).INTERPRETER)
     except BackendError:
         return None

@@ -101,7 +101,7 @@ def _restored(bundle: Bundle, name: str, choice: Choice) -> Any:
         return None
     manifest = bundle.manifest
     try:
-        ends, states = (manifest.input, manifest.outputs), manifest.states or ()
+        ends, states = (manifest.inputs, manifest.outputs), manifest.states or ()
         backend = openvino.restore(blob, *ends, choice.threads, choice.device, states)
         model = Model(bundle, backend, choice.threads, choice.device)
         inputs, outputs = model.golden()

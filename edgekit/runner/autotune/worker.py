@@ -77,8 +77,8 @@ def _compiled(state: dict[str, Any], threads: int, device: str, into: str, round
 
     bundle = state["bundle"]
     files, manifest = bundle.model_files(), bundle.manifest
-    specs, states = (manifest.input, manifest.outputs), manifest.states or ()
-    blob = openvino.compiled(files, threads, device, states)
+    specs, states = (manifest.inputs, manifest.outputs), manifest.states or ()
+    blob = openvino.compiled(files, manifest.inputs, threads, device, states)
     taken: dict[str, list[float]] = {"open_ms": [], "restore_ms": []}
     for _ in range(rounds):
         before = perf_counter_ns()

@@ -2,7 +2,7 @@
 
     TARGETS, DISTRIBUTION, PACKAGE                 what it runs, and the names that pip and `import` know it by
     available() -> bool                            without importing it
-    open(files, input, outputs, threads, device, batch, states)
+    open(files, inputs, outputs, threads, device, batch, states)
                                                    -> an `Opened` model that takes `batch` samples a call
 
 A new interpreter is a new file here; files that begin with `_` are shared parts.
@@ -89,7 +89,7 @@ def candidates(target: str) -> list[str]:
 def open_backend(
     target: str,
     files: Mapping[str, bytes],
-    input: TensorSpec,
+    inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
     threads: int = 1,
     interpreter: str | None = None,
@@ -103,7 +103,7 @@ def open_backend(
     """
     check_threads(threads)
     first = module(installed(target, interpreter)[0])
-    backend: Backend = first.open(files, input, outputs, threads, device, batch, states)
+    backend: Backend = first.open(files, inputs, outputs, threads, device, batch, states)
     return backend
 
 

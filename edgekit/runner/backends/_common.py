@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 import numpy as np
 
 from edgekit.runner.errors import BackendError, InputError
+from edgekit.runner.input_vector import split, width
 from edgekit.runner.joined import join
 
 if TYPE_CHECKING:
@@ -25,23 +26,32 @@ IDS = ("int32", "int64")
 class Opened:
     """A model on an interpreter. `invoke` takes and gives the model's own dtypes, `run` float32, or takes int32 ids.
 
-    `encode` and `decode` are the conversions between the two; None where there is nothing to convert.
+    `encode` and `decode` are the conversions between the two; None where there is nothing to convert. Several inputs
+    are taken as one vector, float32 (`input_vector.py`), and converted by `invoke`.
     """
 
     def __init__(
         self,
         name: str,
         distribution: str,
-        input: TensorSpec,
-        encode: Convert,
+        inputs: Sequence[TensorSpec],
+        encodes: Sequence[Convert],
         decode: Decode,
         batch: int = 1,
         states: Sequence[StateSpec] = (),
     ) -> None:
         self.name = name
-        self.shape, self.dtype = (batch, *input.shape[1:]), np.dtype(input.dtype)
-        self.encode, self.decode = encode, decode
-        self._taken = np.dtype(np.int32 if input.dtype in IDS else np.float32)
+        self.decode = decode
+        self._shapes = [each.shape[1:] for each in inputs]
+        self._encodes = [_of_float(convert, each.dtype) for convert, each in zip(encodes, inputs)]
+        if len(inputs) == 1:
+            [self.encode], dtype = encodes, inputs[0].dtype
+            self.shape, self.dtype = (batch, *self._shapes[0]), np.dtype(dtype)
+            self._taken = np.dtype(np.int32 if dtype in IDS else np.float32)
+        else:
+            self.encode = None
+            self.shape, self.dtype = (batch, width(self._shapes)), np.dtype(np.float32)
+            self._taken = self.dtype
         self._distribution = distribution
         self.states = tuple(states)
 
@@ -56,6 +66,11 @@ class Opened:
         The arrays are the caller's own. A model with states begins with zeros.
         """
         raise NotImplementedError
+
+    def tensors(self, x: np.ndarray) -> list[np.ndarray]:
+        """The model's several inputs, each in its own dtype, of the vector that joins them."""
+        parts = zip(self._encodes, split(x, self._shapes))
+        return [np.ascontiguousarray(part) if convert is None else convert(part) for convert, part in parts]
 
     def zeros(self) -> list[np.ndarray]:
         """The states before the first sample."""
@@ -81,6 +96,11 @@ class Opened:
 def cast(dtype: Any) -> Convert:
     """A conversion to another format, each value as it is."""
     return lambda x: x.astype(dtype)
+
+
+def _of_float(convert: Convert, dtype: str) -> Convert:
+    """Of a tensor among several, which comes as float32 even where it is whole numbers."""
+    return cast(dtype) if convert is None and dtype != "float32" else convert
 
 
 def encoding(dtype: str) -> Convert:
@@ -137,29 +157,41 @@ def agree(what: str, spec: Spec, shape: Sequence[Any], dtype: str, batch: int = 
 class Ends(NamedTuple):
     """Places among a file's inputs and outputs; of each state, in both."""
 
-    source: int
+    sources: list[int]
     results: list[int]
     states: list[tuple[int, int]]
 
 
-def find_ends(names: Sequence[Sequence[Collection[str]]], expected: int, states: Sequence[StateSpec] = ()) -> Ends:
-    """A model's ends by their names; BackendError unless one input and `expected` outputs are beside its states."""
+def find_ends(
+    names: Sequence[Sequence[Collection[str]]],
+    wanted: Sequence[TensorSpec],
+    expected: int,
+    states: Sequence[StateSpec] = (),
+) -> Ends:
+    """A model's ends by their names; BackendError unless these inputs and `expected` outputs are beside its states.
+
+    A single input may have any name.
+    """
     inputs, outputs = names
     pairs = [(_place(each.input, inputs), _place(each.output, outputs)) for each in states]
     sources = [place for place in range(len(inputs)) if all(place != taken for taken, _ in pairs)]
     results = [place for place in range(len(outputs)) if all(place != taken for _, taken in pairs)]
-    if len(sources) != 1:
-        raise BackendError(f"the model has {len(sources)} inputs; this runner takes one")
+    if len(sources) != len(wanted):
+        raise BackendError(
+            f"the model has {len(sources)} inputs, the bundle says {len(wanted)}; build the bundle again"
+        )
+    if len(wanted) > 1:
+        sources = [_place(each.name, inputs, "an input") for each in wanted]
     if len(results) != expected:
         raise BackendError(f"the model has {len(results)} outputs, the bundle says {expected}; build the bundle again")
-    return Ends(sources[0], results, pairs)
+    return Ends(sources, results, pairs)
 
 
-def _place(name: str, ports: Sequence[Collection[str]]) -> int:
+def _place(name: str, ports: Sequence[Collection[str]], what: str = "a state") -> int:
     for place, names in enumerate(ports):
         if name in names:
             return place
-    raise BackendError(f"the model has no tensor {name}, which the bundle calls a state; build the bundle again")
+    raise BackendError(f"the model has no tensor {name}, which the bundle calls {what}; build the bundle again")
 
 
 def agree_states(states: Sequence[StateSpec], ends: Ends, facts: Sequence[Sequence[tuple[Any, str]]]) -> None:

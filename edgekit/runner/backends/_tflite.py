@@ -30,7 +30,7 @@ def open_tflite(
     distribution: str,
     find: Any,
     files: Mapping[str, bytes],
-    specs: tuple[TensorSpec, Sequence[TensorSpec]],
+    specs: tuple[Sequence[TensorSpec], Sequence[TensorSpec]],
     threads: int,
     device: str,
     batch: int = 1,
@@ -54,7 +54,7 @@ class TfliteBackend(Opened):
         name: str,
         distribution: str,
         interpreter: Any,
-        input: TensorSpec,
+        inputs: Sequence[TensorSpec],
         outputs: Sequence[TensorSpec],
         batch: int = 1,
         states: Sequence[StateSpec] = (),
@@ -63,15 +63,17 @@ class TfliteBackend(Opened):
             _resize(interpreter, batch)
         interpreter.allocate_tensors()
         sides = interpreter.get_input_details(), interpreter.get_output_details()
-        ends = find_ends([[{each["name"]} for each in details] for details in sides], len(outputs), states)
+        ends = find_ends([[{each["name"]} for each in details] for details in sides], inputs, len(outputs), states)
         agree_states(states, ends, [[_facts(each) for each in details] for details in sides])
-        source, results = sides[0][ends.source], [sides[1][place] for place in ends.results]
-        for what, spec, detail in (("input", input, source), *(("output", *pair) for pair in zip(outputs, results))):
-            agree(what, spec, *_facts(detail), batch)
-        decode = join_with([_dequantizer(detail) for detail in results])
-        super().__init__(name, distribution, input, _quantizer(source), decode, batch, states)
+        sources, results = ([side[place] for place in found] for side, found in zip(sides, ends[:2]))
+        for what, specs, details in (("input", inputs, sources), ("output", outputs, results)):
+            for spec, detail in zip(specs, details):
+                agree(what, spec, *_facts(detail), batch)
+        encodes, decode = [_quantizer(each) for each in sources], join_with([_dequantizer(each) for each in results])
+        super().__init__(name, distribution, inputs, encodes, decode, batch, states)
         self._set, self._invoke, self._get = interpreter.set_tensor, interpreter.invoke, interpreter.get_tensor
-        self._source, self._results = source["index"], [detail["index"] for detail in results]
+        self._sources, self._results = ([detail["index"] for detail in each] for each in (sources, results))
+        self._source = self._sources[0] if len(sources) == 1 else None
         self._fed = [(sides[0][before]["index"], sides[1][after]["index"]) for before, after in ends.states]
         self._result = self._results[0] if len(results) == 1 else None
 
@@ -79,7 +81,7 @@ class TfliteBackend(Opened):
         """See `Opened`."""
         if self._fed:
             return self.step(x, self.zeros())[0]
-        self._set(self._source, x)
+        self._feed(x)
         self._invoke()
         return self._all() if self._result is None else self._get(self._result)
 
@@ -87,10 +89,17 @@ class TfliteBackend(Opened):
         """See `Opened`."""
         for (before, _), state in zip(self._fed, states):
             self._set(before, state)
-        self._set(self._source, x)
+        self._feed(x)
         self._invoke()
         y = self._all()
         return y if self._result is None else y[0], [self._get(after) for _, after in self._fed]
+
+    def _feed(self, x: np.ndarray) -> None:
+        if self._source is not None:
+            self._set(self._source, x)
+            return
+        for place, tensor in zip(self._sources, self.tensors(x)):
+            self._set(place, tensor)
 
     def _all(self) -> list[np.ndarray]:
         return [self._get(result) for result in self._results]

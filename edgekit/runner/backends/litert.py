@@ -23,7 +23,7 @@ def available() -> bool:
 
 def open(
     files: Mapping[str, bytes],
-    input: TensorSpec,
+    inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
     threads: int,
     device: str = "CPU",
@@ -31,7 +31,7 @@ def open(
     states: Sequence[StateSpec] = (),
 ) -> TfliteBackend:
     """Open the one .tflite file, from memory."""
-    return open_tflite("litert", DISTRIBUTION, _interpreter, files, (input, outputs), threads, device, batch, states)
+    return open_tflite("litert", DISTRIBUTION, _interpreter, files, (inputs, outputs), threads, device, batch, states)
 
 
 def _interpreter() -> Any:

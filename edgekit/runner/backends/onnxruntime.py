@@ -58,7 +58,7 @@ def available() -> bool:
 
 def open(
     files: Mapping[str, bytes],
-    input: TensorSpec,
+    inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
     threads: int,
     device: str = "CPU",
@@ -82,7 +82,7 @@ def open(
         made = session(model, options)
     except Exception as error:  # its errors share no base class but Exception
         raise cannot_open("onnxruntime", error) from error
-    return OnnxruntimeBackend(made, input, outputs, batch, states)
+    return OnnxruntimeBackend(made, inputs, outputs, batch, states)
 
 
 @functools.cache
@@ -117,34 +117,39 @@ class OnnxruntimeBackend(Opened):
     def __init__(
         self,
         session: Any,
-        input: TensorSpec,
+        inputs: Sequence[TensorSpec],
         outputs: Sequence[TensorSpec],
         batch: int = 1,
         states: Sequence[StateSpec] = (),
     ) -> None:
         sides = session.get_inputs(), session.get_outputs()
-        ends = find_ends([[{port.name} for port in ports] for ports in sides], len(outputs), states)
+        ends = find_ends([[{port.name} for port in ports] for ports in sides], inputs, len(outputs), states)
         facts = [[(port.shape, DTYPES.get(port.type, port.type)) for port in ports] for ports in sides]
         agree_states(states, ends, facts)
-        source, results = sides[0][ends.source], [sides[1][place] for place in ends.results]
-        for what, spec, port in (("input", input, source), *(("output", *pair) for pair in zip(outputs, results))):
-            agree(what, spec, port.shape, DTYPES.get(port.type, port.type), batch)
-        encode = encoding(input.dtype)
+        for place, (what, specs) in enumerate((("input", inputs), ("output", outputs))):
+            for spec, port in zip(specs, ends[place]):
+                agree(what, spec, *facts[place][port], batch)
+        encodes = [encoding(each.dtype) for each in inputs]
         decode = join_with([None if each.dtype == "float32" else cast(np.float32) for each in outputs])
-        super().__init__("onnxruntime", DISTRIBUTION, input, encode, decode, batch, states)
-        self._run, self._input, self._outputs = session.run, source.name, [result.name for result in results]
-        self._is_one = len(results) == 1
+        super().__init__("onnxruntime", DISTRIBUTION, inputs, encodes, decode, batch, states)
+        self._run = session.run
+        self._inputs, self._outputs = ([side[port].name for port in found] for side, found in zip(sides, ends[:2]))
+        self._input = self._inputs[0] if len(inputs) == 1 else None
+        self._is_one = len(outputs) == 1
         self._before, self._after = [each.input for each in states], [each.output for each in states]
 
     def invoke(self, x: np.ndarray) -> Any:
         """See `Opened`."""
         if self._before:
             return self.step(x, self.zeros())[0]
-        found = self._run(self._outputs, {self._input: x})
+        found = self._run(self._outputs, self._given(x))
         return found[0] if self._is_one else found
 
     def step(self, x: np.ndarray, states: list[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
         """See `Opened`."""
-        found = self._run([*self._outputs, *self._after], {self._input: x, **dict(zip(self._before, states))})
+        found = self._run([*self._outputs, *self._after], {**self._given(x), **dict(zip(self._before, states))})
         count = len(self._outputs)
         return found[0] if self._is_one else found[:count], found[count:]
+
+    def _given(self, x: np.ndarray) -> dict[str, np.ndarray]:
+        return {self._input: x} if self._input is not None else dict(zip(self._inputs, self.tensors(x)))

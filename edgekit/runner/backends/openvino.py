@@ -41,7 +41,7 @@ def available() -> bool:
 
 def open(
     files: Mapping[str, bytes],
-    input: TensorSpec,
+    inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
     threads: int,
     device: str = "CPU",
@@ -54,13 +54,20 @@ def open(
         import openvino
 
         core = openvino.Core()
-        compiled = core.compile_model(_read(core, files, batch, states), device, _settings(threads, device))
-        return OpenvinoBackend(openvino.Tensor, compiled, input, outputs, batch, states)
+        model = _read(core, files, batch, inputs, states)
+        compiled = core.compile_model(model, device, _settings(threads, device))
+        return OpenvinoBackend(openvino.Tensor, compiled, inputs, outputs, batch, states)
     except (ImportError, AttributeError, ValueError, RuntimeError) as error:
         raise cannot_open("openvino", error) from error
 
 
-def compiled(files: Mapping[str, bytes], threads: int, device: str = "CPU", states: Sequence[StateSpec] = ()) -> bytes:
+def compiled(
+    files: Mapping[str, bytes],
+    inputs: Sequence[TensorSpec],
+    threads: int,
+    device: str = "CPU",
+    states: Sequence[StateSpec] = (),
+) -> bytes:
     """The compiled model as this OpenVINO on this CPU can load it again, for `restore`."""
     import io
 
@@ -69,13 +76,13 @@ def compiled(files: Mapping[str, bytes], threads: int, device: str = "CPU", stat
 
     core = openvino.Core()
     stream = io.BytesIO()
-    core.compile_model(_read(core, files, 1, states), device, _settings(threads, device)).export_model(stream)
+    core.compile_model(_read(core, files, 1, inputs, states), device, _settings(threads, device)).export_model(stream)
     return stream.getvalue()
 
 
 def restore(
     blob: bytes,
-    input: TensorSpec,
+    inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
     threads: int,
     device: str = "CPU",
@@ -90,12 +97,14 @@ def restore(
 
         core = openvino.Core()
         model = core.import_model(io.BytesIO(blob), device, _settings(threads, device))
-        return OpenvinoBackend(openvino.Tensor, model, input, outputs, 1, states)
+        return OpenvinoBackend(openvino.Tensor, model, inputs, outputs, 1, states)
     except (ImportError, AttributeError, ValueError, RuntimeError) as error:
         raise cannot_open("openvino", error) from error
 
 
-def _read(core: Any, files: Mapping[str, bytes], batch: int = 1, states: Sequence[StateSpec] = ()) -> Any:
+def _read(
+    core: Any, files: Mapping[str, bytes], batch: int, inputs: Sequence[TensorSpec], states: Sequence[StateSpec]
+) -> Any:
     is_onnx = any(name.endswith(".onnx") for name in files)
     model = (
         core.read_model(only(files, ".onnx"), b"")
@@ -103,12 +112,14 @@ def _read(core: Any, files: Mapping[str, bytes], batch: int = 1, states: Sequenc
         else core.read_model(only(files, ".xml"), only(files, ".bin"))
     )
     names = [[port.get_names() for port in ports] for ports in (model.inputs, model.outputs)]
-    source = find_ends(names, len(model.outputs) - len(states), states).source
-    shape = model.inputs[source].partial_shape
-    if len(shape) and (batch != 1 or shape[0].is_dynamic):
-        shape[0] = batch
-        fixed = {each.input: list(each.shape) for each in states}
-        model.reshape({model.inputs[source]: shape, **fixed})
+    ports = [
+        model.inputs[place] for place in find_ends(names, inputs, len(model.outputs) - len(states), states).sources
+    ]
+    shapes = {port: port.partial_shape for port in ports}
+    if any(len(shape) and (batch != 1 or shape[0].is_dynamic) for shape in shapes.values()):
+        for shape in shapes.values():
+            shape[0] = batch
+        model.reshape({**shapes, **{each.input: list(each.shape) for each in states}})
     return model
 
 
@@ -137,27 +148,28 @@ class OpenvinoBackend(Opened):
         self,
         tensor: Any,
         compiled: Any,
-        input: TensorSpec,
+        inputs: Sequence[TensorSpec],
         outputs: Sequence[TensorSpec],
         batch: int = 1,
         states: Sequence[StateSpec] = (),
     ) -> None:
         sides = compiled.inputs, compiled.outputs
-        ends = find_ends([[port.get_names() for port in ports] for ports in sides], len(outputs), states)
+        ends = find_ends([[port.get_names() for port in ports] for ports in sides], inputs, len(outputs), states)
         agree_states(states, ends, [[_facts(port) for port in ports] for ports in sides])
-        results = (("output", spec, sides[1][place]) for spec, place in zip(outputs, ends.results))
-        for what, spec, port in (("input", input, sides[0][ends.source]), *results):
-            agree(what, spec, *_facts(port), batch)
-        encode = encoding(input.dtype)
+        for side, (what, specs) in enumerate((("input", inputs), ("output", outputs))):
+            for spec, place in zip(specs, ends[side]):
+                agree(what, spec, *_facts(sides[side][place]), batch)
+        encodes = [encoding(each.dtype) for each in inputs]
         decode = join_with([None if each.dtype == "float32" else cast(np.float32) for each in outputs])
-        super().__init__("openvino", DISTRIBUTION, input, encode, decode, batch, states)
-        self._source = np.zeros(self.shape, dtype=input.dtype)
+        super().__init__("openvino", DISTRIBUTION, inputs, encodes, decode, batch, states)
+        self._sources = [np.zeros((batch, *each.shape[1:]), dtype=each.dtype) for each in inputs]
+        self._source = self._sources[0] if len(inputs) == 1 else None
         self._results = [np.zeros((batch, *each.shape[1:]), dtype=each.dtype) for each in outputs]
         self._result = self._results[0] if len(outputs) == 1 else None
         self._request = compiled.create_infer_request()
         self._before, self._after = self.zeros(), self.zeros()
         befores, afters = ([each[side] for each in ends.states] for side in (0, 1))
-        for place, array in ((ends.source, self._source), *zip(befores, self._before)):
+        for place, array in (*zip(ends.sources, self._sources), *zip(befores, self._before)):
             self._request.set_input_tensor(place, tensor(array, shared_memory=True))
         for place, array in (*zip(ends.results, self._results), *zip(afters, self._after)):
             self._request.set_output_tensor(place, tensor(array, shared_memory=True))
@@ -166,7 +178,7 @@ class OpenvinoBackend(Opened):
         """See `Opened`."""
         if self._before:
             return self.step(x, self.zeros())[0]
-        self._source[...] = x
+        self._feed(x)
         self._request.infer(share_outputs=True)
         return self._all() if self._result is None else self._result.copy()
 
@@ -174,10 +186,17 @@ class OpenvinoBackend(Opened):
         """See `Opened`."""
         for array, state in zip(self._before, states):
             array[...] = state
-        self._source[...] = x
+        self._feed(x)
         self._request.infer(share_outputs=True)
         y = self._all()
         return y if self._result is None else y[0], [after.copy() for after in self._after]
+
+    def _feed(self, x: np.ndarray) -> None:
+        if self._source is not None:
+            self._source[...] = x
+            return
+        for array, tensor in zip(self._sources, self.tensors(x)):
+            array[...] = tensor
 
     def _all(self) -> list[np.ndarray]:
         return [result.copy() for result in self._results]

@@ -25,7 +25,7 @@ def available() -> bool:
 
 def open(
     files: Mapping[str, bytes],
-    input: TensorSpec,
+    inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
     threads: int,
     device: str = "CPU",
@@ -34,7 +34,7 @@ def open(
 ) -> TfliteBackend:
     """Open the one .tflite file, from memory."""
     return open_tflite(
-        "tensorflow", DISTRIBUTION, _interpreter, files, (input, outputs), threads, device, batch, states
+        "tensorflow", DISTRIBUTION, _interpreter, files, (inputs, outputs), threads, device, batch, states
     )
 
 

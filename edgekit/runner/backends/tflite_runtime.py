@@ -26,7 +26,7 @@ def available() -> bool:
 
 def open(
     files: Mapping[str, bytes],
-    input: TensorSpec,
+    inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
     threads: int,
     device: str = "CPU",
@@ -35,7 +35,7 @@ def open(
 ) -> TfliteBackend:
     """Open the one .tflite file, from memory."""
     return open_tflite(
-        "tflite_runtime", DISTRIBUTION, _interpreter, files, (input, outputs), threads, device, batch, states
+        "tflite_runtime", DISTRIBUTION, _interpreter, files, (inputs, outputs), threads, device, batch, states
     )
 
 

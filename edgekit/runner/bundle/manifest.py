@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import index
 from typing import Any
 
-from edgekit.runner import input_path, joined
+from edgekit.runner import input_path, input_vector, joined
 
 FORMAT = 4
 
@@ -22,6 +23,14 @@ class TensorSpec:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(index(side) for side in self.shape))
+
+
+def joined_input(inputs: Sequence[TensorSpec]) -> TensorSpec:
+    """A model's only input, or its several ones as one vector."""
+    if len(inputs) == 1:
+        return inputs[0]
+    width = input_vector.width([each.shape[1:] for each in inputs])
+    return TensorSpec("inputs", (1, width), "float32", "NC")
 
 
 @dataclass(frozen=True)
@@ -43,8 +52,8 @@ class StateSpec:
 
 @dataclass(frozen=True)
 class RawSpec:
-    """A sample as the device sees it: "image" (height, width, channels), "vector" (features,), "audio" (samples,) or
-    "window" (time, channels).
+    """A sample as the device sees it: "image" (height, width, channels), "vector" (features,), "audio" (samples,),
+    "window" (time, channels), or "tensors" (width,), which are several (`input_vector.py`).
 
     `dtype` is uint8, int8 or float32. The steps treat integers as numbers. If the model takes the same integers, and
     all steps before it only change geometry, they are quantized values and reach the model unchanged (`encode`). A
@@ -52,7 +61,9 @@ class RawSpec:
     `range` is [lowest, highest] of float samples, and of token ids [0, the highest there is]. Audio is mono in [-1, 1]
     at `sample_rate_hz`. The channels of a window and the features of a vector may have names, `columns`. Without any,
     the key is not written. `input_path` lists the steps from a file to the sample (`input_path.py`); None stands for
-    those of samples that did not come out of files.
+    those of samples that did not come out of files. `tensors` are those of a sample of several, in the model's order:
+    {"name": text, "shape": without a batch, "dtype": as a file holds it, "range": [lowest, highest] or None}. Without
+    any, the key is not written.
     """
 
     kind: str
@@ -62,13 +73,14 @@ class RawSpec:
     sample_rate_hz: int | None = None
     columns: tuple[str, ...] | None = None
     input_path: tuple[dict[str, Any], ...] | None = None
+    tensors: tuple[dict[str, Any], ...] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(index(side) for side in self.shape))
         if self.input_path is None:
             steps = input_path.default(self.kind, self.shape, self.dtype, self.columns)
             object.__setattr__(self, "input_path", tuple(steps))
-        for name in ("range", "columns", "input_path"):
+        for name in ("range", "columns", "input_path", "tensors"):
             if isinstance(getattr(self, name), list):
                 object.__setattr__(self, name, tuple(getattr(self, name)))
 
@@ -121,8 +133,8 @@ class Manifest:
 
     @property
     def input(self) -> TensorSpec:
-        """The model's only input besides its states."""
-        return self.inputs[0]
+        """The model's only input besides its states; several are joined (`input_vector.py`)."""
+        return joined_input(self.inputs)
 
     @property
     def output_shape(self) -> tuple[int, ...]:

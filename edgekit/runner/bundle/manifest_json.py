@@ -16,6 +16,8 @@ from edgekit.runner.errors import BundleError, bounded_recursion
 
 OPTIONAL = ("threshold", "boxes", "smoothing", "states")
 """Keys that are absent where they say nothing."""
+RAW_OPTIONAL = ("columns", "tensors")
+"""Those of `raw`."""
 LISTS: dict[str, Any] = {"inputs": TensorSpec, "outputs": TensorSpec, "states": StateSpec}
 """Keys that list objects, of which kind."""
 
@@ -25,8 +27,8 @@ def to_json(manifest: Manifest) -> bytes:
     try:
         values = {**vars(manifest), "raw": vars(manifest.raw)}
         values |= {key: [vars(each) for each in getattr(manifest, key)] for key in LISTS if values[key] is not None}
-        if manifest.raw.columns is None:
-            values["raw"] = {key: value for key, value in values["raw"].items() if key != "columns"}
+        silent = [key for key in RAW_OPTIONAL if values["raw"][key] is None]
+        values["raw"] = {key: value for key, value in values["raw"].items() if key not in silent}
         for key in OPTIONAL:
             if values[key] is None:
                 del values[key]
@@ -85,11 +87,13 @@ def _check_format(values: Mapping[str, Any]) -> None:
 
 def _spec(kind: Any, where: str, values: Any) -> Any:
     need(isinstance(values, dict), where, values, "must be an object")
-    optional = {"columns"} - set(values)
+    optional = set(RAW_OPTIONAL) - set(values)
     check_keys(where, values, [each.name for each in fields(kind) if each.name not in optional])
-    need(values.get("columns", ()) is not None, f"{where}.columns", None, "leave the key out")
-    path = values.get("input_path", [])
-    need(isinstance(path, list), f"{where}.input_path", path, "must be a list of steps")
+    for key in RAW_OPTIONAL:
+        need(values.get(key, ()) is not None, f"{where}.{key}", None, "leave the key out")
+    for key, what in (("input_path", "steps"), ("tensors", "objects")):
+        listed = values.get(key, [])
+        need(isinstance(listed, list), f"{where}.{key}", listed, f"must be a list of {what}")
     need(is_shape(values["shape"]), f"{where}.shape", values["shape"], "must list whole numbers above 0")
     return kind(**values)
 

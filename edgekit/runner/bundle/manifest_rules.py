@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 TARGETS = ("tflite", "openvino", "onnx")
 TASKS = ("classification", "multi_label", "regression", "anomaly", "detection", "segmentation", "embedding", "raw")
 ACTIVATIONS = ("softmax", "sigmoid", "none")
-KINDS = {"image": 3, "vector": 1, "audio": 1, "window": 2, "text": 1}
+KINDS = {"image": 3, "vector": 1, "audio": 1, "window": 2, "text": 1, "tensors": 1}
 LAYOUTS = {"NHWC": 4, "NCHW": 4, "NC": 2, "ANY": None}
 TENSOR_DTYPES = ("float32", "float16", "int8", "uint8", "int32", "int64")
 IDS = ("int32", "int64")
@@ -46,7 +46,7 @@ def check(manifest: Manifest) -> None:
         value = getattr(manifest, key)
         need(isinstance(value, list) and all(isinstance(each, str) for each in value), key, value, "must list text")
     _check_raw(manifest.raw)
-    need(len(manifest.inputs) == 1, "inputs", len(manifest.inputs), "this runner takes models of one input")
+    _check_tensors(manifest)
     for key in ("inputs", "outputs"):
         tensors = getattr(manifest, key)
         for place, tensor in enumerate(tensors):
@@ -93,6 +93,13 @@ def _check_raw(raw: RawSpec) -> None:
         input_path_rules.check(raw)
     except InputError as error:
         raise BundleError(f"manifest.json: {error}") from None
+
+
+def _check_tensors(manifest: Manifest) -> None:
+    if manifest.raw.tensors is not None or manifest.raw.kind == "tensors" or len(manifest.inputs) > 1:
+        from edgekit.runner.bundle import tensor_rules
+
+        tensor_rules.check(manifest)
 
 
 def _check_smoothing(manifest: Manifest) -> None:

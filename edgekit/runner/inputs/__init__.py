@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 NONE: Mapping[str, bytes] = {}
 READERS = {".npy": "array", ".png": "picture", ".jpg": "picture", ".jpeg": "picture", ".webp": "picture",
-           ".wav": "wav", ".csv": "table", ".txt": "text"}  # fmt: skip
+           ".wav": "wav", ".csv": "table", ".txt": "text", ".npz": "tensors"}  # fmt: skip
 """Which file here reads a suffix: it has `samples(path, raw, strict)`, of texts with the bundle's members."""
-DECODED_BY = {"picture": "decode_picture", "wav": "decode_wav", "table": "decode_csv", "text": "decode_text"}
+DECODED_BY = {"picture": "decode_picture", "wav": "decode_wav", "table": "decode_csv", "text": "decode_text",
+              "tensors": "read_tensors"}  # fmt: skip
 """The step of an input path that lets a reader's files in; arrays need none."""
 
 

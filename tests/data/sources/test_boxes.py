@@ -149,7 +149,7 @@ def test_every_file_gets_the_evaluations_own_boxes(
     data = read(tmp_path, "yolo", height=32, width=48, max_bad_fraction=0.9)
     raw = RawSpec("image", (32, 48, 3), "uint8", input_path=data.input_path)
     content = files(target, tmp_path)
-    backend = open_backend(target, content, INPUT, OUTPUTS, interpreter=ONLY[target][0])
+    backend = open_backend(target, content, (INPUT,), OUTPUTS, interpreter=ONLY[target][0])
     samples = {x.tobytes(): x for split in (data.train, data.calibration, data.validation, data.test) for x in split.x}
     options_ = Options(0.2, 0.5, 100)
     decode = Decoder((32, 48), POINTS, options_)

@@ -298,7 +298,7 @@ def test_every_file_gets_the_evaluations_own_mask(
     data = read(tmp_path, "folders", height=SIDES[0], width=SIDES[1])
     raw = RawSpec("image", (*SIDES, 3), "uint8", input_path=data.input_path)
     content, source, result = network(target, tmp_path)
-    backend = open_backend(target, content, source, (result,), interpreter=ONLY[target])
+    backend = open_backend(target, content, (source,), (result,), interpreter=ONLY[target])
     steps = [{"step": "scale", "factor": 1 / 255}]
 
     def evaluated(x: np.ndarray) -> np.ndarray:

@@ -56,7 +56,7 @@ def packed(path: Path, spec: RawSpec, members: dict[str, bytes]) -> Path:
     ends = TensorSpec("input", (1, TOKENS), "int32", "NC"), TensorSpec("scores", (1, 2), "float32", "NC")
     files = {"model.onnx": model()}
     x = np.random.default_rng(0).integers(0, SIZE, (4, TOKENS)).astype(np.int32)
-    backend = open_backend("onnx", files, ends[0], ends[1:])
+    backend = open_backend("onnx", files, ends[:1], ends[1:])
     scores = np.concatenate([backend.run(row[None]) for row in x])
     golden = {"inputs": "golden/inputs.npy", "outputs": "golden/outputs.npy", "atol": 1e-5, "top1": True}
     manifest = Manifest(
