@@ -20,7 +20,8 @@ INTERPRETERS = {
     "openvino": ["openvino>=2024.4"],
     "onnx": ["onnxruntime>=1.17"],
 }
-SAMPLES = {"picture": "picture.png", "audio": "sound.wav", "table": "window.csv", "text": "text.txt"}
+SAMPLES = {"picture": "picture.png", "audio": "sound.wav", "table": "window.csv", "text": "text.txt",
+           "tensors": "sample.npz"}  # fmt: skip
 ANSWERS = {
     "classification": "label",
     "multi_label": "labels",
@@ -63,7 +64,7 @@ def readme(manifest: Manifest, file: str, story: Sequence[str]) -> str:
     """The README.md inside the bundle."""
     lines = "\n".join(commands(file, manifest.target, manifest.raw))
     lines_of_story = "\n".join(f"- {line}" for line in story)
-    raw = "×".join(map(str, manifest.raw.shape))
+    takes = _takes(manifest.raw)
     files = _files(manifest.raw)
     older = (
         "\nWhere ai-edge-litert has no wheel for your Python, `pip install tflite-runtime 'numpy<2'` serves as well.\n"
@@ -73,7 +74,7 @@ def readme(manifest: Manifest, file: str, story: Sequence[str]) -> str:
     return f"""# {manifest.name} {manifest.version} for {manifest.target}
 
 - Variant: `{manifest.variant}`
-- Input: {manifest.raw.kind}, {raw}, {manifest.raw.dtype}
+- Input: {takes}
 - Output: {_output(manifest)}
 {lines_of_story}
 
@@ -95,6 +96,17 @@ print(model.predict(sample).{ANSWERS[manifest.task]})
 """
 
 
+def _takes(raw: RawSpec) -> str:
+    """A sample in words."""
+    if raw.tensors:
+        return "; ".join(f"`{one['name']}`, {_by(one['shape'])}, {one['dtype']}" for one in raw.tensors)
+    return f"{raw.kind}, {_by(raw.shape)}, {raw.dtype}"
+
+
+def _by(shape: Sequence[int]) -> str:
+    return "×".join(map(str, shape))
+
+
 def _pictures(raw: RawSpec) -> bool:
     """Whether a picture in a file can be a sample."""
     return input_path.find(raw.steps, "decode_picture") is not None
@@ -111,6 +123,9 @@ def _files(raw: RawSpec) -> str:
         )
     if raw.kind == "text":
         return _text(raw)
+    if raw.tensors:
+        names = ", ".join(f"`{one['name']}`" for one in raw.tensors)
+        return f"`sample.npz` holds one sample: the arrays {names}, as `numpy.savez` writes them by name.\n"
     return _sound(raw) if raw.kind == "audio" else _table(raw)
 
 
