@@ -42,20 +42,18 @@ CLOCKS = re.compile(r"(time(stamp)?|date(time)?|t|ts|index|sample|seconds?|ms|us
 
 def arrays(path: Path) -> Findings:
     """An .npz; its names are for the source to check, which knows them."""
-    labels, classes, splits, tensors = None, None, set(), []
+    labels, classes, splits = None, None, set()
     try:
         with np.load(path, allow_pickle=False) as archive:
             inputs = [name for name in archive.files if name.startswith("x_")]
             splits = {name.removeprefix("x_").partition(".")[0] for name in inputs}
-            tensors = list(dict.fromkeys(name.partition(".")[2] for name in inputs if "." in name))
             if "y_train" in archive.files:
                 labels = archive["y_train"]
             if "classes" in archive.files:
                 classes = tuple(map(str, archive["classes"].ravel().tolist()))
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error):
         labels = None  # the source says what is wrong
-    words = f"an .npz file of the tensors {', '.join(tensors)}" if tensors else "an .npz file"
-    return Findings({"source": "npz", "path": str(path)}, words, frozenset(splits), {}, labels, classes)
+    return Findings({"source": "npz", "path": str(path)}, "an .npz file", frozenset(splits), {}, labels, classes)
 
 
 def pictures(path: Path, where: str, plan: Layout, source: Source) -> Findings:
