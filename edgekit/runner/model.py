@@ -62,6 +62,7 @@ class Model:
         self._members: Mapping[str, bytes] = bundle.members
         self._raw_shape, self._raw_dtype = manifest.raw.shape, np.dtype(manifest.raw.dtype)
         self._has_limits = self._raw_dtype.kind == "f" or self._raw_dtype == np.int32
+        self._tensors = manifest.raw.tensors
         self._encode = encoder(manifest, backend)
         self._answer, self._in_picture = postprocess.maker(manifest), postprocess.placer(manifest)
         self._steps = pipeline(manifest.preprocess) if postprocess.needs_sample(manifest) else None
@@ -161,8 +162,8 @@ class Model:
             The interpreter fails, or its outputs are not finite.
         """
         started = perf_counter_ns()
-        if type(raw) not in ARRAYS and isinstance(raw, Mapping):
-            raw = input_vector.of_names(raw, self.manifest.raw.tensors or ())
+        if self._tensors and type(raw) not in ARRAYS and isinstance(raw, Mapping):
+            raw = input_vector.of_names(raw, self._tensors)
         x = self.prepare(raw)
         prepared = perf_counter_ns()
         outputs = self.execute(x) if states is None else self.execute(x, states)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -295,7 +295,8 @@ def is_whole(value: Any) -> TypeGuard[int]:
 
 def is_number(value: Any) -> bool:
     """Whether it is a finite number, and no truth value."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    largest = sys.float_info.max  # a whole number may be beyond that
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -largest <= value <= largest
 
 
 def need(holds: Any, key: str, value: Any, fix: str) -> None:
