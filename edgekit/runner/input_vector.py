@@ -117,7 +117,11 @@ def check_values(raw: np.ndarray, tensors: Sequence[Mapping[str, Any]]) -> None:
             continue
         limits = np.array(tensor["range"], np.float32)
         if not (limits[0] <= part.min() and part.max() <= limits[1]):
+            low, high, least, most = (
+                format(each, ".6g" if tensor["dtype"] == "float32" else ".0f")
+                for each in (part.min(), part.max(), *limits)
+            )
             raise InputError(
-                f"sample: tensor {name}: values from {part.min():.8g} to {part.max():.8g}; the bundle takes "
-                f"{limits[0]:.8g} to {limits[1]:.8g}, make the tensor as the training data were"
+                f"sample: tensor {name}: values from {low} to {high}; the bundle takes {least} to {most}, "
+                "make the tensor as the training data were"
             )

@@ -52,7 +52,7 @@ def _sample(raw: RawSpec) -> str:
         return f"{raw.kind} {raw.dtype}{list(raw.shape)}"
     lines = []
     for each in raw.tensors:
-        limits = f" from {each['range'][0]:.8g} to {each['range'][1]:.8g}" if each["range"] else ""
+        limits = " from {} to {}".format(*each["range"]) if each["range"] else ""
         lines.append(f"{each['name']} {each['dtype']}{list(each['shape'])}{limits}")
     return ("\n" + " " * 12).join(lines)
 
