@@ -60,8 +60,8 @@ def open(path: Path, threads: int) -> Opened:
     return Opened(tuple(-1 if side is None else int(side) for side in source.shape), sized)
 
 
-def tflite(path: Path, precision: str, samples: np.ndarray | None, sample_shape: tuple[int, ...]) -> bytes:
-    """By TensorFlow's converter, for a batch of one; `samples` (n, …) as its input takes them set the ranges of int8.
+def tflite(path: Path, precision: str, samples: Sequence[np.ndarray] | None, sample_shape: tuple[int, ...]) -> bytes:
+    """By TensorFlow's converter, for a batch of one; `samples`, (n, …) for each input, set the ranges of int8.
 
     int8 takes and gives int8 (bytes, where the model takes bytes), and every operator of it is int8, or the converter
     fails.
@@ -78,7 +78,7 @@ def tflite(path: Path, precision: str, samples: np.ndarray | None, sample_shape:
     if precision == "int8":
         if samples is None:
             raise ConversionError("tflite int8: no calibration samples")
-        converter.representative_dataset = lambda: ([sample[None]] for sample in samples)
+        converter.representative_dataset = lambda: ([part[None] for part in one] for one in zip(*samples, strict=True))
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
         converter.inference_output_type = tf.int8
         taken = tf.as_dtype(source.dtype)

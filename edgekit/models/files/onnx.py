@@ -141,7 +141,7 @@ def openvino(path: Path) -> Any:
     return batch_of_one(ov.Core().read_model(onnx(path)))
 
 
-def tflite(path: Path, precision: str, samples: np.ndarray | None, sample_shape: tuple[int, ...]) -> bytes:
+def tflite(path: Path, precision: str, samples: Sequence[np.ndarray] | None, sample_shape: tuple[int, ...]) -> bytes:
     """By onnx2tf in float, for a batch of one; images stand channels last, whatever they do in the file.
 
     `sample_shape` stands channels last: by default onnx2tf takes every image for one that stands

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ def quantized(path: Path) -> bool:
     )
 
 
-def tflite(path: Path, precision: str, samples: np.ndarray | None, sample_shape: tuple[int, ...]) -> bytes:
+def tflite(path: Path, precision: str, samples: Sequence[np.ndarray] | None, sample_shape: tuple[int, ...]) -> bytes:
     """The file itself, with the names and the signature that a quantizer asks for."""
     return flatbuffer.completed(path.read_bytes())
 
