@@ -50,6 +50,12 @@ def split(x: np.ndarray, shapes: Sequence[Sequence[int]]) -> list[np.ndarray]:
     return found
 
 
+def vector(given: Any, tensors: Sequence[Mapping[str, Any]] | None) -> np.ndarray:
+    """A raw sample, of arrays by name where it has several tensors; anything else as it is, for its check."""
+    found: np.ndarray = of_names(given, tensors) if tensors and isinstance(given, Mapping) else given
+    return found
+
+
 def of_names(given: Mapping[str, Any], tensors: Sequence[Mapping[str, Any]]) -> np.ndarray:
     """One raw sample (width,) of arrays by name; `tensors` are those of the bundle's `raw`.
 

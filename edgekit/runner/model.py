@@ -163,14 +163,13 @@ class Model:
             The interpreter fails, or its outputs are not finite.
         """
         started = perf_counter_ns()
-        if type(raw) not in ARRAYS and (tensors := self.manifest.raw.tensors) and isinstance(raw, Mapping):
-            raw = input_vector.of_names(raw, tensors)
-        x = self.prepare(raw)
+        sample = input_vector.vector(raw, self.manifest.raw.tensors)
+        x = self.prepare(sample)
         prepared = perf_counter_ns()
         outputs = self.execute(x) if states is None else self.execute(x, states)
         executed = perf_counter_ns()
         times_ms = {"preprocess": (prepared - started) / 1e6, "execute": (executed - prepared) / 1e6}
-        return self.answer(raw, outputs, top_k, times_ms, size=size)
+        return self.answer(sample, outputs, top_k, times_ms, size=size)
 
     def answer(
         self,

@@ -48,7 +48,7 @@ def _check_tensor(where: str, tensor: Any) -> None:
     pair = isinstance(limits, (list, tuple)) and len(limits) == 2 and all(map(is_number, limits))
     need(pair and limits[0] <= limits[1], f"{where}.range", limits, "must be [lowest, highest]")
     if is_float:
-        fits = -LARGEST_FLOAT <= limits[0] and limits[1] <= LARGEST_FLOAT
+        fits = limits[0] >= -LARGEST_FLOAT and limits[1] <= LARGEST_FLOAT
         need(fits, f"{where}.range", limits, "must be numbers of float32")
     else:
         need(all(map(is_whole, limits)), f"{where}.range", limits, "must be whole numbers")
