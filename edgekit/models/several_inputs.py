@@ -63,7 +63,7 @@ def apart(module: nn.Module, sample: Tensor) -> Apart:
 
 def wrapped(module: nn.Module, spec: ModelSpec) -> nn.Module:
     """The network that takes samples as they are; ModelError where its inputs are not the data's tensors."""
-    tensors = spec.raw.get("tensors")
+    tensors = spec.tensors
     if not tensors:
         return module
     found = SeveralInputs(module, tensors).eval()
@@ -77,7 +77,12 @@ def wrapped(module: nn.Module, spec: ModelSpec) -> nn.Module:
 
 
 def _order(network: nn.Module, names: Sequence[str]) -> list[str]:
-    """The names of what its forward takes; those of the data where it takes any number, or says nothing of it."""
+    """The names of what its forward takes; those of the data where it takes any number, or says nothing of it.
+
+    An exported program says them itself.
+    """
+    if own := getattr(network, "input_names", None):
+        return list(own)
     try:
         parameters = inspect.signature(network.forward).parameters.values()
     except (ValueError, TypeError):

@@ -85,6 +85,11 @@ class ModelSpec(Strict):
         return self.output_shape or (self.num_classes,)
 
     @property
+    def tensors(self) -> tuple[dict[str, Any], ...]:
+        """Of samples of several, as a manifest's `raw` lists them; none where a sample is one array."""
+        return tuple(self.raw.get("tensors") or ())
+
+    @property
     def takes_ids(self) -> bool:
         """Whether its input is token ids, int32, and no float32."""
         return bool(self.raw["dtype"] == "int32")

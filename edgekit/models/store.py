@@ -145,11 +145,11 @@ def dry_forward(module: nn.Module, spec: ModelSpec) -> None:
 def _opened(path: Path, spec: ModelSpec) -> nn.Module:
     assert spec.source is not None
     if spec.source.kind == "exported":
-        return several_inputs.wrapped(exported.network(path), spec)
+        return exported.network(path, spec.tensors)
     found = spec.source
     counted = OpCount(found.parameters, found.macs, found.weight_bytes)
     try:
-        return as_module.network(path, found.kind, spec.input_shape, spec.num_classes, counted)
+        return as_module.network(path, found.kind, spec.input_shape, spec.num_classes, counted, spec.tensors)
     except ModelError:
         raise
     except Exception as error:  # readers' errors share no class
@@ -239,10 +239,9 @@ def _arguments(builder: Callable[..., Any], spec: ModelSpec) -> dict[str, Any]:
 
 def _shapes(spec: ModelSpec) -> dict[str, Any]:
     """Of its one input (C, H, W), (F,) or (time, channels); of several, each tensor's, by name."""
-    tensors = spec.raw.get("tensors")
-    if not tensors:
+    if not spec.tensors:
         return {"input_shape": spec.input_shape}
-    return {"input_shapes": {each["name"]: tuple(each["shape"]) for each in tensors}}
+    return {"input_shapes": {each["name"]: tuple(each["shape"]) for each in spec.tensors}}
 
 
 def _vocabulary(spec: ModelSpec) -> dict[str, Any]:

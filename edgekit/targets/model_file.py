@@ -83,7 +83,7 @@ def read(model_folder: Path) -> ModelFile | None:
 
 def tensor_names(model_folder: Path) -> tuple[str, ...]:
     """Of the saved network's several inputs, in the samples' order; none where it has one."""
-    return tuple(each["name"] for each in read_spec(model_folder).raw.get("tensors") or ())
+    return tuple(each["name"] for each in read_spec(model_folder).tensors)
 
 
 def offered(target: str, precisions: Sequence[str], model_folder: Path) -> tuple[str, ...]:

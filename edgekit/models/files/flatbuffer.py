@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import flatbuffers
@@ -98,3 +98,15 @@ def name_inputs(content: bytes, names: Mapping[str, str]) -> bytes:
         name = names[each.name.decode()]
         tensors[each.tensorIndex].name = each.name = name
     return write(model)
+
+
+def named(content: bytes, names: Sequence[str]) -> bytes:
+    """The same model, its inputs called as its signature calls them, where those are `names` and they are not yet."""
+    if len(names) < 2:
+        return content
+    model = parse(content)
+    graph = model.subgraphs[0]
+    if sorted(graph.tensors[place].name.decode() for place in graph.inputs) == sorted(names) or not model.signatureDefs:
+        return content
+    own = [each.name.decode() for each in model.signatureDefs[0].inputs]
+    return name_inputs(content, dict(zip(own, own, strict=True))) if sorted(own) == sorted(names) else content

@@ -46,7 +46,7 @@ def convert(
         model, input_shape, taken = _from_torch(model_folder, nncf_folder if qat else None)
         layout = input_layout(input_shape, "NCHW")
     else:
-        model = source_file.make("openvino")
+        model = source_file.make("openvino", names)
         taken = tuple(port.get_any_name() for port in model.inputs) if names else ("input",)
         layout = ""
         if not names:

@@ -112,16 +112,17 @@ def _of_file(
 ) -> tuple[bytes, bytes | None]:
     """The float model of a user's file; and the precision itself, where its own framework makes that."""
     if source.is_quantized:
-        finished = source.make("tflite", precision, None, source.sample_shape)
+        finished = flatbuffer.named(source.make("tflite", precision, None, source.sample_shape), names)
         return finished, finished
-    content = _float_of_file(source)
+    content = flatbuffer.named(_float_of_file(source), names)
     if precision not in getattr(files.module(source.source.kind), "TFLITE", ()):
         return content, None
     samples = None
     if calibration is not None:
         taken = _inputs(content, names)
-        samples = inputs.parts(calibration if names else source.arrange(calibration, taken[0].shape), taken)
-    return content, source.make("tflite", precision, samples, source.sample_shape)
+        parts = inputs.parts(calibration if names else source.arrange(calibration, taken[0].shape), taken)
+        samples = dict(zip([each.name for each in taken], parts, strict=True))
+    return content, flatbuffer.named(source.make("tflite", precision, samples, source.sample_shape), names)
 
 
 @lru_cache(maxsize=2)
