@@ -46,7 +46,6 @@ def check(manifest: Manifest) -> None:
         value = getattr(manifest, key)
         need(isinstance(value, list) and all(isinstance(each, str) for each in value), key, value, "must list text")
     _check_raw(manifest.raw)
-    _check_tensors(manifest)
     for key in ("inputs", "outputs"):
         tensors = getattr(manifest, key)
         for place, tensor in enumerate(tensors):
@@ -93,13 +92,6 @@ def _check_raw(raw: RawSpec) -> None:
         input_path_rules.check(raw)
     except InputError as error:
         raise BundleError(f"manifest.json: {error}") from None
-
-
-def _check_tensors(manifest: Manifest) -> None:
-    if manifest.raw.tensors is not None or manifest.raw.kind == "tensors" or len(manifest.inputs) > 1:
-        from edgekit.runner.bundle import tensor_rules
-
-        tensor_rules.check(manifest)
 
 
 def _check_smoothing(manifest: Manifest) -> None:
