@@ -12,7 +12,7 @@ from dataclasses import fields
 from typing import Any
 
 from docs.generate.tables import code, table
-from edgekit.runner import input_path
+from edgekit.runner import input_path, input_vector
 from edgekit.runner.bundle import manifest_rules as rules
 from edgekit.runner.bundle import smoothing_rules, state_rules
 from edgekit.runner.bundle.manifest import FORMAT, Manifest, RawSpec, StateSpec, TensorSpec
@@ -36,7 +36,7 @@ MANIFEST: Words = {
     "task": (_one_of(rules.TASKS), "What the outputs mean."),
     "raw": ("object", "What one sample looks like before preprocessing."),
     "preprocess": ("list of objects", "Steps from a raw sample to the model's input, in order."),
-    "inputs": ("list of one object", "The model's only input besides its states."),
+    "inputs": ("list of objects", "The model's inputs besides its states; several only of the kind `tensors`."),
     "outputs": ("list of objects", "The model's outputs besides its states, in the order of its file."),
     "activation": (_one_of(rules.ACTIVATIONS), "What the reader applies to the outputs to get probabilities."),
     "labels": ("list of text", "Names of the outputs, in their order; empty for the task `raw`."),
@@ -73,7 +73,7 @@ RAW: Words = {
     "shape": (
         "list of whole numbers > 0",
         "`image`: height, width, channels (1 or 3). `vector`: features. `audio`: samples. `window`: time, channels. "
-        "`text`: tokens.",
+        "`text`: tokens. `tensors`: all their numbers together.",
     ),
     "dtype": (_one_of(steps.RAW_DTYPES), "Type of its numbers."),
     "range": (
@@ -86,6 +86,19 @@ RAW: Words = {
         "Names of a window's channels, or a vector's features. The key is absent where they have none.",
     ),
     "input_path": ("list of objects", "Steps from a file to a raw sample, in order."),
+    "tensors": (
+        "list of objects",
+        "The tensors of a sample, in the order of `inputs`. Only the kind `tensors` has this key.",
+    ),
+}
+RAW_TENSOR: Words = {
+    "name": ("text", "Name of the tensor, by which files and programs give it."),
+    "shape": ("list of whole numbers > 0", "Shape of the model's input, without its batch."),
+    "dtype": (_one_of(input_vector.DTYPES), "`float32` takes floats, any other takes whole numbers."),
+    "range": (
+        "`null` or [lowest, highest]",
+        "Values that the tensor may have; others are refused. Whole numbers always have a range.",
+    ),
 }
 TENSOR: Words = {
     "name": ("text", "Name of the tensor in the model."),
@@ -175,6 +188,7 @@ INPUT_PATH: Mapping[str, Words] = {
         "fill": (_one_of(("silence", "none")), "Whether silence fills up the last window of a sound."),
     },
     "decode_text": {},
+    "read_tensors": {},
     "tokenize": {
         "vocabulary": ("text", "Member with the vocabulary, a `tokenizer.json`."),
         "length": ("whole number > 0", "Token ids of a sample."),
@@ -188,6 +202,7 @@ WITHOUT_OPTIONS = {
     "decode_csv": "Read the columns named in `raw.columns` of a CSV file with a header, as float32.",
     "rows": "Take each row of a table as a raw sample.",
     "decode_text": "Read a file as text in UTF-8, without a byte order mark.",
+    "read_tensors": "Read the tensors of an `.npz` file by their names.",
 }
 TABLES: Mapping[str, tuple[Words, type]] = {
     "manifest": (MANIFEST, Manifest),
@@ -198,8 +213,8 @@ TABLES: Mapping[str, tuple[Words, type]] = {
 
 
 def keys(name: str) -> str:
-    """The table of `manifest`, `raw`, `tensor`, `state`, `golden` or `boxes`."""
-    words = {"golden": GOLDEN, "boxes": BOXES}.get(name) or TABLES[name][0]
+    """The table of `manifest`, `raw`, `raw_tensor`, `tensor`, `state`, `golden` or `boxes`."""
+    words = {"golden": GOLDEN, "boxes": BOXES, "raw_tensor": RAW_TENSOR}.get(name) or TABLES[name][0]
     return table(HEADER, [(code(key), *text) for key, text in words.items()])
 
 

@@ -20,6 +20,12 @@ KIND = "tensors"
 DTYPES = ("float32", "uint8", "int8", "int32", "int64")
 """Types that a tensor of a sample may have."""
 LARGEST = 2**24
+LIMITS = {"uint8": (0, 255), "int8": (-128, 127)}
+"""Of types that hold less than that."""
+LARGEST_FLOAT = 3.4028234663852886e38
+"""Of float32."""
+MOST_NAMES = 8
+"""Of a message."""
 
 
 def width(shapes: Sequence[Sequence[int]]) -> int:
@@ -44,6 +50,12 @@ def split(x: np.ndarray, shapes: Sequence[Sequence[int]]) -> list[np.ndarray]:
     return found
 
 
+def vector(given: Any, tensors: Sequence[Mapping[str, Any]] | None) -> np.ndarray:
+    """A raw sample, of arrays by name where it has several tensors; anything else as it is, for its check."""
+    found: np.ndarray = of_names(given, tensors) if tensors and isinstance(given, Mapping) else given
+    return found
+
+
 def of_names(given: Mapping[str, Any], tensors: Sequence[Mapping[str, Any]]) -> np.ndarray:
     """One raw sample (width,) of arrays by name; `tensors` are those of the bundle's `raw`.
 
@@ -56,22 +68,47 @@ def of_names(given: Mapping[str, Any], tensors: Sequence[Mapping[str, Any]]) -> 
     """
     import numpy as np
 
+    check_names(list(given), tensors)
+    return np.concatenate([_flat(given[tensor["name"]], tensor) for tensor in tensors])
+
+
+def check_names(given: Sequence[Any], tensors: Sequence[Mapping[str, Any]]) -> None:
+    """InputError unless these are the tensors' names, each once."""
     names = [each["name"] for each in tensors]
-    unknown, missing = sorted(set(map(str, given)) - set(names)), [name for name in names if name not in given]
-    if unknown or missing:
-        raise InputError(f"tensors: got {', '.join(sorted(map(str, given))) or 'none'}; give {', '.join(names)}")
-    found = []
-    for tensor in tensors:
-        array = np.asarray(given[tensor["name"]])
-        kinds = "f" if tensor["dtype"] == "float32" else "iu"
-        if array.shape != tuple(tensor["shape"]) or array.dtype.kind not in kinds:
-            got, wanted = f"{array.dtype}{list(array.shape)}", f"{tensor['dtype']}{list(tensor['shape'])}"
-            raise InputError(f"tensor {tensor['name']}: got {got}; the bundle takes {wanted}")
-        if kinds == "iu" and array.size and not -LARGEST <= int(array.min()) <= int(array.max()) <= LARGEST:
-            raise InputError(f"tensor {tensor['name']}: holds numbers beyond {LARGEST}, which no bundle takes")
-        with np.errstate(over="ignore"):  # a double too large becomes infinite, which the model refuses
-            found.append(array.reshape(-1).astype(np.float32))
-    return np.concatenate(found)
+    if len(given) == len(names) and set(given) == set(names):
+        return
+    shown = [each if isinstance(each, str) and each.isprintable() else ascii(each) for each in given[:MOST_NAMES]]
+    more = f" and {len(given) - MOST_NAMES} more" if len(given) > MOST_NAMES else ""
+    raise InputError(f"tensors: got {', '.join(each[:80] for each in shown) or 'none'}{more}; give {', '.join(names)}")
+
+
+def check_type(tensor: Mapping[str, Any], shape: tuple[int, ...], dtype: np.dtype) -> None:
+    """InputError unless an array of this shape and type may become the tensor."""
+    kinds = "f" if tensor["dtype"] == "float32" else "iu"
+    if shape != tuple(tensor["shape"]) or dtype.kind not in kinds:
+        got, wanted = f"{str(dtype)[:80]}{list(shape)}", f"{tensor['dtype']}{list(tensor['shape'])}"
+        raise InputError(f"tensor {tensor['name']}: got {got}; the bundle takes {wanted}")
+
+
+def _flat(given: Any, tensor: Mapping[str, Any]) -> np.ndarray:
+    import numpy as np
+
+    name = tensor["name"]
+    if isinstance(given, np.ma.MaskedArray):  # what the mask hides would be answered
+        raise InputError(f"tensor {name}: got a masked array; fill it, and give a plain one")
+    try:
+        array = np.asarray(given)
+    except Exception as error:  # of rows that differ in length, and of tensors of other libraries
+        raise InputError(f"tensor {name}: got {type(given).__name__}, which is no array: {_line(error)}") from None
+    check_type(tensor, array.shape, array.dtype)
+    if array.dtype.kind in "iu" and not -LARGEST <= int(array.min()) <= int(array.max()) <= LARGEST:
+        raise InputError(f"tensor {name}: holds numbers beyond {LARGEST}, which no bundle takes")
+    with np.errstate(over="ignore"):  # a double too large becomes infinite, which the model refuses
+        return array.reshape(-1).astype(np.float32)
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
 
 
 def check_values(raw: np.ndarray, tensors: Sequence[Mapping[str, Any]]) -> None:
@@ -79,11 +116,18 @@ def check_values(raw: np.ndarray, tensors: Sequence[Mapping[str, Any]]) -> None:
     import numpy as np
 
     for tensor, part in zip(tensors, split(raw[None], [each["shape"] for each in tensors])):
-        limits, name = tensor["range"], tensor["name"]
+        name = tensor["name"]
         if tensor["dtype"] != "float32" and (part != np.rint(part)).any():
             raise InputError(f"sample: tensor {name}: holds fractions; the bundle takes whole numbers there")
-        if limits is not None and not (limits[0] <= part.min() and part.max() <= limits[1]):
+        if tensor["range"] is None:
+            continue
+        limits = np.array(tensor["range"], np.float32)
+        if not (limits[0] <= part.min() and part.max() <= limits[1]):
+            low, high, least, most = (
+                format(each, ".6g" if tensor["dtype"] == "float32" else ".0f")
+                for each in (part.min(), part.max(), *limits)
+            )
             raise InputError(
-                f"sample: tensor {name}: values from {part.min():.6g} to {part.max():.6g}; the bundle takes "
-                f"{limits[0]:g} to {limits[1]:g}, make the tensor as the training data were"
+                f"sample: tensor {name}: values from {low} to {high}; the bundle takes {least} to {most}, "
+                "make the tensor as the training data were"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 import numpy as np
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from edgekit.runner.selftest import SelftestReport
     from edgekit.runner.streaming.stream import Stream
 
+    Given = Union[np.ndarray, Mapping[str, np.ndarray]]
 
 ARRAYS = (np.ndarray, np.memmap)
 """Not their other kinds: what a masked array hides would be answered."""
@@ -53,10 +54,7 @@ class Model:
     def __init__(self, bundle: Bundle, backend: Backend, threads: int = 1, device: str = "CPU") -> None:
         manifest = bundle.manifest
         self.manifest: Manifest = manifest
-        self.bundle = bundle
-        self.threads = threads
-        self.device = device
-        self.backend = backend
+        self.bundle, self.backend, self.threads, self.device = bundle, backend, threads, device
         self._invoke, self._decode = backend.invoke, backend.decode
         self._states: States | None = None
         self._members: Mapping[str, bytes] = bundle.members
@@ -67,7 +65,12 @@ class Model:
         self._steps = pipeline(manifest.preprocess) if postprocess.needs_sample(manifest) else None
 
     def prepare(self, raw: np.ndarray) -> np.ndarray:
-        """The model's input tensor for one raw sample, of exactly the shape and type that `manifest.raw` states.
+        """The model's input tensor for one raw sample.
+
+        Parameters
+        ----------
+        raw
+            An array of exactly the shape and type that `manifest.raw` states.
 
         Raises
         ------
@@ -79,6 +82,11 @@ class Model:
 
     def check(self, raw: np.ndarray) -> None:
         """Hold a raw sample against what `manifest.raw` states.
+
+        Parameters
+        ----------
+        raw
+            The sample.
 
         Raises
         ------
@@ -124,9 +132,7 @@ class Model:
         """Let the next `step` begin with zeros."""
         self._states = None
 
-    def step(
-        self, raw: np.ndarray | Mapping[str, np.ndarray], top_k: int = 5, size: tuple[int, int] | None = None
-    ) -> Prediction:
+    def step(self, raw: Given, top_k: int = 5, size: tuple[int, int] | None = None) -> Prediction:
         """The answer for the next sample of a stream, as `predict` gives it; behind an error a stream begins anew."""
         states, self._states = self._states or self.states(), None
         answer = self.predict(raw, top_k, size, states)
@@ -134,11 +140,7 @@ class Model:
         return answer
 
     def predict(
-        self,
-        raw: np.ndarray | Mapping[str, np.ndarray],
-        top_k: int = 5,
-        size: tuple[int, int] | None = None,
-        states: States | None = None,
+        self, raw: Given, top_k: int = 5, size: tuple[int, int] | None = None, states: States | None = None
     ) -> Prediction:
         """The answer for one raw sample, of the kind that the bundle's task has.
 
@@ -161,14 +163,13 @@ class Model:
             The interpreter fails, or its outputs are not finite.
         """
         started = perf_counter_ns()
-        if type(raw) not in ARRAYS and isinstance(raw, Mapping):
-            raw = input_vector.of_names(raw, self.manifest.raw.tensors or ())
-        x = self.prepare(raw)
+        sample = input_vector.vector(raw, self.manifest.raw.tensors)
+        x = self.prepare(sample)
         prepared = perf_counter_ns()
         outputs = self.execute(x) if states is None else self.execute(x, states)
         executed = perf_counter_ns()
         times_ms = {"preprocess": (prepared - started) / 1e6, "execute": (executed - prepared) / 1e6}
-        return self.answer(raw, outputs, top_k, times_ms, size=size)
+        return self.answer(sample, outputs, top_k, times_ms, size=size)
 
     def answer(
         self,
@@ -218,7 +219,7 @@ class Model:
         Parameters
         ----------
         path
-            A picture, a WAV or CSV file, a text, or an `.npy` array.
+            A picture, a WAV or CSV file, a text, an `.npy` array, or an `.npz` of several tensors.
         top_k
             How many classes the answer of a classification lists.
         strict

@@ -82,6 +82,24 @@ class Bundle:
             x = np.clip(np.rint(x / np.float32(scale)) + zero_point, limits.min, limits.max)
         return x.astype(spec["dtype"])
 
+    def tensors(self, sample: np.ndarray, scales: dict[str, tuple[float, int]] | None = None) -> dict[str, np.ndarray]:
+        """The model's several inputs by their names; `scales` are those of quantized ones."""
+        raw, found, place = self.manifest["raw"], {}, 0
+        _need(list(sample.shape) == raw["shape"] and sample.dtype == np.float32, "another shape or type of sample")
+        _need(np.isfinite(sample).all(), "no numbers")
+        for described, spec in zip(raw["tensors"], self.manifest["inputs"], strict=True):
+            x = sample[place : place + int(np.prod(described["shape"]))].reshape(described["shape"])
+            place += x.size
+            _need(described["dtype"] == "float32" or (x == np.rint(x)).all(), "fractions")
+            low, high = described["range"] or (x.min(), x.max())
+            _need(np.float32(low) <= x.min() and x.max() <= np.float32(high), "out of range")
+            if scales and spec["name"] in scales:
+                scale, zero_point = scales[spec["name"]]
+                limits = np.iinfo(spec["dtype"])
+                x = np.clip(np.rint(x / np.float32(scale)) + zero_point, limits.min, limits.max)
+            found[spec["name"]] = x[None].astype(spec["dtype"])
+        return found
+
 
 def scaled(x: np.ndarray, step: dict[str, Any]) -> np.ndarray:
     """Every value times a factor."""

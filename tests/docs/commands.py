@@ -181,6 +181,9 @@ ELSEWHERE = {
     "socat -u /dev/ttyACM0,b115200,raw - | edgerun predict worn-onnx-1.0.0.edge.zip --stream csv --hop 16": (
         "needs a board; tests/runner/streaming/test_predict_stream.py pipes lines in"
     ),
+    "python edgerun.pyz predict camera-tflite-1.0.0.edge.zip one.npz": (
+        "needs a bundle of several inputs; tests/runner/test_predict_tensors.py asks one of each target"
+    ),
     "python edgerun.pyz predict cells-tflite-1.0.0.edge.zip cells/ --draw drawn/": (
         "needs a bundle of boxes; tests/runner/test_predict_draw.py draws its answers"
     ),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import math
 import struct
+import zipfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -150,6 +151,24 @@ def windows(x: np.ndarray, step: Step) -> Iterator[np.ndarray]:
     for k in range(count):
         window = x[k * stride : k * stride + length]
         yield np.concatenate([window, np.zeros((length - len(window), *x.shape[1:]), x.dtype)])
+
+
+def tensors(content: bytes, raw: dict[str, Any]) -> np.ndarray:
+    """One raw sample of several tensors (numbers,) float32."""
+    found: dict[str, np.ndarray] = {}
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        for entry in archive.infolist():
+            name = entry.filename.removesuffix(".npy")
+            assert entry.compress_type in (0, 8) and not entry.flag_bits & 1 and name not in found
+            found[name] = np.load(io.BytesIO(archive.read(entry)), allow_pickle=False)
+    assert set(found) == {each["name"] for each in raw["tensors"]}
+    parts = []
+    for each in raw["tensors"]:
+        x = found[each["name"]]
+        assert list(x.shape) == each["shape"] and x.dtype.kind in ("f" if each["dtype"] == "float32" else "iu")
+        assert x.dtype.kind == "f" or np.abs(x.astype(np.float64)).max() <= 2**24
+        parts.append(x.ravel().astype(np.float32))
+    return np.concatenate(parts)
 
 
 def _found(steps: Sequence[Step], name: str) -> Step | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,13 @@ from docs.generate import manifest as words
 from edgekit.runner import bundle, input_path, load
 from edgekit.runner.boxes import Options
 from edgekit.runner.bundle import manifest_rules as rules
-from edgekit.runner.bundle import smoothing_rules
+from edgekit.runner.bundle import smoothing_rules, tensor_rules
 from edgekit.runner.bundle.manifest import RawSpec, TensorSpec
 from edgekit.runner.errors import InputError
 from edgekit.runner.preprocess import steps, transform
 from tests.docs import bundle_reader
 from tests.docs.bundle_reader import Bundle, Refused
-from tests.runner import stepped
+from tests.runner import several, stepped
 from tests.runner.bundle.test_bundle import repack
 from tests.runner.conftest import NCHW, NHWC, SCORES, Made, WriteBundle
 
@@ -62,6 +63,44 @@ def test_a_stranger_feeds_states_back_as_the_page_says(tmp_path: Path) -> None:
         found.append(output[0])
     assert np.abs(np.stack(found) - recorded).max() <= read.manifest["golden"]["atol"]
     assert np.abs(recorded - samples).max() > 0.1
+
+
+def test_a_stranger_takes_the_vector_of_several_inputs_apart_as_the_page_says(tmp_path: Path) -> None:
+    import onnxruntime
+
+    read = Bundle(several.write(tmp_path, "onnx"))
+    session = onnxruntime.InferenceSession(read.members[read.manifest["model_files"][0]])
+    samples, recorded = read.golden()
+    for sample, expected in zip(samples, recorded, strict=True):
+        [found] = session.run([read.manifest["outputs"][0]["name"]], read.tensors(sample))
+        assert np.abs(found[0] - expected).max() <= read.manifest["golden"]["atol"]
+    for place, value in ((6, 0.5), (6, 10), (10, 5), (0, np.inf)):  # the ids, the zoom, the picture
+        with pytest.raises(Refused):
+            read.tensors(np.concatenate([samples[0][:place], np.float32([value]), samples[0][place + 1 :]]))
+
+
+def test_a_stranger_quantizes_each_of_several_inputs_as_the_page_says(tmp_path: Path) -> None:
+    from ai_edge_litert.interpreter import Interpreter
+
+    sources = (replace(several.PICTURE, stored="int8", scaled=(0.05, -3)), several.IDS)
+    golden = {"inputs": "i.npy", "outputs": "o.npy", "atol": 1.0, "top1": False}
+    path = several.write(tmp_path, "tflite", sources, golden=golden)
+    read, own = Bundle(path), load(path, trial=False, interpreter="litert")
+    interpreter = Interpreter(model_content=read.members["model.tflite"])
+    interpreter.allocate_tensors()
+    details = {each["name"]: each for each in interpreter.get_input_details()}
+    scales = {name: each["quantization"] for name, each in details.items() if each["quantization"][0]}
+    assert list(scales) == ["picture"]
+    for sample in read.golden()[0]:
+        for name, x in read.tensors(sample, scales).items():
+            interpreter.set_tensor(details[name]["index"], x)
+        interpreter.invoke()
+        [result] = interpreter.get_output_details()
+        np.testing.assert_array_equal(interpreter.get_tensor(result["index"])[0], own.predict(sample).output)
+
+
+def test_the_table_of_a_samples_tensors_has_every_key() -> None:
+    assert list(words.RAW_TENSOR) == tensor_rules.KEYS
 
 
 def test_integers_are_quantized_as_the_page_says(bundles: dict[str, Path]) -> None:
@@ -158,7 +197,7 @@ def test_the_page_has_every_member_of_a_real_manifest(bundles: dict[str, Path]) 
     assert set(found["golden"]) == set(words.GOLDEN)
     assert set(found["inputs"][0]) == set(found["outputs"][0]) == set(words.TENSOR)
     assert set(words.BOXES) == set(Options._fields)
-    assert set(found["raw"]) == set(words.RAW) - {"columns"}
+    assert set(found["raw"]) == set(words.RAW) - {"columns", "tensors"}
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,11 @@ from PIL import Image
 from edgekit.runner import input_path, inputs
 from edgekit.runner.bundle import archive
 from edgekit.runner.bundle.manifest import RawSpec
+from edgekit.runner.errors import InputError
 from edgekit.runner.inputs import resample
 from tests.conftest import ROOT
 from tests.docs import file_reader
+from tests.runner import several
 
 PAGE = (ROOT / "docs" / "reference" / "bundle-format.md").read_text()
 RATE_HZ = 8000
@@ -178,3 +180,36 @@ def test_a_picture_is_brought_to_size_as_the_page_says(size: tuple[int, int], fi
     drawn("RGB").save(tmp_path / "x.png")
     same_picture(tmp_path / "x.png", 3, "apply", size, fit)
     same_picture(tmp_path / "x.png", 1, "apply", size, fit)
+
+
+TENSORS = several.manifest("onnx", {"m.onnx": b""}, several.THREE).raw
+READABLE = {
+    "kind": "tensors", "shape": list(TENSORS.shape), "dtype": "float32", "tensors": list(TENSORS.tensors or ()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("dtypes", [("<f8", "<i8"), (">f4", ">u2"), ("<f2", "i1")])
+def test_tensors_are_read_as_the_page_says(dtypes: tuple[str, str], compressed: bool, tmp_path: Path) -> None:
+    sample = several.samples(several.THREE, 1)[0]
+    picture = np.asfortranarray(sample["picture"].astype(dtypes[0]))
+    content = several.npz({**sample, "picture": picture, "ids": sample["ids"].astype(dtypes[1])}, compressed)
+    (tmp_path / "x.npz").write_bytes(content)
+    own, read = inputs.read(str(tmp_path / "x.npz"), TENSORS), file_reader.tensors(content, READABLE)
+    assert own.dtype == read.dtype == np.float32 and own.tobytes() == read.tobytes()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ids": np.zeros(4)}, {"ids": np.zeros(4, bool)}, {"zoom": np.ones(1, int)}, {"zoom": np.ones((1, 1))},
+        {"ids": np.full(4, 2**24 + 1)}, {"more": np.ones(1)},
+    ],
+)  # fmt: skip
+def test_tensors_that_the_page_refuses_are_refused(changes: dict[str, np.ndarray], tmp_path: Path) -> None:
+    content = several.npz({**several.samples(several.THREE, 1)[0], **changes})
+    (tmp_path / "x.npz").write_bytes(content)
+    with pytest.raises(AssertionError):
+        file_reader.tensors(content, READABLE)
+    with pytest.raises(InputError):
+        inputs.read(str(tmp_path / "x.npz"), TENSORS)

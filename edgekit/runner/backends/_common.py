@@ -181,7 +181,10 @@ def find_ends(
             f"the model has {len(sources)} inputs, the bundle says {len(wanted)}; build the bundle again"
         )
     if len(wanted) > 1:
-        sources = [_place(each.name, inputs, "an input") for each in wanted]
+        named = [_place(each.name, inputs, "an input") for each in wanted]
+        if sorted(named) != sources:  # OpenVINO's tensors may have several names
+            raise BackendError("two inputs of the bundle are one tensor of the model; build the bundle again")
+        sources = named
     if len(results) != expected:
         raise BackendError(f"the model has {len(results)} outputs, the bundle says {expected}; build the bundle again")
     return Ends(sources, results, pairs)

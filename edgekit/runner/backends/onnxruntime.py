@@ -126,9 +126,9 @@ class OnnxruntimeBackend(Opened):
         ends = find_ends([[{port.name} for port in ports] for ports in sides], inputs, len(outputs), states)
         facts = [[(port.shape, DTYPES.get(port.type, port.type)) for port in ports] for ports in sides]
         agree_states(states, ends, facts)
-        for place, (what, specs) in enumerate((("input", inputs), ("output", outputs))):
-            for spec, port in zip(specs, ends[place]):
-                agree(what, spec, *facts[place][port], batch)
+        for what, specs, side, ports in zip(("input", "output"), (inputs, outputs), facts, ends[:2]):
+            for spec, port in zip(specs, ports):
+                agree(what, spec, *side[port], batch)
         encodes = [encoding(each.dtype) for each in inputs]
         decode = join_with([None if each.dtype == "float32" else cast(np.float32) for each in outputs])
         super().__init__("onnxruntime", DISTRIBUTION, inputs, encodes, decode, batch, states)

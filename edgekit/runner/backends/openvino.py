@@ -116,8 +116,9 @@ def _read(
         model.inputs[place] for place in find_ends(names, inputs, len(model.outputs) - len(states), states).sources
     ]
     shapes = {port: port.partial_shape for port in ports}
-    if any(len(shape) and (batch != 1 or shape[0].is_dynamic) for shape in shapes.values()):
-        for shape in shapes.values():
+    batched = [shape for shape in shapes.values() if len(shape)]
+    if any(batch != 1 or shape[0].is_dynamic for shape in batched):
+        for shape in batched:
             shape[0] = batch
         model.reshape({**shapes, **{each.input: list(each.shape) for each in states}})
     return model

@@ -52,6 +52,10 @@ def parse(data: bytes) -> Manifest:
         need(isinstance(listed, list) and listed, key, listed, "must list at least one tensor")
         values[key] = tuple(_spec(LISTS[key], f"{key}[{place}]", each) for place, each in enumerate(listed))
     manifest = Manifest(**values)
+    if manifest.raw.tensors is not None or manifest.raw.kind == "tensors" or len(manifest.inputs) > 1:
+        from edgekit.runner.bundle import tensor_rules
+
+        tensor_rules.check(manifest)
     check(manifest)
     if manifest.states is not None:
         from edgekit.runner.bundle import state_rules

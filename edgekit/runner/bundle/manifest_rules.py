@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +46,6 @@ def check(manifest: Manifest) -> None:
         value = getattr(manifest, key)
         need(isinstance(value, list) and all(isinstance(each, str) for each in value), key, value, "must list text")
     _check_raw(manifest.raw)
-    _check_tensors(manifest)
     for key in ("inputs", "outputs"):
         tensors = getattr(manifest, key)
         for place, tensor in enumerate(tensors):
@@ -93,13 +92,6 @@ def _check_raw(raw: RawSpec) -> None:
         input_path_rules.check(raw)
     except InputError as error:
         raise BundleError(f"manifest.json: {error}") from None
-
-
-def _check_tensors(manifest: Manifest) -> None:
-    if manifest.raw.tensors is not None or manifest.raw.kind == "tensors" or len(manifest.inputs) > 1:
-        from edgekit.runner.bundle import tensor_rules
-
-        tensor_rules.check(manifest)
 
 
 def _check_smoothing(manifest: Manifest) -> None:
@@ -295,7 +287,8 @@ def is_whole(value: Any) -> TypeGuard[int]:
 
 def is_number(value: Any) -> bool:
     """Whether it is a finite number, and no truth value."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    largest = sys.float_info.max  # a whole number may be beyond that
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -largest <= value <= largest
 
 
 def need(holds: Any, key: str, value: Any, fix: str) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from edgekit.runner.bundle.manifest_rules import check_keys, is_number, is_shape, is_whole, need
-from edgekit.runner.input_vector import DTYPES, KIND, LARGEST, width
+from edgekit.runner.input_vector import DTYPES, KIND, LARGEST, LARGEST_FLOAT, LIMITS, width
 
 if TYPE_CHECKING:
-    from edgekit.runner.bundle.manifest import Manifest
+    from edgekit.runner.bundle.manifest import Manifest, TensorSpec
 
 KEYS = ["name", "shape", "dtype", "range"]
 
@@ -24,11 +24,13 @@ def check(manifest: Manifest) -> None:
         _check_tensor(f"raw.tensors[{place}]", tensor)
         wanted = list(inputs[place].shape[1:])
         need(list(tensor["shape"]) == wanted, f"raw.tensors[{place}].shape", tensor["shape"], f"the model: {wanted}")
+        _check_model(f"raw.tensors[{place}]", tensor, inputs[place], manifest.target)
     names = [each["name"] for each in tensors]
     need(len(set(names)) == len(names), "raw.tensors", names, "tensors need names of their own")
     whole = width([each["shape"] for each in tensors])
     need(raw.shape == (whole,), "raw.shape", list(raw.shape), f"the tensors have {whole} numbers")
-    need(raw.dtype == "float32" and raw.range is None, "raw.dtype", raw.dtype, "float32, and each tensor its own range")
+    need(raw.dtype == "float32", "raw.dtype", raw.dtype, "joined tensors are float32")
+    need(raw.range is None, "raw.range", raw.range, "each tensor has its own range")
     need(not manifest.preprocess, "preprocess", manifest.preprocess, "the network itself scales several tensors")
 
 
@@ -45,5 +47,25 @@ def _check_tensor(where: str, tensor: Any) -> None:
         return
     pair = isinstance(limits, (list, tuple)) and len(limits) == 2 and all(map(is_number, limits))
     need(pair and limits[0] <= limits[1], f"{where}.range", limits, "must be [lowest, highest]")
-    whole = is_float or (all(map(is_whole, limits)) and limits[0] >= -LARGEST and limits[1] <= LARGEST)
-    need(whole, f"{where}.range", limits, f"must be whole numbers of at most {LARGEST}")
+    if is_float:
+        fits = limits[0] >= -LARGEST_FLOAT and limits[1] <= LARGEST_FLOAT
+        need(fits, f"{where}.range", limits, "must be numbers of float32")
+    else:
+        need(all(map(is_whole, limits)), f"{where}.range", limits, "must be whole numbers")
+        _check_inside(where, limits, dtype)
+
+
+def _check_model(where: str, tensor: Any, model: TensorSpec, target: str) -> None:
+    """A model's integers are those of the sample, unless a TFLite file may have a scale for them."""
+    wide = model.dtype in ("int32", "int64")
+    if not wide and (model.dtype not in LIMITS or target == "tflite"):
+        return
+    fits = tensor["dtype"] != "float32"
+    need(fits, f"{where}.dtype", tensor["dtype"], f"the model takes whole numbers, {model.dtype}")
+    _check_inside(where, tensor["range"], model.dtype)
+
+
+def _check_inside(where: str, limits: Any, dtype: str) -> None:
+    lowest, highest = LIMITS.get(dtype, (-LARGEST, LARGEST))
+    fits = lowest <= limits[0] and limits[1] <= highest
+    need(fits, f"{where}.range", limits, f"{dtype} has {lowest} to {highest} here")

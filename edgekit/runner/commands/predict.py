@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from edgekit.runner.commands._draw import Drawings
     from edgekit.runner.model import FileAnswer, Model
 
-HELP = "answer for pictures, sounds, tables, texts, .npy files, folders of them, or a stream of frames, sound, sensors"
+HELP = "answer for pictures, sounds, tables, texts, arrays, folders of them, or a stream of frames, sound, sensors"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     _shared.bundle(parser)
     parser.add_argument(
-        "inputs", metavar="INPUT", nargs="*", help=".npy, .png, .jpg, .webp, .wav, .csv, .txt, or a folder"
+        "inputs", metavar="INPUT", nargs="*", help=".npy, .npz, .png, .jpg, .webp, .wav, .csv, .txt, or a folder"
     )
     parser.add_argument("--top", metavar="K", type=_shared.positive, default=5, help="labels to show (default: 5)")
     parser.add_argument(

@@ -151,7 +151,7 @@ def unreadable_input(case: Case) -> Iterator[Finding]:
         cause = f"{case.input}: {suffix or 'a file without an ending'} is not read; {', '.join(known)} are"
         made = [f"OUT{ending}" for ending in (".png", ".wav") if ending in known]
         fix = f"ffmpeg -i {shlex.quote(case.input)} {' (or '.join(made)}{')' * (len(made) - 1)}"
-        yield Finding("input-unreadable", ERROR, cause, fix if made else "save it as .npy")
+        yield Finding("input-unreadable", ERROR, cause, fix if made else f"save it as {known[-1]}")
 
 
 def _wanted(case: Case) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.runner import input_path
 from edgekit.runner.errors import InputError
+from edgekit.runner.input_vector import KIND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -49,7 +50,7 @@ def samples(path: str, raw: RawSpec, strict: bool = False, members: Mapping[str,
     if os.path.isdir(path):
         raise InputError(f"{path}: a folder that holds no {' or '.join(suffixes(raw))} file")
     suffix = os.path.splitext(path)[1].lower()
-    if suffix not in READERS:
+    if suffix not in READERS or (raw.kind == KIND and suffix not in suffixes(raw)):
         raise InputError(f"{path}: {unreadable(suffix, raw)}")
     if not os.path.isfile(path):
         raise InputError(f"{path}: {'not a plain file' if os.path.exists(path) else 'no such file'}")

@@ -3,45 +3,71 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import zipfile
+from collections.abc import Iterator, Mapping
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from edgekit.runner.errors import InputError
-from edgekit.runner.input_vector import KIND, of_names
+from edgekit.runner.input_vector import KIND, check_names, check_type, of_names
 from edgekit.runner.inputs.array import LARGEST_HEADER_BYTES
 from edgekit.runner.inputs.windows import Sample
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import RawSpec
 
+NPY = ".npy"
+WAYS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""How `numpy.savez` and `numpy.savez_compressed` store a member."""
+ENCRYPTED = 1
+HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+"""By version of the `.npy` format; the third is for arrays of records."""
+
 
 def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
-    """The one sample of a file; InputError where its tensors are not those of the bundle."""
+    """The one sample of a file; InputError where its tensors are not those of the bundle.
+
+    Names, sizes, shapes and types are checked before memory is taken for any tensor.
+    """
     if raw.kind != KIND:
         raise InputError(f"{path}: holds several arrays; this bundle takes one, save a sample with numpy.save")
-    tensors = raw.tensors or ()
+    tensors = {each["name"]: each for each in raw.tensors or ()}
     most = 8 * raw.shape[0] + LARGEST_HEADER_BYTES * (len(tensors) + 1)
     if (size := os.path.getsize(path)) > most:
         raise InputError(f"{path}: has {size} bytes; one sample has at most {most}, save each in a file of its own")
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            found = {name: archive[name] for name in archive.files if _fits(archive, name, most)}
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            names = [each.filename[: -len(NPY)] if each.filename.endswith(NPY) else each.filename for each in members]
+            check_names(names, list(tensors.values()))
+            found = {name: _read(archive, each, tensors[name], most) for name, each in zip(names, members)}
+        return iter((Sample(of_names(found, list(tensors.values()))),))
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     except Exception as error:  # of zip files, of damaged headers and of what is no archive
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise InputError(f"{path}: not an .npz of plain arrays ({reason}); save one with numpy.savez") from None
-    try:
-        return iter((Sample(of_names(found, tensors)),))
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
 
 
-def _fits(archive: np.lib.npyio.NpzFile, name: str, most: int) -> bool:
-    """Whether a member is no larger than a sample may be, before it is unpacked; InputError where it is."""
-    for member in (name, f"{name}.npy"):
-        if member in archive.zip.namelist() and archive.zip.getinfo(member).file_size > most:
-            raise InputError(f"{name}: too large for one sample of this bundle")
-    return True
+def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo, tensor: Mapping[str, Any], most: int) -> np.ndarray:
+    if member.file_size > most:
+        raise InputError(f"tensor {tensor['name']}: has {member.file_size} bytes; one sample has at most {most}")
+    if member.compress_type not in WAYS or member.flag_bits & ENCRYPTED:
+        raise ValueError("encrypted, or compressed in another way")
+    with archive.open(member) as stream:
+        check_type(tensor, *_header(stream))
+    with archive.open(member) as stream:
+        value: np.ndarray = np.lib.format.read_array(stream, allow_pickle=False)
+        if stream.read(1):
+            raise ValueError("bytes behind an array")
+    return value
+
+
+def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and type of the array that begins here."""
+    version = np.lib.format.read_magic(stream)
+    if version not in HEADERS:
+        raise ValueError(f"version {version} of the .npy format")
+    shape, _, dtype = HEADERS[version](stream)
+    return shape, dtype
