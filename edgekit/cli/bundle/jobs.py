@@ -20,6 +20,7 @@ from edgekit.core import file_type
 from edgekit.core.errors import ConfigError, EdgekitError, ModelError
 from edgekit.core.subprocesses import leave_with_parent
 from edgekit.models.files.integer_range import Grid, fault
+from edgekit.runner import input_vector
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.encode import passes_through
 from edgekit.runner.errors import InputError, RunnerError
@@ -67,13 +68,13 @@ def _type_hint(path: Path) -> str:
     return file_type.explain_mismatch(TARGETS[path.suffix], path.read_bytes())
 
 
-def record(home: Path, paths: Sequence[str], most: int, grid: dict[str, Any] | None = None) -> dict[str, Any]:
+def record(home: Path, paths: Sequence[str], most: int, grids: Sequence[dict[str, Any] | None] = ()) -> dict[str, Any]:
     """Leave the samples in `paths` (n, *raw), and the outputs (n, *output) that the draft bundle's interpreter gives.
 
     Of a table whose rows are samples, as many rows as are worth trying where `most` are kept, spread over all. Of a
     model with states, the first `most` samples of all files, as one stream.
 
-    ConfigError where the model's input, integers on that `grid`, cannot hold what preprocess makes of the samples.
+    ConfigError where one of the model's inputs, integers on its grid, cannot hold what preprocess makes of the samples.
     """
     from edgekit.runner import bundle as bundles
     from edgekit.runner import postprocess
@@ -97,8 +98,9 @@ def record(home: Path, paths: Sequence[str], most: int, grid: dict[str, Any] | N
         except RunnerError as error:
             message = str(error)
             raise type(error)(message if message.startswith(path) else f"{path}: {message}") from None
-    if grid is not None:
-        _check_input_range(Grid(**grid), np.stack(samples), model.manifest)
+    for place, grid in enumerate(grids):
+        if grid is not None:
+            _check_input_range(Grid(**grid), np.stack(samples), model.manifest, place)
     np.save(home / SAMPLES, np.stack(samples))
     np.save(home / OUTPUTS, np.stack(found))
     return {"interpreter": model.backend.name, "version": model.backend.version}
@@ -134,7 +136,13 @@ def _check_dtype(sample: np.ndarray, raw: RawSpec) -> None:
     raise InputError(f"{message}; --dtype {dtype} fits{saved}")
 
 
-def _check_input_range(grid: Grid, samples: np.ndarray, manifest: Manifest) -> None:
+def _check_input_range(grid: Grid, samples: np.ndarray, manifest: Manifest, place: int) -> None:
+    if tensors := manifest.raw.tensors:
+        part = input_vector.split(samples, [each["shape"] for each in tensors])[place]
+        holds = "" if tensors[place]["dtype"] != "float32" else fault(grid, part, "float32", (), "the samples hold")
+        if holds:
+            raise ConfigError(f"--golden: tensor {tensors[place]['name']}: the model {holds}")
+        return
     if passes_through(manifest.preprocess, manifest.raw.dtype, manifest.input.dtype):
         return
     problem = fault(grid, apply(manifest.preprocess, samples), manifest.raw.dtype, manifest.preprocess)
@@ -156,12 +164,28 @@ def _tflite(path: Path, name: str, size: Size) -> dict[str, Any]:
                 "Keras keras.Input((HEIGHT, WIDTH, CHANNELS))".replace("'", "")
             )
     interpreter.allocate_tensors()
+    titles = _titles(interpreter)
     return {
-        "inputs": [_detail(each) for each in interpreter.get_input_details()],
+        "inputs": [{**_detail(each), "title": titles[each["name"]]} for each in interpreter.get_input_details()],
         "outputs": [_detail(each) for each in interpreter.get_output_details()],
         "changes": [],
         "integers": any(np.dtype(each["dtype"]).itemsize == 1 for each in interpreter.get_tensor_details()),
     }
+
+
+def _titles(interpreter: Any) -> dict[str, str]:
+    """What a sample's file calls the inputs: as the file's signature does, else after their tensors."""
+    names = [each["name"] for each in interpreter.get_input_details()]
+    for key in interpreter.get_signature_list() if len(names) > 1 else ():
+        signed = interpreter.get_signature_runner(key).get_input_details()
+        known = {each["name"]: name for name, each in signed.items()}
+        if sorted(known) == sorted(names):
+            return {name: _plain(known[name]) for name in names}
+    return {name: _plain(name) for name in names}
+
+
+def _plain(name: str) -> str:
+    return name.removeprefix("serving_default_").removesuffix(":0")
 
 
 def _detail(detail: Any) -> dict[str, Any]:
@@ -222,20 +246,26 @@ def _openvino(path: Path, name: str, size: Size) -> dict[str, Any]:
 
     model = openvino.Core().read_model(path.read_bytes(), path.with_suffix(".bin").read_bytes())
     changes = []
-    if len(model.inputs) == 1:
-        shape = model.input(0).get_partial_shape()
+    shapes = [each.get_partial_shape() for each in model.inputs] if len(model.outputs) == 1 else []
+    for shape in shapes:
         if shape.rank.is_static and shape.rank.get_length() > 1 and shape[0].is_dynamic:
             shape[0] = openvino.Dimension(1)
-            changes.append("its open batch was set to 1")
-        sides = _sides(shape)
-        places = spatial(sides) if size else ()
-        if size and any(sides[place] < 0 for place in places):
+            changes = ["its open batch was set to 1"]
+    if size and len(shapes) == 1:
+        sides = _sides(shapes[0])
+        places = spatial(sides)
+        if any(sides[place] < 0 for place in places):
             for place, side in zip(places, size):
-                shape[place] = openvino.Dimension(side) if sides[place] < 0 else shape[place]
+                shapes[0][place] = openvino.Dimension(side) if sides[place] < 0 else shapes[0][place]
             changes.append(f"its open height and width were set to {size[0]}×{size[1]}")
-        if changes:
-            model.reshape({model.input(0): shape})
-            openvino.save_model(model, path, compress_to_fp16=False)
+    if changes:
+        model.reshape(dict(zip(model.inputs, shapes)))
+    if nameless := [each for each in model.inputs if len(shapes) > 1 and not each.get_names()]:
+        for port in nameless:  # several are found by their names
+            port.get_tensor().set_names({port.get_node().get_friendly_name()})
+        changes.append("its inputs were given the names of their nodes")
+    if changes:
+        openvino.save_model(model, path, compress_to_fp16=False)
     return {
         "inputs": [_port(each) for each in model.inputs],
         "outputs": [_port(each) for each in model.outputs],
