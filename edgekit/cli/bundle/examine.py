@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgekit.cli.bundle import jobs, worker
+from edgekit.cli.bundle import jobs, readers, worker
 from edgekit.cli.bundle import states as state_pairs
 from edgekit.cli.bundle.infer import Tensor
 from edgekit.core import file_type
@@ -98,7 +98,7 @@ def _read(path: Path) -> tuple[str, dict[str, bytes]]:
         what = "a folder" if path.is_dir() else "no such file"
         raise ModelError(f"{path}: {what}; name a .tflite, .onnx or .xml file")
     data, suffix = path.read_bytes(), path.suffix.lower()
-    if suffix not in jobs.TARGETS:
+    if suffix not in readers.TARGETS:
         raise ModelError(
             f"{path}: {file_type.describe(data)}; a bundle is made of a .tflite, .onnx or OpenVINO .xml file"
         )
@@ -110,4 +110,4 @@ def _read(path: Path) -> tuple[str, dict[str, bytes]]:
         if not weights.is_file():
             raise ModelError(f"{path}: its weights are missing; put {weights.name} beside it")
         files[".bin"] = weights.read_bytes()
-    return jobs.TARGETS[suffix], files
+    return readers.TARGETS[suffix], files
