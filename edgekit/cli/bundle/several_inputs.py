@@ -93,7 +93,7 @@ def _input(tensor: Tensor) -> TensorSpec:
         shown = [side if side > 0 else "?" for side in tensor.shape]
         raise ModelError(
             f"input {name}: takes {shown}; of several inputs each has a batch of 1 and at least one more side, "
-            "such as [1, 1]"
+            "such as [1, 1]".replace("'", "")
         )
     check_tensor("input", tensor, is_only=False)
     if not prod(tensor.shape):
