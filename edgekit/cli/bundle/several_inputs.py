@@ -104,16 +104,25 @@ def _input(tensor: Tensor) -> TensorSpec:
 def _values(tensor: Tensor, ranges: dict[str, tuple[float, float]]) -> dict[str, Any]:
     """Type and range of the sample's tensor: floats, or the plain integers that the model takes."""
     name = _title(tensor)
-    asked = ranges.get(name)
-    if tensor.dtype.startswith("float") or tensor.scale:
-        return {"dtype": "float32", "range": None if asked is None else list(asked)}
-    ends = np.iinfo(tensor.dtype)
-    lowest, highest = max(int(ends.min), -LARGEST), min(int(ends.max), LARGEST)
+    is_float = tensor.dtype.startswith("float") or tensor.scale > 0
+    dtype, asked = "float32" if is_float else tensor.dtype, ranges.get(name)
+    lowest, highest = _ends(dtype)
     low, high = asked or (lowest, highest)
-    if int(low) != low or int(high) != high:
-        raise ConfigError(f"--input-range {name}: got {low:g},{high:g}; the input is {tensor.dtype}: whole numbers")
     if low < lowest or high > highest:
         raise ConfigError(
-            f"--input-range {name}: got {low:.15g},{high:.15g}; of {tensor.dtype} it may be {lowest},{highest} at most"
+            f"--input-range {name}: got {low:.9g},{high:.9g}; of {dtype} it may be {lowest:.9g},{highest:.9g} at most"
         )
-    return {"dtype": tensor.dtype, "range": [int(low), int(high)]}
+    if is_float:
+        return {"dtype": dtype, "range": None if asked is None else [low, high]}
+    if int(low) != low or int(high) != high:
+        raise ConfigError(f"--input-range {name}: got {low:g},{high:g}; the input is {dtype}: whole numbers")
+    return {"dtype": dtype, "range": [int(low), int(high)]}
+
+
+def _ends(dtype: str) -> tuple[float, float]:
+    """The widest range of a tensor of this type."""
+    if dtype == "float32":
+        largest = float(np.finfo(np.float32).max)
+        return -largest, largest
+    ends = np.iinfo(dtype)
+    return max(int(ends.min), -LARGEST), min(int(ends.max), LARGEST)

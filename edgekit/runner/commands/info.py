@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
 
 from edgekit.runner.bundle import manifest_json
 from edgekit.runner.commands import _shared
-
-if TYPE_CHECKING:
-    from edgekit.runner.bundle.manifest import RawSpec
 
 HELP = "show what a bundle holds and what it needs"
 
@@ -34,7 +30,7 @@ def run(options: argparse.Namespace) -> None:
         "bundle": f"{facts.name} {facts.version} ({facts.variant})",
         "target": facts.target,
         "model": f"{', '.join(facts.model_files)}, {size:,} bytes",
-        "takes": _takes(facts.raw),
+        "takes": f"{facts.raw.kind} {facts.raw.dtype}{list(facts.raw.shape)}",
         "from a file": ", ".join(step["step"] for step in facts.raw.steps) or "a .npy array as it is",
         "preprocess": ", ".join(step["step"] for step in facts.preprocess) or "none",
         "task": facts.task,
@@ -44,13 +40,6 @@ def run(options: argparse.Namespace) -> None:
     }
     for word, value in rows.items():
         print(f"{word:<11} {value}")
-
-
-def _takes(raw: RawSpec) -> str:
-    if raw.tensors is None:
-        return f"{raw.kind} {raw.dtype}{list(raw.shape)}"
-    tensors = (f"{each['name']} {each['dtype']}{list(each['shape'])}" for each in raw.tensors)
-    return f"{raw.kind} {', '.join(tensors)}"
 
 
 def _shorten(labels: list[str], most: int = 12) -> str:

@@ -136,7 +136,7 @@ def _bundle(case: Case) -> Iterator[tuple[str, str]]:
     yield "file", os.path.basename(subject.path)
     if subject.target is None:
         return
-    yield "model", f"{subject.target}, {subject.model_bytes:,} bytes, takes {subject.kind.rstrip('s')}s"
+    yield "model", f"{subject.target}, {subject.model_bytes:,} bytes, takes {subject.kind}s"
     if subject.needs:
         names = sorted({each.name for each in subject.needs.operators})
         shown = ", ".join(names[:4]) + (f", … ({len(names)})" if len(names) > 4 else "")
