@@ -25,13 +25,14 @@ def locations(model: Any) -> set[str]:
 
 
 def set_batch_to_one(model: Any) -> list[str]:
-    """Set an open batch to 1, of each input, in place; what was done, in words."""
+    """Set an open batch to 1, in place; what was done, in words."""
     import onnx
 
+    inputs = _inputs(model)
     if len(model.graph.output) != 1:
         return []
     changes = []
-    for each in _inputs(model):
+    for each in inputs:
         sides = each.type.tensor_type.shape.dim
         if len(sides) > 1 and not sides[0].dim_value:
             sides[0].dim_value = 1
