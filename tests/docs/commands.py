@@ -80,6 +80,10 @@ QUICK = {
     "edgekit export kserve artifacts/digits/bundles --out for-kserve --storage-uri s3://bucket/digits "
     "--image registry.example/edgekit:1.0.0",
     "edgekit export tensorrt artifacts/digits/bundles/digits-onnx-1.0.0.edge.zip --out for-tensorrt",
+    "python classifier.py",
+    "edgekit bundle classifier.onnx --golden text-0.npz --golden text-1.npz --labels good,bad "
+    "--input-range input_ids=0,999 --input-range attention_mask=0,1",
+    "python edgerun.pyz predict classifier-onnx-1.0.0.edge.zip text-0.npz",
     "make help",
     "python gesture.py",
     "edgekit bundle gesture/model.onnx --golden walk.csv --columns ax,ay,az --labels circle,wave,rest,other "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ def readme(manifest: Manifest, file: str, story: Sequence[str]) -> str:
     """The README.md inside the bundle."""
     lines = "\n".join(commands(file, manifest.target, manifest.raw))
     lines_of_story = "\n".join(f"- {line}" for line in story)
-    takes = _takes(manifest.raw)
+    raw = _sample(manifest.raw)
     files = _files(manifest.raw)
     older = (
         "\nWhere ai-edge-litert has no wheel for your Python, `pip install tflite-runtime 'numpy<2'` serves as well.\n"
@@ -74,7 +74,7 @@ def readme(manifest: Manifest, file: str, story: Sequence[str]) -> str:
     return f"""# {manifest.name} {manifest.version} for {manifest.target}
 
 - Variant: `{manifest.variant}`
-- Input: {takes}
+- Input: {raw}
 - Output: {_output(manifest)}
 {lines_of_story}
 
@@ -96,15 +96,17 @@ print(model.predict(sample).{ANSWERS[manifest.task]})
 """
 
 
-def _takes(raw: RawSpec) -> str:
-    """A sample in words."""
-    if raw.tensors:
-        return "; ".join(f"`{one['name']}`, {_by(one['shape'])}, {one['dtype']}" for one in raw.tensors)
-    return f"{raw.kind}, {_by(raw.shape)}, {raw.dtype}"
+def _sample(raw: RawSpec) -> str:
+    """What a sample is, in words."""
+    if raw.tensors is None:
+        return f"{raw.kind}, {'×'.join(map(str, raw.shape))}, {raw.dtype}"
+    return f"tensors: {', '.join(_tensor(each) for each in raw.tensors)}"
 
 
-def _by(shape: Sequence[int]) -> str:
-    return "×".join(map(str, shape))
+def _tensor(tensor: Mapping[str, Any]) -> str:
+    limits = tensor["range"]
+    within = f" from {limits[0]:.15g} to {limits[1]:.15g}" if limits else ""
+    return f"`{tensor['name']}` {'×'.join(map(str, tensor['shape']))} {tensor['dtype']}{within}"
 
 
 def _pictures(raw: RawSpec) -> bool:
@@ -124,8 +126,7 @@ def _files(raw: RawSpec) -> str:
     if raw.kind == "text":
         return _text(raw)
     if raw.tensors:
-        names = ", ".join(f"`{one['name']}`" for one in raw.tensors)
-        return f"`sample.npz` holds one sample: the arrays {names}, as `numpy.savez` writes them by name.\n"
+        return _tensors(raw)
     return _sound(raw) if raw.kind == "audio" else _table(raw)
 
 
@@ -147,6 +148,15 @@ def _text(raw: RawSpec) -> str:
     return (
         f"`text.txt` is UTF-8. Its tokens are made with `{step['vocabulary']}` of this bundle, as in training; where "
         f"there are more than {step['length']}, {longer}. A `.npy` array holds the ids, int32.\n"
+    )
+
+
+def _tensors(raw: RawSpec) -> str:
+    names = [each["name"] for each in raw.tensors or ()]
+    arrays = ", ".join(f"{name!r}: …" for name in names)
+    return (
+        f"`sample.npz` holds one array for each tensor, of exactly this shape, as "
+        f'`numpy.savez("sample.npz", **{{{arrays}}})` writes it. In Python, a sample is a mapping of these arrays.\n'
     )
 
 
