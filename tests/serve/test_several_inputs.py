@@ -258,8 +258,9 @@ def test_tritonclient_sends_several_inputs(server: Server, folder: Path, form: b
         answer = triton.infer("two-openvino", asked)
     model = own(folder, "two-openvino")
     wanted = np.stack([model.execute(model.prepare(x)) for x in vectors(many)])
-    assert answer.as_numpy("output").tobytes() == wanted.tobytes()
-    assert json.loads(answer.as_numpy("answer")[2, 0]) == told(model.predict(many[2]).to_dict())
+    np.testing.assert_allclose(answer.as_numpy("output"), wanted, atol=1e-6)  # two at once may differ in the last bit
+    labels = [json.loads(each)["label"] for each in answer.as_numpy("answer").ravel()]
+    assert labels == [model.predict(each).label for each in many]
 
 
 def test_binary_answers_are_those_of_json(server: Server) -> None:
