@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,8 @@ import tritonclient.http as client  # type: ignore[import-untyped]
 
 from edgekit.runner import load
 from edgekit.runner.model import Model
+from tests.conftest import ROOT
+from tests.docs import pages, scene
 from tests.runner.conftest import npy
 from tests.serve.conftest import Start
 from tests.serve.server import RAW, Reply, Server
@@ -261,6 +265,21 @@ def test_tritonclient_sends_several_inputs(server: Server, folder: Path, form: b
     np.testing.assert_allclose(answer.as_numpy("output"), wanted, atol=1e-6)  # two at once may differ in the last bit
     labels = [json.loads(each)["label"] for each in answer.as_numpy("answer").ravel()]
     assert labels == [model.predict(each).label for each in many]
+
+
+@pytest.mark.parametrize("command", ["curl -T sample.npz localhost:8000/predict", "python ask_several.py"])
+def test_the_pages_own_lines_are_answered(start: Start, folder: Path, tmp_path: Path, command: str) -> None:
+    page, server = ROOT / "docs/how-to/serve.md", start(folder / "two-onnx.edge.zip")
+    assert command in pages.commands(page)
+    scene.written(page, tmp_path)
+    script = tmp_path / "ask_several.py"
+    script.write_text(script.read_text().replace("localhost:8000", server.url).replace('"room"', '"two"'))
+    [sample] = samples(1)
+    (tmp_path / "sample.npz").write_bytes(npz(sample))
+    line = command.replace("localhost:8000", server.url).replace("python", sys.executable)
+    done = subprocess.run(line.split(), cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f'"label":"{own(folder, "two-onnx").predict(sample).label}"' in done.stdout
 
 
 def test_binary_answers_are_those_of_json(server: Server) -> None:

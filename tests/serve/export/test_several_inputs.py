@@ -18,6 +18,7 @@ from tests.serve import triton
 from tests.serve.export.conftest import Export, written
 from tests.serve.several import FIVE, LARGEST, TARGETS, request, samples, vectors, write, write_echo
 from tests.serve.test_protocol import told
+from tests.serve.test_several_inputs import BAD
 from tests.serve.triton import Running
 
 INPUT = re.compile(r'input \{\n  name: "(\w+)"\n  data_type: TYPE_(\w+)\n  dims: \[ ([\d, ]+) \]\n\}')
@@ -148,3 +149,12 @@ def test_triton_hands_on_all_datatypes_and_refuses_what_would_be_rounded(running
 def test_triton_refuses_a_body_of_bytes_alone_too(running: Running) -> None:
     status, answer = ask(running, "two-onnx", bytes(88), {"Inference-Header-Content-Length": "0"})
     assert status == 400 and "1 input" in answer["error"], answer
+
+
+@pytest.mark.serving
+@pytest.mark.parametrize("name", BAD)
+def test_triton_refuses_what_our_server_refuses(name: str, running: Running) -> None:
+    inputs, _ = BAD[name]
+    body = json.dumps({"inputs": inputs} if inputs is not None else {}).encode()
+    status, answer = ask(running, "two-onnx", body, {})
+    assert status in (400, 500) and answer["error"]  # 500 for what is no request of the protocol
