@@ -207,7 +207,7 @@ class Served:
             "task": self.manifest.task,
             "target": self.manifest.target,
             "interpreter": f"{self.proven.interpreter} {self.proven.interpreter_version}",
-            "input": self.input.told(),
+            "input": self.input.describe(),
             "kind": self.manifest.raw.kind,
             "values": math.prod(self.manifest.raw.shape),
             "batching": self.curve.verdict(),

@@ -36,9 +36,9 @@ class Several:
         self._names = ", ".join(repr(each.name) for each in inputs)
         self._wanted = f"the model takes {len(inputs)} inputs, {self._names}"
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """See `Taken`."""
-        return ", ".join(f"{each.name} {each.told()}" for each in self.inputs)
+        return ", ".join(f"{each.name} {each.describe()}" for each in self.inputs)
 
     def of_bytes(self, body: bytes) -> np.ndarray:
         """See `Taken`: Refusal (400)."""

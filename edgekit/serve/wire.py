@@ -63,7 +63,7 @@ class Taken(Protocol):
     def inputs(self) -> tuple[Input, ...]:
         """Each tensor by its name."""
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """For people."""
 
     def of_bytes(self, body: bytes) -> np.ndarray:
@@ -85,7 +85,7 @@ class Input(NamedTuple):
         """See `Taken`."""
         return (self,)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """See `Taken`."""
         return f"{self.datatype} {list(self.shape)}"
 
