@@ -78,7 +78,7 @@ FUNCTIONS = {
     "grew": "memory_growth",
     "lent": "share_with_validation",
     "narrowed": "clip_ranges",
-    "one_each": "check_one_input_one_output",
+    "one_each": "check_ends",
     "united": "connected_components",
 }
 CLASSES = {

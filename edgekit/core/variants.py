@@ -11,7 +11,7 @@ from typing import Any
 from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.converted import Agreement, LeftBehind
 from edgekit.runner.backends import Backend, open_backend
-from edgekit.runner.bundle.manifest import TensorSpec
+from edgekit.runner.bundle.manifest import TensorSpec, joined_input
 from edgekit.runner.native_stderr import quiet_native
 
 LIST = "variants.json"
@@ -28,13 +28,18 @@ class Variant:
     target: str
     files: tuple[str, ...]
     bytes: int
-    input: TensorSpec
+    inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     float_ops: tuple[str, ...]
     not_offered: tuple[str, ...]
     quantization: dict[str, Any] | None
     boundaries: tuple[Agreement, ...]
     debris: tuple[LeftBehind, ...]
+
+    @property
+    def input(self) -> TensorSpec:
+        """The only input; several are joined (`runner/input_vector.py`)."""
+        return joined_input(self.inputs)
 
 
 def read(convert: Artifact) -> list[Variant]:
@@ -50,7 +55,7 @@ def members(convert: Artifact, variant: Variant) -> dict[str, bytes]:
 def open_variant(convert: Artifact, variant: Variant, threads: int = 1) -> Backend:
     """The variant in the interpreter that it will meet on the device: the runner's own backend."""
     with quiet_native():
-        return open_backend(variant.target, members(convert, variant), variant.input, variant.outputs, threads)
+        return open_backend(variant.target, members(convert, variant), variant.inputs, variant.outputs, threads)
 
 
 def zipped_bytes(contents: Iterable[bytes]) -> int:
@@ -66,7 +71,7 @@ def _variant(fields: dict[str, Any]) -> Variant:
         **{
             **fields,
             "files": tuple(fields["files"]),
-            "input": TensorSpec(**fields["input"]),
+            "inputs": tuple(TensorSpec(**each) for each in fields["inputs"]),
             "outputs": tuple(TensorSpec(**each) for each in fields["outputs"]),
             "float_ops": tuple(fields["float_ops"]),
             "not_offered": tuple(fields["not_offered"]),

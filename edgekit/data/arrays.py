@@ -6,7 +6,8 @@ windows. y is integer (n,) for classes, (n, labels) of 0 and 1 for several label
 (n, values) for a regression, and 0 (normal) or 1 for an anomaly. Floats become float32; a missing channel axis is
 added; without `classes` the names are those that the task's file gives them: of classes "0", "1", …. Classes that are
 two integers of any kind, or some below 0, are named by their numbers: "-1", "0". `groups_train`, integer (n,), numbers
-what was recorded together: a recording is never divided.
+what was recorded together: a recording is never divided. For a network of several inputs x holds several arrays, by
+their names (`edgekit/data/tensors.py`).
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ import numpy as np
 from edgekit.core import tasks
 from edgekit.core.config import suggest
 from edgekit.core.errors import DataError
+from edgekit.data import tensors
 from edgekit.data.types import Kind, Pools, Split
 from edgekit.runner import input_path
 
 _SPLITS = ("train", "validation", "test")
 NAMES = (*(f"{axis}_{split}" for split in _SPLITS for axis in "xy"), "groups_train", "classes")
+TENSORS = tuple(f"x_{split}." for split in _SPLITS)
+"""How the names of arrays begin that are one of several tensors."""
 MOST_NUMBERED = 1000
 """Classes that are named by their numbers: more, and they are measured values."""
 _UNGROUPED = (
@@ -35,11 +39,12 @@ _UNGROUPED = (
 
 def pools(found: Mapping[str, Any], origin: str, task: str = "classification") -> Pools:
     """Pools from named arrays; DataError, beginning with `origin`, for a name or an array that does not fit."""
+    found, parts = tensors.joined(found, _SPLITS, origin)
     for name in found:
         if name not in NAMES:
             raise DataError(f"{origin}: unknown name {name!r}, {suggest(str(name), NAMES)}")
     splits = {name: split for name in _SPLITS if (split := _split(found, name, origin)) is not None}
-    kind = _kind(splits["train"].x)
+    kind: Kind = "tensors" if parts else _kind(splits["train"].x)
     steps = _input_path(splits, kind)
     if kind == "image":
         splits = {name: replace(split, x=_with_channels(split.x)) for name, split in splits.items()}
@@ -49,11 +54,14 @@ def pools(found: Mapping[str, Any], origin: str, task: str = "classification") -
         found = {**found, "classes": values.astype(str)}
     notes = (_UNGROUPED,) if kind == "window" and len(splits) < 3 and splits["train"].groups is None else ()
     given = (splits["train"], splits.get("validation"), splits.get("test"))
-    return Pools(*given, _classes(found, splits["train"].y, origin, task), kind, notes, input_path=steps)
+    classes = _classes(found, splits["train"].y, origin, task)
+    return Pools(*given, classes, kind, notes, input_path=steps, tensors=parts or None)
 
 
 def _input_path(splits: dict[str, Split], kind: Kind) -> tuple[dict[str, Any], ...] | None:
     """The form that the arrays have, where a sample of theirs has another: the device takes a file of that form too."""
+    if kind == "tensors":
+        return ({"step": "read_tensors"},)
     shape = splits["train"].x.shape[1:]
     dtypes = sorted({split.x.dtype.name for split in splits.values()})
     bare = kind == "image" and len(shape) == 2

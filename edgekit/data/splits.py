@@ -190,6 +190,7 @@ def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...], task
             pools.input_path,
             pools.members,
             pools.background,
+            pools.tensors,
         ),
         notes=(*pools.notes, *notes),
         held_out=ordered["test"],
@@ -199,6 +200,7 @@ def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...], task
         members=pools.members,
         task=task,
         background=pools.background,
+        tensors=pools.tensors,
     )
 
 

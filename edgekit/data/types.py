@@ -17,7 +17,7 @@ from edgekit.core.tasks import Task
 if TYPE_CHECKING:
     import numpy as np
 
-Kind = Literal["image", "vector", "audio", "window", "text"]
+Kind = Literal["image", "vector", "audio", "window", "text", "tensors"]
 Progress = Callable[[int, int], None]
 """Called with (done, total) while a source does something long."""
 
@@ -106,7 +106,7 @@ class Pools:
 
     `input_path` lists the steps from a file to a sample (`edgekit/runner/input_path.py`); None: there are no files.
     `members` are files that these steps read, by the names that a bundle will have them under. `background` is the
-    class of what is no event, where the source knows one.
+    class of what is no event, where the source knows one. `tensors` are those that a sample joins, as in a manifest.
     """
 
     train: Split
@@ -120,6 +120,7 @@ class Pools:
     input_path: tuple[dict[str, Any], ...] | None = None
     members: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     background: str | None = None
+    tensors: tuple[dict[str, Any], ...] | None = None
 
     def given(self) -> dict[str, Split]:
         """The splits that are there, by name."""
@@ -158,6 +159,7 @@ class Data:
     members: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     task: Task = "classification"
     background: str | None = None
+    tensors: tuple[dict[str, Any], ...] | None = None
 
     @property
     def test(self) -> Split:
@@ -197,12 +199,12 @@ class Data:
         Of token ids it is that of the vocabulary.
 
         Windows have no range: a sensor may later show 1.2 g, which is no fault of the sample. Nor have vectors of an
-        anomaly detection, where unusual values are the point.
+        anomaly detection, where unusual values are the point. Each of several tensors has its own.
         """
         if self.kind == "text":
             return [0, self.vocabulary_size - 1]
         unusual_is_meant = self.task == "anomaly" and self.kind == "vector"
-        if self.raw_dtype != "float32" or self.kind == "window" or unusual_is_meant:
+        if self.raw_dtype != "float32" or self.kind in ("window", "tensors") or unusual_is_meant:
             return None
         splits = (self.train, self.calibration, self.validation)
         lowest = min(float(split.x.min()) for split in splits if len(split))
@@ -220,14 +222,16 @@ def digest_of(
     input_path: tuple[dict[str, Any], ...] | None = None,
     members: Mapping[str, bytes] | None = None,
     background: str | None = None,
+    tensors: tuple[dict[str, Any], ...] | None = None,
 ) -> str:
-    """Hex sha256 over what samples are (classes, kind, rate, columns, input path), each split's dtypes and bytes.
+    """Hex sha256 over what samples are (classes, kind, rate, columns, input path, tensors), and of each split.
 
     Of `members`, which the input path reads, their own. The order in time counts where it is known.
     """
     more: dict[str, Any] = {} if rate_hz is None else {"sample_rate_hz": rate_hz}
     more |= {} if columns is None else {"columns": list(columns)}
     more |= {} if input_path is None else {"input_path": list(input_path)}
+    more |= {} if tensors is None else {"tensors": list(tensors)}
     more |= {} if background is None else {"background": background}
     more |= {"members": {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}} if members else {}
     sha = hashlib.sha256(canonical({"classes": list(classes), "kind": kind, **more}))

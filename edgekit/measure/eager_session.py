@@ -145,7 +145,8 @@ def _file(spec: ModelSpec) -> Callable[[Path], Steps]:
         return _class_answer(spec, int(found.argmax()), found.tolist())
 
     def load(folder: Path) -> Steps:
-        opened = standalone.open(folder / source.file, source.kind, input_layout.channels_last(spec.input_shape))
+        sample = input_layout.channels_last(spec.input_shape)
+        opened = standalone.open(folder / source.file, source.kind, sample, tensors=spec.tensors)
         arrange = opened.layout.arrange
         return Steps(lambda raw: arrange(prepare(raw)), opened.run, read)
 

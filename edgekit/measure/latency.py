@@ -125,7 +125,7 @@ class Converted:
         inputs = self.as_input(x)
         with quiet_native():
             content = {path.name: path.read_bytes() for path in self.paths}
-            backend = open_backend(self.job.target, content, self.files.input, self.files.outputs, threads)
+            backend = open_backend(self.job.target, content, self.files.inputs, self.files.outputs, threads)
         return lambda: backend.run(inputs)
 
 

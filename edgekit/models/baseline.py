@@ -26,4 +26,5 @@ def opener(
     assert spec.source is not None
     path, kind = folder / spec.source.file, spec.source.kind
     sample = x.transpose(0, 2, 3, 1) if x.ndim == 4 else x
-    return lambda: standalone.open(path, kind, input_layout.channels_last(spec.input_shape), threads).call(sample)
+    shape = input_layout.channels_last(spec.input_shape)
+    return lambda: standalone.open(path, kind, shape, threads, spec.tensors).call(sample)

@@ -43,6 +43,7 @@ def spec_for(
             "range": data.raw_range,
             **({"sample_rate_hz": data.sample_rate_hz} if data.kind == "audio" else {}),
             **({"columns": list(data.columns)} if data.columns else {}),
+            **({"tensors": list(data.tensors)} if data.tensors else {}),
             **({"input_path": list(data.input_path)} if data.input_path is not None else {}),
         },
     )

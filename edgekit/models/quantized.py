@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from edgekit.core.errors import ModelError
 from edgekit.core.hashing import write_json
 from edgekit.models import store
+from edgekit.models.several_inputs import SeveralInputs
 from edgekit.runner.files import write_atomically
 
 FORMAT = 1
@@ -53,15 +54,28 @@ _use_eager_kernels()
 class Quantizable(nn.Module):
     """A network one level down, as nncf wants it: its hooks become a child of the root, which a Sequential would call.
 
-    (N, *input_shape) -> what the network returns.
+    (N, *input_shape) -> what the network returns. Of a network of several inputs nncf sees each, with a range of its
+    own: it is called with one vector, and its forward takes the tensors.
     """
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
 
-    def forward(self, x: Tensor) -> Any:
-        return self.network(x)
+    def __call__(self, *given: Tensor) -> Any:
+        if len(given) == 1 and isinstance(self.network, SeveralInputs):
+            given = self.network.arguments(given[0])
+        return super().__call__(*given)
+
+    def forward(self, *given: Tensor) -> Any:
+        several = isinstance(self.network, SeveralInputs)
+        return self.network.network(*given) if several else self.network(*given)  # type: ignore[operator]
+
+
+def arguments(quantizable: nn.Module, x: Tensor) -> Tensor | tuple[Tensor, ...]:
+    """What nncf traces a network with, for an input (N, …) of its samples: one tensor, or each of several."""
+    inner = quantizable.network
+    return inner.arguments(x) if isinstance(inner, SeveralInputs) else x
 
 
 def float_state(quantized: nn.Module) -> dict[str, Tensor]:

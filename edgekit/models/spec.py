@@ -15,7 +15,7 @@ from edgekit.core.tasks import Task
 
 FORMAT = 1
 SPEC = "model.json"
-RAW_OPTIONS = ("range", "sample_rate_hz", "columns", "input_path")
+RAW_OPTIONS = ("range", "sample_rate_hz", "columns", "input_path", "tensors")
 RUN_BY = {
     "exported": ("torch", "torch"),
     "keras": ("tensorflow", "tensorflow"),
@@ -51,7 +51,8 @@ class Source(Strict):
 class ModelSpec(Strict):
     """All there is to know about a network but its weights; `input_shape` is (C, H, W), (F,) or (time, channels).
 
-    It has a `builder`, or came as the file that `source` describes. `output_shape` is (num_classes,) where it is None.
+    Of several inputs it is (width,), of the vector that joins them. The network has a `builder`, or came as the file
+    that `source` describes. `output_shape` is (num_classes,) where it is None.
     `classes` are the names of its outputs, and of an anomaly detection, whose output is a reconstruction, what it says.
     """
 
@@ -82,6 +83,11 @@ class ModelSpec(Strict):
     def outputs(self) -> tuple[int, ...]:
         """Shape of what it gives for one sample."""
         return self.output_shape or (self.num_classes,)
+
+    @property
+    def tensors(self) -> tuple[dict[str, Any], ...]:
+        """Of samples of several, as a manifest's `raw` lists them; none where a sample is one array."""
+        return tuple(self.raw.get("tensors") or ())
 
     @property
     def takes_ids(self) -> bool:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from edgekit.core.config import suggest
 from edgekit.core.errors import ModelError, with_article
 from edgekit.core.hashing import write_json
-from edgekit.models import output_check
+from edgekit.models import output_check, several_inputs
 from edgekit.models.files import as_module, detect, exported
 from edgekit.models.files.op_count import OpCount
 from edgekit.models.resize import resize
@@ -44,8 +44,9 @@ DIMENSIONS = "dimensions"
 def build(spec: ModelSpec, seed: int = 0) -> nn.Module:
     """A fresh network in eval mode; `seed` fixes its initial weights and leaves the global generator alone.
 
-    The builder is given `input_shape` and `num_classes`, and of texts `vocabulary_size` and `pad_id`, if its signature
-    takes them. For an embedding `num_classes`, or `dimensions`, is how many numbers the vector has.
+    The builder is given `input_shape`, of several inputs `input_shapes` by name, and `num_classes`, and of texts
+    `vocabulary_size` and `pad_id`, if its signature takes them. For an embedding `num_classes`, or `dimensions`, is how
+    many numbers the vector has.
     """
     module = _construct(spec, seed)
     dry_forward(module, spec)
@@ -106,6 +107,8 @@ def load(folder: Path) -> tuple[nn.Module, ModelSpec]:
 def load_weights(module: nn.Module, path: Path) -> None:
     """Put a user's safetensors file into `module`; ModelError lists every name or shape that does not fit."""
     tensors = _read_tensors(path)
+    if isinstance(module, several_inputs.SeveralInputs):  # the file knows the user's own network alone
+        tensors = {f"{several_inputs.PREFIX}{name}": value for name, value in tensors.items()}
     _check_names(module, tensors, path)
     wanted = {name: tuple(value.shape) for name, value in module.state_dict().items()}
     misshapen = [
@@ -142,11 +145,11 @@ def dry_forward(module: nn.Module, spec: ModelSpec) -> None:
 def _opened(path: Path, spec: ModelSpec) -> nn.Module:
     assert spec.source is not None
     if spec.source.kind == "exported":
-        return exported.network(path)
+        return exported.network(path, spec.tensors)
     found = spec.source
     counted = OpCount(found.parameters, found.macs, found.weight_bytes)
     try:
-        return as_module.network(path, found.kind, spec.input_shape, spec.num_classes, counted)
+        return as_module.network(path, found.kind, spec.input_shape, spec.num_classes, counted, spec.tensors)
     except ModelError:
         raise
     except Exception as error:  # readers' errors share no class
@@ -170,9 +173,10 @@ def _construct(spec: ModelSpec, seed: int) -> nn.Module:
         advice = "call it: return Net()" if isinstance(module, type) else "let it end with `return net`"
         raise ModelError(f"{spec.builder}: must return a torch.nn.Module, returned {made}; {advice}")
     try:
-        return module.eval()
+        module.eval()
     except FAULTS as error:
         raise failure(f"{spec.builder}: cannot be put in eval mode", error, module) from error
+    return several_inputs.wrapped(module, spec)
 
 
 @bounded_recursion()
@@ -209,7 +213,7 @@ def _arguments(builder: Callable[..., Any], spec: ModelSpec) -> dict[str, Any]:
             f"{spec.builder}: says not what arguments it takes; name a function of your own that returns the network"
         ) from None
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    given = {"input_shape": spec.input_shape, "num_classes": spec.num_classes, **_vocabulary(spec)}
+    given = {**_shapes(spec), "num_classes": spec.num_classes, **_vocabulary(spec)}
     own = dict(spec.kwargs)
     if spec.task == "embedding":
         given |= {"num_classes": spec.outputs[0], DIMENSIONS: spec.outputs[0]}
@@ -231,6 +235,13 @@ def _arguments(builder: Callable[..., Any], spec: ModelSpec) -> dict[str, Any]:
     if missing:
         raise ModelError(f"{spec.builder}: needs {', '.join(missing)}; give it under model.kwargs")
     return kwargs
+
+
+def _shapes(spec: ModelSpec) -> dict[str, Any]:
+    """Of its one input (C, H, W), (F,) or (time, channels); of several, each tensor's, by name."""
+    if not spec.tensors:
+        return {"input_shape": spec.input_shape}
+    return {"input_shapes": {each["name"]: tuple(each["shape"]) for each in spec.tensors}}
 
 
 def _vocabulary(spec: ModelSpec) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def file_outputs(what: str, target: str, folder: Path, files: Files, inputs: np.
     try:
         content = {name: (folder / name).read_bytes() for name in files.names}
         with quiet_native():
-            model = open_backend(target, content, files.input, files.outputs, batch=batch)
+            model = open_backend(target, content, files.inputs, files.outputs, batch=batch)
         taken = np.arange(-(-len(inputs) // batch) * batch) % len(inputs)  # the last call is filled from the start
         rows = [model.run(inputs[taken[place : place + batch]]) for place in range(0, len(taken), batch)]
         return np.concatenate(rows)[: len(inputs)]

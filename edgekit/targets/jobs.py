@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from edgekit.runner.bundle.manifest import TensorSpec
+from edgekit.runner.bundle.manifest import TensorSpec, joined_input
 from edgekit.targets.redundant_ops import Finding
 
 Method = Literal["float", "ptq", "qat", "mixed"]
@@ -48,12 +48,17 @@ class Files:
     """
 
     names: tuple[str, ...]
-    input: TensorSpec
+    inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     float_ops: tuple[str, ...] = ()
     not_offered: tuple[str, ...] = ()
     debris: tuple[Finding, ...] = ()
     free_batch: bool = False
+
+    @property
+    def input(self) -> TensorSpec:
+        """The only input; several are joined (`runner/input_vector.py`)."""
+        return joined_input(self.inputs)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -62,7 +67,7 @@ class Files:
     def from_json(cls, fields: dict[str, Any]) -> Files:
         return cls(
             names=tuple(fields["names"]),
-            input=TensorSpec(**fields["input"]),
+            inputs=tuple(TensorSpec(**each) for each in fields["inputs"]),
             outputs=tuple(TensorSpec(**each) for each in fields["outputs"]),
             float_ops=tuple(fields["float_ops"]),
             not_offered=tuple(fields["not_offered"]),

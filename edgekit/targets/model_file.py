@@ -81,6 +81,11 @@ def read(model_folder: Path) -> ModelFile | None:
     return ModelFile(model_folder / spec.source.file, spec.source, spec.input_shape)
 
 
+def tensor_names(model_folder: Path) -> tuple[str, ...]:
+    """Of the saved network's several inputs, in the samples' order; none where it has one."""
+    return tuple(each["name"] for each in read_spec(model_folder).tensors)
+
+
 def offered(target: str, precisions: Sequence[str], model_folder: Path) -> tuple[str, ...]:
     """Those of the target's precisions that can be made of the saved network."""
     given = read(model_folder)

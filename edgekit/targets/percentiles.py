@@ -36,11 +36,11 @@ class Tails:
 
 
 def clip_ranges(
-    content: bytes, samples: Sequence[np.ndarray], ranges: Mapping[str, Mapping[str, Any]]
+    content: bytes, samples: Sequence[Mapping[str, np.ndarray]], ranges: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
     """Calibrated ranges (min and max by tensor name) with those of activations narrowed; weights keep theirs.
 
-    `samples` are inputs of the float model in `content`, batch 1 each.
+    `samples` are inputs of the float model in `content` by their tensors' names, batch 1 each.
     """
     from ai_edge_litert.interpreter import Interpreter
 
@@ -52,10 +52,11 @@ def clip_ranges(
         for detail in interpreter.get_tensor_details()
         if detail["name"] in ranges and detail["name"] not in constant and detail["dtype"] == np.float32
     }
-    [source] = interpreter.get_input_details()
+    sources = {detail["name"]: detail["index"] for detail in interpreter.get_input_details()}
     tails: dict[str, Tails] = {}
     for sample in samples:
-        interpreter.set_tensor(source["index"], sample)
+        for name, tensor in sample.items():
+            interpreter.set_tensor(sources[name], tensor)
         interpreter.invoke()
         for name, index in wanted.items():
             values = interpreter.get_tensor(index).ravel()

@@ -198,7 +198,12 @@ def _ahead(
 ) -> np.ndarray:
     """(n, classes) float32 of all samples of the epoch that `random` is about to draw, in their order."""
     samples = np.concatenate([raw for raw, _ in batches.epoch(data, options, random)])
-    classes = len(data.classes)
     return model_file.logits(
-        teacher, samples, classes=classes, timeout_s=TEACHER_LIMIT_S, threads=threads, task=data.task
+        teacher,
+        samples,
+        classes=len(data.classes),
+        timeout_s=TEACHER_LIMIT_S,
+        threads=threads,
+        task=data.task,
+        tensors=data.tensors or (),
     )

@@ -41,7 +41,7 @@ class Made(NamedTuple):
 
     def opened(self, interpreter: str, batch: int) -> Any:
         content = {"model.onnx": self.content}
-        return open_backend("onnx", content, self.files.input, self.files.outputs, 1, interpreter, batch=batch)
+        return open_backend("onnx", content, self.files.inputs, self.files.outputs, 1, interpreter, batch=batch)
 
 
 Make = Callable[..., Made]

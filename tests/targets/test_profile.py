@@ -109,7 +109,7 @@ def test_litert_forgets_nothing_of_many_calls(made: dict[str, latency.Converted]
     """Its profiler begins with room for some 2,000 events and must make more."""
     one = made["tflite-fp32"]
     dtypes = [each.dtype for each in one.files.outputs]
-    model = tflite._Model(one.step.out / one.files.names[0], one.as_input(X[:1]), one.files.input.dtype, dtypes)
+    model = tflite._Model(one.step.out / one.files.names[0], [one.as_input(X[:1]).astype(one.files.input.dtype)], dtypes)
     counts = []
     for calls in (1, 400):
         model.forget()

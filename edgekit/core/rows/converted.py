@@ -56,7 +56,7 @@ class ConvertedVariant(Named):
     quantization: dict[str, Any] | None
     files: list[str]
     bytes: int
-    input: dict[str, Any]
+    inputs: list[dict[str, Any]]
     outputs: list[dict[str, Any]]
     float_ops: list[str]
     not_offered: list[str]

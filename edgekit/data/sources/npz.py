@@ -38,7 +38,8 @@ def read(config: Config, progress: Progress | None = None) -> Pools:
             raise DataError(f"{path.name}: a single array (.npy); save named arrays with np.savez")
         with archive:
             # Members under other names are not opened: `pools` refuses their names.
-            found = {name: archive[name] if name in arrays.NAMES else None for name in archive.files}
+            known = {name for name in archive.files if name in arrays.NAMES or name.startswith(arrays.TENSORS)}
+            found = {name: archive[name] if name in known else None for name in archive.files}
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(
             f"{path.name}: cannot be read as .npz without unpickling ({error}); write plain arrays with np.savez"

@@ -72,7 +72,8 @@ def baseline(profile: str, samples: str, threads: int = 1) -> Subject:
     module = module.cpu().eval()
     if not spec.is_torch and spec.source is not None:
         sample, prepare = input_layout.channels_last(spec.input_shape), pipeline(spec.preprocess)
-        file = standalone.open(source.path / "model" / spec.source.file, spec.source.kind, sample, threads)
+        path, kind = source.path / "model" / spec.source.file, spec.source.kind
+        file = standalone.open(path, kind, sample, threads, spec.tensors)
         run, arrange = file.run, file.layout.arrange
         return Subject(
             lambda raw: int(run(arrange(prepare(raw[None]))).argmax()), list(np.load(samples, allow_pickle=False))

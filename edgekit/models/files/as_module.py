@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from edgekit.models.files import input_layout, module, outputs
-from edgekit.models.files.interface import Run
+from edgekit.models.files.interface import Run, Tensors
 from edgekit.models.files.op_count import OpCount
 from edgekit.runner.native_stderr import quiet_native
 
@@ -23,9 +23,11 @@ THREADS = 1
 """As every interpreter here is timed; TensorFlow takes the number once in a process."""
 
 
-def network(path: Path, kind: str, input_shape: tuple[int, ...], classes: int, counted: OpCount) -> nn.Module:
+def network(
+    path: Path, kind: str, input_shape: tuple[int, ...], classes: int, counted: OpCount, tensors: Tensors = ()
+) -> nn.Module:
     """The file as a network whose one layer is called `model`."""
-    return nn.Sequential(OrderedDict(model=FileModule(path, kind, input_shape, classes, counted))).eval()
+    return nn.Sequential(OrderedDict(model=FileModule(path, kind, input_shape, classes, counted, tensors))).eval()
 
 
 class FileModule(nn.Module):
@@ -36,13 +38,20 @@ class FileModule(nn.Module):
     """
 
     def __init__(
-        self, path: Path, kind: str, input_shape: tuple[int, ...], classes: int, counted: OpCount = NOTHING
+        self,
+        path: Path,
+        kind: str,
+        input_shape: tuple[int, ...],
+        classes: int,
+        counted: OpCount = NOTHING,
+        tensors: Tensors = (),
     ) -> None:
         super().__init__()
         self.path, self.kind, self.input_shape, self.classes = path, kind, input_shape, classes
+        self.tensors = tensors
         self.counted = counted
         with quiet_native():
-            self._opened = module(kind).open(path, THREADS)
+            self._opened = module(kind).open(path, THREADS, tensors)
         self._layout = input_layout.find(self._opened.shape, input_layout.channels_last(input_shape))
         self._least = max(self._opened.shape[0], 1)
         self._alone: Run = self._opened.sized((self._least, *self._layout.sides))
@@ -62,4 +71,4 @@ class FileModule(nn.Module):
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FileModule:
-        return FileModule(self.path, self.kind, self.input_shape, self.classes, self.counted)
+        return FileModule(self.path, self.kind, self.input_shape, self.classes, self.counted, self.tensors)

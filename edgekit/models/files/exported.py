@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 from edgekit.core.errors import ModelError
 from edgekit.models.files import pt2
-from edgekit.models.files.interface import Opened, Run, check_one_input_one_output
+from edgekit.models.files.interface import Opened, Run, Tensors, check_ends
+from edgekit.models.several_inputs import SeveralInputs
+from edgekit.runner import input_vector
 
 NOT: dict[str, str] = {}
 """A PyTorch network like any other: each target converts it by itself."""
@@ -24,20 +26,26 @@ class Exported(nn.Module):
         super().__init__()
         self.inner = program.module(check_guards=False)
         self.batch = input_shape(program)[0]
+        self.input_names = program.graph_signature.user_inputs
 
     def train(self, mode: bool = True) -> Exported:
         """Nothing: an exported program has one mode."""
         return self
 
-    def forward(self, x: Tensor) -> Any:
-        if self.batch < 0 or len(x) == self.batch:
-            return self.inner(x)
-        return torch.cat([self.inner(part) for part in x.split(self.batch)])
+    def forward(self, *given: Tensor) -> Any:
+        if self.batch < 0 or len(given[0]) == self.batch:
+            return self.inner(*given)
+        parts = zip(*(each.split(self.batch) for each in given), strict=True)
+        return torch.cat([self.inner(*part) for part in parts])
 
 
-def network(path: Path) -> nn.Module:
-    """The program at `path`; ModelError for one that holds pickles, or not one input and one output."""
-    return Exported(read(path))
+def network(path: Path, tensors: Tensors = ()) -> nn.Module:
+    """The program at `path`; ModelError for one that holds pickles, or other inputs than the samples' tensors.
+
+    Of several inputs it is wrapped, so that it takes samples (N, width).
+    """
+    found = Exported(read(path, tensors))
+    return SeveralInputs(found, tensors) if tensors else found
 
 
 def quantized(path: Path) -> bool:
@@ -45,11 +53,11 @@ def quantized(path: Path) -> bool:
     return False
 
 
-def open(path: Path, threads: int) -> Opened:
+def open(path: Path, threads: int, tensors: Tensors = ()) -> Opened:
     """The program at `path`, run by PyTorch on the CPU."""
     if threads:
         torch.set_num_threads(threads)
-    module = network(path)
+    module = network(path, tensors)
 
     def run(x: np.ndarray) -> np.ndarray:
         with torch.inference_mode():
@@ -59,10 +67,13 @@ def open(path: Path, threads: int) -> Opened:
     def sized(shape: tuple[int, ...]) -> Run:
         return run  # it refuses what it cannot take when it is called
 
-    return Opened(input_shape(read(path)), sized)
+    shape = input_shape(read(path, tensors))
+    if tensors:
+        return Opened((shape[0], input_vector.width([each["shape"] for each in tensors])), sized)
+    return Opened(shape, sized)
 
 
-def read(path: Path) -> torch.export.ExportedProgram:
+def read(path: Path, tensors: Tensors = ()) -> torch.export.ExportedProgram:
     """The program, its example inputs left out; ModelError for one that may run code."""
     try:
         program = torch.export.load(pt2.plain(path))
@@ -72,7 +83,7 @@ def read(path: Path) -> torch.export.ExportedProgram:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise ModelError(f"{path}: cannot be opened: {reason}; export it again with this PyTorch") from None
     signature = program.graph_signature
-    check_one_input_one_output(len(signature.user_inputs), len(signature.user_outputs))
+    check_ends(signature.user_inputs, len(signature.user_outputs), tensors)
     graphs = [each.graph for each in program.graph_module.modules() if isinstance(each, torch.fx.GraphModule)]
     if any(_trains(node) for graph in graphs for node in graph.nodes):
         raise ModelError(f"{path}: was exported while training, and answers by chance; export it after model.eval()")
@@ -92,7 +103,7 @@ def _trains(node: torch.fx.Node) -> bool:
 
 
 def input_shape(program: torch.export.ExportedProgram) -> tuple[int, ...]:
-    """Of its one input, the batch first; an open side is -1."""
+    """Of its one input, or the first, the batch first; an open side is -1."""
     name = program.graph_signature.user_inputs[0]
     value = next(node.meta["val"] for node in program.graph.nodes if node.op == "placeholder" and node.name == name)
     return tuple(side if isinstance(side, int) else -1 for side in value.shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import flatbuffers
@@ -78,3 +79,34 @@ def _mapped(schema: Any, name: str, place: int) -> Any:
     found = schema.TensorMapT()
     found.name, found.tensorIndex = name, int(place)
     return found
+
+
+def arguments(content: bytes) -> dict[str, str]:
+    """What its signature calls each input, by the tensor's name."""
+    model = parse(content)
+    [signature] = model.signatureDefs
+    tensors = model.subgraphs[signature.subgraphIndex].tensors
+    return {tensors[each.tensorIndex].name.decode(): each.name.decode() for each in signature.inputs}
+
+
+def name_inputs(content: bytes, names: Mapping[str, str]) -> bytes:
+    """The same model with other names for its inputs, by what its signature calls each."""
+    model = parse(content)
+    [signature] = model.signatureDefs
+    tensors = model.subgraphs[signature.subgraphIndex].tensors
+    for each in signature.inputs:
+        name = names[each.name.decode()]
+        tensors[each.tensorIndex].name = each.name = name
+    return write(model)
+
+
+def named(content: bytes, names: Sequence[str]) -> bytes:
+    """The same model, its inputs called as its signature calls them, where those are `names` and they are not yet."""
+    if len(names) < 2:
+        return content
+    model = parse(content)
+    graph = model.subgraphs[0]
+    if sorted(graph.tensors[place].name.decode() for place in graph.inputs) == sorted(names) or not model.signatureDefs:
+        return content
+    own = [each.name.decode() for each in model.signatureDefs[0].inputs]
+    return name_inputs(content, dict(zip(own, own, strict=True))) if sorted(own) == sorted(names) else content

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from edgekit.core.errors import ModelError
 from edgekit.models.files.integer_range import Grid
+from edgekit.runner import input_vector
 
 Run = Callable[[np.ndarray], np.ndarray]
+Tensors = Sequence[Mapping[str, Any]]
+"""Those of samples of several, as a manifest's `raw` lists them; none where a sample is one array."""
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A model with one input and one output.
+    """A model with one output, and one input or several that are joined in a vector (`runner/input_vector.py`).
 
     shape: of its input, the batch first; an open side is -1
     sized: gives the function from float32 inputs of exactly one shape to outputs, batch first; it raises whatever its
@@ -30,12 +34,48 @@ class Opened:
     grid: Grid | None = None
 
 
-def check_one_input_one_output(inputs: int, outputs: int) -> None:
-    """ModelError unless there is one input and one output."""
-    if inputs != 1 or outputs != 1:
+class Taken(NamedTuple):
+    """One of several inputs of a file: its shape has the batch first, an open side is -1."""
+
+    name: str
+    shape: Sequence[int]
+    dtype: str
+
+
+def check_ends(inputs: Sequence[str], outputs: int, tensors: Tensors = ()) -> None:
+    """ModelError unless there is one output, and one input or, of these names, as many as samples have tensors."""
+    if outputs != 1:
+        raise ModelError(f"has {outputs} outputs; a model file has one: export it with its scores alone")
+    if not tensors and len(inputs) != 1:
         raise ModelError(
-            f"has {inputs} inputs and {outputs} outputs; a model file has one of each: export it with its scores alone"
+            f"has {len(inputs)} inputs ({', '.join(inputs)}), and the samples are one array each; give the data's "
+            "arrays by these names: x_train.NAME"
         )
+    wanted = [each["name"] for each in tensors]
+    if tensors and sorted(inputs) != sorted(wanted):
+        raise ModelError(
+            f"takes {', '.join(inputs)}, and the samples have the tensors {', '.join(wanted)}; give both the same names"
+        )
+
+
+def batch_of(inputs: Sequence[Taken], tensors: Tensors) -> int:
+    """How many samples a call takes, -1: any number; ModelError where an input is of another shape than its tensor."""
+    shapes = {each["name"]: tuple(each["shape"]) for each in tensors}
+    for each in inputs:
+        own = tuple(each.shape[1:])
+        if len(own) != len(shapes[each.name]) or any(a not in (-1, b) for a, b in zip(own, shapes[each.name])):
+            raise ModelError(
+                f"takes {each.name} as {list(each.shape)}, and the samples have {list(shapes[each.name])} each; give "
+                "them as it takes them, the batch first"
+            )
+    return max(each.shape[0] for each in inputs)
+
+
+def feed(x: np.ndarray, inputs: Sequence[Taken], tensors: Tensors) -> dict[str, np.ndarray]:
+    """What each input takes of samples (n, width), by name; ModelError where an integer cannot hold a value."""
+    names = [each["name"] for each in tensors]
+    parts = dict(zip(names, input_vector.split(x, [each["shape"] for each in tensors]), strict=True))
+    return {each.name: cast(parts[each.name], each.dtype) for each in inputs}
 
 
 def cast(x: np.ndarray, dtype: str) -> np.ndarray:

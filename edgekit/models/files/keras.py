@@ -8,14 +8,15 @@ import re
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from edgekit.core.errors import ConversionError, ModelError
-from edgekit.models.files.interface import Opened, Run, cast, check_one_input_one_output
+from edgekit.models.files.interface import Opened, Run, Taken, Tensors, batch_of, cast, check_ends, feed
+from edgekit.runner import input_vector
 
 NOT: dict[str, str] = {}
 TFLITE = ("fp16", "int8", "dynamic")
@@ -36,7 +37,7 @@ def quantized(path: Path) -> bool:
     return False
 
 
-def open(path: Path, threads: int) -> Opened:
+def open(path: Path, threads: int, tensors: Tensors = ()) -> Opened:
     """The model at `path`; what would run code from the file is refused.
 
     TensorFlow takes a number of threads before it has done anything, or never; 0 leaves it as it is.
@@ -45,32 +46,39 @@ def open(path: Path, threads: int) -> Opened:
     if threads:
         _configure(tf, threads)
     model = _read(path)
-    check_one_input_one_output(len(model.inputs), len(model.outputs))
-    source = model.inputs[0]
+    inputs = [Taken(each.name, [-1 if side is None else int(side) for side in each.shape], each.dtype)
+              for each in model.inputs]  # fmt: skip
+    check_ends([each.name for each in inputs], len(model.outputs), tensors)
 
     def sized(shape: tuple[int, ...]) -> Run:
-        answer = _graph(tf, model, shape)
+        sides = {each["name"]: (shape[0], *each["shape"]) for each in tensors}
+        answer = _graph(tf, model, [sides[each.name] for each in inputs] if tensors else [shape])
 
         def run(x: np.ndarray) -> np.ndarray:
-            y: np.ndarray = answer(tf.constant(cast(x, source.dtype))).numpy()
+            given = feed(x, inputs, tensors).values() if tensors else [cast(x, inputs[0].dtype)]
+            y: np.ndarray = answer(*map(tf.constant, given)).numpy()
             return y
 
         return run
 
-    return Opened(tuple(-1 if side is None else int(side) for side in source.shape), sized)
+    if tensors:
+        return Opened((batch_of(inputs, tensors), input_vector.width([each["shape"] for each in tensors])), sized)
+    return Opened(tuple(inputs[0].shape), sized)
 
 
-def tflite(path: Path, precision: str, samples: np.ndarray | None, sample_shape: tuple[int, ...]) -> bytes:
-    """By TensorFlow's converter, for a batch of one; `samples` (n, …) as its input takes them set the ranges of int8.
+def tflite(
+    path: Path, precision: str, samples: Mapping[str, np.ndarray] | None, sample_shape: tuple[int, ...]
+) -> bytes:
+    """By TensorFlow's converter, for a batch of one; `samples` (n, …), by the input's name, set the ranges of int8.
 
     int8 takes and gives int8 (bytes, where the model takes bytes), and every operator of it is int8, or the converter
     fails.
     """
     tf, model = _tensorflow(), _read(path)
-    source = model.inputs[0]
-    shape = (1, *(int(side) for side in source.shape[1:]))
-    one = tf.keras.Input(shape[1:], batch_size=1, dtype=source.dtype)
-    converter = tf.lite.TFLiteConverter.from_keras_model(tf.keras.Model(one, model(one)))
+    ones = [tf.keras.Input(shape[1:], batch_size=1, dtype=each.dtype, name=each.name)
+            for each, shape in zip(model.inputs, _of_one(model), strict=True)]  # fmt: skip
+    given = ones if len(ones) > 1 else ones[0]
+    converter = tf.lite.TFLiteConverter.from_keras_model(tf.keras.Model(given, model(given)))
     if precision != "fp32":
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if precision == "fp16":
@@ -78,12 +86,19 @@ def tflite(path: Path, precision: str, samples: np.ndarray | None, sample_shape:
     if precision == "int8":
         if samples is None:
             raise ConversionError("tflite int8: no calibration samples")
-        converter.representative_dataset = lambda: ([sample[None]] for sample in samples)
+        converter.representative_dataset = lambda: _one_by_one(samples)
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
         converter.inference_output_type = tf.int8
-        taken = tf.as_dtype(source.dtype)
-        converter.inference_input_type = tf.int8 if taken.is_floating else taken
+        taken = [tf.as_dtype(each.dtype) for each in model.inputs]
+        converter.inference_input_type = tf.int8 if any(each.is_floating for each in taken) else taken[0]
     return bytes(converter.convert())
+
+
+def _one_by_one(samples: Mapping[str, np.ndarray]) -> Iterator[Any]:
+    """As the converter asks for samples: of several inputs by name, for it sorts them by their names."""
+    for place in range(len(next(iter(samples.values())))):
+        given = {name: part[place : place + 1] for name, part in samples.items()}
+        yield given if len(given) > 1 else list(given.values())
 
 
 def onnx(path: Path) -> bytes:
@@ -92,21 +107,24 @@ def onnx(path: Path) -> bytes:
     import tf2onnx
 
     model = _read(path)
-    shape = (1, *(int(side) for side in model.inputs[0].shape[1:]))
-    source = tf.TensorSpec(shape, model.inputs[0].dtype, name="input")
-    answer = tf.function(lambda x: model(x, training=False), autograph=False, input_signature=[source])
-    made, _ = tf2onnx.convert.from_function(answer, input_signature=[source], opset=ONNX_OPSET)
+    sources = _specs(tf, model, _of_one(model))
+    answer = tf.function(_caller(model), autograph=False, input_signature=sources)
+    made, _ = tf2onnx.convert.from_function(answer, input_signature=sources, opset=ONNX_OPSET)
     return bytes(made.SerializeToString(deterministic=True))
 
 
-def openvino(path: Path) -> Any:
+def openvino(path: Path, names: Sequence[str] = ()) -> Any:
     """An `openvino.Model` for a batch of one."""
     import openvino as ov
 
     model = _read(path)
-    shape = [1, *(int(side) for side in model.inputs[0].shape[1:])]
+    shapes = [list(shape) for shape in _of_one(model)]
     # by default its weights are those in TensorFlow's memory, which is somebody else's once the Keras model is gone
-    return ov.convert_model(model, input=shape, share_weights=False)
+    made = ov.convert_model(model, input=shapes if len(shapes) > 1 else shapes[0], share_weights=False)
+    if len(shapes) > 1:
+        for port, source in zip(made.inputs, model.inputs, strict=True):
+            port.get_tensor().set_names({source.name})
+    return made
 
 
 def _configure(tf: Any, threads: int) -> None:
@@ -117,10 +135,26 @@ def _configure(tf: Any, threads: int) -> None:
         tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
-def _graph(tf: Any, model: Any, shape: tuple[int, ...]) -> Any:
-    """The model as a graph for inputs of exactly one shape: what its `predict` runs, without its callbacks."""
-    traced = tf.function(lambda x: model(x, training=False), autograph=False)
-    return traced.get_concrete_function(tf.TensorSpec(shape, model.inputs[0].dtype, name="input"))
+def _of_one(model: Any) -> list[tuple[int, ...]]:
+    """The shape of each input for a batch of one."""
+    return [(1, *(int(side) for side in each.shape[1:])) for each in model.inputs]
+
+
+def _caller(model: Any) -> Any:
+    """The model as a function of its inputs."""
+    return lambda *given: model(list(given) if len(given) > 1 else given[0], training=False)
+
+
+def _specs(tf: Any, model: Any, shapes: Sequence[Sequence[int]]) -> list[Any]:
+    """What its graph takes; a single input is called "input"."""
+    names = [each.name for each in model.inputs] if len(shapes) > 1 else ["input"]
+    return [tf.TensorSpec(shape, each.dtype, name=name)
+            for shape, each, name in zip(shapes, model.inputs, names, strict=True)]  # fmt: skip
+
+
+def _graph(tf: Any, model: Any, shapes: Sequence[Sequence[int]]) -> Any:
+    """The model as a graph for inputs of exactly these shapes: what its `predict` runs, without its callbacks."""
+    return tf.function(_caller(model), autograph=False).get_concrete_function(*_specs(tf, model, shapes))
 
 
 def _tensorflow() -> Any:

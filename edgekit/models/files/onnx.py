@@ -7,7 +7,7 @@ import io
 import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,9 @@ import numpy as np
 from edgekit.core.errors import ModelError
 from edgekit.models.files import input_layout, onnx_batch, onnx_classic
 from edgekit.models.files.detect import ONNX_WEIGHTS, members
-from edgekit.models.files.interface import Opened, Run, cast, check_one_input_one_output
+from edgekit.models.files.interface import Opened, Run, Taken, Tensors, batch_of, cast, check_ends, feed
 from edgekit.models.files.openvino import batch_of_one
+from edgekit.runner import input_vector
 from edgekit.runner.backends import onnxruntime as runner
 from edgekit.runner.backends.onnxruntime import DTYPES, QUIET
 from edgekit.runner.bundle.manifest import TensorSpec
@@ -35,7 +36,7 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 ONE_FILE = "python -c \"import onnx; onnx.save(onnx.load('MODEL.onnx'), 'one-file.onnx')\""
 
 
-def open(path: Path, threads: int) -> Opened:
+def open(path: Path, threads: int, tensors: Tensors = ()) -> Opened:
     """The model at `path`, from memory, with the weights that PyTorch puts beside it; other files are not read."""
     import onnxruntime
 
@@ -49,24 +50,32 @@ def open(path: Path, threads: int) -> Opened:
         weights = beside.read_bytes()
         options.add_external_initializers_from_files_in_memory([beside.name], [weights], [len(weights)])
     session = runner.session(content, options)
-    inputs = session.get_inputs()
-    check_one_input_one_output(len(inputs), len(session.get_outputs()))
-    name, dtype = inputs[0].name, DTYPES.get(inputs[0].type, inputs[0].type)
-    if dtype not in DTYPES.values():
-        raise ModelError(f"its input is {dtype}; a model file may take {', '.join(DTYPES.values())}")
+    inputs = [_taken(each) for each in session.get_inputs()]
+    check_ends([each.name for each in inputs], len(session.get_outputs()), tensors)
+    for each in inputs:
+        if each.dtype not in DTYPES.values():
+            raise ModelError(f"its input is {each.dtype}; a model file may take {', '.join(DTYPES.values())}")
 
     def run(x: np.ndarray) -> np.ndarray:
-        y: np.ndarray = session.run(None, {name: cast(x, dtype)})[0]
+        given = feed(x, inputs, tensors) if tensors else {inputs[0].name: cast(x, inputs[0].dtype)}
+        y: np.ndarray = session.run(None, given)[0]
         return y
 
     def sized(shape: tuple[int, ...]) -> Run:
         return run  # it refuses what it cannot take when it is called
 
-    return Opened(tuple(side if isinstance(side, int) else -1 for side in inputs[0].shape), sized)
+    if tensors:
+        return Opened((batch_of(inputs, tensors), input_vector.width([each["shape"] for each in tensors])), sized)
+    return Opened(tuple(inputs[0].shape), sized)
 
 
-def on_device(path: Path) -> tuple[dict[str, bytes], TensorSpec, TensorSpec]:
-    """The file as the runner opens it, its input and its output; made one piece, and its open batch one."""
+def _taken(port: Any) -> Taken:
+    sides = [side if isinstance(side, int) else -1 for side in port.shape]
+    return Taken(port.name, sides, DTYPES.get(port.type, port.type))
+
+
+def on_device(path: Path, tensors: Tensors = ()) -> tuple[dict[str, bytes], list[TensorSpec], TensorSpec]:
+    """The file as the runner opens it, its inputs and its output; made one piece, and its open batch one."""
     content = _scores_alone(path)
     model = _parsed(content)
     sides = [side for ports in onnx_batch.ports(model).values() for port in ports for side in port["shape"]]
@@ -74,12 +83,12 @@ def on_device(path: Path) -> tuple[dict[str, bytes], TensorSpec, TensorSpec]:
         content = onnx(path)
         model = _parsed(content)
     ends = onnx_batch.ports(model)
-    check_one_input_one_output(len(ends["inputs"]), len(ends["outputs"]))
-    source, result = (
+    check_ends([each["name"] for each in ends["inputs"]], len(ends["outputs"]), tensors)
+    *sources, result = (
         TensorSpec(port["name"], tuple(port["shape"]), port["dtype"], "ANY")
-        for port in (ends["inputs"][0], ends["outputs"][0])
+        for port in (*ends["inputs"], ends["outputs"][0])
     )
-    return {path.name: content}, source, result
+    return {path.name: content}, sources, result
 
 
 def refusal(path: Path, target: str) -> str:
@@ -134,14 +143,16 @@ def onnx(path: Path) -> bytes:
     return bytes(model.SerializeToString(deterministic=True))
 
 
-def openvino(path: Path) -> Any:
+def openvino(path: Path, names: Sequence[str] = ()) -> Any:
     """An `openvino.Model` for a batch of one."""
     import openvino as ov
 
     return batch_of_one(ov.Core().read_model(onnx(path)))
 
 
-def tflite(path: Path, precision: str, samples: np.ndarray | None, sample_shape: tuple[int, ...]) -> bytes:
+def tflite(
+    path: Path, precision: str, samples: Mapping[str, np.ndarray] | None, sample_shape: tuple[int, ...]
+) -> bytes:
     """By onnx2tf in float, for a batch of one; images stand channels last, whatever they do in the file.
 
     `sample_shape` stands channels last: by default onnx2tf takes every image for one that stands
@@ -158,8 +169,9 @@ def tflite(path: Path, precision: str, samples: np.ndarray | None, sample_shape:
         os.environ.pop(LEGACY, None)
         os.environ |= {LEGACY: before} if before is not None else {}
     content, said = onnx(path), io.StringIO()
-    [source] = onnx_batch.ports(_parsed(content))["inputs"]
-    first = input_layout.find(source["shape"], sample_shape).order == "NCHW"
+    sources = onnx_batch.ports(_parsed(content))["inputs"]
+    first = len(sources) == 1 and input_layout.find(sources[0]["shape"], sample_shape).order == "NCHW"
+    kept = [each["name"].replace(":", "__") for each in sources]
     with tempfile.TemporaryDirectory() as home, contextlib.chdir(home):
         generator = np.random.default_rng(0)
         np.save(EXAMPLES, generator.random((20, 128, 128, 3), dtype=np.float32))
@@ -169,7 +181,7 @@ def tflite(path: Path, precision: str, samples: np.ndarray | None, sample_shape:
                 onnx2tf.convert(
                     input_onnx_file_path="model.onnx",
                     output_folder_path="made",
-                    keep_shape_absolutely_input_names=None if first else [source["name"].replace(":", "__")],
+                    keep_shape_absolutely_input_names=None if first else kept,
                     not_use_onnxsim=True,  # it would run whichever program of that name lies on PATH
                     non_verbose=True,
                 )

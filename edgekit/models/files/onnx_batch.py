@@ -29,13 +29,14 @@ def set_batch_to_one(model: Any) -> list[str]:
     import onnx
 
     inputs = _inputs(model)
-    if len(inputs) != 1 or len(model.graph.output) != 1:
+    if len(model.graph.output) != 1:
         return []
     changes = []
-    sides = inputs[0].type.tensor_type.shape.dim
-    if len(sides) > 1 and not sides[0].dim_value:
-        sides[0].dim_value = 1
-        changes.append("its open batch was set to 1")
+    for each in inputs:
+        sides = each.type.tensor_type.shape.dim
+        if len(sides) > 1 and not sides[0].dim_value:
+            sides[0].dim_value = 1
+            changes = ["its open batch was set to 1"]
     result = model.graph.output[0].type.tensor_type.shape
     if changes or any(not side.dim_value for side in result.dim):
         known = onnx.shape_inference.infer_shapes(model, data_prop=True).graph.output[0].type.tensor_type.shape

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from edgekit.core.errors import ModelError
-from edgekit.models.files.interface import Opened, Run, cast, check_one_input_one_output
+from edgekit.models.files.interface import Opened, Run, Taken, Tensors, batch_of, cast, check_ends, feed
+from edgekit.runner import input_vector
 from edgekit.runner.bundle.manifest import TensorSpec
 
 INTERPRETER = "openvino"
@@ -19,53 +21,64 @@ NOT = {
 }
 
 
-def open(path: Path, threads: int) -> Opened:
+def open(path: Path, threads: int, tensors: Tensors = ()) -> Opened:
     """The model at `path`, reshaped and compiled for each size. Its arithmetic stays float32 on every CPU."""
     import openvino
 
     core = openvino.Core()
     files = path.read_bytes(), path.with_suffix(".bin").read_bytes()
     model = core.read_model(*files)
-    check_one_input_one_output(len(model.inputs), len(model.outputs))
-    dtype = _dtype(model.input(0))
-    partial = model.input(0).get_partial_shape()
-    if partial.rank.is_dynamic:
+    if any(port.get_partial_shape().rank.is_dynamic for port in model.inputs):
         raise ModelError("its input may have any number of sides; convert it with --input and a shape")
+    inputs = [_taken(port) for port in model.inputs]
+    check_ends([each.name for each in inputs], len(model.outputs), tensors)
 
     def sized(shape: tuple[int, ...]) -> Run:
         resized = core.read_model(*files)
-        resized.reshape({resized.input(0): openvino.PartialShape(list(shape))})
+        sides = {each["name"]: [shape[0], *each["shape"]] for each in tensors}
+        wanted = [sides[each.name] for each in inputs] if tensors else [list(shape)]
+        shapes = zip(resized.inputs, map(openvino.PartialShape, wanted), strict=True)
+        resized.reshape(dict(shapes))
         settings = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"}
         compiled = core.compile_model(resized, "CPU", settings)
 
         def run(x: np.ndarray) -> np.ndarray:
-            y: np.ndarray = compiled(cast(x, dtype))[0]
+            y: np.ndarray = compiled(feed(x, inputs, tensors) if tensors else cast(x, inputs[0].dtype))[0]
             return y
 
         return run
 
-    return Opened(tuple(side.get_length() if side.is_static else -1 for side in partial), sized)
+    if tensors:
+        return Opened((batch_of(inputs, tensors), input_vector.width([each["shape"] for each in tensors])), sized)
+    return Opened(tuple(inputs[0].shape), sized)
 
 
-def on_device(path: Path) -> tuple[dict[str, bytes], TensorSpec, TensorSpec]:
-    """The files as the runner opens them, their input and output; for a batch of one where it is open."""
+def _taken(port: Any) -> Taken:
+    sides = [side.get_length() if side.is_static else -1 for side in port.get_partial_shape()]
+    return Taken(port.get_any_name() if port.get_names() else "", sides, _dtype(port))
+
+
+def on_device(path: Path, tensors: Tensors = ()) -> tuple[dict[str, bytes], list[TensorSpec], TensorSpec]:
+    """The files as the runner opens them, their inputs and output; for a batch of one where it is open."""
     import openvino as library
 
     files = {path.name: path.read_bytes(), path.with_suffix(".bin").name: path.with_suffix(".bin").read_bytes()}
     model = library.Core().read_model(*files.values())
-    check_one_input_one_output(len(model.inputs), len(model.outputs))
+    check_ends([_taken(port).name for port in model.inputs], len(model.outputs), tensors)
     if model.is_dynamic():
         model = batch_of_one(model)
         with tempfile.TemporaryDirectory() as folder:
             library.save_model(model, Path(folder) / "model.xml", compress_to_fp16=False)
             files = {each.name: each.read_bytes() for each in sorted(Path(folder).iterdir())}
-    return files, _spec(model.input(0)), _spec(model.output(0))
+    return files, [_spec(port) for port in model.inputs], _spec(model.output(0))
 
 
 def _spec(port: Any) -> TensorSpec:
     partial = port.get_partial_shape()
     shape = tuple(side.get_length() if side.is_static else -1 for side in partial) if partial.rank.is_static else ()
-    return TensorSpec(port.get_node().get_friendly_name(), shape, _dtype(port), "ANY")
+    return TensorSpec(
+        port.get_any_name() if port.get_names() else port.get_node().get_friendly_name(), shape, _dtype(port), "ANY"
+    )
 
 
 def _dtype(port: Any) -> str:
@@ -90,7 +103,7 @@ def _is_byte(op: Any) -> bool:
     return op.get_type_name() == "Constant" and op.get_element_type().to_string() in ("i8", "u8")
 
 
-def openvino(path: Path) -> Any:
+def openvino(path: Path, names: Sequence[str] = ()) -> Any:
     """An `openvino.Model` for a batch of one."""
     import openvino as ov
 
@@ -99,11 +112,14 @@ def openvino(path: Path) -> Any:
 
 
 def batch_of_one(model: Any) -> Any:
-    """The model with its first side set to 1, where that is open."""
+    """The model with the first side of each input set to 1, where that is open."""
     import openvino as ov
 
-    shape = model.input(0).get_partial_shape()
-    if shape.rank.is_static and shape.rank.get_length() > 1 and shape[0].is_dynamic:
-        shape[0] = ov.Dimension(1)
-        model.reshape({model.input(0): shape})
+    shapes = {port: port.get_partial_shape() for port in model.inputs}
+    free = [shape for shape in shapes.values() if shape.rank.is_static and shape.rank.get_length() > 1]
+    for shape in free:
+        if shape[0].is_dynamic:
+            shape[0] = ov.Dimension(1)
+    if any(shape != port.get_partial_shape() for port, shape in shapes.items()):
+        model.reshape(shapes)
     return model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import numpy as np
 
 from edgekit.models.files import flatbuffer
 from edgekit.models.files.integer_range import Grid
-from edgekit.models.files.interface import Opened, Run, cast, check_one_input_one_output
+from edgekit.models.files.interface import Opened, Run, Taken, Tensors, batch_of, cast, check_ends
 from edgekit.models.files.openvino import batch_of_one
+from edgekit.runner import input_vector
 from edgekit.runner.backends import litert
 from edgekit.runner.backends._tflite import TfliteBackend
 from edgekit.runner.bundle.manifest import TensorSpec
@@ -20,36 +22,61 @@ INTERPRETER = "litert"
 NOT = {"onnx": "no maintained converter turns a TFLite model into ONNX; give the model that it was converted from"}
 
 
-def open(path: Path, threads: int) -> Opened:
+def open(path: Path, threads: int, tensors: Tensors = ()) -> Opened:
     """The model at `path`; each size gets an interpreter of its own."""
     from ai_edge_litert.interpreter import Interpreter
 
-    data = path.read_bytes()
+    data = _named(path, tensors)
     first = Interpreter(model_content=data, num_threads=threads)
     inputs, outputs = first.get_input_details(), first.get_output_details()
-    check_one_input_one_output(len(inputs), len(outputs))
+    check_ends([each["name"] for each in inputs], len(outputs), tensors)
+    if tensors:
+        return _of_several(data, first, threads, tensors)
 
     def sized(shape: tuple[int, ...]) -> Run:
         interpreter = Interpreter(model_content=data, num_threads=threads)
         interpreter.resize_tensor_input(inputs[0]["index"], shape)
         interpreter.allocate_tensors()
         source, result = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
-        run = TfliteBackend("litert", litert.DISTRIBUTION, interpreter, _spec(source), (_spec(result),)).run
+        run = TfliteBackend("litert", litert.DISTRIBUTION, interpreter, (_spec(source),), (_spec(result),)).run
         plain = not len(source["quantization_parameters"]["scales"])
         return (lambda x: run(cast(x, source["dtype"]).astype(np.float32))) if plain else run
 
     return Opened(tuple(_signature(inputs[0])), sized, _step(outputs[0]), _grid(inputs[0]))
 
 
-def on_device(path: Path) -> tuple[dict[str, bytes], TensorSpec, TensorSpec]:
-    """The file as the runner opens it, its input and its output; an open batch is one there by itself."""
+def _named(path: Path, tensors: Tensors) -> bytes:
+    """The file, its several inputs called as its signature calls them, if those are the tensors' names."""
+    return flatbuffer.named(path.read_bytes(), [each["name"] for each in tensors])
+
+
+def _of_several(data: bytes, first: Any, threads: int, tensors: Tensors) -> Opened:
+    """Each size gets an interpreter of its own, which takes every input as the runner does."""
     from ai_edge_litert.interpreter import Interpreter
 
-    data = path.read_bytes()
+    details = {each["name"]: each for each in first.get_input_details()}
+    taken = [Taken(name, _signature(each), np.dtype(each["dtype"]).name) for name, each in details.items()]
+    specs = [_spec(details[each["name"]]) for each in tensors]
+    result = _spec(first.get_output_details()[0])
+
+    def sized(shape: tuple[int, ...]) -> Run:
+        interpreter = Interpreter(model_content=data, num_threads=threads)
+        size = shape[0]
+        return TfliteBackend("litert", litert.DISTRIBUTION, interpreter, specs, (result,), size).run
+
+    width = input_vector.width([each["shape"] for each in tensors])
+    return Opened((batch_of(taken, tensors), width), sized, _step(first.get_output_details()[0]))
+
+
+def on_device(path: Path, tensors: Tensors = ()) -> tuple[dict[str, bytes], list[TensorSpec], TensorSpec]:
+    """The file as the runner opens it, its inputs and its output; an open batch is one there by itself."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    data = _named(path, tensors)
     first = Interpreter(model_content=data, num_threads=1)
     inputs, outputs = first.get_input_details(), first.get_output_details()
-    check_one_input_one_output(len(inputs), len(outputs))
-    return {path.name: data}, _spec(inputs[0]), _spec(outputs[0])
+    check_ends([each["name"] for each in inputs], len(outputs), tensors)
+    return {path.name: data}, [_spec(each) for each in inputs], _spec(outputs[0])
 
 
 def _signature(detail: Any) -> list[int]:
@@ -85,16 +112,21 @@ def quantized(path: Path) -> bool:
     )
 
 
-def tflite(path: Path, precision: str, samples: np.ndarray | None, sample_shape: tuple[int, ...]) -> bytes:
+def tflite(
+    path: Path, precision: str, samples: Mapping[str, np.ndarray] | None, sample_shape: tuple[int, ...]
+) -> bytes:
     """The file itself, with the names and the signature that a quantizer asks for."""
     return flatbuffer.completed(path.read_bytes())
 
 
-def openvino(path: Path) -> Any:
-    """An `openvino.Model` for a batch of one; OpenVINO reads TFLite from a path alone, and wants every tensor named."""
+def openvino(path: Path, names: Sequence[str] = ()) -> Any:
+    """An `openvino.Model` for a batch of one, its several inputs called as in `names` where the file knows them so.
+
+    OpenVINO reads TFLite from a path alone, and wants every tensor named.
+    """
     import openvino as ov
 
     with tempfile.TemporaryDirectory() as folder:
         whole = Path(folder) / "model.tflite"
-        whole.write_bytes(flatbuffer.completed(path.read_bytes()))
+        whole.write_bytes(flatbuffer.named(flatbuffer.completed(path.read_bytes()), names))
         return batch_of_one(ov.Core().read_model(whole))

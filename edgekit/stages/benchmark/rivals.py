@@ -19,6 +19,7 @@ from edgekit.core.rows.variants import Facts, RivalFacts
 from edgekit.core.rows.variants import Rival as RivalRow
 from edgekit.data.paths import expand
 from edgekit.models.files import detect, standalone
+from edgekit.models.files.interface import Tensors
 from edgekit.runner.preprocess.transform import pipeline
 from edgekit.stages.benchmark.account import with_interval
 from edgekit.stages.benchmark.timings import Timings
@@ -73,7 +74,13 @@ def _open(file: ModelFile, data: Data, threads: int) -> Rival:
     model = model_file.open_file(expand(file.path, "benchmark.rivals"), file.preprocess)
     test = data.test
     scores = model_file.logits(
-        model, test.x, classes=len(data.classes), timeout_s=ANSWERS_LIMIT_S, threads=threads, task=data.task
+        model,
+        test.x,
+        classes=len(data.classes),
+        timeout_s=ANSWERS_LIMIT_S,
+        threads=threads,
+        task=data.task,
+        tensors=data.tensors or (),
     )
     row: RivalFacts = {
         "name": file.name,
@@ -81,12 +88,13 @@ def _open(file: ModelFile, data: Data, threads: int) -> Rival:
         "bytes": sum(path.stat().st_size for path in detect.members(model.path, model.kind)),
         "accuracy_test": tasks.accuracy(score_samples(scores, test, model.preprocess, data.task)),
     }
-    return Rival(row, partial(_call, model.path, model.kind, model.preprocess, test.x[:1], threads))
+    called = partial(_call, model.path, model.kind, model.preprocess, test.x[:1], threads, data.tensors or ())
+    return Rival(row, called)
 
 
 def _call(
-    path: Path, kind: str, preprocess: list[dict[str, Any]], sample: np.ndarray, threads: int
+    path: Path, kind: str, preprocess: list[dict[str, Any]], sample: np.ndarray, threads: int, tensors: Tensors
 ) -> Callable[[], object]:
     """One inference at batch 1, numpy in and numpy out, as the variants are called."""
     prepared = pipeline(preprocess)(sample)
-    return standalone.open(path, kind, prepared.shape[1:], threads).call(prepared)
+    return standalone.open(path, kind, prepared.shape[1:], threads, tensors).call(prepared)

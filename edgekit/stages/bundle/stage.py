@@ -100,7 +100,7 @@ def _pack(
         target=variant.target,
         variant=variant.name,
         raw=RawSpec(**spec.raw),
-        inputs=(variant.input,),
+        inputs=variant.inputs,
         outputs=variant.outputs,
         preprocess=spec.preprocess,
         labels=[] if spec.task == "embedding" else list(spec.classes),

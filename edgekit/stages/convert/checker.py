@@ -173,7 +173,7 @@ def _record(job: Job, step: Step, files: Files, boundaries: list[Agreement]) -> 
         "target": job.target,
         "files": [f"{step.out.name}/{name}" for name in files.names],
         "bytes": sum(path.stat().st_size for path in paths),
-        "input": asdict(files.input),
+        "inputs": [asdict(each) for each in files.inputs],
         "outputs": [asdict(each) for each in files.outputs],
         "float_ops": list(files.float_ops),
         "not_offered": list(files.not_offered),

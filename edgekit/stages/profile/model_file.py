@@ -32,6 +32,7 @@ def load_model_file(
         timeout_s=config.timeout_s,
         threads=config.threads,
         task=data.task,
+        tensors=data.tensors or (),
     )
     outputs.check_answers(path.name, found, split.y, data.classes, origin["preprocess"], data.task)
     spec = spec_for(data, None, {}, origin["preprocess"], store.Source(**facts))

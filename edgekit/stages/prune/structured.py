@@ -15,8 +15,11 @@ from edgekit.models import store
 from edgekit.models.joined import joined
 from edgekit.models.store import ModelSpec
 from edgekit.models.text_transformer import SelfAttention
+from edgekit.stages.prune import flattened
 from edgekit.stages.prune.config import Config
 from edgekit.stages.prune.importance import MEASURES, accumulate_gradients, bound
+
+flattened.install()
 
 
 def steps(module: nn.Module, spec: ModelSpec, config: Config, train: Split) -> Iterator[tuple[float, None]]:

@@ -10,7 +10,7 @@ from nncf.common.graph import NNCFGraph, NNCFNode
 from nncf.torch.function_hook.nncf_graph.nncf_graph_builder import build_nncf_graph
 from torch import nn
 
-from edgekit.models.quantized import PREFIX, Quantizable, float_state
+from edgekit.models.quantized import PREFIX, Quantizable, arguments, float_state
 
 HOOKS = "__nncf_hooks."
 
@@ -31,7 +31,7 @@ class QuantizedLayer:
 
 def quantized_layers(quantized: nn.Module, example: torch.Tensor) -> list[QuantizedLayer]:
     """Layers with quantized weights, in the order of execution; `example` is one network input of batch 1."""
-    graph = build_nncf_graph(quantized, example)
+    graph = build_nncf_graph(quantized, arguments(quantized, example))
     weights = {PREFIX + name for name in float_state(quantized)}
     found: dict[str, QuantizedLayer] = {}
     for node in graph.topological_sort():
@@ -52,7 +52,7 @@ def operations(network: Quantizable, example: torch.Tensor, modules: Collection[
     """nncf's names of the operations that use the weights of these modules of the plain network."""
     if not modules:
         return []
-    graph = build_nncf_graph(network, example)
+    graph = build_nncf_graph(network, arguments(network, example))
     held = {PREFIX + name for name in modules}
     return [
         node.node_name

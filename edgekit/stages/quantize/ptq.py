@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from edgekit.core.errors import ModelError
 from edgekit.models.eager import eager_input, single_thread
-from edgekit.models.quantized import Quantizable
+from edgekit.models.quantized import Quantizable, arguments
 from edgekit.stages.quantize.layers import operations
 from edgekit.targets.jobs import MINMAX, Quantization
 
@@ -67,7 +67,7 @@ def quantize(module: nn.Module, inputs: list[Tensor], quantization: Quantization
             in_float = operations(network, inputs[0], quantization.keep_float)
             quantized: nn.Module = nncf.quantize(
                 network,
-                nncf.Dataset(inputs),
+                nncf.Dataset(inputs, lambda x: arguments(network, x)),
                 preset=nncf.QuantizationPreset.MIXED,  # as targets/openvino/convert.py, so that what is simulated ships
                 subset_size=len(inputs),
                 ignored_scope=nncf.IgnoredScope(names=in_float) if in_float else None,

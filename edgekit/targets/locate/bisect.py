@@ -18,7 +18,7 @@ from edgekit.targets.activations import Node, record
 from edgekit.targets.float_ops import ONNX_MOVING, ONNX_WEIGHTED, OPENVINO_MOVING, OPENVINO_WEIGHTED, TFLITE_MOVING
 from edgekit.targets.float_ops import TFLITE_WEIGHTED as TFLITE_WEIGHTS
 from edgekit.targets.similarity import EQUAL_DB, NONE, Match, Similarity, matches
-from edgekit.targets.tensors import Operator
+from edgekit.targets.tensors import INPUT, Operator
 
 SOUND_DB = {"fp32": 60.0, "fp16": 30.0}
 ROUNDED_SOUND_DB = 12.0
@@ -149,7 +149,7 @@ class _Comparison:
         waiting = list(self.operators[place].inputs)
         while waiting:
             source = waiting.pop()
-            if self.sound(source) or source == 0:
+            if self.sound(source) or self.operators[source].kind == INPUT:
                 found.add(source)
             elif source not in seen:
                 waiting += self.operators[source].inputs

@@ -20,7 +20,7 @@ import numpy as np
 from edgekit.core.errors import ConversionError
 from edgekit.models.files import onnx_batch
 from edgekit.runner.bundle.manifest import TensorSpec
-from edgekit.targets import error_causes, float_ops, layers, model_file
+from edgekit.targets import error_causes, float_ops, inputs, layers, model_file
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
 from edgekit.targets.onnx import free_batch, unshare_biases
 from edgekit.targets.onnx import graph as operator_graph
@@ -45,12 +45,16 @@ def convert(
     """
     source_file = model_file.read(model_folder)
     content = _float_model(model_folder) if source_file is None else source_file.make("onnx")
-    source, results = _ends(content)
-    if source_file is None:
-        layout = input_layout(source.shape[1:], "NCHW")
-    else:
-        layout = source_file.layout(source.shape)
-        calibration = None if calibration is None else source_file.arrange(calibration, source.shape)
+    found, results = _ends(content)
+    sources = inputs.in_order(found, model_file.tensor_names(model_folder))
+    if len(sources) == 1:
+        [source] = sources
+        if source_file is None:
+            layout = input_layout(source.shape[1:], "NCHW")
+        else:
+            layout = source_file.layout(source.shape)
+            calibration = None if calibration is None else source_file.arrange(calibration, source.shape)
+        sources = (TensorSpec(source.name, source.shape, source.dtype, layout),)
     still_float: tuple[str, ...] = ()
     if source_file is not None and source_file.is_quantized:
         still_float = float_ops.onnx(content, finished=True)
@@ -58,7 +62,7 @@ def convert(
         if calibration is None:
             raise ConversionError("onnx int8: no calibration samples")
         kept = layers.read(model_folder, quantization.keep_float)
-        content = _quantize(content, source.name, calibration.astype(source.dtype), quantization, kept)
+        content = _quantize(content, sources, calibration, quantization, kept)
         still_float = float_ops.onnx(content)
     elif precision == "fp16":
         content = _halve(content)
@@ -70,9 +74,8 @@ def convert(
         content = free_batch.free(fixed, _float_model(model_folder))
     out.mkdir(parents=True, exist_ok=True)
     (out / FILE).write_bytes(content)
-    source = TensorSpec(source.name, source.shape, source.dtype, layout)
     not_offered = ("bias_correction",) if precision == "int8" and quantization.bias_correction else ()
-    return Files((FILE,), source, results, still_float, not_offered, debris, content != fixed)
+    return Files((FILE,), sources, results, still_float, not_offered, debris, content != fixed)
 
 
 @lru_cache(maxsize=2)  # all precisions of one model share it
@@ -101,13 +104,16 @@ def _float_model(model_folder: Path) -> bytes:
 def _exported(module: Any, sample: Any) -> Any:
     import torch
 
+    from edgekit.models.several_inputs import apart
+
+    network, arguments, names = apart(module, sample)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program: Any = torch.onnx.export(
-            module,
-            (sample,),
+            network,
+            arguments,
             dynamo=True,
-            input_names=["input"],
+            input_names=list(names),
             output_names=_output_names(module, sample),
             verbose=False,
         )
@@ -122,19 +128,18 @@ def _output_names(module: Any, sample: Any) -> list[str]:
     return ["output"] if isinstance(outputs, torch.Tensor) else [f"output_{place}" for place in range(len(outputs))]
 
 
-def _ends(content: bytes) -> tuple[TensorSpec, tuple[TensorSpec, ...]]:
-    """The model's one input, of any layout, and its outputs."""
+def _ends(content: bytes) -> list[tuple[TensorSpec, ...]]:
+    """The model's inputs, and its outputs."""
     import onnx
 
     found = onnx_batch.ports(onnx.load_model_from_string(content))
-    [source] = found["inputs"]
-    return (
-        TensorSpec(source["name"], tuple(source["shape"]), source["dtype"], "ANY"),
+    return [
         tuple(
             TensorSpec(each["name"], tuple(each["shape"]), each["dtype"], output_layout(each["shape"]))
-            for each in found["outputs"]
-        ),
-    )
+            for each in found[side]
+        )
+        for side in ("inputs", "outputs")
+    ]
 
 
 def strip(model: Any) -> None:
@@ -170,7 +175,11 @@ def _quantize_dynamically(content: bytes) -> bytes:
 
 
 def _quantize(
-    content: bytes, name: str, calibration: np.ndarray, quantization: Quantization, kept: Sequence[layers.Layer]
+    content: bytes,
+    sources: Sequence[TensorSpec],
+    calibration: np.ndarray,
+    quantization: Quantization,
+    kept: Sequence[layers.Layer],
 ) -> bytes:
     """Weights int8 per channel, activations uint8 per tensor, from the samples' own ranges.
 
@@ -192,11 +201,13 @@ def _quantize(
 
     class Samples(CalibrationDataReader):
         def __init__(self) -> None:
-            self.left = iter(calibration)
+            self.left = zip(*inputs.parts(calibration, sources), strict=True)
 
         def get_next(self) -> dict[str, np.ndarray] | None:
-            x = next(self.left, None)
-            return None if x is None else {name: x[None]}
+            tensors = next(self.left, None)
+            if tensors is None:
+                return None
+            return {each.name: tensor[None] for each, tensor in zip(sources, tensors, strict=True)}
 
     with tempfile.TemporaryDirectory() as folder:
         plain, prepared, made = (Path(folder) / name for name in ("plain.onnx", "prepared.onnx", "made.onnx"))

@@ -51,7 +51,7 @@ def _freed(content: bytes, near: float) -> bytes:
     if any(node.op_type in MIXING for node in model.graph.node) or not _free_reshapes(model):
         return content
     del model.graph.value_info[:]  # shapes for one sample
-    for port in (model.graph.input[0], *model.graph.output):
+    for port in (*model.graph.input, *model.graph.output):
         port.type.tensor_type.shape.dim[0].dim_param = BATCH
     freed = bytes(model.SerializeToString(deterministic=True))
     return freed if _same(content, freed, near) else content
@@ -131,7 +131,8 @@ def _shapes(model: Any, batch: int) -> dict[str, tuple[int, ...]]:
     skeleton.CopyFrom(_without_weights(model))
     graph = skeleton.graph
     del graph.value_info[:]
-    graph.input[0].type.tensor_type.shape.dim[0].dim_value = batch
+    for port in graph.input[: len(model.graph.input)]:  # weights stand behind
+        port.type.tensor_type.shape.dim[0].dim_value = batch
     for port in graph.output:
         port.type.tensor_type.ClearField("shape")
     try:
@@ -187,11 +188,13 @@ def _same(content: bytes, freed: bytes, near: float) -> bool:
     """
     try:
         before, after = _session(content), _session(freed)
-        source = before.get_inputs()[0]
-        samples = _samples((2 * PAIRS, *source.shape[1:]), source.type == "tensor(int32)")
+        samples = {
+            each.name: _samples((2 * PAIRS, *each.shape[1:]), each.type == "tensor(int32)")
+            for each in before.get_inputs()
+        }
         alone, again, pairs = (
-            np.concatenate([join(one.run(None, {source.name: samples[place : place + size]}))
-                            for place in range(0, len(samples), size)])
+            np.concatenate([join(one.run(None, {name: x[place : place + size] for name, x in samples.items()}))
+                            for place in range(0, 2 * PAIRS, size)])
             for one, size in ((before, 1), (after, 1), (after, 2))
         )  # fmt: skip
     except Exception:  # ONNX Runtime's errors share no base class

@@ -10,6 +10,7 @@ import numpy as np
 
 from edgekit.core.rows.profiled import OperatorTime
 from edgekit.runner.backends import onnxruntime as runner
+from edgekit.targets.inputs import parts
 from edgekit.targets.jobs import Files
 
 WARM_UP = 3
@@ -27,7 +28,7 @@ def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[Operator
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(scratch) / "trace")
         session = runner.session(str(folder / files.names[0]), options)
-        given = {session.get_inputs()[0].name: x.astype(files.input.dtype)}
+        given = {each.name: part for each, part in zip(files.inputs, parts(x, files.inputs), strict=True)}
         for _ in range(WARM_UP + calls):
             session.run(None, given)
         events = json.loads(Path(session.end_profiling()).read_text())

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.runner.backends import onnxruntime as runner
+from edgekit.targets.inputs import parts
 from edgekit.targets.jobs import Files
 from edgekit.targets.tensors import INPUT, Operator, span, stacked
 
@@ -33,9 +34,14 @@ def read(folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
     options.log_severity_level = 4
     session = runner.session(model.SerializeToString(), options)
     wanted = [node.output[0] for node in nodes if node.op_type != "QuantizeLinear"]
-    rows = [session.run(wanted, {files.input.name: x[None].astype(files.input.dtype)}) for x in inputs]
+    names, given = [each.name for each in files.inputs], parts(inputs, files.inputs)
+    rows = [
+        session.run(wanted, {name: x[None] for name, x in zip(names, one, strict=True)})
+        for one in zip(*given, strict=True)
+    ]
     values = dict(zip(wanted, stacked(rows), strict=True))
-    return _operators(model.graph, nodes, values, inputs, files.input.name)
+    sources = {name: x.astype(np.float32) for name, x in zip(names, given, strict=True)}
+    return _operators(model.graph, nodes, values, sources)
 
 
 def _fed(graph: Any) -> list[Any]:
@@ -50,12 +56,13 @@ def _fed(graph: Any) -> list[Any]:
 
 
 def _operators(
-    graph: Any, nodes: list[Any], values: dict[str, np.ndarray], inputs: np.ndarray, source: str
+    graph: Any, nodes: list[Any], values: dict[str, np.ndarray], sources: dict[str, np.ndarray]
 ) -> list[Operator]:
     from onnx import numpy_helper
 
     constants = {one.name: one for one in graph.initializer}
-    found, places = [Operator(source, INPUT, (), inputs)], {source: 0}
+    found = [Operator(name, INPUT, (), x) for name, x in sources.items()]
+    places = {name: place for place, name in enumerate(sources)}
     for node in nodes:
         taken = tuple(places[name] for name in node.input if name in places)
         own = values.get(node.output[0])

@@ -7,6 +7,7 @@ Images enter as NCHW. Layers with generated names are renamed, for their counter
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from edgekit.core.errors import ConversionError
 from edgekit.runner.bundle.manifest import TensorSpec
-from edgekit.targets import float_ops, layers, model_file
+from edgekit.targets import float_ops, inputs, layers, model_file
 from edgekit.targets.fold_batchnorm import fold_batchnorms
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
 from edgekit.targets.openvino import graph as operator_graph
@@ -40,49 +41,65 @@ def convert(
 
     qat = precision == "int8" and nncf_folder is not None
     source_file = model_file.read(model_folder)
+    names = model_file.tensor_names(model_folder)
     if source_file is None:
-        model, input_shape = _from_torch(model_folder, nncf_folder if qat else None)
+        model, input_shape, taken = _from_torch(model_folder, nncf_folder if qat else None)
         layout = input_layout(input_shape, "NCHW")
     else:
-        model = source_file.make("openvino")
-        shape = tuple(model.input(0).get_shape())
-        layout = source_file.layout(shape)
-        calibration = None if calibration is None else source_file.arrange(calibration, shape)
+        model = source_file.make("openvino", names)
+        taken = tuple(port.get_any_name() for port in model.inputs) if names else ("input",)
+        layout = ""
+        if not names:
+            shape = tuple(model.input(0).get_shape())
+            layout = source_file.layout(shape)
+            calibration = None if calibration is None else source_file.arrange(calibration, shape)
+    _name_ends(model, taken)
+    sources = inputs.in_order([_spec(port) for port in model.inputs], names)
     finished = source_file is not None and source_file.is_quantized
     if precision == "int8" and not qat and not finished:
-        model = _quantize(model, calibration, quantization, layers.read(model_folder, quantization.keep_float))
+        kept = layers.read(model_folder, quantization.keep_float)
+        model = _quantize(model, sources, calibration, quantization, kept)
     elif precision == "w8":
         import nncf
 
         model = nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
     name_layers(model)
-    _name_ends(model)
+    _name_ends(model, taken)
     out.mkdir(parents=True, exist_ok=True)
     openvino.save_model(model, str(out / FILES[0]), compress_to_fp16=precision == "fp16")
-    source, results = _spec(model.inputs[0]), tuple(_spec(port) for port in model.outputs)
-    source = TensorSpec(source.name, source.shape, source.dtype, layout)
+    sources, results = inputs.in_order([_spec(port) for port in model.inputs], names), tuple(map(_spec, model.outputs))
+    if not names:
+        sources = (replace(sources[0], layout=layout),)
     still_float = float_ops.openvino(out / FILES[0], finished) if precision == "int8" else ()
-    return Files(FILES, source, results, still_float, debris=operator_graph.read(out / FILES[0]))
+    return Files(FILES, sources, results, still_float, debris=operator_graph.read(out / FILES[0]))
 
 
-def _from_torch(model_folder: Path, nncf_folder: Path | None) -> tuple[Any, tuple[int, ...]]:
+def _from_torch(model_folder: Path, nncf_folder: Path | None) -> tuple[Any, tuple[int, ...], tuple[str, ...]]:
+    """The converted network, the shape of its samples, and its inputs' names in its own order."""
     import openvino
 
     from edgekit.models import store
+    from edgekit.models.several_inputs import apart
 
+    module, spec = store.load(model_folder)
+    network, arguments, names = apart(module, store.zeros(spec))
     if nncf_folder is None:
-        module, spec = store.load(model_folder)
-        module = fold_batchnorms(module)
+        network = fold_batchnorms(network)
     else:
         from edgekit.models import quantized
 
-        module, spec = quantized.rebuild(model_folder, nncf_folder), store.read_spec(model_folder)
-    shape = [1, *spec.input_shape]
-    return openvino.convert_model(module, example_input=store.zeros(spec), input=shape), spec.input_shape
+        network = quantized.rebuild(model_folder, nncf_folder)
+    shapes = [list(each.shape) for each in arguments]
+    example, shape = (arguments, shapes) if len(arguments) > 1 else (arguments[0], shapes[0])
+    return openvino.convert_model(network, example_input=example, input=shape), spec.input_shape, names
 
 
 def _quantize(
-    model: Any, calibration: np.ndarray | None, quantization: Quantization, kept: Sequence[layers.Layer]
+    model: Any,
+    sources: Sequence[TensorSpec],
+    calibration: np.ndarray | None,
+    quantization: Quantization,
+    kept: Sequence[layers.Layer],
 ) -> Any:
     """By default ranges from the samples' extremes, biases as they are.
 
@@ -93,7 +110,10 @@ def _quantize(
 
     if calibration is None:
         raise ConversionError("openvino int8: no calibration samples")
-    samples = nncf.Dataset(list(calibration), lambda x: x[None])
+    parts = dict(zip([each.name for each in sources], inputs.parts(calibration, sources), strict=True))
+    samples = nncf.Dataset(
+        range(len(calibration)), lambda place: {name: part[place : place + 1] for name, part in parts.items()}
+    )
     float_names = layers.operators(kept, _constants(model), "openvino")
     # the preset of the quantize stage's simulation; nncf's own default makes every activation symmetric
     preset = nncf.QuantizationPreset.MIXED
@@ -154,10 +174,11 @@ def name_layers(model: Any) -> None:
             op.set_friendly_name(f"{op.get_type_name()}_{position}")
 
 
-def _name_ends(model: Any) -> None:
+def _name_ends(model: Any, names: Sequence[str]) -> None:
+    """Of its inputs, in its own order."""
     several = len(model.outputs) > 1
     outputs = ((port, f"output_{place}" if several else "output") for place, port in enumerate(model.outputs))
-    for port, name in ((model.inputs[0], "input"), *outputs):
+    for port, name in (*zip(model.inputs, names, strict=True), *outputs):
         port.get_node().set_friendly_name(name)
         port.get_tensor().set_names({name})
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.core.rows.profiled import OperatorTime
+from edgekit.targets.inputs import parts
 from edgekit.targets.jobs import Files
 
 WARM_UP = 3
@@ -33,7 +34,7 @@ def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[Operator
     }
     model = next(name for name in files.names if name.endswith(".xml"))
     request = openvino.Core().compile_model(folder / model, "CPU", settings).create_infer_request()
-    given = {0: x.astype(files.input.dtype)}
+    given = {each.name: part for each, part in zip(files.inputs, parts(x, files.inputs), strict=True)}
     for _ in range(WARM_UP):
         request.infer(given)
     kinds, cold_ms = _averages(request)

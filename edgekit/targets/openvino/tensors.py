@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from edgekit.targets.inputs import parts
 from edgekit.targets.jobs import Files
 from edgekit.targets.tensors import INPUT, Operator, stacked
 
@@ -19,14 +20,15 @@ def read(folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
 
     core = openvino.Core()
     model = core.read_model(str(folder / files.names[0]))
-    source = model.inputs[0].get_node().get_friendly_name()
-    places, ops = {source: 0}, []
+    ports = {name: port for port in model.inputs for name in port.get_names()}
+    sources = [ports[each.name].get_node().get_friendly_name() for each in files.inputs]
+    places, ops = {name: place for place, name in enumerate(sources)}, []
     for op in model.get_ordered_ops():
         feeding = [op.input_value(place).get_node().get_friendly_name() for place in range(op.get_input_size())]
         taken = tuple(places[name] for name in feeding if name in places)
         if taken and op.get_type_name() not in PLAIN and op.output(0).get_element_type().is_real():
             ops.append((op, taken))
-            places[op.get_friendly_name()] = len(ops)  # the input is 0
+            places[op.get_friendly_name()] = len(sources) + len(ops) - 1  # the inputs come first
         elif taken:
             places[op.get_friendly_name()] = taken[0]
     answers = [port.get_node().input_value(0).get_node().get_friendly_name() for port in model.outputs]
@@ -34,12 +36,12 @@ def read(folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
     model.add_outputs([op.output(0) for op in inner])
     settings = {"INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32"}
     compiled = core.compile_model(model, "CPU", settings)
-    rows = []
-    for x in inputs:
-        given = compiled([x[None].astype(files.input.dtype)])
+    rows, tensors = [], parts(inputs, files.inputs)
+    for place in range(len(inputs)):
+        given = compiled({each.name: x[place : place + 1] for each, x in zip(files.inputs, tensors, strict=True)})
         rows.append([given[port].astype(np.float32) for port in compiled.outputs])  # copies: it writes there again
     values = dict(zip([*answers, *(op.get_friendly_name() for op in inner)], stacked(rows), strict=True))
-    found = [Operator(source, INPUT, (), inputs)]
+    found = [Operator(name, INPUT, (), x.astype(np.float32)) for name, x in zip(sources, tensors, strict=True)]
     for op, taken in ops:
         name = op.get_friendly_name()
         found.append(Operator(name, op.get_type_name(), taken, values[name], _span(op)))

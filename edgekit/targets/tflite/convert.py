@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ import numpy as np
 
 from edgekit.core.errors import ConversionError
 from edgekit.models import files
+from edgekit.models.files import flatbuffer
 from edgekit.runner.bundle.manifest import TensorSpec
-from edgekit.targets import float_ops, layers, model_file, percentiles
+from edgekit.targets import float_ops, inputs, layers, model_file, percentiles
 from edgekit.targets.fold_batchnorm import fold_batchnorms
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
 from edgekit.targets.model_file import ModelFile
@@ -47,14 +49,14 @@ def convert(
 
     `nncf_folder` is not needed: after QAT the tuned float weights in `model_folder` are quantized like any others.
     """
-    source_file = model_file.read(model_folder)
+    source_file, names = model_file.read(model_folder), model_file.tensor_names(model_folder)
     if source_file is None:
         content, input_shape = _float_model(model_folder)
         layout = input_layout(input_shape, "NHWC")
         made = None
     else:
-        content, made = _of_file(source_file, precision, calibration)
-        layout = source_file.layout(_input(content)[0])
+        content, made = _of_file(source_file, precision, calibration, names)
+        layout = "ANY" if names else source_file.layout(_inputs(content, names)[0].shape)
     if made is not None:
         content = made
     elif precision == "fp16":
@@ -63,8 +65,8 @@ def convert(
         if calibration is None:
             raise ConversionError("tflite int8: no calibration samples")
         samples = calibration.transpose(0, 2, 3, 1) if layout == "NHWC" else calibration
-        samples = samples.astype(_input(content)[1], copy=False)
-        content = _quantize(content, samples, quantization, layers.read(model_folder, quantization.keep_float))
+        kept = layers.read(model_folder, quantization.keep_float)
+        content = _quantize(content, _inputs(content, names), samples, quantization, kept)
     elif precision in RECIPES:
         content = _quantize_weights(content, RECIPES[precision])
     finished = source_file is not None and source_file.is_quantized
@@ -72,13 +74,15 @@ def convert(
     named, content = content, strip_names.shorten(content)
     out.mkdir(parents=True, exist_ok=True)
     (out / FILE).write_bytes(content)
-    source, results = _tensors(content, layout)
+    sources, results = _inputs(content, names), _outputs(content)
+    if not names:
+        sources = (replace(sources[0], layout=layout),)
     not_offered: tuple[str, ...] = ()
     if precision == "int8" and quantization.bias_correction:
         not_offered = ("bias_correction",)
     if made is not None and precision == "int8" and quantization.ranges != MINMAX.ranges:
         not_offered += (f"{quantization.ranges} ranges",)
-    return Files((FILE,), source, results, still_float, not_offered, operator_graph.read(content, named))
+    return Files((FILE,), sources, results, still_float, not_offered, operator_graph.read(content, named))
 
 
 @lru_cache(maxsize=2)  # all precisions of one model share it
@@ -86,30 +90,39 @@ def _float_model(model_folder: Path) -> tuple[bytes, tuple[int, ...]]:
     import litert_torch
 
     from edgekit.models import store
+    from edgekit.models.several_inputs import apart
 
     module, spec = store.load(model_folder)
-    module, sample = fold_batchnorms(module), store.zeros(spec)
+    network, arguments, names = apart(module, store.zeros(spec))
+    network = fold_batchnorms(network)
     if len(spec.input_shape) == 3:
-        module = litert_torch.to_channel_last_io(module, args=[0]).eval()
-        sample = sample.permute(0, 2, 3, 1).contiguous()
+        network = litert_torch.to_channel_last_io(network, args=[0]).eval()
+        arguments = (arguments[0].permute(0, 2, 3, 1).contiguous(),)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / FILE
-        litert_torch.convert(module, (sample,)).export(str(path))
-        return path.read_bytes(), spec.input_shape
+        litert_torch.convert(network, arguments).export(str(path))
+        content = path.read_bytes()
+    if len(names) > 1:
+        content = flatbuffer.name_inputs(content, {f"args_{place}": name for place, name in enumerate(names)})
+    return content, spec.input_shape
 
 
-def _of_file(source: ModelFile, precision: str, calibration: np.ndarray | None) -> tuple[bytes, bytes | None]:
+def _of_file(
+    source: ModelFile, precision: str, calibration: np.ndarray | None, names: tuple[str, ...]
+) -> tuple[bytes, bytes | None]:
     """The float model of a user's file; and the precision itself, where its own framework makes that."""
     if source.is_quantized:
-        finished = source.make("tflite", precision, None, source.sample_shape)
+        finished = flatbuffer.named(source.make("tflite", precision, None, source.sample_shape), names)
         return finished, finished
-    content = _float_of_file(source)
+    content = flatbuffer.named(_float_of_file(source), names)
     if precision not in getattr(files.module(source.source.kind), "TFLITE", ()):
         return content, None
+    samples = None
     if calibration is not None:
-        shape, dtype = _input(content)
-        calibration = source.arrange(calibration, shape).astype(dtype, copy=False)
-    return content, source.make("tflite", precision, calibration, source.sample_shape)
+        taken = _inputs(content, names)
+        parts = inputs.parts(calibration if names else source.arrange(calibration, taken[0].shape), taken)
+        samples = dict(zip([each.name for each in taken], parts, strict=True))
+    return content, flatbuffer.named(source.make("tflite", precision, samples, source.sample_shape), names)
 
 
 @lru_cache(maxsize=2)
@@ -118,12 +131,22 @@ def _float_of_file(source: ModelFile) -> bytes:
     return made
 
 
-def _input(content: bytes) -> tuple[tuple[int, ...], Any]:
-    """Its shape and dtype."""
+def _inputs(content: bytes, names: Sequence[str]) -> tuple[TensorSpec, ...]:
+    """One, or those of these names in their order."""
     from ai_edge_litert.interpreter import Interpreter
 
-    [detail] = Interpreter(model_content=content).get_input_details()
-    return tuple(int(side) for side in detail["shape"]), detail["dtype"]
+    return inputs.in_order([_spec(each) for each in Interpreter(model_content=content).get_input_details()], names)
+
+
+def _outputs(content: bytes) -> tuple[TensorSpec, ...]:
+    from ai_edge_litert.interpreter import Interpreter
+
+    return tuple(_spec(each) for each in Interpreter(model_content=content).get_output_details())
+
+
+def _spec(detail: Any) -> TensorSpec:
+    shape = tuple(int(side) for side in detail["shape"])
+    return TensorSpec(detail["name"], shape, np.dtype(detail["dtype"]).name, output_layout(shape))
 
 
 def _cast_weights(content: bytes) -> bytes:
@@ -154,7 +177,11 @@ def _quantize_weights(content: bytes, recipe_name: str) -> bytes:
 
 
 def _quantize(
-    content: bytes, calibration: np.ndarray, quantization: Quantization, kept: Sequence[layers.Layer]
+    content: bytes,
+    sources: Sequence[TensorSpec],
+    calibration: np.ndarray,
+    quantization: Quantization,
+    kept: Sequence[layers.Layer],
 ) -> bytes:
     """Static int8: weights per channel, activations per tensor, over the whole range that `calibration` shows.
 
@@ -165,15 +192,17 @@ def _quantize(
     from ai_edge_quantizer import calibrator, quantizer, recipe_manager
     from ai_edge_quantizer.utils import qsv_utils
 
-    [(signature, tensors)] = Interpreter(model_content=content).get_signature_list().items()
-    [argument] = tensors["inputs"]
-    samples = [np.ascontiguousarray(x[None]) for x in calibration]
+    [signature] = Interpreter(model_content=content).get_signature_list()
+    parts = dict(zip([each.name for each in sources], inputs.parts(calibration, sources), strict=True))
+    samples = [{name: part[place : place + 1] for name, part in parts.items()} for place in range(len(calibration))]
+    arguments = flatbuffer.arguments(content)
     float_names = layers.operators(kept, _constants(content), "tflite")
     recipe = _recipe([*float_names, *_before(content, float_names)])
     wanted = recipe_manager.RecipeManager()
     wanted.load_quantization_recipe(recipe)
     ranges = calibrator.Calibrator(content, num_threads=1, qsv_update_func=qsv_utils.min_max_update)
-    ranges.calibrate({signature: [{argument: sample} for sample in samples]}, wanted)
+    given = [{arguments[name]: part for name, part in sample.items()} for sample in samples]
+    ranges.calibrate({signature: given}, wanted)
     found = ranges.get_model_qsvs()
     if quantization.ranges == "percentile":
         found = percentiles.clip_ranges(content, samples, found)
@@ -229,17 +258,3 @@ def _constants(content: bytes) -> dict[str, np.ndarray]:
             array = np.moveaxis(data.view(np.float32).reshape(weights.shape), OUTPUT_AXIS[kind], 0)
             found[graph.tensors[op.outputs[0]].name.decode()] = array.reshape(len(array), -1)
     return found
-
-
-def _tensors(content: bytes, layout: str) -> tuple[TensorSpec, tuple[TensorSpec, ...]]:
-    from ai_edge_litert.interpreter import Interpreter
-
-    interpreter = Interpreter(model_content=content)
-    [source] = interpreter.get_input_details()
-
-    def spec(detail: Any, layout: str) -> TensorSpec:
-        shape = tuple(int(side) for side in detail["shape"])
-        return TensorSpec(detail["name"], shape, np.dtype(detail["dtype"]).name, layout)
-
-    outputs = interpreter.get_output_details()
-    return spec(source, layout), tuple(spec(each, output_layout(each["shape"])) for each in outputs)

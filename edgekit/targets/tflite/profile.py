@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.core.rows.profiled import OperatorTime
+from edgekit.targets.inputs import parts
 from edgekit.targets.jobs import Files
 
 CPU = 1
@@ -47,7 +48,10 @@ class _Event(c.Structure):
 
 def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[OperatorTime]:
     """Operators in their order; where XNNPACK took them over, its own, as it fused them."""
-    model = _Model(folder / files.names[0], x, files.input.dtype, [each.dtype for each in files.outputs])
+    path = folder / files.names[0]
+    by_name = dict(zip([each.name for each in files.inputs], parts(x, files.inputs), strict=True))
+    tensors = [x.astype(files.input.dtype)] if len(by_name) == 1 else [by_name[name] for name in _names(path)]
+    model = _Model(path, tensors, [each.dtype for each in files.outputs])
     for _ in range(WARM_UP):
         model.run()
     model.forget()
@@ -65,7 +69,7 @@ def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[Operator
 class _Model:
     """A compiled model with its profiler on; every call into the library is checked."""
 
-    def __init__(self, path: Path, x: np.ndarray, input_dtype: str, output_dtypes: Sequence[str]) -> None:
+    def __init__(self, path: Path, tensors: Sequence[np.ndarray], output_dtypes: Sequence[str]) -> None:
         import ai_edge_litert
 
         self._library = c.CDLL(str(Path(ai_edge_litert.__file__).parent / "libLiteRt.so"))
@@ -82,12 +86,8 @@ class _Model:
         self._do("LiteRtCreateCompiledModel", environment, model, options, c.byref(self._compiled))
         self._do("LiteRtCompiledModelGetProfiler", self._compiled, c.byref(self._profiler))
         self._do("LiteRtStartProfiler", self._profiler)
-        layout = _Layout()
-        self._do(
-            "LiteRtGetCompiledModelInputTensorLayout", self._compiled, c.c_size_t(0), c.c_size_t(0), c.byref(layout)
-        )
         self._memory: list[np.ndarray] = []  # what the buffers stand on
-        self._input = self._buffer("Input", 0, input_dtype, layout, x.astype(input_dtype).tobytes())
+        self._inputs = [self._filled(place, x) for place, x in enumerate(tensors)]
         count = len(output_dtypes)
         outputs = (_Layout * count)()
         self._do(
@@ -100,9 +100,10 @@ class _Model:
 
     def run(self) -> None:
         """One inference."""
-        inputs, outputs = (c.c_void_p * 1)(self._input), (c.c_void_p * len(self._outputs))(*self._outputs)
-        one, several, signature = c.c_size_t(1), c.c_size_t(len(self._outputs)), c.c_size_t(0)
-        self._do("LiteRtRunCompiledModel", self._compiled, signature, one, inputs, several, outputs)
+        ends = []
+        for buffers in (self._inputs, self._outputs):
+            ends += [c.c_size_t(len(buffers)), (c.c_void_p * len(buffers))(*buffers)]
+        self._do("LiteRtRunCompiledModel", self._compiled, c.c_size_t(0), *ends)
 
     def forget(self) -> None:
         """Drop what was recorded; that stops the profiler too."""
@@ -125,6 +126,13 @@ class _Model:
             if own or (event.kind & OPERATOR and not (inside and "delegate" in name.lower())):
                 yield event.metadata[0], name, event.elapsed_us
 
+    def _filled(self, place: int, x: np.ndarray) -> c.c_void_p:
+        layout = _Layout()
+        self._do(
+            "LiteRtGetCompiledModelInputTensorLayout", self._compiled, c.c_size_t(0), c.c_size_t(place), c.byref(layout)
+        )
+        return self._buffer("Input", place, x.dtype.name, layout, x.tobytes())
+
     def _buffer(self, which: str, number: int, dtype: str, layout: _Layout, content: bytes | None) -> c.c_void_p:
         requirements, size, buffer = c.c_void_p(), c.c_size_t(), c.c_void_p()
         self._do(
@@ -146,6 +154,13 @@ class _Model:
         status = getattr(self._library, name)(*arguments)
         if status:
             raise RuntimeError(f"{name}: LiteRT says {status}")
+
+
+def _names(path: Path) -> list[str]:
+    """Of the file's inputs, in the order in which LiteRT counts them."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    return [detail["name"] for detail in Interpreter(model_path=str(path)).get_input_details()]
 
 
 def _kind(name: str) -> str:

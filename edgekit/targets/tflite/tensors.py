@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from edgekit.runner.input_vector import split
 from edgekit.targets import float_ops
 from edgekit.targets.jobs import Files
 from edgekit.targets.tensors import INPUT, Operator, span, stacked
@@ -27,8 +28,9 @@ def read(folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
     )
     interpreter.allocate_tensors()
     details = {detail["index"]: detail for detail in interpreter.get_tensor_details()}
-    [source] = [detail["index"] for detail in interpreter.get_input_details()]
-    places, ops = {source: 0}, []
+    indices = {detail["name"]: detail["index"] for detail in interpreter.get_input_details()}
+    sources = [indices[each.name] for each in files.inputs]
+    places, ops = {source: place for place, source in enumerate(sources)}, []
     for _, _, op, kind in float_ops.in_main(float_ops.tflite_operators(content)):
         taken = tuple(places[place] for place in op.inputs if place in places)
         if taken:
@@ -36,14 +38,19 @@ def read(folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
             ops.append((kind, taken, op))
     wanted = list(places)
     rows = []
-    encode = _encoder(details[source])
-    for x in inputs:
-        interpreter.set_tensor(source, encode(x[None]))
+    tensors = [inputs] if len(sources) == 1 else split(inputs, [each.shape[1:] for each in files.inputs])
+    given = [_encoder(details[source])(x) for source, x in zip(sources, tensors, strict=True)]
+    for number in range(len(inputs)):
+        for source, x in zip(sources, given, strict=True):
+            interpreter.set_tensor(source, x[number : number + 1])
         interpreter.invoke()
         rows.append([_real(details[place], interpreter.get_tensor(place)) for place in wanted])
-    given, *values = stacked(rows)
-    found = [Operator("input", INPUT, (), given, _span(details[source]))]
-    for (kind, taken, op), own in zip(ops, values, strict=True):
+    values = stacked(rows)
+    found = [
+        Operator("input" if len(sources) == 1 else each.name, INPUT, (), values[place], _span(details[source]))
+        for place, (each, source) in enumerate(zip(files.inputs, sources, strict=True))
+    ]
+    for (kind, taken, op), own in zip(ops, values[len(sources) :], strict=True):
         place = op.outputs[0]
         named = details[place]["name"] or f"tensor {place}"
         found.append(Operator(named, kind, taken, own, _span(details[place]), _activation(op)))

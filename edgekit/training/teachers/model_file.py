@@ -24,6 +24,8 @@ from edgekit.training.teachers import launch
 if TYPE_CHECKING:
     import numpy as np
 
+    from edgekit.models.files.interface import Tensors
+
 SERVED: tuple[Task, ...] = ("classification", "regression")
 """Tasks whose outputs a file gives as they are wanted."""
 LIBRARIES = ("ai-edge-litert", "keras", "onnxruntime", "openvino", "tensorflow")
@@ -73,12 +75,14 @@ def logits(
     timeout_s: float,
     threads: int = 0,
     task: Task = "classification",
+    tensors: Tensors = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> np.ndarray:
     """Logits (n, classes) float32 of raw samples (n, *sample), uint8 or float32, maybe a memory map.
 
     Outputs that are probabilities or sigmoids are undone (see `outputs.logits`); of a regression they are the values
-    (n, values). 0 threads: all cores. `progress` is called with (done, n) now and then.
+    (n, values). `tensors` are those that a sample joins. 0 threads: all cores. `progress` is called with (done, n) now
+    and then.
 
     Raises ModelError for a model that cannot be opened or run, crashes, takes longer than `timeout_s`, does not fit the
     samples or the classes, or gives NaN. Raises ConfigError for steps that do not fit the samples, and ResourceError if
@@ -88,7 +92,7 @@ def logits(
 
     if not len(x):
         return np.empty((0, classes), dtype=np.float32)
-    return _run(teacher, x, classes, timeout_s, threads, task, counted=False, progress=progress)[0]
+    return _run(teacher, x, classes, timeout_s, threads, task, tensors, counted=False, progress=progress)[0]
 
 
 def logits_and_facts(
@@ -99,9 +103,10 @@ def logits_and_facts(
     timeout_s: float,
     threads: int = 0,
     task: Task = "classification",
+    tensors: Tensors = (),
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """The same, of at least one sample, and the model's facts: the fields of `models.store.Source`."""
-    found, facts = _run(teacher, x, classes, timeout_s, threads, task, counted=True)
+    found, facts = _run(teacher, x, classes, timeout_s, threads, task, tensors, counted=True)
     return found, {"kind": teacher.kind, "file": teacher.path.name, **facts}
 
 
@@ -112,6 +117,7 @@ def _run(
     timeout_s: float,
     threads: int,
     task: Task,
+    tensors: Tensors,
     *,
     counted: bool,
     progress: Callable[[int, int], None] | None = None,
@@ -132,6 +138,7 @@ def _run(
         "threads": threads or cores(),
         "task": task,
         "counted": counted,
+        "tensors": list(tensors),
     }
     with contextlib.ExitStack() as stack:
         try:

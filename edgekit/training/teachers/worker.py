@@ -52,13 +52,14 @@ def _work(
     threads: int,
     task: str,
     counted: bool,
+    tensors: list[dict[str, Any]],
 ) -> dict[str, Any]:
     """Leave the logits; what was found out about the model."""
     x = np.load(folder / launch.SAMPLES, mmap_mode="r", allow_pickle=False)
     steps = pipeline(preprocess)
     with open(folder / launch.JOURNAL, "w", buffering=1) as journal:
         try:
-            model = module(kind).open(Path(path), threads)
+            model = module(kind).open(Path(path), threads, tensors)
         except Exception as error:
             raise _model_error("cannot be opened", error) from None
         sample, sized = steps(x[:1]).shape[1:], model.sized

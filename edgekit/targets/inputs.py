@@ -1,0 +1,32 @@
+"""A converted file's several inputs: in the samples' order, and what each takes of samples that are one vector."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from edgekit.core.errors import ConversionError
+from edgekit.runner.bundle.manifest import TensorSpec
+from edgekit.runner.input_vector import split
+
+
+def in_order(found: Sequence[TensorSpec], names: Sequence[str]) -> tuple[TensorSpec, ...]:
+    """The file's inputs, one, or in the order of the samples' tensors; ConversionError where it lost one."""
+    if len(found) == 1 and not names:
+        return tuple(found)
+    by_name = {each.name: each for each in found}
+    if sorted(by_name) != sorted(names):
+        raise ConversionError(
+            f"the converted file takes {', '.join(by_name)}, the samples have {', '.join(names)}; "
+            "let the network use every tensor that it is given"
+        )
+    return tuple(by_name[name] for name in names)
+
+
+def parts(x: np.ndarray, inputs: Sequence[TensorSpec]) -> list[np.ndarray]:
+    """What each input takes of samples (n, …), as its plain dtype; quantized inputs are not for this."""
+    arrays = [x] if len(inputs) == 1 else split(x, [each.shape[1:] for each in inputs])
+    return [
+        np.ascontiguousarray(array.astype(each.dtype, copy=False)) for array, each in zip(arrays, inputs, strict=True)
+    ]
