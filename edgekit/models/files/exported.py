@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from edgekit.core.errors import ModelError
 from edgekit.models.files import pt2
-from edgekit.models.files.interface import Opened, Run, Tensors, check_ends
+from edgekit.models.files.interface import Opened, Run, Taken, Tensors, batch_of, check_ends
 from edgekit.models.several_inputs import SeveralInputs
 from edgekit.runner import input_vector
 
@@ -67,10 +67,11 @@ def open(path: Path, threads: int, tensors: Tensors = ()) -> Opened:
     def sized(shape: tuple[int, ...]) -> Run:
         return run  # it refuses what it cannot take when it is called
 
-    shape = input_shape(read(path, tensors))
+    program = read(path, tensors)
     if tensors:
-        return Opened((shape[0], input_vector.width([each["shape"] for each in tensors])), sized)
-    return Opened(shape, sized)
+        size = batch_of([Taken(name, shape, "") for name, shape in input_shapes(program).items()], tensors)
+        return Opened((size, input_vector.width([each["shape"] for each in tensors])), sized)
+    return Opened(input_shape(program), sized)
 
 
 def read(path: Path, tensors: Tensors = ()) -> torch.export.ExportedProgram:
@@ -104,6 +105,13 @@ def _trains(node: torch.fx.Node) -> bool:
 
 def input_shape(program: torch.export.ExportedProgram) -> tuple[int, ...]:
     """Of its one input, or the first, the batch first; an open side is -1."""
-    name = program.graph_signature.user_inputs[0]
-    value = next(node.meta["val"] for node in program.graph.nodes if node.op == "placeholder" and node.name == name)
-    return tuple(side if isinstance(side, int) else -1 for side in value.shape)
+    return next(iter(input_shapes(program).values()))
+
+
+def input_shapes(program: torch.export.ExportedProgram) -> dict[str, tuple[int, ...]]:
+    """Of every input, by its name, in the program's own order."""
+    values = {node.name: node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"}
+    return {
+        name: tuple(side if isinstance(side, int) else -1 for side in values[name].shape)
+        for name in program.graph_signature.user_inputs
+    }
