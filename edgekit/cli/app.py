@@ -24,7 +24,7 @@ from edgekit.workbook.watch import watching
 
 telemetry.off()  # here, and in whatever is started from here
 
-Kind = Literal["image", "vector", "audio", "window"]
+Kind = Literal["image", "vector", "audio", "window", "tensors"]
 
 app = typer.Typer(
     add_completion=False,
@@ -197,6 +197,10 @@ def bundle(
     layout: Annotated[Literal["NHWC", "NCHW"] | None, typer.Option(help="Of the model input, if unclear.")] = None,
     sample_rate: Annotated[int | None, typer.Option(min=1, help="In Hz; it turns a vector into audio.")] = None,
     range_: Annotated[str | None, typer.Option("--range", metavar="LOW,HIGH", help="Range of float samples.")] = None,
+    input_range: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=LOW,HIGH", help="Range of one of several inputs. Repeat for more."),
+    ] = None,
     architecture: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Allow only this architecture, named as by `uname -m`.")
     ] = None,
@@ -229,6 +233,7 @@ def bundle(
             layout=layout,
             sample_rate_hz=sample_rate,
             range=options.value_range(range_),
+            input_ranges=options.input_ranges(input_range or ()),
             architectures=tuple(architecture or ()),
             tolerance=tolerance,
             states=states.parse(state or ()),

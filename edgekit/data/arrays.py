@@ -29,6 +29,8 @@ _SPLITS = ("train", "validation", "test")
 NAMES = (*(f"{axis}_{split}" for split in _SPLITS for axis in "xy"), "groups_train", "classes")
 TENSORS = tuple(f"x_{split}." for split in _SPLITS)
 """How the names of arrays begin that are one of several tensors."""
+ONE_ARRAY = ("anomaly", "detection", "segmentation")
+"""Tasks that give a sample back, or places in it."""
 MOST_NUMBERED = 1000
 """Classes that are named by their numbers: more, and they are measured values."""
 _UNGROUPED = (
@@ -40,6 +42,8 @@ _UNGROUPED = (
 def pools(found: Mapping[str, Any], origin: str, task: str = "classification") -> Pools:
     """Pools from named arrays; DataError, beginning with `origin`, for a name or an array that does not fit."""
     found, parts = tensors.joined(found, _SPLITS, origin)
+    if parts and task in ONE_ARRAY:
+        raise DataError(f"{origin}: samples of several tensors, and task {task} takes one array each; join them in one")
     for name in found:
         if name not in NAMES:
             raise DataError(f"{origin}: unknown name {name!r}, {suggest(str(name), NAMES)}")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from edgekit.core import tasks
-from edgekit.core.errors import DataError
+from edgekit.core.errors import ConfigError, DataError
 from edgekit.core.tasks import Task
 from edgekit.core.tasks.labels import some
-from edgekit.data.types import Kind, Pools, Split
+from edgekit.data.types import Data, Kind, Pools, Split
+from edgekit.runner.preprocess.steps import check as check_steps
 
 _CHUNK_SAMPLES = 4096
 _VECTORS = ("(n, features)", ("feature",), "convert with x.reshape(len(x), -1).astype('float32')")
@@ -124,3 +126,13 @@ def _printable(what: str, names: tuple[str, ...]) -> None:
     for name in names:
         if not name.isprintable():
             raise DataError(f"{what}: got {name!a}; rename it, with characters that can be seen, and plain spaces")
+
+
+def preprocessed_shape(data: Data, preprocess: list[dict[str, Any]]) -> tuple[int, ...]:
+    """What the steps make of a sample's shape; InputError where they do not fit, ConfigError for several tensors."""
+    if data.tensors and preprocess:
+        raise ConfigError(
+            f"preprocess: got {len(preprocess)} steps, and samples of several tensors take none, for each would change "
+            "all; write [], and let the network scale its inputs"
+        )
+    return check_steps(preprocess, data.raw_shape, data.raw_dtype)

@@ -75,6 +75,20 @@ def _array(name: str, value: Any, origin: str) -> np.ndarray:
         raise DataError(f"{origin}: {name} is {shape}; {fix}")
     if not name.isprintable() or name.endswith("."):
         raise DataError(f"{origin}: {name!a} is no name of a tensor; use characters that can be seen")
+    return _finite(name, array, origin) if array.dtype.kind == "f" else array
+
+
+def _finite(name: str, array: np.ndarray, origin: str) -> np.ndarray:
+    """As float32, in which a number that is too large is an infinity."""
+    with np.errstate(over="ignore"):
+        array = array.astype(np.float32, copy=False)
+    if not np.isfinite(array).all():
+        sample, *place = (int(index) for index in np.argwhere(~np.isfinite(array))[0])
+        where = ", ".join(map(str, place))
+        raise DataError(
+            f"{origin}: {name}: sample {sample}, place {where} is {array[(sample, *place)]}; "
+            "NaN and infinity (in float32) are not samples: repair or remove them"
+        )
     return array
 
 

@@ -183,6 +183,14 @@ class Data:
         return str(self.train.x.dtype)
 
     @property
+    def sample_in_words(self) -> str:
+        """Kind, shape and dtype of one raw sample, or of each of its tensors."""
+        if self.tensors:
+            each = [f"{one['name']} {'×'.join(map(str, one['shape']))} {one['dtype']}" for one in self.tensors]
+            return f"{len(each)} tensors ({', '.join(each)})"
+        return f"{self.kind} {'×'.join(map(str, self.raw_shape))} {self.raw_dtype}"
+
+    @property
     def vocabulary_size(self) -> int:
         """How many token ids the vocabulary of texts has; DataError where the samples are no texts."""
         from edgekit.runner import input_path, tokenization

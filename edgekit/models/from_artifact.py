@@ -11,8 +11,8 @@ from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import ConfigError
 from edgekit.core.tasks import embedding
 from edgekit.data import Data
+from edgekit.data.checks import preprocessed_shape
 from edgekit.models import store
-from edgekit.runner.preprocess.steps import check
 
 
 def spec_for(
@@ -23,7 +23,7 @@ def spec_for(
     source: store.Source | None = None,
 ) -> store.ModelSpec:
     """The description of a network for these samples; InputError where the preprocess steps do not fit them."""
-    shape = check(preprocess, data.raw_shape, data.raw_dtype)
+    shape = preprocessed_shape(data, preprocess)
     if len(shape) == 3:
         shape = (shape[2], shape[0], shape[1])
     return store.ModelSpec(

@@ -44,7 +44,8 @@ DIMENSIONS = "dimensions"
 def build(spec: ModelSpec, seed: int = 0) -> nn.Module:
     """A fresh network in eval mode; `seed` fixes its initial weights and leaves the global generator alone.
 
-    The builder is given `input_shape`, of several inputs `input_shapes` by name, and `num_classes`, and of texts
+    The builder is given `input_shape`, of several inputs `input_shapes` and `id_counts` (of whole numbers, the highest
+    and one) by name, and `num_classes`, and of texts
     `vocabulary_size` and `pad_id`, if its signature takes them. For an embedding `num_classes`, or `dimensions`, is how
     many numbers the vector has.
     """
@@ -238,10 +239,14 @@ def _arguments(builder: Callable[..., Any], spec: ModelSpec) -> dict[str, Any]:
 
 
 def _shapes(spec: ModelSpec) -> dict[str, Any]:
-    """Of its one input (C, H, W), (F,) or (time, channels); of several, each tensor's, by name."""
+    """Of its one input (C, H, W), (F,) or (time, channels); of several each tensor's, and how many ids there are."""
     if not spec.tensors:
         return {"input_shape": spec.input_shape}
-    return {"input_shapes": {each["name"]: tuple(each["shape"]) for each in spec.tensors}}
+    ids = [each for each in spec.tensors if each["dtype"] == several_inputs.WHOLE and each["range"][0] >= 0]
+    return {
+        "input_shapes": {each["name"]: tuple(each["shape"]) for each in spec.tensors},
+        "id_counts": {each["name"]: each["range"][1] + 1 for each in ids},
+    }
 
 
 def _vocabulary(spec: ModelSpec) -> dict[str, Any]:

@@ -27,7 +27,7 @@ NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
 ADVICE = (
     (
         "required positional argument",
-        "a bundle's model has one input: stack several in one, take them apart inside",
+        "it takes several inputs: give each as an array by its name, x_train.NAME, or give it defaults",
     ),
     ("!= struct c10::", "its weights are of another type than its input, float32; let the builder return net.float()"),
     ("must have the same dtype", "its weights are of another type than its input, float32; return net.float()"),

@@ -18,6 +18,8 @@ from edgekit.runner.errors import InputError
 from edgekit.runner.inputs.windows import Sample
 from edgekit.serve.refusal import Refusal
 
+ZIPPED = (b"PK\x03\x04", b"PK\x05\x06")
+"""What an `.npz` begins with; the second is empty."""
 MOST_SAMPLES = 1024
 """Windows of one recording, or rows of one table."""
 
@@ -33,6 +35,8 @@ def samples(body: bytes, manifest: Manifest, members: Mapping[str, bytes] = inpu
     reader = kind(body)
     if "text" in known and reader != "array" and (reader in (None, "table") or _is_utf8(body)):
         reader = "text" if body else None
+    if "tensors" in known and reader is None and body[:4] in ZIPPED:
+        reader = "tensors"
     if reader is None or reader not in known:
         got = f"a {reader}" if reader else "no file that is known" if body else "nothing"
         raise Refusal(415, f"body: got {got}; this model takes {', '.join(inputs.suffixes(raw))}")

@@ -15,20 +15,19 @@ InferOutputTensor = message("ModelInferResponse.InferOutputTensor")
 
 CONTENTS = {"UINT8": "uint_contents", "INT8": "int_contents", "FP32": "fp32_contents", "INT32": "int_contents"}
 """Where typed contents of a datatype stand."""
+OF_SEVERAL = {**CONTENTS, "INT64": "int64_contents"}
+"""The same for the tensors of a model of several inputs, which may be of one datatype more."""
 NOTHING = memoryview(b"")
 
 
-def parse(request: Any, wanted: wire.Input, outputs: Sequence[str]) -> wire.Request:
+def parse(request: Any, wanted: wire.Taken, outputs: Sequence[str]) -> wire.Request:
     """A ModelInferRequest; Refusal (400) says what was got and what is taken."""
     raw = request.raw_input_contents
-    if len(request.inputs) != 1:
-        raise Refusal(400, f"inputs: got {len(request.inputs)}; the model takes one input, {wanted.name!r}")
-    if len(raw) > 1:
-        raise Refusal(400, f"raw_input_contents: got {len(raw)} for one input; give one")
-    rest = memoryview(raw[0]) if raw else NOTHING
+    count = len(wanted.inputs)
+    inputs, rest = _one(request.inputs, raw, wanted) if count == 1 else _several(request.inputs, raw, count)
     values = {
         "id": request.id,
-        "inputs": [_input(request.inputs[0], rest if raw else None)],
+        "inputs": inputs,
         "parameters": {**_parameters(request.parameters), "binary_data_output": True},
     }
     if request.outputs:
@@ -36,26 +35,49 @@ def parse(request: Any, wanted: wire.Input, outputs: Sequence[str]) -> wire.Requ
     return wire.understand(values, rest, wanted, outputs)
 
 
-def _input(tensor: Any, raw: memoryview | None) -> dict[str, Any]:
+def _one(tensors: Sequence[Any], raw: Sequence[bytes], wanted: wire.Taken) -> tuple[list[dict[str, Any]], memoryview]:
+    """As it would stand in JSON, and the bytes behind it."""
+    if len(tensors) != 1:
+        raise Refusal(400, f"inputs: got {len(tensors)}; the model takes one input, {wanted.inputs[0].name!r}")
+    if len(raw) > 1:
+        raise Refusal(400, f"raw_input_contents: got {len(raw)} for one input; give one")
+    rest = memoryview(raw[0]) if raw else NOTHING
+    return [_input(tensors[0], rest if raw else None)], rest
+
+
+def _several(tensors: Sequence[Any], raw: Sequence[bytes], count: int) -> tuple[list[dict[str, Any]], memoryview]:
+    """As they would stand in JSON, and the bytes behind it: raw contents are of all inputs, or of none."""
+    if len(tensors) != count:
+        return [{"name": each.name} for each in tensors], NOTHING  # refused by their names
+    if raw and len(raw) != count:
+        raise Refusal(400, f"raw_input_contents: got {len(raw)} for {count} inputs; give one for each, or none")
+    views: Sequence[memoryview | None] = [memoryview(each) for each in raw] or [None] * count
+    pairs = enumerate(zip(tensors, views, strict=True))
+    return [_input(*each, number, OF_SEVERAL) for number, each in pairs], memoryview(b"".join(raw))
+
+
+def _input(
+    tensor: Any, raw: memoryview | None, number: int = 0, contents: Mapping[str, str] = CONTENTS
+) -> dict[str, Any]:
     """As it would stand in JSON."""
     shape = list(tensor.shape)
     values = {"name": tensor.name, "datatype": tensor.datatype, "shape": shape}
     filled = [field.name for field, _ in tensor.contents.ListFields()]
     if raw is not None:
         if filled:
-            raise Refusal(400, "inputs[0]: has contents and raw_input_contents; give one of them")
-        dtype = wire.DATATYPES.get(tensor.datatype)
-        size = math.prod(shape) * dtype.itemsize if dtype is not None else len(raw)
+            raise Refusal(400, f"inputs[{number}]: has contents and raw_input_contents; give one of them")
+        is_known = tensor.datatype in contents
+        size = math.prod(shape) * wire.DATATYPES[tensor.datatype].itemsize if is_known else len(raw)
         if size != len(raw) and min(shape, default=0) > 0:
             raise Refusal(
-                400, f"raw_input_contents[0]: got {len(raw)} bytes; {shape} of {tensor.datatype} takes {size}"
+                400, f"raw_input_contents[{number}]: got {len(raw)} bytes; {shape} of {tensor.datatype} takes {size}"
             )
         return {**values, "parameters": {"binary_data_size": len(raw)}}
-    place = CONTENTS.get(tensor.datatype)
+    place = contents.get(tensor.datatype)
     if place is not None and filled != [place]:
         got = ", ".join(filled) or "nothing"
         raise Refusal(
-            400, f"inputs[0].contents: got {got}; {tensor.datatype} stands in {place}, or in raw_input_contents"
+            400, f"inputs[{number}].contents: got {got}; {tensor.datatype} stands in {place}, or in raw_input_contents"
         )
     return {**values, "data": list(getattr(tensor.contents, place)) if place is not None else None}
 

@@ -42,6 +42,7 @@ PAGE = """<!doctype html>
 </form>
 <div id="drop" tabindex="0" role="button">Drop a file here, or click to choose one
   <input id="file" type="file" hidden></div>
+<p id="named" class="note" hidden></p>
 <form id="written" hidden>
   <label for="text">or write a text</label><br>
   <textarea id="text" rows="4" required></textarea><br><button>Ask</button>
@@ -81,7 +82,10 @@ async function refresh() {
     const names = facts.models.map(model => model.name);
     if ([...$("model").options].map(each => each.value).join() !== names.join())
       $("model").replaceChildren(...names.map(name => text("option", name)));
-    $("written").hidden = !facts.models.some(model => model.name === $("model").value && model.kind === "text");
+    const chosen = facts.models.find(model => model.name === $("model").value);
+    $("written").hidden = chosen?.kind !== "text";
+    $("named").hidden = chosen?.kind !== "tensors";
+    $("named").textContent = chosen ? `A sample is an .npz file of these arrays: ${chosen.input}.` : "";
     $("curl").textContent = `curl -T FILE '${location.origin}/predict?model=${$("model").value || "NAME"}'`;
   } catch (error) {
     $("state").textContent = `no answer: ${error.message}`;

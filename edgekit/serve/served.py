@@ -14,7 +14,7 @@ from edgekit.runner import bundle as bundles
 from edgekit.runner import joined, postprocess
 from edgekit.runner.errors import BackendError, InputError, TrustError
 from edgekit.runner.model import open_model
-from edgekit.serve import counters, wire
+from edgekit.serve import counters, several, wire
 from edgekit.serve.batcher import Answer, Batcher
 from edgekit.serve.counters import FIELDS
 from edgekit.serve.proven import Proven, open_batches
@@ -42,8 +42,7 @@ class Served:
         self._batches = open_batches(self.model, self.curve.sizes)
         self._pool = None if self.curve.is_inline else ThreadPoolExecutor(1, "model")
         self.batcher = Batcher(self._execute, self.curve, settings.queue, self._pool, settings.queue_delay_ms / 1e3)
-        raw = self.manifest.raw
-        self.input = wire.Input(raw.kind, wire.NAMES[raw.dtype], raw.shape)
+        self.input = several.taken(self.manifest.raw)
         self._values = {OUTPUT: self.manifest.output_shape}
         if len(self.manifest.outputs) > 1:
             self._values = {each.name: each.shape[1:] for each in self.manifest.outputs}
@@ -163,7 +162,9 @@ class Served:
             "name": self.name,
             "versions": [self.proven.version],
             "platform": f"edgekit_{self.manifest.target}",
-            "inputs": [{"name": self.input.name, "datatype": self.input.datatype, "shape": [-1, *self.input.shape]}],
+            "inputs": [
+                {"name": each.name, "datatype": each.datatype, "shape": [-1, *each.shape]} for each in self.input.inputs
+            ],
             "outputs": [
                 *({"name": name, "datatype": "FP32", "shape": [-1, *shape]} for name, shape in self._values.items()),
                 {"name": ANSWER, "datatype": "BYTES", "shape": [-1, 1]},
@@ -186,11 +187,8 @@ class Served:
             "version_policy": {"latest": {"num_versions": 1}},
             "max_batch_size": wire.MOST_SAMPLES,
             "input": [
-                {
-                    "name": self.input.name,
-                    "data_type": f"TYPE_{self.input.datatype}",
-                    "dims": list(self.input.shape),
-                }
+                {"name": each.name, "data_type": f"TYPE_{each.datatype}", "dims": list(each.shape)}
+                for each in self.input.inputs
             ],
             "output": [
                 *({"name": name, "data_type": "TYPE_FP32", "dims": list(dims)} for name, dims in self._values.items()),
@@ -209,9 +207,9 @@ class Served:
             "task": self.manifest.task,
             "target": self.manifest.target,
             "interpreter": f"{self.proven.interpreter} {self.proven.interpreter_version}",
-            "input": f"{self.input.datatype} {list(self.input.shape)}",
-            "kind": self.input.name,
-            "values": math.prod(self.input.shape),
+            "input": self.input.describe(),
+            "kind": self.manifest.raw.kind,
+            "values": math.prod(self.manifest.raw.shape),
             "batching": self.curve.verdict(),
             "cache": self.cache.state if self.cache is not None else "",
             "cache_hits": sums["cache_hit_count"],

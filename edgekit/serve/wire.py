@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import orjson
@@ -19,9 +19,10 @@ DATATYPES: dict[str, np.dtype[Any]] = {
     "INT8": np.dtype("i1"),
     "FP32": np.dtype("<f4"),
     "INT32": np.dtype("<i4"),
+    "INT64": np.dtype("<i8"),
 }
-NAMES = {"uint8": "UINT8", "int8": "INT8", "float32": "FP32", "int32": "INT32"}
-"""A sample's dtype in a manifest, and what the protocol calls it."""
+NAMES = {"uint8": "UINT8", "int8": "INT8", "float32": "FP32", "int32": "INT32", "int64": "INT64"}
+"""The dtype of a sample, or of one of its tensors, in a manifest, and what the protocol calls it."""
 MOST_SAMPLES = 256
 """In one request."""
 MOST_TENSORS = 16
@@ -55,50 +56,110 @@ class Tensor(NamedTuple):
     values: Any
 
 
+class Taken(Protocol):
+    """What a model takes: one `Input`, or several of them (`several.py`)."""
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """Each tensor by its name."""
+
+    def describe(self) -> str:
+        """For people."""
+
+    def of_bytes(self, body: bytes) -> np.ndarray:
+        """Samples (1, *raw) of a body that is nothing but bytes; Refusal (400)."""
+
+    def of_tensors(self, tensors: Any, rest: memoryview) -> tuple[np.ndarray, int]:
+        """Samples (n, *raw) of a request's `inputs`, and how many bytes of `rest` they took; Refusal (400)."""
+
+
 class Input(NamedTuple):
-    """What a model takes: one tensor (n, *shape)."""
+    """One tensor (n, *shape)."""
 
     name: str
     datatype: str
     shape: tuple[int, ...]
 
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """See `Taken`."""
+        return (self,)
 
-def parse_raw(body: bytes, wanted: Input) -> Request:
+    def describe(self) -> str:
+        """See `Taken`."""
+        return f"{self.datatype} {list(self.shape)}"
+
+    def of_bytes(self, body: bytes) -> np.ndarray:
+        """See `Taken`."""
+        count = math.prod(self.shape)
+        dtype = DATATYPES[self.datatype]
+        if len(body) != count * dtype.itemsize:
+            raise Refusal(
+                400,
+                f"body: got {len(body)} bytes; one sample is {self.datatype}{list(self.shape)}, "
+                f"{count * dtype.itemsize} bytes",
+            )
+        return np.frombuffer(body, dtype).reshape(1, *self.shape)
+
+    def of_tensors(self, tensors: Any, rest: memoryview) -> tuple[np.ndarray, int]:
+        """See `Taken`."""
+        if not isinstance(tensors, list) or not 0 < len(tensors) <= MOST_TENSORS:
+            raise Refusal(400, f"inputs: got {show(tensors)}; the model takes one input, {self.name!r}")
+        if len(tensors) != 1:
+            raise Refusal(400, f"inputs: got {len(tensors)}; the model takes one input, {self.name!r}")
+        tensor = as_object(tensors[0], "inputs[0]")
+        if tensor.get("name") != self.name:
+            raise Refusal(400, f"inputs[0].name: got {show(tensor.get('name'))}; use {self.name!r}")
+        return self.read(tensor, rest)
+
+    def read(
+        self, tensor: Mapping[str, Any], rest: memoryview, where: str = "inputs[0]", start: int = 0
+    ) -> tuple[np.ndarray, int]:
+        """Samples (n, *shape) of a tensor of this name, and how many bytes of `rest` they took, from `start` on."""
+        if tensor.get("datatype") != self.datatype:
+            raise Refusal(400, f"{where}.datatype: got {show(tensor.get('datatype'))}; the sample is {self.datatype}")
+        shape = _shape(tensor.get("shape"), self, where)
+        dtype, count = DATATYPES[self.datatype], math.prod(shape)
+        size = as_object(tensor.get("parameters", {}), f"{where}.parameters").get("binary_data_size")
+        if size is None:
+            if "data" not in tensor:
+                raise Refusal(400, f"{where}: has no data; give data, or parameters.binary_data_size and the bytes")
+            return _from_json(tensor["data"], shape, dtype, where), 0
+        if "data" in tensor:
+            raise Refusal(400, f"{where}: has data and binary_data_size; give one of them")
+        if type(size) is not int or size != count * dtype.itemsize:
+            raise Refusal(
+                400,
+                f"{where}.parameters.binary_data_size: got {show(size)}; {list(shape)} takes {count * dtype.itemsize}",
+            )
+        if start + size > len(rest):
+            raise Refusal(400, f"body: {len(rest)} binary bytes, binary_data_size says {start + size}")
+        return np.frombuffer(rest[start : start + size], dtype).reshape(shape), size
+
+
+def parse_raw(body: bytes, wanted: Taken) -> Request:
     """A body that is one sample's bytes and nothing else (a JSON header of length 0)."""
-    count = math.prod(wanted.shape)
-    dtype = DATATYPES[wanted.datatype]
-    if len(body) != count * dtype.itemsize:
-        raise Refusal(
-            400,
-            f"body: got {len(body)} bytes; one sample is {wanted.datatype}{list(wanted.shape)}, "
-            f"{count * dtype.itemsize} bytes",
-        )
-    return Request(np.frombuffer(body, dtype).reshape(1, *wanted.shape), "", None, True, 0.0)
+    return Request(wanted.of_bytes(body), "", None, True, 0.0)
 
 
-def parse(body: bytes, header_bytes: int | None, wanted: Input, outputs: Sequence[str]) -> Request:
+def parse(body: bytes, header_bytes: int | None, wanted: Taken, outputs: Sequence[str]) -> Request:
     """A request with a JSON header; Refusal (400) says what was got and what is taken."""
     if header_bytes is not None and not 0 < header_bytes <= len(body):
         raise Refusal(400, f"Inference-Header-Content-Length: got {header_bytes}; the body has {len(body)} bytes")
     header = body if header_bytes is None else memoryview(body)[:header_bytes]
     rest = memoryview(b"") if header_bytes is None else memoryview(body)[header_bytes:]
-    return understand(_object(parse_json(header), "request"), rest, wanted, outputs)
+    return understand(as_object(parse_json(header), "request"), rest, wanted, outputs)
 
 
-def understand(values: Mapping[str, Any], rest: memoryview, wanted: Input, outputs: Sequence[str]) -> Request:
+def understand(values: Mapping[str, Any], rest: memoryview, wanted: Taken, outputs: Sequence[str]) -> Request:
     """A request whose JSON is read already; `rest` are the bytes of its binary tensors."""
-    tensors = values.get("inputs")
-    if not isinstance(tensors, list) or not 0 < len(tensors) <= MOST_TENSORS:
-        raise Refusal(400, f"inputs: got {_show(tensors)}; the model takes one input, {wanted.name!r}")
-    if len(tensors) != 1:
-        raise Refusal(400, f"inputs: got {len(tensors)}; the model takes one input, {wanted.name!r}")
-    samples, used = _tensor(_object(tensors[0], "inputs[0]"), rest, wanted)
+    samples, used = wanted.of_tensors(values.get("inputs"), rest)
     if used != len(rest):
         raise Refusal(400, f"body: {len(rest) - used} bytes are left after the input's own {used}")
-    parameters = _object(values.get("parameters", {}), "parameters")
+    parameters = as_object(values.get("parameters", {}), "parameters")
     name = values.get("id", "")
     if not isinstance(name, str) or len(name) > LONGEST_ID:
-        raise Refusal(400, f"id: got {_show(name)}; use text of at most {LONGEST_ID} characters")
+        raise Refusal(400, f"id: got {show(name)}; use text of at most {LONGEST_ID} characters")
     binary = _flag(parameters, "binary_data_output", False)
     return Request(samples, name, _outputs(values.get("outputs"), binary, outputs), binary, _timeout_ms(parameters))
 
@@ -111,69 +172,46 @@ def parse_json(text: bytes | memoryview) -> Any:
         raise Refusal(400, f"body: not JSON ({error})") from None
 
 
-def _object(value: Any, where: str) -> dict[str, Any]:
+def as_object(value: Any, where: str) -> dict[str, Any]:
+    """Refusal (400) for anything but an object."""
     if not isinstance(value, dict):
-        raise Refusal(400, f"{where}: got {_show(value)}; use an object")
+        raise Refusal(400, f"{where}: got {show(value)}; use an object")
     return value
 
 
-def _show(value: Any) -> str:
+def show(value: Any) -> str:
+    """What was got, short."""
     return "nothing" if value is None else repr(value)[:100]
 
 
-def _tensor(tensor: Mapping[str, Any], rest: memoryview, wanted: Input) -> tuple[np.ndarray, int]:
-    """Samples (n, *shape), and how many of the binary bytes they took."""
-    if tensor.get("name") != wanted.name:
-        raise Refusal(400, f"inputs[0].name: got {_show(tensor.get('name'))}; use {wanted.name!r}")
-    if tensor.get("datatype") != wanted.datatype:
-        raise Refusal(400, f"inputs[0].datatype: got {_show(tensor.get('datatype'))}; the sample is {wanted.datatype}")
-    shape = _shape(tensor.get("shape"), wanted)
-    dtype, count = DATATYPES[wanted.datatype], math.prod(shape)
-    size = _object(tensor.get("parameters", {}), "inputs[0].parameters").get("binary_data_size")
-    if size is None:
-        if "data" not in tensor:
-            raise Refusal(400, "inputs[0]: has no data; give data, or parameters.binary_data_size and the bytes")
-        return _from_json(tensor["data"], shape, dtype), 0
-    if "data" in tensor:
-        raise Refusal(400, "inputs[0]: has data and binary_data_size; give one of them")
-    if type(size) is not int or size != count * dtype.itemsize:
-        raise Refusal(
-            400,
-            f"inputs[0].parameters.binary_data_size: got {_show(size)}; {list(shape)} takes {count * dtype.itemsize}",
-        )
-    if size > len(rest):
-        raise Refusal(400, f"body: {len(rest)} binary bytes, binary_data_size says {size}")
-    return np.frombuffer(rest[:size], dtype).reshape(shape), size
-
-
-def _shape(value: Any, wanted: Input) -> tuple[int, ...]:
+def _shape(value: Any, wanted: Input, where: str) -> tuple[int, ...]:
     whole = isinstance(value, list) and all(type(side) is int for side in value)
     if not whole or len(value) != len(wanted.shape) + 1 or tuple(value[1:]) != wanted.shape:
-        raise Refusal(400, f"inputs[0].shape: got {_show(value)}; use [n, {', '.join(map(str, wanted.shape))}]")
+        raise Refusal(400, f"{where}.shape: got {show(value)}; use [n, {', '.join(map(str, wanted.shape))}]")
     if not 1 <= value[0] <= MOST_SAMPLES:
-        raise Refusal(400, f"inputs[0].shape: got {value[0]} samples; use 1 to {MOST_SAMPLES}")
+        raise Refusal(400, f"{where}.shape: got {value[0]} samples; use 1 to {MOST_SAMPLES}")
     return tuple(value)
 
 
-def _from_json(data: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+def _from_json(data: Any, shape: tuple[int, ...], dtype: np.dtype, where: str) -> np.ndarray:
     if not isinstance(data, list):
-        raise Refusal(400, f"inputs[0].data: got {_show(data)}; use a list of numbers")
+        raise Refusal(400, f"{where}.data: got {show(data)}; use a list of numbers")
     try:
         values = np.array(data)
     except (ValueError, OverflowError):
         raise Refusal(
-            400, "inputs[0].data: its lists differ in length; nest them like the shape, or not at all"
+            400, f"{where}.data: its lists differ in length; nest them like the shape, or not at all"
         ) from None
     if values.dtype.kind not in "iuf":
-        raise Refusal(400, "inputs[0].data: holds what is no number; use numbers alone")
+        raise Refusal(400, f"{where}.data: holds what is no number; use numbers alone")
     if values.shape not in (shape, (math.prod(shape),)):
         raise Refusal(
-            400, f"inputs[0].data: got {list(values.shape)}; the shape {list(shape)} takes {math.prod(shape)} values"
+            400, f"{where}.data: got {list(values.shape)}; the shape {list(shape)} takes {math.prod(shape)} values"
         )
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         if values.dtype.kind == "f" or values.min() < limits.min or values.max() > limits.max:
-            raise Refusal(400, f"inputs[0].data: use whole numbers from {limits.min} to {limits.max}")
+            raise Refusal(400, f"{where}.data: use whole numbers from {limits.min} to {limits.max}")
     with np.errstate(over="ignore"):  # what is too large becomes infinite, which the model refuses
         return np.ascontiguousarray(values.astype(dtype).reshape(shape))
 
@@ -182,17 +220,17 @@ def _outputs(value: Any, binary: bool, known: Sequence[str]) -> tuple[Wanted, ..
     if value is None or value == []:  # an empty list is how generated clients leave the key out; Triton reads it so too
         return None
     if not isinstance(value, list) or len(value) > MOST_TENSORS:
-        raise Refusal(400, f"outputs: got {_show(value)}; list some of {', '.join(known)}, or leave the key out")
+        raise Refusal(400, f"outputs: got {show(value)}; list some of {', '.join(known)}, or leave the key out")
     found = []
     for number, each in enumerate(value):
-        output = _object(each, f"outputs[{number}]")
+        output = as_object(each, f"outputs[{number}]")
         name = output.get("name")
         if not isinstance(name, str) or name not in known:
-            raise Refusal(400, f"outputs[{number}].name: got {_show(name)}; the model gives {', '.join(known)}")
-        parameters = _object(output.get("parameters", {}), f"outputs[{number}].parameters")
+            raise Refusal(400, f"outputs[{number}].name: got {show(name)}; the model gives {', '.join(known)}")
+        parameters = as_object(output.get("parameters", {}), f"outputs[{number}].parameters")
         classes = parameters.get("classification", 0)
         if type(classes) is not int or classes < 0:
-            raise Refusal(400, f"outputs[{number}].parameters.classification: got {_show(classes)}; use a whole number")
+            raise Refusal(400, f"outputs[{number}].parameters.classification: got {show(classes)}; use a whole number")
         found.append(Wanted(name, _flag(parameters, "binary_data", binary), classes))
     return tuple(found)
 
@@ -200,7 +238,7 @@ def _outputs(value: Any, binary: bool, known: Sequence[str]) -> tuple[Wanted, ..
 def _flag(parameters: Mapping[str, Any], name: str, default: bool) -> bool:
     value = parameters.get(name, default)
     if not isinstance(value, bool):
-        raise Refusal(400, f"parameters.{name}: got {_show(value)}; use true or false")
+        raise Refusal(400, f"parameters.{name}: got {show(value)}; use true or false")
     return value
 
 
@@ -208,7 +246,7 @@ def _timeout_ms(parameters: Mapping[str, Any]) -> float:
     """Triton's parameter `timeout`, microseconds; 0 where there is none."""
     value = parameters.get("timeout", 0)
     if type(value) is not int or value < 0:
-        raise Refusal(400, f"parameters.timeout: got {_show(value)}; use microseconds, a whole number")
+        raise Refusal(400, f"parameters.timeout: got {show(value)}; use microseconds, a whole number")
     return value / 1e3
 
 

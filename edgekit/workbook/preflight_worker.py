@@ -18,8 +18,8 @@ from edgekit.core.errors import NO_RESOURCES, ConfigError, EdgekitError, Resourc
 from edgekit.core.subprocesses import leave_with_parent
 from edgekit.data import Data
 from edgekit.data import load as load_data
+from edgekit.data.checks import preprocessed_shape
 from edgekit.runner.errors import RunnerError
-from edgekit.runner.preprocess.steps import check as check_steps
 from edgekit.stages.bundle import streams
 from edgekit.workbook.plan import Plan, load_plan, make_importable
 from edgekit.workbook.preflight import ANSWER, AT
@@ -53,10 +53,9 @@ def _checks(plan: Plan, at: Path) -> Iterator[tuple[str, str]]:
     at.write_text("data")
     data = load_data(plan.data)
     sizes = ", ".join(f"{len(getattr(data, name)):,} {name}" for name in ("train", "calibration", "validation"))
-    shape = "×".join(map(str, data.raw_shape))
-    yield "Samples", f"{data.kind} {shape} {data.raw_dtype}: {sizes}; {len(data.classes)} {_outputs(data)}"
+    yield "Samples", f"{data.sample_in_words}: {sizes}; {len(data.classes)} {_outputs(data)}"
     try:
-        check_steps(plan.run.preprocess, data.raw_shape, data.raw_dtype)
+        preprocessed_shape(data, plan.run.preprocess)
     except RunnerError as error:
         raise ConfigError(f"preprocess: {error}") from None
     bundle: Any = plan.stages["bundle"]
@@ -79,9 +78,14 @@ def _file(plan: Plan, data: Data) -> str:
 
     assert plan.source is not None
     opened = model_file.open_file(plan.source, plan.run.preprocess)
-    few = data.validation.x[:SAMPLES]
     model_file.logits_and_facts(
-        opened, few, classes=len(data.classes), timeout_s=FILE_LIMIT_S, threads=1, task=data.task
+        opened,
+        data.validation.x[:SAMPLES],
+        classes=len(data.classes),
+        timeout_s=FILE_LIMIT_S,
+        threads=1,
+        task=data.task,
+        tensors=data.tensors or (),
     )
     return f"{TITLES[opened.kind]}, which answers these samples"
 

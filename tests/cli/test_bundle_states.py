@@ -68,7 +68,7 @@ def test_other_names_are_told(tmp_path: Path) -> None:
     path.write_bytes(model.SerializeToString())
     common = ("bundle", path, "--golden", golden, "--task", "raw", "--columns", "a,b,c", "--out", tmp_path)
     assert edgekit(*common) == 4
-    assert "has 3 inputs (count, input, echo); a bundle's model has one input and one output, besides states" in said()
+    assert "has 3 outputs (heard_last, output, counted); a bundle's model has one output, besides states" in said()
     assert edgekit(*common, "--state", "count=counted", "--state", "echo=heard_last") == 0
     states = bundles.read(tmp_path / "other-onnx-1.0.0.edge.zip").manifest.states
     assert states == (StateSpec("count", (3,), "float32", "count", "counted"),

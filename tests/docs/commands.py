@@ -80,6 +80,10 @@ QUICK = {
     "edgekit export kserve artifacts/digits/bundles --out for-kserve --storage-uri s3://bucket/digits "
     "--image registry.example/edgekit:1.0.0",
     "edgekit export tensorrt artifacts/digits/bundles/digits-onnx-1.0.0.edge.zip --out for-tensorrt",
+    "python classifier.py",
+    "edgekit bundle classifier.onnx --golden text-0.npz --golden text-1.npz --labels good,bad "
+    "--input-range input_ids=0,999 --input-range attention_mask=0,1",
+    "python edgerun.pyz predict classifier-onnx-1.0.0.edge.zip text-0.npz",
     "make help",
     "python gesture.py",
     "edgekit bundle gesture/model.onnx --golden walk.csv --columns ax,ay,az --labels circle,wave,rest,other "
@@ -100,6 +104,7 @@ LONG = {
 }
 
 SERVES = "serves until it is stopped; tests/serve/test_documented.py runs the page's lines in their order"
+SEVERAL = "asks a server that runs; tests/serve/test_several_inputs.py runs the page's lines"
 INSTALLS = "installs from an index of released packages; tests/test_packaging.py builds the wheel and installs it"
 ENGINE = "needs a container engine; tests/deploy runs the builder's lines, hadolint, and compose's schema"
 SERVICE = "changes the system; tests/deploy/test_unit.py has systemd check the unit"
@@ -117,6 +122,8 @@ ELSEWHERE = {
     "edgekit serve artifacts/digits/bundles/": SERVES,
     "curl -T sample.png localhost:8000/predict": SERVES,
     "python ask.py": SERVES,
+    "curl -T sample.npz localhost:8000/predict": SEVERAL,
+    "python ask_several.py": SEVERAL,
     "perf_analyzer -m digits -u localhost:8000": "lies in build/triton; tests/serve/test_perf_analyzer.py runs it",
     ASK: SERVES,
     "make run": "installs the workbook; the walk itself is run by tests/conftest.py",

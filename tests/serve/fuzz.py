@@ -8,6 +8,7 @@ import socket
 import ssl
 from collections.abc import Callable
 
+from tests.serve import several
 from tests.serve.server import INFER, cut
 from tests.serve.test_predict import BAD, png
 
@@ -20,7 +21,7 @@ Connect = Callable[[], socket.socket]
 
 
 def seeds() -> list[bytes]:
-    """Good requests, as bytes."""
+    """Good requests, as bytes, to the small bundle and to `two` of `several.py`."""
     tensor = {"name": "image", "shape": [1, 8, 8, 1], "datatype": "UINT8", "data": [7] * 64}
     outputs = [{"name": "output", "parameters": {"classification": 2}}, {"name": "answer"}]
     whole = json.dumps({"id": "a", "inputs": [tensor], "outputs": outputs, "parameters": {"timeout": 10**6}}).encode()
@@ -31,7 +32,7 @@ def seeds() -> list[bytes]:
         request("POST", INFER, header + bytes(64), f"Inference-Header-Content-Length: {len(header)}"),
         request("POST", INFER, bytes(64), "Inference-Header-Content-Length: 0", "X-Request-Timeout-Ms: 1000"),
         request("PUT", "/predict?model=tiny&top=3", png(8, 8, bytes(72)), "Content-Type: image/png"),
-        request("POST", "/predict", BAD["npy, another shape"]),
+        request("POST", "/predict?model=tiny", BAD["npy, another shape"]),
         request("GET", "/v2/models/tiny/versions/1.2.0/stats", b""),
         request("GET", "/status", b"", "Authorization: Bearer abc"),
     ]
@@ -41,7 +42,19 @@ def seeds() -> list[bytes]:
         "Transfer-Encoding: chunked\r\n\r\n".encode()
         + pieces
     )
-    return made
+    return [*made, *_of_several()]
+
+
+def _of_several() -> list[bytes]:
+    [sample], where = several.samples(1), "/v2/models/two/infer"
+    whole, _ = several.request([sample])
+    body, headers = several.request([sample, sample], iter((True, True)))
+    lengths = [f"{name}: {value}" for name, value in headers.items()]
+    return [
+        request("POST", where, whole),
+        request("POST", where, body, *lengths),
+        request("PUT", "/predict/one.npz?model=two", several.npz(sample)),
+    ]
 
 
 def request(method: str, path: str, body: bytes, *headers: str) -> bytes:

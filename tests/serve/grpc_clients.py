@@ -56,6 +56,45 @@ def triton(address: str, x: np.ndarray) -> dict[str, Any]:
         }
 
 
+TYPES = {"ids": "INT32", "picture": "FP32"}
+
+
+def two(x: np.ndarray) -> dict[str, np.ndarray]:
+    """Both inputs of the model `two`, the last first, of joined samples."""
+    return {"ids": x[:, 16:].astype(np.int32), "picture": x[:, :16].reshape(-1, 1, 4, 4)}
+
+
+def triton_several(address: str, x: np.ndarray) -> dict[str, Any]:
+    """Several inputs, and what is told of them."""
+    import tritonclient.grpc as client
+
+    asked = []
+    for name, each in two(x).items():
+        asked.append(client.InferInput(name, list(each.shape), TYPES[name]))
+        asked[-1].set_data_from_numpy(each)
+    with client.InferenceServerClient(address) as server:
+        output = server.infer("two", asked).as_numpy("output")
+        inputs = [[each.name, each.datatype, list(each.shape)] for each in server.get_model_metadata("two").inputs]
+    return {"outputs": [output.tobytes().hex()], "inputs": inputs}
+
+
+def kserve_several(address: str, x: np.ndarray) -> dict[str, Any]:
+    """Several inputs, raw and typed."""
+    from kserve import InferenceGRPCClient, InferInput, InferRequest
+
+    async def ask() -> list[str]:
+        server, outputs = InferenceGRPCClient(address), []
+        for raw in (True, False):
+            asked = [InferInput(name, list(each.shape), TYPES[name]) for name, each in two(x).items()]
+            for tensor, each in zip(asked, two(x).values(), strict=True):
+                tensor.set_data_from_numpy(each, binary_data=raw)
+            answer = await server.infer(InferRequest(model_name="two", infer_inputs=asked))
+            outputs.append(answer.outputs[0].as_numpy().astype("<f4").tobytes().hex())
+        return outputs
+
+    return {"outputs": asyncio.run(ask())}
+
+
 def triton_aio(address: str, x: np.ndarray) -> dict[str, Any]:
     """Forty calls at once."""
     import tritonclient.grpc.aio as client

@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 from tests.runner.conftest import samples
+from tests.serve import several
 from tests.serve.askers import own_answers
 from tests.serve.cached import tiny
 from tests.serve.conftest import Start
@@ -30,6 +31,7 @@ from tests.serve.grpc_server import request as infer_request
 from tests.serve.memory import Watch
 from tests.serve.server import INFER, Server
 from tests.serve.test_access import pair  # noqa: F401  (a fixture: a certificate and its key)
+from tests.serve.test_several_inputs_grpc import request as several_request
 
 pytestmark = pytest.mark.fuzz
 
@@ -83,6 +85,8 @@ def over_grpc(client: Client) -> Door:
     )
     asked = [{"name": "output", "parameters": parameters(classification=2)}]
     infer = [infer_request("tiny", x, id="a", outputs=asked, parameters=parameters(timeout=10**6)), typed]
+    two = several.samples(2)
+    infer += [several_request("two", two), several_request("two", two, raw=False)]
     good = [each.SerializeToString() for each in infer]
     others = ("ModelReady", "ModelMetadata", "ModelConfig", "ModelStatistics", "RepositoryIndex", "RepositoryModelLoad")
 
@@ -162,11 +166,11 @@ def house(
     tmp_path: Path,
 ) -> Iterator[House]:
     certificate, key = pair
-    path, bundle = tmp_path / "socket", tiny(tmp_path)
-    common = (bundle, "--receive-s", 0.1, "--max-body-mb", 1)
+    path, bundle, two = tmp_path / "socket", tiny(tmp_path), several.write("onnx", tmp_path)
+    common = (bundle, two, "--receive-s", 0.1, "--max-body-mb", 1)
     plain = start(*common, "--grpc-port", 0)
     # its own deadline holds for the handshake too, which takes long where all doors are forced at once
-    secured = start(bundle, "--receive-s", 1, "--max-body-mb", 1, "--certificate", certificate, "--key", key)
+    secured = start(bundle, two, "--receive-s", 1, "--max-body-mb", 1, "--certificate", certificate, "--key", key)
     local = start(*common, "--uds", path)
     where = plain.wait_said(r"gRPC on (\S+)")[1]
     client = Client(where)

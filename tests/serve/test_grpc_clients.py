@@ -17,6 +17,7 @@ import pytest
 from edgekit.runner import load
 from tests.conftest import ROOT
 from tests.matrix.environments import Environment, installed
+from tests.serve import several
 from tests.serve.grpc_server import Server
 from tests.serve.test_grpc import X, folder, start  # noqa: F401
 
@@ -32,16 +33,17 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environmen
 
 @pytest.fixture(scope="module")
 def server(start: Any, folder: Path) -> Server:  # noqa: F811
-    """Two workers."""
+    """Two workers; `two` is a model of several inputs."""
+    several.write("onnx", folder)
     return start("--workers", 2, "--drain-s", 0, folder)
 
 
 @pytest.fixture
 def ask(environment: Environment, server: Server, tmp_path: Path) -> Any:
-    """`ask(what)` gives what the client of that name was answered."""
+    """`ask(what)` gives what the client of that name was answered; `x` are other samples than one of `tiny`."""
 
-    def ask(what: str) -> dict[str, Any]:
-        np.save(tmp_path / "x.npy", X[:1])
+    def ask(what: str, x: np.ndarray = X[:1]) -> dict[str, Any]:
+        np.save(tmp_path / "x.npy", x)
         script = (
             f"import runpy, sys; sys.path.append({str(ROOT)!r}); "
             "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
@@ -71,7 +73,7 @@ def test_tritonclient_is_answered_to_the_bit(ask: Any, output: str, server: Serv
     assert (found["live"], found["ready"], found["model_ready"]) == (True, True, True)
     assert (found["server"], found["inputs"], found["backend"], found["id"]) == ("edgekit", ["image"], "edgekit", "a-1")
     assert found["success"] >= 2
-    assert found["index"] == ["tiny", "tiny-onnx", "tiny-openvino"]
+    assert found["index"] == ["tiny", "tiny-onnx", "tiny-openvino", "two"]
     assert found["refused"] == {
         "load": "StatusCode.PERMISSION_DENIED",
         "shared memory": "StatusCode.UNIMPLEMENTED",
@@ -86,6 +88,15 @@ def test_tritonclients_asynchronous_client_is_answered_forty_times_at_once(ask: 
 
 def test_kserves_client_is_answered_to_the_bit(ask: Any, output: str) -> None:
     assert ask("kserve") == {"outputs": [output, output], "ready": [True, True], "id": "k-1"}
+
+
+def test_two_clients_send_several_inputs(ask: Any, folder: Path) -> None:  # noqa: F811
+    x = several.vectors(several.samples(1))
+    model = load(folder / "two-onnx.edge.zip", trial=False)
+    wanted = np.stack([model.execute(model.prepare(each)) for each in x]).tobytes().hex()
+    theirs, kserves = ask("triton_several", x), ask("kserve_several", x)
+    assert theirs["outputs"] + kserves["outputs"] == [wanted] * 3
+    assert theirs["inputs"] == [["picture", "FP32", [-1, 1, 4, 4]], ["ids", "INT32", [-1, 6]]]
 
 
 def test_every_field_is_tritons_own_and_protoc_makes_the_descriptors_again(ask: Any) -> None:

@@ -64,11 +64,20 @@ def table(folder: Path) -> tuple[Path, list[Path]]:
 
 
 def arrays(folder: Path) -> tuple[Path, list[Path]]:
-    """Pictures of digits as arrays, each with several labels."""
+    """Digits as arrays for a network of several inputs, each with several labels: a picture, sums, places."""
     found = made.multi_label()
-    np.savez(folder / "digits.npz", allow_pickle=False, **found)
-    np.save(folder / "one.npy", found["x_train"][0][..., None])
-    return folder / "digits.npz", [folder / "one.npy"]
+    pictures = found.pop("x_train")
+    tensors = {
+        "picture": pictures[:, None],
+        "sums": pictures.mean(axis=2) / 255,
+        "brightest": pictures.argmax(axis=2)[:, ::2],
+    }
+    named = {f"x_train.{name}": array for name, array in tensors.items()}
+    np.savez(folder / "digits.npz", allow_pickle=False, **found, **named)
+    files = [folder / f"{number}.npz" for number in range(3)]
+    for number, path in enumerate(files):
+        np.savez(path, allow_pickle=False, **{name: array[number] for name, array in tensors.items()})
+    return folder / "digits.npz", files
 
 
 def boxes(folder: Path) -> tuple[Path, list[Path]]:

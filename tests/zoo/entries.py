@@ -87,7 +87,7 @@ ENTRIES = (
     Entry("1-D CNN", f"{THEIRS}:conv1d", "windows (channels, time)", shape=(6, 64)),
     Entry("Autoencoder", f"{THEIRS}:autoencoder", "a vector in, the same out", shape=(64,), classes=64),
     Entry("U-Net", f"{THEIRS}:unet", "a class for every pixel", output_shape=(10, 32, 32)),
-    Entry("Two inputs", f"{THEIRS}:two_inputs", "two pictures", refused="one input: stack several in one"),
+    Entry("Two inputs", f"{THEIRS}:two_inputs", "two pictures", refused="it takes several inputs"),
     Entry("Two inputs, stacked", f"{THEIRS}:two_inputs_stacked", "two pictures in one", shape=(6, 32, 32)),
     Entry("Two heads", f"{THEIRS}:two_heads", "class and place", refused="one output: join them"),
     Entry("Two heads, joined", f"{THEIRS}:two_heads_joined", "class and place in one"),

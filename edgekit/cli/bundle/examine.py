@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from edgekit.cli.bundle import jobs, worker
+from edgekit.cli.bundle import jobs, readers, worker
 from edgekit.cli.bundle import states as state_pairs
 from edgekit.cli.bundle.infer import Tensor
 from edgekit.core import file_type
@@ -19,19 +20,25 @@ class ModelFacts:
     """A model, examined: `files` as they will ship, `origin` what they were, `changes` what was done to them.
 
     `integers`: some of its arithmetic is on quantized numbers. `classes` are those that a classic model as ONNX names;
-    `is_regressor` says that such a one gives values. `states` are fed back from sample to sample.
+    `is_regressor` says that such a one gives values. `inputs` are those besides the `states`, which are fed back from
+    sample to sample.
     """
 
     target: str
     files: dict[str, bytes]
     origin: dict[str, str]
-    input: Tensor
+    inputs: tuple[Tensor, ...]
     output: Tensor
     changes: list[str]
     integers: bool
     classes: tuple[str, ...] = ()
     is_regressor: bool = False
     states: tuple[StateSpec, ...] = ()
+
+    @property
+    def input(self) -> Tensor:
+        """The first input; of most models, the only one."""
+        return self.inputs[0]
 
 
 def examine(
@@ -55,14 +62,15 @@ def examine(
     except worker.NoAnswer as error:
         raise ModelError(f"{error}; {file_type.explain_mismatch(target, data)}") from None
     fed_back = state_pairs.take(path, facts, states)
-    for what in ("inputs", "outputs"):
-        if len(facts[what]) != 1:
-            names = ", ".join(each["name"] for each in facts[what])
-            raise ModelError(
-                f"{path}: has {len(facts[what])} {what} ({names}); a bundle's model has one input and one output"
-                f"{facts.get('instead') or ', besides states: name those by --state INPUT=OUTPUT'}"
-            )
-    source, result = (facts[what][0] for what in ("inputs", "outputs"))
+    if len(facts["outputs"]) != 1:
+        names = ", ".join(each["name"] for each in facts["outputs"]) or "none"
+        raise ModelError(
+            f"{path}: has {len(facts['outputs'])} outputs ({names}); a bundle's model has one output"
+            f"{facts.get('instead') or ', besides states: name those by --state INPUT=OUTPUT'}"
+        )
+    if not facts["inputs"]:
+        raise ModelError(f"{path}: has no input besides its states; a bundle's model takes a sample")
+    sources, [result] = ([_tensor(each) for each in facts[what]] for what in ("inputs", "outputs"))
     origin = {"source": path.name, "sha256": hexdigest(data)}
     if ".bin" in files:
         origin["bin_sha256"] = hexdigest(files[".bin"])
@@ -70,8 +78,8 @@ def examine(
         target=target,
         files={f"model/{name}": (home / name).read_bytes() for name in (f"{jobs.MODEL}{suffix}" for suffix in files)},
         origin=origin,
-        input=Tensor(**{**source, "shape": tuple(source["shape"])}),
-        output=Tensor(**{**result, "shape": tuple(result["shape"])}),
+        inputs=tuple(sources),
+        output=result,
         changes=facts["changes"],
         integers=facts["integers"],
         classes=tuple(facts.get("classes", ())),
@@ -80,13 +88,17 @@ def examine(
     )
 
 
+def _tensor(facts: dict[str, Any]) -> Tensor:
+    return Tensor(**{**facts, "shape": tuple(facts["shape"])})
+
+
 def _read(path: Path) -> tuple[str, dict[str, bytes]]:
     """Target, and the files' bytes by suffix."""
     if not path.is_file():
         what = "a folder" if path.is_dir() else "no such file"
         raise ModelError(f"{path}: {what}; name a .tflite, .onnx or .xml file")
     data, suffix = path.read_bytes(), path.suffix.lower()
-    if suffix not in jobs.TARGETS:
+    if suffix not in readers.TARGETS:
         raise ModelError(
             f"{path}: {file_type.describe(data)}; a bundle is made of a .tflite, .onnx or OpenVINO .xml file"
         )
@@ -98,4 +110,4 @@ def _read(path: Path) -> tuple[str, dict[str, bytes]]:
         if not weights.is_file():
             raise ModelError(f"{path}: its weights are missing; put {weights.name} beside it")
         files[".bin"] = weights.read_bytes()
-    return jobs.TARGETS[suffix], files
+    return readers.TARGETS[suffix], files

@@ -22,13 +22,17 @@ ONNX_FIX = "python -m onnxruntime.tools.make_dynamic_shape_fixed --dim_param NAM
 
 @dataclass(frozen=True)
 class Tensor:
-    """A model's input or output: an open side of its shape is -1; integers have a scale, floats and plain ones 0."""
+    """A model's input or output: an open side of its shape is -1; integers have a scale, floats and plain ones 0.
+
+    `title` is what a sample's file calls it, where that is not its name.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     scale: float = 0.0
     zero_point: int = 0
+    title: str = ""
 
     @property
     def grid(self) -> Grid | None:
@@ -38,7 +42,7 @@ class Tensor:
 
 def input_spec(tensor: Tensor, layout: str | None) -> TensorSpec:
     """The model's input: one image, channels last or first, [1, features] or [1, time, channels]."""
-    _check("input", tensor)
+    check_tensor("input", tensor)
     shape = tensor.shape
     if len(shape) in (2, 3):
         if layout:
@@ -61,7 +65,7 @@ def input_spec(tensor: Tensor, layout: str | None) -> TensorSpec:
 
 def output_spec(tensor: Tensor, options: Options) -> TensorSpec:
     """The model's output; ConfigError where task and labels do not fit it."""
-    _check("output", tensor)
+    check_tensor("output", tensor)
     shape = tensor.shape
     if options.task == "raw":
         return TensorSpec(tensor.name, shape, tensor.dtype, "NC" if len(shape) == 2 else "ANY")
@@ -167,13 +171,15 @@ def _hwc(source: TensorSpec) -> tuple[int, ...]:
     return (*sides[1:], sides[0]) if source.layout == "NCHW" else sides
 
 
-def _check(what: str, tensor: Tensor) -> None:
+def check_tensor(what: str, tensor: Tensor, is_only: bool = True) -> None:
+    """ModelError unless it is of a shape and a type that a bundle's model has; `is_only`: of its kind."""
     shown = [side if side > 0 else "?" for side in tensor.shape]
     if any(side < 1 for side in tensor.shape):
-        say_so = "say their size with --size HEIGHTxWIDTH, or " if spatial(tensor.shape) else ""
+        say_so = "say their size with --size HEIGHTxWIDTH, or " if is_only and spatial(tensor.shape) else ""
+        sizes = "[1,3,224,224]" if is_only else f"{tensor.name}{shown}".replace("?", "SIZE").replace(" ", "")
         raise ModelError(
             f"{what} {tensor.name}: its shape {shown} is open; {say_so}export the model with a fixed one "
-            f"(ONNX: {ONNX_FIX}; OpenVINO: ovc MODEL --input [1,3,224,224])".replace("'", "")
+            f"(ONNX: {ONNX_FIX}; OpenVINO: ovc MODEL --input {sizes})".replace("'", "")
         )
     if not tensor.shape or tensor.shape[0] != 1:
         raise ModelError(f"{what} {tensor.name}: its shape is {shown}; export the model with a batch of 1")

@@ -11,24 +11,24 @@ import sys
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 
+from edgekit.cli.bundle import readers
+from edgekit.cli.bundle.readers import TARGETS, Size
 from edgekit.cli.bundle.worker import ANSWER, JOB
-from edgekit.core import file_type
 from edgekit.core.errors import ConfigError, EdgekitError, ModelError
 from edgekit.core.subprocesses import leave_with_parent
 from edgekit.models.files.integer_range import Grid, fault
+from edgekit.runner import input_vector
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.encode import passes_through
 from edgekit.runner.errors import InputError, RunnerError
 from edgekit.runner.preprocess import steps
 from edgekit.runner.preprocess.transform import apply
 
-Size = Optional[Sequence[int]]
 MODEL = "model"
-TARGETS = {".tflite": "tflite", ".onnx": "onnx", ".xml": "openvino"}
 DRAFT = "draft.edge.zip"
 SAMPLES, OUTPUTS = "samples.npy", "outputs.npy"
 
@@ -51,29 +51,23 @@ def inspect(home: Path, name: str, size: Size = None, two_classes: bool = False)
     `size` is the height and width of the pictures that reach the model, where that is open in the file. Of a classic
     model as ONNX there are "classes" and "regressor" too; with `two_classes` its one probability becomes two scores.
     """
-    (path,) = (path for path in home.iterdir() if path.stem == MODEL and path.suffix in _READERS)
+    (path,) = (path for path in home.iterdir() if path.stem == MODEL and path.suffix in TARGETS)
     try:
-        if path.suffix == ".onnx":
-            return _onnx(path, name, size, two_classes)
-        return _READERS[path.suffix](path, name, size)
+        return readers.read(path, name, size, two_classes)
     except (EdgekitError, RunnerError):
         raise
     except Exception as error:  # the libraries' errors share no base class
         reason = " ".join(str(error).split())[:300] or type(error).__name__
-        raise ModelError(f"{name}: cannot be opened: {reason}; {_type_hint(path)}") from None
+        raise ModelError(f"{name}: cannot be opened: {reason}; {readers.type_hint(path)}") from None
 
 
-def _type_hint(path: Path) -> str:
-    return file_type.explain_mismatch(TARGETS[path.suffix], path.read_bytes())
-
-
-def record(home: Path, paths: Sequence[str], most: int, grid: dict[str, Any] | None = None) -> dict[str, Any]:
+def record(home: Path, paths: Sequence[str], most: int, grids: Sequence[dict[str, Any] | None] = ()) -> dict[str, Any]:
     """Leave the samples in `paths` (n, *raw), and the outputs (n, *output) that the draft bundle's interpreter gives.
 
     Of a table whose rows are samples, as many rows as are worth trying where `most` are kept, spread over all. Of a
     model with states, the first `most` samples of all files, as one stream.
 
-    ConfigError where the model's input, integers on that `grid`, cannot hold what preprocess makes of the samples.
+    ConfigError where one of the model's inputs, integers on its grid, cannot hold what preprocess makes of the samples.
     """
     from edgekit.runner import bundle as bundles
     from edgekit.runner import postprocess
@@ -97,8 +91,9 @@ def record(home: Path, paths: Sequence[str], most: int, grid: dict[str, Any] | N
         except RunnerError as error:
             message = str(error)
             raise type(error)(message if message.startswith(path) else f"{path}: {message}") from None
-    if grid is not None:
-        _check_input_range(Grid(**grid), np.stack(samples), model.manifest)
+    for place, grid in enumerate(grids):
+        if grid is not None:
+            _check_input_range(Grid(**grid), np.stack(samples), model.manifest, place)
     np.save(home / SAMPLES, np.stack(samples))
     np.save(home / OUTPUTS, np.stack(found))
     return {"interpreter": model.backend.name, "version": model.backend.version}
@@ -134,7 +129,13 @@ def _check_dtype(sample: np.ndarray, raw: RawSpec) -> None:
     raise InputError(f"{message}; --dtype {dtype} fits{saved}")
 
 
-def _check_input_range(grid: Grid, samples: np.ndarray, manifest: Manifest) -> None:
+def _check_input_range(grid: Grid, samples: np.ndarray, manifest: Manifest, place: int) -> None:
+    if tensors := manifest.raw.tensors:
+        part = input_vector.split(samples, [each["shape"] for each in tensors])[place]
+        holds = "" if tensors[place]["dtype"] != "float32" else fault(grid, part, "float32", (), "the samples hold")
+        if holds:
+            raise ConfigError(f"--golden: tensor {tensors[place]['name']}: the model {holds}")
+        return
     if passes_through(manifest.preprocess, manifest.raw.dtype, manifest.input.dtype):
         return
     problem = fault(grid, apply(manifest.preprocess, samples), manifest.raw.dtype, manifest.preprocess)
@@ -143,120 +144,6 @@ def _check_input_range(grid: Grid, samples: np.ndarray, manifest: Manifest) -> N
         raise ConfigError(f"--preprocess: the model {problem}{own}")
 
 
-def _tflite(path: Path, name: str, size: Size) -> dict[str, Any]:
-    from ai_edge_litert.interpreter import Interpreter
-
-    interpreter = Interpreter(model_content=path.read_bytes(), num_threads=1)
-    for each in interpreter.get_input_details():
-        shape = _detail(each)["shape"]
-        if -1 in shape[1:]:
-            raise ModelError(
-                f"{name}: its input {each['name']} takes {['?' if side < 0 else side for side in shape]}: a TFLite "
-                "file keeps the sides that it was converted with; convert it again from a model with a fixed input, in "
-                "Keras keras.Input((HEIGHT, WIDTH, CHANNELS))".replace("'", "")
-            )
-    interpreter.allocate_tensors()
-    return {
-        "inputs": [_detail(each) for each in interpreter.get_input_details()],
-        "outputs": [_detail(each) for each in interpreter.get_output_details()],
-        "changes": [],
-        "integers": any(np.dtype(each["dtype"]).itemsize == 1 for each in interpreter.get_tensor_details()),
-    }
-
-
-def _detail(detail: Any) -> dict[str, Any]:
-    """An open batch counts as 1, which is what the interpreter makes of it; another open side stays open."""
-    shape = [int(side) for side in detail["shape"]]
-    signature = [int(side) for side in detail.get("shape_signature", shape)]
-    if len(signature) == len(shape):
-        shape[1:] = [-1 if open_ < 0 else side for side, open_ in zip(shape[1:], signature[1:], strict=True)]
-    scales = detail["quantization_parameters"]["scales"]
-    return {
-        "name": detail["name"],
-        "shape": shape,
-        "dtype": np.dtype(detail["dtype"]).name,
-        "scale": float(scales[0]) if len(scales) == 1 else 0.0,
-        "zero_point": int(detail["quantization_parameters"]["zero_points"][0]) if len(scales) == 1 else 0,
-    }
-
-
-def _onnx(path: Path, name: str, size: Size, two_classes: bool = False) -> dict[str, Any]:
-    import onnx
-
-    from edgekit.models.files import onnx_batch, onnx_classic
-
-    classic = onnx_classic.read(path.read_bytes(), two_classes)
-    model = onnx.load_model_from_string(classic.content)
-    if not model.graph.output:
-        raise ModelError(f"{name}: no ONNX model: it has no graph; {_type_hint(path)}")
-    if onnx_batch.external(model):
-        raise ModelError(
-            f"{name}: keeps its weights in other files; make one file of it: "
-            f"python -c \"import onnx; onnx.save(onnx.load('{name}'), 'one-file.onnx')\""
-        )
-    if scores := onnx_batch.before_argmax(model):
-        ends = [[each["name"] for each in onnx_batch.ports(model)["inputs"]], [scores]]
-        raise ModelError(
-            f"{name}: ends in an argmax, which gives a class and no scores; cut that off: python -c "
-            f"\"import onnx.utils; onnx.utils.extract_model('{name}', 'scores.onnx', {ends[0]}, {ends[1]})\""
-        )
-    changes = [*classic.changes, *onnx_batch.set_batch_to_one(model)]
-    changes += onnx_batch.close(model, (size[0], size[1])) if size else []
-    if changes:
-        path.write_bytes(model.SerializeToString())
-    return {
-        **onnx_batch.ports(model),
-        "changes": changes,
-        "integers": onnx_batch.is_quantized(model),
-        "classes": list(classic.classes),
-        "regressor": classic.is_regressor,
-        "instead": onnx_classic.instead(model),
-    }
-
-
-def _openvino(path: Path, name: str, size: Size) -> dict[str, Any]:
-    import openvino
-
-    from edgekit.models.files.onnx_batch import spatial
-    from edgekit.models.files.openvino import is_quantized
-
-    model = openvino.Core().read_model(path.read_bytes(), path.with_suffix(".bin").read_bytes())
-    changes = []
-    if len(model.inputs) == 1:
-        shape = model.input(0).get_partial_shape()
-        if shape.rank.is_static and shape.rank.get_length() > 1 and shape[0].is_dynamic:
-            shape[0] = openvino.Dimension(1)
-            changes.append("its open batch was set to 1")
-        sides = _sides(shape)
-        places = spatial(sides) if size else ()
-        if size and any(sides[place] < 0 for place in places):
-            for place, side in zip(places, size):
-                shape[place] = openvino.Dimension(side) if sides[place] < 0 else shape[place]
-            changes.append(f"its open height and width were set to {size[0]}×{size[1]}")
-        if changes:
-            model.reshape({model.input(0): shape})
-            openvino.save_model(model, path, compress_to_fp16=False)
-    return {
-        "inputs": [_port(each) for each in model.inputs],
-        "outputs": [_port(each) for each in model.outputs],
-        "changes": changes,
-        "integers": is_quantized(model),
-    }
-
-
-def _port(port: Any) -> dict[str, Any]:
-    partial = port.get_partial_shape()
-    shape = _sides(partial)
-    names = sorted(port.get_names())
-    dtype = np.dtype(port.get_element_type().to_dtype()).name
-    return {"name": names[0] if names else port.get_node().get_friendly_name(), "shape": shape, "dtype": dtype}
-
-
-def _sides(partial: Any) -> list[int]:
-    return [side.get_length() if side.is_static else -1 for side in partial] if partial.rank.is_static else [-1]
-
-
-_READERS = {".tflite": _tflite, ".onnx": _onnx, ".xml": _openvino}
 _JOBS: dict[str, Any] = {"inspect": inspect, "record": record}
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit import __version__
-from edgekit.cli.bundle import golden_outputs, infer
+from edgekit.cli.bundle import golden_outputs, infer, several_inputs
 from edgekit.cli.bundle.examine import ModelFacts, examine
 from edgekit.cli.bundle.options import Options
 from edgekit.cli.bundle.settle import settled
@@ -17,7 +17,7 @@ from edgekit.core.cache_key import installed_versions
 from edgekit.core.errors import ConfigError
 from edgekit.runner import backends, pyz
 from edgekit.runner import bundle as bundles
-from edgekit.runner.bundle.manifest import Manifest
+from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 from edgekit.runner.encode import passes_through
 from edgekit.runner.files import make_folder, write_atomically
 from edgekit.stages.bundle import golden
@@ -39,7 +39,7 @@ def make(options: Options, out: Path, say: Say) -> Path:
         found = examine(options.model, home, infer.size_inside(options), two, options.states)
         options = settled(options, found, say)
         draft = _draft(options, found)
-        _print_facts(draft, found, say)
+        _print_facts(options, draft, found, say)
         paths = golden_outputs.candidates(options, draft.raw, bool(found.states))
         samples, outputs, by = golden_outputs.record(options, draft, found, paths, home)
         kept = golden_outputs.keep("stream" if found.states else options.task, outputs, options.samples)
@@ -70,15 +70,15 @@ def make(options: Options, out: Path, say: Say) -> Path:
 
 def _draft(options: Options, found: ModelFacts) -> Manifest:
     """The manifest, without what only the recorded outputs show."""
-    source = infer.input_spec(found.input, options.layout)
+    sources, raw = _input_specs(options, found)
     top1 = options.task == "classification" and not found.states  # the steps of a stream are not chosen
     return Manifest(
         name=options.bundle_name,
         version=options.version,
         target=found.target,
         variant=f"ready-made-{found.target}",
-        raw=infer.raw_spec(options, source, golden_outputs.dtype_seen(options), bool(found.states)),
-        inputs=(source,),
+        raw=raw,
+        inputs=sources,
         outputs=(infer.output_spec(found.output, options),),
         preprocess=[dict(step) for step in options.preprocess],
         labels=list(options.labels),
@@ -92,13 +92,26 @@ def _draft(options: Options, found: ModelFacts) -> Manifest:
     )
 
 
-def _print_facts(draft: Manifest, found: ModelFacts, say: Say) -> None:
+def _input_specs(options: Options, found: ModelFacts) -> tuple[tuple[TensorSpec, ...], RawSpec]:
+    if len(found.inputs) > 1:
+        return several_inputs.specs(options, found)
+    several_inputs.check_one(options)
+    source = infer.input_spec(found.input, options.layout)
+    return (source,), infer.raw_spec(options, source, golden_outputs.dtype_seen(options), bool(found.states))
+
+
+def _print_facts(options: Options, draft: Manifest, found: ModelFacts, say: Say) -> None:
     for change in found.changes:
         say(f"changed     {change}")
-    source, result, raw = draft.input, draft.outputs[0], draft.raw
-    say(f"model       {source.dtype}{list(source.shape)} {source.layout}, gives {result.dtype}{list(result.shape)}")
+    source, result, raw, is_one = draft.input, draft.outputs[0], draft.raw, len(draft.inputs) == 1
+    takes = f"{source.dtype}{list(source.shape)} {source.layout}" if is_one else f"{len(draft.inputs)} inputs"
+    say(f"model       {takes}, gives {result.dtype}{list(result.shape)}")
     for state in found.states:
         say(f"state       {state.input} {state.dtype}{list(state.shape)}, fed back from {state.output}")
+    if not is_one:
+        for line in several_inputs.lines(options, found, raw):
+            say(line)
+        return
     as_is = passes_through(draft.preprocess, raw.dtype, source.dtype)
     limits = f" from {raw.range[0]:g} to {raw.range[1]:g}" if raw.range else ""
     rate = f" at {raw.sample_rate_hz} samples a second" if raw.sample_rate_hz else ""

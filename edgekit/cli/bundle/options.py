@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ class Options:
 
     `golden` names files and folders of real inputs; `size` is a raw picture's (height, width) or (height, width,
     channels); `tolerance` is a share of the outputs' range. `columns` name the features of a vector, or a window's
-    channels, in tables. `states` are pairs of an input and the output that it is fed back from.
+    channels, in tables. `states` are pairs of an input and the output that it is fed back from. `input_ranges` are
+    those of a model's several inputs, by name.
     """
 
     model: Path
@@ -46,6 +48,7 @@ class Options:
     tolerance: float | None = None
     columns: tuple[str, ...] = ()
     states: tuple[tuple[str, str], ...] = ()
+    input_ranges: tuple[tuple[str, tuple[float, float]], ...] = ()
 
     def __post_init__(self) -> None:
         if self.name is not None and ("/" in self.name or not is_member(self.name)):
@@ -129,14 +132,33 @@ def value_range(text: str | None) -> tuple[float, float] | None:
     """(lowest, highest)."""
     if text is None:
         return None
+    found = _pair(text)
+    if found is None or found[0] == found[1]:
+        raise ConfigError(f"--range: got {text!r}; use LOWEST,HIGHEST, such as 0,1 (or --range=-1,1)")
+    return found
+
+
+def input_ranges(texts: Sequence[str]) -> tuple[tuple[str, tuple[float, float]], ...]:
+    """(name, (lowest, highest)) of each `NAME=LOWEST,HIGHEST`."""
+    ranges: dict[str, tuple[float, float]] = {}
+    for text in texts:
+        name, _, limits = text.rpartition("=")
+        found = _pair(limits)
+        if not name or found is None:
+            raise ConfigError(f"--input-range: got {text!r}; use NAME=LOWEST,HIGHEST, such as input_ids=0,30521")
+        if name in ranges:
+            raise ConfigError(f"--input-range: {name} has two ranges; give it one")
+        ranges[name] = found
+    return tuple(ranges.items())
+
+
+def _pair(text: str) -> tuple[float, float] | None:
+    """(lowest, highest) of a text with a comma between them; None where it is something else."""
     try:
         low, high = map(float, text.split(","))
-        good = low < high and math.isfinite(low) and math.isfinite(high)
     except ValueError:
-        good = False
-    if not good:
-        raise ConfigError(f"--range: got {text!r}; use LOWEST,HIGHEST, such as 0,1 (or --range=-1,1)")
-    return low, high
+        return None
+    return (low, high) if low <= high and math.isfinite(low) and math.isfinite(high) else None
 
 
 def _is_file(path: Path) -> bool:

@@ -42,7 +42,12 @@ def _own_labels(task: str, found: ModelFacts) -> tuple[str, ...]:
 
 def _columns(options: Options, found: ModelFacts, say: Say) -> tuple[str, ...]:
     """The columns that a vector's features have in the first table among the inputs; none where there is no table."""
-    if len(found.input.shape) != 2 or options.kind not in (None, "vector") or options.sample_rate_hz:
+    if (
+        len(found.inputs) > 1
+        or len(found.input.shape) != 2
+        or options.kind not in (None, "vector")
+        or options.sample_rate_hz
+    ):
         return ()
     paths = [each for given in options.golden for each in (sorted(given.rglob("*.csv")) if given.is_dir() else [given])]
     path = next((each for each in paths if each.suffix.lower() == ".csv" and each.is_file()), None)

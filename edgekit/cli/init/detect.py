@@ -14,7 +14,8 @@ from edgekit.core.file_type import describe
 from edgekit.data import archives, file_list, folder_layout
 
 EXPECTED = """edgekit init takes one of
-  an .npz file with x_train, y_train and, if there, x_validation, y_validation, x_test, y_test, classes
+  an .npz file with x_train, y_train and, if there, x_validation, y_validation, x_test, y_test, classes;
+    of a network of several inputs x_train.NAME for each
   a folder or a zip of pictures, split/class/*.jpg or .png, as in train/cat/0001.jpg
   a folder or a zip of sounds, split/class/*.wav, as in train/yes/0001.wav
   a folder or a zip of recordings, split/class/*.csv, as in train/walking/0001.csv

@@ -67,6 +67,8 @@ def _read(name: str, task: str, section: dict[str, Any]) -> Data:
 
 def _shapes(data: Data) -> str:
     """What arrays turned out to hold: only their source knows."""
+    if data.tensors:
+        return data.sample_in_words
     shape = "×".join(map(str, data.raw_shape))
     called = {"image": "pictures of", "vector": "vectors of", "window": "windows of"}
     return f"{called.get(data.kind, data.kind)} {shape}{' numbers' if data.kind == 'vector' else ''}"

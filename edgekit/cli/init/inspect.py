@@ -45,7 +45,8 @@ def arrays(path: Path) -> Findings:
     labels, classes, splits = None, None, set()
     try:
         with np.load(path, allow_pickle=False) as archive:
-            splits = {name.removeprefix("x_") for name in archive.files if name.startswith("x_")}
+            inputs = [name for name in archive.files if name.startswith("x_")]
+            splits = {name.removeprefix("x_").partition(".")[0] for name in inputs}
             if "y_train" in archive.files:
                 labels = archive["y_train"]
             if "classes" in archive.files:

@@ -54,6 +54,8 @@ def _reference_network(task: str, kind: str, shape: tuple[int, ...]) -> tuple[st
         return "ds_cnn:ds_cnn", {"width": 64, "blocks": 4, "stem_stride": 2}
     if kind == "window":
         return "conv1d:conv1d", {"width": 16}
+    if kind == "tensors":
+        return "joint:joint", {"width": 16}
     if kind == "text":
         return "text_transformer:text_transformer", {"width": 64, "layers": 2, "heads": 4}
     raise DataError(f"no reference network for samples of kind {kind!r}; write the config by hand, with your own model")

@@ -22,7 +22,7 @@ WINDOW_S, MELS, FFT_SAMPLES, MOST_FRAMES = 0.03, 40, 512, 200
 
 def measured(data: Data) -> list[tuple[Step, str]]:
     """The steps in order, each with what a reader should know of it."""
-    if data.kind == "text":  # token ids are names
+    if data.kind in ("text", "tensors"):  # token ids are names; a network of several inputs scales each by itself
         return []
     found: list[tuple[Step, str]] = []
     by = "by feature"

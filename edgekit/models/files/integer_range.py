@@ -49,13 +49,18 @@ class Grid:
         return None if self.scale == 1 else {"step": "scale", "factor": _short(self.scale)}
 
 
-def fault(grid: Grid, x: np.ndarray, raw_dtype: str, steps: Sequence[Step]) -> str:
-    """What is wrong where the input cannot hold `x`, which `steps` made of raw samples; empty where it can."""
+def fault(
+    grid: Grid, x: np.ndarray, raw_dtype: str, steps: Sequence[Step], origin: str = "the preprocess makes"
+) -> str:
+    """What is wrong where the input cannot hold `x`, which `steps` made of raw samples; empty where it can.
+
+    `origin` says in words where `x` comes from.
+    """
     lost = grid.lost(x)
     if lost <= MOST_LOST:
         return ""
     return (
-        f"{_describe(grid)}, and the preprocess makes {x.min():.6g} to {x.max():.6g}, of which "
+        f"{_describe(grid)}, and {origin} {x.min():.6g} to {x.max():.6g}, of which "
         f"{100 * min(lost, 1):.0f} % would be lost; {_advice(grid, raw_dtype, steps)}"
     )
 

@@ -248,12 +248,9 @@ def _taken(node: Any) -> Iterator[str]:
 
 
 def instead(model: Any) -> str:
-    """What to do about a classic model of several inputs or outputs, which is left so; empty elsewhere."""
+    """What to do about a classic model of several outputs, which is left so; empty elsewhere."""
     if not _is_classic(model.graph):
         return ""
-    weights = {each.name for each in model.graph.initializer}
-    if len([each for each in model.graph.input if each.name not in weights]) > 1:
-        return "; convert it again with one input of all features, FloatTensorType([None, FEATURES])"
     if len(model.graph.output) > 1:
         return "; convert it again with options={'zipmap': False}, and no output beside the label and the probabilities"
     return ""

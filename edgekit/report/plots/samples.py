@@ -29,6 +29,9 @@ IN_PICTURES: dict[str, Any] = {"detection": boxes, "segmentation": masks}
 LINES = 9
 """Of a text."""
 
+ALONG = {kind: "time →" for kind in ("vector", "audio", "window")} | {"tensors": "all tensors, one behind the other →"}
+"""What the curves of a kind of samples run along."""
+
 
 def samples(data: Data) -> Figure:
     """Twelve samples of the train split with their labels, every class in turn; pictures, or curves over time."""
@@ -45,8 +48,8 @@ def samples(data: Data) -> Figure:
         if data.task in IN_PICTURES:
             handles = masks.legend(data.classes) if data.task == "segmentation" else boxes.legend(data.classes, False)
             figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), fontsize=8)
-        if data.kind not in ("image", "text"):
-            figure.supxlabel("time →", fontsize=8)
+        if data.kind in ALONG:
+            figure.supxlabel(ALONG[data.kind], fontsize=8)
         if columns := getattr(data, "columns", None):  # of windows, by name
             figure.legend(figure.axes[0].lines, columns[:NAMED], loc="outside upper center", ncols=NAMED, fontsize=8)
     return done(figure)

@@ -21,7 +21,7 @@ from edgekit.core.errors import ConversionError
 from edgekit.runner import bundle as bundles
 from edgekit.runner import processes, telemetry
 from edgekit.runner.backends import installed
-from edgekit.runner.model import open_model
+from edgekit.runner.model import Model, open_model
 from edgekit.serve.export._subjects import Subject
 
 FILES = {"tflite": ("model.tflite",), "onnx": ("model.onnx",), "openvino": ("model.xml", "model.bin")}
@@ -106,7 +106,7 @@ def _run(folder: Path) -> dict[str, Any]:
         request, decode = compiled.create_infer_request(), model.backend.decode
         vectors = []
         for number, (raw, recorded) in enumerate(zip(inputs, expected)):
-            request.infer([model.prepare(raw)])
+            request.infer(_inputs(model, raw))
             native = np.array(request.get_output_tensor(0).data)
             outputs = (native if decode is None else decode(native)).reshape(recorded.shape).astype(np.float64)
             same_label = bool((outputs.argmax(axis=-1) == recorded.argmax(axis=-1)).all())
@@ -116,6 +116,14 @@ def _run(folder: Path) -> dict[str, Any]:
     except (RuntimeError, ValueError, TypeError) as error:
         return {"error": " ".join(str(error).split())[:300]}
     return {"version": openvino.__version__.partition("-")[0], "vectors": vectors}
+
+
+def _inputs(model: Model, raw: np.ndarray) -> Any:
+    """The model's own tensors for a raw sample; several by name."""
+    x, specs = model.prepare(raw), model.manifest.inputs
+    if len(specs) == 1:
+        return [x]
+    return {spec.name: each for spec, each in zip(specs, model.backend.tensors(x))}
 
 
 if __name__ == "__main__":

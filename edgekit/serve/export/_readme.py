@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import json
 
-from edgekit.runner.bundle.manifest import Manifest, TensorSpec
+from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 from edgekit.serve.export._subjects import Subject
 
 NATIVE = "Clients send the preprocessed tensor: this server does not run the bundle's own preprocess."
+INTEGERS = ("int8", "uint8")
 PYTHON = "Clients send the raw sample: the bundle's own preprocess and postprocess run on the server."
 
 
 def tensor(spec: TensorSpec) -> str:
     """One of the model's tensors on a line."""
     return f"`{spec.name}`: {spec.dtype}{list(spec.shape)} ({spec.layout})"
+
+
+def tensors(raw: RawSpec) -> list[tuple[str, str, tuple[int, ...]]]:
+    """Name, dtype and shape of each tensor of a raw sample, as a client of the Python backend sends it."""
+    if raw.tensors is None:
+        return [("raw", raw.dtype, raw.shape)]
+    return [(each["name"], each["dtype"], tuple(each["shape"])) for each in raw.tensors]
 
 
 def title(subject: Subject) -> str:
@@ -28,9 +36,12 @@ def title(subject: Subject) -> str:
 def raw(manifest: Manifest) -> str:
     """What a client of the Python backend sends and gets."""
     spec = manifest.raw
+    inputs = "".join(
+        f"- Input `{name}`: {dtype}[n, {', '.join(map(str, shape))}] ({spec.kind}), n samples a request.\n"
+        for name, dtype, shape in tensors(spec)
+    )
     return (
-        f"{PYTHON}\n\n- Input `raw`: {spec.dtype}[n, {', '.join(map(str, spec.shape))}] ({spec.kind}), "
-        "n samples a request.\n"
+        f"{PYTHON}\n\n{inputs}"
         f"- Output `scores`: float32[n, {', '.join(map(str, manifest.output_shape))}], as the model gives them.\n"
         "- Output `answer`: JSON text for each sample, what `edgerun predict --json` calls the prediction.\n"
     )
@@ -41,13 +52,15 @@ def native(manifest: Manifest) -> str:
     steps = json.dumps(manifest.preprocess, sort_keys=True)
     parts = [
         f"{NATIVE}\n",
-        f"- Input {tensor(manifest.input)}",
+        *(f"- Input {tensor(each)}" for each in manifest.inputs),
         *(f"- Output {tensor(each)}" for each in manifest.outputs),
-        f"- Raw samples are {manifest.raw.dtype}{list(manifest.raw.shape)} ({manifest.raw.kind}).",
+        *_raw_lines(manifest.raw),
         f"- Preprocess steps, in order: `{steps}`",
     ]
-    if manifest.input.dtype in ("int8", "uint8"):
+    if manifest.raw.tensors is None and manifest.input.dtype in INTEGERS:
         parts.append("- The input holds integers: quantize with the scale and zero point of the model's input tensor.")
+    elif any(each.dtype in INTEGERS for each in manifest.inputs):
+        parts.append("- An input of int8 or uint8 that has a scale and a zero point takes quantized numbers.")
     if manifest.activation != "none":
         parts.append(f"- Then apply {manifest.activation} to the output: the model does not.")
     if manifest.task == "embedding":
@@ -55,3 +68,13 @@ def native(manifest: Manifest) -> str:
     if manifest.labels:
         parts.append(f"- Labels, in the output's order: {json.dumps(manifest.labels, ensure_ascii=False)}")
     return "\n".join(parts) + "\n"
+
+
+def _raw_lines(raw: RawSpec) -> list[str]:
+    if raw.tensors is None:
+        return [f"- Raw samples are {raw.dtype}{list(raw.shape)} ({raw.kind})."]
+    return [
+        f"- Of a raw sample `{each['name']}` is {each['dtype']}{list(each['shape'])}"
+        + (f", {each['range'][0]} to {each['range'][1]}." if each["range"] else ".")
+        for each in raw.tensors
+    ]

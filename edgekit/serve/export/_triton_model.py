@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -52,10 +53,16 @@ class TritonPythonModel:
         """A response for each request; a sample that does not fit fails its own request alone."""
         return [self._response(request) for request in requests]
 
+    def _samples(self, request: Any) -> Iterator[Any]:
+        """Raw samples: arrays, or, where the model has several inputs, arrays by name."""
+        names = [each["name"] for each in self.model.manifest.raw.tensors or ()]
+        found = [pb_utils.get_input_tensor_by_name(request, name).as_numpy() for name in names or ["raw"]]
+        return (dict(zip(names, each)) if names else each[0] for each in zip(*found))
+
     def _response(self, request: Any) -> Any:
         try:
             scores, answers = [], []
-            for raw in pb_utils.get_input_tensor_by_name(request, "raw").as_numpy():
+            for raw in self._samples(request):
                 answers.append(json.dumps(self.model.predict(raw).to_dict()).encode())
                 scores.append(self.model.scores)
         except InputError as error:

@@ -55,6 +55,11 @@ def export(subjects: Sequence[Subject], request: Request) -> Export:
 
 def _check(subject: Subject) -> None:
     facts = subject.manifest
+    if len(facts.inputs) > 1:
+        raise ConversionError(
+            f"{subject.path}: its model has {len(facts.inputs)} inputs, this export takes models of one; "
+            "use edgekit export triton or kserve"
+        )
     if facts.target not in FILES:
         raise ConversionError(
             f"{subject.path}: is an {facts.target} bundle; TensorRT reads ONNX and EdgeTPU reads int8 TFLite: "

@@ -65,7 +65,7 @@ def _native(subject: Subject) -> dict[str, bytes]:
         subject.name,
         NATIVE[facts.target],
         0,
-        [Port(facts.input.name, facts.input.dtype, facts.input.shape)],
+        [Port(each.name, each.dtype, each.shape) for each in facts.inputs],
         [Port(each.name, each.dtype, each.shape, labels) for each in facts.outputs],
         _origin(subject),
     )
@@ -80,7 +80,7 @@ def _python(subject: Subject) -> dict[str, bytes]:
         subject.name,
         "python",
         LARGEST_BATCH,
-        [Port("raw", facts.raw.dtype, facts.raw.shape)],
+        [Port(*each) for each in _readme.tensors(facts.raw)],
         [Port("scores", "float32", facts.output_shape, labels), Port("answer", "text", (1,))],
         _origin(subject),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ INTERPRETERS = {
     "openvino": ["openvino>=2024.4"],
     "onnx": ["onnxruntime>=1.17"],
 }
-SAMPLES = {"picture": "picture.png", "audio": "sound.wav", "table": "window.csv", "text": "text.txt"}
+SAMPLES = {"picture": "picture.png", "audio": "sound.wav", "table": "window.csv", "text": "text.txt",
+           "tensors": "sample.npz"}  # fmt: skip
 ANSWERS = {
     "classification": "label",
     "multi_label": "labels",
@@ -63,7 +64,7 @@ def readme(manifest: Manifest, file: str, story: Sequence[str]) -> str:
     """The README.md inside the bundle."""
     lines = "\n".join(commands(file, manifest.target, manifest.raw))
     lines_of_story = "\n".join(f"- {line}" for line in story)
-    raw = "×".join(map(str, manifest.raw.shape))
+    raw = _sample(manifest.raw)
     files = _files(manifest.raw)
     older = (
         "\nWhere ai-edge-litert has no wheel for your Python, `pip install tflite-runtime 'numpy<2'` serves as well.\n"
@@ -73,7 +74,7 @@ def readme(manifest: Manifest, file: str, story: Sequence[str]) -> str:
     return f"""# {manifest.name} {manifest.version} for {manifest.target}
 
 - Variant: `{manifest.variant}`
-- Input: {manifest.raw.kind}, {raw}, {manifest.raw.dtype}
+- Input: {raw}
 - Output: {_output(manifest)}
 {lines_of_story}
 
@@ -95,6 +96,19 @@ print(model.predict(sample).{ANSWERS[manifest.task]})
 """
 
 
+def _sample(raw: RawSpec) -> str:
+    """What a sample is, in words."""
+    if raw.tensors is None:
+        return f"{raw.kind}, {'×'.join(map(str, raw.shape))}, {raw.dtype}"
+    return f"tensors: {', '.join(_tensor(each) for each in raw.tensors)}"
+
+
+def _tensor(tensor: Mapping[str, Any]) -> str:
+    limits = tensor["range"]
+    within = f" from {limits[0]:.15g} to {limits[1]:.15g}" if limits else ""
+    return f"`{tensor['name']}` {'×'.join(map(str, tensor['shape']))} {tensor['dtype']}{within}"
+
+
 def _pictures(raw: RawSpec) -> bool:
     """Whether a picture in a file can be a sample."""
     return input_path.find(raw.steps, "decode_picture") is not None
@@ -111,6 +125,8 @@ def _files(raw: RawSpec) -> str:
         )
     if raw.kind == "text":
         return _text(raw)
+    if raw.tensors:
+        return _tensors(raw)
     return _sound(raw) if raw.kind == "audio" else _table(raw)
 
 
@@ -132,6 +148,15 @@ def _text(raw: RawSpec) -> str:
     return (
         f"`text.txt` is UTF-8. Its tokens are made with `{step['vocabulary']}` of this bundle, as in training; where "
         f"there are more than {step['length']}, {longer}. A `.npy` array holds the ids, int32.\n"
+    )
+
+
+def _tensors(raw: RawSpec) -> str:
+    names = [each["name"] for each in raw.tensors or ()]
+    arrays = ", ".join(f"{name!r}: …" for name in names)
+    return (
+        f"`sample.npz` holds one array for each tensor, of exactly this shape, as "
+        f'`numpy.savez("sample.npz", **{{{arrays}}})` writes it. In Python, a sample is a mapping of these arrays.\n'
     )
 
 

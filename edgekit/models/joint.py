@@ -1,0 +1,111 @@
+"""A network for samples of several tensors: a branch for each, joined before the decision."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from edgekit.models.conv1d import conv_bn_relu
+
+CHANNELS = (1, 3)
+"""By these a picture is known, and which of its axes the channels are."""
+
+
+class Joint(nn.Module):
+    """(N, …) for each tensor -> (N, num_classes), by the tensors' order; `branches` give (N, width) each."""
+
+    def __init__(self, branches: list[nn.Module], width: int, num_classes: int) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList(branches)
+        self.join = nn.Linear(width * len(branches), width)
+        self.relu = nn.ReLU()
+        self.head = nn.Linear(width, num_classes)
+
+    def forward(self, *given: Tensor) -> Tensor:
+        seen = [branch(x) for branch, x in zip(self.branches, given, strict=True)]
+        scores: Tensor = self.head(self.relu(self.join(torch.cat(seen, dim=1))))
+        return scores
+
+
+class Numbers(nn.Module):
+    """(N, …) numbers -> (N, width); a norm without parameters brings them to one scale first."""
+
+    def __init__(self, size: int, width: int) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(size, affine=False)
+        self.dense, self.relu = nn.Linear(size, width), nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.relu(self.dense(self.norm(x.float().flatten(1))))
+        return found
+
+
+class Picture(nn.Module):
+    """(N, channels, height, width) or, `last`, (N, height, width, channels) -> (N, width)."""
+
+    def __init__(self, channels: int, width: int, last: bool) -> None:
+        super().__init__()
+        self.last = last
+        self.norm = nn.BatchNorm2d(channels, affine=False)
+        self.blocks = nn.Sequential(
+            nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+            nn.Conv2d(width, width, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+        )  # fmt: skip
+        self.pool, self.flatten = nn.AdaptiveAvgPool2d(1), nn.Flatten()
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.permute(0, 3, 1, 2) if self.last else x
+        found: Tensor = self.flatten(self.pool(self.blocks(self.norm(x))))
+        return found
+
+
+class Window(nn.Module):
+    """(N, time, channels) -> (N, width)."""
+
+    def __init__(self, channels: int, width: int) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(channels, affine=False)
+        self.blocks = nn.Sequential(conv_bn_relu(channels, width, 5), conv_bn_relu(width, width, 5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.blocks(self.norm(x.transpose(1, 2))).mean(2)
+
+
+class Ids(nn.Module):
+    """(N, tokens) whole numbers -> (N, width): the mean of their vectors."""
+
+    def __init__(self, count: int, width: int) -> None:
+        super().__init__()
+        self.vectors = nn.Embedding(count, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.vectors(x).mean(1)
+        return found
+
+
+def joint(
+    input_shapes: dict[str, tuple[int, ...]], num_classes: int, id_counts: dict[str, int] | None = None, width: int = 16
+) -> nn.Module:
+    """A branch for each tensor: pictures, windows, numbers, and ids of which there are `id_counts`.
+
+    Pictures are known by an axis of 1 or 3 channels, first or last. ValueError for no width.
+    """
+    if width < 1:
+        raise ValueError(f"joint needs a width from 1, got {width}")
+    counts = id_counts or {}
+    branches = [_branch(shape, counts.get(name), width) for name, shape in input_shapes.items()]
+    return Joint(branches, width, num_classes)
+
+
+def _branch(shape: tuple[int, ...], ids: int | None, width: int) -> nn.Module:
+    if ids is not None and len(shape) == 1:
+        return Ids(ids, width)
+    if len(shape) == 3 and (shape[0] in CHANNELS or shape[2] in CHANNELS):
+        first = shape[0] in CHANNELS
+        return Picture(shape[0] if first else shape[2], width, last=not first)
+    if len(shape) == 2:
+        return Window(shape[1], width)
+    size = 1
+    for side in shape:
+        size *= side
+    return Numbers(size, width)

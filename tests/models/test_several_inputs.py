@@ -1,0 +1,113 @@
+"""A network of several inputs, seen as one of a single vector."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from edgekit import data
+from edgekit.core.errors import ModelError
+from edgekit.models import joint, store
+from edgekit.models.from_artifact import spec_for
+from edgekit.models.several_inputs import apart
+from tests import joint_data
+
+BUILDER = "tests.joint_data:network"
+
+
+@pytest.fixture(scope="module")
+def found() -> data.Data:
+    section = {"source": "python", "function": "tests.joint_data:arrays", "calibration_samples": 60}
+    return data.load(data.parse(section, "classification"))
+
+
+@pytest.fixture
+def spec(found: data.Data) -> store.ModelSpec:
+    return spec_for(found, BUILDER, {}, [])
+
+
+def test_it_gets_each_tensor_by_its_name_whatever_its_own_order(found: data.Data, spec: store.ModelSpec) -> None:
+    module = store.build(spec)
+    x = torch.from_numpy(found.validation.x[:8])
+    picture, sensors, ids = x[:, :64].reshape(8, 1, 8, 8), x[:, 64:69], x[:, 69:].to(torch.int32)
+    network: Any = module.network
+    with torch.no_grad():
+        assert torch.equal(module(x), network(sensors, picture, ids))
+
+
+def test_what_is_exported_is_the_network_itself(spec: store.ModelSpec) -> None:
+    module = store.build(spec)
+    network, arguments, names = apart(module, store.zeros(spec))
+    assert isinstance(network, joint_data.Network) and names == ("sensors", "picture", "ids")
+    assert [tuple(each.shape) for each in arguments] == [(1, 5), (1, 1, 8, 8), (1, 4)]
+    assert arguments[2].dtype == torch.int32
+    other = nn.Linear(2, 2)
+    assert apart(other, torch.zeros(1, 2)).network is other
+
+
+def test_it_is_saved_and_opened_again(found: data.Data, spec: store.ModelSpec, tmp_path: Path) -> None:
+    module = store.build(spec, seed=3)
+    store.save(tmp_path, module, spec)
+    again, read = store.load(tmp_path)
+    x = torch.from_numpy(found.validation.x[:4])
+    with torch.no_grad():
+        assert read == spec and torch.equal(module(x), again(x))
+
+
+def test_the_users_weights_have_the_names_of_the_users_network(spec: store.ModelSpec, tmp_path: Path) -> None:
+    own = joint_data.Network(3, 8)
+    save_file(own.state_dict(), tmp_path / "mine.safetensors")
+    module = store.build(spec)
+    store.load_weights(module, tmp_path / "mine.safetensors")
+    assert torch.equal(module.get_parameter("network.decide.weight"), own.decide.weight)
+
+
+class Other(nn.Module):
+    def forward(self, picture: Tensor, words: Tensor) -> Tensor:
+        return picture
+
+
+def other(num_classes: int) -> nn.Module:
+    """Its forward takes what the data have not."""
+    return Other()
+
+
+def test_other_names_are_the_users_error(found: data.Data) -> None:
+    spec = spec_for(found, f"{__name__}:other", {}, [])
+    with pytest.raises(ModelError, match="takes picture, words, the data have the tensors picture, sensors, ids"):
+        store.build(spec)
+
+
+def test_the_reference_network_has_a_branch_for_each(found: data.Data) -> None:
+    spec = spec_for(found, "edgekit.models.joint:joint", {"width": 4}, [])
+    module: Any = store.build(spec)
+    kinds = [type(branch).__name__ for branch in module.network.branches]
+    assert kinds == ["Picture", "Numbers", "Ids"]
+    assert module.network.branches[2].vectors.num_embeddings == 10
+    with torch.no_grad():
+        assert module(torch.from_numpy(found.validation.x[:5])).shape == (5, 3)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind"),
+    [((3, 8, 8), "Picture"), ((8, 8, 3), "Picture"), ((12, 2), "Window"), ((7,), "Numbers"), ((4, 5, 6), "Numbers")],
+)
+def test_a_branch_is_chosen_by_shape(shape: tuple[int, ...], kind: str) -> None:
+    module: Any = joint.joint({"a": shape, "b": (2,)}, 4, width=6)
+    assert type(module.branches[0]).__name__ == kind
+    assert module.eval()(torch.randn(3, *shape), torch.randn(3, 2)).shape == (3, 4)
+
+
+def test_a_width_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="width from 1, got 0"):
+        joint.joint({"a": (2,), "b": (2,)}, 2, width=0)
+
+
+def test_calibration_sees_whole_numbers_as_they_are(found: data.Data) -> None:
+    assert np.array_equal(found.calibration.x[:, 69:], np.rint(found.calibration.x[:, 69:]))

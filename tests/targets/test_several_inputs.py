@@ -1,0 +1,147 @@
+"""A network of several inputs on every target: each input by its name, and in int8 with a range of its own."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from edgekit import data
+from edgekit.models import quantized, store
+from edgekit.models.from_artifact import spec_for
+from edgekit.stages.quantize import layers, ptq
+from edgekit.targets import evaluate, profile, tensors
+from edgekit.targets.jobs import Files
+from edgekit.targets.locate import first_divergence
+from tests import joint_data
+
+TARGETS = {
+    target: importlib.import_module(f"edgekit.targets.{target}.convert") for target in ("onnx", "openvino", "tflite")
+}
+ALL = [(target, precision) for target, module in TARGETS.items() for precision in module.PRECISIONS]
+LEAST_DB = {"fp32": 90.0, "fp16": 50.0}
+INT8_DB = 20.0
+
+
+@pytest.fixture(scope="module")
+def found() -> data.Data:
+    section = {"source": "python", "function": "tests.joint_data:arrays", "calibration_samples": 60}
+    return data.load(data.parse(section, "classification"))
+
+
+@pytest.fixture(scope="module")
+def folder(found: data.Data, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The network, trained for some seconds: what it says depends on every tensor."""
+    made: Path = tmp_path_factory.mktemp("joint")
+    spec = spec_for(found, "tests.joint_data:network", {}, [])
+    module = store.build(spec).train()
+    x, y = torch.from_numpy(found.train.x.copy()), torch.from_numpy(found.train.y.copy())
+    optimizer = torch.optim.Adam(module.parameters(), 1e-2)
+    for _ in range(80):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(module(x), y).backward()
+        optimizer.step()
+    store.save(made / "model", module.eval(), spec)
+    return made
+
+
+@pytest.fixture(scope="module")
+def converted(found: data.Data, folder: Path) -> dict[tuple[str, str], Files]:
+    calibration = np.array(found.calibration.x[:40])
+    return {
+        (target, precision): TARGETS[target].convert(
+            folder / "model", precision, calibration, folder / f"{target}-{precision}"
+        )
+        for target, precision in ALL
+    }
+
+
+@pytest.fixture(scope="module")
+def x(found: data.Data) -> np.ndarray:
+    return np.array(found.validation.x[:40])
+
+
+@pytest.mark.parametrize(("target", "precision"), ALL)
+def test_its_answers_are_the_networks(
+    target: str, precision: str, converted: dict[tuple[str, str], Files], folder: Path, x: np.ndarray
+) -> None:
+    files = converted[target, precision]
+    assert [each.name for each in files.inputs] == list(joint_data.NAMES)
+    assert [each.shape[1:] for each in files.inputs] == list(joint_data.SHAPES.values())
+    assert files.input.shape == (1, 73) and files.inputs[2].dtype == "int32"
+    wanted = evaluate.torch_outputs(folder / "model", x)
+    outputs = evaluate.file_outputs(precision, target, folder / f"{target}-{precision}", files, x)
+    snr_db = 10 * np.log10(np.square(wanted).sum() / np.square(wanted - outputs).sum())
+    assert snr_db > LEAST_DB.get(precision, INT8_DB)
+    assert (outputs.argmax(1) == wanted.argmax(1)).mean() >= 0.95
+
+
+def test_each_input_of_int8_has_a_range_of_its_own(
+    converted: dict[tuple[str, str], Files], folder: Path, x: np.ndarray
+) -> None:
+    """Bytes reach 200 and the sensors 0.06: with one range for both nothing would be left of these."""
+    read = tensors.read("tflite", folder / "tflite-int8", converted["tflite", "int8"], x[:8])
+    spans = [each.span for each in read[:2]]
+    assert spans[0] is not None and spans[1] is not None
+    assert spans[0][1] > 150 and spans[1][1] < 0.2
+    assert [each.dtype for each in converted["tflite", "int8"].inputs] == ["int8", "int8", "int32"]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
+def test_an_onnx_file_takes_several_samples_at_once(
+    precision: str, converted: dict[tuple[str, str], Files], folder: Path, x: np.ndarray
+) -> None:
+    files = converted["onnx", precision]
+    assert files.free_batch
+    alone, together = (
+        evaluate.file_outputs(precision, "onnx", folder / f"onnx-{precision}", files, x, batch=size) for size in (1, 4)
+    )
+    assert np.allclose(alone, together, atol=1e-4 if precision == "fp32" else 0.3)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_its_operators_are_timed(
+    target: str, converted: dict[tuple[str, str], Files], folder: Path, x: np.ndarray
+) -> None:
+    rows = profile.measure(target, folder / f"{target}-fp32", converted[target, "fp32"], x[:1], 10, 120.0)
+    assert rows and all(row["self_ms"] >= 0 for row in rows)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_wrong_layer_of_a_branch_is_found(
+    target: str, converted: dict[tuple[str, str], Files], folder: Path, x: np.ndarray, tmp_path: Path
+) -> None:
+    """The file is compared with a network whose `read` is another: the file diverges there, and the rest agrees."""
+    module, spec = store.load(folder / "model")
+    with torch.no_grad():
+        module.get_parameter("network.read.weight").mul_(-1)
+    store.save(tmp_path / "model", module, spec)
+    files = converted[target, "fp32"]
+    found = first_divergence.find(tmp_path / "model", target, folder / f"{target}-fp32", files, x, "fp32")
+    assert found.layer.startswith("network.read"), found.message
+
+
+def test_quantizers_stand_behind_each_input_and_the_network_is_rebuilt(
+    found: data.Data, folder: Path, x: np.ndarray, tmp_path: Path
+) -> None:
+    module, spec = store.load(folder / "model")
+    inputs = ptq.calibration_inputs(found.calibration.x, spec.preprocess, 40)
+    made = ptq.quantize(module, inputs)
+    named = {layer.name: layer for layer in layers.quantized_layers(made, inputs[0])}
+    assert {"network.look.0", "network.read", "network.decide"} <= set(named)
+    assert named["network.look.0"].inputs != named["network.read"].inputs
+    quantized.save(tmp_path / "nncf", made)
+    again = quantized.rebuild(folder / "model", tmp_path / "nncf")
+    with torch.no_grad():
+        given = torch.from_numpy(x)
+        assert torch.equal(made(given), again(given))
+        assert (made(given).argmax(1) == module(given).argmax(1)).float().mean() >= 0.95
+    out = tmp_path / "openvino"
+    files = TARGETS["openvino"].convert(folder / "model", "int8", None, out, tmp_path / "nncf")
+    assert [each.name for each in files.inputs] == list(joint_data.NAMES)
+    outputs = evaluate.file_outputs("int8", "openvino", out, files, x)
+    with torch.no_grad():
+        assert np.abs(outputs - made(given).numpy()).max() < 0.25
