@@ -296,6 +296,16 @@ def test_a_vector_that_is_no_sample_is_refused(vector: Any, said: str, packed: d
     assert str(caught.value).startswith(said)
 
 
+def test_an_anomaly_is_told_by_all_tensors_together(tmp_path: Path) -> None:
+    sources = (Source("a", (2,)), Source("b", (1,)))
+    changes = {"task": "anomaly", "labels": ["fine", "worn"], "threshold": 1.0}
+    model = opened(tmp_path, "onnx", "onnxruntime", sources, **changes)
+    for sample in several.samples(sources):
+        wanted = np.mean((several.answer(sources, sample) - several.joined(sources, sample)) ** 2)
+        answer = model.predict(sample)
+        assert answer.score == pytest.approx(wanted, rel=1e-4) and answer.label == ("worn" if wanted > 1 else "fine")
+
+
 def test_the_ends_of_a_range_are_those_of_float32(tmp_path: Path) -> None:
     sources = (replace(ZOOM, range=(-0.1, 0.1)), PICTURE)
     model = opened(tmp_path, "onnx", "onnxruntime", sources)
