@@ -19,6 +19,8 @@ Tensor = dict[str, Any]
 BYTES = ("uint8", "int8")
 USUAL = ((0.0, 1.0), (-1.0, 1.0))
 """Ranges of floats that a device is held to where all samples lie in them."""
+WINDOW_AXES = 2
+"""Of (time, channels): a sensor may later show more than it did, so that windows have no range (`Data.raw_range`)."""
 
 
 def joined(found: Mapping[str, Any], splits: Iterable[str], origin: str) -> tuple[dict[str, Any], tuple[Tensor, ...]]:
@@ -27,9 +29,13 @@ def joined(found: Mapping[str, Any], splits: Iterable[str], origin: str) -> tupl
     DataError, beginning with `origin`, for tensors that do not fit each other.
     """
     plain, parts = _apart(found)
-    given = {split: parts[f"x_{split}"] for split in splits if f"x_{split}" in parts}
     if not parts:
         return plain, ()
+    given = {split: parts[f"x_{split}"] for split in splits if f"x_{split}" in parts}
+    if both := [f"x_{split}" for split in splits if f"x_{split}" in plain]:
+        raise DataError(
+            f"{origin}: {both[0]} is one array, and others are tensors by name; give {both[0]}.NAME for each"
+        )
     names = list(given.get("train", {}))
     for split, tensors in given.items():
         if split == "train" or sorted(tensors) == sorted(names):
@@ -107,7 +113,8 @@ def _described(name: str, arrays: list[np.ndarray], origin: str) -> Tensor:
         raise DataError(f"{origin}: tensor {name} differs between splits: {shown}; give all the same shape and type")
     shape = [int(side) for side in arrays[0].shape[1:]]
     if True in kinds:
-        return {"name": name, "shape": shape, "dtype": "float32", "range": _usual(arrays)}
+        limits = None if len(shape) == WINDOW_AXES else _usual(arrays)
+        return {"name": name, "shape": shape, "dtype": "float32", "range": limits}
     dtypes = {array.dtype.name for array in arrays}
     if len(dtypes) == 1 and dtypes <= set(BYTES):
         ends = np.iinfo(dtypes.pop())

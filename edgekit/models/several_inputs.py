@@ -73,6 +73,11 @@ def wrapped(module: nn.Module, spec: ModelSpec) -> nn.Module:
             f"{spec.called}: its forward takes {', '.join(taken) or 'nothing'}, the data have the tensors "
             f"{', '.join(found.names)}; give both the same names"
         )
+    if late := _not_by_place(module, taken):
+        raise ModelError(
+            f"{spec.called}: its forward takes {late} behind other arguments, or by its name alone; "
+            f"let the data's tensors come first: {', '.join(taken)}"
+        )
     return found
 
 
@@ -83,14 +88,39 @@ def _order(network: nn.Module, names: Sequence[str]) -> list[str]:
     """
     if own := getattr(network, "input_names", None):
         return list(own)
-    try:
-        parameters = inspect.signature(network.forward).parameters.values()
-    except (ValueError, TypeError):
+    given, parameters = set(names), _parameters(network)
+    if parameters is None:
         return list(names)
+    wanted = [each.name for each in parameters if each.name in given or _is_needed(each)]
     if any(each.kind is each.VAR_POSITIONAL for each in parameters):
-        return list(names)
-    given = set(names)
-    return [each.name for each in parameters if each.default is each.empty or each.name in given]
+        return [*wanted, *(name for name in names if name not in wanted)] if given & {*wanted} else list(names)
+    return wanted
+
+
+def _is_needed(parameter: inspect.Parameter) -> bool:
+    several = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    return parameter.default is parameter.empty and not several
+
+
+def _parameters(network: nn.Module) -> list[inspect.Parameter] | None:
+    """What its forward takes; None where it does not say."""
+    try:
+        return list(inspect.signature(network.forward).parameters.values())
+    except (ValueError, TypeError):
+        return None
+
+
+def _not_by_place(network: nn.Module, taken: Sequence[str]) -> str:
+    """The first of these names that it does not take at that place; empty where it takes them all, or does not say."""
+    parameters = _parameters(network)
+    if hasattr(network, "input_names") or not parameters or not set(taken) & {each.name for each in parameters}:
+        return ""
+    for name, each in zip(taken, parameters, strict=False):
+        if each.kind is each.VAR_POSITIONAL:
+            return ""
+        if each.kind is each.KEYWORD_ONLY or each.name != name:
+            return name
+    return ""
 
 
 def _split(x: Tensor, tensors: Sequence[Mapping[str, Any]]) -> list[Tensor]:

@@ -17,9 +17,10 @@ def in_order(found: Sequence[TensorSpec], names: Sequence[str]) -> tuple[TensorS
         return tuple(found)
     by_name = {each.name: each for each in found}
     if sorted(by_name) != sorted(names):
+        lost = len(by_name) < len(names)
+        fix = "let the network use every tensor that it is given" if lost else "give the tensors shorter, plain names"
         raise ConversionError(
-            f"the converted file takes {', '.join(by_name)}, the samples have {', '.join(names)}; "
-            "let the network use every tensor that it is given"
+            f"the converted file takes {', '.join(by_name) or 'nothing'}, the samples have {', '.join(names)}; {fix}"
         )
     return tuple(by_name[name] for name in names)
 

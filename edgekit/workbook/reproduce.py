@@ -222,7 +222,7 @@ def _refuse_foreign_code(value: Any, allowed: Sequence[str]) -> None:
     if not isinstance(value, dict):
         return
     for key, inner in value.items():
-        if key in cache_key.FUNCTION_KEYS and inner and not _is_reference_network(inner) and inner not in allowed:
+        if key in cache_key.FUNCTION_KEYS and inner and not is_reference_network(inner) and inner not in allowed:
             raise TrustError(
                 f"the bundle's record wants {inner!r} to be called; if that is code of yours and you trust the bundle, "
                 f"say so with --allow {inner}"
@@ -230,15 +230,18 @@ def _refuse_foreign_code(value: Any, allowed: Sequence[str]) -> None:
         _refuse_foreign_code(inner, allowed)
 
 
-def _is_reference_network(name: Any) -> bool:
-    """True for a function in `edgekit/models` that takes `input_shape` and `num_classes`; nothing is imported."""
+def is_reference_network(name: Any) -> bool:
+    """True for a function in `edgekit/models` that takes `num_classes` and `input_shape`, or of several `input_shapes`.
+
+    Nothing is imported.
+    """
     found = re.fullmatch(r"edgekit\.models\.([a-z]\w*):([a-z]\w*)", str(name))
     path = Path(models.__path__[0]) / f"{found[1]}.py" if found else None
     if not found or not path or not path.is_file():
         return False
     functions = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
     taken = [{each.arg for each in node.args.args} for node in functions if node.name == found[2]]
-    return bool(taken) and {"input_shape", "num_classes"} <= taken[0]
+    return bool(taken) and "num_classes" in taken[0] and bool(taken[0] & {"input_shape", "input_shapes"})
 
 
 def _same_data(record: dict[str, Any], plan: Plan) -> None:

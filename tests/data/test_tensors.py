@@ -39,7 +39,9 @@ def test_a_sample_is_what_the_device_makes_of_its_tensors() -> None:
 def test_a_tensor_says_what_a_device_takes() -> None:
     found = joint_data.arrays()
     found["x_train"]["share"] = np.linspace(0, 1, 600).reshape(600, 1)
+    found["x_train"]["shaken"] = np.zeros((600, 20, 3))
     described = {each["name"]: each for each in arrays.pools(found, "here").tensors or ()}
+    assert described["shaken"]["range"] is None, "a sensor may later show more"
     assert described["picture"] == {"name": "picture", "shape": [1, 8, 8], "dtype": "uint8", "range": [0, 255]}
     assert described["sensors"] == {"name": "sensors", "shape": [5], "dtype": "float32", "range": [-1.0, 1.0]}
     assert described["ids"] == {"name": "ids", "shape": [4], "dtype": "int32", "range": [0, 9]}
@@ -79,6 +81,12 @@ def changed(**tensors: Any) -> dict[str, Any]:
         ({**joint_data.arrays(60), "y_test": np.zeros(5, int),
           "x_test": {**{name: array[:5] for name, array in joint_data.arrays(60)["x_train"].items()},
                      "ids": np.zeros((5, 3), int)}}, "tensor ids differs between splits"),
+        ({**joint_data.arrays(60), "x_test": np.zeros((5, 73), np.float32), "y_test": np.zeros(5, int)},
+         "x_test is one array, and others are tensors by name; give x_test.NAME"),
+        ({"x_train": np.zeros((60, 2), np.float32), "x_train.a": np.zeros((60, 2)), "x_train.b": np.zeros((60, 2)),
+          "y_train": np.arange(60) % 2}, "x_train is one array"),
+        ({"x_train": np.zeros((60, 2), np.float32), "y_train": np.arange(60) % 2, "y_test": np.zeros(5, int),
+          "x_test.a": np.zeros((5, 2)), "x_test.b": np.zeros((5, 2))}, "x_train is one array"),
     ],
 )  # fmt: skip
 def test_tensors_that_do_not_fit_are_named(found: dict[str, Any], word: str) -> None:

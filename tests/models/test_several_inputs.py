@@ -84,6 +84,82 @@ def test_other_names_are_the_users_error(found: data.Data) -> None:
         store.build(spec)
 
 
+def pair(cls: type[nn.Module]) -> store.ModelSpec:
+    """Of two tensors, `a` and `b`, for a network of this class."""
+    tensors = [{"name": name, "shape": [3], "dtype": "float32", "range": None} for name in "ab"]
+    raw = {"kind": "tensors", "shape": [6], "dtype": "float32", "range": None, "tensors": tensors}
+    return store.ModelSpec(
+        builder=f"{__name__}:{cls.__name__.lower()}",
+        kwargs={},
+        input_shape=(6,),
+        num_classes=3,
+        classes=("x", "y", "z"),
+        preprocess=[],
+        raw=raw,
+        task="classification",
+    )
+
+
+class Later(nn.Module):
+    def forward(self, a: Tensor, scale: Tensor | None = None, b: Tensor | None = None) -> Tensor:
+        assert b is not None
+        return a - b
+
+
+class Keyword(nn.Module):
+    def forward(self, a: Tensor, *, b: Tensor) -> Tensor:
+        return a - b
+
+
+class Gap(nn.Module):
+    def forward(self, a: Tensor, scale: float = 1.0, *others: Tensor) -> Tensor:
+        return a - others[0]
+
+
+class Options(nn.Module):
+    def forward(self, b: Tensor, a: Tensor, scale: float = 1.0, **more: Any) -> Tensor:
+        return a * scale - b
+
+
+class Others(nn.Module):
+    def forward(self, b: Tensor, *others: Tensor) -> Tensor:
+        return others[0] - b
+
+
+def later() -> nn.Module:
+    return Later()
+
+
+def keyword() -> nn.Module:
+    return Keyword()
+
+
+def gap() -> nn.Module:
+    return Gap()
+
+
+def options() -> nn.Module:
+    return Options()
+
+
+def others() -> nn.Module:
+    return Others()
+
+
+@pytest.mark.parametrize("cls", [Later, Keyword, Gap])
+def test_a_tensor_that_cannot_be_given_by_its_place_is_the_users_error(cls: type[nn.Module]) -> None:
+    """Given by place, it would be taken for the argument that stands there."""
+    with pytest.raises(ModelError, match="takes b behind other arguments, .*; let the data's tensors come first: a, b"):
+        store.build(pair(cls))
+
+
+@pytest.mark.parametrize("cls", [Options, Others])
+def test_further_arguments_that_may_be_left_out_do_no_harm(cls: type[nn.Module]) -> None:
+    module = store.build(pair(cls))
+    x = torch.arange(12.0).reshape(2, 6) ** 2
+    assert torch.equal(module(x), x[:, :3] - x[:, 3:])
+
+
 def test_the_reference_network_has_a_branch_for_each(found: data.Data) -> None:
     spec = spec_for(found, "edgekit.models.joint:joint", {"width": 4}, [])
     module: Any = store.build(spec)

@@ -145,3 +145,44 @@ def test_quantizers_stand_behind_each_input_and_the_network_is_rebuilt(
     outputs = evaluate.file_outputs("int8", "openvino", out, files, x)
     with torch.no_grad():
         assert np.abs(outputs - made(given).numpy()).max() < 0.25
+
+
+class Weighed(torch.nn.Module):
+    """It takes its tensors in their order, whatever they are called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = torch.nn.Linear(3, 8), torch.nn.Linear(11, 3)
+
+    def forward(self, *given: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.head(torch.cat([torch.relu(self.first(given[0])), given[1]], 1))
+        return scores
+
+
+def weighed() -> torch.nn.Module:
+    """A builder."""
+    return Weighed()
+
+
+@pytest.mark.parametrize("names", [("output", "linear"), ("head.weight", "first.bias"), ("a b", "class")])
+def test_inputs_may_have_any_names_in_an_onnx_file(names: tuple[str, str], tmp_path: Path) -> None:
+    """An output, an operator or a weight of that name gives way."""
+    listed = [{"name": name, "shape": [3], "dtype": "float32", "range": None} for name in names]
+    spec = store.ModelSpec(
+        builder=f"{__name__}:weighed",
+        kwargs={},
+        input_shape=(6,),
+        num_classes=3,
+        classes=("x", "y", "z"),
+        preprocess=[],
+        raw={"kind": "tensors", "shape": [6], "dtype": "float32", "range": None, "tensors": listed},
+        task="classification",
+    )
+    store.save(tmp_path / "model", store.build(spec), spec)
+    x = np.random.default_rng(0).normal(size=(16, 6)).astype(np.float32)
+    wanted = evaluate.torch_outputs(tmp_path / "model", x)
+    for precision in ("fp32", "int8"):
+        files = TARGETS["onnx"].convert(tmp_path / "model", precision, x, tmp_path / precision)
+        assert tuple(each.name for each in files.inputs) == names and files.free_batch
+        outputs = evaluate.file_outputs(precision, "onnx", tmp_path / precision, files, x)
+        assert np.abs(outputs - wanted).max() < (1e-5 if precision == "fp32" else 0.1)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgekit.cli.init import networks
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import TRAINING
@@ -25,7 +26,7 @@ from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 from edgekit.stages.bundle.stage import origin_of
 from edgekit.workbook import origin
 from edgekit.workbook.plan import Plan, load_plan
-from edgekit.workbook.reproduce import PATHS, compare_inputs, reproduce
+from edgekit.workbook.reproduce import PATHS, compare_inputs, is_reference_network, reproduce
 from tests.conftest import TINY, FinishedRun, run_edgekit
 from tests.core.tasks import made
 
@@ -126,6 +127,12 @@ def test_a_record_of_edgekit_0_1_is_read_too(tmp_path: Path) -> None:
     config = origin_of(chain(plan, tmp_path / "earlier"), plan.stages["bundle"])["config"]
     config = {**config, "data": {**config["data"], "task": config.pop("task")}}
     same(plan, read_back(plan, bundle(plan, tmp_path, config=config), tmp_path))
+
+
+@pytest.mark.parametrize("kind", ["image", "vector", "audio", "window", "text", "tensors"])
+def test_a_network_that_init_names_is_called_without_being_allowed(kind: str) -> None:
+    model, student = networks.pair("classification", kind, (32, 32, 3))
+    assert is_reference_network(model["builder"]) and is_reference_network(student["builder"])
 
 
 def test_a_bundle_of_the_digits_comes_out_the_same(tiny_run: FinishedRun, tmp_path: Path) -> None:

@@ -109,7 +109,9 @@ class Draft:
     def _preprocess(self) -> list[str]:
         found = steps.measured(self.data)
         if not found:
-            return ["preprocess: [] # token ids are names, not numbers: there is nothing to scale"]
+            several = "the network scales each tensor by itself"
+            why = several if self.data.tensors else "token ids are names, not numbers: there is nothing to scale"
+            return [f"preprocess: [] # {why}"]
         return ["preprocess:", *(line for step, note in found for line in _step(step, note))]
 
     def _bundle(self) -> list[str]:

@@ -106,7 +106,9 @@ def named(content: bytes, names: Sequence[str]) -> bytes:
         return content
     model = parse(content)
     graph = model.subgraphs[0]
-    if sorted(graph.tensors[place].name.decode() for place in graph.inputs) == sorted(names) or not model.signatureDefs:
+    if sorted(graph.tensors[place].name.decode() for place in graph.inputs) == sorted(names):
+        return content
+    if len(model.signatureDefs or ()) != 1:  # of several nobody knows which is meant
         return content
     own = [each.name.decode() for each in model.signatureDefs[0].inputs]
     return name_inputs(content, dict(zip(own, own, strict=True))) if sorted(own) == sorted(names) else content

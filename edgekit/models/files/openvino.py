@@ -30,7 +30,8 @@ def open(path: Path, threads: int, tensors: Tensors = ()) -> Opened:
     model = core.read_model(*files)
     if any(port.get_partial_shape().rank.is_dynamic for port in model.inputs):
         raise ModelError("its input may have any number of sides; convert it with --input and a shape")
-    inputs = [_taken(port) for port in model.inputs]
+    names = [each["name"] for each in tensors]
+    inputs = [_taken(port, names) for port in model.inputs]
     check_ends([each.name for each in inputs], len(model.outputs), tensors)
 
     def sized(shape: tuple[int, ...]) -> Run:
@@ -53,9 +54,15 @@ def open(path: Path, threads: int, tensors: Tensors = ()) -> Opened:
     return Opened(tuple(inputs[0].shape), sized)
 
 
-def _taken(port: Any) -> Taken:
+def called(port: Any, names: Sequence[str] = ()) -> str:
+    """The port's name, of its several the one among `names`; empty where it has none."""
+    own = port.get_names()
+    return next((name for name in names if name in own), min(own, default=""))
+
+
+def _taken(port: Any, names: Sequence[str]) -> Taken:
     sides = [side.get_length() if side.is_static else -1 for side in port.get_partial_shape()]
-    return Taken(port.get_any_name() if port.get_names() else "", sides, _dtype(port))
+    return Taken(called(port, names), sides, _dtype(port))
 
 
 def on_device(path: Path, tensors: Tensors = ()) -> tuple[dict[str, bytes], list[TensorSpec], TensorSpec]:
@@ -64,21 +71,20 @@ def on_device(path: Path, tensors: Tensors = ()) -> tuple[dict[str, bytes], list
 
     files = {path.name: path.read_bytes(), path.with_suffix(".bin").name: path.with_suffix(".bin").read_bytes()}
     model = library.Core().read_model(*files.values())
-    check_ends([_taken(port).name for port in model.inputs], len(model.outputs), tensors)
+    names = [each["name"] for each in tensors]
+    check_ends([called(port, names) for port in model.inputs], len(model.outputs), tensors)
     if model.is_dynamic():
         model = batch_of_one(model)
         with tempfile.TemporaryDirectory() as folder:
             library.save_model(model, Path(folder) / "model.xml", compress_to_fp16=False)
             files = {each.name: each.read_bytes() for each in sorted(Path(folder).iterdir())}
-    return files, [_spec(port) for port in model.inputs], _spec(model.output(0))
+    return files, [_spec(port, names) for port in model.inputs], _spec(model.output(0))
 
 
-def _spec(port: Any) -> TensorSpec:
+def _spec(port: Any, names: Sequence[str] = ()) -> TensorSpec:
     partial = port.get_partial_shape()
     shape = tuple(side.get_length() if side.is_static else -1 for side in partial) if partial.rank.is_static else ()
-    return TensorSpec(
-        port.get_any_name() if port.get_names() else port.get_node().get_friendly_name(), shape, _dtype(port), "ANY"
-    )
+    return TensorSpec(called(port, names) or port.get_node().get_friendly_name(), shape, _dtype(port), "ANY")
 
 
 def _dtype(port: Any) -> str:

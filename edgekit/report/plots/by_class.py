@@ -12,7 +12,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
 from edgekit.core.rows.by_class import Confusion, ShownLost
-from edgekit.report.plots.samples import draw
+from edgekit.report.plots.samples import ALONG, draw
 from edgekit.report.plots.style import NAMING, done
 
 LETTERS = 13
@@ -67,8 +67,8 @@ def lost(found: ShownLost, x: np.ndarray) -> Figure | None:
         for axes, sample, lines in zip(grid.flat, x, titles, strict=False):
             draw(axes, sample, found["kind"], str(sample) if x.dtype.kind == "U" else "")
             axes.set_title("\n".join(lines), fontsize=7, weight="normal")
-        if found["kind"] not in ("image", "text"):
-            figure.supxlabel("feature →" if found["kind"] == "vector" else "time →", fontsize=8)
+        if found["kind"] in ALONG:
+            figure.supxlabel("feature →" if found["kind"] == "vector" else ALONG[found["kind"]], fontsize=8)
     return done(figure)
 
 

@@ -16,6 +16,8 @@ from torch_pruning.dependency import index_mapping
 
 MAP_AXES = 4
 """Of what is flattened: samples, channels, height, width."""
+VECTOR_AXES = 2
+"""Of what it becomes. Tokens, (samples, channels, places), keep their channels: torch-pruning reads them right."""
 
 
 _update: Callable[[Any], None] = index_mapping.update_index_mapping
@@ -34,7 +36,7 @@ def install() -> None:
 def put_right(graph: Any) -> None:
     """Correct where a dependency graph holds the channels of flattened parts of a concatenation, in place."""
     for node in graph.module2node.values():
-        if node.type != ops.OPTYPE.CONCAT:
+        if node.type != ops.OPTYPE.CONCAT or _axes(node) != VECTOR_AXES:
             continue
         flattened = {place: _flattening(part) for place, part in enumerate(node.inputs)}
         if not any(flattened.values()):
@@ -53,7 +55,13 @@ def _flattening(node: Any) -> Any:
     while node.type == ops.OPTYPE.ELEMENTWISE and len(node.inputs) == 1:
         node = node.inputs[0]
     sizes = getattr(node.grad_fn, "_saved_self_sym_sizes", ())
-    return node if node.type == ops.OPTYPE.RESHAPE and len(sizes) == MAP_AXES else None
+    is_flattening = node.type == ops.OPTYPE.RESHAPE and len(sizes) == MAP_AXES and _axes(node) == VECTOR_AXES
+    return node if is_flattening else None
+
+
+def _axes(node: Any) -> int:
+    """Of what it gives."""
+    return len(node.grad_fn._input_metadata[0].shape)  # torch counts from behind, where this is what comes in
 
 
 def _places(node: Any) -> int:

@@ -50,7 +50,7 @@ def steps(module: nn.Module, spec: ModelSpec, config: Config, train: Split) -> I
             pruner.step()
             module.zero_grad(set_to_none=True)
             yield config.ratio * step / config.steps, None
-    except (ValueError, RuntimeError, KeyError, AttributeError) as error:
+    except (ValueError, RuntimeError, LookupError, AttributeError) as error:
         raise ModelError(
             f"prune: the dependency graph of {spec.called} could not be pruned "
             f"({type(error).__name__}: {_first_line(error)}); "

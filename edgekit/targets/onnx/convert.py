@@ -22,7 +22,7 @@ from edgekit.models.files import onnx_batch
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.targets import error_causes, float_ops, inputs, layers, model_file
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
-from edgekit.targets.onnx import free_batch, unshare_biases
+from edgekit.targets.onnx import free_batch, input_names, unshare_biases
 from edgekit.targets.onnx import graph as operator_graph
 from edgekit.targets.percentiles import OUTSIDE
 
@@ -113,11 +113,14 @@ def _exported(module: Any, sample: Any) -> Any:
             network,
             arguments,
             dynamo=True,
-            input_names=list(names),
+            input_names=list(names if len(names) == 1 else input_names.placeholders(names)),
             output_names=_output_names(module, sample),
             verbose=False,
         )
-    return program.model_proto
+    model = program.model_proto  # made anew each time
+    if len(names) > 1:
+        input_names.give(model, names)
+    return model
 
 
 def _output_names(module: Any, sample: Any) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.core.errors import ConversionError
+from edgekit.models.files.openvino import called
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.targets import float_ops, inputs, layers, model_file
 from edgekit.targets.fold_batchnorm import fold_batchnorms
@@ -47,7 +48,7 @@ def convert(
         layout = input_layout(input_shape, "NCHW")
     else:
         model = source_file.make("openvino", names)
-        taken = tuple(port.get_any_name() for port in model.inputs) if names else ("input",)
+        taken = tuple(called(port, names) for port in model.inputs) if names else ("input",)
         layout = ""
         if not names:
             shape = tuple(model.input(0).get_shape())

@@ -49,12 +49,13 @@ def exported(folder: Path) -> Path:
 
 
 def openvino(folder: Path) -> Path:
+    """Each input has several names, as those have that came from TensorFlow."""
     import openvino as ov
 
     module, arguments = network()
     model = ov.convert_model(module, example_input=arguments, input=[[-1, *each.shape[1:]] for each in arguments])
     for port, name in zip(model.inputs, ORDER, strict=True):
-        port.get_tensor().set_names({name})
+        port.get_tensor().set_names({name, f"{name}:0", f"a/{name}"})
     ov.save_model(model, folder / "m.xml", compress_to_fp16=False)
     return folder / "m.xml"
 

@@ -69,3 +69,43 @@ def test_dead_channels_go_and_the_answers_stay(kind: str, side: int) -> None:
         assert network.look.out_channels == 6
         with torch.no_grad():
             assert torch.allclose(network(*inputs), before, atol=1e-5)
+
+
+class Tokens(nn.Module):
+    """Maps of two sizes as tokens, one behind the other: what is flattened are the places, not the channels."""
+
+    def __init__(self, axis: int) -> None:
+        super().__init__()
+        self.axis = axis
+        self.near, self.far = nn.Conv2d(1, 8, 4, 4), nn.Conv2d(1, 8, 8, 8)
+        self.mix = nn.Linear(8, 16) if axis == 1 else nn.Conv1d(8, 16, 1)
+        self.decide = nn.Linear(16, 3)
+
+    def forward(self, picture: Tensor) -> Tensor:
+        maps = [self.near(picture).flatten(2), self.far(picture).flatten(2)]
+        tokens = torch.cat([each.transpose(1, 2) if self.axis == 1 else each for each in maps], self.axis)
+        scores: Tensor = self.decide(torch.relu(self.mix(tokens)).mean(self.axis))
+        return scores
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+def test_tokens_that_are_joined_keep_their_channels(axis: int) -> None:
+    flattened.install()
+    torch.manual_seed(0)
+    network, picture = Tokens(axis).eval(), torch.randn(1, 1, 16, 16)
+    with torch.no_grad():
+        for layer in (network.near, network.far):
+            layer.weight[list(DEAD)] = 0
+            layer.bias[list(DEAD)] = 0  # type: ignore[index]
+        before = network(picture)
+    pruner = torch_pruning.pruner.BasePruner(
+        network,
+        picture,
+        importance=torch_pruning.importance.MagnitudeImportance(group_reduction="first"),
+        pruning_ratio=0.25,
+        ignored_layers=[network.mix, network.decide],
+    )
+    pruner.step()
+    assert network.near.out_channels == network.far.out_channels == 6
+    with torch.no_grad():
+        assert torch.allclose(network(picture), before, atol=1e-5)
