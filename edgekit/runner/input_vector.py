@@ -33,6 +33,12 @@ def width(shapes: Sequence[Sequence[int]]) -> int:
     return sum(map(prod, shapes))
 
 
+def describe(tensor: Mapping[str, Any]) -> str:
+    """One of the bundle's tensors in words: name, type, shape and range."""
+    limits = " from {} to {}".format(*tensor["range"]) if tensor["range"] else ""
+    return f"{tensor['name']} {tensor['dtype']}{list(tensor['shape'])}{limits}"
+
+
 def join(tensors: Sequence[np.ndarray]) -> np.ndarray:
     """Tensors (batch, …) as one array (batch, width), float32."""
     import numpy as np

@@ -142,7 +142,7 @@ def test_the_bundle_says_how_a_sample_is_written(packed: dict[str, Path]) -> Non
     from edgekit.runner import bundle as bundles
 
     text = bundles.read(packed["onnx"]).members["README.md"].decode()
-    assert "- Input: tensors: `input_ids` 7 int64 from 0 to 49, `attention_mask` 7 int64 from 0 to 1\n" in text
+    assert "- Input: tensors: `input_ids int64[7] from 0 to 49`, `attention_mask int64[7] from 0 to 1`\n" in text
     assert "numpy.savez(\"sample.npz\", **{'input_ids': …, 'attention_mask': …})" in text
     assert "predict text-onnx-1.0.0.edge.zip sample.npz" in text
 

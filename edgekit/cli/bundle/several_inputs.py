@@ -13,7 +13,7 @@ from edgekit.cli.bundle.infer import Tensor, check_tensor
 from edgekit.cli.bundle.options import Options
 from edgekit.core.errors import ConfigError, ModelError
 from edgekit.runner.bundle.manifest import RawSpec, TensorSpec
-from edgekit.runner.input_vector import KIND, LARGEST, width
+from edgekit.runner.input_vector import KIND, LARGEST, describe, width
 
 FOR_ONE = {
     "preprocess": ("--preprocess", "such models scale by themselves; make each tensor as in training"),
@@ -50,11 +50,9 @@ def check_one(options: Options) -> None:
 def lines(options: Options, found: ModelFacts, raw: RawSpec) -> Iterator[str]:
     """What is said of the tensors: each by itself, and those of integers whose range is not known."""
     for source, tensor in zip(found.inputs, raw.tensors or (), strict=True):
-        low, high = tensor["range"] or (None, None)
-        limits = "" if low is None else f" from {low:.15g} to {high:.15g}"
         ends = source.grid.limits if source.grid and source.scale else None
         how = f", which the model takes as {source.dtype} from {ends[0]:.6g} to {ends[1]:.6g}" if ends else ""
-        yield f"tensor      {tensor['name']} {tensor['dtype']}{tensor['shape']}{limits}{how}"
+        yield f"tensor      {describe(tensor)}{how}"
     given = dict(options.input_ranges)
     free = [
         tensor["name"]

@@ -26,12 +26,14 @@ class Opened:
         library raises where the model cannot take that shape
     step: between two neighbouring values of a quantized output; 0 for floats
     grid: what its input can hold, where that has a scale
+    grids: the same of several inputs, in the samples' order
     """
 
     shape: tuple[int, ...]
     sized: Callable[[tuple[int, ...]], Run]
     step: float = 0.0
     grid: Grid | None = None
+    grids: tuple[Grid | None, ...] = ()
 
 
 class Taken(NamedTuple):

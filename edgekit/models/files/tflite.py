@@ -65,7 +65,8 @@ def _of_several(data: bytes, first: Any, threads: int, tensors: Tensors) -> Open
         return TfliteBackend("litert", litert.DISTRIBUTION, interpreter, specs, (result,), size).run
 
     width = input_vector.width([each["shape"] for each in tensors])
-    return Opened((batch_of(taken, tensors), width), sized, _step(first.get_output_details()[0]))
+    grids = tuple(_grid(details[each["name"]]) for each in tensors)
+    return Opened((batch_of(taken, tensors), width), sized, _step(first.get_output_details()[0]), grids=grids)
 
 
 def on_device(path: Path, tensors: Tensors = ()) -> tuple[dict[str, bytes], list[TensorSpec], TensorSpec]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.runner.bundle import manifest_json
 from edgekit.runner.commands import _shared
+from edgekit.runner.input_vector import describe
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import RawSpec
@@ -50,11 +51,7 @@ def _sample(raw: RawSpec) -> str:
     """Kind, type and shape; of several tensors, a line for each."""
     if raw.tensors is None:
         return f"{raw.kind} {raw.dtype}{list(raw.shape)}"
-    lines = []
-    for each in raw.tensors:
-        limits = " from {} to {}".format(*each["range"]) if each["range"] else ""
-        lines.append(f"{each['name']} {each['dtype']}{list(each['shape'])}{limits}")
-    return ("\n" + " " * 12).join(lines)
+    return ("\n" + " " * 12).join(map(describe, raw.tensors))
 
 
 def _shorten(labels: list[str], most: int = 12) -> str:

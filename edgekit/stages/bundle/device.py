@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from edgekit.core.errors import ConversionError, StageError
 from edgekit.runner import input_path
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
+from edgekit.runner.input_vector import describe
 
 RUNNER = "edgerun.pyz"
 TIMEOUT_S = 120
@@ -100,13 +101,7 @@ def _sample(raw: RawSpec) -> str:
     """What a sample is, in words."""
     if raw.tensors is None:
         return f"{raw.kind}, {'×'.join(map(str, raw.shape))}, {raw.dtype}"
-    return f"tensors: {', '.join(_tensor(each) for each in raw.tensors)}"
-
-
-def _tensor(tensor: Mapping[str, Any]) -> str:
-    limits = tensor["range"]
-    within = f" from {limits[0]:.15g} to {limits[1]:.15g}" if limits else ""
-    return f"`{tensor['name']}` {'×'.join(map(str, tensor['shape']))} {tensor['dtype']}{within}"
+    return f"tensors: {', '.join(f'`{describe(each)}`' for each in raw.tensors)}"
 
 
 def _pictures(raw: RawSpec) -> bool:

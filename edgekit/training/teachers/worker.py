@@ -19,6 +19,7 @@ from edgekit.core.errors import NO_RESOURCES, EdgekitError, ModelError, Resource
 from edgekit.core.subprocesses import leave_with_parent
 from edgekit.models.files import input_layout, integer_range, module, op_count, outputs
 from edgekit.models.files.interface import Opened, Run
+from edgekit.runner import input_vector
 from edgekit.runner.preprocess.transform import pipeline
 from edgekit.training.teachers import launch
 
@@ -65,6 +66,7 @@ def _work(
         sample, sized = steps(x[:1]).shape[1:], model.sized
         placed = input_layout.find(model.shape, sample)
         _check_input_range(model, x, preprocess, counted)
+        _check_ranges(model, x, tensors)
         if counted:
             _check_input_shape(model.shape, placed, sample)
             model = replace(model, sized=lambda shape: _check_outputs(sized(shape), classes))
@@ -99,6 +101,14 @@ def _check_input_range(model: Opened, x: np.ndarray, preprocess: list[dict[str, 
     problem = problem or (integer_range.ambiguity(model.grid, x.dtype.name, preprocess) if shipped else "")
     if problem:
         raise ModelError(problem)
+
+
+def _check_ranges(model: Opened, x: np.ndarray, tensors: list[dict[str, Any]]) -> None:
+    """ModelError for one of several inputs of integers that cannot hold its tensor."""
+    parts = input_vector.split(x[:: max(1, len(x) // LOOKED_AT)], [each["shape"] for each in tensors])
+    for tensor, part, grid in zip(tensors, parts, model.grids, strict=False):  # most kinds of files have none
+        if grid is not None and (problem := integer_range.fault(grid, part, "float32", (), "the samples hold")):
+            raise ModelError(f"tensor {tensor['name']}: {problem}")
 
 
 def _check_input_shape(shape: tuple[int, ...], placed: input_layout.Layout, sample: tuple[int, ...]) -> None:

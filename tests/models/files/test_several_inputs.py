@@ -166,3 +166,17 @@ def test_a_file_of_several_inputs_for_samples_of_one_array_is_refused(
 
 def ask(path: Path, x: np.ndarray, tensors: list[dict[str, Any]]) -> np.ndarray:
     return teachers.logits(teachers.open_file(path), x, classes=3, timeout_s=120, threads=1, tensors=tensors)
+
+
+def test_a_quantized_input_that_cannot_hold_its_tensor_is_refused(found: data.Data, tmp_path: Path) -> None:
+    """It would clip the numbers without a word, and answer."""
+    from edgekit.targets.tflite import convert
+
+    spec = spec_for(found, "tests.joint_data:network", {}, [])
+    store.save(tmp_path / "model", store.build(spec), spec)
+    convert.convert(tmp_path / "model", "int8", np.array(found.calibration.x[:30]), tmp_path / "made")
+    tensors, x = list(found.tensors or ()), np.array(found.validation.x[:20])
+    assert np.isfinite(ask(tmp_path / "made" / convert.FILE, x, tensors)).all()
+    x[:, 64:69] *= 1000
+    with pytest.raises(ModelError, match=r"tensor sensors: takes int8 in steps of .*, and the samples hold .* be lost"):
+        ask(tmp_path / "made" / convert.FILE, x, tensors)
