@@ -39,6 +39,8 @@ from edgekit.runner.files import write_atomically
 WEIGHTS = "weights.safetensors"
 DIMENSIONS = "dimensions"
 """What a builder's argument for the numbers in an embedding is called, and the word of a config's `kwargs` for it."""
+SHAPE, SHAPES = "input_shape", "input_shapes"
+"""What a builder is told of its input, or of its several inputs by name."""
 
 
 def build(spec: ModelSpec, seed: int = 0) -> nn.Module:
@@ -139,8 +141,15 @@ def dry_forward(module: nn.Module, spec: ModelSpec) -> None:
         with torch.inference_mode():
             out = module(zeros(spec).to(device))
     except FAULTS as error:
-        raise failure(f"{spec.called}: fails on an input of shape {(1, *spec.input_shape)}", error, module) from error
+        raise failure(f"{spec.called}: fails on {_inputs(spec)}", error, module) from error
     output_check.check(out, spec)
+
+
+def _inputs(spec: ModelSpec) -> str:
+    """What it was tried with, in words."""
+    if not spec.tensors:
+        return f"an input of shape {(1, *spec.input_shape)}"
+    return "inputs of shapes " + ", ".join(f"{each['name']} {(1, *each['shape'])}" for each in spec.tensors)
 
 
 def _opened(path: Path, spec: ModelSpec) -> nn.Module:
@@ -233,6 +242,9 @@ def _arguments(builder: Callable[..., Any], spec: ModelSpec) -> dict[str, Any]:
         and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
         and name not in kwargs
     ]
+    if wrong := next((name for name in missing if name in (SHAPE, SHAPES)), ""):
+        of, right = ("several tensors", SHAPES) if spec.tensors else ("one array each", SHAPE)
+        raise ModelError(f"{spec.builder}: needs {wrong}, and the samples are {of}; let it take {right}")
     if missing:
         raise ModelError(f"{spec.builder}: needs {', '.join(missing)}; give it under model.kwargs")
     return kwargs
@@ -241,10 +253,10 @@ def _arguments(builder: Callable[..., Any], spec: ModelSpec) -> dict[str, Any]:
 def _shapes(spec: ModelSpec) -> dict[str, Any]:
     """Of its one input (C, H, W), (F,) or (time, channels); of several each tensor's, and how many ids there are."""
     if not spec.tensors:
-        return {"input_shape": spec.input_shape}
+        return {SHAPE: spec.input_shape}
     ids = [each for each in spec.tensors if each["dtype"] == several_inputs.WHOLE and each["range"][0] >= 0]
     return {
-        "input_shapes": {each["name"]: tuple(each["shape"]) for each in spec.tensors},
+        SHAPES: {each["name"]: tuple(each["shape"]) for each in spec.tensors},
         "id_counts": {each["name"]: each["range"][1] + 1 for each in ids},
     }
 

@@ -187,3 +187,8 @@ def test_a_width_of_nothing_is_refused() -> None:
 
 def test_calibration_sees_whole_numbers_as_they_are(found: data.Data) -> None:
     assert np.array_equal(found.calibration.x[:, 69:], np.rint(found.calibration.x[:, 69:]))
+
+
+def test_a_builder_of_one_input_is_told_to_take_several(found: data.Data) -> None:
+    with pytest.raises(ModelError, match="needs input_shape, and the samples are several tensors; let it take input_sh"):
+        store.build(spec_for(found, "edgekit.models.mlp:mlp", {}, []))

@@ -60,7 +60,7 @@ def candidates(source: Artifact, data: Data, config: Config, unfinished: ResumeF
     named = list(enumerate(zip(_names(config.teachers), config.teachers, strict=True)))
     for place, (name, wanted) in progress.each(named, "teacher", lambda item: item[1][0]):
         if wanted.path is not None:
-            found.append(_from_file(name, wanted, data, config.threads))
+            found.append(from_file(name, wanted, data, config.threads))
         elif wanted.builder is not None:
             found.append(_trained(name, wanted, data, config, spec.preprocess, unfinished, f"teacher-{place}"))
         elif spec.source:
@@ -116,7 +116,8 @@ def _trained(
     return _evaluated(name, wanted, module, data, spec, history=rows)
 
 
-def _from_file(name: str, wanted: TeacherConfig, data: Data, threads: int) -> Candidate:
+def from_file(name: str, wanted: TeacherConfig, data: Data, threads: int) -> Candidate:
+    """A teacher that came as a file; ModelError where it knows no class."""
     assert wanted.path is not None
     opened = model_file.open_file(expand(wanted.path, "distill.teachers.path"), wanted.preprocess)
     return _evaluated_file(name, wanted, opened, data, threads)
@@ -126,7 +127,13 @@ def _evaluated_file(name: str, wanted: TeacherConfig, opened: TeacherFile, data:
     """The file with its accuracy; ModelError where it knows no class."""
     split, classes = data.validation, len(data.classes)
     found = model_file.logits(
-        opened, split.x, classes=classes, timeout_s=TEACHER_LIMIT_S, threads=threads, task=data.task
+        opened,
+        split.x,
+        classes=classes,
+        timeout_s=TEACHER_LIMIT_S,
+        threads=threads,
+        task=data.task,
+        tensors=data.tensors or (),
     )
     outputs.check_answers(f"teacher {name}", found, split.y, data.classes, opened.preprocess, data.task)
     return Candidate(name, wanted, opened, tasks.accuracy(score_samples(found, split, opened.preprocess, data.task)))

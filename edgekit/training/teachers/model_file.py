@@ -124,6 +124,11 @@ def _run(
 ) -> tuple[np.ndarray, dict[str, Any]]:
     import numpy as np
 
+    if tensors and teacher.preprocess:
+        raise ConfigError(
+            f"{teacher.path}: got {len(teacher.preprocess)} steps of preprocess, and samples of several tensors take "
+            "none, for each would change all; write preprocess: [], and let the file scale its inputs"
+        )
     try:
         steps.check(teacher.preprocess, x.shape[1:], str(x.dtype))
     except InputError as error:

@@ -1,0 +1,62 @@
+"""A file of several inputs as a teacher: it is asked by the tensors' names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from edgekit import data
+from edgekit.core.errors import ConfigError
+from edgekit.models import store
+from edgekit.models.from_artifact import spec_for
+from edgekit.stages.distill.config import TeacherConfig
+from edgekit.stages.distill.teacher import from_file
+from edgekit.targets.onnx import convert
+from edgekit.training.evaluate import evaluate
+from tests import joint_data
+
+
+@pytest.fixture(scope="module")
+def found() -> data.Data:
+    section = {"source": "python", "function": "tests.joint_data:arrays", "calibration_samples": 60}
+    return data.load(data.parse(section, "classification"))
+
+
+@pytest.fixture(scope="module")
+def network(found: data.Data) -> tuple[torch.nn.Module, store.ModelSpec]:
+    """Trained for some seconds: a teacher must know something."""
+    spec = spec_for(found, "tests.joint_data:network", {}, [])
+    module = store.build(spec).train()
+    x, y = torch.from_numpy(found.train.x.copy()), torch.from_numpy(found.train.y.copy())
+    optimizer = torch.optim.Adam(module.parameters(), 1e-2)
+    for _ in range(80):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(module(x), y).backward()
+        optimizer.step()
+    return module.eval(), spec
+
+
+@pytest.fixture(scope="module")
+def file(network: tuple[torch.nn.Module, store.ModelSpec], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home: Path = tmp_path_factory.mktemp("teacher")
+    store.save(home / "model", *network)
+    convert.convert(home / "model", "fp32", None, home)
+    return home / convert.FILE
+
+
+def test_it_answers_as_the_network_that_it_was_made_from(
+    network: tuple[torch.nn.Module, store.ModelSpec], file: Path, found: data.Data
+) -> None:
+    assert len(joint_data.NAMES) == len(found.tensors or ()) == 3
+    candidate = from_file("a file", TeacherConfig(path=str(file)), found, 1)
+    assert candidate.accuracy == pytest.approx(evaluate(network[0], found.validation, [], "classification"))
+    assert np.isfinite(candidate.accuracy) and candidate.accuracy > 0.8
+
+
+def test_steps_that_would_change_all_tensors_are_refused(file: Path, found: data.Data) -> None:
+    scaled = TeacherConfig(path=str(file), preprocess=[{"step": "scale", "factor": 0.5}])
+    with pytest.raises(ConfigError, match="samples of several tensors take none"):
+        from_file("a file", scaled, found, 1)
