@@ -9,6 +9,8 @@ from edgekit.models.conv1d import conv_bn_relu
 
 CHANNELS = (1, 3)
 """By these a picture is known, and which of its axes the channels are."""
+MOST_IDS = 65_536
+"""Of a vocabulary; whole numbers that go beyond are counts, and have no vector each."""
 
 
 class Joint(nn.Module):
@@ -98,7 +100,7 @@ def joint(
 
 
 def _branch(shape: tuple[int, ...], ids: int | None, width: int) -> nn.Module:
-    if ids is not None and len(shape) == 1:
+    if ids is not None and ids <= MOST_IDS and len(shape) == 1:
         return Ids(ids, width)
     if len(shape) == 3 and (shape[0] in CHANNELS or shape[2] in CHANNELS):
         first = shape[0] in CHANNELS

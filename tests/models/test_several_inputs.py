@@ -180,6 +180,14 @@ def test_a_branch_is_chosen_by_shape(shape: tuple[int, ...], kind: str) -> None:
     assert module.eval()(torch.randn(3, *shape), torch.randn(3, 2)).shape == (3, 4)
 
 
+@pytest.mark.parametrize(("count", "kind"), [(30_522, "Ids"), (2**24, "Numbers")])
+def test_counts_that_no_vocabulary_has_are_numbers(count: int, kind: str) -> None:
+    """A vector for each of them would be a gigabyte."""
+    module: Any = joint.joint({"a": (2,), "b": (2,)}, 2, {"a": count}, width=4)
+    assert type(module.branches[0]).__name__ == kind
+    assert module.eval()(torch.zeros(3, 2).int(), torch.randn(3, 2)).shape == (3, 2)
+
+
 def test_a_width_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="width from 1, got 0"):
         joint.joint({"a": (2,), "b": (2,)}, 2, width=0)
@@ -190,5 +198,7 @@ def test_calibration_sees_whole_numbers_as_they_are(found: data.Data) -> None:
 
 
 def test_a_builder_of_one_input_is_told_to_take_several(found: data.Data) -> None:
-    with pytest.raises(ModelError, match="needs input_shape, and the samples are several tensors; let it take input_sh"):
+    with pytest.raises(
+        ModelError, match="needs input_shape, and the samples are several tensors; let it take input_sh"
+    ):
         store.build(spec_for(found, "edgekit.models.mlp:mlp", {}, []))

@@ -117,3 +117,13 @@ def test_names_of_classes_in_a_confusion_matrix_are_no_formulas() -> None:
     figure = plots.confusion(found.confusion, ["baseline-eager", "w"])
     figure.savefig(BytesIO())
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == [r"$\b$", "a$b$", "c"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [("tensors", "all tensors, one behind the other →"), ("window", "time →"), ("vector", "feature →")],
+)
+def test_what_a_lost_sample_runs_along_is_said(kind: str, words: str) -> None:
+    found = {**confused(8)["lost"], "kind": kind}
+    figure = plots.lost(found, np.zeros((len(found["samples"]), 16)))
+    assert figure.get_supxlabel() == words
