@@ -9,6 +9,8 @@ from edgekit.models.conv1d import conv_bn_relu
 
 CHANNELS = (1, 3)
 """By these a picture is known, and which of its axes the channels are."""
+MOST_IDS = 10_000
+"""Whole numbers beyond are counts or times, and no names: a vector for each would be a large table."""
 
 
 class Joint(nn.Module):
@@ -86,7 +88,7 @@ class Ids(nn.Module):
 def joint(
     input_shapes: dict[str, tuple[int, ...]], num_classes: int, id_counts: dict[str, int] | None = None, width: int = 16
 ) -> nn.Module:
-    """A branch for each tensor: pictures, windows, numbers, and ids of which there are `id_counts`.
+    """A branch for each tensor: pictures, windows, numbers, and ids of which there are `id_counts`, if not too many.
 
     Pictures are known by an axis of 1 or 3 channels, first or last. ValueError for no width.
     """
@@ -98,7 +100,7 @@ def joint(
 
 
 def _branch(shape: tuple[int, ...], ids: int | None, width: int) -> nn.Module:
-    if ids is not None and len(shape) == 1:
+    if ids is not None and ids <= MOST_IDS and len(shape) == 1:
         return Ids(ids, width)
     if len(shape) == 3 and (shape[0] in CHANNELS or shape[2] in CHANNELS):
         first = shape[0] in CHANNELS

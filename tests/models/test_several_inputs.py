@@ -84,6 +84,26 @@ def test_other_names_are_the_users_error(found: data.Data) -> None:
         store.build(spec)
 
 
+class Careless(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Linear(4, 3)
+
+    def forward(self, picture: Tensor, sensors: Tensor, ids: Tensor) -> Tensor:
+        scores: Tensor = self.dense(ids)
+        return scores
+
+
+def careless(num_classes: int) -> nn.Module:
+    """It takes whole numbers for floats."""
+    return Careless()
+
+
+def test_whole_numbers_where_floats_are_needed_are_explained(found: data.Data) -> None:
+    with pytest.raises(ModelError, match=r"whole numbers comes as int32; take x.float\(\)"):
+        store.build(spec_for(found, f"{__name__}:careless", {}, []))
+
+
 def test_the_reference_network_has_a_branch_for_each(found: data.Data) -> None:
     spec = spec_for(found, "edgekit.models.joint:joint", {"width": 4}, [])
     module: Any = store.build(spec)
@@ -102,6 +122,12 @@ def test_a_branch_is_chosen_by_shape(shape: tuple[int, ...], kind: str) -> None:
     module: Any = joint.joint({"a": shape, "b": (2,)}, 4, width=6)
     assert type(module.branches[0]).__name__ == kind
     assert module.eval()(torch.randn(3, *shape), torch.randn(3, 2)).shape == (3, 4)
+
+
+def test_large_whole_numbers_are_no_names() -> None:
+    module: Any = joint.joint({"a": (2,), "b": (2,)}, 2, {"a": 10, "b": 2**24}, 4)
+    assert [type(branch).__name__ for branch in module.branches] == ["Ids", "Numbers"]
+    assert module.eval()(torch.zeros(1, 2).int(), torch.full((1, 2), 2**23).int()).shape == (1, 2)
 
 
 def test_a_width_of_nothing_is_refused() -> None:
