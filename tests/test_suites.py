@@ -86,8 +86,10 @@ def test_nightly_names_every_suite_and_ci_runs_what_it_names() -> None:
     nightly = targets("NIGHTLY")
     assert declared | {"test", "defaults"} <= set(nightly)
     script = (ROOT / ".ci" / "run").read_text()
-    run = re.findall(r"\bmake ([a-z0-9]+)", re.sub(r"#.*", "", script))
-    assert run[0] == "test" and set(run) <= set(nightly)
+    lines = re.sub(r"#.*", "", script)
+    run = re.findall(r"\bmake ([a-z0-9]+)", lines)
+    pairs = re.findall(r"^beside (\w+) (\w+)$", lines, re.MULTILINE)
+    assert run[0] == "test" and pairs and {*run, *(name for pair in pairs for name in pair)} <= set(nightly)
     assert not re.search(r"exit 0|\|\| true|SECONDS|--minutes", script)
 
 

@@ -9,8 +9,8 @@ from edgekit.models.conv1d import conv_bn_relu
 
 CHANNELS = (1, 3)
 """By these a picture is known, and which of its axes the channels are."""
-MOST_IDS = 65_536
-"""Of a vocabulary; whole numbers that go beyond are counts, and have no vector each."""
+MOST_IDS = 10_000
+"""Whole numbers beyond are counts or times, and no names: a vector for each would be a large table."""
 
 
 class Joint(nn.Module):
@@ -88,7 +88,7 @@ class Ids(nn.Module):
 def joint(
     input_shapes: dict[str, tuple[int, ...]], num_classes: int, id_counts: dict[str, int] | None = None, width: int = 16
 ) -> nn.Module:
-    """A branch for each tensor: pictures, windows, numbers, and ids of which there are `id_counts`.
+    """A branch for each tensor: pictures, windows, numbers, and ids of which there are `id_counts`, if not too many.
 
     Pictures are known by an axis of 1 or 3 channels, first or last. ValueError for no width.
     """

@@ -24,12 +24,15 @@ FOREIGN = tuple(f"{path}{os.sep}" for path in (*sorted(LIBRARIES), Path(__file__
 PACKAGES = frozenset(("site-packages", "dist-packages"))
 """Folders of libraries wherever they lie: of the system's Python, of the user's own installs."""
 NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
+WHOLE = "a tensor of whole numbers comes as int32; take x.float(), or give floats in the data"
 ADVICE = (
     (
         "required positional argument",
         "it takes several inputs: give each as an array by its name, x_train.NAME, or give it defaults",
     ),
     ("!= struct c10::", "its weights are of another type than its input, float32; let the builder return net.float()"),
+    ("must have the same dtype, but got Int", WHOLE),
+    ("Input type (int)", WHOLE),
     ("must have the same dtype", "its weights are of another type than its input, float32; return net.float()"),
     ("should be the same", "its weights are of another type than its input, float32; return net.float()"),
     ("partially initialized module", "two files import each other: import inside the function, or move what both need"),
