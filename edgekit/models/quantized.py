@@ -6,6 +6,8 @@ weights, statistics, ranges). It is restored into the float network that `edgeki
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -54,22 +56,41 @@ _use_eager_kernels()
 class Quantizable(nn.Module):
     """A network one level down, as nncf wants it: its hooks become a child of the root, which a Sequential would call.
 
-    (N, *input_shape) -> what the network returns. Of a network of several inputs nncf sees each, with a range of its
-    own: it is called with one vector, and its forward takes the tensors.
+    (N, *input_shape) -> what the network returns.
     """
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
 
-    def __call__(self, *given: Tensor) -> Any:
-        if len(given) == 1 and isinstance(self.network, SeveralInputs):
-            given = self.network.arguments(given[0])
-        return super().__call__(*given)
+    def forward(self, x: Tensor) -> Any:
+        return self.network(x)
 
-    def forward(self, *given: Tensor) -> Any:
-        several = isinstance(self.network, SeveralInputs)
-        return self.network.network(*given) if several else self.network(*given)  # type: ignore[operator]
+
+def quantizable(network: nn.Module) -> Quantizable:
+    """The network as nncf wants it; of several inputs it sees each, with a range of its own."""
+    if isinstance(network, SeveralInputs):
+        return _of_several(len(network.tensors))(network)
+    return Quantizable(network)
+
+
+@functools.cache
+def _of_several(count: int) -> type[Quantizable]:
+    """Called with one vector (N, width), while its forward takes the tensors: nncf hooks named arguments alone."""
+
+    class OfSeveral(Quantizable):
+        network: SeveralInputs
+
+        def __call__(self, *given: Tensor) -> Any:
+            return super().__call__(*(self.network.arguments(given[0]) if len(given) == 1 else given))
+
+        def forward(self, *given: Tensor) -> Any:
+            return self.network.network(*given)
+
+    names = ["self", *(f"tensor_{place}" for place in range(count))]
+    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    OfSeveral.forward.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return OfSeveral
 
 
 def arguments(quantizable: nn.Module, x: Tensor) -> Tensor | tuple[Tensor, ...]:
@@ -105,7 +126,7 @@ def rebuild(model_folder: Path, nncf_folder: Path) -> nn.Module:
     config = _read_config(nncf_folder / CONFIG)
     tensors = _read_tensors(nncf_folder / STATE)
     try:
-        quantized = nncf.torch.load_from_config(Quantizable(module), config, allowed_modules=QUANTIZERS)
+        quantized = nncf.torch.load_from_config(quantizable(module), config, allowed_modules=QUANTIZERS)
         quantized.load_state_dict(tensors)
     except (nncf.InternalError, RuntimeError, KeyError, TypeError, ValueError) as error:
         raise ModelError(

@@ -107,7 +107,7 @@ EXPECTED = {
     "Endless": "it calls itself without end",
     "Exits": "it calls sys.exit(enough)",
     "ExitsOnValues": "it calls sys.exit(0)",
-    "TakesTwo": "a bundle's model has one input",
+    "TakesTwo": "it takes several inputs: give each as an array",
     "Enormous": "it asks for more memory than there is",
     "Scripted": "layer first is TorchScript, which can be neither traced nor exported",
     "SkipsForZeros": "(extra: not for zeros, which converters trace)",

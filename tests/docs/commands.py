@@ -104,6 +104,7 @@ LONG = {
 }
 
 SERVES = "serves until it is stopped; tests/serve/test_documented.py runs the page's lines in their order"
+SEVERAL_WALK = "a walk of minutes on arrays that the page makes; tests/tasks walks from such a file to bundles"
 SEVERAL = "asks a server that runs; tests/serve/test_several_inputs.py runs the page's lines"
 INSTALLS = "installs from an index of released packages; tests/test_packaging.py builds the wheel and installs it"
 ENGINE = "needs a container engine; tests/deploy runs the builder's lines, hadolint, and compose's schema"
@@ -188,6 +189,8 @@ ELSEWHERE = {
     "socat -u /dev/ttyACM0,b115200,raw - | edgerun predict worn-onnx-1.0.0.edge.zip --stream csv --hop 16": (
         "needs a board; tests/runner/streaming/test_predict_stream.py pipes lines in"
     ),
+    "edgekit init camera --data camera.npz": SEVERAL_WALK,
+    "edgekit run camera.yaml": SEVERAL_WALK,
     "python edgerun.pyz predict camera-tflite-1.0.0.edge.zip one.npz": (
         "needs a bundle of several inputs; tests/runner/test_predict_tensors.py asks one of each target"
     ),

@@ -144,7 +144,7 @@ class Two(torch.nn.Module):
 @pytest.mark.parametrize(
     ("network", "inputs", "said"),
     [
-        (Two(), (torch.zeros(1, 6), torch.zeros(1, 6)), "has 2 inputs and 2 outputs"),
+        (Two(), (torch.zeros(1, 6), torch.zeros(1, 6)), "has 2 outputs; a model file has one"),
         (torch.nn.Linear(7, 3), (torch.zeros(1, 7),), "takes [1, 7], the samples are [6]"),
         (torch.nn.Linear(6, 5), (torch.zeros(1, 6),), "gives [5] for each sample; the data have 3 classes"),
         (torch.nn.Linear(6, 3).double(), (torch.zeros(1, 6, dtype=torch.float64),), "tensor(double); a model file"),

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from edgekit.core.errors import ModelError
 from edgekit.models.eager import eager_input, single_thread
-from edgekit.models.quantized import Quantizable, arguments
+from edgekit.models.quantized import arguments, quantizable
 from edgekit.stages.quantize.layers import operations
 from edgekit.targets.jobs import MINMAX, Quantization
 
@@ -57,7 +57,7 @@ def quantize(module: nn.Module, inputs: list[Tensor], quantization: Quantization
     On one thread: single samples are no faster on more, and the ranges do not depend on the number of cores. ModelError
     where nncf cannot.
     """
-    network = Quantizable(module).eval()
+    network = quantizable(module).eval()
     advanced = nncf.AdvancedQuantizationParameters(
         disable_bias_correction=not quantization.bias_correction,
         activations_range_estimator_params=RANGES[quantization.ranges],
