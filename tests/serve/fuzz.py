@@ -104,9 +104,11 @@ def fate(connect: Connect, data: bytes, rng: random.Random) -> list[int]:
             try:
                 while piece := connection.recv(1 << 16):
                     received += piece
-            except TimeoutError:  # a body may have been so long that it took the last request in
+            except TimeoutError:
+                # a body may have been so long that it took the last request in, and may end within the next one: what
+                # is left of that may be an empty line, behind which a server waits for a request as long as it likes
                 connection.settimeout(AT_LAST_S)
-                connection.sendall(LAST)
+                connection.sendall(LAST + LAST)
                 while piece := connection.recv(1 << 16):
                     received += piece
         except (ConnectionError, ssl.SSLError):  # a closed connection is an answer too
