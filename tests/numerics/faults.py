@@ -152,8 +152,8 @@ def _clipped_ranges(clean: Clean) -> None:
     out = copied(clean.files["onnx", "int8"][0], clean.scratch / "clipped")
     content = (clean.files["onnx", "fp32"][0] / "model.onnx").read_bytes()
     samples = evaluate.network_inputs(clean.data.calibration.x[:20], STEPS)
-    name = convert._ends(content)[0].name
-    (out / "model.onnx").write_bytes(convert._quantize(content, name, 0.1 * samples, convert.MINMAX, []))
+    sources, _ = convert._ends(content)
+    (out / "model.onnx").write_bytes(convert._quantize(content, sources, 0.1 * samples, convert.MINMAX, []))
     files(clean, "onnx", "int8", out)
 
 

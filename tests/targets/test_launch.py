@@ -173,7 +173,7 @@ ONCE_MORE = """printf '%s\\n' 'MADE-w8' '{"begins": "dynamic"}' 'MADE-dynamic' >
 def _of_a_script(second: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     """Converted by CHILD, whose second process does `second`."""
     tensor = TensorSpec("x", (1, 4), "float32", "NC")
-    files = Files(("model.onnx",), tensor, (tensor,))
+    files = Files(("model.onnx",), (tensor,), (tensor,))
     script = CHILD.replace("SECOND", second)
     for precision in ("fp32", "w8", "dynamic"):
         note = json.dumps({"made": precision, "files": files.to_json(), "seconds": 1.0})
