@@ -132,7 +132,7 @@ def preprocessed_shape(data: Data, preprocess: list[dict[str, Any]]) -> tuple[in
     """What the steps make of a sample's shape; InputError where they do not fit, ConfigError for several tensors."""
     if data.tensors and preprocess:
         raise ConfigError(
-            f"preprocess: got {len(preprocess)} steps, and samples of several tensors take none, for each would change "
+            f"preprocess: got {preprocess}, and samples of several tensors take none, for each would change "
             "all; write [], and let the network scale its inputs"
         )
     return check_steps(preprocess, data.raw_shape, data.raw_dtype)

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 
 from edgekit.core.errors import DataError
+from edgekit.data.types import usual_range
 from edgekit.runner.input_vector import LARGEST, join
 
 Tensor = dict[str, Any]
 """One of `RawSpec.tensors`."""
 BYTES = ("uint8", "int8")
-USUAL = ((0.0, 1.0), (-1.0, 1.0))
-"""Ranges of floats that a device is held to where all samples lie in them."""
 WINDOW_AXES = 2
 """Of (time, channels): a sensor may later show more than it did, so that windows have no range (`Data.raw_range`)."""
 
@@ -113,7 +112,7 @@ def _described(name: str, arrays: list[np.ndarray], origin: str) -> Tensor:
         raise DataError(f"{origin}: tensor {name} differs between splits: {shown}; give all the same shape and type")
     shape = [int(side) for side in arrays[0].shape[1:]]
     if True in kinds:
-        limits = None if len(shape) == WINDOW_AXES else _usual(arrays)
+        limits = None if len(shape) == WINDOW_AXES else usual_range(arrays)
         return {"name": name, "shape": shape, "dtype": "float32", "range": limits}
     dtypes = {array.dtype.name for array in arrays}
     if len(dtypes) == 1 and dtypes <= set(BYTES):
@@ -126,11 +125,6 @@ def _described(name: str, arrays: list[np.ndarray], origin: str) -> Tensor:
             "so count from another start, or give floats"
         )
     return {"name": name, "shape": shape, "dtype": "int32", "range": [low, high]}
-
-
-def _usual(arrays: list[np.ndarray]) -> list[float] | None:
-    low, high = min(float(array.min()) for array in arrays), max(float(array.max()) for array in arrays)
-    return next(([*pair] for pair in USUAL if pair[0] <= low and high <= pair[1]), None)
 
 
 def _some(names: Iterable[str]) -> str:

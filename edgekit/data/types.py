@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -215,10 +215,13 @@ class Data:
         if self.raw_dtype != "float32" or self.kind in ("window", "tensors") or unusual_is_meant:
             return None
         splits = (self.train, self.calibration, self.validation)
-        lowest = min(float(split.x.min()) for split in splits if len(split))
-        highest = max(float(split.x.max()) for split in splits if len(split))
-        usual = ([0.0, 1.0], [-1.0, 1.0])
-        return next((pair for pair in usual if pair[0] <= lowest and highest <= pair[1]), None)
+        return usual_range([split.x for split in splits if len(split)])
+
+
+def usual_range(arrays: Sequence[np.ndarray]) -> list[float] | None:
+    """[0, 1] or [-1, 1] if all floats lie in it: the range that a device is then held to."""
+    lowest, highest = min(float(each.min()) for each in arrays), max(float(each.max()) for each in arrays)
+    return next((pair for pair in ([0.0, 1.0], [-1.0, 1.0]) if pair[0] <= lowest and highest <= pair[1]), None)
 
 
 def digest_of(

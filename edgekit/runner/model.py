@@ -55,7 +55,7 @@ class Model:
         manifest = bundle.manifest
         self.manifest: Manifest = manifest
         self.bundle, self.backend, self.threads, self.device = bundle, backend, threads, device
-        self._invoke, self._decode = backend.invoke, backend.decode
+        self._invoke, self._decode, self._tensors = backend.invoke, backend.decode, manifest.raw.tensors
         self._states: States | None = None
         self._members: Mapping[str, bytes] = bundle.members
         self._raw_shape, self._raw_dtype = manifest.raw.shape, np.dtype(manifest.raw.dtype)
@@ -163,7 +163,7 @@ class Model:
             The interpreter fails, or its outputs are not finite.
         """
         started = perf_counter_ns()
-        sample = input_vector.vector(raw, self.manifest.raw.tensors)
+        sample: Any = raw if self._tensors is None else input_vector.vector(raw, self._tensors)
         x = self.prepare(sample)
         prepared = perf_counter_ns()
         outputs = self.execute(x) if states is None else self.execute(x, states)

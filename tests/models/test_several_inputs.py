@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -209,10 +208,6 @@ def test_large_whole_numbers_are_no_names() -> None:
 def test_a_width_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="width from 1, got 0"):
         joint.joint({"a": (2,), "b": (2,)}, 2, width=0)
-
-
-def test_calibration_sees_whole_numbers_as_they_are(found: data.Data) -> None:
-    assert np.array_equal(found.calibration.x[:, 69:], np.rint(found.calibration.x[:, 69:]))
 
 
 def test_a_builder_of_one_input_is_told_to_take_several(found: data.Data) -> None:

@@ -11,7 +11,6 @@ import torch
 
 from edgekit import data
 from edgekit.models import quantized, store
-from edgekit.models.from_artifact import spec_for
 from edgekit.stages.quantize import layers, ptq
 from edgekit.targets import evaluate, profile, tensors
 from edgekit.targets.jobs import Files
@@ -34,17 +33,8 @@ def found() -> data.Data:
 
 @pytest.fixture(scope="module")
 def folder(found: data.Data, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The network, trained for some seconds: what it says depends on every tensor."""
     made: Path = tmp_path_factory.mktemp("joint")
-    spec = spec_for(found, "tests.joint_data:network", {}, [])
-    module = store.build(spec).train()
-    x, y = torch.from_numpy(found.train.x.copy()), torch.from_numpy(found.train.y.copy())
-    optimizer = torch.optim.Adam(module.parameters(), 1e-2)
-    for _ in range(80):
-        optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(module(x), y).backward()
-        optimizer.step()
-    store.save(made / "model", module.eval(), spec)
+    store.save(made / "model", *joint_data.trained(found))
     return made
 
 

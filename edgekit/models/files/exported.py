@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from edgekit.core.errors import ModelError
 from edgekit.models.files import pt2
-from edgekit.models.files.interface import Opened, Run, Taken, Tensors, batch_of, check_ends
+from edgekit.models.files.interface import Opened, Run, Taken, Tensors, check_ends, shape_of
 from edgekit.models.several_inputs import SeveralInputs
-from edgekit.runner import input_vector
 
 NOT: dict[str, str] = {}
 """A PyTorch network like any other: each target converts it by itself."""
@@ -68,10 +67,8 @@ def open(path: Path, threads: int, tensors: Tensors = ()) -> Opened:
         return run  # it refuses what it cannot take when it is called
 
     program = read(path, tensors)
-    if tensors:
-        size = batch_of([Taken(name, shape, "") for name, shape in input_shapes(program).items()], tensors)
-        return Opened((size, input_vector.width([each["shape"] for each in tensors])), sized)
-    return Opened(input_shape(program), sized)
+    inputs = [Taken(name, shape, "") for name, shape in input_shapes(program).items()]
+    return Opened(shape_of(inputs, tensors), sized)
 
 
 def read(path: Path, tensors: Tensors = ()) -> torch.export.ExportedProgram:

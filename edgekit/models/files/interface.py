@@ -60,8 +60,10 @@ def check_ends(inputs: Sequence[str], outputs: int, tensors: Tensors = ()) -> No
         )
 
 
-def batch_of(inputs: Sequence[Taken], tensors: Tensors) -> int:
-    """How many samples a call takes, -1: any number; ModelError where an input is of another shape than its tensor."""
+def shape_of(inputs: Sequence[Taken], tensors: Tensors) -> tuple[int, ...]:
+    """Of the one input, or of the vector that several are; ModelError where one is of another shape than its tensor."""
+    if not tensors:
+        return tuple(inputs[0].shape)
     shapes = {each["name"]: tuple(each["shape"]) for each in tensors}
     for each in inputs:
         own = tuple(each.shape[1:])
@@ -70,11 +72,13 @@ def batch_of(inputs: Sequence[Taken], tensors: Tensors) -> int:
                 f"takes {each.name} as {list(each.shape)}, and the samples have {list(shapes[each.name])} each; give "
                 "them as it takes them, the batch first"
             )
-    return max(each.shape[0] for each in inputs)
+    return max(each.shape[0] for each in inputs), input_vector.width(list(shapes.values()))
 
 
 def feed(x: np.ndarray, inputs: Sequence[Taken], tensors: Tensors) -> dict[str, np.ndarray]:
-    """What each input takes of samples (n, width), by name; ModelError where an integer cannot hold a value."""
+    """What each input takes of samples (n, …), by name, in their order; ModelError where an integer cannot hold it."""
+    if not tensors:
+        return {inputs[0].name: cast(x, inputs[0].dtype)}
     names = [each["name"] for each in tensors]
     parts = dict(zip(names, input_vector.split(x, [each["shape"] for each in tensors]), strict=True))
     return {each.name: cast(parts[each.name], each.dtype) for each in inputs}

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.core.errors import ConversionError, ModelError
-from edgekit.models.files.interface import Opened, Run, Taken, Tensors, batch_of, cast, check_ends, feed
-from edgekit.runner import input_vector
+from edgekit.models.files.interface import Opened, Run, Taken, Tensors, check_ends, feed, shape_of
 
 NOT: dict[str, str] = {}
 TFLITE = ("fp16", "int8", "dynamic")
@@ -55,15 +54,12 @@ def open(path: Path, threads: int, tensors: Tensors = ()) -> Opened:
         answer = _graph(tf, model, [sides[each.name] for each in inputs] if tensors else [shape])
 
         def run(x: np.ndarray) -> np.ndarray:
-            given = feed(x, inputs, tensors).values() if tensors else [cast(x, inputs[0].dtype)]
-            y: np.ndarray = answer(*map(tf.constant, given)).numpy()
+            y: np.ndarray = answer(*map(tf.constant, feed(x, inputs, tensors).values())).numpy()
             return y
 
         return run
 
-    if tensors:
-        return Opened((batch_of(inputs, tensors), input_vector.width([each["shape"] for each in tensors])), sized)
-    return Opened(tuple(inputs[0].shape), sized)
+    return Opened(shape_of(inputs, tensors), sized)
 
 
 def tflite(

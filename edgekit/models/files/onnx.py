@@ -16,9 +16,8 @@ import numpy as np
 from edgekit.core.errors import ModelError
 from edgekit.models.files import input_layout, onnx_batch, onnx_classic
 from edgekit.models.files.detect import ONNX_WEIGHTS, members
-from edgekit.models.files.interface import Opened, Run, Taken, Tensors, batch_of, cast, check_ends, feed
+from edgekit.models.files.interface import Opened, Run, Taken, Tensors, check_ends, feed, shape_of
 from edgekit.models.files.openvino import batch_of_one
-from edgekit.runner import input_vector
 from edgekit.runner.backends import onnxruntime as runner
 from edgekit.runner.backends.onnxruntime import DTYPES, QUIET
 from edgekit.runner.bundle.manifest import TensorSpec
@@ -57,16 +56,13 @@ def open(path: Path, threads: int, tensors: Tensors = ()) -> Opened:
             raise ModelError(f"its input is {each.dtype}; a model file may take {', '.join(DTYPES.values())}")
 
     def run(x: np.ndarray) -> np.ndarray:
-        given = feed(x, inputs, tensors) if tensors else {inputs[0].name: cast(x, inputs[0].dtype)}
-        y: np.ndarray = session.run(None, given)[0]
+        y: np.ndarray = session.run(None, feed(x, inputs, tensors))[0]
         return y
 
     def sized(shape: tuple[int, ...]) -> Run:
         return run  # it refuses what it cannot take when it is called
 
-    if tensors:
-        return Opened((batch_of(inputs, tensors), input_vector.width([each["shape"] for each in tensors])), sized)
-    return Opened(tuple(inputs[0].shape), sized)
+    return Opened(shape_of(inputs, tensors), sized)
 
 
 def _taken(port: Any) -> Taken:

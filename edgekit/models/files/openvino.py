@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.core.errors import ModelError
-from edgekit.models.files.interface import Opened, Run, Taken, Tensors, batch_of, cast, check_ends, feed
-from edgekit.runner import input_vector
+from edgekit.models.files.interface import Opened, Run, Taken, Tensors, check_ends, feed, shape_of
 from edgekit.runner.bundle.manifest import TensorSpec
 
 INTERPRETER = "openvino"
@@ -44,14 +43,12 @@ def open(path: Path, threads: int, tensors: Tensors = ()) -> Opened:
         compiled = core.compile_model(resized, "CPU", settings)
 
         def run(x: np.ndarray) -> np.ndarray:
-            y: np.ndarray = compiled(feed(x, inputs, tensors) if tensors else cast(x, inputs[0].dtype))[0]
+            y: np.ndarray = compiled(list(feed(x, inputs, tensors).values()))[0]
             return y
 
         return run
 
-    if tensors:
-        return Opened((batch_of(inputs, tensors), input_vector.width([each["shape"] for each in tensors])), sized)
-    return Opened(tuple(inputs[0].shape), sized)
+    return Opened(shape_of(inputs, tensors), sized)
 
 
 def called(port: Any, names: Sequence[str] = ()) -> str:

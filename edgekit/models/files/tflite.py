@@ -11,9 +11,8 @@ import numpy as np
 
 from edgekit.models.files import flatbuffer
 from edgekit.models.files.integer_range import Grid
-from edgekit.models.files.interface import Opened, Run, Taken, Tensors, batch_of, cast, check_ends
+from edgekit.models.files.interface import Opened, Run, Taken, Tensors, cast, check_ends, shape_of
 from edgekit.models.files.openvino import batch_of_one
-from edgekit.runner import input_vector
 from edgekit.runner.backends import litert
 from edgekit.runner.backends._tflite import TfliteBackend
 from edgekit.runner.bundle.manifest import TensorSpec
@@ -64,9 +63,8 @@ def _of_several(data: bytes, first: Any, threads: int, tensors: Tensors) -> Open
         size = shape[0]
         return TfliteBackend("litert", litert.DISTRIBUTION, interpreter, specs, (result,), size).run
 
-    width = input_vector.width([each["shape"] for each in tensors])
     grids = tuple(_grid(details[each["name"]]) for each in tensors)
-    return Opened((batch_of(taken, tensors), width), sized, _step(first.get_output_details()[0]), grids=grids)
+    return Opened(shape_of(taken, tensors), sized, _step(first.get_output_details()[0]), grids=grids)
 
 
 def on_device(path: Path, tensors: Tensors = ()) -> tuple[dict[str, bytes], list[TensorSpec], TensorSpec]:

@@ -11,7 +11,6 @@ import torch
 from edgekit import data
 from edgekit.core.errors import ConfigError
 from edgekit.models import store
-from edgekit.models.from_artifact import spec_for
 from edgekit.stages.distill.config import TeacherConfig
 from edgekit.stages.distill.teacher import from_file
 from edgekit.targets.onnx import convert
@@ -28,15 +27,7 @@ def found() -> data.Data:
 @pytest.fixture(scope="module")
 def network(found: data.Data) -> tuple[torch.nn.Module, store.ModelSpec]:
     """Trained for some seconds: a teacher must know something."""
-    spec = spec_for(found, "tests.joint_data:network", {}, [])
-    module = store.build(spec).train()
-    x, y = torch.from_numpy(found.train.x.copy()), torch.from_numpy(found.train.y.copy())
-    optimizer = torch.optim.Adam(module.parameters(), 1e-2)
-    for _ in range(80):
-        optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(module(x), y).backward()
-        optimizer.step()
-    return module.eval(), spec
+    return joint_data.trained(found)
 
 
 @pytest.fixture(scope="module")
