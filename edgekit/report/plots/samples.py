@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from edgekit.core import tasks
 from edgekit.report.plots import boxes, masks
 from edgekit.report.plots.style import DARK, NAMING, done
+from edgekit.runner import input_vector
 
 if TYPE_CHECKING:
     from edgekit.data import Data
@@ -28,13 +29,22 @@ IN_PICTURES: dict[str, Any] = {"detection": boxes, "segmentation": masks}
 """By task, what draws its labels and answers over a picture."""
 LINES = 9
 """Of a text."""
+MOST_ROWS = 4
+"""Tensors of a sample that are drawn."""
+CHANNELS = (1, 3)
+"""By an axis of so many a tensor is known for a picture."""
 
 ALONG = {kind: "time →" for kind in ("vector", "audio", "window")} | {"tensors": "all tensors, one behind the other →"}
 """What the curves of a kind of samples run along."""
 
 
 def samples(data: Data) -> Figure:
-    """Twelve samples of the train split with their labels, every class in turn; pictures, or curves over time."""
+    """Twelve samples of the train split with their labels, every class in turn; pictures, or curves over time.
+
+    Of samples of several tensors six, each tensor in a row of its own, for their numbers may differ by far in size.
+    """
+    if data.tensors:
+        return _of_tensors(data)
     with plt.rc_context(NAMING):
         figure, grid = plt.subplots(ROWS, COLUMNS, figsize=(7.6, 3.0), layout="constrained")
         places = in_turn(data.train.y, grid.size)
@@ -53,6 +63,39 @@ def samples(data: Data) -> Figure:
         if columns := getattr(data, "columns", None):  # of windows, by name
             figure.legend(figure.axes[0].lines, columns[:NAMED], loc="outside upper center", ncols=NAMED, fontsize=8)
     return done(figure)
+
+
+def _of_tensors(data: Data) -> Figure:
+    tensors = (data.tensors or ())[:MOST_ROWS]
+    places = in_turn(data.train.y, COLUMNS)
+    parts = input_vector.split(data.train.x[places], [each["shape"] for each in data.tensors or ()])
+    with plt.rc_context(NAMING):
+        height = 0.4 + 1.2 * len(tensors)
+        figure, grid = plt.subplots(
+            len(tensors), COLUMNS, figsize=(7.6, height), layout="constrained", squeeze=False, sharey="row"
+        )
+        for axes in grid[:, len(places) :].flat:
+            axes.set_axis_off()
+        for row, (tensor, part) in enumerate(zip(tensors, parts, strict=False)):
+            for axes, place, values in zip(grid[row], places, part, strict=False):
+                _draw_tensor(axes, values)
+                if row == 0:
+                    axes.set_title(
+                        textwrap.shorten(named(data, data.train.y[place]), LETTERS, placeholder="…"), fontsize=8
+                    )
+            grid[row, 0].set_ylabel(textwrap.shorten(tensor["name"], LETTERS, placeholder="…"), fontsize=8)
+    return done(figure)
+
+
+def _draw_tensor(axes: Axes, values: np.ndarray) -> None:
+    """A picture, known by an axis of 1 or 3 channels, in grey by its own range; anything else as a curve."""
+    if values.ndim == 3 and values.shape[0] in CHANNELS:
+        values = values.transpose(1, 2, 0)
+    if values.ndim == 3 and values.shape[2] in CHANNELS:
+        axes.imshow(values.mean(axis=2), cmap="gray")
+        axes.set(xticks=[], yticks=[])
+        return
+    draw(axes, values.reshape(len(values), -1) if values.ndim > 1 else values, "tensors")
 
 
 def in_turn(y: np.ndarray, count: int) -> list[int]:
