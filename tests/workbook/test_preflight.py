@@ -53,10 +53,11 @@ def answer(config: Path, *settings: str) -> dict[str, Any]:
     return preflight_worker.answer(load_plan(config, list(settings)), config.parent)
 
 
-def test_smoothing_is_not_chosen_where_nothing_has_an_order_in_time(config: Path) -> None:
-    done = CliRunner().invoke(app, ["run", str(config), "--set", "bundle.smoothing=auto", "--dry-run"])
+@pytest.mark.parametrize("value", ["auto", "{method: mean, windows: 5}"])
+def test_samples_that_come_in_no_stream_are_not_smoothed(value: str, config: Path) -> None:
+    done = CliRunner().invoke(app, ["run", str(config), "--set", f"bundle.smoothing={value}", "--dry-run"])
     assert done.exit_code == 2
-    assert "bundle.smoothing and data disagree: got choose, and the validation samples have no order" in done.output
+    assert "bundle.smoothing: it is for streams, and there are none of the kind vector, only of" in done.output
     assert "found" in answer(config)
 
 
