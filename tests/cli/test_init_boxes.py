@@ -182,7 +182,9 @@ def test_arrays_are_told_which_layouts_of_boxes_there_are(labels: str, tmp_path:
     np.savez(data, x_train=x, y_train=y if labels == "boxes" else np.arange(40) % 3)
     done = edgekit("init", "mine", "--task", "detection", "--data", data, "--out", tmp_path / "out")
     said = " ".join(done.output.split())
-    assert done.exit_code == 2 and said.startswith("edgekit: --task detection: an .npz file, and edgekit init reads"), said
+    assert done.exit_code == 2 and said.startswith("edgekit: --task detection: an .npz file, and edgekit init reads"), (
+        said
+    )
     assert all(word in said for word in ("Annotations/*.xml", "a .json for each split", "labels/split/*.txt"))
     assert said.endswith("for boxes in arrays, write the config by hand") and "y_train is" not in said
 

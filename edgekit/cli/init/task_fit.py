@@ -41,8 +41,8 @@ def check(task: str, found: Findings) -> None:
         own = "; for boxes in arrays, write the config by hand" if found.section["source"] == "npz" else ""
         raise ConfigError(
             f"--task detection: {found.words}, and edgekit init reads boxes beside pictures alone: of Pascal VOC "
-            f"(Annotations/*.xml), COCO (a .json for each split) or YOLO (labels/split/*.txt); give it such a folder or "
-            f"zip{own}"
+            f"(Annotations/*.xml), COCO (a .json for each split) or YOLO (labels/split/*.txt); give it such a "
+            f"folder or zip{own}"
         )
     if task == "segmentation" and found.section["source"] == "image_folder":
         raise ConfigError(
