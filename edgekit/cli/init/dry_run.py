@@ -48,7 +48,7 @@ def draft(name: str, task: str, found: Findings, written: str | None) -> Draft:
     if written is not None:
         section["path"] = written
     least = positives.least(data.train.y) if task == "embedding" else 2
-    return Draft(name, task, found, section, data, Sizes(*map(len, splits), least))
+    return Draft(name, task, found, section, data, replace(Sizes(*map(len, splits)), least_batch=least))
 
 
 def check(text: str, section: dict[str, Any], data: Data) -> None:
