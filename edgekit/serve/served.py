@@ -146,6 +146,8 @@ class Served:
         for row, raw in zip(outputs, samples):
             try:
                 facts = self.model.answer(raw, row, top_k, {}, size=size).to_dict()
+            except InputError as error:
+                raise Refusal(400, str(error)) from None
             except BackendError as error:
                 raise Refusal(500, str(error)) from None
             found.append({key: each for key, each in facts.items() if key not in ("scores", "timing_ms")})

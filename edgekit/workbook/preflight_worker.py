@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from edgekit.core.config import NetworkConfig
+from edgekit.core.config import NetworkConfig, TrainOptions
 from edgekit.core.errors import NO_RESOURCES, ConfigError, EdgekitError, ResourceError
 from edgekit.core.subprocesses import leave_with_parent
 from edgekit.data import Data
@@ -61,6 +61,7 @@ def _checks(plan: Plan, at: Path) -> Iterator[tuple[str, str]]:
     bundle: Any = plan.stages["bundle"]
     streams.check(data, bundle)
     at.write_text(plan.source.name if plan.source else str(plan.run.model.builder))
+    _check_batches(plan, data)
     yield "Network", _file(plan, data) if plan.source else _baseline(plan, data)
     for place, network in _students(plan):
         at.write_text(f"{place}: {network.builder}")
@@ -117,6 +118,27 @@ def _students(plan: Plan) -> Iterator[tuple[str, NetworkConfig]]:
     for place, teacher in enumerate(distill.teachers):
         if teacher.builder:
             yield f"distill.teachers.{place}", NetworkConfig(builder=teacher.builder, kwargs=teacher.kwargs)
+
+
+def _check_batches(plan: Plan, data: Data) -> None:
+    """ConfigError for an embedding that is to be trained on labels alone, and whose batches hold too few of a label."""
+    from edgekit.training import positives
+
+    if data.task != "embedding":
+        return
+    profile: Any = plan.stages["profile"]
+    distill: Any = plan.stages.get("distill")
+    trained: dict[str, TrainOptions] = {} if plan.source or plan.weights else {"profile": profile}
+    for place, teacher in enumerate(distill.teachers if distill else ()):
+        if teacher.builder and teacher.training:
+            trained[f"distill.teachers.{place}.training"] = teacher.training
+        elif teacher.builder:
+            trained["distill"] = distill
+    for where, options in trained.items():
+        try:
+            positives.check(data.train.y, options.batch_size)
+        except ConfigError as error:
+            raise ConfigError(f"{where}.{error}") from None
 
 
 def _check_network(plan: Plan, data: Data, place: str, network: NetworkConfig) -> None:

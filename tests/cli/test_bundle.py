@@ -18,6 +18,8 @@ import pytest
 from edgekit.cli import app
 from edgekit.runner import bundle as bundles
 from edgekit.runner import load
+from edgekit.runner.batch import open_batch
+from edgekit.runner.errors import BackendError
 from tests.conftest import run_edgekit
 from tests.runner import conftest as tiny
 from tests.runner.broken import tflite
@@ -313,6 +315,11 @@ def test_an_open_batch_is_set_to_one_and_said(tmp_path: Path, network: Write) ->
     assert edgekit("bundle", tmp_path / "open.xml", *words, tmp_path / "ir") == 0, said()
     assert "its open batch was set to 1" in said()
     outputs = [load(made(tmp_path / name), trial=False).golden()[1] for name in ("onnx", "ir")]
+    with pytest.raises(
+        BackendError, match="fixes its batch at 1; `edgekit bundle` sets the batch of an ONNX file to 1"
+    ):
+        open_batch(load(made(tmp_path / "onnx"), trial=False, interpreter="onnxruntime"), 4)
+    assert open_batch(load(made(tmp_path / "ir"), trial=False), 4).size == 4
     assert np.allclose(*outputs, atol=1e-5)
 
 

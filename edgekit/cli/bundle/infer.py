@@ -12,7 +12,7 @@ from edgekit.models.files.onnx_batch import CHANNELS, spatial
 from edgekit.models.files.outputs import TWO_SCORES
 from edgekit.runner import input_path
 from edgekit.runner.bundle.manifest import RawSpec, TensorSpec
-from edgekit.runner.bundle.manifest_rules import KINDS, TENSOR_DTYPES, is_whole
+from edgekit.runner.bundle.manifest_rules import IDS, KINDS, TENSOR_DTYPES, is_whole
 from edgekit.runner.errors import InputError
 from edgekit.runner.preprocess import steps
 
@@ -44,6 +44,12 @@ def input_spec(tensor: Tensor, layout: str | None) -> TensorSpec:
     """The model's input: one image, channels last or first, [1, features] or [1, time, channels]."""
     check_tensor("input", tensor)
     shape = tensor.shape
+    if tensor.dtype in IDS:
+        raise ModelError(
+            f"input {tensor.name}: takes {tensor.dtype}{list(shape)}; as the only input a bundle takes floats or "
+            "integers of 8 bits, and token ids where `edgekit run` learns from texts; export the model with a Cast "
+            "from float32 in front, and say which ids there are with --range LOW,HIGH"
+        )
     if len(shape) in (2, 3):
         if layout:
             raise ConfigError(f"--layout {layout}: the model takes {list(shape)}, which is no image; leave it out")

@@ -99,6 +99,7 @@ def _check_smoothing(manifest: Manifest) -> None:
 
     try:
         smoothing_rules.check(manifest.smoothing, manifest.task)
+        smoothing_rules.check_kind(manifest.raw.kind)
     except InputError as error:
         raise BundleError(f"manifest.json: {error}") from None
 
