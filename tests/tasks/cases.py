@@ -158,15 +158,16 @@ def recording(folder: Path) -> Data:
     return Data(folder / "room.wav", [folder / "piece.wav"], [(0.0, 2.0, "quiet"), (2.0, 4.0, "tone")])
 
 
+LONGER = {"epochs": 80}
 CASES = {
     "texts": Case("classification", messages, 0.8, 0.8),
     "recording": Case("classification", recording, 0.9, 0.9),
     "values": Case("regression", table, 0.6, 0.7),
-    "labels": Case("multi_label", arrays, 0.8, 0.6),
+    "labels": Case("multi_label", arrays, 0.8, 0.7),
     "oddities": Case("anomaly", good_and_bad, 0.75, 0.7),
     "vectors": Case("embedding", picture_classes, 0.9, 0.8),
-    "boxes": Case("detection", boxes, 0.3, 0.4, {"prune": {"epochs": 5}, "quantize": {"epochs": 2}}),
-    "masks": Case("segmentation", masks, 0.5, 0.9),
+    "boxes": Case("detection", boxes, 0.5, 0.5, {"profile": LONGER, "distill": LONGER, "prune": {"epochs": 10}}),
+    "masks": Case("segmentation", masks, 0.5, 0.6),
 }
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.core.tasks import Task
+from tests.data import masked
 
 Answer = dict[str, Any]
 FAR = 0.75
@@ -37,13 +38,22 @@ def values(answers: list[Answer], truths: list[float]) -> float:
 
 
 def labels(answers: list[Answer], truths: list[list[str]]) -> float:
-    """All labels of a sample, and no other."""
-    return _share(set(answer["labels"]) == set(truth) for answer, truth in zip(answers, truths, strict=True))
+    """Each label of each sample, there or not."""
+    return _share(
+        (label in answer["labels"]) == (label in truth)
+        for answer, truth in zip(answers, truths, strict=True)
+        for label in answer["probabilities"]
+    )
 
 
 def anomalies(answers: list[Answer], truths: list[bool]) -> float:
-    """Whether it is one."""
-    return _share(answer["is_anomaly"] == truth for answer, truth in zip(answers, truths, strict=True))
+    """Pairs of a normal file and another in which the other has the higher score: the area under the ROC curve."""
+    assert all(answer["is_anomaly"] == (answer["score"] > answer["threshold"]) for answer in answers)
+    normal, other = (
+        [answer["score"] for answer, truth in zip(answers, truths, strict=True) if truth == wanted]
+        for wanted in (False, True)
+    )
+    return _share(low < high for low in normal for high in other)
 
 
 def neighbours(answers: list[Answer], truths: list[str]) -> float:
@@ -64,13 +74,11 @@ def boxes(answers: list[Answer], truths: list[list[tuple[str, int, int, int, int
 
 def masks(answers: list[Answer], truths: list[np.ndarray]) -> float:
     """Pixels of shapes, whose truth is another class than the first, that are in the mask of their class."""
-    named = ("ground", "disc", "bar")
     return _share(
         right
         for answer, truth in zip(answers, truths, strict=True)
-        for kind, name in enumerate(named)
-        if kind
-        for right in _pixels(answer["masks"].get(name), truth.shape)[truth == kind]
+        for kind, name in list(enumerate(masked.CLASSES))[1:]
+        for right in _pixels(answer["masks"], name, truth.shape)[truth == kind]
     )
 
 
@@ -99,8 +107,8 @@ def _overlap(one: list[float], other: list[float]) -> float:
     return float(inside / (np.prod(corners[:, 2:] - corners[:, :2], axis=1).sum() - inside))
 
 
-def _pixels(runs: dict[str, Any] | None, shape: tuple[int, ...]) -> np.ndarray:
-    """(height, width) of whether a pixel is in a mask, of its run lengths down the columns."""
-    counts = runs["counts"] if runs else []
+def _pixels(found: list[dict[str, Any]], label: str, shape: tuple[int, ...]) -> np.ndarray:
+    """(height, width) of whether a pixel is in the mask of a label, of its run lengths down the columns."""
+    counts = next((each["counts"] for each in found if each["label"] == label), [])
     flat = np.repeat(np.arange(len(counts)) % 2 == 1, counts)
     return np.pad(flat, (0, int(np.prod(shape)) - len(flat))).reshape(shape, order="F")
