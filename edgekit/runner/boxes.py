@@ -94,11 +94,12 @@ class Decoder:
         self.least_logit = np.float32(math.log(share / (1 - share)))
 
     def __call__(self, outputs: np.ndarray) -> Boxes:
-        logits = outputs[:, SIDES:]
-        points, classes = np.divmod(np.flatnonzero(logits >= self.least_logit), logits.shape[1])
-        scores = logits[points, classes]
-        order = (-scores).argsort(kind="stable")[:CANDIDATES]
-        points, classes, scores = points[order], classes[order], scores[order]
+        logits = outputs[:, SIDES:].ravel()
+        found = np.flatnonzero(logits >= self.least_logit)
+        found = found[(-logits[found]).argsort(kind="stable")[:CANDIDATES]]
+        of_each = outputs.shape[1] - SIDES
+        points = found // of_each
+        scores, classes = logits[found], found - points * of_each
         sides = outputs[points, :SIDES] * self.reaches[points]
         sides += self.places[points]
         np.minimum(np.maximum(sides, np.float32(0), out=sides), self.limits, out=sides)
@@ -109,23 +110,34 @@ class Decoder:
 def suppress(sides: np.ndarray, classes: np.ndarray, overlap: float, most: int) -> np.ndarray:
     """Places of the boxes that stay, of boxes sorted best first: greedy, class by class (Felzenszwalb et al. 2010).
 
-    The overlaps of the next `BLOCK` boxes with all that wait are computed at once. Which of them stay is then a
-    question to whole numbers with a bit for each box, and the boxes that they cover wait no longer.
+    The overlaps of the next `BLOCK` boxes with all that wait are computed at once. What those that stay cover waits no
+    longer.
     """
-    waiting, kept = np.arange(len(sides)), np.empty(0, dtype=np.int64)
+    areas = area(sides)
+    waiting, kept = np.arange(len(sides)), []
     while len(waiting) and len(kept) < most:
-        ours, kinds, areas = sides[waiting], classes[waiting], area(sides[waiting])
+        ours, kinds, sizes = sides[waiting], classes[waiting], areas[waiting]
         shared = intersections(ours[:BLOCK], ours)
-        covered = shared > np.float32(overlap) * (areas[:BLOCK, None] + areas - shared)
+        covered = shared > np.float32(overlap) * (sizes[:BLOCK, None] + sizes - shared)
         covered &= kinds[:BLOCK, None] == kinds
-        stay, gone = [], 0
-        for row, bits in enumerate(np.packbits(covered[:, :BLOCK], axis=1, bitorder="little")):
-            if not gone >> row & 1:
-                stay.append(row)
-                gone |= int.from_bytes(bits.tobytes(), "little")
-        kept = np.concatenate([kept, waiting[stay]])
-        waiting = waiting[BLOCK:][~covered[stay, BLOCK:].any(axis=0)]
-    return kept[:most]
+        stay = _uncovered(covered[:, :BLOCK])
+        kept += waiting[stay].tolist()
+        waiting = waiting[BLOCK:]
+        if len(waiting):
+            waiting = waiting[~covered[stay, BLOCK:].any(axis=0)]
+    return np.array(kept[:most], dtype=np.int64)
+
+
+def _uncovered(covered: np.ndarray) -> list[int]:
+    """The rows (n, n) that no row before them covers which stays itself: rows are whole numbers with a bit for each."""
+    bits = np.packbits(covered, axis=1, bitorder="little")
+    each, packed = bits.shape[1], bits.tobytes()
+    left, stay = (1 << len(covered)) - 1, []
+    while left:
+        row = (left & -left).bit_length() - 1  # the lowest bit
+        stay.append(row)
+        left &= ~(int.from_bytes(packed[row * each : (row + 1) * each], "little") | 1 << row)
+    return stay
 
 
 def area(sides: np.ndarray) -> np.ndarray:
