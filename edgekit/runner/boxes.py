@@ -24,8 +24,9 @@ SIDES = 4
 """A box's numbers: left, top, right, bottom."""
 CANDIDATES = 400
 """Of a picture, those with the highest logits go on to the suppression."""
-BLOCK = 64
-"""Boxes whose overlaps with all others are computed at once: with fewer, calls cost more than arithmetic."""
+ZERO, NONE = np.float32(0), np.empty(0, dtype=np.int64)
+BLOCK = 40
+"""Boxes whose overlaps are computed at once: with fewer, calls cost more than arithmetic; with more, memory does."""
 
 
 class Options(NamedTuple):
@@ -95,16 +96,16 @@ class Decoder:
 
     def __call__(self, outputs: np.ndarray) -> Boxes:
         logits = outputs[:, SIDES:].ravel()
-        found = np.flatnonzero(logits >= self.least_logit)
+        found = (logits >= self.least_logit).nonzero()[0]
         found = found[(-logits[found]).argsort(kind="stable")[:CANDIDATES]]
         of_each = outputs.shape[1] - SIDES
         points = found // of_each
         scores, classes = logits[found], found - points * of_each
-        sides = outputs[points, :SIDES] * self.reaches[points]
-        sides += self.places[points]
-        np.minimum(np.maximum(sides, np.float32(0), out=sides), self.limits, out=sides)
+        sides = outputs.take(points, axis=0)[:, :SIDES] * self.reaches.take(points, axis=0)
+        sides += self.places.take(points, axis=0)
+        np.minimum(np.maximum(sides, ZERO, out=sides), self.limits, out=sides)
         kept = suppress(sides, classes, self.options.overlap, self.options.most)
-        return Boxes(sides[kept], scores[kept], classes[kept])
+        return Boxes(sides.take(kept, axis=0), scores[kept], classes[kept])
 
 
 def suppress(sides: np.ndarray, classes: np.ndarray, overlap: float, most: int) -> np.ndarray:
@@ -113,18 +114,19 @@ def suppress(sides: np.ndarray, classes: np.ndarray, overlap: float, most: int) 
     The overlaps of the next `BLOCK` boxes with all that wait are computed at once. What those that stay cover waits no
     longer.
     """
-    areas = area(sides)
-    waiting, kept = np.arange(len(sides)), []
-    while len(waiting) and len(kept) < most:
-        ours, kinds, sizes = sides[waiting], classes[waiting], areas[waiting]
-        shared = intersections(ours[:BLOCK], ours)
-        covered = shared > np.float32(overlap) * (sizes[:BLOCK, None] + sizes - shared)
-        covered &= kinds[:BLOCK, None] == kinds
+    corners, areas, places = np.ascontiguousarray(sides.T), area(sides), np.arange(len(sides))
+    kept: list[int] = []
+    while len(places) and len(kept) < most:
+        shared = intersections(corners[:, :BLOCK], corners)
+        share = areas[:BLOCK, None] + areas
+        share -= shared
+        share *= np.float32(overlap)
+        covered = shared > share
+        covered &= classes[:BLOCK, None] == classes
         stay = _uncovered(covered[:, :BLOCK])
-        kept += waiting[stay].tolist()
-        waiting = waiting[BLOCK:]
-        if len(waiting):
-            waiting = waiting[~covered[stay, BLOCK:].any(axis=0)]
+        kept += places[stay].tolist()
+        wait = (~covered[stay, BLOCK:].any(axis=0)).nonzero()[0] + BLOCK if len(places) > BLOCK else NONE
+        corners, areas, classes, places = corners.take(wait, axis=1), areas[wait], classes[wait], places[wait]
     return np.array(kept[:most], dtype=np.int64)
 
 
@@ -142,17 +144,17 @@ def _uncovered(covered: np.ndarray) -> list[int]:
 
 def area(sides: np.ndarray) -> np.ndarray:
     """(n,) of boxes (n, 4); 0 where a side is beyond its opposite."""
-    return np.maximum(sides[:, 2] - sides[:, 0], 0) * np.maximum(sides[:, 3] - sides[:, 1], 0)
+    spans = sides[:, 2:] - sides[:, :2]
+    np.maximum(spans, ZERO, out=spans)
+    return spans[:, 0] * spans[:, 1]
 
 
 def intersections(ones: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """(n, m): the area that each of boxes (n, 4) shares with each of others (m, 4)."""
-    left, top, right, bottom = ones.T[..., None]
-    lefts, tops, rights, bottoms = np.ascontiguousarray(others.T)
-    across = np.minimum(right, rights) - np.maximum(left, lefts)
-    down = np.minimum(bottom, bottoms) - np.maximum(top, tops)
-    shared: np.ndarray = np.maximum(across, 0) * np.maximum(down, 0)
-    return shared
+    """(n, m): the area that each of boxes (4, n) shares with each of others (4, m), a row for each side."""
+    shared = np.minimum(ones[2:, :, None], others[2:, None])
+    shared -= np.maximum(ones[:2, :, None], others[:2, None])
+    np.maximum(shared, ZERO, out=shared)
+    return np.multiply(shared[0], shared[1], out=shared[0])
 
 
 def probability(logit: float) -> float:
