@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -44,7 +45,8 @@ def test_the_bits_are_the_same_without_the_processors_extensions(tmp_path: Path)
     """numpy has loops of its own for each: AVX2, AVX-512, fused multiply-adds."""
     path = tmp_path / "edgerun.pyz"
     pyz.build(path)
-    features = getattr(np.core if np.__version__.startswith("1.") else np._core, "_multiarray_umath")
+    core = "core" if np.__version__.startswith("1.") else "_core"
+    features = importlib.import_module(f"numpy.{core}._multiarray_umath")
     off = " ".join(name for name in features.__cpu_dispatch__ if features.__cpu_features__.get(name))
     done = subprocess.run(
         [sys.executable, same_bits.__file__, str(path)],
