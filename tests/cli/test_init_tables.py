@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from edgekit.data import load
+from edgekit.runner import input_path
+from edgekit.runner.preprocess import sliding
 from edgekit.workbook.plan import load_plan
 from tests.cli.test_init import NEWER, edgekit, of_kind, written
 from tests.data.sources.test_csv_rows import CLASSES
@@ -73,6 +75,19 @@ def test_a_recording_is_windowed_by_its_stretches(tmp_path: Path) -> None:
     )
     assert load(load_plan(tmp_path / "mine.yaml").data).classes == ("background", "bark", "bell")
     assert "smoothing: auto # of answers to a stream, chosen on validation" in (tmp_path / "mine.yaml").read_text()
+
+
+@pytest.mark.parametrize("rate_hz", [8000, 16_000, 44_100])
+@pytest.mark.parametrize("seconds", [0.0371, 0.313, 1.0])
+def test_windows_of_a_stream_share_log_mel_frames(seconds: float, rate_hz: int, tmp_path: Path) -> None:
+    parts = [part for number in range(16) for part in ((seconds, ("bark", "bell")[number % 2]), (1.5 * seconds, ""))]
+    written("--data", recording(tmp_path / "street.wav", parts, rate_hz), out=tmp_path)
+    plan = load_plan(tmp_path / "mine.yaml")
+    cut = input_path.find(load(plan.data).input_path or (), "windows")
+    assert cut is not None
+    spectra = sliding.Sliding(plan.run.preprocess, cut["length"])
+    assert spectra.frames - spectra.shared(cut["stride"]) <= spectra.frames // 2 + 1
+    assert 0.3 < cut["stride"] / cut["length"] <= 0.5
 
 
 def test_what_no_label_covers_is_no_anomaly(tmp_path: Path) -> None:
