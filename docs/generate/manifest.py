@@ -188,6 +188,11 @@ INPUT_PATH: Mapping[str, Words] = {
         "fill": (_one_of(("silence", "none")), "Whether silence fills up the last window of a sound."),
     },
     "decode_text": {},
+    "decode_text_table": {
+        "delimiter": (_one_of(input_path.DELIMITERS), "What parts the cells."),
+        "header": ("true or false", "Whether the first row names the columns."),
+        "column": ("text, or whole number > 0", "Column of the texts: its name in the header, or its number from 1."),
+    },
     "read_tensors": {},
     "tokenize": {
         "vocabulary": ("text", "Member with the vocabulary, a `tokenizer.json`."),

@@ -58,7 +58,7 @@ def answer(path: Path, content: bytes, folder: Path) -> Any:
     """The runner's, for a file of these bytes."""
     (folder / "x.txt").write_bytes(content)
     [found] = load(path, trial=False).predict_file(folder / "x.txt")
-    return told(found.prediction.to_dict())
+    return told({**(found.span.facts() if found.span else {}), **found.prediction.to_dict()})
 
 
 @pytest.mark.parametrize("case", GOOD)
@@ -69,6 +69,8 @@ def test_a_text_gets_the_runners_answer(
     reply = server.ask("PUT", "/predict", GOOD[case], {"Content-Type": content_type} if content_type else None)
     assert reply.status == 200, reply
     assert reply.json()["answers"] == [answer(path, GOOD[case], tmp_path)]
+    cut = {"kept": TOKENS, "tokens": 38} if case == "longer than the sample" else None
+    assert reply.json()["answers"][0].get("cut") == cut
 
 
 @pytest.mark.parametrize("case", BAD_TEXTS)
