@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from edgekit.models.spec import ModelSpec
 
 NOTE = (
-    "boxes and logits are one output, and int8 has one scale for each output: the wider range takes the other's "
-    "precision; let forward return (boxes, logits)"
+    "boxes and logits are one output, which int8 of TFLite and ONNX gives one scale: the wider range costs the other "
+    "its precision; let forward return (boxes, logits)"
 )
 
 
