@@ -54,6 +54,8 @@ def _checks(plan: Plan, at: Path) -> Iterator[tuple[str, str]]:
     data = load_data(plan.data)
     sizes = ", ".join(f"{len(getattr(data, name)):,} {name}" for name in ("train", "calibration", "validation"))
     yield "Samples", f"{data.sample_in_words}: {sizes}; {len(data.classes)} {_outputs(data)}"
+    if data.notes:
+        yield "Notes", "\n".join(data.notes)
     try:
         preprocessed_shape(data, plan.run.preprocess)
     except RunnerError as error:
@@ -92,7 +94,7 @@ def _file(plan: Plan, data: Data) -> str:
 
 
 def _baseline(plan: Plan, data: Data) -> str:
-    from edgekit.models import dry_run, store
+    from edgekit.models import dry_run, shared_scale, store
     from edgekit.models.eager import eager_input
     from edgekit.models.from_artifact import spec_for
 
@@ -104,7 +106,8 @@ def _baseline(plan: Plan, data: Data) -> str:
     dry_run.check(module, spec, x, trains=not plan.weights)
     parameters = sum(parameter.numel() for parameter in module.parameters())
     trained = f"weights of {plan.weights.name}" if plan.weights else "to be trained"
-    return f"{parameters:,} parameters, {trained}; answers these samples"
+    shared = shared_scale.note(module, spec, x)
+    return f"{parameters:,} parameters, {trained}; answers these samples{f'; {shared}' if shared else ''}"
 
 
 def _students(plan: Plan) -> Iterator[tuple[str, NetworkConfig]]:
