@@ -23,8 +23,8 @@ def heads(classes: int = 3) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     random = np.random.default_rng(5)
     scores = random.normal(0, 4, (3, POINTS * classes)).astype(np.float32)
     return {
-        "boxes": (random.normal(0, 0.3, (3, POINTS * SIDES)).astype(np.float32), np.float32([1.0])),
-        "scores": (scores, np.float32([-2.0])),
+        "boxes": (random.normal(0, 0.3, (3, POINTS * SIDES)).astype(np.float32), np.array([1.0], np.float32)),
+        "scores": (scores, np.array([-2.0], np.float32)),
     }
 
 

@@ -130,7 +130,8 @@ def test_raw_outputs_come_by_their_names(interpreter: str, tmp_path: Path) -> No
     np.testing.assert_allclose(answer.outputs["scores"], exact[:, 4:], atol=1e-4)  # type: ignore[union-attr]
     told = answer.to_dict()
     assert told["shapes"] == {"scores": [POINTS, 3], "boxes": [POINTS, 4]}
-    assert np.array_equal(np.float32(told["outputs"]["scores"]), answer.outputs["scores"])  # type: ignore[union-attr]
+    scores = np.asarray(told["outputs"]["scores"], np.float32)
+    assert np.array_equal(scores, answer.outputs["scores"])  # type: ignore[union-attr]
     assert answer.lines()[0] == "2 outputs" and answer.lines()[1].startswith(f"  scores float32[{POINTS}, 3], from ")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from tests.cli.several_outputs import GRID, LABELS, SHAPE
 SWAPPED = ("scores", "boxes")
 
 
-def saved(path: Path, kind: str, task: Task, folder: Path) -> Path:
+def saved(path: Path, kind: Any, task: Task, folder: Path) -> Path:
     """The file as a run's saved network."""
     spec = store.ModelSpec(
         source=store.Source(kind=kind, file=path.name), input_shape=(3, *SHAPE), num_classes=3, classes=LABELS,

@@ -49,7 +49,7 @@ class Turned(nn.Module):
 
 def started(folder: Path, data: Path) -> dict[str, Any]:
     """The config that `edgekit init` writes for the data."""
-    done = run_edgekit("init", str(folder / "seen"), "--data", str(data))
+    done = run_edgekit("init", "seen", "--data", str(data), "--out", str(folder))
     assert done.returncode == 0, done.stderr
     values: dict[str, Any] = yaml.safe_load((folder / "seen.yaml").read_text())
     return values
