@@ -37,7 +37,10 @@ MANIFEST: Words = {
     "raw": ("object", "What one sample looks like before preprocessing."),
     "preprocess": ("list of objects", "Steps from a raw sample to the model's input, in order."),
     "inputs": ("list of objects", "The model's inputs besides its states; several only of the kind `tensors`."),
-    "outputs": ("list of objects", "The model's outputs besides its states, in the order of its file."),
+    "outputs": (
+        "list of objects",
+        "The model's outputs besides its states, by their names, else in the file's order.",
+    ),
     "activation": (_one_of(rules.ACTIVATIONS), "What the reader applies to the outputs to get probabilities."),
     "labels": ("list of text", "Names of the outputs, in their order; empty for the task `raw`."),
     "threshold": (

@@ -45,7 +45,7 @@ class Served:
         self.input = several.taken(self.manifest.raw)
         self._values = {OUTPUT: self.manifest.output_shape}
         if len(self.manifest.outputs) > 1:
-            self._values = {each.name: each.shape[1:] for each in self.manifest.outputs}
+            self._values = {each.name: each.answer for each in self.manifest.outputs}
         self.outputs = (*self._values, ANSWER)
         self.binary_values = tuple(wire.Wanted(name, True, 0) for name in self._values)
         self.cache: Cached | None = None

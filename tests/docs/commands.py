@@ -120,6 +120,8 @@ ASK = (
 )
 
 ELSEWHERE = {
+    "edgekit bundle detector.onnx --task detection --labels red,white,platelet --golden cells/ --fit letterbox "
+    "--threshold 0.4": "takes a file that the page does not make; tests/cli/test_bundle_several_outputs.py makes some",
     "edgekit serve artifacts/digits/bundles/": SERVES,
     "curl -T sample.png localhost:8000/predict": SERVES,
     "python ask.py": SERVES,
