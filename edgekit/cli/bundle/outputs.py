@@ -136,8 +136,7 @@ def _say_boxes(draft: Manifest, outputs: np.ndarray, say: Say) -> None:
 def _stray(outputs: np.ndarray, decode: boxes.Decoder, size: tuple[int, ...]) -> np.ndarray:
     """(boxes,) bool of all with a sufficient logit."""
     picture, point = np.nonzero((outputs[..., boxes.SIDES :] >= decode.least_logit).any(axis=2))
-    reach = outputs[picture, point, : boxes.SIDES] * decode.widths[point]
-    places, limits = decode.places[point], decode.limits[:2]
-    low, high = places - reach[:, :2], places + reach[:, 2:]
+    sides = decode.places[point] + outputs[picture, point, : boxes.SIDES] * decode.reaches[point]
+    low, high, limits = sides[:, :2], sides[:, 2:], decode.limits[:2]
     beyond: np.ndarray = ((low < -STRAY * limits) | (high > (1 + STRAY) * limits)).any(axis=1)
     return beyond
