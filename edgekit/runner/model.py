@@ -184,16 +184,14 @@ class Model:
 
         Parameters
         ----------
-        raw
-            The sample.
+        raw, sample
+            The sample; and the same after preprocess, where that is known already.
         outputs
             What `execute` gave for it, or a row of what a batch gave.
         top_k
             How many classes the answer of a classification lists.
         timing_ms
             Times so far; the answer takes them over, and `postprocess` is added.
-        sample
-            The sample after preprocess, where that is known already.
         size
             (width, height) of the picture that the sample was made of, if boxes are wanted in its pixels.
 

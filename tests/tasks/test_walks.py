@@ -98,7 +98,7 @@ def _run(folder: Path, *arguments: object) -> list[dict[str, Any]]:
 
 def _kept(name: str, folder: Path, files: list[Path]) -> Path | None:
     """Where the bundles stay, with the files that they are asked."""
-    if "EDGEKIT_TASK_BUNDLES" not in os.environ:
+    if not os.environ.get("EDGEKIT_TASK_BUNDLES"):
         return None
     kept = Path(os.environ["EDGEKIT_TASK_BUNDLES"]) / name
     shutil.rmtree(kept, ignore_errors=True)

@@ -12,11 +12,11 @@ from edgekit.report.result.by_class import ByClass
 from edgekit.report.result.conditions import Conditions
 from edgekit.report.result.decisions import Choice, Limit, Zeros
 from edgekit.report.result.loads import Loads
+from edgekit.report.result.second_accuracy import SecondAccuracy, Share
 from edgekit.report.result.streams import Streamed
 from edgekit.targets.redundant_ops import Kind
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Share = Annotated[float, Field(ge=0, le=1)]
 StageName = Literal["origin", "profile", "distill", "prune", "quantize", "convert", "benchmark", "bundle"]
 
 
@@ -27,14 +27,6 @@ class Limits(Strict):
     accuracy_confidence: float = Field(gt=0.5, lt=1, description="how sure it must be that the drop is no larger")
     latency_p50_ms: float | None = Field(gt=0, description="largest median of one call, milliseconds; null: any")
     size_bytes: int | None = Field(gt=0, description="largest size of the model's files; null: any")
-
-
-class SecondAccuracy(Strict):
-    """Another figure of accuracy, which stands beside the first and decides nothing."""
-
-    metric: str = Field(description="its name: mAP@0.5:0.95 of a detection")
-    validation: Share = Field(description="on the split that decisions are made on")
-    test: Share = Field(description="on the split that is read once, for this record")
 
 
 class Facts(Strict):
