@@ -82,7 +82,7 @@ quick: $(VENV)/.dev ## some four thousand tests of every room, none of them slow
 test: lint ## ruff, mypy, and every test that has no target of its own, the reference notebooks under nbval among them
 	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m '$(APART)'
 
-processes: $(VENV)/.dev ## servers under faults and load, runs killed and run again, the image's folder: real processes
+processes: $(VENV)/.dev ## servers under faults and load, runs killed and watched, the image's folder: real processes
 	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m processes tests
 
 fuzz: $(VENV)/.dev ## broken requests to the server for EDGEKIT_FUZZ_S seconds, else ten minutes
@@ -105,7 +105,7 @@ tasks: $(VENV)/.dev ## every task from edgekit init to bundles that answer on th
 	$(BESIDE) EDGEKIT_TASK_BUNDLES=$(CURDIR)/build/tasks $(BIN)/pytest -q -n 2 --dist load -p no:nbval -m tasks tests/tasks
 
 matrix: $(VENV)/.dev ## the runner on every Python, numpy and interpreter that has wheels
-	$(BIN)/pytest -q -m matrix tests/matrix
+	$(BIN)/pytest -q -m matrix tests/matrix tests/runner/tokenization
 
 aarch64: $(VENV)/.dev ## the runner with the real aarch64 wheels under qemu, fetched first
 	$(BIN)/python -m tests.aarch64.fetch

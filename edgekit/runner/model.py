@@ -184,23 +184,23 @@ class Model:
 
         Parameters
         ----------
-        raw, sample
-            The sample; and the same after preprocess, where that is known already.
+        raw
+            The sample.
         outputs
             What `execute` gave for it, or a row of what a batch gave.
         top_k
             How many classes the answer of a classification lists.
         timing_ms
             Times so far; the answer takes them over, and `postprocess` is added.
+        sample
+            The sample after preprocess, where that is known already.
         size
             (width, height) of the picture that the sample was made of, if boxes are wanted in its pixels.
 
         Raises
         ------
-        InputError
-            They are no answer: an embedding of zeros.
-        BackendError
-            They are not finite.
+        InputError, BackendError
+            They are no answer, as an embedding of zeros; or not finite.
         """
         started = perf_counter_ns()
         postprocess.check_finite(outputs)

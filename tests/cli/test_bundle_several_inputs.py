@@ -19,6 +19,8 @@ from tests.cli.several_inputs import TOKENS, WORDS, Arrays, write
 from tests.cli.test_bundle import edgekit, made, said
 from tests.conftest import run_edgekit
 
+pytestmark = pytest.mark.zoo
+
 LABELS = ("--labels", "a,b,c")
 TARGETS = ("onnx", "openvino", "tflite")
 ENDS = {"input_ids": f"0,{WORDS - 1}", "attention_mask": "0,1"}

@@ -18,6 +18,8 @@ from tests.cli import several_outputs as models
 from tests.cli.several_outputs import GRID, LABELS, POINTS, SHAPE
 from tests.cli.test_bundle import SCALE, edgekit, made, said
 
+pytestmark = pytest.mark.zoo
+
 SWAPPED = ("scores", "boxes")
 MAKERS: dict[str, Callable[..., Path]] = {"onnx": models.onnx, "xml": models.openvino, "tflite": models.tflite}
 ON = {"onnx": "onnxruntime", "xml": "openvino", "tflite": "litert"}

@@ -14,6 +14,8 @@ import pytest
 from edgekit.core import progress
 from edgekit.core.progress_state import Shown, State, duration
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

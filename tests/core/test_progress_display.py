@@ -9,11 +9,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import nbformat
+import pytest
 from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
 
 from edgekit.core import progress
 from edgekit.core.progress_display import SESSION
+
+pytestmark = pytest.mark.processes
 
 CODE = """
 import time

@@ -24,7 +24,7 @@ READY = "/v2/health/ready"
 INFER = "/v2/models/tiny/infer"
 MIB = 1 << 20
 
-pytestmark = pytest.mark.skipif(not NGINX, reason="nginx is not installed")
+pytestmark = [pytest.mark.processes, pytest.mark.skipif(not NGINX, reason="nginx is not installed")]
 
 
 class Replica(ThreadingHTTPServer):

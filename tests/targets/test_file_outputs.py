@@ -15,6 +15,8 @@ from edgekit.runner.backends import open_backend
 from tests.cli import several_outputs as models
 from tests.cli.several_outputs import GRID, LABELS, SHAPE
 
+pytestmark = pytest.mark.zoo
+
 SWAPPED = ("scores", "boxes")
 
 

@@ -15,6 +15,8 @@ from edgekit.workbook.plan import load_plan
 from tests.conftest import TINY
 from tests.faults.tree import gone
 
+pytestmark = pytest.mark.processes
+
 
 def notebook(folder: Path, code: str) -> None:
     cell = {"cell_type": "code", "execution_count": None, "id": "a", "metadata": {}, "outputs": [], "source": code}

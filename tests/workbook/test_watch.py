@@ -21,6 +21,8 @@ from edgekit.core.errors import ConfigError
 from edgekit.workbook import watch
 from tests.conftest import ROOT, run_edgekit
 
+pytestmark = pytest.mark.processes
+
 SMALLEST = ROOT / "tests" / "configs" / "smallest.yaml"
 PERIOD_S = 10.0
 """Longer than Python needs to start on a busy machine, before anything can be printed."""

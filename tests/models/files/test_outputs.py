@@ -8,6 +8,8 @@ import pytest
 from edgekit.models.files import outputs
 from edgekit.models.files.wanted import Wanted
 
+pytestmark = pytest.mark.zoo
+
 LOGITS = np.random.default_rng(2).normal(0, 3, (50, 10)).astype(np.float32)
 STEP = 1 / 256
 

@@ -19,6 +19,8 @@ from edgekit.targets import evaluate, model_file, precisions
 from edgekit.training.teachers import model_file as teachers
 from tests import joint_data
 
+pytestmark = pytest.mark.zoo
+
 ORDER = ("sensors", "picture", "ids")
 """Of the files' own inputs; the data have another."""
 LEAST_DB = {"fp32": 90.0, "fp16": 50.0}

@@ -59,7 +59,7 @@ def digest(python: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.matrix
 @pytest.mark.parametrize("version", OTHERS)
 def test_another_python_makes_the_same_of_every_character(version: str) -> None:
     found = pythons.found()

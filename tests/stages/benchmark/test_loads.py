@@ -25,6 +25,8 @@ from edgekit.workbook.stage import open_stage
 from tests.conftest import TINY, FinishedRun
 from tests.stages.benchmark.made import budget
 
+pytestmark = pytest.mark.processes
+
 PLAN = load_plan(TINY)
 BASELINE = "baseline-eager"
 

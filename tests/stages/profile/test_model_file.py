@@ -20,6 +20,8 @@ from edgekit.workbook.stage import open_stage
 from tests.conftest import TINY, FinishedRun
 from tests.models.files import trained
 
+pytestmark = pytest.mark.zoo
+
 
 def opened(config: Path, tmp_path: Path, settings: str = "") -> object:
     return open_stage("profile", {"config": str(config), "out": str(tmp_path / "runs"), "settings": settings})

@@ -17,6 +17,8 @@ from edgekit.training.teachers.model_file import logits, logits_and_facts, open_
 from tests.cli import several_outputs as models
 from tests.cli.several_outputs import GRID, POINTS, SHAPE
 
+pytestmark = pytest.mark.zoo
+
 SCALE = [{"step": "scale", "factor": 1 / 255}]
 SWAPPED = ("scores", "boxes")
 
