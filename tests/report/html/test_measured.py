@@ -132,7 +132,7 @@ def test_predictions_stand_beside_what_was_achieved(read: Read, fuller: Path) ->
     assert rows
     for row in rows:
         ends = [times(row["predicted"]), times(row["share"])]  # another table may have one of the two by chance
-        assert any(cells[:1] == [row["name"]] and [cells[2], cells[3]] == ends for cells in read.rows if cells[3:])
+        assert any(cells[:1] == [row["name"]] and [cells[1], cells[3]] == ends for cells in read.rows if cells[3:])
     assert any(f"Of {len(rows)} variants" in picture["alt"] for picture in read.named("img"))
 
 
