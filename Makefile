@@ -88,7 +88,7 @@ processes: $(VENV)/.dev ## servers under faults and load, runs killed and watche
 fuzz: $(VENV)/.dev ## broken requests to the server for EDGEKIT_FUZZ_S seconds, else ten minutes
 	$(BESIDE) $(BIN)/pytest -q -p no:nbval -rP -m fuzz tests/serve
 
-numerics: $(VENV)/.dev ## pipelines broken on purpose, sound ones, and what int8 does to hard samples
+numerics: $(VENV)/.dev ## numbers of each target's files, pipelines broken on purpose, and what int8 does to hard samples
 	$(BIN)/pytest -q -m numerics tests
 
 zoo: $(VENV)/.dev ## architectures and model files of all kinds on every target, against docs/reference/zoo.md

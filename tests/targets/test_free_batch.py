@@ -25,6 +25,8 @@ from edgekit.targets.onnx import free_batch
 from edgekit.targets.onnx.convert import convert
 from tests.models.files import files as model_files
 
+pytestmark = pytest.mark.numerics
+
 VECTOR = (12,)
 SHAPES = {"dense": VECTOR, "tokened": VECTOR, "neighbourly": VECTOR}
 

@@ -22,6 +22,8 @@ from edgekit.targets import evaluate, launch
 from edgekit.targets.jobs import Files, Job, Step, plain_method
 from tests.targets.processor import sums_in_16_bits
 
+pytestmark = pytest.mark.numerics
+
 ROOT = Path(__file__).parents[2]
 
 

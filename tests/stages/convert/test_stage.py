@@ -26,6 +26,8 @@ from edgekit.targets import evaluate
 from edgekit.targets.jobs import Files, Quantization
 from edgekit.targets.onnx import convert as onnx
 
+pytestmark = pytest.mark.numerics
+
 
 @pytest.fixture(scope="module")
 def quantized_network(trained: Any, data: Data) -> Any:
