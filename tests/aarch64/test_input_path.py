@@ -11,8 +11,7 @@ import pytest
 
 from edgekit.data import Data, load, parse
 from edgekit.models.from_artifact import spec_for
-from tests.data.sources import test_boxes, test_masks, test_text_table
-from tests.data.sources.test_text_folder import texts
+from tests.data.sources import test_boxes, test_masks
 from tests.data.test_input_path import ODD, OF_THEIR_OWN, all_of
 
 from .device import Device
@@ -60,15 +59,7 @@ def masked(home: Path) -> tuple[Path, Data]:
     return home / "images", test_masks.read(home.parent, "folders")
 
 
-def tabled(home: Path) -> tuple[Path, Data]:
-    """A table of texts, and its rows as files."""
-    home.mkdir()
-    for number, (_, text) in enumerate(texts(90)):
-        (home / f"{number}.txt").write_text(text, encoding="utf-8")
-    return home, load(parse(test_text_table.config(test_text_table.table(home.with_name("x.tsv")))))
-
-
-OTHERS = {"boxes": boxed, "masks": masked, "text_table": tabled}
+OTHERS = {"boxes": boxed, "masks": masked}
 
 
 def test_every_source_that_reads_files_is_asked() -> None:
