@@ -107,18 +107,14 @@ def boxes(folder: Path) -> Data:
     """Pictures with things of several kinds, and their boxes as YOLO has them."""
     scenes = boxed.scenes(90)
     boxed.WRITERS["yolo"](folder / "data", scenes)
-    asked = [scene for scene in scenes if scene.split == "test"][:12]
-    files = [folder / "data" / "images" / "test" / f"{scene.name}.png" for scene in asked]
-    return Data(folder / "data", files, [scene.things for scene in asked])
+    return _asked(folder / "data", {scene.name: scene.things for scene in scenes if scene.split == "test"}, 12)
 
 
 def masks(folder: Path) -> Data:
     """Pictures with discs and bars, and a mask for each."""
     scenes = masked.scenes(90)
     masked.WRITERS["folders"](folder / "data", scenes)
-    asked = [scene for scene in scenes if scene.split == "test"][:4]
-    files = [folder / "data" / "images" / "test" / f"{scene.name}.png" for scene in asked]
-    return Data(folder / "data", files, [scene.mask for scene in asked])
+    return _asked(folder / "data", {scene.name: scene.mask for scene in scenes if scene.split == "test"}, 4)
 
 
 def messages(folder: Path) -> Data:
@@ -170,6 +166,12 @@ CASES = {
     "boxes": Case("detection", boxes, 0.5, 0.1, {"profile": LONGER, "distill": LONGER, "prune": {"epochs": 10}}),
     "masks": Case("segmentation", masks, 0.5, 0.5),
 }
+
+
+def _asked(data: Path, truths: dict[str, Any], count: int) -> Data:
+    """The first pictures of test, by their names."""
+    names = list(truths)[:count]
+    return Data(data, [data / "images" / "test" / f"{name}.png" for name in names], [truths[name] for name in names])
 
 
 def _save(image: np.ndarray, path: Path) -> None:

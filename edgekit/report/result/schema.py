@@ -45,7 +45,7 @@ class Facts(Strict):
     accuracy_validation: Share = Field(description="on the split that decisions are made on")
     accuracy_test: Share = Field(description="on the split that is read once, for this record")
     second_accuracy: SecondAccuracy | None = Field(
-        None, description="the other figure of accuracy; absent where the task has one"
+        None, description="the other figure of accuracy; absent where the task has only one"
     )
 
 
