@@ -46,14 +46,19 @@ def samples(path: str, raw: RawSpec, strict: bool, members: Mapping[str, bytes])
     step = input_path.find(raw.steps, "tokenize")
     if step is None:
         raise InputError(f"{path}: {unreadable('.txt', raw)}")
-    try:
-        with open(path, "rb") as stream:
-            content = stream.read(LARGEST_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    content = read(path, LARGEST_BYTES + 1)
     name = step["vocabulary"]
     found = ids_of_words(path, decode(path, content), tokenization.read(members[name], name), step, strict)
     return iter((Sample(found.raw, found.cut),))
+
+
+def read(path: str, most: int) -> bytes:
+    """The first `most` bytes of a file; InputError where it cannot be read."""
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(most)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 def decode(name: str, content: bytes) -> str:

@@ -27,11 +27,7 @@ def samples(path: str, raw: RawSpec, strict: bool, members: Mapping[str, bytes])
     """A raw sample for each row; with `strict` a table of one row is taken, and no other."""
     step, tokenize = input_path.find(raw.steps, "decode_text_table"), input_path.find(raw.steps, "tokenize")
     assert step is not None and tokenize is not None
-    try:
-        with open(path, "rb") as stream:
-            content = stream.read(LARGEST_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    content = text.read(path, LARGEST_BYTES + 1)
     if len(content) > LARGEST_BYTES:
         raise InputError(f"{path}: more than {LARGEST_BYTES:,} bytes; part it")
     found = list(_texts(path, content, step))
