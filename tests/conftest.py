@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,6 +52,15 @@ def run_edgekit(*arguments: str, timeout_s: int = 600, **environment: str) -> su
         timeout=timeout_s,
         check=False,
     )
+
+
+@pytest.fixture
+def no_recursion_limit() -> Iterator[None]:
+    """Python's limit as some converters leave it once they are imported: what nests without end overflows the stack."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(2**31 - 1)
+    yield
+    sys.setrecursionlimit(before)
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from edgekit.core.config import truncated
 from edgekit.core.errors import DataError
 from edgekit.data.box_formats import PICTURES, SHOWN, SPLITS, Annotations, Box, Picture, content, is_hidden, named_once
+from edgekit.runner.errors import bounded_recursion
 
 if TYPE_CHECKING:
     from edgekit.data.archives import Folder, Listing, Zip
@@ -79,7 +80,8 @@ def read(source: Folder | Zip, listing: Listing) -> Annotations:
 def _object(data: bytes, where: str) -> dict[str, list[dict[str, Any]]] | None:
     """The file's lists of objects; None where it is another tool's, DataError where it is no whole COCO."""
     try:
-        values = json.loads(data)
+        with bounded_recursion():
+            values = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{where}: no JSON ({error})") from None
     if not isinstance(values, dict) or sum(key in values for key in KEYS) < 2 or _holds_captions(values):

@@ -18,6 +18,7 @@ import yaml
 from edgekit.core.config import suggest, truncated
 from edgekit.core.errors import DataError
 from edgekit.data.box_formats import PICTURES, SPLITS, Annotations, Box, Picture, by_suffix, is_hidden, named_once, text
+from edgekit.runner.errors import bounded_recursion
 
 if TYPE_CHECKING:
     from edgekit.data.archives import Folder, Listing, Zip
@@ -108,7 +109,8 @@ def classes(source: Folder | Zip, listing: Listing) -> tuple[str, ...]:
         if name.endswith((".txt", ".names")):
             return named_once([line.strip() for line in words.splitlines() if line.strip()], name)
         try:
-            found: Any = yaml.safe_load(words)["names"]
+            with bounded_recursion():
+                found: Any = yaml.safe_load(words)["names"]
         except (yaml.YAMLError, KeyError, TypeError, ValueError, RecursionError):
             raise DataError(f"{name}: no `names` in it; list the classes under that key") from None
         return named_once(_listed(found, name), name)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.core.errors import ModelError
+from edgekit.runner.errors import bounded_recursion
 
 EXAMPLES = "data/sample_inputs/"
 PAYLOADS = re.compile(r"data/(weights|constants)/\w+_config\.json")
@@ -56,6 +57,7 @@ SIZE = re.compile(
 """An expression over open sides, as "Mul(Integer(2), Symbol('s0', integer=True))": no other names, no attributes."""
 
 
+@bounded_recursion()
 def plain(path: Path) -> io.BytesIO:
     """The archive without its example inputs; ModelError where it holds what may run code, naming it."""
     kept = io.BytesIO()

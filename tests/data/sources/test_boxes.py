@@ -279,6 +279,7 @@ BROKEN: dict[str, tuple[str, Callable[[Path], None], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.usefixtures("no_recursion_limit")
 @pytest.mark.parametrize("fault", BROKEN)
 def test_what_is_wrong_is_one_line_that_says_where(fault: str, tmp_path: Path) -> None:
     form, change, said = BROKEN[fault]

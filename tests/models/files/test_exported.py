@@ -81,6 +81,14 @@ def refused(path: Path) -> str:
 WEIGHTS, GRAPH = "model_weights_config.json", "models/model.json"
 
 
+@pytest.mark.usefixtures("no_recursion_limit")
+@pytest.mark.parametrize("member", [WEIGHTS, GRAPH])
+def test_a_list_of_lists_without_end_is_refused(member: str, program: Path) -> None:
+    made = rewritten(program, lambda name, content: b"[" * 200_000 if name.endswith(member) else content)
+    with pytest.raises(ModelError, match="changed.pt2: cannot be opened: maximum recursion depth"):
+        exported.network(made)
+
+
 def test_a_pickled_weight_is_refused(program: Path) -> None:
     made = changed(program, WEIGHTS, lambda stored: stored["config"]["0.0.weight"].update(use_pickle=True))
     assert "stores 0.0.weight as a pickle" in refused(made)
