@@ -68,6 +68,7 @@ def showing(wanted: set[str]) -> list[Path]:
     return [page for page in PAGES if wanted & set(commands(page))]
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize("page", showing(QUICK), ids=name)
 def test_the_quick_commands_of_a_page_run(page: Path, supplies: Path, tmp_path: Path) -> None:
     left_out = run_page(page, QUICK, supplies, tmp_path)
