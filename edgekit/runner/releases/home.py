@@ -41,7 +41,7 @@ class Home:
         return True
 
     @contextmanager
-    def locked(self, patience_s: float = PATIENCE_S) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Alone in here. The root must be there.
 
         Raises
@@ -49,7 +49,7 @@ class Home:
         ReleaseError
             There is no such folder.
         ResourceError
-            Another command has been at work for `patience_s` seconds.
+            Another command has been at work for half a minute.
         TrustError
             Others can write here.
         """
@@ -57,7 +57,7 @@ class Home:
             raise ReleaseError(f"{self.root}: no such folder; `edgerun receive` makes it, --home names another")
         handle = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            deadline = time.monotonic() + patience_s
+            deadline = time.monotonic() + PATIENCE_S
             while not _take(handle):
                 if time.monotonic() > deadline:
                     raise ResourceError(f"{self.root}: another command is at work here; try again when it has ended")

@@ -22,6 +22,7 @@ CODE = "import sys; sys.path[:] = sys.argv[2:]; from edgekit.runner.releases.wor
 LEAST_MB = 256
 SHARE = 0.75
 """Of the memory that is available, which a proof may use where nobody says otherwise."""
+LONGEST_PROBLEM = 400
 REASONS = {
     signal.SIGXCPU: "used more than {cpu_s:g} s of the processor",
     signal.SIGALRM: "did not end within {wall_s:g} s",
@@ -72,7 +73,8 @@ class Proof:
         code = processes.end(self._process)
         answer, said = self._text(self._answer), self._text(self._said)
         with suppress(ValueError):
-            return dict(json.loads(answer))
+            found = dict(json.loads(answer))
+            return {**found, "problem": _line(found["problem"])}
         if late or -code in REASONS:
             number = signal.SIGALRM if late else signal.Signals(-code)
             return {"problem": REASONS[number].format(**self._limits._asdict())}
@@ -97,6 +99,12 @@ class Proof:
         stream.seek(0)
         with stream:
             return stream.read().decode(errors="replace")
+
+
+def _line(text: str) -> str:
+    """In one line, the middle of a long one left out."""
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST_PROBLEM else f"{text[: LONGEST_PROBLEM // 2]} … {text[-LONGEST_PROBLEM // 2 :]}"
 
 
 def _scratch() -> IO[bytes]:
