@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from edgekit.runner.errors import ReleaseError, TrustError
@@ -104,6 +103,6 @@ def clock_floor(home: Home) -> float:
     return max((float(each["statement_time"]) for each in trusted if each), default=0.0)
 
 
-def statement(folder: Path) -> Path:
-    """Where the statement of a release's bundle lies; its signatures lie beside it."""
-    return folder / f"{records.BUNDLE}.intoto.json"
+def statement(bundle: str) -> str:
+    """The name of a bundle's statement beside it; signatures have this name with .sig, .sig.1 and so on behind it."""
+    return f"{bundle}.intoto.json"

@@ -28,6 +28,22 @@ class Wanted(NamedTuple):
     signatures: tuple[str, ...] = ()
 
 
+def from_file(home: Home, path: Path) -> Wanted:
+    """Take a bundle off this disk into the store, with the statement and the signatures that lie beside it."""
+    statement = path.with_name(current.statement(path.name))
+    if not statement.exists():
+        return Wanted(_stored(home, path))
+    signatures = sorted(path.parent.glob(f"{statement.name}.sig*"))
+    return Wanted(_stored(home, path), _stored(home, statement), tuple(_stored(home, each) for each in signatures))
+
+
+def _stored(home: Home, path: Path) -> str:
+    with open(path, "rb") as stream:
+        sha256 = receiving.digest(stream.fileno())
+        receiving.receive(home, sha256, stream, lambda offset, stored: None, size=path.stat().st_size, resend=True)
+    return sha256
+
+
 def install(
     home: Home,
     wanted: Wanted,
@@ -97,7 +113,7 @@ def _build(home: Home, wanted: Wanted) -> int:
 def _admission(home: Home, wanted: Wanted) -> dict[str, Any]:
     """install.json of what is wanted; every file is there and has its digest."""
     files = {records.BUNDLE: wanted.sha256}
-    statement = current.statement(Path()).name
+    statement = current.statement(records.BUNDLE)
     if wanted.statement:
         files[statement] = wanted.statement
     for place, sha256 in enumerate(wanted.signatures):

@@ -29,6 +29,7 @@ def receive(
     offset: int | None = None,
     size: int | None = None,
     acknowledge: int = 0,
+    resend: bool = False,
 ) -> None:
     """Append a stream to what has arrived of a file, and put it into the store when it is whole.
 
@@ -41,6 +42,8 @@ def receive(
         Where the stream begins; None: where the last one ended.
     size
         Bytes of the whole file. Without it the file is held against its digest where the stream ends.
+    resend
+        The stream is the whole file, whatever has arrived of it.
 
     Raises
     ------
@@ -64,6 +67,8 @@ def receive(
         if offset is not None and offset != at:
             on_offset(at, False)
             raise InputError(f"{sha256}: got offset {offset}; {at} bytes are here, so send from there")
+        if resend:
+            stream.seek(at)
         told, most = at, LARGEST_BYTES if size is None else size
         while at < most or size is None:
             data = stream.read1(PIECE_BYTES)  # what is there, without waiting for more
