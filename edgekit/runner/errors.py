@@ -53,7 +53,7 @@ class DoctorError(RunnerError):
 
 
 class ResourceError(RunnerError):
-    """Another command is at work on the same releases."""
+    """A file or a folder cannot be written or read, or another command is at work on the same releases."""
 
     exit_code = 7
 

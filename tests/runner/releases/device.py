@@ -117,7 +117,7 @@ class Device:
             for name, sha256 in files.items():
                 if digest(home.release(each) / name) != sha256:
                     return f"release {each}: {name} is damaged"
-        for path in home.store.iterdir():
+        for path in home.store.glob("*"):
             if digest(path) != path.name:
                 return f"{path.name} in the store is damaged"
         for path in self.root.rglob("*.json"):

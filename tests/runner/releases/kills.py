@@ -119,18 +119,19 @@ def at_every_write(
     wanted = device.status()
     assert found, words
     for place in found:
-        shutil.rmtree(device.root)
+        shutil.rmtree(device.root, ignore_errors=True)
         _copy(saved, device.root)
         what = f"{words[0]}: {place}"
         if not kill(device, words, data, place):
             continue
         kills.tried[str(words[0])] += 1
         kills.faults += [f"{what}: {each}" for each in _wrong(device, words, data, had_one, wanted)]
-    shutil.rmtree(saved)
+    shutil.rmtree(saved, ignore_errors=True)
 
 
 def _copy(source: Path, target: Path) -> None:
-    subprocess.run(["cp", "-a", str(source), str(target)], check=True)
+    if source.exists():
+        subprocess.run(["cp", "-a", str(source), str(target)], check=True)
 
 
 def _wrong(
