@@ -21,8 +21,8 @@ from tests.docs.commands import ELSEWHERE, LONG, NEEDS_FFMPEG, NEEDS_SHARED, QUI
 from tests.docs.pages import ROOT, all_pages, blocks, commands, name
 
 PAGES = [page for page in all_pages() if commands(page)]
-OTHERS = ("perf_analyzer", "scp", "rpicam-vid", "apt-get", "docker", "install", "systemctl", "useradd", "openssl", "uv", "curl",
-          "arecord", "ffmpeg", "socat")  # fmt: skip
+OTHERS = ("perf_analyzer", "scp", "rpicam-vid", "apt-get", "docker", "install", "systemctl", "openssl", "uv", "curl",
+          "useradd", "arecord", "ffmpeg", "socat")  # fmt: skip
 LISTS = {"QUICK": QUICK, "LONG": LONG, "ELSEWHERE": set(ELSEWHERE)}
 
 
