@@ -19,7 +19,8 @@ RELEASES = (
         "trial-written-after-the-turn",
         "runner/releases/transitions.py",
         "    records.write_trial(home, Trial(number, records.current(home), tries))\n    _turn(home, number)\n",
-        "    was = records.current(home)\n    _turn(home, number)\n    records.write_trial(home, Trial(number, was, tries))\n",
+        "    trial = Trial(number, records.current(home), tries)\n"
+        "    _turn(home, number)\n    records.write_trial(home, trial)\n",
         "a release that was never tried counts as confirmed",
         KILLED,
     ),
