@@ -180,3 +180,15 @@ def test_a_disk_that_is_full_at_every_page(sound: dict[str, Path], tmp_path: Pat
         assert (fault, tracebacks, state, after) == ("", [], "confirmed", ""), told
         assert set(codes) <= {0, 4, 7}, codes
     assert not any(told[-1][0]) and any(7 in codes for codes, *_ in told)
+
+
+def test_a_power_cut_at_every_operation(sound: dict[str, Path], tmp_path: Path, count: dict[str, int]) -> None:
+    """What was not synced is lost, all of it or by the dice; the next start of the device works."""
+    command = [sys.executable, "-m", "tests.faults.release_power", str(tmp_path / "power"), *map(str, sound.values())]
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    cuts, faults = json.loads(done.stdout.splitlines()[-1])
+    count["power cuts of releases"] = cuts
+    assert faults == [] and cuts >= 100

@@ -53,7 +53,7 @@ class Release(NamedTuple):
         """
         home = Home(self.root)
         data = read_checked(self.path, self.sha256)
-        check_trust(home, self.number, {})
+        check_trust(home, self.number, None, self.sha256)
         return data
 
 
@@ -81,8 +81,13 @@ def read_checked(path: str, sha256: str) -> bytes:
     return data
 
 
-def check_trust(home: Home, number: int, floors: dict[str, dict[str, int]]) -> dict[str, Any] | None:
-    """What the policy says of a release; None where there is no policy. `floors`: the least versions to take.
+def check_trust(
+    home: Home, number: int, floors: dict[str, dict[str, int]] | None, sha256: str
+) -> dict[str, Any] | None:
+    """What the policy says of a release; None where there is no policy.
+
+    `floors` are the least versions to take; None: it was taken before, and an older one may be gone back to. `sha256`
+    is of the bytes that are to be used.
 
     Raises
     ------
@@ -93,7 +98,7 @@ def check_trust(home: Home, number: int, floors: dict[str, dict[str, int]]) -> d
         return None
     trust = importlib.import_module("edgekit.runner.trust")  # whoever has no policy never loads it
     bundle = home.release(number) / records.BUNDLE
-    found: dict[str, Any] = trust.check(bundle, home.trust, floors, clock_floor(home))._asdict()
+    found: dict[str, Any] = trust.check(bundle, home.trust, floors, clock_floor(home), sha256=sha256)._asdict()
     return {**found, "signers": list(found["signers"])}
 
 
@@ -104,5 +109,5 @@ def clock_floor(home: Home) -> float:
 
 
 def statement(bundle: str) -> str:
-    """The name of a bundle's statement beside it; signatures have this name with .sig, .sig.1 and so on behind it."""
+    """The name of a bundle's statement beside it; signatures have this name with .sig, .sig.2 and so on behind it."""
     return f"{bundle}.intoto.json"

@@ -117,7 +117,7 @@ def _admission(home: Home, wanted: Wanted) -> dict[str, Any]:
     if wanted.statement:
         files[statement] = wanted.statement
     for place, sha256 in enumerate(wanted.signatures):
-        files[f"{statement}.sig" + (f".{place}" if place else "")] = sha256
+        files[f"{statement}.sig" + (f".{place + 1}" if place else "")] = sha256
     for sha256 in files.values():
         path = home.store / sha256
         if not SHA256.fullmatch(sha256) or not path.is_file():
@@ -132,7 +132,9 @@ def _admission(home: Home, wanted: Wanted) -> dict[str, Any]:
 def _admitted(home: Home, number: int) -> int:
     """Hold a release against the policy, and note what that says of it."""
     try:
-        trusted = current.check_trust(home, number, records.floors(home))
+        sha256 = records.digest(home, number)
+        current.read_checked(str(home.release(number) / records.BUNDLE), sha256)
+        trusted = current.check_trust(home, number, records.floors(home), sha256)
     except RunnerError as error:
         transitions.fail(home, number, str(error))
         raise
