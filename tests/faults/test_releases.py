@@ -100,7 +100,7 @@ def test_boot_without_a_try_left(two: Device, sound: dict[str, Path], counted: K
 def test_watch(two: Device, sound: dict[str, Path], counted: Kills) -> None:
     """From the start of a program to its end; its release was healthy long enough to be confirmed."""
     two.install(sound["3.0.0"], "--tries", 100)
-    wait = f"while [ -e {two.root}/trial.json ]; do sleep 0.1; done"
+    wait = f"exec > /dev/null 2>&1; while [ -e {two.root}/trial.json ]; do sleep 0.1; done"
     every(two, counted, "watch", "--confirm-after", 0, "--", "sh", "-c", wait)
 
 

@@ -14,13 +14,14 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from edgekit.runner import processes
-from edgekit.runner.errors import RunnerError
+from edgekit.runner.errors import ReleaseError, RunnerError
 from edgekit.runner.releases import current, records, transitions
 from edgekit.runner.releases.home import Home
 from edgekit.runner.releases.notify import Notifier
 from edgekit.runner.releases.proof import DEFAULT, Limits, Proof
 
 LOOK_S = 0.1
+WAIT_S = 1.0
 STOP_S = 10.0
 """Which a program has after SIGTERM."""
 FAILURES = 2
@@ -45,23 +46,26 @@ class Watcher:
     def __init__(self, home: Home, options: Options, say: Callable[[str], object]) -> None:
         self._home, self._options, self._say = home, options, say
         self._notifier = Notifier()
-        self._stopping = False
+        self._stopping = self._waiting = False
         self._pause_s = 0.0
 
     def run(self) -> None:
         """Comes back where it was stopped, or where the program ended by itself with code 0.
 
+        Where no release is current, as when the first one was taken back, it waits for one.
+
         Raises
         ------
-        ReleaseError
-            No release is current, at the start or because the first one was taken back.
+        TrustError
+            The confirmed release is not the one that was installed, or others can write in the home.
         """
         for which in (signal.SIGTERM, signal.SIGINT):
             signal.signal(which, self._stop)
         while not self._stopping:
-            with self._home.locked():
-                transitions.recover(self._home)
-                number = transitions.begin(self._home, transitions.boot_id())
+            number = self._begin()
+            if number is None:
+                self._wait(WAIT_S)
+                continue
             attempt = Attempt(self._home, number, self._options, self._say, self._notifier)
             try:
                 how = attempt.run(lambda: self._stopping)
@@ -73,6 +77,21 @@ class Watcher:
             self._pause_s = min(LONGEST_PAUSE_S, max(0.5, 2 * self._pause_s)) if quick else 0.0
             self._wait(self._pause_s)
         self._notifier.send("STOPPING=1")
+
+    def _begin(self) -> int | None:
+        """The release to start, a try of it spent; None where there is none."""
+        try:
+            with self._home.locked():
+                transitions.recover(self._home)
+                number = transitions.begin(self._home, transitions.boot_id())
+        except ReleaseError as error:
+            if not self._waiting:
+                self._say(f"{error}; waiting for one")
+                self._notifier.send("READY=1", "STATUS=waiting for a release")
+            self._waiting = True
+            return None
+        self._waiting = False
+        return number
 
     def _wait(self, seconds: float) -> None:
         until = time.monotonic() + seconds

@@ -249,11 +249,26 @@ def test_without_a_program_it_is_a_canary(trying: Device, watch: Callable[..., W
     assert watching.stop(signal.SIGINT) == 0
 
 
-def test_a_first_release_that_fails_ends_it(empty: Device, sound: dict[str, Path], watch: Callable[..., Watch]) -> None:
-    empty.install(sound["1.0.0"], "--tries", 1)
-    watching = watch(empty, "--", "false")
-    assert watching.process.wait(PATIENCE_S) == 4
-    assert "no release is current" in watching.said
+def test_without_a_release_it_waits_for_one(
+    empty: Device, sound: dict[str, Path], watch: Callable[..., Watch], program: list[str], tmp_path: Path
+) -> None:
+    """On a device that has none yet; and again, where the first one had to be taken back."""
+    manager = Manager(str(tmp_path / "notify"))
+    watching = watch(empty, *program, NOTIFY_SOCKET=str(tmp_path / "notify"))
+    watching.until(lambda: "READY=1" in manager.read())
+    assert "no such folder" in watching.said and "waiting for one" in watching.said
+    empty.install(sound["1.0.0"])
+    watching.until(lambda: watching.program()[0] == "1")
+    empty.do("rollback")
+    watching.until(lambda: watching.said.count("waiting for one") == 2)
+    empty.install(sound["2.0.0"])
+    watching.until(lambda: watching.program()[0] == "2")
+    assert watching.stop() == 0
+
+
+def test_a_folder_that_others_can_write_ends_it(trying: Device, watch: Callable[..., Watch]) -> None:
+    trying.root.chmod(0o777)
+    assert watch(trying).process.wait(PATIENCE_S) == 8
 
 
 class Manager:
