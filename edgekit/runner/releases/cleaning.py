@@ -28,7 +28,7 @@ def clean(home: Home, keep: int = KEEP) -> tuple[list[int], int]:
     freed = sum(_remove(home, number) for number in removed)
     kept = {sha256 for number in records.numbers(home) for sha256 in _files(home, number)}
     built_ns = (home.release(now) / records.INSTALL).stat().st_mtime_ns if now is not None else 0
-    for folder in (home.store, home.incoming):
+    for folder in filter(Path.is_dir, (home.store, home.incoming)):
         for path in sorted(folder.glob("*")):
             found = path.lstat()
             if path.name not in kept and (path.name in gone or found.st_mtime_ns < built_ns) and _is_free(path):

@@ -38,6 +38,16 @@ def test_it_is_made_for_this_user_alone_and_nothing_is_made_by_asking(empty: Dev
     assert empty.root.stat().st_mode & 0o777 == 0o700
 
 
+def test_an_empty_folder_is_a_home_like_any_other(empty: Device, sound: dict[str, Path]) -> None:
+    """As systemd makes it: every command says that there is nothing, and the first bundle is taken."""
+    empty.root.mkdir(mode=0o700)
+    for command in ("boot", "confirm", "rollback"):
+        assert "no release is current" in empty.refused(4, command)
+    assert "removed 0 releases" in empty.do("gc")
+    assert empty.status()["state"] == "none"
+    assert empty.install(sound["1.0.0"]) == 1
+
+
 @pytest.mark.parametrize("mode", [0o770, 0o707, 0o777, 0o1777])
 def test_a_folder_that_others_can_write_is_refused(mode: int, empty: Device, sound: dict[str, Path]) -> None:
     empty.confirmed(sound["1.0.0"])
