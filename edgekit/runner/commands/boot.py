@@ -26,7 +26,6 @@ def run(options: argparse.Namespace) -> None:
 
     home = locate(options.home)
     with home.locked():
-        transitions.recover(home)
         number = transitions.begin(home, transitions.boot_id())
     release = current.Release.at(home, number)
     release.read()

@@ -50,18 +50,33 @@ def put_on_trial(home: Home, number: int, tries: int) -> None:
 def begin(home: Home, boot: str) -> int:
     """The release to start. On trial, a try is spent before anything starts; without one left it goes back.
 
-    A try that ended because the machine went down, by `boot`, is given back.
+    A try that ended because the machine went down, by `boot`, is given back. Where the disk takes no more, a try cannot
+    be counted: the confirmed release is started then.
     """
-    running = records.trial(home)
-    if running is not None:
-        tries, outages = running.tries, running.outages or 0
-        if running.running and running.boot != boot and outages < MOST_OUTAGES:
-            tries, outages = tries + 1, outages + 1
-        if tries > 0:
-            records.write_trial(home, running._replace(tries=tries - 1, boot=boot, running=True, outages=outages))
-        else:
-            go_back(home, "no try was left: it was started, and never confirmed")
+    try:
+        recover(home)
+        _spend(home, boot)
+    except OSError:
+        now = records.current(home)
+        if now is None or records.trial(home) or records.has_failed(home, now):
+            now = records.before(home, now) if now else records.newest_confirmed(home)
+        if now is None:
+            raise
+        return now
     return _now(home)
+
+
+def _spend(home: Home, boot: str) -> None:
+    running = records.trial(home)
+    if running is None:
+        return
+    tries, outages = running.tries, running.outages or 0
+    if running.running and running.boot != boot and outages < MOST_OUTAGES:
+        tries, outages = tries + 1, outages + 1
+    if tries > 0:
+        records.write_trial(home, running._replace(tries=tries - 1, boot=boot, running=True, outages=outages))
+    else:
+        go_back(home, "no try was left: it was started, and never confirmed")
 
 
 def end(home: Home, *, give_back: bool) -> None:

@@ -82,7 +82,6 @@ class Watcher:
         """The release to start, a try of it spent; None where there is none."""
         try:
             with self._home.locked():
-                transitions.recover(self._home)
                 number = transitions.begin(self._home, transitions.boot_id())
         except ReleaseError as error:
             if not self._waiting:
@@ -116,7 +115,8 @@ class Attempt:
         self.passed_at: float | None = None
         self.proof: Proof | None = None
         self.process: subprocess.Popen[bytes] | None = None
-        self.on_trial = records.trial(home) is not None
+        self.current, running = records.current(home), records.trial(home)
+        self.on_trial = running is not None and running.release == number
 
     def run(self, stopping: Callable[[], bool]) -> str:
         """How it ended."""
@@ -136,8 +136,8 @@ class Attempt:
             if self.process is not None and processes.ended(self.process):
                 code = processes.end(self.process)
                 return self._over(ENDED) if code == 0 else self._failed(f"the program {_how(code)}")
-            if records.current(self.home) != self.number:
-                self.say(f"release {self.number} is no longer current")
+            if records.current(self.home) != self.current:
+                self.say(f"release {self.current} is no longer current")
                 return CHANGED
             reason = self._check()
             if reason:
@@ -199,11 +199,16 @@ class Attempt:
         return report["problem"]
 
     def _confirm(self) -> None:
-        with self.home.locked():
-            transitions.recover(self.home)
-            if records.current(self.home) == self.number:
-                transitions.confirm(self.home)
-        self.on_trial, self.next_check = False, time.monotonic() + self.options.every_s
+        self.next_check = time.monotonic() + self.options.every_s
+        try:
+            with self.home.locked():
+                transitions.recover(self.home)
+                if records.current(self.home) == self.number:
+                    transitions.confirm(self.home)
+        except OSError as error:  # as on a full disk; the program goes on, and the next check tries again
+            self.say(f"release {self.number}: cannot be confirmed: {error.strerror}")
+            return
+        self.on_trial = False
         self._tell("confirmed")
 
     def _go_back(self, why: str) -> None:

@@ -121,7 +121,8 @@ class Device:
             if digest(path) != path.name:
                 return f"{path.name} in the store is damaged"
         for path in self.root.rglob("*.json"):
-            if not records.read(path) and path.read_text() != "{}\n":
+            whole = not any(part.endswith(".tmp") for part in path.parts)
+            if whole and not records.read(path) and path.read_text() != "{}\n":
                 return f"{path} is half written"
         if number is None:
             return "no release is current" if records.newest_confirmed(home) else ""
