@@ -104,7 +104,7 @@ def test_a_sender_whose_line_hangs_holds_up_nobody(empty: Device, sha256: str) -
 
 
 def test_two_senders_of_one_file_cannot_spoil_it(empty: Device, sha256: str) -> None:
-    both = [empty.start_receiving(sha256) for _ in range(2)]
+    both = [empty.start_receiving(sha256, "--offset", 0) for _ in range(2)]
     for process in both:
         assert process.stdin
         process.stdin.write(DATA[: len(DATA) // 2])

@@ -27,7 +27,7 @@ SPOILT = {
     "answers wrongly here": "answers = run(self, *a, **k)\n    return [each + 9 for each in answers]",
     "crashed (SIGSEGV)": "import os, signal\n    os.kill(os.getpid(), signal.SIGSEGV)",
     "did not end within": "import time\n    time.sleep(600)",
-    "needs more memory": "raise MemoryError",
+    "onnxruntime failed while running the model": "return bytearray(1 << 50)",
     "too slow here": "import time\n    time.sleep(0.02)\n    return run(self, *a, **k)",
 }
 """What an interpreter does after an update; what `watch` then says of a release that was sound."""
