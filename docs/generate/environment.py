@@ -13,6 +13,7 @@ VARIABLES: Mapping[str, Mapping[str, str]] = {
     "user": {
         "EDGEKIT_ARTIFACTS": "Folder of the runs, in the place of a relative `--out`, which is `artifacts`.",
         "EDGEKIT_PROGRESS_S": "Most seconds between lines on stderr, where no terminal is: 0.1 to 3600, by default 30.",
+        "EDGERUN_HOME": "Folder of a device's releases, else `/var/lib/edge` or `~/.edge`.",
         "EDGEKIT_SHARED": "Folder with `data/cifar10.zip` and `models/`, for `configs/cifar10.yaml` and the tests.",
     },
     "tests": {
@@ -24,6 +25,7 @@ VARIABLES: Mapping[str, Mapping[str, str]] = {
         "EDGEKIT_TASK_BUNDLES": "Folder in which `make tasks` leaves its bundles for `make aarch64`.",
     },
     "internal": {
+        "EDGERUN_RELEASE": "The release on trial that `edgerun boot` or `edgerun watch` has started a program with.",
         "EDGEKIT_FORCE": "The stage to run again although nothing changed, as `--from` asks.",
         "EDGEKIT_PROGRESS": "File in which a kernel says how far it is.",
         "EDGEKIT_RUN": "Process number of the `edgekit run` that holds the run's lock.",

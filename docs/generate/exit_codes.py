@@ -28,7 +28,6 @@ PLAIN = {
     "edgekit": {},
     "edgerun": {
         2: "The command line has a mistake.",
-        runner.RESOURCES: "A file or a folder cannot be written or read.",
     },
 }
 """Codes that no exception class carries."""

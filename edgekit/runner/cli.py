@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start threads that nothing here uses: 20 ms
     _need_streams()
     try:
-        command, options = _parse(list(sys.argv[1:] if arguments is None else arguments))
+        command, options = parse(list(sys.argv[1:] if arguments is None else arguments))
         command.run(options)
         sys.stdout.flush()
     except RunnerError as error:
@@ -75,8 +75,11 @@ def _first_line(error: Exception) -> str:
     return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
-def _parse(words: list[str]) -> tuple[Any, argparse.Namespace]:
-    """The command's module and its options; SystemExit with the usage for what cannot be understood."""
+def parse(words: list[str]) -> tuple[Any, argparse.Namespace]:
+    """The command's module and its options; SystemExit with the usage for what cannot be understood.
+
+    A command that starts a program has the default `program`, and gets all words behind `--` in it.
+    """
     argparse._ = str  # type: ignore[attr-defined]  # no translations: looking for one loads `locale`, 2 ms and 0.2 MB
     module = _module(words[0]) if words else None
     if module is None:
@@ -87,7 +90,10 @@ def _parse(words: list[str]) -> tuple[Any, argparse.Namespace]:
         f"edgerun {words[0]}", description=text, epilog=CODES, formatter_class=_narrow, allow_abbrev=False
     )
     module.arguments(parser)
-    return module, parser.parse_intermixed_args(words[1:])
+    if "--" not in words or parser.get_default("program") is None:
+        return module, parser.parse_intermixed_args(words[1:])
+    at = words.index("--")
+    return module, parser.parse_intermixed_args(words[1:at], argparse.Namespace(program=words[at + 1 :]))
 
 
 def _module(name: str) -> Any:

@@ -28,6 +28,12 @@ class InputError(RunnerError):
     exit_code = 4
 
 
+class ReleaseError(RunnerError):
+    """There is no such release on this device, or it is not in the state that the command needs."""
+
+    exit_code = 4
+
+
 class BackendError(RunnerError):
     """No interpreter is installed for the target, or it cannot open or run the model."""
 
@@ -46,8 +52,14 @@ class DoctorError(RunnerError):
     exit_code = 5
 
 
+class ResourceError(RunnerError):
+    """A file or a folder cannot be written or read, or another command is at work on the same releases."""
+
+    exit_code = 7
+
+
 class TrustError(RunnerError):
-    """A member of a bundle is not what its manifest says."""
+    """A member of a bundle is not what its manifest says, or a file or a folder cannot be trusted."""
 
     exit_code = 8
 

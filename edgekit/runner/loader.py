@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from edgekit.runner.bundle import check_architecture, read
+from edgekit.runner.bundle import check_architecture, read, read_bytes
 from edgekit.runner.model import Model, open_model
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ def load(
     Parameters
     ----------
     path
-        The `.edge.zip` file.
+        The `.edge.zip` file; or `"current"`, the release that is confirmed on this device. `model.release.changed()`
+        then says whether another one is by now.
     threads
         Threads of the interpreter; None: measured.
     interpreter
@@ -44,15 +45,28 @@ def load(
     ------
     BundleError
         The file is no bundle, or is for other machines.
+    ReleaseError
+        No release is confirmed here.
     TrustError
-        A member of it was changed.
+        A member of it was changed, or the release is not the one that was installed.
     BackendError
         No interpreter for its target is installed, or none can run the model.
     """
-    bundle = read(path)
+    release = None
+    if path == "current":
+        from edgekit.runner.releases import current
+
+        release = current.find()
+        path = release.path
+        bundle = read_bytes(release.read(), path)
+    else:
+        bundle = read(path)
     check_architecture(bundle.manifest)
     if trial:
         from edgekit.runner import autotune
 
-        return autotune.open_best(path, bundle, threads, interpreter, device or "CPU", on_progress)
-    return open_model(bundle, 1 if threads is None else threads, interpreter, device or "CPU")
+        model = autotune.open_best(path, bundle, threads, interpreter, device or "CPU", on_progress)
+    else:
+        model = open_model(bundle, 1 if threads is None else threads, interpreter, device or "CPU")
+    model.release = release
+    return model

@@ -108,6 +108,7 @@ SEVERAL_WALK = "a walk of minutes on arrays that the page makes; tests/tasks wal
 SEVERAL = "asks a server that runs; tests/serve/test_several_inputs.py runs the page's lines"
 INSTALLS = "installs from an index of released packages; tests/test_packaging.py builds the wheel and installs it"
 ENGINE = "needs a container engine; tests/deploy runs the builder's lines, hadolint, and compose's schema"
+RELEASES = "changes the releases of this device; tests/runner/releases runs it"
 SERVICE = "changes the system; tests/deploy/test_unit.py has systemd check the unit"
 MAKES = "CI runs it as a whole"
 COLLECTED = "a suite runs it; here its tests are collected"
@@ -154,6 +155,12 @@ ELSEWHERE = {
     "sudo install -d -m 700 /etc/edgekit": SERVICE,
     "openssl rand -hex 32 | sudo install -m 600 /dev/stdin /etc/edgekit/token": SERVICE,
     "sudo systemctl enable --now edgekit-serve": SERVICE,
+    "edgerun install digits-tflite-1.0.0.edge.zip": RELEASES,
+    "edgerun watch -- python app.py": RELEASES,
+    "edgerun status": RELEASES,
+    "sudo useradd --system --home-dir /var/lib/edge edge": SERVICE,
+    "sudo install -m 644 deploy/edgekit-watch.service /etc/systemd/system/": SERVICE,
+    "sudo systemctl enable --now edgekit-watch": SERVICE,
     "sudo install -D -m 644 deploy/edgekit-serve-openvino.conf "
     "/etc/systemd/system/edgekit-serve.service.d/openvino.conf": SERVICE,
     ".venv/bin/pytest tests/runner/test_model.py": COLLECTED,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import shlex
 import shutil
@@ -15,6 +14,7 @@ import pytest
 import typer
 
 from edgekit.cli.app import app
+from edgekit.runner import cli
 from tests.conftest import FinishedRun
 from tests.docs import scene
 from tests.docs.commands import ELSEWHERE, LONG, NEEDS_FFMPEG, NEEDS_SHARED, QUICK, as_run
@@ -22,7 +22,7 @@ from tests.docs.pages import ROOT, all_pages, blocks, commands, name
 
 PAGES = [page for page in all_pages() if commands(page)]
 OTHERS = ("perf_analyzer", "scp", "rpicam-vid", "apt-get", "docker", "install", "systemctl", "openssl", "uv", "curl",
-          "arecord", "ffmpeg", "socat")  # fmt: skip
+          "useradd", "arecord", "ffmpeg", "socat")  # fmt: skip
 LISTS = {"QUICK": QUICK, "LONG": LONG, "ELSEWHERE": set(ELSEWHERE)}
 
 
@@ -167,7 +167,4 @@ def of_edgekit(words: list[str]) -> None:
 
 
 def of_edgerun(words: list[str]) -> None:
-    module = importlib.import_module(f"edgekit.runner.commands.{words[0]}")
-    parser = argparse.ArgumentParser(exit_on_error=False)
-    module.arguments(parser)
-    parser.parse_intermixed_args(words[1:])
+    assert cli.parse(words)[0].HELP

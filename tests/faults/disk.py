@@ -20,7 +20,7 @@ from typing import Any
 
 REAL: dict[str, Callable[..., Any]] = {
     name: getattr(os, name)
-    for name in ("open", "fsync", "replace", "rename", "mkdir", "unlink", "remove", "rmdir", "link", "write")
+    for name in ("open", "fsync", "replace", "rename", "mkdir", "unlink", "remove", "rmdir", "link", "symlink")
 }
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 Listing = dict[str, int]
@@ -44,7 +44,7 @@ class Disk:
 
     def install(self) -> None:
         """Take the place of the functions that write."""
-        for name in ("fsync", "replace", "rename", "mkdir", "unlink", "remove", "rmdir", "open"):
+        for name in ("fsync", "replace", "rename", "mkdir", "unlink", "remove", "rmdir", "link", "symlink", "open"):
             setattr(os, name, getattr(self, f"_{name}"))
         builtins.open = io.open = self._builtin_open  # type: ignore[assignment]
 
@@ -76,7 +76,9 @@ class Disk:
         target.mkdir()
         for name, inode in (chance.choice(states) if chance else states[0]).items():
             path = places.get(inode)
-            if inode in self._listings or (path and path.is_dir()):
+            if path and path.is_symlink():
+                REAL["symlink"](os.readlink(path), target / name)
+            elif inode in self._listings or (path and path.is_dir()):
                 self._build(inode, path, target / name, places, chance)
             elif path is not None and (self._synced.get(inode) == _state(path) or (chance and chance.random() < 0.5)):
                 shutil.copyfile(path, target / name)
@@ -93,8 +95,10 @@ class Disk:
             states.append(_listing(folder))
 
     def _keep(self, path: Path) -> None:
-        if path.is_file() and not (kept := self.shadow / str(os.lstat(path).st_ino)).exists():
-            REAL["link"](path, kept)
+        if path.is_symlink() or path.is_file():
+            kept = self.shadow / str(os.lstat(path).st_ino)
+            if not os.path.lexists(kept):
+                REAL["link"](path, kept, follow_symlinks=False)
 
     def _inside(self, path: Any, folder: int | None = None) -> Path | None:
         if self._busy or isinstance(path, int):
@@ -165,6 +169,19 @@ class Disk:
             return REAL["rmdir"](path, dir_fd=dir_fd)
         self._do("rmdir", folder, lambda: REAL["rmdir"](path, dir_fd=dir_fd))
         self._changed(folder.parent)
+
+    def _symlink(self, source: Any, target: Any) -> None:
+        self._name("symlink", source, target)
+
+    def _link(self, source: Any, target: Any) -> None:
+        self._name("link", source, target)
+
+    def _name(self, how: str, source: Any, target: Any) -> None:
+        path = self._inside(target)
+        if path is None:
+            return REAL[how](source, target)
+        self._do(how, path, lambda: REAL[how](source, target))
+        self._changed(path.parent)
 
     def _open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         file = self._inside(path, dir_fd)

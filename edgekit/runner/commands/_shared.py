@@ -36,6 +36,50 @@ def interpreter(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def home(parser: argparse.ArgumentParser) -> None:
+    """Where the releases are."""
+    parser.add_argument(
+        "--home", metavar="DIR", help="of the releases (default: $EDGERUN_HOME, /var/lib/edge or ~/.edge)"
+    )
+
+
+def proof(parser: argparse.ArgumentParser) -> None:
+    """What a proof of a release may use, and how fast it has to be."""
+    group = parser.add_argument_group("the proof, in a process of its own")
+    group.add_argument(
+        "--latency-ms", metavar="MS", type=amount, help="most p50 of the model; 0: any (default: the bundle's budget)"
+    )
+    group.add_argument("--memory-mb", metavar="MB", type=positive, help="default: three quarters of what is available")
+    group.add_argument("--cpu-s", metavar="S", type=positive, default=120, help="processor time (default: 120)")
+    group.add_argument("--wall-s", metavar="S", type=positive, default=300, help="time on the clock (default: 300)")
+    group.add_argument("--interpreter", metavar="NAME", help="default: the one that was chosen here, or the usual")
+
+
+def limits(options: argparse.Namespace) -> Any:
+    """What the arguments of `proof` ask for."""
+    from edgekit.runner.releases.proof import Limits
+
+    return Limits(options.memory_mb, options.cpu_s, options.wall_s, options.latency_ms)
+
+
+def amount(text: str) -> float:
+    """An argument that is a number from 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"got {text}; use a number from 0")
+    return value
+
+
+def sha256(text: str) -> str:
+    """An argument that is a file's digest."""
+    if len(text) != 64 or not set(text) <= set("0123456789abcdef"):
+        raise argparse.ArgumentTypeError(f"got {text}; use the 64 hex digits that `sha256sum` prints")
+    return text
+
+
 def load(options: argparse.Namespace) -> Model:
     """The model that the arguments of `interpreter` ask for."""
     from edgekit.runner.loader import load

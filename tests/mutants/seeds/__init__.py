@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.seeds import device, measuring, networks, records, samples
+from tests.mutants.seeds import device, measuring, networks, records, releases, samples
 from tests.mutants.seeds.seed import Seed
 
 SEEDS: tuple[Seed, ...] = (
@@ -15,6 +15,7 @@ SEEDS: tuple[Seed, ...] = (
     *measuring.EXPLAINING,
     *device.DEVICE,
     *device.BUNDLING,
+    *releases.RELEASES,
     *records.DECIDING,
     *records.ARTIFACTS,
     *records.WALK,

@@ -1,0 +1,43 @@
+"""`edgerun install`: a bundle becomes a release that has proven itself here, on trial."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+from edgekit.runner.commands import _shared
+from edgekit.runner.errors import InputError
+
+HELP = "prove a bundle on this device and put it on trial"
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("bundle", metavar="BUNDLE", help="a file, or the sha256 of one that was received")
+    parser.add_argument("--tries", metavar="N", type=_shared.positive, default=3, help="starts it has (default: 3)")
+    parser.add_argument("--statement", metavar="SHA256", type=_shared.sha256, help="that was signed, received too")
+    parser.add_argument(
+        "--signature", metavar="SHA256", type=_shared.sha256, action="append", default=[], help="of it; may be repeated"
+    )
+    _shared.proof(parser)
+    _shared.home(parser)
+    _shared.as_json(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """What is current then; an error leaves the device as it was."""
+    from edgekit.runner.releases import summary
+    from edgekit.runner.releases.home import locate
+    from edgekit.runner.releases.installing import Wanted, from_file, install
+
+    home, path = locate(options.home), Path(options.bundle)
+    if SHA256.fullmatch(options.bundle):
+        wanted = Wanted(options.bundle, options.statement, tuple(options.signature))
+    elif path.is_file():
+        wanted = from_file(home, path)
+    else:
+        raise InputError(f"{path}: no such file, and no sha256 of 64 hex digits")
+    install(home, wanted, options.tries, _shared.limits(options), options.interpreter, _shared.warn)
+    summary.show(home, options.json)

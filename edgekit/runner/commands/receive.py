@@ -1,0 +1,35 @@
+"""`edgerun receive`: a file that arrives on standard input, on however many lines that are cut."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from edgekit.runner.commands import _shared
+
+HELP = "append standard input to a file, and keep that when its digest is right"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("sha256", metavar="SHA256", type=_shared.sha256, help="of the whole file")
+    parser.add_argument("--offset", metavar="N", type=_shared.count, help="where the input begins; refused elsewhere")
+    parser.add_argument("--size", metavar="N", type=_shared.count, help="bytes of the whole file")
+    parser.add_argument(
+        "--acknowledge", metavar="N", type=_shared.count, default=0, help="print the offset every N bytes (default: 0)"
+    )
+    _shared.home(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """A line of JSON with the bytes that are safe here, also where the offset was another."""
+    from edgekit.runner.releases.home import locate
+    from edgekit.runner.releases.receiving import receive
+
+    def print_offset(offset: int, stored: bool) -> None:
+        _shared.print_json({"sha256": options.sha256, "offset": offset, "stored": stored})
+        sys.stdout.flush()
+
+    how = (options.offset, options.size, options.acknowledge)
+    with open(sys.stdin.fileno(), "rb", closefd=False) as stream:
+        receive(locate(options.home), options.sha256, stream, print_offset, *how)

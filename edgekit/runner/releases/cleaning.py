@@ -1,0 +1,66 @@
+"""Frees the disk of what no command will ask for: old releases, their files, and pieces that nobody goes on sending."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from pathlib import Path
+
+from edgekit.runner.files import sync_folder
+from edgekit.runner.releases import records
+from edgekit.runner.releases.home import Home
+
+KEEP = 2
+
+
+def clean(home: Home, keep: int = KEEP) -> tuple[list[int], int]:
+    """Remove releases but the current one, the one it would go back to, and the newest `keep` others.
+
+    Files in the store and pieces go with them, as do those that arrived before the current release was built and
+    belong to no release. Asks for the lock. Returns the numbers of those removed and the bytes of all files.
+    """
+    now, running = records.current(home), records.trial(home)
+    needed = {now, records.before(home, now) if now is not None else None, running.origin if running else None}
+    others = [number for number in records.numbers(home) if number not in needed]
+    removed = [number for number in others[: max(len(others) - keep, 0)] if _is_free(home.release(number))]
+    gone = {sha256 for number in removed for sha256 in _files(home, number)}
+    freed = sum(_remove(home, number) for number in removed)
+    kept = {sha256 for number in records.numbers(home) for sha256 in _files(home, number)}
+    built_ns = (home.release(now) / records.INSTALL).stat().st_mtime_ns if now is not None else 0
+    for folder in filter(Path.is_dir, (home.store, home.incoming)):
+        for path in sorted(folder.glob("*")):
+            found = path.lstat()
+            if path.name not in kept and (path.name in gone or found.st_mtime_ns < built_ns) and _is_free(path):
+                path.unlink()
+                freed += found.st_size
+        sync_folder(folder)
+    return removed, freed
+
+
+def _files(home: Home, number: int) -> list[str]:
+    found = records.read(home.release(number) / records.INSTALL).get("files")
+    return list(found.values()) if isinstance(found, dict) else []
+
+
+def _is_free(path: Path) -> bool:
+    """Whether no command is proving the release, or appending to the file, at this moment."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def _remove(home: Home, number: int) -> int:
+    """Rename, then remove: `recover` finishes what a kill cuts short. Its bytes that are not in the store as well."""
+    aside = home.releases / f".{number}.gone.tmp"
+    os.replace(home.release(number), aside)
+    sync_folder(home.releases)
+    freed = sum(found.st_size for path in aside.iterdir() if (found := path.lstat()).st_nlink == 1)
+    shutil.rmtree(aside)
+    sync_folder(home.releases)
+    return freed

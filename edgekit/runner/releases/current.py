@@ -1,0 +1,113 @@
+"""Which release a program is to use, read so that nothing can be put in its place, and whether it is still that."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+from typing import Any, NamedTuple
+
+from edgekit.runner.errors import ReleaseError, TrustError
+from edgekit.runner.releases import records
+from edgekit.runner.releases.home import VARIABLE, Home, locate
+
+TRYING = "EDGERUN_RELEASE"
+"""The release on trial that `boot` and `watch` have started a program with."""
+
+
+class Release(NamedTuple):
+    """A release on this device."""
+
+    root: str
+    number: int
+    sha256: str
+
+    @classmethod
+    def at(cls, home: Home, number: int) -> Release:
+        """That of a number."""
+        return cls(str(home.root), number, records.digest(home, number))
+
+    @property
+    def path(self) -> str:
+        """Its bundle."""
+        return str(Home(self.root).release(self.number) / records.BUNDLE)
+
+    def environment(self) -> dict[str, str]:
+        """That of a program to which `load("current")` gives this release, be it on trial."""
+        return {**os.environ, VARIABLE: self.root, TRYING: str(self.number)}
+
+    def changed(self) -> bool:
+        """Whether `load("current")` would give another release by now."""
+        try:
+            return find(Home(self.root)) != self
+        except ReleaseError:
+            return True
+
+    def read(self) -> bytes:
+        """The bundle's bytes: of the installed digest, and trusted where there is a policy.
+
+        Raises
+        ------
+        TrustError
+            They are not.
+        """
+        home = Home(self.root)
+        data = read_checked(self.path, self.sha256)
+        check_trust(home, self.number, None, self.sha256)
+        return data
+
+
+def find(home: Home | None = None) -> Release:
+    """The confirmed release, or that on trial for a program that `boot` or `watch` has started with it."""
+    home = home or locate()
+    number = records.current(home) if home.exists() else None
+    running = records.trial(home) if number is not None else None
+    if running and running.release == number and os.environ.get(TRYING) != str(number):
+        number = running.origin
+    if number is None or not home.release(number).is_dir():
+        raise ReleaseError(f"{home.root}: no release is confirmed here; install one, and let `edgerun watch` start it")
+    return Release.at(home, number)
+
+
+def read_checked(path: str, sha256: str) -> bytes:
+    """A file's bytes, which have the digest: those that were hashed, whatever happens to the path meanwhile."""
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as stream:
+            data = stream.read()
+    except OSError as error:
+        raise TrustError(f"{path}: cannot be read ({error.strerror}); install it again") from None
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise TrustError(f"{path}: its digest is not the one that was installed; receive and install it again")
+    return data
+
+
+def check_trust(
+    home: Home, number: int, floors: dict[str, dict[str, int]] | None, sha256: str
+) -> dict[str, Any] | None:
+    """What the policy says of a release; None where there is no policy.
+
+    `floors` are the least versions to take; None: it was taken before, and an older one may be gone back to. `sha256`
+    is of the bytes that are to be used.
+
+    Raises
+    ------
+    TrustError
+        The policy does not trust it.
+    """
+    if not os.path.lexists(home.trust):
+        return None
+    trust = importlib.import_module("edgekit.runner.trust")  # whoever has no policy never loads it
+    bundle = home.release(number) / records.BUNDLE
+    found: dict[str, Any] = trust.check(bundle, home.trust, floors, clock_floor(home), sha256=sha256)._asdict()
+    return {**found, "signers": list(found["signers"])}
+
+
+def clock_floor(home: Home) -> float:
+    """Seconds since 1970 that a right clock has passed: the newest time in a statement that was trusted here."""
+    trusted = (records.read(home.release(each) / records.INSTALL).get("trusted") for each in records.numbers(home))
+    return max((float(each["statement_time"]) for each in trusted if each), default=0.0)
+
+
+def statement(bundle: str) -> str:
+    """The name of a bundle's statement beside it; signatures have this name with .sig, .sig.2 and so on behind it."""
+    return f"{bundle}.intoto.json"

@@ -1,0 +1,108 @@
+"""The folder that holds a device's releases: where it is, who may write there, and one command in it at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from edgekit.runner.errors import ReleaseError, ResourceError, TrustError
+from edgekit.runner.files import make_folder
+
+VARIABLE = "EDGERUN_HOME"
+SYSTEM = "/var/lib/edge"
+PATIENCE_S = 30.0
+POLL_S = 0.02
+OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+class Home:
+    """Paths below the root, which `locate` finds."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(root)
+        self.incoming, self.store, self.releases = (self.root / name for name in ("incoming", "store", "releases"))
+        self.current, self.trust = self.root / "current", self.root / "trust"
+        self.trial, self.floor = self.root / "trial.json", self.root / "floor.json"
+
+    def release(self, number: int) -> Path:
+        """The folder of a release."""
+        return self.releases / str(number)
+
+    def exists(self) -> bool:
+        """Whether anything was ever received here; TrustError where others could have written it."""
+        if not os.path.lexists(self.root):
+            return False
+        _check(self.root)
+        return True
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Alone in here. The root must be there.
+
+        Raises
+        ------
+        ReleaseError
+            There is no such folder.
+        ResourceError
+            Another command has been at work for half a minute.
+        TrustError
+            Others can write here.
+        """
+        if not self.exists():
+            raise ReleaseError(f"{self.root}: no such folder; `edgerun receive` makes it, --home names another")
+        handle = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            deadline = time.monotonic() + PATIENCE_S
+            while not _take(handle):
+                if time.monotonic() > deadline:
+                    raise ResourceError(f"{self.root}: another command is at work here; try again when it has ended")
+                time.sleep(POLL_S)
+            yield
+        finally:
+            os.close(handle)
+
+
+def locate(given: str | None = None) -> Home:
+    """The folder that was named, else $EDGERUN_HOME, else /var/lib/edge where it can be written, else ~/.edge."""
+    named = given or os.environ.get(VARIABLE)
+    if not named:
+        named = SYSTEM if os.access(SYSTEM, os.W_OK) else os.path.expanduser("~/.edge")
+    return Home(os.path.abspath(named))
+
+
+def create(home: Home) -> None:
+    """Make the root, for this user alone, and the folders in it; TrustError where others can write."""
+    if not os.path.lexists(home.root):
+        make_folder(home.root.parent)
+        home.root.mkdir(mode=0o700, exist_ok=True)
+    _check(home.root)
+    for folder in (home.incoming, home.store, home.releases):
+        make_folder(folder)
+
+
+def _take(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _check(root: Path) -> None:
+    found = os.lstat(root)
+    if not stat.S_ISDIR(found.st_mode):
+        raise TrustError(f"{root}: is a link or a file; releases lie in a folder, name that with --home")
+    if found.st_uid != os.geteuid():
+        raise TrustError(f"{root}: belongs to user {found.st_uid}, this is user {os.geteuid()}; run as its owner")
+    if found.st_mode & OTHERS_MAY_WRITE:
+        raise TrustError(f"{root}: others can write there (mode {found.st_mode & 0o777:o}); use `chmod 700 {root}`")
+    for above in Path(os.path.realpath(root)).parents:
+        found = os.stat(above)
+        shared = found.st_mode & OTHERS_MAY_WRITE and not found.st_mode & stat.S_ISVTX
+        if shared or found.st_uid not in (0, os.geteuid()):
+            raise TrustError(f"{root}: others can replace it, for they can write {above}; put it elsewhere with --home")

@@ -1,0 +1,81 @@
+"""Everything that a device says of its releases, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+from edgekit.runner.releases import receiving, records, transitions
+from edgekit.runner.releases.home import Home
+
+
+def show(home: Home, as_json: bool) -> None:
+    """Print what there is, on the disk as it was put right."""
+    if home.exists():
+        change(home, as_json, lambda home: None)
+    else:
+        _print(home, as_json)
+
+
+def change(home: Home, as_json: bool, step: Callable[[Home], object]) -> None:
+    """Do one step under the lock, and print what there is then."""
+    with home.locked():
+        transitions.recover(home)
+        step(home)
+        _print(home, as_json)
+
+
+def _print(home: Home, as_json: bool) -> None:
+    found = summary(home)
+    print(json.dumps(found, sort_keys=True) if as_json else "\n".join(lines(found)))
+
+
+def summary(home: Home) -> dict[str, Any]:
+    """For JSON. Asks for the lock where the home is there."""
+    now, running = records.current(home), records.trial(home)
+    releases = [_release(home, number) for number in records.numbers(home)]
+    return {
+        "home": str(home.root),
+        "state": "none" if now is None else "trial" if running else "confirmed",
+        "current": now,
+        "back": None if now is None else records.before(home, now),
+        "tries": running.tries if running else None,
+        "outages": running.outages if running else None,
+        "signed": os.path.lexists(home.trust),
+        "floor": records.floors(home),
+        "releases": releases,
+        "store": sorted(path.name for path in home.store.glob("*")),
+        "incoming": receiving.offsets(home),
+    }
+
+
+def _release(home: Home, number: int) -> dict[str, Any]:
+    folder = home.release(number)
+    proof, failed = records.read(folder / records.PROOF), records.read(folder / records.FAILED)
+    state = "built"
+    for name in (records.PROOF, records.CONFIRMED, records.FAILED):
+        state = name.partition(".")[0] if (folder / name).exists() else state
+    return {
+        "release": number,
+        "sha256": records.digest(home, number),
+        "state": {"proof": "proven"}.get(state, state),
+        "why": failed.get("why", ""),
+        **{key: proof.get(key) for key in ("name", "version", "target", "p50_ms", "limit_ms")},
+    }
+
+
+def lines(found: dict[str, Any]) -> list[str]:
+    """The same for people."""
+    names = {each["release"]: f"{each['name']} {each['version']} {each['target']}" for each in found["releases"]}
+    if found["current"] is None:
+        told = [f"no release in {found['home']}"]
+    else:
+        tries = f", tries left: {found['tries']}" if found["state"] == "trial" else ""
+        number, name = found["current"], names[found["current"]]
+        told = [f"release {number} ({name}): {'on trial' if tries else 'confirmed'}{tries}"]
+    if found["back"] is not None:
+        told.append(f"goes back to release {found['back']} ({names[found['back']]})")
+    told += [f"release {each['release']} failed: {each['why']}" for each in found["releases"] if each["why"]]
+    return told + [f"{sha256}: {size:,} bytes have arrived" for sha256, size in found["incoming"].items()]

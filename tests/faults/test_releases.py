@@ -1,0 +1,194 @@
+"""Every command that changes a device's releases, killed at every write, by the name of the system call."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.tree import UNSHARE
+from tests.runner.releases import device, kills
+from tests.runner.releases.device import ROOT, Device, digest
+from tests.runner.releases.kills import Kills
+
+pytestmark = pytest.mark.faults
+
+MOST_KILLS = 150
+"""As many at least, over all commands."""
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("sound")
+    return {each: device.write(folder / f"{each}.edge.zip", version=each) for each in ("1.0.0", "2.0.0", "3.0.0")}
+
+
+@pytest.fixture(scope="module")
+def counted() -> Iterator[Kills]:
+    """Over the module."""
+    yield Kills()
+
+
+@pytest.fixture
+def two(tmp_path: Path, sound: dict[str, Path]) -> Device:
+    """Releases 1 and 2 are confirmed, a third bundle has arrived."""
+    made = Device(tmp_path / "home")
+    for version in ("1.0.0", "2.0.0"):
+        made.confirmed(sound[version])
+    made.receive(sound["3.0.0"])
+    return made
+
+
+def every(on: Device, counted: Kills, *words: object, data: bytes = b"") -> None:
+    found = Kills()
+    kills.at_every_write(on, words, found, data)
+    print(found)
+    counted.tried.update(found.tried)
+    assert found.faults == []
+
+
+def test_receive(tmp_path: Path, sound: dict[str, Path], counted: Kills) -> None:
+    data = sound["1.0.0"].read_bytes()
+    fresh = Device(tmp_path / "fresh")
+    every(fresh, counted, "receive", digest(sound["1.0.0"]), "--size", len(data), "--acknowledge", 1, data=data)
+
+
+def test_receive_beside_a_release(two: Device, sound: dict[str, Path], tmp_path: Path, counted: Kills) -> None:
+    path = device.write(tmp_path / "four.edge.zip", version="4.0.0")
+    every(two, counted, "receive", digest(path), data=path.read_bytes())
+
+
+def test_install_the_first(tmp_path: Path, sound: dict[str, Path], counted: Kills) -> None:
+    fresh = Device(tmp_path / "fresh")
+    every(fresh, counted, "install", fresh.receive(sound["1.0.0"]))
+
+
+def test_install_the_next(two: Device, sound: dict[str, Path], counted: Kills) -> None:
+    every(two, counted, "install", digest(sound["3.0.0"]))
+
+
+def test_confirm(two: Device, sound: dict[str, Path], counted: Kills) -> None:
+    two.install(sound["3.0.0"])
+    every(two, counted, "confirm")
+
+
+def test_roll_back_a_trial(two: Device, sound: dict[str, Path], counted: Kills) -> None:
+    two.install(sound["3.0.0"])
+    every(two, counted, "rollback", "--release", 3)
+
+
+def test_roll_back_a_confirmed_one(two: Device, counted: Kills) -> None:
+    every(two, counted, "rollback", "--release", 2)
+
+
+def test_boot(two: Device, sound: dict[str, Path], counted: Kills) -> None:
+    two.install(sound["3.0.0"], "--tries", 100)
+    every(two, counted, "boot")
+
+
+def test_boot_without_a_try_left(two: Device, sound: dict[str, Path], counted: Kills) -> None:
+    two.install(sound["3.0.0"], "--tries", 1)
+    two.do("boot")
+    every(two, counted, "boot")
+
+
+def test_watch(two: Device, sound: dict[str, Path], counted: Kills) -> None:
+    """From the start of a program to its end; its release was healthy long enough to be confirmed."""
+    two.install(sound["3.0.0"], "--tries", 100)
+    wait = f"exec > /dev/null 2>&1; while [ -e {two.root}/trial.json ]; do sleep 0.1; done"
+    every(two, counted, "watch", "--confirm-after", 0, "--", "sh", "-c", wait)
+
+
+def test_gc(two: Device, sound: dict[str, Path], counted: Kills) -> None:
+    two.confirmed(sound["3.0.0"])
+    two.do("receive", "0" * 64, data=b"a piece")
+    (two.root / "incoming" / ("0" * 64)).touch()
+    os.utime(two.root / "incoming" / ("0" * 64), (1, 1))
+    every(two, counted, "gc", "--keep", 0)
+
+
+def test_status_that_puts_right(two: Device, counted: Kills) -> None:
+    """What a kill in a rollback leaves, and what one in a building leaves; the commands that mend are killed, too."""
+    (two.root / "releases" / "2" / "failed.json").write_text('{"why": "a kill"}\n')
+    (two.root / "releases" / ".9.tmp").mkdir()
+    (two.root / "releases" / ".9.tmp" / "install.json").touch()
+    (two.root / ".current.1.tmp").symlink_to("releases/1")
+    every(two, counted, "status")
+
+
+def test_there_were_enough(counted: Kills, count: dict[str, int]) -> None:
+    """Last: what the tests above have tried."""
+    count["kills of commands of releases"] = counted.tried.total()
+    print(counted)
+    assert counted.tried.total() >= MOST_KILLS
+
+
+FULL = """
+import json, os, subprocess, sys
+from pathlib import Path
+from tests.runner.releases.device import Device, digest
+
+mounted, bundles = Path(sys.argv[1]), sorted(Path(sys.argv[2]).glob("*.edge.zip"))
+told = []
+for pages in range(1, 60):
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(mounted)], check=True)
+    device = Device(mounted / "home")
+    device.confirmed(bundles[0])
+    if pages % 2:
+        device.receive(bundles[1])
+    used = os.statvfs(mounted)
+    size = (used.f_blocks - used.f_bfree + pages // 2) * used.f_frsize
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},remount", "none", str(mounted)], check=True)
+    done = [device.run("receive", digest(bundles[1]), data=bundles[1].read_bytes()),
+            device.run("install", digest(bundles[1]))]
+    done += [device.run("confirm"), device.run("gc")] if not done[1].returncode else []
+    codes = [each.returncode for each in done]
+    fault = device.fault() or ("" if device.run("boot").returncode == 0 else "does not boot")
+    lines = [each.stderr for each in done if "Traceback" in each.stderr]
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,remount", "none", str(mounted)], check=True)
+    device.run("install", bundles[1])
+    device.run("confirm")
+    whole = device.status()
+    told.append([codes, fault, lines, whole["state"], device.fault()])
+    subprocess.run(["umount", str(mounted)], check=True)
+    if not any(codes):
+        break
+print(json.dumps(told))
+"""
+
+
+def test_a_disk_that_is_full_at_every_page(sound: dict[str, Path], tmp_path: Path, count: dict[str, int]) -> None:
+    """A tmpfs with room for none, one, two … more pages: refused with 7, and with room again it all goes on."""
+    (tmp_path / "mounted").mkdir()
+    folder = next(iter(sound.values())).parent
+    command = [*UNSHARE, sys.executable, "-c", FULL, str(tmp_path / "mounted"), str(folder)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False
+    )
+    if not done.stdout.strip():
+        assert os.geteuid() != 0, done.stderr
+        pytest.skip(f"cannot mount a tmpfs: {done.stderr[-1500:]}")
+    told = json.loads(done.stdout)
+    count["full disks of releases"] = len(told)
+    assert len(told) >= 8
+    for codes, fault, tracebacks, state, after in told:
+        assert (fault, tracebacks, state, after) == ("", [], "confirmed", ""), told
+        assert set(codes) <= {0, 4, 7}, codes
+    assert not any(told[-1][0]) and any(7 in codes for codes, *_ in told)
+
+
+def test_a_power_cut_at_every_operation(sound: dict[str, Path], tmp_path: Path, count: dict[str, int]) -> None:
+    """What was not synced is lost, all of it or by the dice; the next start of the device works."""
+    command = [sys.executable, "-m", "tests.faults.release_power", str(tmp_path / "power"), *map(str, sound.values())]
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    cuts, faults = json.loads(done.stdout.splitlines()[-1])
+    count["power cuts of releases"] = cuts
+    assert faults == [] and cuts >= 100

@@ -1,0 +1,71 @@
+"""Frees the disk, and touches nothing that a device may go back to."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from edgekit.runner.releases import records
+from tests.runner.releases import device
+from tests.runner.releases.device import Device, digest
+
+
+def test_the_current_release_and_the_one_before_always_stay(empty: Device, sound: dict[str, Path]) -> None:
+    for version in ("1.0.0", "2.0.0", "3.0.0"):
+        empty.confirmed(sound[version])
+    said = json.loads(empty.do("gc", "--keep", 1, "--json"))
+    assert said["removed"] == []
+    said = json.loads(empty.do("gc", "--keep", 0, "--json"))
+    assert said["removed"] == [1] and said["bytes"] > sound["1.0.0"].stat().st_size
+    assert records.numbers(empty.home) == [2, 3] and empty.fault() == ""
+    assert empty.status()["store"] == sorted(digest(sound[version]) for version in ("2.0.0", "3.0.0"))
+    empty.do("rollback")
+    assert empty.status()["current"] == 2
+    assert "no confirmed one before" in empty.refused(4, "rollback"), "the one before that has gone"
+
+
+def test_on_trial_too(empty: Device, sound: dict[str, Path]) -> None:
+    for version in ("1.0.0", "2.0.0"):
+        empty.confirmed(sound[version])
+    empty.install(sound["3.0.0"])
+    empty.do("gc", "--keep", 0)
+    assert records.numbers(empty.home) == [2, 3]
+    empty.do("rollback")
+    empty.do("gc", "--keep", 0)
+    assert records.numbers(empty.home) == [2] and empty.status()["back"] is None
+    assert empty.do("boot").strip().endswith("releases/2/bundle.edge.zip")
+
+
+def test_failed_releases_go_the_newest_stay(empty: Device, sound: dict[str, Path], tmp_path: Path) -> None:
+    empty.confirmed(sound["1.0.0"])
+    bad = empty.receive(device.write(tmp_path / "slow.edge.zip", budget={"latency_p50_ms": 1e-6}))
+    for _ in range(4):
+        empty.refused(5, "install", bad)
+    assert "removed 2 releases" in empty.do("gc")
+    assert records.numbers(empty.home) == [1, 4, 5] and bad in empty.status()["store"]
+    empty.do("gc", "--keep", 0)
+    assert records.numbers(empty.home) == [1] and bad not in empty.status()["store"]
+
+
+def test_what_is_still_to_be_installed_stays(empty: Device, sound: dict[str, Path]) -> None:
+    """What arrived before the current release was built has had its time."""
+    stale, pending = "1" * 64, "2" * 64
+    empty.do("receive", stale, data=b"a piece")
+    left = empty.receive(sound["3.0.0"])
+    os.utime(empty.root / "store" / left, (1, 1))
+    os.utime(empty.root / "incoming" / stale, (1, 1))
+    empty.confirmed(sound["1.0.0"])
+    empty.do("receive", pending, data=b"a piece")
+    whole = empty.receive(sound["2.0.0"])
+    empty.do("gc", "--keep", 0)
+    found = empty.status()
+    assert found["incoming"] == {pending: 7}
+    assert found["store"] == sorted([whole, digest(sound["1.0.0"])])
+
+
+def test_before_a_first_release_nothing_is_stale(empty: Device, sound: dict[str, Path]) -> None:
+    assert "no such folder" in empty.refused(4, "gc")
+    sha256 = empty.receive(sound["1.0.0"])
+    empty.do("gc", "--keep", 0)
+    assert empty.status()["store"] == [sha256]

@@ -1,0 +1,346 @@
+"""`edgerun watch` with real programs: it starts them, checks the release, confirms it or takes it back, and follows."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.runner.releases import device
+from tests.runner.releases.device import ROOT, Device
+
+PATIENCE_S = 90.0
+PROGRAM = """
+import os, signal, sys, time
+from pathlib import Path
+Path(os.environ["EDGERUN_HOME"], "program").write_text(f"{os.environ['EDGERUN_RELEASE']} {os.getpid()} {sys.argv[1:]}")
+time.sleep(600)
+"""
+SPOILT = {
+    "answers wrongly here": "answers = run(self, *a, **k)\n    return [each + 9 for each in answers]",
+    "crashed (SIGSEGV)": "import os, signal\n    os.kill(os.getpid(), signal.SIGSEGV)",
+    "did not end within": "import time\n    time.sleep(600)",
+    "onnxruntime failed while running the model": "return bytearray(1 << 50)",
+    "too slow here": "import time\n    time.sleep(0.02)\n    return run(self, *a, **k)",
+}
+"""What an interpreter does after an update; what `watch` then says of a release that was sound."""
+
+
+class Watch:
+    """`edgerun watch` as a process."""
+
+    def __init__(self, on: Device, *words: object, **more: str) -> None:
+        self.device = on
+        self.said_file = open(on.root.with_name("said"), "a+")  # noqa: SIM115  (closed by `stop`)
+        self.process = subprocess.Popen(
+            [*on.command, "watch", *map(str, words)],
+            env=on.variables(**more),
+            stdout=self.said_file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    @property
+    def said(self) -> str:
+        return self.device.root.with_name("said").read_text()
+
+    def until(self, true: Callable[[], bool]) -> None:
+        """Wait for something; what was said, where it does not come."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not true():
+            assert self.process.poll() is None, self.said
+            assert time.monotonic() < deadline, self.said
+            time.sleep(0.1)
+
+    def program(self) -> list[str]:
+        """Release, process number and words of the program that runs, as it says itself."""
+        path = self.device.root / "program"
+        return path.read_text().split(maxsplit=2) if path.exists() else ["", "", ""]
+
+    def stop(self, by: int = signal.SIGTERM) -> int:
+        """Its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(by)
+        code = self.process.wait(PATIENCE_S)
+        self.said_file.close()
+        return code
+
+
+@pytest.fixture
+def watch() -> Iterator[Callable[..., Watch]]:
+    """Starts one; it ends with the test."""
+    started: list[Watch] = []
+
+    def start(on: Device, *words: object, **more: str) -> Watch:
+        started.append(Watch(on, *words, **more))
+        return started[-1]
+
+    yield start
+    for each in started:
+        if each.process.poll() is None:
+            os.killpg(each.process.pid, signal.SIGKILL)
+            each.process.wait()
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> list[str]:
+    """One that runs until it is stopped."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    return ["--", sys.executable, str(tmp_path / "program.py"), "{bundle}", "--home"]
+
+
+@pytest.fixture
+def trying(empty: Device, sound: dict[str, Path]) -> Device:
+    """Release 1 is confirmed, release 2 on trial."""
+    empty.confirmed(sound["1.0.0"])
+    empty.install(sound["2.0.0"])
+    return empty
+
+
+def state(on: Device) -> tuple[str, int]:
+    found = on.status()
+    return found["state"], found["current"]
+
+
+def alive(number: str) -> bool:
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_healthy_release_is_confirmed_and_its_program_left_alone(
+    trying: Device, watch: Callable[..., Watch], program: list[str]
+) -> None:
+    watching = watch(trying, "--confirm-after", 1, *program)
+    watching.until(lambda: state(trying) == ("confirmed", 2))
+    release, number, words = watching.program()
+    assert release == "2" and alive(number)
+    assert words == str([str(trying.root / "releases/2/bundle.edge.zip"), "--home"])
+    assert watching.stop() == 0
+    assert not alive(number)
+
+
+def test_nothing_is_confirmed_before_its_time(trying: Device, watch: Callable[..., Watch], program: list[str]) -> None:
+    watching = watch(trying, "--confirm-after", 3600, *program)
+    watching.until(lambda: "answers as recorded" in watching.said)
+    assert state(trying) == ("trial", 2)
+    assert watching.stop() == 0
+    assert trying.status()["tries"] == 3, "a stop says nothing against the release"
+
+
+def test_a_program_that_does_not_start_takes_the_release_back(trying: Device, watch: Callable[..., Watch]) -> None:
+    code = "import os, sys, time; time.sleep(600) if os.environ['EDGERUN_RELEASE'] == '1' else sys.exit(3)"
+    watching = watch(trying, "--confirm-after", 60, "--", sys.executable, "-c", code)
+    watching.until(lambda: state(trying) == ("confirmed", 1))
+    assert watching.said.count("release 2: the program ended with exit code 3") == 3, "it had three tries"
+    assert "exit code 3" in trying.status()["releases"][1]["why"]
+    watching.until(lambda: "release 1: starting" in watching.said)
+    assert watching.stop() == 0
+
+
+@pytest.mark.parametrize("command", [["/nonsuch/program"], ["/"]])
+def test_nor_does_one_that_is_not_there(command: list[str], trying: Device, watch: Callable[..., Watch]) -> None:
+    watching = watch(trying, "--", *command)
+    watching.until(lambda: state(trying) == ("confirmed", 1))
+    assert "cannot be started" in trying.status()["releases"][1]["why"]
+    assert watching.stop() == 0
+
+
+@pytest.mark.parametrize("reason", SPOILT)
+def test_a_release_that_fails_after_its_installation_is_taken_back(
+    reason: str, trying: Device, watch: Callable[..., Watch], program: list[str], tmp_path: Path
+) -> None:
+    """It passed its proof; now the interpreter is another, and so is what it gives."""
+    text = (
+        f"import onnxruntime\nrun = onnxruntime.InferenceSession.run\ndef other(self, *a, **k):\n    {SPOILT[reason]}\n"
+    )
+    (tmp_path / "sitecustomize.py").write_text(f"{text}onnxruntime.InferenceSession.run = other\n")
+    changed = {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    options = ["--latency-ms", 10, "--wall-s", 20, "--confirm-after", 0]
+    watching = watch(trying, *options, *program, **changed)
+    watching.until(lambda: state(trying) == ("confirmed", 1))
+    assert reason in trying.status()["releases"][1]["why"]
+    watching.until(lambda: watching.program()[0] == "1")
+    assert watching.stop() == 0
+
+
+def test_a_confirmed_release_that_fails_stays_and_is_told(
+    empty: Device, sound: dict[str, Path], watch: Callable[..., Watch], program: list[str]
+) -> None:
+    for version in ("1.0.0", "2.0.0"):
+        empty.confirmed(sound[version])
+    watching = watch(empty, "--latency-ms", 1e-6, "--every", 0.5, *program)
+    watching.until(lambda: watching.said.count("release 2: too slow here") >= 3)
+    assert state(empty) == ("confirmed", 2) and alive(watching.program()[1])
+    assert watching.stop() == 0
+
+
+def test_it_follows_what_is_installed_and_rolled_back(
+    empty: Device, sound: dict[str, Path], watch: Callable[..., Watch], program: list[str]
+) -> None:
+    empty.confirmed(sound["1.0.0"])
+    watching = watch(empty, "--confirm-after", 3600, *program)
+    watching.until(lambda: watching.program()[0] == "1")
+    first = watching.program()[1]
+    empty.install(sound["2.0.0"])
+    watching.until(lambda: watching.program()[0] == "2")
+    assert not alive(first)
+    assert empty.status()["tries"] == 2
+    empty.do("rollback")
+    watching.until(lambda: watching.program()[0] == "1")
+    assert watching.stop() == 0
+
+
+def test_a_program_that_ignores_a_stop_is_ended(
+    empty: Device, sound: dict[str, Path], watch: Callable[..., Watch], tmp_path: Path
+) -> None:
+    empty.confirmed(sound["1.0.0"])
+    stubborn = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN){PROGRAM}"
+    (tmp_path / "stubborn.py").write_text(stubborn)
+    watching = watch(empty, "--", sys.executable, tmp_path / "stubborn.py")
+    watching.until(lambda: watching.program()[0] == "1")
+    assert watching.stop() == 0
+    assert not alive(watching.program()[1])
+
+
+def test_a_program_that_ends_by_itself_ends_the_watch(trying: Device, watch: Callable[..., Watch]) -> None:
+    for _ in range(4):
+        assert watch(trying, "--", "true").process.wait(PATIENCE_S) == 0
+    assert trying.status()["tries"] == 3, "a program that has done its work is no failure"
+
+
+def test_a_confirmed_program_that_crashes_is_started_again(
+    empty: Device, sound: dict[str, Path], watch: Callable[..., Watch]
+) -> None:
+    empty.confirmed(sound["1.0.0"])
+    watching = watch(empty, "--", "sh", "-c", "kill -SEGV $$")
+    watching.until(lambda: watching.said.count("release 1: the program was ended by SIGSEGV") >= 2)
+    assert state(empty) == ("confirmed", 1)
+    assert watching.stop() == 0
+
+
+def test_a_kill_of_the_watch_itself_spends_the_try(
+    trying: Device, watch: Callable[..., Watch], program: list[str]
+) -> None:
+    for left in (2, 1, 0):
+        watching = watch(trying, "--confirm-after", 3600, *program)
+        watching.until(lambda watching=watching: "starting" in watching.said and watching.program()[0] == "2")  # type: ignore[misc]
+        assert trying.status()["tries"] == left
+        os.killpg(watching.process.pid, signal.SIGKILL)
+        os.kill(int(watching.program()[1]), signal.SIGKILL)
+        watching.process.wait()
+        (trying.root / "program").unlink()
+    watching = watch(trying, *program)
+    watching.until(lambda: watching.program()[0] == "1")
+    assert watching.stop() == 0
+
+
+def test_without_a_program_it_is_a_canary(trying: Device, watch: Callable[..., Watch]) -> None:
+    watching = watch(trying, "--confirm-after", 0.5, "--every", 1)
+    watching.until(lambda: state(trying) == ("confirmed", 2))
+    assert watching.stop(signal.SIGINT) == 0
+
+
+def test_without_a_release_it_waits_for_one(
+    empty: Device, sound: dict[str, Path], watch: Callable[..., Watch], program: list[str], tmp_path: Path
+) -> None:
+    """On a device that has none yet; and again, where the first one had to be taken back."""
+    manager = Manager(str(tmp_path / "notify"))
+    watching = watch(empty, *program, NOTIFY_SOCKET=str(tmp_path / "notify"))
+    watching.until(lambda: "READY=1" in manager.read())
+    assert "no such folder" in watching.said and "waiting for one" in watching.said
+    empty.install(sound["1.0.0"])
+    watching.until(lambda: watching.program()[0] == "1")
+    empty.do("rollback")
+    watching.until(lambda: watching.said.count("waiting for one") == 2)
+    empty.install(sound["2.0.0"])
+    watching.until(lambda: watching.program()[0] == "2")
+    assert watching.stop() == 0
+
+
+def test_a_folder_that_others_can_write_ends_it(trying: Device, watch: Callable[..., Watch]) -> None:
+    trying.root.chmod(0o777)
+    assert watch(trying).process.wait(PATIENCE_S) == 8
+
+
+class Manager:
+    """The end of systemd: a socket for what a service tells it."""
+
+    def __init__(self, address: str) -> None:
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind("\0" + address[1:] if address.startswith("@") else address)
+        self.told: list[str] = []
+
+    def read(self, within_s: float = 0.0) -> list[str]:
+        self.socket.settimeout(within_s or 0.01)
+        try:
+            while True:
+                self.told += self.socket.recv(4096).decode().splitlines()
+        except TimeoutError:
+            return self.told
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+def test_systemd_is_told_that_it_is_ready_and_alive(
+    abstract: bool, trying: Device, watch: Callable[..., Watch], program: list[str], tmp_path: Path
+) -> None:
+    address = f"@edgekit-{os.getpid()}" if abstract else str(tmp_path / "notify")
+    manager = Manager(address)
+    asked = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "400000"}
+    watching = watch(trying, "--confirm-after", 2, *program, **asked)
+    watching.until(lambda: "READY=1" in manager.read())
+    assert manager.told[0].startswith("STATUS=release 2 on trial") or manager.told[0] == "WATCHDOG=1"
+    watching.until(lambda: manager.read().count("WATCHDOG=1") > 8)
+    watching.until(lambda: "STATUS=release 2: confirmed" in manager.read())
+    environment = Path(f"/proc/{watching.program()[1]}/environ").read_text()
+    assert "NOTIFY_SOCKET" not in environment and "WATCHDOG" not in environment, "the program speaks for itself"
+    assert watching.stop() == 0
+    assert manager.read()[-1] == "STOPPING=1"
+
+
+def test_a_watchdog_of_another_process_is_not_fed(
+    trying: Device, watch: Callable[..., Watch], program: list[str], tmp_path: Path
+) -> None:
+    manager = Manager(str(tmp_path / "notify"))
+    asked = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "400000", "WATCHDOG_PID": "1"}
+    watching = watch(trying, *program, **asked)
+    watching.until(lambda: "READY=1" in manager.read())
+    assert "WATCHDOG=1" not in manager.told
+    assert watching.stop() == 0
+
+
+def test_a_manager_that_has_gone_is_no_fault(trying: Device, watch: Callable[..., Watch], tmp_path: Path) -> None:
+    asked = {"NOTIFY_SOCKET": str(tmp_path / "nothing"), "WATCHDOG_USEC": "nonsense"}
+    watching = watch(trying, "--confirm-after", 0.5, **asked)
+    watching.until(lambda: state(trying) == ("confirmed", 2))
+    assert watching.stop() == 0
+
+
+def test_its_own_start_needs_no_numpy(trying: Device) -> None:
+    """What looks after a program for years is small: the model is opened in another process."""
+    code = "import sys, edgekit.runner.releases.watch, edgekit.runner.commands.watch; print('numpy' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=trying.variables()
+    )
+    assert done.stdout.strip() == "False"
+
+
+def test_a_release_on_trial_that_was_changed_is_taken_back(
+    trying: Device, watch: Callable[..., Watch], program: list[str]
+) -> None:
+    path = trying.root / "releases/2/bundle.edge.zip"
+    path.chmod(0o600)
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    watching = watch(trying, *program)
+    watching.until(lambda: watching.program()[0] == "1")
+    assert "its digest is not the one" in trying.status()["releases"][1]["why"]
+    assert watching.stop() == 0
+    assert device.digest(trying.root / "current/bundle.edge.zip") == trying.status()["releases"][0]["sha256"]
