@@ -1,0 +1,195 @@
+"""Trust: whether somebody who may sign has signed a bundle, for now, and not for an older release.
+
+A device is in signed mode when it has a folder of trust: `root.pub`, `policy.json` and `policy.json.sig`. Then only
+what `check` lets pass is installed or loaded. Signatures are verified by `ssh-keygen`; nothing here computes any.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from edgekit.runner.bundle import sha256 as digests
+from edgekit.runner.bundle.archive import LARGEST_BYTES
+from edgekit.runner.errors import BundleError, TrustError
+from edgekit.runner.trust import memory, policy, ssh_keygen, sshsig, statement
+from edgekit.runner.trust.policy import Policy
+from edgekit.runner.trust.signed_json import spelled
+from edgekit.runner.trust.statement import Statement
+
+
+class Trusted(NamedTuple):
+    """A bundle that may run here. Times are in seconds since 1970; `signers` are the names that count."""
+
+    name: str
+    epoch: int
+    counter: int
+    expires: float
+    signers: tuple[str, ...]
+    statement_time: float
+    sha256: str
+
+
+def check(
+    bundle: Path,
+    trust: Path,
+    floors: Mapping[str, Mapping[str, int]],
+    clock_floor: float = 0.0,
+    *,
+    sha256: str | None = None,
+    clock: float | None = None,
+    remember: bool = True,
+) -> Trusted:
+    """Whether a bundle is trusted here and now.
+
+    Parameters
+    ----------
+    bundle
+        The `.edge.zip`; its statement and signatures lie beside it.
+    trust
+        The folder of the policy.
+    floors
+        By name of a bundle, `epoch` and `counter` of what was confirmed here; anything older is refused.
+    clock_floor
+        It is at least this late, in seconds since 1970, whatever the clock says.
+    sha256
+        Digest of the bytes that the caller has read and will use; None: the file is read here.
+    clock
+        Seconds since 1970; None: the system's clock.
+    remember
+        Whether the version of the policy, and the time, are remembered in `trust`; False: nothing is written.
+
+    Raises
+    ------
+    TrustError
+        Something is not trusted; the message says what, and what to do.
+    BundleError
+        The bundle cannot be read.
+    """
+    if remember:
+        check_private(trust)
+    found = digests.hexdigest(contents(bundle)) if sha256 is None else sha256
+    seen = memory.read(trust)
+    rules = policy.read(trust)
+    memory.check_version(rules, seen)
+    now_s = max(time.time() if clock is None else clock, clock_floor, seen.time_s, rules.time_s)
+    check_unexpired("policy.json", rules.expires_s, now_s, "bring a newer policy")
+    data, armours = statement.read(bundle)
+    path = str(statement.beside(bundle))
+    signers = count_signers(rules, data, armours, now_s)
+    about = statement.parsed(data, path)
+    if about.sha256 != found:
+        raise TrustError(
+            f"{bundle}: its sha256 is {found[:16]}…, the signed statement is about {about.sha256[:16]}…; "
+            "copy the bundle and its statement again"
+        )
+    check_unexpired(path, about.expires_s, now_s, "sign the bundle again")
+    if about.time_s > rules.expires_s:  # or a stolen key could set every device's time as far ahead as it likes
+        raise TrustError(f"{path}: signed at {spelled(about.time_s)}, after the policy's end; set the signer's clock")
+    check_floor(about, rules, floors.get(about.name), path)
+    if remember:
+        memory.remember(trust, seen, rules, about.time_s)
+    return Trusted(about.name, about.epoch, about.counter, about.expires_s, tuple(signers), about.time_s, found)
+
+
+def update(trust: Path, data: bytes, armour: bytes, clock: float | None = None) -> Policy:
+    """Replace the policy of a device by a newer one that its root has signed; the same one again changes nothing.
+
+    The caller holds the lock. TrustError for an older, expired or foreign one, and then nothing is changed.
+    """
+    check_private(trust)
+    rules = policy.verified(data, armour, policy.root_key(trust))
+    seen = memory.read(trust)
+    memory.check_version(rules, seen)
+    now_s = max(time.time() if clock is None else clock, seen.time_s, rules.time_s)
+    check_unexpired("policy.json", rules.expires_s, now_s, "bring a newer policy")
+    policy.write(trust, data, armour)
+    memory.remember(trust, seen, rules, rules.time_s)
+    return rules
+
+
+def contents(path: Path) -> bytes:
+    """The bytes of a bundle, read once: what is checked is what is used. BundleError where it cannot be read."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise BundleError(f"{path}: cannot be read: {error.strerror or error}") from None
+    with open(handle, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise BundleError(f"{path}: not a regular file; give a file that ends in .edge.zip")
+        return stream.read(LARGEST_BYTES + 1)  # a larger one is no bundle, and says so when it is read
+
+
+def check_private(trust: Path) -> None:
+    """TrustError for a folder in which others could put another policy."""
+    try:
+        facts = os.stat(trust)
+    except OSError as error:
+        raise TrustError(f"{trust}: cannot be read ({error.strerror}); {policy.COPY}") from None
+    if facts.st_mode & 0o022 or facts.st_uid not in (0, os.getuid()):
+        raise TrustError(
+            f"{trust}: others can write there (mode {facts.st_mode & 0o777:o}); chmod go-w, and look inside"
+        )
+
+
+def check_unexpired(where: str, expires_s: float, now_s: float, fix: str) -> None:
+    """TrustError for what has ended by `now_s`."""
+    if now_s >= expires_s:
+        raise TrustError(
+            f"{where}: expired at {spelled(expires_s)}, here it is {spelled(now_s)}; {fix}, or set the clock"
+        )
+
+
+def count_signers(rules: Policy, data: bytes, armours: Mapping[Path, bytes], now_s: float) -> list[str]:
+    """Names of the different signers whose signatures count; TrustError where a signature is damaged or too few count.
+
+    Keys that the policy does not know, or no longer, count for nothing: the others may be enough.
+    """
+    signatures: dict[str, ssh_keygen.Signature] = {}
+    without: list[str] = []
+    for path, armour in armours.items():
+        key = sshsig.signing_key(armour, statement.NAMESPACE, str(path))
+        name = rules.signer(key)
+        if key in rules.revoked:
+            without.append(f"{name or sshsig.fingerprint(key)} is revoked")
+        elif name is None:
+            without.append(f"{sshsig.fingerprint(key)} is no signer of this policy")
+        elif (expires_s := rules.signers[name].expires_s) is not None and now_s >= expires_s:
+            without.append(f"{name} expired at {spelled(expires_s)}, here it is {spelled(now_s)}")
+        else:
+            expires = rules.signers[name].expires_s
+            one = ssh_keygen.Signature(data, armour, statement.NAMESPACE, name, key, expires, str(path))
+            if signatures.setdefault(name, one) is not one:
+                without.append(f"{name} has signed twice")
+    if len(signatures) < rules.threshold:
+        raise TrustError(
+            f"{next(iter(armours))}: signed by {', '.join(signatures) or 'nobody'} of this policy, which needs "
+            f"{rules.threshold}{''.join(f'; {each}' for each in without)}; sign with a key of the policy"
+        )
+    ssh_keygen.verify(list(signatures.values()), rules.revoked, now_s)
+    return sorted(signatures)
+
+
+def check_floor(about: Statement, rules: Policy, floor: Mapping[str, int] | None, where: str) -> None:
+    """TrustError for an older release than the one that was confirmed here, or one of another epoch."""
+    confirmed = (floor["epoch"], floor["counter"]) if floor else (0, 0)
+    release = (about.epoch, about.counter)
+    if about.counter < rules.minimum.get(about.name, 0):
+        raise TrustError(
+            f"{where}: counter {about.counter}, the policy allows {about.name} from {rules.minimum[about.name]} on; "
+            "take a newer bundle"
+        )
+    if release == confirmed:  # what runs here goes on in a new epoch, unless its signer was revoked
+        return
+    if about.epoch != rules.epoch:
+        fix = "sign the bundle again" if about.epoch < rules.epoch else "bring the newest policy first"
+        raise TrustError(f"{where}: of epoch {about.epoch}, the policy is of epoch {rules.epoch}; {fix}")
+    if release < confirmed:
+        raise TrustError(
+            f"{where}: {about.name} epoch {about.epoch}, counter {about.counter} is older than epoch {confirmed[0]}, "
+            f"counter {confirmed[1]}, which was confirmed here; take a newer bundle"
+        )
