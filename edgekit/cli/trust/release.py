@@ -38,7 +38,7 @@ def sign(request: Request) -> Iterator[str]:
     rules = policy.read(request.trust)
     now_s = float(int(time.time()))
     trust.check_unexpired("policy.json", rules.expires_s, now_s, "`edgekit trust renew` gives it a later end")
-    name = _signer(rules, signing.public_half(request.key), now_s)
+    _check_signer(rules, signing.public_half(request.key), now_s)
     data = trust.contents(request.bundle)
     found = bundles.read_bytes(data, str(request.bundle))
     digest = bundles.sha256.hexdigest(data)
@@ -57,6 +57,7 @@ def sign(request: Request) -> Iterator[str]:
     one = rules._replace(threshold=1)
     place = _place(path, armours, armour)
     signed = trust.count_signers(one, text, {**armours, place: armour}, now_s)  # as a device will
+    trust.check_minimum(about, rules, str(path))
     trust.check_floor(about, rules, None, str(path))
     replaced = 0 if request.cosign else _replace_statement(path, text)
     write_atomically(place, armour)
@@ -77,8 +78,8 @@ def verify(bundle: Path, folder: Path) -> Iterator[str]:
     yield f"SBOM        {sbom}"
 
 
-def _signer(rules: Policy, key: str, now_s: float) -> str:
-    """Whose key it is; TrustError for one that no device would count, before anybody is asked for a passphrase."""
+def _check_signer(rules: Policy, key: str, now_s: float) -> None:
+    """TrustError for a key that no device would count, before anybody is asked for a passphrase."""
     name, shown = rules.signer(key), sshsig.fingerprint(key)
     if name is None or key in rules.revoked:
         word = "is revoked" if key in rules.revoked else "is no signer of this policy"
@@ -86,7 +87,6 @@ def _signer(rules: Policy, key: str, now_s: float) -> str:
     expires_s = rules.signers[name].expires_s
     if expires_s is not None:
         trust.check_unexpired(f"signer {name}", expires_s, now_s, "`edgekit trust rotate` gives it another key")
-    return name
 
 
 def _check_same(request: Request, text: bytes, digest: str, rules: Policy) -> Statement:

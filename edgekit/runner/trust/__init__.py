@@ -37,7 +37,7 @@ class Trusted(NamedTuple):
 def check(
     bundle: Path,
     trust: Path,
-    floors: Mapping[str, Mapping[str, int]],
+    floors: Mapping[str, Mapping[str, int]] | None,
     clock_floor: float = 0.0,
     *,
     sha256: str | None = None,
@@ -53,7 +53,8 @@ def check(
     trust
         The folder of the policy.
     floors
-        By name of a bundle, `epoch` and `counter` of what was confirmed here; anything older is refused.
+        By name of a bundle, `epoch` and `counter` of what was confirmed here; anything older is refused. None: it was
+        let in before, and is now loaded; its epoch and counter may be behind, unless the policy has revoked them.
     clock_floor
         It is at least this late, in seconds since 1970, whatever the clock says.
     sha256
@@ -71,7 +72,7 @@ def check(
         The bundle cannot be read.
     """
     if remember:
-        check_private(trust)
+        policy.check_private(trust)
     found = digests.hexdigest(contents(bundle)) if sha256 is None else sha256
     seen = memory.read(trust)
     rules = policy.read(trust)
@@ -90,26 +91,12 @@ def check(
     check_unexpired(path, about.expires_s, now_s, "sign the bundle again")
     if about.time_s > rules.expires_s:  # or a stolen key could set every device's time as far ahead as it likes
         raise TrustError(f"{path}: signed at {spelled(about.time_s)}, after the policy's end; set the signer's clock")
-    check_floor(about, rules, floors.get(about.name), path)
+    check_minimum(about, rules, path)
+    if floors is not None:
+        check_floor(about, rules, floors.get(about.name), path)
     if remember:
         memory.remember(trust, seen, rules, about.time_s)
     return Trusted(about.name, about.epoch, about.counter, about.expires_s, tuple(signers), about.time_s, found)
-
-
-def update(trust: Path, data: bytes, armour: bytes, clock: float | None = None) -> Policy:
-    """Replace the policy of a device by a newer one that its root has signed; the same one again changes nothing.
-
-    The caller holds the lock. TrustError for an older, expired or foreign one, and then nothing is changed.
-    """
-    check_private(trust)
-    rules = policy.verified(data, armour, policy.root_key(trust))
-    seen = memory.read(trust)
-    memory.check_version(rules, seen)
-    now_s = max(time.time() if clock is None else clock, seen.time_s, rules.time_s)
-    check_unexpired("policy.json", rules.expires_s, now_s, "bring a newer policy")
-    policy.write(trust, data, armour)
-    memory.remember(trust, seen, rules, rules.time_s)
-    return rules
 
 
 def contents(path: Path) -> bytes:
@@ -122,18 +109,6 @@ def contents(path: Path) -> bytes:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise BundleError(f"{path}: not a regular file; give a file that ends in .edge.zip")
         return stream.read(LARGEST_BYTES + 1)  # a larger one is no bundle, and says so when it is read
-
-
-def check_private(trust: Path) -> None:
-    """TrustError for a folder in which others could put another policy."""
-    try:
-        facts = os.stat(trust)
-    except OSError as error:
-        raise TrustError(f"{trust}: cannot be read ({error.strerror}); {policy.COPY}") from None
-    if facts.st_mode & 0o022 or facts.st_uid not in (0, os.getuid()):
-        raise TrustError(
-            f"{trust}: others can write there (mode {facts.st_mode & 0o777:o}); chmod go-w, and look inside"
-        )
 
 
 def check_unexpired(where: str, expires_s: float, now_s: float, fix: str) -> None:
@@ -174,21 +149,23 @@ def count_signers(rules: Policy, data: bytes, armours: Mapping[Path, bytes], now
     return sorted(signatures)
 
 
-def check_floor(about: Statement, rules: Policy, floor: Mapping[str, int] | None, where: str) -> None:
-    """TrustError for an older release than the one that was confirmed here, or one of another epoch."""
-    confirmed = (floor["epoch"], floor["counter"]) if floor else (0, 0)
-    release = (about.epoch, about.counter)
-    if about.counter < rules.minimum.get(about.name, 0):
+def check_minimum(about: Statement, rules: Policy, where: str) -> None:
+    """TrustError for a release that the policy has revoked."""
+    least = rules.minimum.get(about.name, 0)
+    if least and (about.epoch, about.counter) < (rules.epoch, least):
         raise TrustError(
-            f"{where}: counter {about.counter}, the policy allows {about.name} from {rules.minimum[about.name]} on; "
-            "take a newer bundle"
+            f"{where}: epoch {about.epoch}, counter {about.counter} is revoked, the policy allows {about.name} from "
+            f"epoch {rules.epoch}, counter {least} on; take a newer bundle"
         )
-    if release == confirmed:  # what runs here goes on in a new epoch, unless its signer was revoked
-        return
+
+
+def check_floor(about: Statement, rules: Policy, floor: Mapping[str, int] | None, where: str) -> None:
+    """TrustError for a release of another epoch than the policy, or an older one than was confirmed here."""
     if about.epoch != rules.epoch:
         fix = "sign the bundle again" if about.epoch < rules.epoch else "bring the newest policy first"
         raise TrustError(f"{where}: of epoch {about.epoch}, the policy is of epoch {rules.epoch}; {fix}")
-    if release < confirmed:
+    confirmed = (floor["epoch"], floor["counter"]) if floor else (0, 0)
+    if (about.epoch, about.counter) < confirmed:
         raise TrustError(
             f"{where}: {about.name} epoch {about.epoch}, counter {about.counter} is older than epoch {confirmed[0]}, "
             f"counter {confirmed[1]}, which was confirmed here; take a newer bundle"

@@ -58,10 +58,16 @@ def read(folder: Path) -> Policy:
 
     The root key is `root.pub`; nothing else in the folder is believed.
     """
+    data, armour = read_files(folder)
+    return verified(data, armour, root_key(folder))
+
+
+def read_files(folder: Path) -> tuple[bytes, bytes]:
+    """The bytes of a policy and of its signature, not understood yet."""
     data = read_small(folder / POLICY, LARGEST, COPY)
     pending = _pending(folder, data)
     path = pending if os.path.lexists(pending) else folder / SIGNATURE
-    return verified(data, read_small(path, sshsig.LARGEST_SIGNATURE, COPY), root_key(folder))
+    return data, read_small(path, sshsig.LARGEST_SIGNATURE, COPY)
 
 
 def root_key(folder: Path) -> str:
@@ -83,6 +89,17 @@ def verified(data: bytes, armour: bytes, root: str) -> Policy:
         )
     ssh_keygen.verify([ssh_keygen.Signature(data, armour, NAMESPACE, "root", root, None, SIGNATURE)])
     return parsed(data)
+
+
+def check_private(folder: Path) -> None:
+    """TrustError for a folder in which others could put another policy."""
+    try:
+        facts = os.stat(folder)
+    except OSError as error:
+        raise TrustError(f"{folder}: cannot be read ({error.strerror}); {COPY}") from None
+    if facts.st_mode & 0o022 or facts.st_uid not in (0, os.getuid()):
+        mode = f"{facts.st_mode & 0o777:o}"
+        raise TrustError(f"{folder}: others can write there (mode {mode}); look inside, then chmod go-w")
 
 
 def write(folder: Path, data: bytes, armour: bytes) -> None:

@@ -47,8 +47,9 @@ def verify(signatures: Sequence[Signature], revoked: Sequence[str] = (), now_s: 
         ended = [_end(process) for process in running]
     for each, (code, said) in zip(signatures, ended):
         good = f'Good "{each.namespace}" signature for {each.principal} with '
-        if code != 0 or not said.startswith(good):
-            reason = (said.strip().splitlines() or [f"exit code {code}"])[0]
+        lines = said.splitlines()
+        if code != 0 or not any(line.startswith(good) for line in lines):
+            reason = next((line for line in lines if line.strip()), f"exit code {code}")
             raise TrustError(
                 f"{each.where}: the signature of {each.principal} does not verify ({reason[:200]}); "
                 "copy the files again or sign again"
