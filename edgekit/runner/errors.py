@@ -47,7 +47,7 @@ class DoctorError(RunnerError):
 
 
 class TrustError(RunnerError):
-    """A member of a bundle is not what its manifest says."""
+    """A member of a bundle is not what its manifest says, or a signature, a policy or a release is not trusted."""
 
     exit_code = 8
 

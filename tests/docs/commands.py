@@ -71,6 +71,20 @@ QUICK = {
     "PYTHONPATH=edgerun.pyz edge/bin/python use.py",
     f"edgerun info {INFO} --json",
     f"edgerun verify {INFO}",
+    "edgekit trust init trust --root root",
+    "edgekit trust add trust anna anna.pub --root root",
+    f"edgekit sign {INFO} --key anna --trust trust",
+    f"edgekit verify {INFO} --trust trust",
+    "edgerun trust trust device/trust",
+    f"edgerun verify {INFO} --trust device/trust",
+    "edgekit trust add trust bert bert.pub --root root",
+    "edgekit trust rotate trust --threshold 2 --root root",
+    f"edgekit sign {INFO} --key anna --trust trust --days 90",
+    f"edgekit sign {INFO} --key bert --trust trust --cosign",
+    "edgekit trust rotate trust anna=anna-2.pub --root root",
+    "edgekit trust revoke trust bert --root root",
+    "edgekit trust revoke trust --below digits=1795646112 --root root",
+    "edgekit trust renew trust --root root",
     f"edgerun predict {INFO} pictures/ --batch 8",
     f"edgekit load {INFO} --scenario single_stream --seconds 2 --json",
     "edgekit bundle pretrainedResnet_quant.tflite "
@@ -110,6 +124,7 @@ INSTALLS = "installs from an index of released packages; tests/test_packaging.py
 ENGINE = "needs a container engine; tests/deploy runs the builder's lines, hadolint, and compose's schema"
 SERVICE = "changes the system; tests/deploy/test_unit.py has systemd check the unit"
 MAKES = "CI runs it as a whole"
+ASKS = "asks for a passphrase; tests/docs/scene.py makes the same keys without one"
 COLLECTED = "a suite runs it; here its tests are collected"
 HALF_AN_HOUR = "takes half an hour; the same options are run for seconds by "
 
@@ -120,6 +135,9 @@ ASK = (
 )
 
 ELSEWHERE = {
+    "ssh-keygen -t ed25519 -C root -f root": ASKS,
+    "ssh-keygen -t ed25519 -C anna -f anna": ASKS,
+    f"scp -r trust {INFO}.intoto.json {INFO}.intoto.json.sig pi@raspberrypi.local:": "needs a device",
     "edgekit serve artifacts/digits/bundles/": SERVES,
     "curl -T sample.png localhost:8000/predict": SERVES,
     "python ask.py": SERVES,
