@@ -13,6 +13,7 @@ from edgekit.runner.errors import TrustError
 from edgekit.runner.files import make_folder, write_atomically
 from edgekit.runner.trust import policy, sshsig
 from edgekit.runner.trust.policy import Policy, Signer
+from edgekit.runner.trust.signed_json import spelled
 
 DAY_S = 86_400
 DAYS = 365
@@ -82,8 +83,16 @@ def renew(folder: Path, root: Path, days: int) -> Policy:
 
 
 def encoded(changed: Policy) -> bytes:
-    """The file as it is signed."""
-    return (json.dumps(policy.to_values(changed), indent=1, sort_keys=True) + "\n").encode()
+    """The file as it is signed; `policy.parsed` reads it."""
+    signers = {
+        name: {"key": signer.key, "expires": None if signer.expires_s is None else spelled(signer.expires_s)}
+        for name, signer in changed.signers.items()
+    }
+    times = {"time": spelled(changed.time_s), "expires": spelled(changed.expires_s)}
+    lists = {"signers": signers, "revoked": list(changed.revoked), "minimum": dict(changed.minimum)}
+    numbers = {"version": changed.version, "epoch": changed.epoch, "threshold": changed.threshold}
+    values = {"format": policy.FORMAT, **numbers, **times, **lists}
+    return (json.dumps(values, indent=1, sort_keys=True) + "\n").encode()
 
 
 def _write(folder: Path, root: Path, changed: Policy, days: int | None = None) -> Policy:

@@ -44,32 +44,13 @@ def check(
     clock: float | None = None,
     remember: bool = True,
 ) -> Trusted:
-    """Whether a bundle is trusted here and now.
+    """What a trusted bundle is; TrustError for one that is not, BundleError for one that cannot be read.
 
-    Parameters
-    ----------
-    bundle
-        The `.edge.zip`; its statement and signatures lie beside it.
-    trust
-        The folder of the policy.
-    floors
-        By name of a bundle, `epoch` and `counter` of what was confirmed here; anything older is refused. None: it was
-        let in before, and is now loaded; its epoch and counter may be behind, unless the policy has revoked them.
-    clock_floor
-        It is at least this late, in seconds since 1970, whatever the clock says.
-    sha256
-        Digest of the bytes that the caller has read and will use; None: the file is read here.
-    clock
-        Seconds since 1970; None: the system's clock.
-    remember
-        Whether the version of the policy, and the time, are remembered in `trust`; False: nothing is written.
-
-    Raises
-    ------
-    TrustError
-        Something is not trusted; the message says what, and what to do.
-    BundleError
-        The bundle cannot be read.
+    Its statement and signatures lie beside it, the policy in `trust`. `floors` has by name the `epoch` and `counter` of
+    what was confirmed here. None: it was let in before and is now loaded, so both may be behind unless they are
+    revoked. `sha256` is of the bytes that the caller has read and will use; None: the file is read here. Whatever the
+    `clock` says, it is at least `clock_floor`, in seconds since 1970. `remember` writes down, in `trust`, the version
+    of the policy and the time.
     """
     if remember:
         policy.check_private(trust)

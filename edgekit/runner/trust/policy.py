@@ -17,7 +17,7 @@ from edgekit.runner.bundle.manifest_rules import is_member
 from edgekit.runner.errors import TrustError
 from edgekit.runner.files import write_atomically
 from edgekit.runner.trust import ssh_keygen, sshsig
-from edgekit.runner.trust.signed_json import need_keys, parse, read_small, seconds, spelled, whole
+from edgekit.runner.trust.signed_json import need_keys, parse, read_small, seconds, whole
 
 FORMAT = 1
 NAMESPACE = "edgekit-policy"
@@ -141,18 +141,6 @@ def parsed(data: bytes) -> Policy:
         minimum,
         sha256.hexdigest(data),
     )
-
-
-def to_values(policy: Policy) -> dict[str, Any]:
-    """The same as JSON's values; `parsed` reads them."""
-    signers = {
-        name: {"key": signer.key, "expires": None if signer.expires_s is None else spelled(signer.expires_s)}
-        for name, signer in policy.signers.items()
-    }
-    times = {"time": spelled(policy.time_s), "expires": spelled(policy.expires_s)}
-    lists = {"signers": signers, "revoked": list(policy.revoked), "minimum": dict(policy.minimum)}
-    numbers = {"version": policy.version, "epoch": policy.epoch, "threshold": policy.threshold}
-    return {"format": FORMAT, **numbers, **times, **lists}
 
 
 def is_name(name: str) -> bool:

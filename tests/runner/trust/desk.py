@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.cli.trust import policy_change, release, signing
-from edgekit.runner import bundle, trust
-from edgekit.runner.trust import policy
+from edgekit.runner import bundle
+from edgekit.runner.trust import Trusted, check, policy
 from edgekit.runner.trust.policy import Policy
 from edgekit.runner.trust.signed_json import seconds, spelled
 from edgekit.runner.trust.statement import NAMESPACE, RELEASE, beside
@@ -78,10 +78,10 @@ class Desk:
     def sign(self, name: str = "anna", path: Path | None = None, **options: Any) -> list[str]:
         return list(release.sign(release.Request(path or self.bundle, self.key(name), self.trust, **options)))
 
-    def check(self, path: Path | None = None, **options: Any) -> trust.Trusted:
+    def check(self, path: Path | None = None, **options: Any) -> Trusted:
         """As a device does; `floors` and the rest are those of `trust.check`."""
         options.setdefault("floors", {})
-        return trust.check(path or self.bundle, self.trust, **options)
+        return check(path or self.bundle, self.trust, **options)
 
     def forge(self, key: str = "anna", namespace: str = NAMESPACE, **release_facts: Any) -> None:
         """Sign the statement again with other facts, as whoever holds the key can."""

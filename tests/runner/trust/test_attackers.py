@@ -20,6 +20,8 @@ from edgekit.runner.trust.adopt import adopt
 from .desk import DAY_S, LABEL, YEAR_S, Desk, make_bundle
 
 THIEF = 2**31
+WITH_AND_WITHOUT: tuple[dict[str, dict[str, int]] | None, ...] = ({}, None)
+"""Floors at an installation, and at a load."""
 
 
 def refused(desk: Desk, *words: str, **options: Any) -> None:
@@ -103,7 +105,7 @@ def test_a_revoked_signer_is_refused_as_soon_as_the_policy_arrives(desk: Desk) -
     desk.revoke("anna")
     assert trust.check(desk.bundle, device, {}).signers == ("anna",), "the device has not heard of it"
     adopt(desk.trust, device)
-    for floors in ({}, None):
+    for floors in WITH_AND_WITHOUT:
         with pytest.raises(TrustError, match="is revoked"):
             trust.check(desk.bundle, device, floors)
     desk.sign("bert")
@@ -144,7 +146,7 @@ def test_revoked_releases_are_refused_also_where_they_run(desk: Desk) -> None:
     desk.revoke(**{LABEL: 5})
     assert desk.check().counter == 5
     desk.revoke(**{LABEL: 6, "other": 9})
-    for floors in ({}, None):
+    for floors in WITH_AND_WITHOUT:
         refused(desk, "counter 5 is revoked", "counter 6 on", floors=floors)
     desk.rotate()
     desk.revoke(**{LABEL: 1})

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -164,7 +165,7 @@ def test_a_policy_that_was_half_replaced_is_the_old_or_the_new_one(
     ],
 )
 def test_a_policy_that_the_root_signed_with_a_mistake_is_refused(
-    changes: dict[str, object], words: str, desk: Desk
+    changes: dict[str, Any], words: str, desk: Desk
 ) -> None:
     desk.put_policy(**changes)
     with pytest.raises(TrustError) as found:
@@ -213,7 +214,7 @@ def test_a_signed_statement_about_something_else_is_refused(change: dict[str, ob
 
 
 @pytest.mark.parametrize("changes", [{"name": "a/b"}, {"name": ""}, {"name": 1}, {"counter": -1}, {"counter": "5"}])
-def test_a_release_that_is_misspelt_is_refused(changes: dict[str, object], desk: Desk) -> None:
+def test_a_release_that_is_misspelt_is_refused(changes: dict[str, Any], desk: Desk) -> None:
     desk.forge(**changes)
     with pytest.raises(TrustError, match=next(iter(changes))):
         desk.check()
