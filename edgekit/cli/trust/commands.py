@@ -1,4 +1,4 @@
-"""`edgekit sign`, `edgekit verify` and `edgekit trust …`: options, and the work handed on."""
+"""`edgekit sign`, `edgekit verify` and the group `edgekit trust`: options, and the work handed on."""
 
 from __future__ import annotations
 

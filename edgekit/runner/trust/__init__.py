@@ -76,7 +76,7 @@ def check(
     if floors is not None:
         check_floor(about, rules, floors.get(about.name), path)
     if remember:
-        memory.remember(trust, seen, rules, about.time_s)
+        memory.put(trust, seen, rules, about.time_s)
     return Trusted(about.name, about.epoch, about.counter, about.expires_s, tuple(signers), about.time_s, found)
 
 

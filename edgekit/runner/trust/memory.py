@@ -52,7 +52,7 @@ def check_version(policy: Policy, seen: Seen) -> None:
         )
 
 
-def remember(folder: Path, seen: Seen, policy: Policy, time_s: float) -> None:
+def put(folder: Path, seen: Seen, policy: Policy, time_s: float) -> None:
     """Write what was seen by now, where that is more than before."""
     now = Seen(policy.version, policy.sha256, max(seen.time_s, policy.time_s, time_s))
     if now != seen:
