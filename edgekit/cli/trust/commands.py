@@ -90,9 +90,7 @@ def add(
 def revoke(
     folder: Folder,
     root: Root,
-    name: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Signers whose keys count no more.")
-    ] = None,
+    name: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Signers whose keys count no more.")] = None,
     below: Annotated[
         list[str] | None,
         typer.Option(metavar="BUNDLE=COUNTER", help="Refuse bundles of this name with a lower counter."),
@@ -110,9 +108,11 @@ def rotate(
     folder: Folder,
     root: Root,
     key: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME=KEY.pub]...", help="New keys; the old ones are revoked.")
+        list[str] | None, typer.Argument(metavar="NAME=KEY.pub", help="New keys; the old ones are revoked.")
     ] = None,
-    threshold: Annotated[int | None, typer.Option(min=1, max=16, help="So many must sign [unchanged].")] = None,
+    threshold: Annotated[
+        int | None, typer.Option(min=1, max=16, help="So many must sign; by default as before.")
+    ] = None,
     days: Days = 365,
 ) -> None:
     """Begin a new epoch: counters start anew, and bundles have to be signed again."""
