@@ -37,7 +37,10 @@ MANIFEST: Words = {
     "raw": ("object", "What one sample looks like before preprocessing."),
     "preprocess": ("list of objects", "Steps from a raw sample to the model's input, in order."),
     "inputs": ("list of objects", "The model's inputs besides its states; several only of the kind `tensors`."),
-    "outputs": ("list of objects", "The model's outputs besides its states, in the order of its file."),
+    "outputs": (
+        "list of objects",
+        "The model's outputs besides its states, by their names, else in the file's order.",
+    ),
     "activation": (_one_of(rules.ACTIVATIONS), "What the reader applies to the outputs to get probabilities."),
     "labels": ("list of text", "Names of the outputs, in their order; empty for the task `raw`."),
     "threshold": (
@@ -188,6 +191,11 @@ INPUT_PATH: Mapping[str, Words] = {
         "fill": (_one_of(("silence", "none")), "Whether silence fills up the last window of a sound."),
     },
     "decode_text": {},
+    "decode_text_table": {
+        "delimiter": (_one_of(input_path.DELIMITERS), "What parts the cells."),
+        "header": ("true or false", "Whether the first row names the columns."),
+        "column": ("text, or whole number > 0", "Column of the texts: its name in the header, or its number from 1."),
+    },
     "read_tensors": {},
     "tokenize": {
         "vocabulary": ("text", "Member with the vocabulary, a `tokenizer.json`."),

@@ -59,7 +59,12 @@ def row(task: Task) -> tuple[str, ...]:
     words = WORDS[task]
     served = ", ".join(code(name) for name in source_names() if task in tasks_of(name))
     answers = ", ".join(code(name) for name in words.answers)
-    return (code(task), words.labels, words.gives, named(task).METRIC, words.trained_by, served, answers)
+    return (code(task), words.labels, words.gives, _accuracies(task), words.trained_by, served, answers)
+
+
+def _accuracies(task: Task) -> str:
+    second = getattr(named(task), "SECOND", None)
+    return f"{named(task).METRIC}; {second.metric} beside it" if second else str(named(task).METRIC)
 
 
 def tasks_of(source: str) -> tuple[Task, ...]:

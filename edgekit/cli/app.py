@@ -178,7 +178,7 @@ def bundle(
     name: Annotated[str | None, typer.Option(help="Name of the bundle; by default the file's name.")] = None,
     version: Annotated[str, typer.Option(help="Version of the bundle.")] = "1.0.0",
     task: Annotated[
-        Literal["auto", "classification", "regression", "raw"],
+        Literal["auto", "classification", "regression", "detection", "segmentation", "embedding", "raw"],
         typer.Option(help="What the outputs mean; auto: classification, or what a classic model says."),
     ] = "auto",
     activation: Annotated[
@@ -196,6 +196,14 @@ def bundle(
         typer.Option(metavar="FILE|LIST", help="Columns of tables that the model takes, in its order: a,b,c."),
     ] = None,
     size: Annotated[str | None, typer.Option(metavar="HxW[xC]", help="Size of raw images, height first.")] = None,
+    fit: Annotated[
+        Literal["stretch", "letterbox", "crop"] | None,
+        typer.Option(help="How pictures in files get their size; by default they are stretched."),
+    ] = None,
+    boxes: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Output with the boxes of a detection, if unclear.")
+    ] = None,
+    threshold: Annotated[float | None, typer.Option(help="Least probability of a detection's box [0.5].")] = None,
     layout: Annotated[Literal["NHWC", "NCHW"] | None, typer.Option(help="Of the model input, if unclear.")] = None,
     sample_rate: Annotated[int | None, typer.Option(min=1, help="In Hz; it turns a vector into audio.")] = None,
     range_: Annotated[str | None, typer.Option("--range", metavar="LOW,HIGH", help="Range of float samples.")] = None,
@@ -236,6 +244,9 @@ def bundle(
             sample_rate_hz=sample_rate,
             range=options.value_range(range_),
             input_ranges=options.input_ranges(input_range or ()),
+            fit=fit,
+            boxes=boxes,
+            threshold=threshold,
             architectures=tuple(architecture or ()),
             tolerance=tolerance,
             states=states.parse(state or ()),

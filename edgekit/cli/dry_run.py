@@ -48,7 +48,8 @@ def show(plan: Plan, out: Path) -> None:
         lines |= preflight.check(plan)
     console.print(table)
     for name, value in lines.items():
-        console.print(f"{name + ':':<9} {value}", highlight=False, soft_wrap=True)
+        indented = value.replace("\n", f"\n{' ' * 10}")
+        console.print(f"{name + ':':<9} {indented}", highlight=False, soft_wrap=True, markup=False)
 
 
 def _brief(value: object) -> str:

@@ -104,11 +104,14 @@ class ModelConfig(Strict):
         return self
 
 
+LARGEST_BATCH = 8192
+
+
 class TrainOptions(Strict):
     """Options of the one training loop, `edgekit.training.fit.fit`."""
 
     epochs: int = Field(20, ge=1, le=10_000, description="passes over the train split")
-    batch_size: int = Field(64, ge=2, le=8192, description="samples in each optimiser step")
+    batch_size: int = Field(64, ge=2, le=LARGEST_BATCH, description="samples in each optimiser step")
     learning_rate: float = Field(0.05, gt=0, le=10, description="peak learning rate of SGD with Nesterov momentum")
     weight_decay: float = Field(5e-4, ge=0, le=1, description="L2 penalty on the weights")
     augment: Literal["none", "shift", "shift_flip"] = Field(

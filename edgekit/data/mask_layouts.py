@@ -65,9 +65,13 @@ def _folders(listing: Listing) -> Iterator[Pair]:
     files = by_suffix(listing.files)
     shown = [path for path in map(PurePosixPath, listing.files) if path.suffix.lower() in PICTURES]
     shown = [path for path in shown if IMAGES in path.parts[:-1] and not path.name.startswith(".")]
+    owners: dict[str, PurePosixPath] = {}
     for path, split in zip(shown, yolo.splits_of(shown), strict=True):
         mirrored = PurePosixPath(*(MASKS if part == IMAGES else part for part in path.parts)).with_suffix(MASK)
-        yield Pair(str(path), files.get(str(mirrored)), split)
+        mask = files.get(str(mirrored))
+        if mask is not None and owners.setdefault(mask, path) != path:
+            raise DataError(f"{owners[mask]} and {path}: two pictures of the mask {mask}; rename or remove one of them")
+        yield Pair(str(path), mask, split)
 
 
 def _voc(source: Folder | Zip, listing: Listing) -> Iterator[Pair]:

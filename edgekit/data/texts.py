@@ -48,6 +48,11 @@ class TextConfig(SourceConfig):
         """Token ids of one text."""
         return (self.tokens,)
 
+    @property
+    def table(self) -> dict[str, Any] | None:
+        """The step that reads a table of texts, where the source has one."""
+        return None
+
 
 @dataclass(frozen=True, eq=False)
 class Texts:
@@ -109,7 +114,7 @@ def _pools(content: bytes, given: Mapping[str, Texts], classes: tuple[str, ...],
     tokenizer = _read(content)
     if config.tokens <= tokenizer.least:
         raise DataError(f"data.tokens: got {config.tokens}, and {tokenizer.least} stand around every text; raise it")
-    steps = input_path.texts(MEMBER, config.tokens, tokenizer.pad_id, config.too_long)
+    steps = input_path.texts(MEMBER, config.tokens, tokenizer.pad_id, config.too_long, config.table)
     made = {name: _ids(texts, tokenizer, steps[-1], config) for name, texts in given.items()}
     ends = (made["train"], made.get("validation"), made.get("test"))
     return Pools(*ends, classes, "text", input_path=tuple(steps), members={MEMBER: content})

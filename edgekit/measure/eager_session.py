@@ -14,7 +14,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,21 +91,14 @@ def _torch(spec: ModelSpec) -> Callable[[Path], Steps]:
     from edgekit.models import store
     from edgekit.models.eager import eager_input
     from edgekit.models.joined import joined
-    from edgekit.runner.boxes import Decoder
 
     torch.set_num_threads(1)
 
-    def boxes(outputs: Any, inputs: torch.Tensor) -> dict[str, object]:
-        rows = joined(outputs)[0].numpy()
-        found = Decoder(inputs.shape[2:], len(rows))(rows)
-        return {"boxes": found.sides.tolist(), "logits": found.logits.tolist(), "classes": found.classes.tolist()}
-
     def read(scores: torch.Tensor, inputs: torch.Tensor) -> dict[str, object]:
         if spec.task == "detection":
-            return boxes(scores, inputs)
+            return _boxes(joined(scores)[0].numpy(), inputs.shape[2:])
         if spec.task == "segmentation":
-            cells = scores[0].argmax(dim=0)
-            return {"cells": torch.bincount(cells.flatten(), minlength=spec.num_classes).tolist()}
+            return _cells(scores[0].numpy())
         if spec.task == "anomaly":
             return {"score": float(torch.mean((scores - inputs) ** 2))}
         if spec.task == "regression":
@@ -127,7 +120,7 @@ def _file(spec: ModelSpec) -> Callable[[Path], Steps]:
     """A file's own interpreter on one thread; Keras is imported as it is opened."""
     import numpy as np
 
-    from edgekit.models.files import input_layout, standalone
+    from edgekit.models.files import input_layout, standalone, wanted
     from edgekit.runner.preprocess.transform import pipeline
 
     assert spec.source is not None
@@ -136,6 +129,10 @@ def _file(spec: ModelSpec) -> Callable[[Path], Steps]:
         importlib.import_module(IMPORTED[source.kind])
 
     def read(scores: np.ndarray, _: np.ndarray) -> dict[str, object]:
+        if spec.task == "detection":
+            return _boxes(scores[0], spec.input_shape[1:])
+        if spec.task == "segmentation":
+            return _cells(scores[0])
         if spec.task == "regression":
             return {"values": scores[0].tolist()}
         found = scores[0]
@@ -146,11 +143,27 @@ def _file(spec: ModelSpec) -> Callable[[Path], Steps]:
 
     def load(folder: Path) -> Steps:
         sample = input_layout.channels_last(spec.input_shape)
-        opened = standalone.open(folder / source.file, source.kind, sample, tensors=spec.tensors)
+        needed = wanted.of(spec.task, spec.num_classes, sample)
+        opened = standalone.open(folder / source.file, source.kind, sample, tensors=spec.tensors, wanted=needed)
         arrange = opened.layout.arrange
         return Steps(lambda raw: arrange(prepare(raw)), opened.run, read)
 
     return load
+
+
+def _boxes(rows: np.ndarray, size: Sequence[int]) -> dict[str, object]:
+    """Of outputs (points, 4 + classes) for a picture of (height, width)."""
+    from edgekit.runner.boxes import Decoder
+
+    found = Decoder(size, len(rows))(rows)
+    return {"boxes": found.sides.tolist(), "logits": found.logits.tolist(), "classes": found.classes.tolist()}
+
+
+def _cells(grid: np.ndarray) -> dict[str, object]:
+    """How many cells each class has, of logits (classes, rows, columns)."""
+    import numpy as np
+
+    return {"cells": np.bincount(grid.argmax(axis=0).ravel(), minlength=len(grid)).tolist()}
 
 
 def _class_answer(spec: ModelSpec, top: int, scores: list[float]) -> dict[str, object]:

@@ -24,7 +24,7 @@ from edgekit.core.config import suggest
 from edgekit.core.errors import ModelError, with_article
 from edgekit.core.hashing import write_json
 from edgekit.models import output_check, several_inputs
-from edgekit.models.files import as_module, detect, exported
+from edgekit.models.files import as_module, detect, exported, input_layout, wanted
 from edgekit.models.files.op_count import OpCount
 from edgekit.models.resize import resize
 from edgekit.models.spec import FORMAT, SPEC
@@ -154,12 +154,13 @@ def _inputs(spec: ModelSpec) -> str:
 
 def _opened(path: Path, spec: ModelSpec) -> nn.Module:
     assert spec.source is not None
+    needed = wanted.of(spec.task, spec.num_classes, input_layout.channels_last(spec.input_shape))
     if spec.source.kind == "exported":
-        return exported.network(path, spec.tensors)
+        return exported.network(path, spec.tensors, needed)
     found = spec.source
     counted = OpCount(found.parameters, found.macs, found.weight_bytes)
     try:
-        return as_module.network(path, found.kind, spec.input_shape, spec.num_classes, counted, spec.tensors)
+        return as_module.network(path, found.kind, spec.input_shape, needed, counted, spec.tensors)
     except ModelError:
         raise
     except Exception as error:  # readers' errors share no class

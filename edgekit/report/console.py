@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
 from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table
 
 from edgekit.core import left_out
@@ -15,15 +16,20 @@ from edgekit.core.config import STAGES
 from edgekit.core.rows.decisions import Candidate, is_choice
 from edgekit.core.rows.variants import WaterfallStep
 from edgekit.report import checks, rivals, variants, verdict
+from edgekit.report.columns import Column
 from edgekit.report.formatting import faster_with_ends
 from edgekit.report.result.types import Result
 from edgekit.report.tables.loads import held
 from edgekit.stages.benchmark.decide import FEWEST_BYTES
 
+ANY_WIDTH = 10_000
+VERDICT_WIDTH = 24
+"""Characters more than its longest word that a verdict should have."""
+
 
 def show(result: Result, folder: Path, console: Console, *, drawn: bool = False) -> None:
     """Print the verdict table, the wall times and the paths of all outputs."""
-    console.print(_table(result))
+    console.print(_table(result, console))
     console.print()
     if result["verdict"]["met"]:
         winner, _, figures = escape(verdict.message(result)).partition(" ")
@@ -55,14 +61,26 @@ def show(result: Result, folder: Path, console: Console, *, drawn: bool = False)
         console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
-def _table(result: Result) -> Table:
+def _table(result: Result, console: Console) -> Table:
+    """The table of variants; a second accuracy stands in it where the terminal is wide enough."""
     found = variants.of_result(result)
+    plain = _laid_out(result, found, variants.FIGURES)
+    if not found.second:
+        return plain
+    whole = _laid_out(result, found, found.figures)
+    needed = Measurement.get(console, console.options.update(max_width=ANY_WIDTH), whole).minimum
+    return whole if needed + VERDICT_WIDTH <= console.width else plain
+
+
+def _laid_out(result: Result, found: variants.Variants, figures: Sequence[Column[variants.Line]]) -> Table:
     title = f"Verdict of run {result['name']}"
     table = Table(title=title, title_justify="left", title_style="bold", caption=found.caption, caption_justify="left")
-    columns = (variants.NAME, *variants.FIGURES, variants.VERDICT)
+    columns = (variants.NAME, *figures, variants.VERDICT)
     for column in columns:
+        # a second accuracy's name is longer than its figures
+        heading = column.heading.replace(" ", "\n") if column in found.second else column.heading
         justify: Literal["left", "right"] = "right" if column.numeric else "left"
-        table.add_column(column.heading, justify=justify, no_wrap=column is not variants.VERDICT)
+        table.add_column(heading, justify=justify, no_wrap=column is not variants.VERDICT)
     for line in found.lines:
         ships = line.standing == "ships"
         table.add_row(*(escape(column.text(line)) for column in columns), style="bold green" if ships else None)

@@ -116,7 +116,9 @@ def metrics(result: Result) -> Iterator[tuple[str, float]]:
     """Figures of the verdict, of every variant and rival, and of each stage's seconds; `group/figure`."""
     groups = {"verdict": result["verdict"], **{row["name"]: row for row in [*result["variants"], *result["rivals"]]}}
     for group, row in groups.items():
-        for name, value in row.items():
+        figures: dict[str, Any] = {**row}
+        figures |= {f"second_accuracy_{split}": value for split, value in figures.get("second_accuracy", {}).items()}
+        for name, value in figures.items():
             if isinstance(value, (int, float)) and math.isfinite(value):
                 yield _name(f"{group}/{name}"), float(value)
     for stage, found in result["stages"].items():

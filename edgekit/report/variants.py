@@ -8,7 +8,7 @@ from typing import Literal
 
 from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.decisions import Candidate, Decision, is_choice
-from edgekit.core.rows.variants import BaselineRow, VariantRow
+from edgekit.core.rows.variants import BaselineRow, SecondAccuracy, VariantRow
 from edgekit.report.columns import Column
 from edgekit.report.formatting import at_most, count, milliseconds, percent, points, span, speedup, times
 from edgekit.report.result.types import Result
@@ -35,6 +35,7 @@ class Line:
     p99_ms: float
     speedup: tuple[float, float, float] | None
     verdict: str
+    second: SecondAccuracy | None = None
 
 
 NAME: Column[Line] = Column("variant", lambda line: line.name, numeric=False)
@@ -58,6 +59,17 @@ class Variants:
 
     lines: tuple[Line, ...]
     confidence: float
+
+    @property
+    def second(self) -> tuple[Column[Line], ...]:
+        """Columns of the second accuracy; none where the task has only one."""
+        metrics = {line.second["metric"] for line in self.lines if line.second}
+        return tuple(column for metric in metrics for column in _second(metric))
+
+    @property
+    def figures(self) -> tuple[Column[Line], ...]:
+        """`FIGURES`, and a second accuracy behind them: where a table is too wide, that is what one scrolls to."""
+        return (*FIGURES, *self.second)
 
     @property
     def caption(self) -> str:
@@ -87,6 +99,13 @@ def _table(
     lines = [_baseline(row) if row["target"] == "pytorch" else _variant(row, winners, decisions) for row in rows]
     lines.sort(key=lambda line: (STANDINGS.index(line.standing), line.p50_ms))
     return Variants(tuple(lines), confidence)
+
+
+def _second(metric: str) -> tuple[Column[Line], ...]:
+    return (
+        Column(f"val. {metric}", lambda line: percent(line.second and line.second["validation"])),
+        Column(f"test {metric}", lambda line: percent(line.second and line.second["test"])),
+    )
 
 
 def _baseline(row: BaselineRow) -> Line:
@@ -120,6 +139,7 @@ def _line(
         p99_ms=row["p99_ms"],
         speedup=gain,
         verdict=verdict,
+        second=row.get("second_accuracy"),
     )
 
 

@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from edgekit.runner.model import Model
 
 MOST = 1024
-AGAIN = "an ONNX bundle that is made again frees its batch, unless its network or its precision fixes that"
+READY_MADE = "ready-made-"
+"""How the variants of `edgekit bundle` begin."""
+FIXED = "`edgekit bundle` sets the batch of an ONNX file to 1, and does so again"
+AGAIN = (
+    "made again, an ONNX bundle of a PyTorch network has a free batch, unless its network or its precision fixes that; "
+    "one of a model file has 1"
+)
+"""Of the bundles of a run."""
 
 Call = Callable[[np.ndarray], np.ndarray]
 
@@ -100,8 +107,9 @@ def _several(model: Model, size: int) -> Call:
     try:
         backend = open_backend(manifest.target, files, *ends, model.threads, name, model.device, size)
     except RunnerError as error:
-        advice = f"; {AGAIN}" if manifest.target == "onnx" else ""
-        raise BackendError(f"{size} samples at once: {error}{advice}") from None
+        advice = FIXED if manifest.variant.startswith(READY_MADE) else AGAIN
+        more = f"; {advice}" if manifest.target == "onnx" else ""
+        raise BackendError(f"{size} samples at once: {error}{more}") from None
     invoke, decode = backend.invoke, backend.decode
 
     def call(x: np.ndarray) -> np.ndarray:

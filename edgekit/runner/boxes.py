@@ -24,6 +24,9 @@ SIDES = 4
 """A box's numbers: left, top, right, bottom."""
 CANDIDATES = 400
 """Of a picture, those with the highest logits go on to the suppression."""
+ZERO, NONE = np.float32(0), np.empty(0, dtype=np.int64)
+BLOCK = 40
+"""Boxes whose overlaps are computed at once: with fewer, calls cost more than arithmetic; with more, memory does."""
 
 
 class Options(NamedTuple):
@@ -82,7 +85,9 @@ class Decoder:
     """Outputs (points, 4 + classes) of pictures of one (height, width) → `Boxes`."""
 
     def __init__(self, size: Sequence[int], points: int, options: Options = DEFAULT) -> None:
-        self.places, self.widths = centres(size, points)
+        places, widths = centres(size, points)
+        self.places = np.concatenate([places, places], axis=1)
+        self.reaches = np.concatenate([-widths, -widths, widths, widths], axis=1)
         height, width = size
         self.limits = np.array([width, height, width, height], dtype=np.float32)
         self.options = options
@@ -90,50 +95,66 @@ class Decoder:
         self.least_logit = np.float32(math.log(share / (1 - share)))
 
     def __call__(self, outputs: np.ndarray) -> Boxes:
-        logits = outputs[:, SIDES:]
-        points, classes = np.nonzero(logits >= self.least_logit)
-        scores = logits[points, classes]
-        order = (-scores).argsort(kind="stable")[:CANDIDATES]
-        points, classes, scores = points[order], classes[order], scores[order]
-        sides = self._sides(outputs[points, :SIDES], points)
+        logits = outputs[:, SIDES:].ravel()
+        found = (logits >= self.least_logit).nonzero()[0]
+        found = found[(-logits[found]).argsort(kind="stable")[:CANDIDATES]]
+        of_each = outputs.shape[1] - SIDES
+        points = found // of_each
+        scores, classes = logits[found], found - points * of_each
+        sides = outputs.take(points, axis=0)[:, :SIDES] * self.reaches.take(points, axis=0)
+        sides += self.places.take(points, axis=0)
+        np.minimum(np.maximum(sides, ZERO, out=sides), self.limits, out=sides)
         kept = suppress(sides, classes, self.options.overlap, self.options.most)
-        return Boxes(sides[kept], scores[kept], classes[kept])
-
-    def _sides(self, distances: np.ndarray, points: np.ndarray) -> np.ndarray:
-        reach = distances * self.widths[points]
-        places = self.places[points]
-        sides = np.concatenate([places - reach[:, :2], places + reach[:, 2:]], axis=1)
-        return np.minimum(np.maximum(sides, np.float32(0)), self.limits)
+        return Boxes(sides.take(kept, axis=0), scores[kept], classes[kept])
 
 
 def suppress(sides: np.ndarray, classes: np.ndarray, overlap: float, most: int) -> np.ndarray:
-    """Places of the boxes that stay, of boxes sorted best first: greedy, class by class (Felzenszwalb et al. 2010)."""
-    alive = np.ones(len(sides), dtype=bool)
-    areas = area(sides)
-    kept = []
-    for place in range(len(sides)):
-        if not alive[place]:
-            continue
-        kept.append(place)
-        if len(kept) == most:
-            break
-        behind = np.flatnonzero(alive[place + 1 :]) + place + 1
-        shared = intersections(sides[place], sides[behind])
-        covered = shared > np.float32(overlap) * (areas[place] + areas[behind] - shared)
-        alive[behind[covered & (classes[behind] == classes[place])]] = False
-    return np.array(kept, dtype=np.int64)
+    """Places of the boxes that stay, of boxes sorted best first: greedy, class by class (Felzenszwalb et al. 2010).
+
+    The overlaps of the next `BLOCK` boxes with all that wait are computed at once. What those that stay cover waits no
+    longer.
+    """
+    corners, areas, places = np.ascontiguousarray(sides.T), area(sides), np.arange(len(sides))
+    kept: list[int] = []
+    while len(places) and len(kept) < most:
+        shared = intersections(corners[:, :BLOCK], corners)
+        share = areas[:BLOCK, None] + areas
+        share -= shared
+        share *= np.float32(overlap)
+        covered = shared > share
+        covered &= classes[:BLOCK, None] == classes
+        stay = _uncovered(covered[:, :BLOCK])
+        kept += places[stay].tolist()
+        wait = (~covered[stay, BLOCK:].any(axis=0)).nonzero()[0] + BLOCK if len(places) > BLOCK else NONE
+        corners, areas, classes, places = corners.take(wait, axis=1), areas[wait], classes[wait], places[wait]
+    return np.array(kept[:most], dtype=np.int64)
+
+
+def _uncovered(covered: np.ndarray) -> list[int]:
+    """The rows (n, n) that no row before them covers which stays itself: rows are whole numbers with a bit for each."""
+    bits = np.packbits(covered, axis=1, bitorder="little")
+    each, packed = bits.shape[1], bits.tobytes()
+    left, stay = (1 << len(covered)) - 1, []
+    while left:
+        row = (left & -left).bit_length() - 1  # the lowest bit
+        stay.append(row)
+        left &= ~(int.from_bytes(packed[row * each : (row + 1) * each], "little") | 1 << row)
+    return stay
 
 
 def area(sides: np.ndarray) -> np.ndarray:
     """(n,) of boxes (n, 4); 0 where a side is beyond its opposite."""
-    return np.maximum(sides[:, 2] - sides[:, 0], 0) * np.maximum(sides[:, 3] - sides[:, 1], 0)
+    spans = sides[:, 2:] - sides[:, :2]
+    np.maximum(spans, ZERO, out=spans)
+    return spans[:, 0] * spans[:, 1]
 
 
-def intersections(one: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """(n,): the area that a box (4,) shares with each of others (n, 4)."""
-    low, high = np.maximum(one[:2], others[:, :2]), np.minimum(one[2:], others[:, 2:])
-    shared = np.maximum(high - low, 0)
-    return shared[:, 0] * shared[:, 1]
+def intersections(ones: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """(n, m): the area that each of boxes (4, n) shares with each of others (4, m), a row for each side."""
+    shared = np.minimum(ones[2:, :, None], others[2:, None])
+    shared -= np.maximum(ones[:2, :, None], others[:2, None])
+    np.maximum(shared, ZERO, out=shared)
+    return np.multiply(shared[0], shared[1], out=shared[0])
 
 
 def probability(logit: float) -> float:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Temporary file, fsync, replace, fsync of the folder."""
-    # a name of its own for each path, and short: the path's own name may be as long as the file system takes
-    temporary = path.with_name(f".{zlib.crc32(os.fsencode(path.name)):08x}.{os.getpid()}.tmp")
+    temporary = temporary_file(path)
     try:
         with open(temporary, "wb") as stream:
             stream.write(data)
@@ -21,6 +20,11 @@ def write_atomically(path: Path, data: bytes) -> None:
         if temporary.exists():
             temporary.unlink()
     sync_folder(path.parent)
+
+
+def temporary_file(path: Path) -> Path:
+    """Where this process writes what becomes `path`; short, for the path's own name may be as long as a name can be."""
+    return path.with_name(f".{zlib.crc32(os.fsencode(path.name)):08x}.{os.getpid()}.tmp")
 
 
 def sync_folder(folder: Path) -> None:

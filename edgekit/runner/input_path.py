@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 Step = Mapping[str, Any]
-ID = "id"
+ID, COLUMN = "id", "column"
+DELIMITERS = {"tab": "\t", "comma": ",", "semicolon": ";"}
 
 STEPS: dict[str, dict[str, Any]] = {
     "read_array": {"dtypes": list, "shape": list},
@@ -23,17 +24,18 @@ STEPS: dict[str, dict[str, Any]] = {
     "rows": {},
     "windows": {"length": int, "stride": int, "fill": ("silence", "none")},
     "decode_text": {},
+    "decode_text_table": {"delimiter": tuple(DELIMITERS), "header": bool, "column": COLUMN},
     "read_tensors": {},
     "tokenize": {"vocabulary": str, "length": int, "pad_id": ID, "too_long": ("cut", "refuse")},
 }
-"""Options of each step: a whole number above 0 or, of an id, from 0; a list, a member of the bundle, or one of the
-values that are named."""
+"""Options of each step: a whole number above 0 or, of an id, from 0; a list, a member of the bundle, true or false, a
+column's name or number, or one of the values that are named."""
 ORDER = {
     "image": ("read_array", "decode_picture", "resize_picture"),
     "vector": ("read_array", "decode_csv", "rows"),
     "audio": ("read_array", "decode_wav", "mix_channels", "resample", "windows"),
     "window": ("read_array", "decode_csv", "windows"),
-    "text": ("decode_text", "tokenize"),
+    "text": ("decode_text", "decode_text_table", "tokenize"),
     "tensors": ("read_tensors",),
 }
 """By kind of raw sample, the steps that it may have, in this order; each at most once."""
@@ -97,10 +99,17 @@ def windows(length: int, stride: int, fill: str = "none") -> dict[str, Any]:
     return {"step": "windows", "length": length, "stride": stride, "fill": fill}
 
 
-def texts(vocabulary: str, length: int, pad_id: int, too_long: str = "cut") -> list[dict[str, Any]]:
-    """A text becomes so many token ids, by the vocabulary in this member of the bundle."""
+def texts(
+    vocabulary: str, length: int, pad_id: int, too_long: str = "cut", table: Step | None = None
+) -> list[dict[str, Any]]:
+    """A text, or each of a `table`, becomes so many token ids, by the vocabulary in this member of the bundle."""
     tokenize = {"step": "tokenize", "vocabulary": vocabulary, "length": length, "pad_id": pad_id, "too_long": too_long}
-    return [{"step": "decode_text"}, tokenize]
+    return [{"step": "decode_text"}, *([dict(table)] if table else []), tokenize]
+
+
+def text_table(delimiter: str, header: bool, column: str | int) -> dict[str, Any]:
+    """A table with a text in each row, in the column of this name or of this number, counted from 1."""
+    return {"step": "decode_text_table", "delimiter": delimiter, "header": header, "column": column}
 
 
 def default(kind: str, shape: Sequence[int], dtype: str, columns: Sequence[str] | None) -> list[dict[str, Any]]:

@@ -158,7 +158,7 @@ class Model:
         Raises
         ------
         InputError
-            The sample has another shape, type or range of values.
+            The sample has another shape, type or range of values, or the outputs for it are no answer.
         BackendError
             The interpreter fails, or its outputs are not finite.
         """
@@ -199,8 +199,10 @@ class Model:
 
         Raises
         ------
+        InputError
+            They are no answer: an embedding of zeros.
         BackendError
-            The outputs are not finite.
+            They are not finite.
         """
         started = perf_counter_ns()
         postprocess.check_finite(outputs)

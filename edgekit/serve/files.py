@@ -31,7 +31,9 @@ def samples(body: bytes, manifest: Manifest, members: Mapping[str, bytes] = inpu
     it takes one window alone.
     """
     raw = manifest.raw
-    known = {inputs.READERS[suffix] for suffix in inputs.suffixes(raw)}
+    readers = inputs.readers(raw)
+    taken = [suffix for suffix in inputs.suffixes(raw) if readers[suffix] != "text_table"]  # to it, that is a text
+    known = {readers[suffix] for suffix in taken}
     reader = kind(body)
     if "text" in known and reader != "array" and (reader in (None, "table") or _is_utf8(body)):
         reader = "text" if body else None
@@ -39,7 +41,7 @@ def samples(body: bytes, manifest: Manifest, members: Mapping[str, bytes] = inpu
         reader = "tensors"
     if reader is None or reader not in known:
         got = f"a {reader}" if reader else "no file that is known" if body else "nothing"
-        raise Refusal(415, f"body: got {got}; this model takes {', '.join(inputs.suffixes(raw))}")
+        raise Refusal(415, f"body: got {got}; this model takes {', '.join(taken)}")
     descriptor = os.memfd_create("body")
     path = f"/proc/self/fd/{descriptor}"
     try:

@@ -45,7 +45,7 @@ class Served:
         self.input = several.taken(self.manifest.raw)
         self._values = {OUTPUT: self.manifest.output_shape}
         if len(self.manifest.outputs) > 1:
-            self._values = {each.name: each.shape[1:] for each in self.manifest.outputs}
+            self._values = {each.name: each.answer for each in self.manifest.outputs}
         self.outputs = (*self._values, ANSWER)
         self.binary_values = tuple(wire.Wanted(name, True, 0) for name in self._values)
         self.cache: Cached | None = None
@@ -146,6 +146,8 @@ class Served:
         for row, raw in zip(outputs, samples):
             try:
                 facts = self.model.answer(raw, row, top_k, {}, size=size).to_dict()
+            except InputError as error:
+                raise Refusal(400, str(error)) from None
             except BackendError as error:
                 raise Refusal(500, str(error)) from None
             found.append({key: each for key, each in facts.items() if key not in ("scores", "timing_ms")})

@@ -11,8 +11,9 @@ import numpy as np
 
 from edgekit.core.errors import ConversionError
 from edgekit.models import files
-from edgekit.models.files import input_layout
+from edgekit.models.files import input_layout, wanted
 from edgekit.models.files.compatibility import file_refusal
+from edgekit.models.files.wanted import Wanted
 from edgekit.models.spec import Source, read_spec
 
 QUANTIZED = "int8"
@@ -22,11 +23,15 @@ FLOAT = "fp32"
 
 @dataclass(frozen=True)
 class ModelFile:
-    """The file at `path`; `input_shape` is (C, H, W) or (F,), whatever order it has itself."""
+    """The file at `path`; `input_shape` is (C, H, W) or (F,), whatever order it has itself.
+
+    `wanted` says what it gives, and in which order its outputs come.
+    """
 
     path: Path
     source: Source
     input_shape: tuple[int, ...]
+    wanted: Wanted = wanted.ANY
 
     @property
     def _module(self) -> Any:
@@ -78,7 +83,8 @@ def read(model_folder: Path) -> ModelFile | None:
     spec = read_spec(model_folder)
     if spec.source is None or spec.source.kind == "exported":
         return None
-    return ModelFile(model_folder / spec.source.file, spec.source, spec.input_shape)
+    needed = wanted.of(spec.task, spec.num_classes, input_layout.channels_last(spec.input_shape))
+    return ModelFile(model_folder / spec.source.file, spec.source, spec.input_shape, needed)
 
 
 def tensor_names(model_folder: Path) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from edgekit.core import progress, tasks
 from edgekit.core.config import TrainOptions
 from edgekit.core.errors import ModelError
 from edgekit.models.onednn import strided_pointwise_as_slices
-from edgekit.training import batches, checkpoint, losses
+from edgekit.training import batches, checkpoint, losses, positives
 from edgekit.training.checkpoint import Checkpoint
 from edgekit.training.objective import Distillation, LabelObjective, objective
 from edgekit.training.predict import EVALUATION_BATCH, Steps, inputs, pick_device, scores_of, tensor
@@ -80,6 +80,8 @@ def fit(
             f"training needs 2 train samples and 1 validation sample, got {len(data.train.y)} and "
             f"{len(data.validation.y)}; raise data.limit"
         )
+    if data.task == "embedding" and distillation is None:
+        positives.check(data.train.y, options.batch_size)
     where = pick_device(device)
     networks = [
         module,

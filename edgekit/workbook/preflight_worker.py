@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from edgekit.core.config import NetworkConfig
+from edgekit.core.config import NetworkConfig, TrainOptions
 from edgekit.core.errors import NO_RESOURCES, ConfigError, EdgekitError, ResourceError
 from edgekit.core.subprocesses import leave_with_parent
 from edgekit.data import Data
@@ -54,6 +54,8 @@ def _checks(plan: Plan, at: Path) -> Iterator[tuple[str, str]]:
     data = load_data(plan.data)
     sizes = ", ".join(f"{len(getattr(data, name)):,} {name}" for name in ("train", "calibration", "validation"))
     yield "Samples", f"{data.sample_in_words}: {sizes}; {len(data.classes)} {_outputs(data)}"
+    if data.notes:
+        yield "Notes", "\n".join(data.notes)
     try:
         preprocessed_shape(data, plan.run.preprocess)
     except RunnerError as error:
@@ -61,6 +63,7 @@ def _checks(plan: Plan, at: Path) -> Iterator[tuple[str, str]]:
     bundle: Any = plan.stages["bundle"]
     streams.check(data, bundle)
     at.write_text(plan.source.name if plan.source else str(plan.run.model.builder))
+    _check_batches(plan, data)
     yield "Network", _file(plan, data) if plan.source else _baseline(plan, data)
     for place, network in _students(plan):
         at.write_text(f"{place}: {network.builder}")
@@ -91,7 +94,7 @@ def _file(plan: Plan, data: Data) -> str:
 
 
 def _baseline(plan: Plan, data: Data) -> str:
-    from edgekit.models import dry_run, store
+    from edgekit.models import dry_run, shared_scale, store
     from edgekit.models.eager import eager_input
     from edgekit.models.from_artifact import spec_for
 
@@ -103,7 +106,8 @@ def _baseline(plan: Plan, data: Data) -> str:
     dry_run.check(module, spec, x, trains=not plan.weights)
     parameters = sum(parameter.numel() for parameter in module.parameters())
     trained = f"weights of {plan.weights.name}" if plan.weights else "to be trained"
-    return f"{parameters:,} parameters, {trained}; answers these samples"
+    shared = shared_scale.note(module, spec, x)
+    return f"{parameters:,} parameters, {trained}; answers these samples{f'; {shared}' if shared else ''}"
 
 
 def _students(plan: Plan) -> Iterator[tuple[str, NetworkConfig]]:
@@ -117,6 +121,27 @@ def _students(plan: Plan) -> Iterator[tuple[str, NetworkConfig]]:
     for place, teacher in enumerate(distill.teachers):
         if teacher.builder:
             yield f"distill.teachers.{place}", NetworkConfig(builder=teacher.builder, kwargs=teacher.kwargs)
+
+
+def _check_batches(plan: Plan, data: Data) -> None:
+    """ConfigError for an embedding that is to be trained on labels alone, and whose batches hold too few of a label."""
+    from edgekit.training import positives
+
+    if data.task != "embedding":
+        return
+    profile: Any = plan.stages["profile"]
+    distill: Any = plan.stages.get("distill")
+    trained: dict[str, TrainOptions] = {} if plan.source or plan.weights else {"profile": profile}
+    for place, teacher in enumerate(distill.teachers if distill else ()):
+        if teacher.builder and teacher.training:
+            trained[f"distill.teachers.{place}.training"] = teacher.training
+        elif teacher.builder:
+            trained["distill"] = distill
+    for where, options in trained.items():
+        try:
+            positives.check(data.train.y, options.batch_size)
+        except ConfigError as error:
+            raise ConfigError(f"{where}.{error}") from None
 
 
 def _check_network(plan: Plan, data: Data, place: str, network: NetworkConfig) -> None:

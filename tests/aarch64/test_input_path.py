@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.data import load, parse
+from edgekit.data import Data, load, parse
 from edgekit.models.from_artifact import spec_for
-from tests.data.test_input_path import ODD, all_of
+from tests.data.sources import test_boxes, test_masks, test_text_table
+from tests.data.sources.test_text_folder import texts
+from tests.data.test_input_path import ODD, OF_THEIR_OWN, all_of
 
 from .device import Device
 
@@ -45,14 +47,45 @@ def interpreter(request: pytest.FixtureRequest) -> str:
     return name
 
 
-@pytest.fixture(scope="module", params=sorted(ODD))
+def boxed(home: Path) -> tuple[Path, Data]:
+    """Odd pictures with a box in each."""
+    test_boxes.odd_pictures(home)
+    section = test_boxes.options(home.parent, "yolo", height=32, width=48, max_bad_fraction=0.9)
+    return home / "images", load(parse(section, test_boxes.TASK))
+
+
+def masked(home: Path) -> tuple[Path, Data]:
+    """Odd pictures with a mask for each."""
+    test_masks.odd_pictures(home)
+    return home / "images", test_masks.read(home.parent, "folders")
+
+
+def tabled(home: Path) -> tuple[Path, Data]:
+    """A table of texts, and its rows as files."""
+    home.mkdir()
+    for number, (_, text) in enumerate(texts(90)):
+        (home / f"{number}.txt").write_text(text, encoding="utf-8")
+    return home, load(parse(test_text_table.config(test_text_table.table(home.with_name("x.tsv")))))
+
+
+OTHERS = {"boxes": boxed, "masks": masked, "text_table": tabled}
+
+
+def test_every_source_that_reads_files_is_asked() -> None:
+    assert set(OTHERS) == OF_THEIR_OWN
+
+
+@pytest.fixture(scope="module", params=sorted({*ODD, *OTHERS}))
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     """A folder of odd files, what a manifest says of its samples, the members that they need, and the digests."""
     home = tmp_path_factory.mktemp(request.param) / "data"
-    data = load(parse(ODD[request.param](home)))
-    spec = home.with_name("raw.json")
+    if request.param in ODD:
+        data = load(parse(ODD[request.param](home)))
+    else:
+        home, data = OTHERS[request.param](home)
+    spec = home.parent / "raw.json"
     spec.write_text(json.dumps(spec_for(data, "edgekit.models.mlp:mlp", {}, []).raw))
-    members = home.with_name("members")
+    members = home.parent / "members"
     members.mkdir()
     for name, content in data.members.items():
         (members / name).write_bytes(content)

@@ -18,6 +18,8 @@ import pytest
 from edgekit.cli import app
 from edgekit.runner import bundle as bundles
 from edgekit.runner import load
+from edgekit.runner.batch import open_batch
+from edgekit.runner.errors import BackendError
 from tests.conftest import run_edgekit
 from tests.runner import conftest as tiny
 from tests.runner.broken import tflite
@@ -313,6 +315,11 @@ def test_an_open_batch_is_set_to_one_and_said(tmp_path: Path, network: Write) ->
     assert edgekit("bundle", tmp_path / "open.xml", *words, tmp_path / "ir") == 0, said()
     assert "its open batch was set to 1" in said()
     outputs = [load(made(tmp_path / name), trial=False).golden()[1] for name in ("onnx", "ir")]
+    with pytest.raises(
+        BackendError, match="fixes its batch at 1; `edgekit bundle` sets the batch of an ONNX file to 1"
+    ):
+        open_batch(load(made(tmp_path / "onnx"), trial=False, interpreter="onnxruntime"), 4)
+    assert open_batch(load(made(tmp_path / "ir"), trial=False), 4).size == 4
     assert np.allclose(*outputs, atol=1e-5)
 
 
@@ -446,7 +453,9 @@ def test_models_that_a_bundle_cannot_hold(tmp_path: Path, network: Write, onnx_f
     two = onnx.ModelProto()
     two.CopyFrom(model)
     two.graph.output.append(onnx.helper.make_tensor_value_info("mean", onnx.TensorProto.FLOAT, [1, 4]))
-    assert "has 2 outputs (scores, mean)" in nothing_like_it(tmp_path, "two.onnx", two.SerializeToString())
+    (tmp_path / "two.onnx").write_bytes(two.SerializeToString())
+    assert edgekit("bundle", tmp_path / "two.onnx", "--golden", tmp_path / "sample.npy", "--out", tmp_path) == 4
+    assert "has 2 outputs (scores, mean); a bundle's model has one output" in said()
     onnx.save(model, tmp_path / "far.onnx", save_as_external_data=True, location="far.data", size_threshold=0)
     line = nothing_like_it(tmp_path, "far.onnx", (tmp_path / "far.onnx").read_bytes())
     assert "onnx.save(onnx.load(" in line

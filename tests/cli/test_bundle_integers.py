@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from edgekit.runner import load
+from edgekit.runner.errors import InputError
 from tests.cli.test_bundle import edgekit, made, said
 from tests.runner import integers
 
@@ -112,3 +113,44 @@ def test_windows_of_integers_want_a_model_of_the_same(tmp_path: Path) -> None:
     words = ("--golden", golden, "--labels", "a,b,c", "--out", tmp_path / "out", "--dtype", "uint8")
     assert edgekit("bundle", model, *words) == 2
     assert "windows and samples with a --range are float32, and the model's are int8" in said()
+
+
+def ids_model(path: Path, dtype: str, words: int = 50) -> Path:
+    """The mean of the rows of a table that seven ids name."""
+    import onnx
+    from onnx import helper, numpy_helper
+
+    table = np.random.default_rng(0).normal(size=(words, 3)).astype(np.float32)
+    nodes = [
+        helper.make_node("Cast", ["ids"], ["whole"], to=onnx.TensorProto.INT64),
+        helper.make_node("Gather", ["table", "whole"], ["rows"]),
+        helper.make_node("ReduceMean", ["rows"], ["y"], axes=[1], keepdims=0),
+    ]
+    source = helper.make_tensor_value_info("ids", getattr(onnx.TensorProto, dtype), (1, 7))
+    result = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (1, 3))
+    graph = helper.make_graph(nodes, "ids", [source], [result], [numpy_helper.from_array(table, "table")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
+    return path
+
+
+@pytest.mark.parametrize("dtype", ["INT32", "INT64"])
+def test_ids_as_the_only_input_are_refused_with_what_to_do(dtype: str, tmp_path: Path) -> None:
+    model = ids_model(tmp_path / "ids.onnx", dtype)
+    np.save(tmp_path / "a.npy", np.arange(7))
+    assert edgekit("bundle", model, "--golden", tmp_path / "a.npy", "--labels", "a,b,c", "--out", tmp_path / "out") == 4
+    assert said().startswith(
+        f"edgekit: input ids: takes {dtype.lower()}[1, 7]; as the only input a bundle takes floats"
+    )
+    assert "with a Cast from float32 in front" in said() and not (tmp_path / "out").exists()
+
+
+def test_ids_as_floats_have_the_range_that_is_said(tmp_path: Path) -> None:
+    """OpenVINO gives a plausible answer for an id that is none."""
+    model, golden = ids_model(tmp_path / "ids.onnx", "FLOAT"), tmp_path / "a.npy"
+    np.save(golden, np.arange(7, dtype=np.float32))
+    words = ("--golden", golden, "--labels", "a,b,c", "--range", "0,49", "--out", tmp_path / "out")
+    assert edgekit("bundle", model, *words) == 0, said()
+    opened = load(made(tmp_path / "out"), trial=False, interpreter="openvino")
+    assert opened.predict(np.full(7, 49, np.float32)).label in ("a", "b", "c")
+    with pytest.raises(InputError, match="the bundle takes 0 to 49"):
+        opened.predict(np.full(7, 50, np.float32))

@@ -107,8 +107,8 @@ def test_ranges_that_are_not_known_are_said(texts: dict[str, Path], tmp_path: Pa
     assert "tensor      attention_mask int64[7] from 0 to 1\n" in said()
     [line] = [line for line in said().splitlines() if line.startswith("range ")]
     assert line == (
-        "range       of input_ids is not known: ids outside the model's vocabulary are not refused before the model "
-        "runs; where you know it, give --input-range input_ids=LOW,HIGH"
+        "range       of input_ids is not known: ids outside the model's vocabulary are not refused, and some "
+        "interpreters answer them without an error; where you know it, give --input-range input_ids=LOW,HIGH"
     )
     tensors = load(made(tmp_path / "out"), trial=False).manifest.raw.tensors or ()
     assert [each["range"] for each in tensors] == [[-(2**24), 2**24], [0, 1]]

@@ -634,6 +634,19 @@ def test_every_task_has_a_config(task: str, tmp_path: Path) -> None:
     store.build(spec, seed=0)
 
 
+def test_many_identities_get_batches_that_hold_two_samples_of_one(tmp_path: Path) -> None:
+    """A twentieth of the train split would hold none, mostly, and teach nothing."""
+    from edgekit.training import positives
+
+    x, y = np.random.default_rng(0).standard_normal((360, 6)).astype(np.float32), np.arange(360) // 3 % 100
+    kept = {"x_validation": x[300:330], "y_validation": y[300:330], "x_test": x[330:], "y_test": y[330:]}
+    data = arrays(tmp_path / "data.npz", x[:300], y[:300], **kept)
+    values = written("--task", "embedding", "--data", data, out=tmp_path)
+    labels = load(load_plan(tmp_path / "mine.yaml").data).train.y
+    for stage in ("profile", "distill", "prune", "quantize"):
+        assert positives.pairs(labels, values[stage]["batch_size"]) >= 1 > positives.pairs(labels, 16), values[stage]
+
+
 @pytest.mark.parametrize("task", EVERY_TASK)
 def test_every_tasks_data_are_shown(task: str, tmp_path: Path) -> None:
     from edgekit.report import tables

@@ -21,6 +21,7 @@ from edgekit.workbook.plan import load_plan
 from tests.cli.test_init import edgekit, written
 from tests.data.boxed import CLASSES, WRITERS, scenes
 from tests.data.pictures import samples, unpacked
+from tests.data.sources.test_wav_folder import folder as sounds
 
 
 @pytest.mark.parametrize("form", sorted(WRITERS))
@@ -170,6 +171,29 @@ def test_pictures_in_folders_of_classes_have_no_boxes(tmp_path: Path) -> None:
     home = unpacked(tmp_path, samples())
     done = edgekit("init", "mine", "--task", "detection", "--data", home, "--out", tmp_path / "out")
     assert done.exit_code == 2 and "put annotations beside the pictures" in done.output, done.output
+
+
+@pytest.mark.parametrize("labels", ["boxes", "classes"])
+def test_arrays_are_told_which_layouts_of_boxes_there_are(labels: str, tmp_path: Path) -> None:
+    """Labels of the very shape that the task has are refused too, so their shape is not what is said to be wrong."""
+    data, y = tmp_path / "data.npz", np.full((40, 3, 5), -1, np.float32)
+    y[:, 0, 3:] = 32
+    x = np.random.default_rng(0).integers(0, 256, (40, 32, 32, 3)).astype(np.uint8)
+    np.savez(data, x_train=x, y_train=y if labels == "boxes" else np.arange(40) % 3)
+    done = edgekit("init", "mine", "--task", "detection", "--data", data, "--out", tmp_path / "out")
+    said = " ".join(done.output.split())
+    assert done.exit_code == 2 and said.startswith("edgekit: --task detection: an .npz file, and edgekit init reads"), (
+        said
+    )
+    assert all(word in said for word in ("Annotations/*.xml", "a .json for each split", "labels/split/*.txt"))
+    assert said.endswith("for boxes in arrays, write the config by hand") and "y_train is" not in said
+
+
+def test_sounds_are_not_sent_to_an_npz_for_boxes(tmp_path: Path) -> None:
+    data = sounds(tmp_path / "sounds", 8)
+    done = edgekit("init", "mine", "--task", "detection", "--data", data, "--out", tmp_path / "out")
+    said = " ".join(done.output.split())
+    assert done.exit_code == 2 and "reads boxes beside pictures alone" in said and ".npz" not in said, said
 
 
 def test_files_of_other_tools_beside_the_pictures_of_classes_change_nothing(tmp_path: Path) -> None:

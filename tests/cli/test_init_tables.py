@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from edgekit.data import load
+from edgekit.runner import input_path
+from edgekit.runner.preprocess import sliding
 from edgekit.workbook.plan import load_plan
 from tests.cli.test_init import NEWER, edgekit, of_kind, written
+from tests.data.pictures import samples, unpacked
 from tests.data.sources.test_csv_rows import CLASSES
 from tests.data.sources.test_csv_rows import written as rows
 from tests.data.sources.test_text_folder import folder as texts
@@ -62,6 +66,49 @@ def test_sounds_may_be_listed(tmp_path: Path) -> None:
     assert (data["source"], data["path"]) == ("wav_folder", "listed/labels.csv")
 
 
+@pytest.mark.parametrize("kind", ["sounds", "pictures"])
+def test_a_folder_that_holds_its_table_is_the_table(kind: str, tmp_path: Path) -> None:
+    source = sounds(tmp_path / "made", 40) if kind == "sounds" else unpacked(tmp_path, samples())
+    path = listed(tmp_path / "mine data", source)
+    by_table = written("--data", path, out=tmp_path, name="table")["data"]
+    assert written("--data", path.parent, out=tmp_path, name="folder")["data"] == by_table
+    assert by_table["path"] == "mine data/labels.csv"
+    shutil.copy(path, path.with_name("more.csv"))  # and labels.csv is still meant
+    assert written("--data", path.parent, out=tmp_path, name="again")["data"] == by_table
+    path.rename(path.with_name("some.csv"))
+    done = edgekit("init", "mine", "--data", path.parent, "--out", tmp_path / "out")
+    said = "more.csv, some.csv all list files; give --data one of them"
+    assert (done.exit_code, said in " ".join(done.output.split())) == (4, True), done.output
+
+
+def test_folders_of_splits_and_classes_say_more_than_a_table_beside_them(tmp_path: Path) -> None:
+    folder = unpacked(tmp_path, samples(validation=12))
+    (folder / "labels.csv").write_text("file,label\ntrain/nothing.jpg,cat\n")
+    data = written("--data", folder, out=tmp_path)["data"]
+    assert "validation_fraction" not in data and data["path"] == folder.name
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".csv"])
+def test_an_empty_class_of_a_text_is_named_with_its_line(suffix: str, tmp_path: Path) -> None:
+    between = "," if suffix == ".csv" else "\t"
+    lines = [
+        between.join(["see you at home" if number % 2 else "free prizes now", "ab"[number % 2]]) for number in range(40)
+    ]
+    (tmp_path / f"x{suffix}").write_text("\n".join([f"text{between}label", f"who are you{between} ", *lines]))
+    done = edgekit("init", "mine", "--data", tmp_path / f"x{suffix}", "--out", tmp_path / "out")
+    assert done.exit_code == 4 and done.output == (
+        f"edgekit: x{suffix}, line 2: the label is empty; fill it, or leave the row out\n"
+    )
+
+
+def test_a_column_that_is_mostly_empty_names_no_classes(tmp_path: Path) -> None:
+    notes = ("ok", "no", "", "")
+    rows = [f"see you at home {number},{notes[number % 4]},{'abcd'[number % 4]}" for number in range(60)]
+    (tmp_path / "x.csv").write_text("\n".join(["text,note,kind", *rows]))
+    data = written("--data", tmp_path / "x.csv", out=tmp_path)["data"]
+    assert (data["source"], data["label"]) == ("text_table", "kind")
+
+
 def test_a_recording_is_windowed_by_its_stretches(tmp_path: Path) -> None:
     parts = [part for number in range(40) for part in ((0.4, ("bark", "bell")[number % 2]), (0.8, ""))]
     data = written("--data", recording(tmp_path / "street.wav", parts), out=tmp_path)["data"]
@@ -73,6 +120,19 @@ def test_a_recording_is_windowed_by_its_stretches(tmp_path: Path) -> None:
     )
     assert load(load_plan(tmp_path / "mine.yaml").data).classes == ("background", "bark", "bell")
     assert "smoothing: auto # of answers to a stream, chosen on validation" in (tmp_path / "mine.yaml").read_text()
+
+
+@pytest.mark.parametrize("rate_hz", [8000, 16_000, 44_100])
+@pytest.mark.parametrize("seconds", [0.0371, 0.313, 1.0])
+def test_windows_of_a_stream_share_log_mel_frames(seconds: float, rate_hz: int, tmp_path: Path) -> None:
+    parts = [part for number in range(16) for part in ((seconds, ("bark", "bell")[number % 2]), (1.5 * seconds, ""))]
+    written("--data", recording(tmp_path / "street.wav", parts, rate_hz), out=tmp_path)
+    plan = load_plan(tmp_path / "mine.yaml")
+    cut = input_path.find(load(plan.data).input_path or (), "windows")
+    assert cut is not None
+    spectra = sliding.Sliding(plan.run.preprocess, cut["length"])
+    assert spectra.frames - spectra.shared(cut["stride"]) <= spectra.frames // 2 + 1
+    assert 0.3 < cut["stride"] / cut["length"] <= 0.5
 
 
 def test_what_no_label_covers_is_no_anomaly(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 from pathlib import Path
 
@@ -82,6 +83,24 @@ def recordings(home: Path, count: int) -> dict[str, object]:
         place(home, number, "csv").write_text("\n".join(lines))
     section = {"source": "csv_windows", "path": str(home), "window": 12, "stride": 7, "columns": ["ax", "ay", "az"]}
     return {**section, "calibration_samples": 6}
+
+
+def text_table(home: Path, count: int) -> dict[str, object]:
+    """Texts in many scripts, quoted and with lines of their own, some of them long, in a CSV of three columns."""
+    random = np.random.default_rng(21)
+    written = io.StringIO(newline="")
+    writer = csv.writer(written, delimiter=";", lineterminator="\r\n")
+    writer.writerow(["kind", "note", " said "])
+    for number in range(count):
+        chosen = random.choice(WORDS, int(random.integers(3, 60)))
+        text = f' {number} "' + ("\r\n" if number % 5 == 0 else " ").join(chosen) + "; " * (number % 3)
+        writer.writerow([CLASSES[number % 3], "", text])
+    home.mkdir(parents=True)
+    (home / "said.csv").write_bytes(b"\xef\xbb\xbf" + written.getvalue().encode())
+    return {
+        "source": "text_table", "path": str(home / "said.csv"), "delimiter": "semicolon", "text": "said",
+        "label": "kind", "tokens": 24, "vocabulary": 150, "calibration_samples": 6, "overlap": "drop",
+    }  # fmt: skip
 
 
 def rows(home: Path, count: int) -> dict[str, object]:

@@ -138,6 +138,8 @@ ELSEWHERE = {
     "ssh-keygen -t ed25519 -C root -f root": ASKS,
     "ssh-keygen -t ed25519 -C anna -f anna": ASKS,
     f"scp -r trust {INFO}.intoto.json {INFO}.intoto.json.sig pi@raspberrypi.local:": "needs a device",
+    "edgekit bundle detector.onnx --task detection --labels red,white,platelet --golden cells/ --fit letterbox "
+    "--threshold 0.4": "takes a file that the page does not make; tests/cli/test_bundle_several_outputs.py makes some",
     "edgekit serve artifacts/digits/bundles/": SERVES,
     "curl -T sample.png localhost:8000/predict": SERVES,
     "python ask.py": SERVES,
@@ -175,7 +177,7 @@ ELSEWHERE = {
     ".venv/bin/pytest tests/runner/test_model.py": COLLECTED,
     ".venv/bin/pytest tests/runner/test_model.py -k golden": COLLECTED,
     ".venv/bin/pytest -m long tests/walks/test_sounds.py": COLLECTED,
-    "apt-get install ffmpeg qemu-user chromium strace nginx systemd redis-server slowhttptest": (
+    "apt-get install ffmpeg qemu-user chromium strace nginx systemd redis-server slowhttptest openssh-client": (
         "installs; tests/test_suites.py compares it with .ci/run"
     ),
     "apt-get install libb64-0d": "installs; tests/serve/test_perf_analyzer.py fails without it",

@@ -21,9 +21,10 @@ from typing import Any
 
 from edgekit.core import artifacts, run_folder
 from edgekit.core.errors import EdgekitError
+from edgekit.runner import files
 from edgekit.workbook.notebook import NO_RESOURCES
 from edgekit.workbook.plan import load_plan
-from edgekit.workbook.stage import FORCE, open_stage
+from edgekit.workbook.stage import FORCE, RUN_LOCK, STAGE_LOCK, open_stage
 from tests.faults import spoil
 from tests.faults.disk import Disk
 
@@ -211,11 +212,17 @@ class Leader:
                 what = f"{errno.errorcode[code]} at {what}"
                 if os.waitstatus_to_exitcode(status) == WENT_ON:
                     self.report.tolerated += 1
-                    if ".holder" not in self.last + path.name:
+                    if not self._names_a_holder(path):
                         self.report.faults.append(f"{self.stage.name}: {what}: went on all the same")
                 elif told.get("exit_code") != 7:
                     self.report.faults.append(f"{self.stage.name}: {what}: ended as {told or status}")
                 self._judge(what, self.place.folder, self.published)
+
+    def _names_a_holder(self, path: Path) -> bool:
+        """Whether it only says who holds a lock; the lock holds without."""
+        notes = [self.place.folder / f"{lock}.holder" for lock in (RUN_LOCK, STAGE_LOCK)]
+        names = {name for note in notes for name in (note.name, files.temporary_file(note).name)}
+        return bool(names & {self.last, path.name})
 
     def _victims_end(self, error: BaseException) -> None:
         """How the error reaches the caller; and its exit code, as `edgekit run` would tell it."""

@@ -18,6 +18,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.runner import same_bits
+from tests.runner.test_same_bits import WANTED
+
 from . import bundles, pythons
 from .bundles import Known
 from .conftest import TABLE
@@ -85,6 +88,7 @@ def test_it_runs(
         with made(combination, base, tmp_path / "made") as environment:
             here = Runner(runner, environment, name)
             holds_nothing_else(combination, here)
+            has_the_same_bits(here)
             cells = refuses(here, digits, integer) if combination.is_broken else answers(here, digits, integer)
             versions = (environment.held["numpy"], f"{name} {here.version}")
     except NoWheels as reason:
@@ -97,6 +101,14 @@ def holds_nothing_else(combination: Combination, here: Runner) -> None:
     held = here.environment.held
     assert held["numpy"].startswith(f"{combination.numpy}.")
     assert [name for name in held if name in FOREIGN] == [DISTRIBUTIONS.get(here.interpreter, here.interpreter)]
+
+
+def has_the_same_bits(here: Runner) -> None:
+    """Also where the interpreter is broken: the arithmetic is numpy's."""
+    done = here.environment.run(same_bits.__file__, here.file)
+    assert done.returncode == 0, done.stderr
+    has_pillow = "pillow" in here.environment.held
+    assert same_bits.differences(json.loads(done.stdout), WANTED, has_pillow) == []
 
 
 def answers(here: Runner, digits: dict[str, Known], integer: Known) -> tuple[str, ...]:

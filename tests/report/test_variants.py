@@ -108,3 +108,17 @@ def test_console_notebook_and_page_show_the_same_variants_figures_and_verdicts(t
     assert set(shown["page"]) == {one["name"] for one in result["variants"]}
     assert list(shown["console"]) == list(shown["notebook"]) == list(shown["page"])
     assert shown["console"] == shown["notebook"] == shown["page"]
+
+
+def test_a_second_accuracy_stands_on_the_console_where_it_is_wide_enough(tiny_run: FinishedRun) -> None:
+    result = json.loads((tiny_run.folder / RESULT).read_text())
+    for one in result["variants"]:
+        one["second_accuracy"] = {"metric": "mAP@0.5:0.95", "validation": 0.1234, "test": 0.2345}
+    shown = {}
+    for width in (120, 240):
+        stream = io.StringIO()
+        show(result, tiny_run.folder, Console(file=stream, width=width))
+        shown[width] = stream.getvalue()
+    assert shown[240].count("12.34") == shown[240].count("23.45") == len(result["variants"])
+    assert shown[240].count("mAP@0.5:0.95") == 2
+    assert "mAP" not in shown[120] and "12.34" not in shown[120]

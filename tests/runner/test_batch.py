@@ -101,12 +101,25 @@ def test_fewer_golden_vectors_than_samples_in_a_call(write_bundle: WriteBundle) 
 def test_an_onnx_file_that_fixes_its_batch_is_refused_in_words(
     write_bundle: WriteBundle, bundles: dict[str, Path]
 ) -> None:
-    words = "the model file fixes its batch at 1; an ONNX bundle that is made again frees its batch"
+    words = "the model file fixes its batch at 1; made again, an ONNX bundle of a PyTorch network has a free batch"
     for path in (bundles["onnx"], write_bundle(onnx_with(reshaped, batch=1))):
         model = load(path, interpreter="onnxruntime", trial=False)
         assert open_batch(model, 1).size == 1
         with pytest.raises(BackendError, match=f"^4 samples at once: input: {words}"):
             open_batch(model, 4)
+
+
+@pytest.mark.parametrize("place", ["edgekit bundle", "a run"])
+def test_the_advice_on_a_fixed_batch_is_that_of_how_the_bundle_was_made(place: str, write_bundle: WriteBundle) -> None:
+    """`edgekit bundle` sets any batch to 1: to make the bundle again changes nothing there."""
+    made = onnx_with(reshaped, batch=1)
+    path = write_bundle(made, **({"variant": "ready-made-onnx"} if place == "edgekit bundle" else {}))
+    with pytest.raises(BackendError) as caught:
+        open_batch(load(path, interpreter="onnxruntime", trial=False), 4)
+    said = "`edgekit bundle` sets the batch of an ONNX file to 1, and does so again"
+    assert (said in str(caught.value), "made again" in str(caught.value)) == (
+        (True, False) if place == "edgekit bundle" else (False, True)
+    )
 
 
 def test_openvino_frees_such_a_file_by_itself(write_bundle: WriteBundle) -> None:

@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from edgekit.runner import boxes
 from edgekit.runner.boxes import Decoder, Options
@@ -94,3 +96,55 @@ def test_a_probability_is_a_float32_and_never_overflows() -> None:
         found = boxes.probability(logit)
         assert 0 <= found <= 1 and float(np.float32(found)) == found
     assert boxes.probability(0.0) == 0.5
+
+
+def stays(sides: np.ndarray, classes: np.ndarray, overlap: float, most: int) -> list[int]:
+    """The definition of greedy suppression, one pair at a time, in float32."""
+    kept: list[int] = []
+    for place in range(len(sides)):
+        mine = [other for other in kept if classes[other] == classes[place]]
+        if len(kept) < most and not any(is_over(sides[other], sides[place], overlap) for other in mine):
+            kept.append(place)
+    return kept
+
+
+def is_over(one: np.ndarray, other: np.ndarray, overlap: float) -> bool:
+    """Whether two boxes share more than that of what they cover together, every step rounded to float32."""
+    zero = np.float32(0)
+    low, high = [max(one[side], other[side]) for side in (0, 1)], [min(one[side], other[side]) for side in (2, 3)]
+    shared = max(high[0] - low[0], zero) * max(high[1] - low[1], zero)
+    areas = [max(each[2] - each[0], zero) * max(each[3] - each[1], zero) for each in (one, other)]
+    return bool(shared > np.float32(overlap) * (areas[0] + areas[1] - shared))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    count=st.one_of(st.integers(0, 20), st.sampled_from([39, 40, 41, 79, 80, 81, 130])),
+    kinds=st.integers(1, 4),
+    side=st.sampled_from([3, 9, 60]),
+    whole=st.booleans(),
+    overlap=st.sampled_from([0.5, 1 / 3, 0.25, 0.7, 1e-50, 0.999999999]),
+    most=st.sampled_from([1, 5, 40, 41, 100]),
+)
+def test_the_boxes_that_stay_are_those_of_the_definition(
+    seed: int, count: int, kinds: int, side: int, whole: bool, overlap: float, most: int
+) -> None:
+    """Also equal boxes, empty and inverted ones, and those that share exactly the limit."""
+    random = np.random.default_rng(seed)
+    sides = random.integers(0, side, (count, 4)) if whole else random.uniform(0, side, (count, 4))
+    if seed % 2:
+        sides = np.concatenate([sides[:, :2], sides[:, :2] + sides[:, 2:]], axis=1)
+    sides, classes = sides.astype(np.float32), random.integers(0, kinds, count)
+    found = boxes.suppress(sides, classes, overlap, most)
+    assert found.dtype == np.int64
+    assert found.tolist() == stays(sides, classes, overlap, most)
+
+
+def test_of_more_boxes_than_go_on_those_with_the_highest_logits_are_suppressed() -> None:
+    size, points = (160, 160), 400 + 100
+    random = np.random.default_rng(3)
+    rows = np.concatenate([random.uniform(0.1, 0.4, (points, 4)), random.normal(0, 1, (points, 2))], axis=1)
+    found = Decoder(size, points, Options(0.01, 0.5, 1000))(rows.astype(np.float32))
+    wanted = np.sort(rows[:, 4:].astype(np.float32).ravel())[::-1][: boxes.CANDIDATES]
+    assert found.logits.tolist() == wanted.tolist(), "boxes this small cover nothing"

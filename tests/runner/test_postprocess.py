@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgekit.runner import bundle, load, postprocess
+from edgekit.runner import bundle, input_path, load, postprocess
 from edgekit.runner.bundle import manifest_json
 from edgekit.runner.bundle.manifest import RawSpec, TensorSpec
 from edgekit.runner.bundle.manifest_rules import TASKS
@@ -25,15 +25,15 @@ GOLDEN = {"inputs": "golden/inputs.npy", "outputs": "golden/outputs.npy", "atol"
 
 
 def scaled(shape: tuple[int, ...], factor: float) -> Made:
-    """A network that multiplies three numbers by `factor`, its output shaped (1, *shape)."""
+    """A network that multiplies three numbers by `factor`, its output shaped (1, *shape); its batch is free."""
     import onnx
     from onnx import helper, numpy_helper
 
-    source = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (1, 3))
-    result = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (1, *shape))
+    source = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ("batch", 3))
+    result = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ("batch", *shape))
     constants = [
         numpy_helper.from_array(np.array([factor], np.float32), "factor"),
-        numpy_helper.from_array(np.array((1, *shape), np.int64), "shape"),
+        numpy_helper.from_array(np.array((-1, *shape), np.int64), "shape"),
     ]
     nodes = [helper.make_node("Mul", ["x", "factor"], ["z"]), helper.make_node("Reshape", ["z", "shape"], ["y"])]
     graph = helper.make_graph(nodes, "scaled", [source], [result], constants)
@@ -94,11 +94,38 @@ def test_an_embedding_is_a_vector_of_length_one_and_a_json_list(
     assert name.endswith("x.npy") and json.loads(listed) == model.predict(X).embedding
     assert main(["predict", str(path), str(tmp_path / "x.npy"), "--no-trial", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["embedding"] == model.predict(X).embedding
-    assert main(["predict", str(path), str(tmp_path / "silent.npy"), "--no-trial"]) == 5
-    assert "a vector of zeros, which has no direction" in capsys.readouterr().err
+    assert main(["predict", str(path), str(tmp_path / "silent.npy"), "--no-trial"]) == 4
+    told = capsys.readouterr().err
+    assert told.startswith(f"edgerun: {tmp_path / 'silent.npy'}: the model gave a vector of zeros, which has no direct")
     for wrong in ({"labels": ["a", "b", "c"]}, {"activation": "softmax"}, {"shape": (3, 1)}):
         with pytest.raises(BundleError):
             opened(write_bundle, **{**fields, **wrong})
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+@pytest.mark.parametrize("batch", [[], ["--batch", "1"], ["--batch", "2"], ["--batch", "16"]])
+def test_a_file_without_an_embedding_keeps_no_other_from_its_own(
+    batch: list[str], options: list[str], write_bundle: WriteBundle, capsys: pytest.CaptureFixture[str], tmp_path: Any
+) -> None:
+    """Also of a table, whose rows behind one without an answer are not answered, as behind one that cannot be read."""
+    columns = ("a", "b", "c")
+    of_table = tuple(input_path.default("vector", (3,), "float32", columns))
+    raw = RawSpec("vector", (3,), "float32", (0.0, 1.0), None, columns, of_table)
+    path, _ = opened(write_bundle, task="embedding", activation="none", labels=[], raw=raw)
+    (tmp_path / "in").mkdir()
+    np.save(tmp_path / "in/1.npy", X)
+    np.save(tmp_path / "in/2-silent.npy", np.zeros(3, np.float32))
+    (tmp_path / "in/3.csv").write_text("a,b,c\n1,0,0\n0,0,0\n0,0,0\n0,1,0\n")
+    np.save(tmp_path / "in/4.npy", X)
+    assert main(["predict", str(path), str(tmp_path / "in"), "--no-trial", *batch, *options]) == 4
+    out, err = capsys.readouterr()
+    answered = [line for line in out.splitlines() if '"error"' not in line]
+    assert [name in line for name, line in zip(("1.npy", "3.csv", "4.npy"), answered, strict=True)] == 3 * [True]
+    first, second, last = err.splitlines()
+    assert first.startswith(f"edgerun: {tmp_path / 'in/2-silent.npy'}: the model gave a vector of zeros, ")
+    assert second.startswith(f"edgerun: {tmp_path / 'in/3.csv'}, row 2: the model gave a vector of zeros, ")
+    assert last == "edgerun: 2 of 4 inputs got no answer"
+    assert len(out.splitlines()) == (5 if options else 3)
 
 
 def test_several_labels_are_said_where_their_probability_is_a_half(

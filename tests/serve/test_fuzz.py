@@ -56,6 +56,17 @@ def test_broken_requests_are_answered_or_closed_and_leave_nothing_behind(server:
     assert "internal error" not in said
 
 
+@pytest.mark.parametrize("taken", [1, 2, 3])
+def test_a_body_that_takes_in_last_requests_and_leaves_an_empty_line_is_no_hang(
+    taken: int, start: Start, bundles: dict[str, Path]
+) -> None:
+    """The client must go on asking: the server has answered, and waits for a next request."""
+    body = b"{"
+    length = len(body) + taken * len(LAST) - 2
+    data = f"POST {INFER} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n".encode() + body
+    assert fate(start(bundles["onnx"]).connect, data, random.Random(0)) == [400, 200]
+
+
 def test_good_requests_leave_no_memory_behind(server: Server) -> None:
     body = request("POST", INFER, bytes(64), "Inference-Header-Content-Length: 0") * 100 + LAST
 

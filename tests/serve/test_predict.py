@@ -13,8 +13,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from edgekit.runner import load
+from edgekit.runner import bundle, load
+from edgekit.runner.bundle.manifest import RawSpec
 from tests.runner import flat
+from tests.runner.conftest import manifest_for, members_for
+from tests.runner.test_postprocess import GOLDEN, scaled
 from tests.serve.conftest import Start
 from tests.serve.server import Reply, Server
 from tests.serve.test_protocol import stats, told
@@ -222,6 +225,18 @@ def test_one_model_alone_needs_no_name(start: Start, bundles: dict[str, Path]) -
     assert reply.status == 200
     assert reply.json()["model"] == "tiny"
     assert server.post("/predict", BAD["png, many pixels"]).status == 400
+
+
+def test_a_sample_without_an_embedding_is_refused_and_the_next_is_answered(start: Start, tmp_path: Path) -> None:
+    made = scaled((3,), 1.0)
+    x, raw = np.array([[3, 0, 4]], np.float32), RawSpec("vector", (3,), "float32")
+    manifest = manifest_for(made, task="embedding", activation="none", labels=[], raw=raw, preprocess=[], golden=GOLDEN)
+    bundle.write(tmp_path / "vectors.edge.zip", manifest, members_for(made, x, x))
+    server = start(tmp_path / "vectors.edge.zip")
+    said = refused(server.post("/predict", saved(np.zeros(3, np.float32)), {}), 400)
+    assert said.startswith("the model gave a vector of zeros, which has no direction")
+    [answer] = server.post("/predict", saved(x[0]), {}).json()["answers"]
+    assert answer["embedding"] == pytest.approx([0.6, 0, 0.8])
 
 
 def test_a_file_whose_time_is_over_when_it_is_decoded_gets_503(

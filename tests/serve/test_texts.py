@@ -31,6 +31,8 @@ GOOD = {
     "unknown words": "Jürgen 家 🙂".encode(),
     "longer than the sample": b"win a free prize " * 9,
 }
+CUT = {"longer than the sample": 38, "like JSON": 13}
+"""Tokens of those that are longer than a sample."""
 BAD_TEXTS = {
     "nothing": (b"", 415, "got nothing; this model takes .npy, .txt"),
     "blanks": (b" \r\n\t ", 400, "body: an empty text, which has no token of its own"),
@@ -58,7 +60,7 @@ def answer(path: Path, content: bytes, folder: Path) -> Any:
     """The runner's, for a file of these bytes."""
     (folder / "x.txt").write_bytes(content)
     [found] = load(path, trial=False).predict_file(folder / "x.txt")
-    return told(found.prediction.to_dict())
+    return told({**(found.span.facts() if found.span else {}), **found.prediction.to_dict()})
 
 
 @pytest.mark.parametrize("case", GOOD)
@@ -69,6 +71,8 @@ def test_a_text_gets_the_runners_answer(
     reply = server.ask("PUT", "/predict", GOOD[case], {"Content-Type": content_type} if content_type else None)
     assert reply.status == 200, reply
     assert reply.json()["answers"] == [answer(path, GOOD[case], tmp_path)]
+    cut = {"kept": TOKENS, "tokens": CUT[case]} if case in CUT else None
+    assert reply.json()["answers"][0].get("cut") == cut
 
 
 @pytest.mark.parametrize("case", BAD_TEXTS)

@@ -10,10 +10,11 @@ import torch
 from torch.nn import functional
 
 from edgekit.core.config import TrainOptions
-from edgekit.data import load, parse
+from edgekit.core.errors import ConfigError
+from edgekit.data import Data, load, parse
 from edgekit.models import store
 from edgekit.models.from_artifact import spec_for
-from edgekit.training import contrastive_loss, losses
+from edgekit.training import contrastive_loss, losses, positives
 from edgekit.training.evaluate import evaluate
 from edgekit.training.fit import fit
 from edgekit.training.losses import Outputs, soft_targets
@@ -55,6 +56,39 @@ def test_a_batch_without_two_of_a_label_teaches_nothing_and_breaks_nothing() -> 
     value = contrastive_loss.loss(outputs, torch.arange(6))
     value.backward()
     assert float(value.detach()) == 0 and outputs.grad is not None and not outputs.grad.any()
+
+
+def test_a_batch_holds_as_many_pairs_of_a_label_as_are_counted() -> None:
+    """Against batches that are drawn."""
+    labels, random = np.repeat(np.arange(40), 3), np.random.default_rng(0)
+    drawn = [np.unique(labels[random.permutation(120)[:16]], return_counts=True)[1] for _ in range(4000)]
+    assert np.mean([(each * (each - 1) / 2).sum() for each in drawn]) == pytest.approx(2.017, rel=0.05)
+    assert positives.pairs(labels, 16) == pytest.approx(120 * 2 / 119)
+    assert positives.pairs(labels, 500) == pytest.approx(120)  # all three pairs of each
+    needed = positives.least(labels)
+    assert positives.pairs(labels, needed - 1) < 1 <= positives.pairs(labels, needed)
+    assert positives.least(np.array([*range(50), 0])) == 51, "the two that are alike are in one batch if all are"
+
+
+def identities(folder: Path, count: int = 300, each: int = 4) -> Data:
+    """Vectors of many identities, a few of each, and some more to validate."""
+    random, y = np.random.default_rng(0), np.repeat(np.arange(count), each)
+    found = {"x_train": random.normal(size=(len(y), 8)).astype(np.float32), "y_train": y}
+    for split in ("validation", "test"):
+        found |= {f"x_{split}": random.normal(size=(40, 8)).astype(np.float32), f"y_{split}": np.arange(40) % 20}
+    np.savez(folder / "x.npz", **found)
+    return load(parse({"source": "npz", "path": str(folder / "x.npz"), "calibration_samples": 20, "task": "embedding"}))
+
+
+def test_batches_that_would_teach_nothing_are_refused_before_the_training(tmp_path: Path) -> None:
+    data = identities(tmp_path)
+    network = store.build(spec_for(data, "edgekit.models.mlp:mlp", {"width": 8, "dimensions": 4}, []), seed=0)
+    needed = positives.least(data.train.y)
+    words = rf"^batch_size: got 8; .* holds 0\.\d+ pairs of them on average; use {needed} or more, or give more samples"
+    with pytest.raises(ConfigError, match=words):
+        fit(network, data, [], TrainOptions(epochs=1, batch_size=8), seed=0, device="cpu", threads=1)
+    fit(network, data, [], TrainOptions(epochs=1, batch_size=needed), seed=0, device="cpu", threads=1)
+    assert all(bool(torch.isfinite(each).all()) for each in network.parameters())
 
 
 def test_the_distance_to_a_teacher_is_that_of_directions() -> None:

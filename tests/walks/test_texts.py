@@ -34,6 +34,7 @@ def tiny(task: str, folder: Path) -> dict[str, Any]:
     """The smallest run of texts that is still real."""
     more: dict[str, Any] = {"dimensions": 8} if task == "embedding" else {}
     network = {**NETWORK, "kwargs": {**SMALL["kwargs"], **more}}
+    student = {**NETWORK, "kwargs": {**network["kwargs"], "width": SMALL["kwargs"]["width"] // 2}}
     return {
         "name": "texts", "task": task, "preprocess": [], "targets": sorted(TARGETS), "threads": 2,
         "data": {"source": "text_table", "path": str(table(folder / "texts.tsv", 400)), "tokens": 16,
@@ -42,7 +43,7 @@ def tiny(task: str, folder: Path) -> dict[str, Any]:
         "budget": {"accuracy_drop_pp": 40.0},
         "profile": {"epochs": 8, "batch_size": 32, "learning_rate": 0.05, "augment": "none", "latency_calls": 40,
                     "warmup_calls": 5, "operator_calls": 5, "compiling": False, "runtimes": False},
-        "distill": {"student": network, "epochs": 4, "batch_size": 32, "learning_rate": 0.05, "augment": "none"},
+        "distill": {"student": student, "epochs": 4, "batch_size": 32, "learning_rate": 0.05, "augment": "none"},
         "prune": {"measure": False, "ratio": 0.3, "steps": 1, "epochs": 1, "batch_size": 32, "augment": "none",
                   "sparsity_steps": 1},
         "quantize": {"epochs": 1, "batch_size": 32, "augment": "none", "calibration_samples": 40,

@@ -53,11 +53,35 @@ def answer(config: Path, *settings: str) -> dict[str, Any]:
     return preflight_worker.answer(load_plan(config, list(settings)), config.parent)
 
 
-def test_smoothing_is_not_chosen_where_nothing_has_an_order_in_time(config: Path) -> None:
-    done = CliRunner().invoke(app, ["run", str(config), "--set", "bundle.smoothing=auto", "--dry-run"])
+@pytest.mark.parametrize("value", ["auto", "{method: mean, windows: 5}"])
+def test_samples_that_come_in_no_stream_are_not_smoothed(value: str, config: Path) -> None:
+    done = CliRunner().invoke(app, ["run", str(config), "--set", f"bundle.smoothing={value}", "--dry-run"])
     assert done.exit_code == 2
-    assert "bundle.smoothing and data disagree: got choose, and the validation samples have no order" in done.output
+    assert "bundle.smoothing: it is for streams, and there are none of the kind vector, only of" in done.output
     assert "found" in answer(config)
+
+
+@pytest.mark.parametrize(
+    ("settings", "where"),
+    [
+        (["profile.batch_size=4"], "profile."),
+        (["distill.batch_size=4", "distill.teachers=[{builder: 'edgekit.models.mlp:mlp'}]"], "distill."),
+        (
+            ["distill.teachers=[{builder: 'edgekit.models.mlp:mlp', training: {batch_size: 4}}]"],
+            "distill.teachers.0.training.",
+        ),
+    ],
+)
+def test_batches_of_an_embedding_that_hold_no_two_of_a_label_are_told(
+    settings: list[str], where: str, config: Path
+) -> None:
+    found = np.load(config.parent / "samples.npz")
+    np.savez(config.parent / "samples.npz", x_train=found["x_train"], y_train=np.arange(120) % 20)
+    student = "distill.student={builder: 'edgekit.models.mlp:mlp'}"
+    shared = ["task=embedding", "model.builder=edgekit.models.mlp:mlp", student, FEW]
+    told = answer(config, *shared, *settings)
+    assert told["exit_code"] == 2 and told["error"].startswith(f"{where}batch_size: got 4; an embedding learns of two")
+    assert "found" in answer(config, *shared, *(each.replace("=4", "=64").replace(": 4", ": 64") for each in settings))
 
 
 def test_what_is_sound_is_told(config: Path) -> None:

@@ -14,6 +14,9 @@ from edgekit.core.errors import ModelError
 from edgekit.runner.bundle.manifest import StateSpec
 from edgekit.runner.bundle.sha256 import hexdigest
 
+SEVERAL, ALL = ("detection", "raw"), "--task raw"
+"""Tasks of a model with several outputs, and the one whose answer is all of them."""
+
 
 @dataclass(frozen=True)
 class ModelFacts:
@@ -28,7 +31,7 @@ class ModelFacts:
     files: dict[str, bytes]
     origin: dict[str, str]
     inputs: tuple[Tensor, ...]
-    output: Tensor
+    outputs: tuple[Tensor, ...]
     changes: list[str]
     integers: bool
     classes: tuple[str, ...] = ()
@@ -40,6 +43,11 @@ class ModelFacts:
         """The first input; of most models, the only one."""
         return self.inputs[0]
 
+    @property
+    def output(self) -> Tensor:
+        """The first output; of most models, the only one."""
+        return self.outputs[0]
+
 
 def examine(
     path: Path,
@@ -47,11 +55,12 @@ def examine(
     size: tuple[int, ...] | None = None,
     two_classes: bool = False,
     states: state_pairs.Pairs = (),
+    task: str = "auto",
 ) -> ModelFacts:
     """The model at `path`, worked on in the folder `home`; ModelError, or BackendError where it crashes.
 
     `size` is the height and width of the pictures that reach it. `two_classes`: it is meant to tell two classes apart.
-    `states` names pairs of an input and an output.
+    `states` names pairs of an input and an output. `task` says how many outputs it may have besides.
     """
     target, files = _read(path)
     data = files[path.suffix.lower()]
@@ -62,15 +71,10 @@ def examine(
     except worker.NoAnswer as error:
         raise ModelError(f"{error}; {file_type.explain_mismatch(target, data)}") from None
     fed_back = state_pairs.take(path, facts, states)
-    if len(facts["outputs"]) != 1:
-        names = ", ".join(each["name"] for each in facts["outputs"]) or "none"
-        raise ModelError(
-            f"{path}: has {len(facts['outputs'])} outputs ({names}); a bundle's model has one output"
-            f"{facts.get('instead') or ', besides states: name those by --state INPUT=OUTPUT'}"
-        )
+    _check_outputs(path, facts, task)
     if not facts["inputs"]:
         raise ModelError(f"{path}: has no input besides its states; a bundle's model takes a sample")
-    sources, [result] = ([_tensor(each) for each in facts[what]] for what in ("inputs", "outputs"))
+    sources, results = ([_tensor(each) for each in facts[what]] for what in ("inputs", "outputs"))
     origin = {"source": path.name, "sha256": hexdigest(data)}
     if ".bin" in files:
         origin["bin_sha256"] = hexdigest(files[".bin"])
@@ -79,12 +83,26 @@ def examine(
         files={f"model/{name}": (home / name).read_bytes() for name in (f"{jobs.MODEL}{suffix}" for suffix in files)},
         origin=origin,
         inputs=tuple(sources),
-        output=result,
+        outputs=tuple(results),
         changes=facts["changes"],
         integers=facts["integers"],
         classes=tuple(facts.get("classes", ())),
         is_regressor=facts.get("regressor", False),
         states=fed_back,
+    )
+
+
+def _check_outputs(path: Path, facts: dict[str, Any], task: str) -> None:
+    """ModelError for a number of outputs that no bundle of the task has, and for some that look like states."""
+    results, names = facts["outputs"], [each.get("title") or each["name"] for each in facts["outputs"]]
+    shapes = [(each["shape"], each["dtype"]) for each in facts["inputs"]]
+    like_states = len(shapes) > 1 and any((each["shape"], each["dtype"]) in shapes for each in results)
+    if len(results) == 1 or (results and task in SEVERAL and not facts.get("instead") and not like_states):
+        return
+    other = "" if task in SEVERAL else f"; boxes with their logits take --task detection, any others {ALL}"
+    raise ModelError(
+        f"{path}: has {len(results)} outputs ({', '.join(names) or 'none'}); a bundle's model has one output"
+        f"{facts.get('instead') or f', besides states: name those by --state INPUT=OUTPUT{other}'}"
     )
 
 

@@ -22,6 +22,9 @@ from edgekit.stages.bundle import golden
 SUM_FLOAT, SUM_HALF, SUM_MOST = 1e-3, 1e-2, 0.25
 """How far the sum of probabilities may be from 1: in float32, in float16, and however coarse the integers."""
 
+UNSEEN = {"detection": "sigmoid"}
+"""What makes probabilities, by task, where the outputs need not be looked at."""
+
 Say = Callable[[str], None]
 
 
@@ -73,7 +76,7 @@ def activation(options: Options, found: ModelFacts, outputs: np.ndarray, say: Sa
     Sigmoids are, each for its class; they need not sum to 1.
     """
     if options.task != "classification":
-        return "none"
+        return UNSEEN.get(options.task, "none")
     whole = _are_probabilities(outputs, found)
     probabilities = whole or _are_sigmoids(outputs)
     wanted = options.activation if options.activation != "auto" else "none" if probabilities else "softmax"

@@ -12,7 +12,7 @@ from edgekit.models.files.onnx_batch import CHANNELS, spatial
 from edgekit.models.files.outputs import TWO_SCORES
 from edgekit.runner import input_path
 from edgekit.runner.bundle.manifest import RawSpec, TensorSpec
-from edgekit.runner.bundle.manifest_rules import KINDS, TENSOR_DTYPES, is_whole
+from edgekit.runner.bundle.manifest_rules import IDS, KINDS, TENSOR_DTYPES, is_whole
 from edgekit.runner.errors import InputError
 from edgekit.runner.preprocess import steps
 
@@ -44,6 +44,12 @@ def input_spec(tensor: Tensor, layout: str | None) -> TensorSpec:
     """The model's input: one image, channels last or first, [1, features] or [1, time, channels]."""
     check_tensor("input", tensor)
     shape = tensor.shape
+    if tensor.dtype in IDS:
+        raise ModelError(
+            f"input {tensor.name}: takes {tensor.dtype}{list(shape)}; as the only input a bundle takes floats or "
+            "integers of 8 bits, and token ids where `edgekit run` learns from texts; export the model with a Cast "
+            "from float32 in front, and say which ids there are with --range LOW,HIGH"
+        )
     if len(shape) in (2, 3):
         if layout:
             raise ConfigError(f"--layout {layout}: the model takes {list(shape)}, which is no image; leave it out")
@@ -67,7 +73,7 @@ def output_spec(tensor: Tensor, options: Options) -> TensorSpec:
     """The model's output; ConfigError where task and labels do not fit it."""
     check_tensor("output", tensor)
     shape = tensor.shape
-    if options.task == "raw":
+    if options.task == "raw" or (options.task == "embedding" and len(shape) == 2):
         return TensorSpec(tensor.name, shape, tensor.dtype, "NC" if len(shape) == 2 else "ANY")
     if len(shape) != 2:
         raise ConfigError(f"--task {options.task}: wants [1, values], the model gives {list(shape)}; use --task raw")
@@ -128,9 +134,11 @@ def raw_spec(options: Options, source: TensorSpec, seen: str | None = None, is_s
         raise ConfigError(f"--columns: a table holds float32 vectors and windows, this is {kind} {dtype}; leave it out")
     if options.columns and len(options.columns) != shape[-1]:
         raise ConfigError(f"--columns: {len(options.columns)} are named, the model takes {shape[-1]}; name each once")
+    if options.fit and (kind != "image" or dtype != "uint8"):
+        raise ConfigError(f"--fit {options.fit}: pictures in files are uint8, this is {kind} {dtype}; leave it out")
     limits = (-1.0, 1.0) if kind == "audio" and options.range is None else options.range
     columns = options.columns or None
-    path = input_path.default(kind, shape, dtype, columns)
+    path = input_path.pictures(shape, options.fit) if options.fit else input_path.default(kind, shape, dtype, columns)
     if is_stream and kind in ("audio", "window") and path:
         path.append(input_path.windows(shape[0], wanted[0] * mel["hop_samples"] if mel else shape[0]))
     return RawSpec(kind, shape, dtype, limits, options.sample_rate_hz, columns, tuple(path))

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from edgekit import __version__
-from edgekit.cli.bundle import golden_outputs, infer, several_inputs
+from edgekit.cli.bundle import golden_outputs, infer, outputs, several_inputs
 from edgekit.cli.bundle.examine import ModelFacts, examine
 from edgekit.cli.bundle.options import Options
 from edgekit.cli.bundle.settle import settled
 from edgekit.core.cache_key import installed_versions
 from edgekit.core.errors import ConfigError
-from edgekit.runner import backends, pyz
+from edgekit.runner import backends, boxes, pyz
 from edgekit.runner import bundle as bundles
 from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 from edgekit.runner.encode import passes_through
@@ -25,6 +25,8 @@ from edgekit.stages.bundle.device import RUNNER, prove, requirements, texts
 
 TOLERANCE_FLOAT, TOLERANCE_INTEGER = 0.005, 0.05
 """Allowed difference, share of the outputs' range; the bundle stage's defaults."""
+SURE = 0.5
+"""The least probability of a box, unless one is asked for: it is there more likely than not."""
 
 Say = Callable[[str], None]
 
@@ -36,24 +38,25 @@ def make(options: Options, out: Path, say: Say) -> Path:
     with tempfile.TemporaryDirectory(prefix="edgekit-") as name:
         home = Path(name)
         two = options.task in ("auto", "classification") and len(options.labels) == 2
-        found = examine(options.model, home, infer.size_inside(options), two, options.states)
+        found = examine(options.model, home, infer.size_inside(options), two, options.states, options.task)
         options = settled(options, found, say)
         draft = _draft(options, found)
         _print_facts(options, draft, found, say)
         paths = golden_outputs.candidates(options, draft.raw, bool(found.states))
-        samples, outputs, by = golden_outputs.record(options, draft, found, paths, home)
-        kept = golden_outputs.keep("stream" if found.states else options.task, outputs, options.samples)
-        say(f"golden      {len(kept)} of {len(outputs)} inputs that were run on {by['interpreter']} {by['version']}")
+        samples, answers, by = golden_outputs.record(options, draft, found, paths, home)
+        outputs.check(draft, answers, say)
+        kept = golden_outputs.keep("stream" if found.states else options.task, answers, options.samples)
+        say(f"golden      {len(kept)} of {len(answers)} inputs that were run on {by['interpreter']} {by['version']}")
         share = options.tolerance or (TOLERANCE_INTEGER if found.integers else TOLERANCE_FLOAT)
         manifest = replace(
             draft,
-            activation=golden_outputs.activation(options, found, outputs, say),
-            golden={**draft.golden, "atol": golden.tolerance(outputs[kept], share)},
+            activation=golden_outputs.activation(options, found, answers, say),
+            golden={**draft.golden, "atol": golden.tolerance(answers[kept], share)},
             provenance=_origin(found, by["interpreter"]),
         )
         file = f"{manifest.name}-{manifest.target}-{manifest.version}.edge.zip"
         story = [f"Made from the ready file `{options.model.name}`; its accuracy was not measured"]
-        content = {**found.files, **golden.members(samples[kept], outputs[kept]), **texts(manifest, file, story)}
+        content = {**found.files, **golden.members(samples[kept], answers[kept]), **texts(manifest, file, story)}
         bundles.write(home / file, replace(manifest, architectures=[]), content)  # this machine may be none of them
         pyz.build(home / RUNNER)
         report = prove(home / RUNNER, home / file)
@@ -79,7 +82,7 @@ def _draft(options: Options, found: ModelFacts) -> Manifest:
         variant=f"ready-made-{found.target}",
         raw=raw,
         inputs=sources,
-        outputs=(infer.output_spec(found.output, options),),
+        outputs=outputs.specs(options, found, raw),
         preprocess=[dict(step) for step in options.preprocess],
         labels=list(options.labels),
         model_files=sorted(found.files),
@@ -87,7 +90,8 @@ def _draft(options: Options, found: ModelFacts) -> Manifest:
         requirements=requirements(found.target),
         architectures=list(options.architectures),
         task=options.task,
-        activation="none",
+        activation=golden_outputs.UNSEEN.get(options.task, "none"),
+        boxes=boxes.Options(options.threshold or SURE)._asdict() if options.task == "detection" else None,
         states=found.states or None,
     )
 
@@ -103,9 +107,11 @@ def _input_specs(options: Options, found: ModelFacts) -> tuple[tuple[TensorSpec,
 def _print_facts(options: Options, draft: Manifest, found: ModelFacts, say: Say) -> None:
     for change in found.changes:
         say(f"changed     {change}")
-    source, result, raw, is_one = draft.input, draft.outputs[0], draft.raw, len(draft.inputs) == 1
+    source, raw, is_one = draft.input, draft.raw, len(draft.inputs) == 1
     takes = f"{source.dtype}{list(source.shape)} {source.layout}" if is_one else f"{len(draft.inputs)} inputs"
-    say(f"model       {takes}, gives {result.dtype}{list(result.shape)}")
+    gives = [f"{each.dtype}{list(each.shape)}" for each in draft.outputs]
+    called = [f"{each.name} " if len(gives) > 1 else "" for each in draft.outputs]
+    say(f"model       {takes}, gives {' and '.join(map(str.__add__, called, gives))}")
     for state in found.states:
         say(f"state       {state.input} {state.dtype}{list(state.shape)}, fed back from {state.output}")
     if not is_one:

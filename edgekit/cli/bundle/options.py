@@ -26,7 +26,8 @@ class Options:
     `golden` names files and folders of real inputs; `size` is a raw picture's (height, width) or (height, width,
     channels); `tolerance` is a share of the outputs' range. `columns` name the features of a vector, or a window's
     channels, in tables. `states` are pairs of an input and the output that it is fed back from. `input_ranges` are
-    those of a model's several inputs, by name.
+    those of a model's several inputs, by name. `fit` says how pictures are brought to the sample's size. `boxes` names
+    the output with the boxes of a detection, `threshold` is the least probability of one.
     """
 
     model: Path
@@ -49,6 +50,9 @@ class Options:
     columns: tuple[str, ...] = ()
     states: tuple[tuple[str, str], ...] = ()
     input_ranges: tuple[tuple[str, tuple[float, float]], ...] = ()
+    fit: str | None = None
+    boxes: str | None = None
+    threshold: float | None = None
 
     def __post_init__(self) -> None:
         if self.name is not None and ("/" in self.name or not is_member(self.name)):
@@ -59,8 +63,15 @@ class Options:
             raise ConfigError(f"--tolerance: got {self.tolerance:g}; use a share of the outputs' range, such as 0.005")
         if self.task not in ("auto", "classification") and self.activation == "softmax":
             raise ConfigError(f"--activation softmax: a {self.task} has none; leave it out")
-        if self.task == "raw" and self.labels:
-            raise ConfigError("--labels: raw outputs have none; leave them out, or use --task regression")
+        if self.task == "detection" and self.activation != "auto":
+            raise ConfigError(f"--activation {self.activation}: a detection gives logits; leave it out")
+        if self.task in ("raw", "embedding") and self.labels:
+            raise ConfigError(f"--labels: a {self.task} output has none; leave them out, or use --task regression")
+        for option in ("boxes", "threshold"):
+            if self.task != "detection" and getattr(self, option) is not None:
+                raise ConfigError(f"--{option}: a detection has it, the task is {self.task}; give --task detection")
+        if self.threshold is not None and not 0 < self.threshold < 1:
+            raise ConfigError(f"--threshold: got {self.threshold:g}; use a probability between 0 and 1, such as 0.3")
         for machine in self.architectures:
             if not re.fullmatch(r"\w+", machine):
                 raise ConfigError(f"--architecture: got {machine!r}; write it as `uname -m` does: aarch64, x86_64")

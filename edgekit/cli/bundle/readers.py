@@ -42,21 +42,21 @@ def _tflite(path: Path, name: str) -> dict[str, Any]:
                 "Keras keras.Input((HEIGHT, WIDTH, CHANNELS))".replace("'", "")
             )
     interpreter.allocate_tensors()
-    titles = _titles(interpreter)
+    titles, results = _titles(interpreter, "input"), _titles(interpreter, "output")
     return {
         "inputs": [{**_detail(each), "title": titles[each["name"]]} for each in interpreter.get_input_details()],
-        "outputs": [_detail(each) for each in interpreter.get_output_details()],
+        "outputs": [{**_detail(each), "title": results[each["name"]]} for each in interpreter.get_output_details()],
         "changes": [],
         "integers": any(np.dtype(each["dtype"]).itemsize == 1 for each in interpreter.get_tensor_details()),
     }
 
 
-def _titles(interpreter: Any) -> dict[str, str]:
-    """What a sample's file calls the inputs: as the file's signature does, else after their tensors."""
-    names = [each["name"] for each in interpreter.get_input_details()]
+def _titles(interpreter: Any, end: str) -> dict[str, str]:
+    """What the inputs or outputs are called: as the file's signature does, else after their tensors."""
+    names = [each["name"] for each in getattr(interpreter, f"get_{end}_details")()]
     called = {name: name for name in names}
     for key in interpreter.get_signature_list() if len(names) > 1 else ():
-        signed = interpreter.get_signature_runner(key).get_input_details()
+        signed = getattr(interpreter.get_signature_runner(key), f"get_{end}_details")()
         known = {each["name"]: name for name, each in signed.items()}
         called = known if sorted(known) == sorted(names) else called
     short = {name: called[name].removeprefix("serving_default_").removesuffix(":0") for name in names}
@@ -121,7 +121,7 @@ def _openvino(path: Path, size: Size) -> dict[str, Any]:
 
     model = openvino.Core().read_model(path.read_bytes(), path.with_suffix(".bin").read_bytes())
     changes = []
-    shapes = [each.get_partial_shape() for each in model.inputs] if len(model.outputs) == 1 else []
+    shapes = [each.get_partial_shape() for each in model.inputs]
     for shape in shapes:
         if shape.rank.is_static and shape.rank.get_length() > 1 and shape[0].is_dynamic:
             shape[0] = openvino.Dimension(1)
@@ -139,6 +139,7 @@ def _openvino(path: Path, size: Size) -> dict[str, Any]:
         for port in nameless:  # several are found by their names
             port.get_tensor().set_names({port.get_node().get_friendly_name()})
         changes.append("its inputs were given the names of their nodes")
+    changes += _name_outputs(model)
     if changes:
         openvino.save_model(model, path, compress_to_fp16=False)
     return {
@@ -147,6 +148,15 @@ def _openvino(path: Path, size: Size) -> dict[str, Any]:
         "changes": changes,
         "integers": is_quantized(model),
     }
+
+
+def _name_outputs(model: Any) -> list[str]:
+    """Give several outputs without names those of the nodes that make them; what was done, in words."""
+    ports = model.outputs if len(model.outputs) > 1 else []
+    nameless = [port for port in ports if not port.get_names()]
+    for place, port in enumerate(nameless):
+        port.get_tensor().set_names({f"output_{place}"})
+    return ["its outputs without names were numbered"] if nameless else []
 
 
 def _port(port: Any) -> dict[str, Any]:

@@ -61,8 +61,8 @@ def lines(options: Options, found: ModelFacts, raw: RawSpec) -> Iterator[str]:
     ]
     if free:
         yield (
-            f"range       of {', '.join(free)} is not known: ids outside the model's vocabulary are not refused before "
-            f"the model runs; where you know it, give --input-range {free[0]}=LOW,HIGH"
+            f"range       of {', '.join(free)} is not known: ids outside the model's vocabulary are not refused, and "
+            f"some interpreters answer them without an error; where you know it, give --input-range {free[0]}=LOW,HIGH"
         )
 
 

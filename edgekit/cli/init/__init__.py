@@ -41,6 +41,8 @@ def start(name: str, task: str | None, data: str | None, out: Path, *, force: bo
         _refuse_to_overwrite(config, pages)
     path = _place(data, out)
     found = detect(path, task)
+    if data is not None and path is not None and (inside := os.path.relpath(found.section["path"], path)) != ".":
+        data, path = os.path.join(data, inside), path / inside  # a table in the folder that was named
     task = task or found.task
     task_fit.check(task, found)
     draft = dry_run.draft(name, task, found, _written(data, path, out))

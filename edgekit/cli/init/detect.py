@@ -19,7 +19,7 @@ EXPECTED = """edgekit init takes one of
   a folder or a zip of pictures, split/class/*.jpg or .png, as in train/cat/0001.jpg
   a folder or a zip of sounds, split/class/*.wav, as in train/yes/0001.wav
   a folder or a zip of recordings, split/class/*.csv, as in train/walking/0001.csv
-  a .csv of pictures or sounds beside it, with the columns file,label
+  a .csv of pictures or sounds beside it, with the columns file,label; or the folder that holds it
   a .csv of features and a label, a row for each sample; or a folder with train.csv and, if there, test.csv
   a .wav with its label track, NAME.txt beside it, of start, end and label; or a folder of such
   a folder or a zip of texts, split/class/*.txt, as in train/spam/0001.txt
@@ -97,6 +97,8 @@ def _tree(path: Path, where: str, task: str | None = None) -> Findings:
             if task in (None, "segmentation"):
                 inspect_masks.refuse_other_names(path, source)
         kind, seen = _kind(path, source, listing.files)
+        if kind != "recording" and not _has_classes(listing.files) and (table := _table_in(path)):
+            return _tree(table, "a table")
         if kind == "sound" and path.is_dir() and inspect_tracks.has_track(path):
             return inspect_tracks.recordings(path, task)
         if kind == "recording" and isinstance(source, file_list.Listed):
@@ -110,6 +112,21 @@ def _tree(path: Path, where: str, task: str | None = None) -> Findings:
             )
         plan = file_list.layout(source, path.name, wanted)
         return INSPECTORS[kind](path, where, plan, source)
+
+
+def _has_classes(names: tuple[str, ...]) -> bool:
+    """Whether files lie as split/class/file, which says more than a table of them."""
+    return any(name.count("/") > 1 and name.partition("/")[0] in folder_layout.SPLITS for name in names)
+
+
+def _table_in(folder: Path) -> Path | None:
+    """The table of `file,label` that lies in a folder; DataError where several do, and none is called labels.csv."""
+    tables = [each for each in sorted(folder.iterdir()) if each.suffix.lower() == ".csv"] if folder.is_dir() else []
+    found = [each for each in tables if {file_list.FILE, file_list.LABEL} <= {*inspect.header(_start(each))}]
+    named = [each for each in found if each.name.lower() == "labels.csv"] or found
+    if len(named) > 1:
+        raise DataError(f"{folder}: {', '.join(each.name for each in named)} all list files; give --data one of them")
+    return named[0] if named else None
 
 
 def _kind(path: Path, source: Source, names: tuple[str, ...]) -> tuple[str, list[str]]:

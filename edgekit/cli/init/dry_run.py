@@ -16,6 +16,7 @@ from edgekit.core.errors import DataError
 from edgekit.data import Data
 from edgekit.data import load as load_data
 from edgekit.runner.preprocess.steps import check as check_steps
+from edgekit.training import positives
 from edgekit.workbook.plan import Plan, load_plan
 
 LEAST_TRAIN = 2
@@ -46,7 +47,8 @@ def draft(name: str, task: str, found: Findings, written: str | None) -> Draft:
     splits = (data.train, data.calibration, data.validation, data.test)
     if written is not None:
         section["path"] = written
-    return Draft(name, task, found, section, data, Sizes(*map(len, splits)))
+    least = positives.least(data.train.y) if task == "embedding" else 2
+    return Draft(name, task, found, section, data, replace(Sizes(*map(len, splits)), least_batch=least))
 
 
 def check(text: str, section: dict[str, Any], data: Data) -> None:

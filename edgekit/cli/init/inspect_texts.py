@@ -26,6 +26,8 @@ WHOLE = 0.95
 MOST_CLASSES = 200
 FEW_A_CLASS = 2
 """Rows that a class has at least on average: a column with fewer names no classes."""
+MOST_EMPTY = 0.05
+"""Share of the cells of a column of classes that may be empty; in one that has more, they mean something else."""
 MOST_ROWS = 20_000
 HEADER = re.compile(
     r"(text|message|sentence|review|comment|content|body|label|class|category|target|sentiment|v\d)", re.I
@@ -73,7 +75,7 @@ def table(path: Path) -> Findings | None:
     labels = [place for place in range(width) if place != text and _names_classes(columns[place])]
     if not labels or _middle([len(LETTERS.findall(cell)) for cell in columns[text]]) < LEAST_WORDS:
         return None
-    label = min(labels, key=lambda place: len(set(columns[place])))
+    label = min(labels, key=lambda place: (_empty(columns[place]), len(set(columns[place]))))
     header = _has_header(columns[text], columns[label])
     body = rows[1 if header else 0 :]
     lengths = [_words(row[text]) for row in body]
@@ -86,7 +88,7 @@ def table(path: Path) -> Findings | None:
         "label": rows[0][label].strip() if header else label + 1,
         **_tokens(lengths),
     }
-    classes = tuple(sorted({row[label].strip() for row in body}))
+    classes = tuple(sorted({row[label].strip() for row in body} - {""}))
     comments = {
         **_comments(lengths),
         "text": "the column of the texts" if header else "the column of the texts, counted from 1",
@@ -104,13 +106,18 @@ def _delimiter(path: Path, content: bytes) -> str:
 
 
 def _names_classes(column: tuple[str, ...]) -> bool:
-    names = {cell.strip() for cell in column[1:]}
-    return 1 < len(names) <= min(MOST_CLASSES, max(2, len(column) // FEW_A_CLASS)) and "" not in names
+    names = {cell.strip() for cell in column[1:]} - {""}
+    few = _empty(column) <= max(1, MOST_EMPTY * len(column))  # which the source names, each with its line
+    return 1 < len(names) <= min(MOST_CLASSES, max(2, len(column) // FEW_A_CLASS)) and few
+
+
+def _empty(column: tuple[str, ...]) -> int:
+    return sum(not cell.strip() for cell in column)
 
 
 def _has_header(text: tuple[str, ...], label: tuple[str, ...]) -> bool:
     """Whether the first row names its columns: its label is no class of any other row, or it reads like a name."""
-    alone = label[0].strip() not in {cell.strip() for cell in label[1:]}
+    alone = label[0].strip() not in {"", *(cell.strip() for cell in label[1:])}
     return alone and (_words(text[0]) <= 2 or bool(HEADER.fullmatch(text[0].strip())))
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from edgekit.cli.init import steps
 from edgekit.cli.init.findings import Findings
 from edgekit.core.errors import DataError
 from edgekit.data import label_track
@@ -50,12 +51,12 @@ def recordings(path: Path, task: str | None = None) -> Findings:
         gaps_s += _gaps_s(found, length_s)
     rate_hz = max(set(rates), key=rates.count)
     seconds = _window_s([each.end_s - each.start_s for each in stretches], rate_hz)
-    stride_s = max(1, round(seconds * rate_hz) // 2) / rate_hz
+    stride_s = _stride_samples(round(seconds * rate_hz), rate_hz) / rate_hz
     classes = {each.label for each in stretches}
     section = {"source": "wav_track", "path": str(path), "rate_hz": rate_hz, "seconds": seconds, "stride_s": stride_s}
     comments = {
         "seconds": "a window; at most the middle length of the stretches with a label",
-        "stride_s": "from the start of a window to that of the next",
+        "stride_s": "from the start of a window to that of the next: whole hops of log_mel, so a stream shares frames",
         "background": "the class of windows that no label touches; without this line they are left out",
     }
     has_gaps = sum(gap_s >= 2 * seconds - 1e-6 for gap_s in gaps_s) >= LEAST_GAPS
@@ -83,3 +84,9 @@ def _window_s(lengths_s: Sequence[float], rate_hz: int) -> float:
     """The middle length of the stretches, no longer than a second; whole samples."""
     middle_s = min(sorted(lengths_s)[len(lengths_s) // 2], LONGEST_S)
     return max(2, round(middle_s * rate_hz)) / rate_hz
+
+
+def _stride_samples(samples: int, rate_hz: int) -> int:
+    """Half of a window, less what is no whole hop of its log-mel: a stream then computes the new frames alone."""
+    hop: int = steps.log_mel(samples, rate_hz)["hop_samples"]
+    return max(hop, samples // 2 // hop * hop)

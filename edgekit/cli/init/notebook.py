@@ -47,7 +47,8 @@ accuracy."""
 COUNT = """task = tasks.named(stage.data.task)
 always, saying = task.constant_answer(stage.data.validation.y)
 print(f"{task.SAID}; {saying} would give {always:.1%}")
-tables.splits(stage.data)"""
+display(tables.splits(stage.data))
+tables.notes(stage.data)"""
 RUN_TEXT = """## Profile
 
 This trains the baseline for `profile.epochs`. Then it measures accuracy on the validation split, size, and where the \

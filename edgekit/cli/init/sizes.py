@@ -19,18 +19,19 @@ LOST_SHARE = 0.01
 
 @dataclass(frozen=True)
 class Sizes:
-    """Samples of each split as the config leaves them, and what follows from them."""
+    """Samples of each split as the config leaves them, and what follows from them; `least_batch` a batch must have."""
 
     train: int
     calibration: int
     validation: int
     test: int
+    least_batch: int = 2
 
     @property
     def batch(self) -> int:
-        """A power of two, about a twentieth of the train split and never more than all of it."""
+        """A power of two, about a twentieth of the train split and never more than all of it; or what it must be."""
         most = max(2, 1 << (self.train.bit_length() - 1))
-        return min(most, max(8, min(128, 1 << max(1, self.train // 20).bit_length() - 1)))
+        return max(self.least_batch, min(most, max(8, min(128, 1 << max(1, self.train // 20).bit_length() - 1))))
 
     @property
     def epochs(self) -> int:

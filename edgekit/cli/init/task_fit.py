@@ -17,7 +17,6 @@ WANTED = {
     "classification": "whole numbers, one a sample: the class, from 0",
     "regression": "floating-point numbers, one a sample or (n, values)",
     "multi_label": "0 or 1 in whole numbers, (n, labels)",
-    "detection": "boxes, (n, 1 + most, 5): class, left, top, right, bottom",
     "segmentation": "masks, (n, height, width): the class of each pixel, 255 for none",
     "anomaly": "whole numbers, one a sample: 0 normal, 1 anomaly",
     "embedding": "whole numbers, one a sample: its class or identity, from 0",
@@ -37,6 +36,13 @@ def check(task: str, found: Findings) -> None:
         raise ConfigError(
             f"--task detection: {found.words} has no boxes; put annotations beside the pictures, of Pascal VOC, COCO "
             "or YOLO"
+        )
+    if task == "detection":
+        own = "; for boxes in arrays, write the config by hand" if found.section["source"] == "npz" else ""
+        raise ConfigError(
+            f"--task detection: {found.words}, and edgekit init reads boxes beside pictures alone: of Pascal VOC "
+            f"(Annotations/*.xml), COCO (a .json for each split) or YOLO (labels/split/*.txt); give it such a "
+            f"folder or zip{own}"
         )
     if task == "segmentation" and found.section["source"] == "image_folder":
         raise ConfigError(

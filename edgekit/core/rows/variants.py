@@ -47,6 +47,14 @@ class Missed(TypedDict):
     met: Literal[False]
 
 
+class SecondAccuracy(TypedDict):
+    """The other figure of accuracy that a task has, by its name; fractions."""
+
+    metric: str
+    validation: float
+    test: float
+
+
 class Facts(TypedDict):
     """What is known of a model without measuring time."""
 
@@ -58,6 +66,7 @@ class Facts(TypedDict):
     bytes: int
     accuracy_validation: float
     accuracy_test: float
+    second_accuracy: NotRequired[SecondAccuracy]
 
 
 class BaselineFacts(Facts):

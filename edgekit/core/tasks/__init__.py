@@ -26,6 +26,10 @@ and, for what a mean over all samples hides,
     said(answers, y, names)     the answers in words
     labels_in_words(y, names)   the labels in words
 
+and, where a field quotes two figures of accuracy,
+
+    SECOND                      the other one (`Second`), which stands beside accuracy and decides nothing
+
 and, where answers lie in the pictures that are their samples,
 
     closeness(answers, y)       (n,) from 0 to 1: how much of each is right; by it pictures are chosen to be drawn
@@ -37,6 +41,7 @@ that shape; else None.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args
 
@@ -76,6 +81,15 @@ class Group:
     false: int | None = None
 
 
+@dataclass(frozen=True)
+class Second:
+    """Another figure of accuracy: its name, what it is as the end of a sentence, and itself, a fraction of marks."""
+
+    metric: str
+    said: str
+    of: Callable[[Marks], float]
+
+
 Answered = Union["np.ndarray", Marks]
 """Of a classification (n,) bool, whether each sample was answered rightly; of the other tasks their marks."""
 
@@ -88,6 +102,12 @@ def named(task: str) -> Any:
 def accuracy(answered: Answered) -> float:
     """A fraction."""
     return float(_of(answered).accuracy(answered))
+
+
+def second(answered: Answered) -> Second | None:
+    """The other figure that the task of these answers has, if any."""
+    found: Second | None = getattr(_of(answered), "SECOND", None)
+    return found
 
 
 def drop(reference: Answered, answered: Answered, confidence: float) -> Drop:

@@ -58,7 +58,7 @@ def matched(boxes: Boxes, labels: np.ndarray) -> np.ndarray:
 def overlaps_of(boxes: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """(boxes, labels) float64: the intersection's share of the union."""
     boxes, labels = boxes.astype(np.float64), labels.astype(np.float64)
-    shared = np.array([intersections(each, labels) for each in boxes]).reshape(len(boxes), len(labels))
+    shared = intersections(boxes.T, labels.T)
     union = area(boxes)[:, None] + area(labels) - shared
     found: np.ndarray = shared / np.maximum(union, 1e-12)
     return found

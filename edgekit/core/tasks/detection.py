@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from edgekit.core.errors import DataError
-from edgekit.core.tasks import Group, Marks
+from edgekit.core.tasks import Group, Marks, Second
 from edgekit.core.tasks.accuracy_drop import Drop, resampled
 from edgekit.core.tasks.box_matches import OVERLAPS, ROW, SURE, boxes_of, matched
 from edgekit.core.tasks.labels import some
@@ -113,6 +113,9 @@ def accuracy_over_overlaps(marks: Marks) -> float:
     """Mean average precision, averaged over overlaps from 0.5 to 0.95: COCO's own figure."""
     once = np.ones((1, len(marks)))
     return float(np.mean([mean_average_precision(marks.values, once, bit)[0] for bit in range(len(OVERLAPS))]))
+
+
+SECOND = Second("mAP@0.5:0.95", "averages it over overlaps from 0.5 to 0.95", accuracy_over_overlaps)
 
 
 def drop(reference: Marks, marks: Marks, confidence: float) -> Drop:

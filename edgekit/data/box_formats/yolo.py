@@ -6,8 +6,9 @@ in one folder. Classes are named in data.yaml (`names`) or classes.txt. A pictur
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ import yaml
 
 from edgekit.core.config import suggest, truncated
 from edgekit.core.errors import DataError
-from edgekit.data.box_formats import PICTURES, SPLITS, Annotations, Box, Picture, by_suffix, named_once, text
+from edgekit.data.box_formats import PICTURES, SPLITS, Annotations, Box, Picture, by_suffix, is_hidden, named_once, text
 
 if TYPE_CHECKING:
     from edgekit.data.archives import Folder, Listing, Zip
@@ -31,12 +32,20 @@ def read(source: Folder | Zip, listing: Listing) -> Annotations:
     names, files = classes(source, listing), by_suffix(listing.files)
     shown = [path for path in map(PurePosixPath, listing.files) if path.suffix.lower() in PICTURES]
     shown = [path for path in shown if not path.name.startswith(".")]
-    found = []
+    found, taken, bare = [], set(), []
     for path, split in zip(shown, splits_of(shown), strict=True):
         labels = next((files[each] for each in candidates(path) if each in files), None)
         boxes = _parse(text(source, labels), labels, names) if labels else ()
         found.append(Picture(str(path), split, boxes))
-    return Annotations(tuple(found), names)
+        if labels:
+            taken.add(labels)
+        else:
+            bare.append(str(path))
+    unused = _without_picture(files.values(), taken, {str(path.parent) for path in shown})
+    notes = [f"{len(unused)} label files without a picture; the first is {unused[0]}"] if unused else []
+    if bare:
+        notes.append(f"{len(bare)} pictures without a label file, so with nothing in them; the first is {bare[0]}")
+    return Annotations(tuple(found), names, tuple(notes))
 
 
 def candidates(path: PurePosixPath) -> list[str]:
@@ -44,6 +53,13 @@ def candidates(path: PurePosixPath) -> list[str]:
     beside = path.with_suffix(".txt")
     mirrored = PurePosixPath(*("labels" if part == "images" else part for part in beside.parts))
     return [str(mirrored), str(beside)]
+
+
+def _without_picture(files: Iterable[str], taken: set[str], shown_in: set[str]) -> list[str]:
+    """Texts where labels lie, in labels/ or beside pictures, that no picture has taken; classes.txt is none of them."""
+    texts = [path for path in map(PurePosixPath, files) if path.suffix.lower() == ".txt" and not is_hidden(path)]
+    texts = [path for path in texts if path.name not in NAMES and str(path) not in taken]
+    return [str(path) for path in texts if "labels" in path.parts[:-1] or str(path.parent) in shown_in]
 
 
 def splits_of(paths: Sequence[PurePosixPath]) -> list[str]:
@@ -127,5 +143,8 @@ def _parse(lines: str, where: str, classes: tuple[str, ...]) -> tuple[Box, ...]:
             ) from None
         if not 0 <= kind < len(classes):
             raise DataError(f"{where}, line {number}: class {kind} has no name; {len(classes)} classes are named")
+        odd = next((word for word in line.split()[1:5] if not math.isfinite(float(word))), None)
+        if odd is not None:
+            raise DataError(f"{where}, line {number}: got {odd!r}; a box has finite numbers, shares of its picture")
         boxes.append(Box(classes[kind], x - width / 2, y - height / 2, x + width / 2, y + height / 2, True))
     return tuple(boxes)

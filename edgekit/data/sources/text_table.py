@@ -1,15 +1,13 @@
 """Labelled texts in one table, a row each: TSV or CSV in UTF-8, as token ids (tokens,) int32.
 
 Cells of a TSV stand as they are between tabs, quotation marks and all. Cells of a CSV may be quoted, with line breaks
-inside. On the device a text is a file of its own; the same text has the same ids there.
+inside. On the device a text is a row of such a table or a file of its own; the same text has the same ids there.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -18,11 +16,11 @@ from edgekit.core.errors import DataError
 from edgekit.data.paths import PathText, existing, stamp
 from edgekit.data.texts import TextConfig, vocabulary_identity
 from edgekit.data.types import Pools, Progress
+from edgekit.runner import input_path
+from edgekit.runner.input_path import DELIMITERS
 
 TASKS = ("classification", "embedding")
-DELIMITERS = {"tab": "\t", "comma": ",", "semicolon": ";"}
 LARGEST_BYTES = 1 << 30
-SHOWN = 8
 
 Row = tuple[int, list[str]]
 """The line that it ends in, counted from 1, and its cells."""
@@ -40,6 +38,11 @@ class Config(TextConfig):
     text: str | int = Field("text", description="column of the texts: its name, or its number, counted from 1")
     label: str | int = Field("label", description="column of the classes: its name, or its number, counted from 1")
 
+    @property
+    def table(self) -> dict[str, Any]:
+        """How the device finds the texts in such a table."""
+        return input_path.text_table(self.delimiter, self.header, self.text)
+
 
 def identity(config: Config) -> list[object]:
     """The files, by what the file system says of them, and the code that makes ids of them."""
@@ -55,13 +58,18 @@ def read(config: Config, progress: Progress | None = None) -> Pools:
 
     path = existing(config.path, "data.path")
     rows = rows_of(path.name, _content(config), DELIMITERS[config.delimiter])
-    header = next(rows, (0, []))[1] if config.header else []
+    named_in, header = next(rows, (1, [])) if config.header else (0, [])
     found, names, labels = [], [], []
     places: tuple[int, int] | None = None
     for line, cells in rows:
         where = f"{path.name}, line {line}"
-        places = places or (_place(config.text, header or cells, where, "text", config.header),
-                            _place(config.label, header or cells, where, "label", config.header))  # fmt: skip
+        if places is None:
+            first = f"{path.name}, line {named_in or line}"
+            texts_at, labels_at = (
+                _place(of, header or cells, first, option, config.header)
+                for option, of in (("text", config.text), ("label", config.label))
+            )
+            places = texts_at, labels_at
         wanted = len(header) if header else max(places) + 1
         if len(cells) != wanted if header else len(cells) < wanted:
             raise DataError(f"{where}: {len(cells)} cells, {wanted} are needed; check data.delimiter and data.header")
@@ -79,26 +87,14 @@ def read(config: Config, progress: Progress | None = None) -> Pools:
 
 
 def rows_of(name: str, content: bytes, delimiter: str) -> Iterator[Row]:
-    """The rows of a table that hold anything; DataError where it is none."""
+    """The rows of a table that hold anything, as the device reads them; DataError where it is none."""
+    from edgekit.runner.errors import InputError
+    from edgekit.runner.inputs import text_table
+
     try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise DataError(f"{name}, line {line}: no text in UTF-8 (byte {error.start}); save it in UTF-8") from None
-    if delimiter == "\t":
-        for number, line_text in enumerate(text.split("\n"), 1):
-            if line_text.strip():
-                yield number, line_text.removesuffix("\r").split("\t")
-        return
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    try:
-        for cells in reader:
-            if cells:
-                yield reader.line_num, cells
-    except csv.Error as error:
-        raise DataError(
-            f"{name}, line {reader.line_num}: no CSV ({error}); double a quotation mark in a cell"
-        ) from None
+        yield from text_table.rows(name, content, delimiter)
+    except InputError as error:
+        raise DataError(str(error)) from None
 
 
 def _content(config: Config) -> bytes:
@@ -115,14 +111,12 @@ def _content(config: Config) -> bytes:
 
 def _place(column: str | int, cells: list[str], where: str, option: str, header: bool) -> int:
     """Where the column stands, counted from 0."""
-    if isinstance(column, int):
-        if 1 <= column <= len(cells):
-            return column - 1
-        raise DataError(f"data.{option}: got column {column}, and {where} has {len(cells)}; count them from 1")
-    names = [cell.strip() for cell in cells]
-    if header and names.count(column) == 1:
-        return names.index(column)
-    shown = ", ".join(map(repr, names[:SHOWN]))
-    if not header:
+    from edgekit.runner.errors import InputError
+    from edgekit.runner.inputs import text_table
+
+    if isinstance(column, str) and not header:
         raise DataError(f"data.{option}: got {column!r}, and without a header columns have no names; give its number")
-    raise DataError(f"data.{option}: no one column {column!r}; the header is {shown}: name one of them")
+    try:
+        return text_table.column(column, cells, where)
+    except InputError as error:
+        raise DataError(f"data.{option}: {error}") from None

@@ -62,7 +62,7 @@ def baseline(profile: str, samples: str, threads: int = 1) -> Subject:
     from edgekit.core import artifacts
     from edgekit.measure.load.drive import Subject
     from edgekit.models.eager import eager_input
-    from edgekit.models.files import input_layout, standalone
+    from edgekit.models.files import input_layout, standalone, wanted
     from edgekit.models.from_artifact import open_model
     from edgekit.runner.preprocess.transform import pipeline
 
@@ -73,7 +73,8 @@ def baseline(profile: str, samples: str, threads: int = 1) -> Subject:
     if not spec.is_torch and spec.source is not None:
         sample, prepare = input_layout.channels_last(spec.input_shape), pipeline(spec.preprocess)
         path, kind = source.path / "model" / spec.source.file, spec.source.kind
-        file = standalone.open(path, kind, sample, threads, spec.tensors)
+        needed = wanted.of(spec.task, spec.num_classes, sample)
+        file = standalone.open(path, kind, sample, threads, spec.tensors, needed)
         run, arrange = file.run, file.layout.arrange
         return Subject(
             lambda raw: int(run(arrange(prepare(raw[None]))).argmax()), list(np.load(samples, allow_pickle=False))

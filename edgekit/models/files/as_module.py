@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from edgekit.models.files import input_layout, module, outputs
 from edgekit.models.files.interface import Run, Tensors
 from edgekit.models.files.op_count import OpCount
+from edgekit.models.files.wanted import Wanted
 from edgekit.runner.native_stderr import quiet_native
 
 NOTHING = OpCount()
@@ -24,14 +25,14 @@ THREADS = 1
 
 
 def network(
-    path: Path, kind: str, input_shape: tuple[int, ...], classes: int, counted: OpCount, tensors: Tensors = ()
+    path: Path, kind: str, input_shape: tuple[int, ...], wanted: Wanted, counted: OpCount, tensors: Tensors = ()
 ) -> nn.Module:
     """The file as a network whose one layer is called `model`."""
-    return nn.Sequential(OrderedDict(model=FileModule(path, kind, input_shape, classes, counted, tensors))).eval()
+    return nn.Sequential(OrderedDict(model=FileModule(path, kind, input_shape, wanted, counted, tensors))).eval()
 
 
 class FileModule(nn.Module):
-    """The file at `path`: (n, C, H, W) or (n, F) float32 in, its outputs (n, classes) unchanged.
+    """The file at `path`: (n, C, H, W) or (n, F) float32 in, its outputs (n, …) as one, in the order of their task.
 
     `input_shape` is (C, H, W) or (F,). Copied, it is opened anew. Samples go in one by one unless its answers are the
     same for several at once.
@@ -42,16 +43,16 @@ class FileModule(nn.Module):
         path: Path,
         kind: str,
         input_shape: tuple[int, ...],
-        classes: int,
+        wanted: Wanted,
         counted: OpCount = NOTHING,
         tensors: Tensors = (),
     ) -> None:
         super().__init__()
-        self.path, self.kind, self.input_shape, self.classes = path, kind, input_shape, classes
+        self.path, self.kind, self.input_shape, self.wanted = path, kind, input_shape, wanted
         self.tensors = tensors
         self.counted = counted
         with quiet_native():
-            self._opened = module(kind).open(path, THREADS, tensors)
+            self._opened = module(kind).open(path, THREADS, tensors, wanted)
         self._layout = input_layout.find(self._opened.shape, input_layout.channels_last(input_shape))
         self._least = max(self._opened.shape[0], 1)
         self._alone: Run = self._opened.sized((self._least, *self._layout.sides))
@@ -61,14 +62,14 @@ class FileModule(nn.Module):
         given = x.detach().cpu().numpy()
         arranged = self._layout.arrange(given.transpose(0, 2, 3, 1) if given.ndim == 4 else given)
         if len(arranged) <= self._least:
-            return torch.from_numpy(outputs.ask(self._alone, arranged, self._least, self.classes))
+            return torch.from_numpy(outputs.ask(self._alone, arranged, self._least, self.wanted))
         if self._many is None:
-            self._many = outputs.fastest(self._opened, self._layout, arranged[: outputs.BATCH], self.classes)
+            self._many = outputs.fastest(self._opened, self._layout, arranged[: outputs.BATCH], self.wanted)
         run, size = self._many
         starts = range(0, len(arranged), size)
         return torch.from_numpy(
-            np.concatenate([outputs.ask(run, arranged[start : start + size], size, self.classes) for start in starts])
+            np.concatenate([outputs.ask(run, arranged[start : start + size], size, self.wanted) for start in starts])
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FileModule:
-        return FileModule(self.path, self.kind, self.input_shape, self.classes, self.counted, self.tensors)
+        return FileModule(self.path, self.kind, self.input_shape, self.wanted, self.counted, self.tensors)

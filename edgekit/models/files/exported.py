@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from edgekit.core.errors import ModelError
 from edgekit.models.files import pt2
 from edgekit.models.files.interface import Opened, Run, Taken, Tensors, check_ends, shape_of
+from edgekit.models.files.wanted import ANY, Wanted
 from edgekit.models.several_inputs import SeveralInputs
 
 NOT: dict[str, str] = {}
@@ -19,10 +21,14 @@ NOT: dict[str, str] = {}
 
 
 class Exported(nn.Module):
-    """A program as a network: one that was exported for a batch of one takes more, one after another."""
+    """A program as a network: one that was exported for a batch of one takes more, one after another.
 
-    def __init__(self, program: torch.export.ExportedProgram) -> None:
+    Several outputs come in the order of their task.
+    """
+
+    def __init__(self, program: torch.export.ExportedProgram, wanted: Wanted = ANY) -> None:
         super().__init__()
+        self.wanted = wanted
         self.inner = program.module(check_guards=False)
         self.batch = input_shape(program)[0]
         self.input_names = program.graph_signature.user_inputs
@@ -33,17 +39,25 @@ class Exported(nn.Module):
 
     def forward(self, *given: Tensor) -> Any:
         if self.batch < 0 or len(given[0]) == self.batch:
-            return self.inner(*given)
+            return self._ordered(self.inner(*given))
         parts = zip(*(each.split(self.batch) for each in given), strict=True)
-        return torch.cat([self.inner(*part) for part in parts])
+        found = [self._ordered(self.inner(*part)) for part in parts]
+        return torch.cat(found) if isinstance(found[0], Tensor) else tuple(map(torch.cat, zip(*found, strict=True)))
+
+    def _ordered(self, found: Any) -> Any:
+        if isinstance(found, Tensor):
+            return found
+        tensors = list(found.values() if isinstance(found, Mapping) else found)
+        places = self.wanted.places([tuple(each.shape[1:]) for each in tensors])
+        return tuple(tensors[place] for place in places) if len(places) > 1 else tensors[places[0]]
 
 
-def network(path: Path, tensors: Tensors = ()) -> nn.Module:
+def network(path: Path, tensors: Tensors = (), wanted: Wanted = ANY) -> nn.Module:
     """The program at `path`; ModelError for one that holds pickles, or other inputs than the samples' tensors.
 
     Of several inputs it is wrapped, so that it takes samples (N, width).
     """
-    found = Exported(read(path, tensors))
+    found = Exported(read(path, tensors, wanted), wanted)
     return SeveralInputs(found, tensors) if tensors else found
 
 
@@ -52,26 +66,27 @@ def quantized(path: Path) -> bool:
     return False
 
 
-def open(path: Path, threads: int, tensors: Tensors = ()) -> Opened:
+def open(path: Path, threads: int, tensors: Tensors = (), wanted: Wanted = ANY) -> Opened:
     """The program at `path`, run by PyTorch on the CPU."""
     if threads:
         torch.set_num_threads(threads)
-    module = network(path, tensors)
+    module = network(path, tensors, wanted)
 
     def run(x: np.ndarray) -> np.ndarray:
         with torch.inference_mode():
-            y: np.ndarray = module(torch.from_numpy(np.ascontiguousarray(x))).numpy()
-            return y
+            found = module(torch.from_numpy(np.ascontiguousarray(x)))
+            parts = [found] if isinstance(found, Tensor) else found
+            return wanted.join([each.numpy() for each in parts])
 
     def sized(shape: tuple[int, ...]) -> Run:
         return run  # it refuses what it cannot take when it is called
 
-    program = read(path, tensors)
+    program = read(path, tensors, wanted)
     inputs = [Taken(name, shape, "") for name, shape in input_shapes(program).items()]
     return Opened(shape_of(inputs, tensors), sized)
 
 
-def read(path: Path, tensors: Tensors = ()) -> torch.export.ExportedProgram:
+def read(path: Path, tensors: Tensors = (), wanted: Wanted = ANY) -> torch.export.ExportedProgram:
     """The program, its example inputs left out; ModelError for one that may run code."""
     try:
         program = torch.export.load(pt2.plain(path))
@@ -81,7 +96,7 @@ def read(path: Path, tensors: Tensors = ()) -> torch.export.ExportedProgram:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise ModelError(f"{path}: cannot be opened: {reason}; export it again with this PyTorch") from None
     signature = program.graph_signature
-    check_ends(signature.user_inputs, len(signature.user_outputs), tensors)
+    check_ends(signature.user_inputs, len(signature.user_outputs), tensors, wanted.most)
     graphs = [each.graph for each in program.graph_module.modules() if isinstance(each, torch.fx.GraphModule)]
     if any(_trains(node) for graph in graphs for node in graph.nodes):
         raise ModelError(f"{path}: was exported while training, and answers by chance; export it after model.eval()")

@@ -11,6 +11,7 @@ import numpy as np
 from edgekit.core.errors import ModelError
 from edgekit.models.files.integer_range import Grid
 from edgekit.runner import input_vector
+from edgekit.runner.bundle.manifest import TensorSpec
 
 Run = Callable[[np.ndarray], np.ndarray]
 Tensors = Sequence[Mapping[str, Any]]
@@ -19,7 +20,7 @@ Tensors = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Opened:
-    """A model with one output, and one input or several that are joined in a vector (`runner/input_vector.py`).
+    """A model with one answer, and one input or several that are joined in a vector (`runner/input_vector.py`).
 
     shape: of its input, the batch first; an open side is -1
     sized: gives the function from float32 inputs of exactly one shape to outputs, batch first; it raises whatever its
@@ -36,6 +37,14 @@ class Opened:
     grids: tuple[Grid | None, ...] = ()
 
 
+class OnDevice(NamedTuple):
+    """A file as the runner opens it: its bytes by name, its inputs in its own order, its outputs in the task's."""
+
+    files: dict[str, bytes]
+    inputs: Sequence[TensorSpec]
+    outputs: Sequence[TensorSpec]
+
+
 class Taken(NamedTuple):
     """One of several inputs of a file: its shape has the batch first, an open side is -1."""
 
@@ -44,10 +53,15 @@ class Taken(NamedTuple):
     dtype: str
 
 
-def check_ends(inputs: Sequence[str], outputs: int, tensors: Tensors = ()) -> None:
-    """ModelError unless there is one output, and one input or, of these names, as many as samples have tensors."""
-    if outputs != 1:
-        raise ModelError(f"has {outputs} outputs; a model file has one: export it with its scores alone")
+def check_ends(inputs: Sequence[str], outputs: int, tensors: Tensors = (), most: int = 1) -> None:
+    """ModelError unless there are at most so many outputs, and one input or, by these names, those of the samples."""
+    if not 1 <= outputs <= most:
+        has = f"has {outputs} outputs; a model file"
+        raise ModelError(
+            f"{has} has one: export it with its scores alone"
+            if most == 1
+            else f"{has} of a detection has two: export it with boxes and logits alone"
+        )
     if not tensors and len(inputs) != 1:
         raise ModelError(
             f"has {len(inputs)} inputs ({', '.join(inputs)}), and the samples are one array each; give the data's "

@@ -16,6 +16,7 @@ import numpy as np
 
 from edgekit.core.errors import ConversionError, ModelError
 from edgekit.models.files.interface import Opened, Run, Taken, Tensors, check_ends, feed, shape_of
+from edgekit.models.files.wanted import ANY, Wanted
 
 NOT: dict[str, str] = {}
 TFLITE = ("fp16", "int8", "dynamic")
@@ -36,7 +37,7 @@ def quantized(path: Path) -> bool:
     return False
 
 
-def open(path: Path, threads: int, tensors: Tensors = ()) -> Opened:
+def open(path: Path, threads: int, tensors: Tensors = (), wanted: Wanted = ANY) -> Opened:
     """The model at `path`; what would run code from the file is refused.
 
     TensorFlow takes a number of threads before it has done anything, or never; 0 leaves it as it is.
@@ -47,15 +48,15 @@ def open(path: Path, threads: int, tensors: Tensors = ()) -> Opened:
     model = _read(path)
     inputs = [Taken(each.name, [-1 if side is None else int(side) for side in each.shape], each.dtype)
               for each in model.inputs]  # fmt: skip
-    check_ends([each.name for each in inputs], len(model.outputs), tensors)
+    check_ends([each.name for each in inputs], len(model.outputs), tensors, wanted.most)
 
     def sized(shape: tuple[int, ...]) -> Run:
         sides = {each["name"]: (shape[0], *each["shape"]) for each in tensors}
         answer = _graph(tf, model, [sides[each.name] for each in inputs] if tensors else [shape])
 
         def run(x: np.ndarray) -> np.ndarray:
-            y: np.ndarray = answer(*map(tf.constant, feed(x, inputs, tensors).values())).numpy()
-            return y
+            found = answer(*map(tf.constant, feed(x, inputs, tensors).values()))
+            return wanted.join([each.numpy() for each in tf.nest.flatten(found)])
 
         return run
 

@@ -16,8 +16,9 @@ import numpy as np
 from edgekit.core.errors import ModelError
 from edgekit.models.files import input_layout, onnx_batch, onnx_classic
 from edgekit.models.files.detect import ONNX_WEIGHTS, members
-from edgekit.models.files.interface import Opened, Run, Taken, Tensors, check_ends, feed, shape_of
+from edgekit.models.files.interface import OnDevice, Opened, Run, Taken, Tensors, check_ends, feed, shape_of
 from edgekit.models.files.openvino import batch_of_one
+from edgekit.models.files.wanted import ANY, Wanted
 from edgekit.runner.backends import onnxruntime as runner
 from edgekit.runner.backends.onnxruntime import DTYPES, QUIET
 from edgekit.runner.bundle.manifest import TensorSpec
@@ -35,7 +36,7 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 ONE_FILE = "python -c \"import onnx; onnx.save(onnx.load('MODEL.onnx'), 'one-file.onnx')\""
 
 
-def open(path: Path, threads: int, tensors: Tensors = ()) -> Opened:
+def open(path: Path, threads: int, tensors: Tensors = (), wanted: Wanted = ANY) -> Opened:
     """The model at `path`, from memory, with the weights that PyTorch puts beside it; other files are not read."""
     import onnxruntime
 
@@ -50,14 +51,13 @@ def open(path: Path, threads: int, tensors: Tensors = ()) -> Opened:
         options.add_external_initializers_from_files_in_memory([beside.name], [weights], [len(weights)])
     session = runner.session(content, options)
     inputs = [_taken(each) for each in session.get_inputs()]
-    check_ends([each.name for each in inputs], len(session.get_outputs()), tensors)
+    check_ends([each.name for each in inputs], len(session.get_outputs()), tensors, wanted.most)
     for each in inputs:
         if each.dtype not in DTYPES.values():
             raise ModelError(f"its input is {each.dtype}; a model file may take {', '.join(DTYPES.values())}")
 
     def run(x: np.ndarray) -> np.ndarray:
-        y: np.ndarray = session.run(None, feed(x, inputs, tensors))[0]
-        return y
+        return wanted.join(session.run(None, feed(x, inputs, tensors)))
 
     def sized(shape: tuple[int, ...]) -> Run:
         return run  # it refuses what it cannot take when it is called
@@ -70,8 +70,8 @@ def _taken(port: Any) -> Taken:
     return Taken(port.name, sides, DTYPES.get(port.type, port.type))
 
 
-def on_device(path: Path, tensors: Tensors = ()) -> tuple[dict[str, bytes], list[TensorSpec], TensorSpec]:
-    """The file as the runner opens it, its inputs and its output; made one piece, and its open batch one."""
+def on_device(path: Path, tensors: Tensors = (), wanted: Wanted = ANY) -> OnDevice:
+    """The file as the runner opens it; made one piece, and its open batch one."""
     content = _scores_alone(path)
     model = _parsed(content)
     sides = [side for ports in onnx_batch.ports(model).values() for port in ports for side in port["shape"]]
@@ -79,12 +79,12 @@ def on_device(path: Path, tensors: Tensors = ()) -> tuple[dict[str, bytes], list
         content = onnx(path)
         model = _parsed(content)
     ends = onnx_batch.ports(model)
-    check_ends([each["name"] for each in ends["inputs"]], len(ends["outputs"]), tensors)
-    *sources, result = (
-        TensorSpec(port["name"], tuple(port["shape"]), port["dtype"], "ANY")
-        for port in (*ends["inputs"], ends["outputs"][0])
+    check_ends([each["name"] for each in ends["inputs"]], len(ends["outputs"]), tensors, wanted.most)
+    sources, results = (
+        [TensorSpec(port["name"], tuple(port["shape"]), port["dtype"], "ANY") for port in ends[side]]
+        for side in ("inputs", "outputs")
     )
-    return {path.name: content}, sources, result
+    return OnDevice({path.name: content}, sources, wanted.ordered(results))
 
 
 def refusal(path: Path, target: str) -> str:

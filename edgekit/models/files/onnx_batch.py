@@ -29,23 +29,25 @@ def set_batch_to_one(model: Any) -> list[str]:
     import onnx
 
     inputs = _inputs(model)
-    if len(model.graph.output) != 1:
-        return []
     changes = []
     for each in inputs:
         sides = each.type.tensor_type.shape.dim
         if len(sides) > 1 and not sides[0].dim_value:
             sides[0].dim_value = 1
             changes = ["its open batch was set to 1"]
-    result = model.graph.output[0].type.tensor_type.shape
-    if changes or any(not side.dim_value for side in result.dim):
-        known = onnx.shape_inference.infer_shapes(model, data_prop=True).graph.output[0].type.tensor_type.shape
+    results = [each.type.tensor_type.shape for each in model.graph.output]
+    if not changes and all(side.dim_value for result in results for side in result.dim):
+        return []
+    inferred = {each.name: each for each in onnx.shape_inference.infer_shapes(model, data_prop=True).graph.output}
+    filled = []
+    for each, result in zip(model.graph.output, results, strict=True):
+        known = inferred[each.name].type.tensor_type.shape
         if changes and len(result.dim) and not result.dim[0].dim_value and not known.dim[0].dim_value:
             known.dim[0].dim_value = 1  # shape inference gave up on the way; recording its answers will tell
         if result != known:
             result.CopyFrom(known)
-            changes = changes or ["the shape of its output was filled in"]
-    return changes
+            filled = [f"the shape of its output{'s' if len(results) > 1 else ''} was filled in"]
+    return changes or filled
 
 
 def close(model: Any, size: tuple[int, int]) -> list[str]:

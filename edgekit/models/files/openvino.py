@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from edgekit.core.errors import ModelError
-from edgekit.models.files.interface import Opened, Run, Taken, Tensors, check_ends, feed, shape_of
+from edgekit.models.files.interface import OnDevice, Opened, Run, Taken, Tensors, check_ends, feed, shape_of
+from edgekit.models.files.wanted import ANY, Wanted
 from edgekit.runner.bundle.manifest import TensorSpec
 
 INTERPRETER = "openvino"
@@ -20,7 +21,7 @@ NOT = {
 }
 
 
-def open(path: Path, threads: int, tensors: Tensors = ()) -> Opened:
+def open(path: Path, threads: int, tensors: Tensors = (), wanted: Wanted = ANY) -> Opened:
     """The model at `path`, reshaped and compiled for each size. Its arithmetic stays float32 on every CPU."""
     import openvino
 
@@ -31,20 +32,20 @@ def open(path: Path, threads: int, tensors: Tensors = ()) -> Opened:
         raise ModelError("its input may have any number of sides; convert it with --input and a shape")
     names = [each["name"] for each in tensors]
     inputs = [_taken(port, names) for port in model.inputs]
-    check_ends([each.name for each in inputs], len(model.outputs), tensors)
+    check_ends([each.name for each in inputs], len(model.outputs), tensors, wanted.most)
 
     def sized(shape: tuple[int, ...]) -> Run:
         resized = core.read_model(*files)
         sides = {each["name"]: [shape[0], *each["shape"]] for each in tensors}
-        wanted = [sides[each.name] for each in inputs] if tensors else [list(shape)]
-        shapes = zip(resized.inputs, map(openvino.PartialShape, wanted), strict=True)
+        given = [sides[each.name] for each in inputs] if tensors else [list(shape)]
+        shapes = zip(resized.inputs, map(openvino.PartialShape, given), strict=True)
         resized.reshape(dict(shapes))
         settings = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"}
         compiled = core.compile_model(resized, "CPU", settings)
 
         def run(x: np.ndarray) -> np.ndarray:
-            y: np.ndarray = compiled(list(feed(x, inputs, tensors).values()))[0]
-            return y
+            found = compiled(list(feed(x, inputs, tensors).values()))
+            return wanted.join([found[place] for place in range(len(model.outputs))])
 
         return run
 
@@ -62,20 +63,21 @@ def _taken(port: Any, names: Sequence[str]) -> Taken:
     return Taken(called(port, names), sides, _dtype(port))
 
 
-def on_device(path: Path, tensors: Tensors = ()) -> tuple[dict[str, bytes], list[TensorSpec], TensorSpec]:
-    """The files as the runner opens them, their inputs and output; for a batch of one where it is open."""
+def on_device(path: Path, tensors: Tensors = (), wanted: Wanted = ANY) -> OnDevice:
+    """The files as the runner opens them; for a batch of one where it is open."""
     import openvino as library
 
     files = {path.name: path.read_bytes(), path.with_suffix(".bin").name: path.with_suffix(".bin").read_bytes()}
     model = library.Core().read_model(*files.values())
     names = [each["name"] for each in tensors]
-    check_ends([called(port, names) for port in model.inputs], len(model.outputs), tensors)
+    check_ends([called(port, names) for port in model.inputs], len(model.outputs), tensors, wanted.most)
     if model.is_dynamic():
         model = batch_of_one(model)
         with tempfile.TemporaryDirectory() as folder:
             library.save_model(model, Path(folder) / "model.xml", compress_to_fp16=False)
             files = {each.name: each.read_bytes() for each in sorted(Path(folder).iterdir())}
-    return files, [_spec(port, names) for port in model.inputs], _spec(model.output(0))
+    results = wanted.ordered([_spec(port) for port in model.outputs])
+    return OnDevice(files, [_spec(port, names) for port in model.inputs], results)
 
 
 def _spec(port: Any, names: Sequence[str] = ()) -> TensorSpec:

@@ -11,6 +11,7 @@ from edgekit.core import tasks
 from edgekit.core.errors import ModelError
 from edgekit.models.files.input_layout import Layout
 from edgekit.models.files.interface import Opened, Run
+from edgekit.models.files.wanted import Wanted
 
 BATCH, PROBES = 32, 4
 """Samples at a time, and how many of the first batch are also asked alone."""
@@ -28,17 +29,19 @@ Prepare = Callable[[np.ndarray], np.ndarray]
 Done = Callable[[int], None]
 
 
-def outputs(model: Opened, layout: Layout, x: np.ndarray, prepare: Prepare, classes: int, done: Done) -> np.ndarray:
-    """Scores (n, classes) float32 of raw samples (n, *sample); `prepare` makes the model's input of some of them.
+def outputs(model: Opened, layout: Layout, x: np.ndarray, prepare: Prepare, wanted: Wanted, done: Done) -> np.ndarray:
+    """Answers (n, …) float32 of raw samples (n, *sample); `prepare` makes the model's input of some of them.
 
     ModelError for another number of scores, for no scores at all, and for NaN or infinity among them.
     """
-    run, size = fastest(model, layout, prepare(x[:BATCH]), classes)
-    found = np.empty((len(x), classes), dtype=np.float32)
+    run, size = fastest(model, layout, prepare(x[:BATCH]), wanted)
+    found = np.empty((0,), dtype=np.float32)
     for start in range(0, len(x), size):
-        some = ask(run, prepare(x[start : start + size]), size, classes)
+        some = ask(run, prepare(x[start : start + size]), size, wanted)
+        if not start:
+            found = np.empty((len(x), *some.shape[1:]), dtype=np.float32)
         if not np.isfinite(some).all():
-            bad = int(np.argmin(np.isfinite(some).all(axis=1)))
+            bad = int(np.argmin(np.isfinite(some).reshape(len(some), -1).all(axis=1)))
             raise ModelError(
                 f"gave {some[bad][~np.isfinite(some[bad])][0]} for sample {start + bad}; "
                 "check its preprocess, or export it again"
@@ -97,14 +100,14 @@ def check_answers(
 ) -> None:
     """ModelError for a model that is right no more often than one that always says the same."""
     if why := tasks.no_better_than_guessing(task, found, labels):
-        said = "classes" if task == "classification" else "values"
+        said = "values" if task == "regression" else "classes"
         raise ModelError(
             f"{name}: {why}; check its preprocess ({preprocess or 'none'}) and that its {said} are in "
             f"this order: {', '.join(classes)}"
         )
 
 
-def fastest(model: Opened, layout: Layout, first: np.ndarray, classes: int) -> tuple[Run, int]:
+def fastest(model: Opened, layout: Layout, first: np.ndarray, wanted: Wanted) -> tuple[Run, int]:
     """BATCH samples at a time if the model takes them and answers as it does alone, else as many as it was made for.
 
     A graph made for one sample may take more and mix them up, or share a scale among all that are asked at once.
@@ -112,13 +115,13 @@ def fastest(model: Opened, layout: Layout, first: np.ndarray, classes: int) -> t
     least = max(model.shape[0], 1)
     alone = model.sized((least, *layout.sides))
     probes = range(0, min(PROBES, len(first)), least)
-    expected = np.concatenate([ask(alone, first[start : start + least], least, classes) for start in probes])
+    expected = np.concatenate([ask(alone, first[start : start + least], least, wanted) for start in probes])
     size = min(BATCH, len(first))
     if size <= least:
         return alone, least
     try:
         many = model.sized((size, *layout.sides))
-        seen = ask(many, first, size, classes)[: len(expected)]
+        seen = ask(many, first, size, wanted)[: len(expected)]
     except Exception:  # the libraries' errors share no base class; alone it has just worked
         return alone, least
     same = np.allclose(seen, expected, rtol=0, atol=SAME * float(np.abs(expected).max()))
@@ -138,14 +141,17 @@ def _instead(found: np.ndarray, classes: int) -> str:
     return ""
 
 
-def ask(run: Run, batch: np.ndarray, size: int, classes: int) -> np.ndarray:
-    """Scores of up to `size` samples; where there are fewer, the last one is repeated."""
+def ask(run: Run, batch: np.ndarray, size: int, wanted: Wanted) -> np.ndarray:
+    """Answers to up to `size` samples; where there are fewer, the last one is repeated."""
     count = len(batch)
     if count < size:
         batch = np.concatenate([batch, np.repeat(batch[-1:], size - count, axis=0)])
     found = np.asarray(run(batch))
-    sides, wanted = ([side for side in shape if side != 1] for shape in (found.shape[1:], (classes,)))
-    if found.shape[:1] != (size,) or sides != wanted:
+    if not wanted.is_plain:
+        return _of_all(found, size)[:count].astype(np.float32)
+    classes = wanted.classes
+    sides, needed = ([side for side in shape if side != 1] for shape in (found.shape[1:], (classes,)))
+    if found.shape[:1] != (size,) or sides != needed:
         raise ModelError(
             f"gives {list(found.shape[1:])} for each sample; the data have {classes} classes, and a model file one "
             f"score for each{_instead(found, classes)}"
@@ -153,3 +159,12 @@ def ask(run: Run, batch: np.ndarray, size: int, classes: int) -> np.ndarray:
     if found.dtype.kind != "f":
         raise ModelError(f"gives {found.dtype}, which are no scores; export it with the output before that")
     return found.reshape(size, classes)[:count].astype(np.float32)
+
+
+def _of_all(found: np.ndarray, size: int) -> np.ndarray:
+    """An answer to each of so many samples, real numbers; ModelError for another number of them."""
+    if found.shape[:1] != (size,):
+        raise ModelError(f"gives {list(found.shape)} for {size} samples; export it with the batch first")
+    if found.dtype.kind != "f":
+        raise ModelError(f"gives {found.dtype}, which are no logits; export it with the output before that")
+    return found

@@ -15,6 +15,7 @@ import numpy as np
 from edgekit.models.files import input_layout, module
 from edgekit.models.files.input_layout import Layout
 from edgekit.models.files.interface import Run, Tensors
+from edgekit.models.files.wanted import ANY, Wanted
 from edgekit.runner.backends import Backend, open_backend
 from edgekit.runner.errors import BackendError
 from edgekit.runner.native_stderr import quiet_native
@@ -33,29 +34,31 @@ class StandaloneModel:
         return lambda: run(given)
 
 
-def open(path: Path, kind: str, sample: Sequence[int], threads: int = 1, tensors: Tensors = ()) -> StandaloneModel:
+def open(
+    path: Path, kind: str, sample: Sequence[int], threads: int = 1, tensors: Tensors = (), wanted: Wanted = ANY
+) -> StandaloneModel:
     """The file at `path` for samples of that shape, channels last.
 
     It runs on the runner's backend. Some files run in their own library instead: formats without a runner backend, such
     as Keras, and files that the backend cannot open unmodified, such as one with an output of unknown shape.
     """
     with quiet_native():
-        backend = _backend(path, kind, threads, tensors)
+        backend = _backend(path, kind, threads, tensors, wanted)
         if backend is not None:
             return StandaloneModel(backend.run, input_layout.find(backend.shape, sample))
-        opened = module(kind).open(path, threads, tensors)
+        opened = module(kind).open(path, threads, tensors, wanted)
         placed = input_layout.find(opened.shape, sample)
         return StandaloneModel(opened.sized((1, *placed.sides)), placed)
 
 
-def _backend(path: Path, kind: str, threads: int, tensors: Tensors) -> Backend | None:
+def _backend(path: Path, kind: str, threads: int, tensors: Tensors, wanted: Wanted) -> Backend | None:
     on_device = getattr(module(kind), "on_device", None)
     if on_device is None:
         return None
     try:
-        files, found, result = on_device(path, tensors)
+        files, found, results = on_device(path, tensors, wanted)
         by_name = {each.name: each for each in found}
         sources = [by_name[each["name"]] for each in tensors] or found
-        return open_backend(kind, files, sources, (result,), threads, module(kind).INTERPRETER)
+        return open_backend(kind, files, sources, results, threads, module(kind).INTERPRETER)
     except BackendError:
         return None

@@ -11,8 +11,9 @@ import numpy as np
 
 from edgekit.models.files import flatbuffer
 from edgekit.models.files.integer_range import Grid
-from edgekit.models.files.interface import Opened, Run, Taken, Tensors, cast, check_ends, shape_of
+from edgekit.models.files.interface import OnDevice, Opened, Run, Taken, Tensors, cast, check_ends, shape_of
 from edgekit.models.files.openvino import batch_of_one
+from edgekit.models.files.wanted import ANY, Wanted
 from edgekit.runner.backends import litert
 from edgekit.runner.backends._tflite import TfliteBackend
 from edgekit.runner.bundle.manifest import TensorSpec
@@ -21,23 +22,24 @@ INTERPRETER = "litert"
 NOT = {"onnx": "no maintained converter turns a TFLite model into ONNX; give the model that it was converted from"}
 
 
-def open(path: Path, threads: int, tensors: Tensors = ()) -> Opened:
+def open(path: Path, threads: int, tensors: Tensors = (), wanted: Wanted = ANY) -> Opened:
     """The model at `path`; each size gets an interpreter of its own."""
     from ai_edge_litert.interpreter import Interpreter
 
     data = _named(path, tensors)
     first = Interpreter(model_content=data, num_threads=threads)
     inputs, outputs = first.get_input_details(), first.get_output_details()
-    check_ends([each["name"] for each in inputs], len(outputs), tensors)
+    check_ends([each["name"] for each in inputs], len(outputs), tensors, wanted.most)
     if tensors:
-        return _of_several(data, first, threads, tensors)
+        return _of_several(data, first, threads, tensors, wanted)
 
     def sized(shape: tuple[int, ...]) -> Run:
         interpreter = Interpreter(model_content=data, num_threads=threads)
         interpreter.resize_tensor_input(inputs[0]["index"], shape)
         interpreter.allocate_tensors()
-        source, result = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
-        run = TfliteBackend("litert", litert.DISTRIBUTION, interpreter, (_spec(source),), (_spec(result),)).run
+        [source] = interpreter.get_input_details()
+        results = wanted.ordered([_spec(each) for each in interpreter.get_output_details()])
+        run = TfliteBackend("litert", litert.DISTRIBUTION, interpreter, (_spec(source),), results).run
         plain = not len(source["quantization_parameters"]["scales"])
         return (lambda x: run(cast(x, source["dtype"]).astype(np.float32))) if plain else run
 
@@ -49,33 +51,34 @@ def _named(path: Path, tensors: Tensors) -> bytes:
     return flatbuffer.named(path.read_bytes(), [each["name"] for each in tensors])
 
 
-def _of_several(data: bytes, first: Any, threads: int, tensors: Tensors) -> Opened:
+def _of_several(data: bytes, first: Any, threads: int, tensors: Tensors, wanted: Wanted) -> Opened:
     """Each size gets an interpreter of its own, which takes every input as the runner does."""
     from ai_edge_litert.interpreter import Interpreter
 
     details = {each["name"]: each for each in first.get_input_details()}
     taken = [Taken(name, _signature(each), np.dtype(each["dtype"]).name) for name, each in details.items()]
     specs = [_spec(details[each["name"]]) for each in tensors]
-    result = _spec(first.get_output_details()[0])
+    results = wanted.ordered([_spec(each) for each in first.get_output_details()])
 
     def sized(shape: tuple[int, ...]) -> Run:
         interpreter = Interpreter(model_content=data, num_threads=threads)
         size = shape[0]
-        return TfliteBackend("litert", litert.DISTRIBUTION, interpreter, specs, (result,), size).run
+        return TfliteBackend("litert", litert.DISTRIBUTION, interpreter, specs, results, size).run
 
     grids = tuple(_grid(details[each["name"]]) for each in tensors)
     return Opened(shape_of(taken, tensors), sized, _step(first.get_output_details()[0]), grids=grids)
 
 
-def on_device(path: Path, tensors: Tensors = ()) -> tuple[dict[str, bytes], list[TensorSpec], TensorSpec]:
-    """The file as the runner opens it, its inputs and its output; an open batch is one there by itself."""
+def on_device(path: Path, tensors: Tensors = (), wanted: Wanted = ANY) -> OnDevice:
+    """The file as the runner opens it; an open batch is one there by itself."""
     from ai_edge_litert.interpreter import Interpreter
 
     data = _named(path, tensors)
     first = Interpreter(model_content=data, num_threads=1)
     inputs, outputs = first.get_input_details(), first.get_output_details()
-    check_ends([each["name"] for each in inputs], len(outputs), tensors)
-    return {path.name: data}, [_spec(each) for each in inputs], _spec(outputs[0])
+    check_ends([each["name"] for each in inputs], len(outputs), tensors, wanted.most)
+    results = wanted.ordered([_spec(each) for each in outputs])
+    return OnDevice({path.name: data}, [_spec(each) for each in inputs], results)
 
 
 def _signature(detail: Any) -> list[int]:

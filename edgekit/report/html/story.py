@@ -44,7 +44,8 @@ def build_context(folder: Path, result: Result, links: list[Link]) -> dict[str, 
         "headline": headline(result),
         "facts": facts(result),
         "targets": targets(result),
-        "missed": [*missed(result), *seen(result)],
+        "data_notes": result.get("data_notes", []),
+        "missed": [*missed(result), *seen(result), *shared_scale(chain.get("quantize"))],
         "bundles": bundles(result),
         "waterfall": waterfall(result),
         "tail": variants.percentiles(result, charts.shown_in_ecdf(benchmark)),
@@ -97,7 +98,10 @@ def headline(result: Result) -> tuple[str, str]:
 def _accuracy_is(result: Result) -> str:
     """What accuracy means, where it is not what everybody expects."""
     task = tasks.named(result["task"])
-    return "" if result["task"] == "classification" else f" Here {task.SAID}."
+    if result["task"] == "classification":
+        return ""
+    second = getattr(task, "SECOND", None) if "second_accuracy" in result["variants"][0] else None
+    return f" Here {task.SAID}{f'; {second.metric} {second.said}' if second else ''}."
 
 
 def _size(ratio: float) -> str:
@@ -209,6 +213,12 @@ def seen(result: Result) -> list[str]:
     """A line where the baseline came from elsewhere: does it know validation?"""
     found = result["seen_validation"]
     return [f"{checks.seen_message(found)}."] if found else []
+
+
+def shared_scale(quantize: Artifact | None) -> list[str]:
+    """A line where int8 has one scale for outputs of different ranges."""
+    said = quantize.metrics.get("shared_scale", "") if quantize else ""
+    return [f"{said[0].upper()}{said[1:]}."] if said else []
 
 
 def _unmet(result: Result) -> dict[str, Any]:

@@ -19,7 +19,7 @@ KINDS = {"baseline": "", "ships": "ships", "inside": "inside", "out": "out"}
 def table(result: Result) -> Grid:
     """Every variant; the verdict stands beside the name, for the table is wider than a phone."""
     found = variants.of_result(result)
-    columns = (variants.NAME, variants.VERDICT, *variants.FIGURES)
+    columns = (variants.NAME, variants.VERDICT, *found.figures)
     return grid_of(found.caption, columns, found.lines, lambda line: KINDS[line.standing])
 
 

@@ -51,10 +51,12 @@ def build(folder: Path) -> dict[str, Any]:
     """
     benchmark = artifacts.load(stage_folder(folder, "benchmark"))
     metrics = benchmark.metrics
+    notes = benchmark.ancestor("profile").metrics.get("data_notes", [])
     bundle = artifacts.load(stage_folder(folder, "bundle")) if metrics["verdict"]["met"] else None
     return {
         "task": benchmark.config["task"],
         "data_digest": benchmark.data_digest,
+        **({"data_notes": notes} if notes else {}),
         "verdict": metrics["verdict"],
         "nearest_miss": metrics["nearest_miss"],
         "unmet": metrics["unmet"],

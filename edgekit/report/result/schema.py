@@ -29,6 +29,14 @@ class Limits(Strict):
     size_bytes: int | None = Field(gt=0, description="largest size of the model's files; null: any")
 
 
+class SecondAccuracy(Strict):
+    """Another figure of accuracy, which stands beside the first and decides nothing."""
+
+    metric: str = Field(description="its name: mAP@0.5:0.95 of a detection")
+    validation: Share = Field(description="on the split that decisions are made on")
+    test: Share = Field(description="on the split that is read once, for this record")
+
+
 class Facts(Strict):
     """What is known of a model without measuring time."""
 
@@ -44,6 +52,9 @@ class Facts(Strict):
     bytes: int = Field(gt=0, description="size of the model's files")
     accuracy_validation: Share = Field(description="on the split that decisions are made on")
     accuracy_test: Share = Field(description="on the split that is read once, for this record")
+    second_accuracy: SecondAccuracy | None = Field(
+        None, description="the other figure of accuracy; absent where the task has one"
+    )
 
 
 class Latency(Strict):
@@ -235,6 +246,9 @@ class Result(Strict):
         description="what the network is for; accuracy is top-1, R², F1, AUC, mAP or precision@1, a fraction"
     )
     data_digest: Sha256 = Field(description="of every sample, label, split and class name")
+    data_notes: list[str] = Field(
+        default_factory=list, description="what was skipped or changed while the data were read; absent for nothing"
+    )
     budget: Limits = Field(description="the limits that variants were judged by")
     verdict: Met | Missed = Field(description="whether a variant met the budget, and what the winner gained")
     nearest_miss: NearestMiss | None = Field(description="what came nearest; null where the budget was met")

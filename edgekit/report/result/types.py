@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from edgekit.core.rows.by_class import ByClass
 from edgekit.core.rows.conditions import Conditions
@@ -62,6 +62,7 @@ class Result(TypedDict):
     config: dict[str, Any]
     task: Task
     data_digest: str
+    data_notes: NotRequired[list[str]]
     budget: Limits
     verdict: Met | Missed
     nearest_miss: NearestMiss | None

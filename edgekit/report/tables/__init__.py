@@ -39,6 +39,7 @@ from edgekit.report.tables.quantized import histogram_rows as histogram_rows
 from edgekit.report.tables.quantized import mixed_precision as mixed_precision
 from edgekit.report.tables.quantized import recipes as recipes
 from edgekit.report.tables.rivals import rivals as rivals
+from edgekit.report.tables.samples import notes as notes
 from edgekit.report.tables.samples import samples as samples
 from edgekit.report.tables.samples import splits as splits
 from edgekit.report.tables.streams import streams as streams
@@ -136,7 +137,8 @@ def quantize(artifact: Artifact) -> Table:
         rows.append((name, *figures, *below_float, _kept(found["method"] == key, "chosen")))
     measured = ("validation accuracy", "drop, pp", "at most", "below float, pp", "at most")
     heads = ("network (int8: in simulation)", *measured, "")
-    return Table(heads, rows, f"{_confidence(artifact)}; QAT: {_tuned(artifact)}")
+    more = f"; {artifact.metrics['shared_scale']}" if "shared_scale" in artifact.metrics else ""
+    return Table(heads, rows, f"{_confidence(artifact)}; QAT: {_tuned(artifact)}{more}")
 
 
 def sensitivity_rows(artifact: Artifact) -> list[LayerSensitivity]:
@@ -157,7 +159,7 @@ def sensitivity(artifact: Artifact, most: int = 10) -> Table:
 def benchmark(artifact: Artifact) -> Table:
     """Every variant, what ships first, below the baseline."""
     found = variants.of_benchmark(artifact)
-    return as_table((variants.NAME, *variants.FIGURES, variants.VERDICT), found.lines, found.caption)
+    return as_table((variants.NAME, *found.figures, variants.VERDICT), found.lines, found.caption)
 
 
 def rejected(artifact: Artifact) -> Table:

@@ -29,6 +29,11 @@ def samples(data: Data) -> Table:
     return Table(columns, rows, f"the first {FEATURES} of {train.x.shape[1]} features" if more > 0 else "")
 
 
+def notes(data: Data) -> Table | None:
+    """What was skipped or changed while the data were read; None, which a notebook does not show, for nothing."""
+    return Table(("what was skipped or changed in the data",), [(line,) for line in data.notes]) if data.notes else None
+
+
 def splits(data: Data) -> Table:
     """How many samples of each class every split has; of numbers, their mean and their range."""
     found = {"train": data.train.y, "calibration": data.calibration.y, "validation": data.validation.y}

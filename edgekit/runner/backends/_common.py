@@ -165,17 +165,30 @@ class Ends(NamedTuple):
 def find_ends(
     names: Sequence[Sequence[Collection[str]]],
     wanted: Sequence[TensorSpec],
-    expected: int,
+    expected: Sequence[TensorSpec],
     states: Sequence[StateSpec] = (),
 ) -> Ends:
-    """A model's ends by their names; BackendError unless these inputs and `expected` outputs are beside its states.
+    """A model's ends by their names; BackendError unless so many inputs and outputs are beside its states.
 
-    A single input may have any name.
+    A single input may have any name. Outputs keep the file's order unless it has them all by these names.
     """
     inputs, outputs = names
     pairs = [(_place(each.input, inputs), _place(each.output, outputs)) for each in states]
-    sources = [place for place in range(len(inputs)) if all(place != taken for taken, _ in pairs)]
+    sources = find_sources(inputs, wanted, states)
     results = [place for place in range(len(outputs)) if all(place != taken for _, taken in pairs)]
+    if len(results) != len(expected):
+        raise BackendError(
+            f"the model has {len(results)} outputs, the bundle says {len(expected)}; build the bundle again"
+        )
+    return Ends(sources, _by_name(results, expected, outputs), pairs)
+
+
+def find_sources(
+    inputs: Sequence[Collection[str]], wanted: Sequence[TensorSpec], states: Sequence[StateSpec] = ()
+) -> list[int]:
+    """Of `find_ends`, the places of the inputs."""
+    taken = [_place(each.input, inputs) for each in states]
+    sources = [place for place in range(len(inputs)) if place not in taken]
     if len(sources) != len(wanted):
         raise BackendError(
             f"the model has {len(sources)} inputs, the bundle says {len(wanted)}; build the bundle again"
@@ -185,9 +198,12 @@ def find_ends(
         if sorted(named) != sources:  # OpenVINO's tensors may have several names
             raise BackendError("two inputs of the bundle are one tensor of the model; build the bundle again")
         sources = named
-    if len(results) != expected:
-        raise BackendError(f"the model has {len(results)} outputs, the bundle says {expected}; build the bundle again")
-    return Ends(sources, results, pairs)
+    return sources
+
+
+def _by_name(results: list[int], expected: Sequence[TensorSpec], ports: Sequence[Collection[str]]) -> list[int]:
+    found = [place for each in expected for place in results if each.name in ports[place]]
+    return found if sorted(found) == results else results
 
 
 def _place(name: str, ports: Sequence[Collection[str]], what: str = "a state") -> int:
@@ -205,15 +221,22 @@ def agree_states(states: Sequence[StateSpec], ends: Ends, facts: Sequence[Sequen
             agree(f"state {state.name}", state, shape, dtype, state.shape[0])
 
 
-def join_with(converts: Sequence[Convert]) -> Callable[[Any], np.ndarray] | None:
+def join_with(converts: Sequence[Convert], outputs: Sequence[TensorSpec]) -> Callable[[Any], np.ndarray] | None:
     """The outputs' own conversions, then all of them as one array; None for one output that needs no conversion."""
+    converts = [_channels_first(convert) if each.layout == "NHWC" else convert
+                for convert, each in zip(converts, outputs)]  # fmt: skip
     if len(converts) == 1:
         return converts[0]
 
-    def decode(outputs: Sequence[np.ndarray]) -> np.ndarray:
-        return join([y if convert is None else convert(y) for convert, y in zip(converts, outputs)])
+    def decode(given: Sequence[np.ndarray]) -> np.ndarray:
+        return join([y if convert is None else convert(y) for convert, y in zip(converts, given)])
 
     return decode
+
+
+def _channels_first(convert: Convert) -> Convert:
+    """Answers have the channels of a picture in front, whatever its file does."""
+    return lambda y: (y if convert is None else convert(y)).transpose(0, 3, 1, 2)
 
 
 def on_cpu(name: str, device: str) -> None:

@@ -63,13 +63,14 @@ class TfliteBackend(Opened):
             _resize(interpreter, batch)
         interpreter.allocate_tensors()
         sides = interpreter.get_input_details(), interpreter.get_output_details()
-        ends = find_ends([[{each["name"]} for each in details] for details in sides], inputs, len(outputs), states)
+        ends = find_ends([[{each["name"]} for each in details] for details in sides], inputs, outputs, states)
         agree_states(states, ends, [[_facts(each) for each in details] for details in sides])
         sources, results = ([side[place] for place in found] for side, found in zip(sides, ends[:2]))
         for what, specs, details in (("input", inputs, sources), ("output", outputs, results)):
             for spec, detail in zip(specs, details):
                 agree(what, spec, *_facts(detail), batch)
-        encodes, decode = [_quantizer(each) for each in sources], join_with([_dequantizer(each) for each in results])
+        encodes = [_quantizer(each) for each in sources]
+        decode = join_with([_dequantizer(each) for each in results], outputs)
         super().__init__(name, distribution, inputs, encodes, decode, batch, states)
         self._set, self._invoke, self._get = interpreter.set_tensor, interpreter.invoke, interpreter.get_tensor
         self._sources, self._results = ([detail["index"] for detail in each] for each in (sources, results))

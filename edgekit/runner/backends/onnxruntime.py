@@ -123,14 +123,14 @@ class OnnxruntimeBackend(Opened):
         states: Sequence[StateSpec] = (),
     ) -> None:
         sides = session.get_inputs(), session.get_outputs()
-        ends = find_ends([[{port.name} for port in ports] for ports in sides], inputs, len(outputs), states)
+        ends = find_ends([[{port.name} for port in ports] for ports in sides], inputs, outputs, states)
         facts = [[(port.shape, DTYPES.get(port.type, port.type)) for port in ports] for ports in sides]
         agree_states(states, ends, facts)
         for what, specs, side, ports in zip(("input", "output"), (inputs, outputs), facts, ends[:2]):
             for spec, port in zip(specs, ports):
                 agree(what, spec, *side[port], batch)
         encodes = [encoding(each.dtype) for each in inputs]
-        decode = join_with([None if each.dtype == "float32" else cast(np.float32) for each in outputs])
+        decode = join_with([None if each.dtype == "float32" else cast(np.float32) for each in outputs], outputs)
         super().__init__("onnxruntime", DISTRIBUTION, inputs, encodes, decode, batch, states)
         self._run = session.run
         self._inputs, self._outputs = ([side[port].name for port in found] for side, found in zip(sides, ends[:2]))

@@ -21,6 +21,7 @@ from edgekit.runner.backends._common import (
     cast,
     encoding,
     find_ends,
+    find_sources,
     installed,
     join_with,
     only,
@@ -111,10 +112,8 @@ def _read(
         if is_onnx
         else core.read_model(only(files, ".xml"), only(files, ".bin"))
     )
-    names = [[port.get_names() for port in ports] for ports in (model.inputs, model.outputs)]
-    ports = [
-        model.inputs[place] for place in find_ends(names, inputs, len(model.outputs) - len(states), states).sources
-    ]
+    places = find_sources([port.get_names() for port in model.inputs], inputs, states)
+    ports = [model.inputs[place] for place in places]
     shapes = {port: port.partial_shape for port in ports}
     batched = [shape for shape in shapes.values() if len(shape)]
     if any(batch != 1 or shape[0].is_dynamic for shape in batched):
@@ -155,13 +154,13 @@ class OpenvinoBackend(Opened):
         states: Sequence[StateSpec] = (),
     ) -> None:
         sides = compiled.inputs, compiled.outputs
-        ends = find_ends([[port.get_names() for port in ports] for ports in sides], inputs, len(outputs), states)
+        ends = find_ends([[port.get_names() for port in ports] for ports in sides], inputs, outputs, states)
         agree_states(states, ends, [[_facts(port) for port in ports] for ports in sides])
         for side, (what, specs) in enumerate((("input", inputs), ("output", outputs))):
             for spec, place in zip(specs, ends[side]):
                 agree(what, spec, *_facts(sides[side][place]), batch)
         encodes = [encoding(each.dtype) for each in inputs]
-        decode = join_with([None if each.dtype == "float32" else cast(np.float32) for each in outputs])
+        decode = join_with([None if each.dtype == "float32" else cast(np.float32) for each in outputs], outputs)
         super().__init__("openvino", DISTRIBUTION, inputs, encodes, decode, batch, states)
         self._sources = [np.zeros((batch, *each.shape[1:]), dtype=each.dtype) for each in inputs]
         self._source = self._sources[0] if len(inputs) == 1 else None

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from edgekit.runner.errors import InputError
-from edgekit.runner.input_path import ARRAY_DTYPES, DECODERS, ID, ORDER, STEPS, Step, names
+from edgekit.runner.input_path import ARRAY_DTYPES, COLUMN, DECODERS, ID, ORDER, STEPS, Step, names
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import RawSpec
 
 
-USE = {int: "a whole number above 0", list: "a list", str: "the name of a member", ID: "a whole number from 0"}
+USE = {int: "a whole number above 0", list: "a list", str: "the name of a member", ID: "a whole number from 0",
+       bool: "true or false", COLUMN: "a column's name, or its number from 1"}  # fmt: skip
 
 
 def check(raw: RawSpec) -> None:
@@ -51,6 +52,10 @@ def _check_step(step: Any, where: str) -> str:
             fits = isinstance(value, (list, tuple)) and len(value) > 0
         elif wanted is str:
             fits = isinstance(value, str) and bool(value)
+        elif wanted is bool:
+            fits = isinstance(value, bool)
+        elif wanted == COLUMN:
+            fits = bool(value) if isinstance(value, str) else type(value) is int and value > 0
         elif wanted == ID:
             fits = isinstance(value, int) and not isinstance(value, bool) and value >= 0
         else:
@@ -99,6 +104,11 @@ def _tokens(step: Step, raw: RawSpec) -> str | None:
     return None if known else f"got pad_id {step['pad_id']}, which is outside raw.range"
 
 
+def _text_table(step: Step, raw: RawSpec) -> str | None:
+    named = isinstance(step["column"], str) and not step["header"]
+    return f"got column {step['column']!r}; without a header give its number" if named else None
+
+
 def _windows(step: Step, raw: RawSpec) -> str | None:
     if step["fill"] == "silence" and raw.kind != "audio":
         return "only a sound is filled up with silence"
@@ -107,6 +117,6 @@ def _windows(step: Step, raw: RawSpec) -> str | None:
 
 _ENDS = {
     "read_array": _array, "decode_picture": _picture, "resize_picture": _resize, "resample": _resample,
-    "decode_csv": _table, "windows": _windows, "tokenize": _tokens,
+    "decode_csv": _table, "windows": _windows, "tokenize": _tokens, "decode_text_table": _text_table,
 }  # fmt: skip
 """Whether a step's options agree with the raw sample."""

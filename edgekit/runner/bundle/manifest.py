@@ -24,6 +24,12 @@ class TensorSpec:
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(index(side) for side in self.shape))
 
+    @property
+    def answer(self) -> tuple[int, ...]:
+        """Shape of what an output gives for one sample: the channels of a picture come in front."""
+        sides = self.shape[1:]
+        return (sides[2], *sides[:2]) if self.layout == "NHWC" else sides
+
 
 def joined_input(inputs: Sequence[TensorSpec]) -> TensorSpec:
     """A model's only input, or its several ones as one vector."""
@@ -139,4 +145,4 @@ class Manifest:
     @property
     def output_shape(self) -> tuple[int, ...]:
         """Shape of what the model gives for one sample: of its outputs joined (`joined.py`)."""
-        return joined.shape([each.shape[1:] for each in self.outputs])
+        return joined.shape([each.answer for each in self.outputs])

@@ -99,6 +99,7 @@ def _check_smoothing(manifest: Manifest) -> None:
 
     try:
         smoothing_rules.check(manifest.smoothing, manifest.task)
+        smoothing_rules.check_kind(manifest.raw.kind)
     except InputError as error:
         raise BundleError(f"manifest.json: {error}") from None
 
@@ -207,7 +208,7 @@ def _check_task(manifest: Manifest) -> None:
     elif task == "segmentation":
         from edgekit.runner import masks
 
-        masks.check(manifest.raw.shape, len(labels), [each.shape[1:] for each in manifest.outputs])
+        masks.check(manifest.raw.shape, len(labels), [each.answer for each in manifest.outputs])
     else:
         [output] = _one(manifest)
         values = output.shape[-1]
@@ -242,7 +243,7 @@ def _check_reconstruction(manifest: Manifest) -> None:
     if manifest.input.layout == "NHWC":
         wanted = (wanted[2], *wanted[:2])
     [output] = _one(manifest)
-    need(output.shape[1:] == wanted, "outputs[0].shape", list(output.shape), f"needed [1, {wanted}]")
+    need(output.answer == wanted, "outputs[0].shape", list(output.shape), f"needed [1, {wanted}]")
     need(len(manifest.labels) == 2, "labels", manifest.labels, "name the normal and the anomaly")
     threshold = manifest.threshold
     need(threshold is not None and is_number(threshold) and threshold >= 0, "threshold", threshold, "a number from 0")

@@ -19,6 +19,8 @@ TASKS: dict[str, tuple[str, ...]] = {
     "hysteresis": ("classification", "multi_label", "anomaly"),
 }
 """Tasks whose answers a method can smooth."""
+KINDS = ("image", "audio", "window")
+"""Kinds of samples that come as a stream: frames, sound, rows."""
 MOST_WINDOWS = 1000
 
 
@@ -35,6 +37,15 @@ def check(value: Any, task: str) -> None:
         _check_limits(value["enter"], value["leave"], task)
     elif not _is_whole(value["windows"]) or not 1 <= value["windows"] <= MOST_WINDOWS:
         raise InputError(f"smoothing.windows: got {value['windows']!r}; use a whole number from 1 to {MOST_WINDOWS}")
+
+
+def check_kind(kind: str) -> None:
+    """InputError for a kind of raw sample that no stream is made of."""
+    if kind not in KINDS:
+        raise InputError(
+            f"smoothing: it is for streams, and there are none of the kind {kind}, only of {', '.join(KINDS)}; leave "
+            "it out"
+        )
 
 
 def _check_limits(enter: Any, leave: Any, task: str) -> None:

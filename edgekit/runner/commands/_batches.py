@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 
 class Waiting(NamedTuple):
-    """A sample that is ready for the model, or the error in its place; times in ms."""
+    """A sample that is ready for the model, or the error in its place; times in ms. `file` counts the paths."""
 
+    file: int
     path: str
     error: InputError | None
     raw: np.ndarray | None = None
@@ -68,18 +69,19 @@ def answers(model: Model, paths: Sequence[str], size: int, top_k: int, strict: b
     """What `predict` answers for each path, in their order; `size` samples a call, the last ones in smaller parts."""
     batches = Batches(model, size)
     waiting: list[Waiting] = []
+    refused: set[int] = set()
     ready = 0
     for each in _prepared(model, paths, strict):
         waiting.append(each)
         ready += each.error is None
         if ready == size:
-            yield from _answered(model, batches, waiting, top_k)
+            yield from _answered(model, batches, waiting, top_k, refused)
             waiting, ready = [], 0
-    yield from _answered(model, batches, waiting, top_k)
+    yield from _answered(model, batches, waiting, top_k, refused)
 
 
 def _prepared(model: Model, paths: Sequence[str], strict: bool) -> Iterator[Waiting]:
-    for path in paths:
+    for file, path in enumerate(paths):
         started = perf_counter_ns()
         try:
             for sample in inputs.samples(path, model.manifest.raw, strict, model.bundle.members):
@@ -87,21 +89,35 @@ def _prepared(model: Model, paths: Sequence[str], strict: bool) -> Iterator[Wait
                 try:
                     x = model.prepare(sample.raw)
                 except InputError as error:
-                    raise InputError(f"{path}{f', {sample.span}' if sample.span else ''}: {error}") from None
+                    raise _of(path, sample.span, error) from None
                 times_ms = (read - started) / 1e6, (perf_counter_ns() - read) / 1e6
-                yield Waiting(path, None, sample.raw, sample.span, x, *times_ms, sample.size)
+                yield Waiting(file, path, None, sample.raw, sample.span, x, *times_ms, sample.size)
                 started = perf_counter_ns()
         except InputError as error:
-            yield Waiting(path, error)
+            yield Waiting(file, path, error)
 
 
-def _answered(model: Model, batches: Batches, waiting: Sequence[Waiting], top_k: int) -> Iterator[Outcome]:
+def _answered(
+    model: Model, batches: Batches, waiting: Sequence[Waiting], top_k: int, refused: set[int]
+) -> Iterator[Outcome]:
+    """`refused` are the files that an error has ended: as without a batch, nothing more is said of them."""
     outputs = batches.execute([each.x for each in waiting if each.x is not None])
     for each in waiting:
-        if each.raw is None:
-            yield each.path, None, 0.0, each.error
+        found = None if each.raw is None else next(outputs)
+        if each.file in refused:
             continue
-        scores, execute_ms = next(outputs)
-        timing_ms = {"preprocess": each.preprocess_ms, "execute": execute_ms}
-        prediction = model.answer(each.raw, scores, top_k, timing_ms, size=each.size)
-        yield each.path, FileAnswer(prediction, each.span), each.read_ms, None
+        error = each.error
+        if each.raw is not None and found is not None:
+            timing_ms = {"preprocess": each.preprocess_ms, "execute": found[1]}
+            try:
+                prediction = model.answer(each.raw, found[0], top_k, timing_ms, size=each.size)
+                yield each.path, FileAnswer(prediction, each.span), each.read_ms, None
+                continue
+            except InputError as unanswered:
+                error = _of(each.path, each.span, unanswered)
+        refused.add(each.file)
+        yield each.path, None, 0.0, error
+
+
+def _of(path: str, span: Place | None, error: InputError) -> InputError:
+    return InputError(f"{path}{f', {span}' if span else ''}: {error}")

@@ -24,7 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     _shared.bundle(parser)
     parser.add_argument(
-        "inputs", metavar="INPUT", nargs="*", help=".npy, .npz, .png, .jpg, .webp, .wav, .csv, .txt, or a folder"
+        "inputs", metavar="INPUT", nargs="*", help=".npy, .npz, .png, .jpg, .webp, .wav, .csv, .tsv, .txt, or a folder"
     )
     parser.add_argument("--top", metavar="K", type=_shared.positive, default=5, help="labels to show (default: 5)")
     parser.add_argument(
@@ -73,7 +73,7 @@ def _files(model: Model, options: argparse.Namespace) -> None:
     raw = model.manifest.raw
     paths = [path for name in options.inputs for path in inputs.files(name, raw)]
     drawings = _drawings(model, options, paths)
-    refused = 0
+    refused, cut = 0, []
     for path, answer, read_ms, error in _outcomes(model, paths, options):
         drawn = None
         if answer is not None:
@@ -82,6 +82,8 @@ def _files(model: Model, options: argparse.Namespace) -> None:
             except InputError as undrawn:
                 error = undrawn
             _shared.print_answer(path, answer.prediction, read_ms, options.json, answer.span, drawn=drawn)
+            if answer.span is not None and "cut" in answer.span.facts():
+                cut.append(f"{path}, {answer.span}")
             if error is None:
                 continue
         text = str(error) if str(error).startswith(path) else f"{path}: {error}"
@@ -91,6 +93,9 @@ def _files(model: Model, options: argparse.Namespace) -> None:
             raise InputError(text) from None
         _complain(path, text, options.json)
         refused += 1
+    if cut:
+        more = f"; so it was with {len(cut) - 1} more" if len(cut) > 1 else ""
+        _shared.warn(f"{cut[0]}: the bundle takes no more, the rest was cut off{more}")
     if refused:
         raise InputError(f"{refused} of {len(paths)} inputs got no answer{' or no picture' if drawings else ''}")
 

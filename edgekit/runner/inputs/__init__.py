@@ -25,11 +25,14 @@ if TYPE_CHECKING:
 
 NONE: Mapping[str, bytes] = {}
 READERS = {".npy": "array", ".png": "picture", ".jpg": "picture", ".jpeg": "picture", ".webp": "picture",
-           ".wav": "wav", ".csv": "table", ".txt": "text", ".npz": "tensors"}  # fmt: skip
+           ".wav": "wav", ".csv": "table", ".txt": "text", ".tsv": "text_table",
+           ".npz": "tensors"}  # fmt: skip
 """Which file here reads a suffix: it has `samples(path, raw, strict)`, of texts with the bundle's members."""
 DECODED_BY = {"picture": "decode_picture", "wav": "decode_wav", "table": "decode_csv", "text": "decode_text",
-              "tensors": "read_tensors"}  # fmt: skip
+              "text_table": "decode_text_table", "tensors": "read_tensors"}  # fmt: skip
 """The step of an input path that lets a reader's files in; arrays need none."""
+OF_TEXTS = ("text", "text_table")
+"""Readers that need the bundle's vocabulary."""
 
 
 def files(name: str, raw: RawSpec) -> list[str]:
@@ -50,12 +53,13 @@ def samples(path: str, raw: RawSpec, strict: bool = False, members: Mapping[str,
     if os.path.isdir(path):
         raise InputError(f"{path}: a folder that holds no {' or '.join(suffixes(raw))} file")
     suffix = os.path.splitext(path)[1].lower()
-    if suffix not in READERS or (raw.kind == KIND and suffix not in suffixes(raw)):
+    known = readers(raw)
+    if suffix not in known or ((raw.kind == KIND or suffix == ".tsv") and suffix not in suffixes(raw)):
         raise InputError(f"{path}: {unreadable(suffix, raw)}")
     if not os.path.isfile(path):
         raise InputError(f"{path}: {'not a plain file' if os.path.exists(path) else 'no such file'}")
-    reader = importlib.import_module(f"{__name__}.{READERS[suffix]}")
-    more = (members,) if READERS[suffix] == "text" else ()
+    reader = importlib.import_module(f"{__name__}.{known[suffix]}")
+    more = (members,) if known[suffix] in OF_TEXTS else ()
     found: Iterator[Sample] = reader.samples(path, raw, strict, *more)
     return found
 
@@ -70,7 +74,12 @@ def unreadable(suffix: str, raw: RawSpec) -> str:
     return f"cannot read {suffix or 'a file without suffix'}; this bundle takes {', '.join(suffixes(raw))}"
 
 
+def readers(raw: RawSpec) -> Mapping[str, str]:
+    """Which file here reads a suffix for a bundle: a .csv holds texts where it takes a table of them."""
+    return {**READERS, ".csv": "text_table"} if input_path.find(raw.steps, "decode_text_table") else READERS
+
+
 def suffixes(raw: RawSpec) -> list[str]:
     """The endings of files that can hold a sample."""
     declared = {"array", *(reader for reader, step in DECODED_BY.items() if input_path.find(raw.steps, step))}
-    return [suffix for suffix, reader in READERS.items() if reader in declared]
+    return [suffix for suffix, reader in readers(raw).items() if reader in declared]

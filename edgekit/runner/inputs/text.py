@@ -17,7 +17,7 @@ from edgekit.runner import input_path, tokenization
 from edgekit.runner.errors import InputError
 from edgekit.runner.input_path import Step
 from edgekit.runner.inputs import unreadable
-from edgekit.runner.inputs.windows import Sample
+from edgekit.runner.inputs.windows import Cut, Sample
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import RawSpec
@@ -35,6 +35,11 @@ class Ids(NamedTuple):
     raw: np.ndarray
     tokens: int
 
+    @property
+    def cut(self) -> Cut | None:
+        """What was kept of a text that is longer than the sample."""
+        return Cut(len(self.raw), self.tokens) if self.tokens > len(self.raw) else None
+
 
 def samples(path: str, raw: RawSpec, strict: bool, members: Mapping[str, bytes]) -> Iterator[Sample]:
     """One raw sample of a file; `members` are the bundle's."""
@@ -47,11 +52,8 @@ def samples(path: str, raw: RawSpec, strict: bool, members: Mapping[str, bytes])
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     name = step["vocabulary"]
-    tokenizer = tokenization.read(members[name], name)
-    found = ids(path, decode(path, content), tokenizer, step, strict)
-    if found.tokens == tokenizer.least:
-        raise InputError(f"{path}: {EMPTY}; give it words")
-    return iter((Sample(found.raw),))
+    found = ids_of_words(path, decode(path, content), tokenization.read(members[name], name), step, strict)
+    return iter((Sample(found.raw, found.cut),))
 
 
 def decode(name: str, content: bytes) -> str:
@@ -81,6 +83,14 @@ def ids(name: str, text: str, tokenizer: tokenization.Tokenizer, step: Step, str
     raw = np.full(length, step["pad_id"], np.int32)
     raw[: len(kept)] = kept
     return Ids(raw, tokens)
+
+
+def ids_of_words(name: str, text: str, tokenizer: tokenization.Tokenizer, step: Step, strict: bool) -> Ids:
+    """The same; InputError for a text without a token of its own."""
+    found = ids(name, text, tokenizer, step, strict)
+    if found.tokens == tokenizer.least:
+        raise InputError(f"{name}: {EMPTY}; give it words")
+    return found
 
 
 def _marks(text: str) -> int:

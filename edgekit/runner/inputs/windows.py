@@ -33,24 +33,39 @@ class Span(NamedTuple):
         return {"window": self.to_dict()}
 
 
-class Row(NamedTuple):
-    """Which row of a table a sample is, counted from 1 behind the header."""
+class Cut(NamedTuple):
+    """How much of a text a sample is: so many of its tokens, for the bundle takes no more."""
 
-    number: int
+    kept: int
+    tokens: int
 
     def __str__(self) -> str:
-        return f"row {self.number}"
+        return f"the first {self.kept} of {self.tokens} tokens"
 
     def facts(self) -> dict[str, Any]:
         """What an answer in JSON says of it."""
-        return {"row": self.number}
+        return {"cut": {"kept": self.kept, "tokens": self.tokens}}
 
 
-Place = Union[Span, Row]
+class Row(NamedTuple):
+    """Which row of a table a sample is, counted from 1 behind the header; of a text too long, how much of it."""
+
+    number: int
+    cut: Cut | None = None
+
+    def __str__(self) -> str:
+        return f"row {self.number}{f', {self.cut}' if self.cut else ''}"
+
+    def facts(self) -> dict[str, Any]:
+        """What an answer in JSON says of it."""
+        return {"row": self.number, **(self.cut.facts() if self.cut else {})}
+
+
+Place = Union[Span, Row, Cut]
 
 
 class Sample(NamedTuple):
-    """One raw sample; `span` where it is a window of a recording, or a row of a table.
+    """One raw sample; `span` where it is a window of a recording, a row of a table, or the beginning of a text.
 
     `size` is the (width, height) of the picture that it was.
     """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgekit.runner.errors import BackendError
+from edgekit.runner.errors import InputError
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest
@@ -38,10 +38,13 @@ def maker(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], E
 
 
 def normalised(outputs: np.ndarray) -> list[float]:
-    """Numbers of float32; the same bits on every machine, for the sum of the squares is exactly rounded."""
+    """Numbers of float32; the same bits on every machine, for the sum of the squares is exactly rounded.
+
+    InputError for zeros, which other samples need not give.
+    """
     values = outputs.astype(np.float64)
     length = math.sqrt(math.fsum(np.square(values).tolist()))
     if length == 0:
-        raise BackendError("the model gave a vector of zeros, which has no direction; it was not trained to see this")
+        raise InputError("the model gave a vector of zeros, which has no direction; it was not trained to see this")
     found: list[float] = (values / length).astype(np.float32).tolist()
     return found

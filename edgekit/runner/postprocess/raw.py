@@ -1,12 +1,14 @@
-"""The model's output as it is."""
+"""The model's outputs as they are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from edgekit.runner import joined
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest
@@ -14,21 +16,41 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Raw:
-    """`output` is float32, without its batch axis."""
+    """`output` is float32, without its batch axis; several are joined in it (`joined.py`), and in `outputs` by name."""
 
     output: np.ndarray
     timing_ms: dict[str, float]
+    outputs: dict[str, np.ndarray] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {"output": self.output.tolist(), "shape": list(self.output.shape), "timing_ms": self.timing_ms}
+        if not self.outputs:
+            return {"output": self.output.tolist(), "shape": list(self.output.shape), "timing_ms": self.timing_ms}
+        return {
+            "outputs": {name: each.tolist() for name, each in self.outputs.items()},
+            "shapes": {name: list(each.shape) for name, each in self.outputs.items()},
+            "timing_ms": self.timing_ms,
+        }
 
     def lines(self) -> list[str]:
         """For people; the first line ends the one that names the input."""
-        low, mean, high = self.output.min(), self.output.mean(), self.output.max()
-        return [f"float32{list(self.output.shape)}, from {low:.6g} to {high:.6g}, mean {mean:.6g}"]
+        if not self.outputs:
+            return [_described(self.output)]
+        return [f"{len(self.outputs)} outputs", *(f"  {name} {_described(y)}" for name, y in self.outputs.items())]
+
+
+def _described(y: np.ndarray) -> str:
+    return f"float32{list(y.shape)}, from {y.min():.6g} to {y.max():.6g}, mean {y.mean():.6g}"
 
 
 def maker(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Raw]:
     """See the package; the number of labels wanted has no meaning here."""
-    return lambda output, top_k, timing_ms: Raw(output, timing_ms)
+    if len(manifest.outputs) == 1:
+        return lambda output, top_k, timing_ms: Raw(output, timing_ms)
+    names, shapes = [each.name for each in manifest.outputs], [each.answer for each in manifest.outputs]
+
+    def answer(output: np.ndarray, top_k: int, timing_ms: dict[str, float]) -> Raw:
+        parts = (part[0] for part in joined.split(output[None], shapes))
+        return Raw(output, timing_ms, dict(zip(names, parts)))
+
+    return answer

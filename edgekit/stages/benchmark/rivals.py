@@ -12,14 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-
 from edgekit.core import progress, tasks
 from edgekit.core.rows.variants import Facts, RivalFacts
 from edgekit.core.rows.variants import Rival as RivalRow
 from edgekit.data.paths import expand
-from edgekit.models.files import detect, standalone
-from edgekit.models.files.interface import Tensors
+from edgekit.models.files import detect, standalone, wanted
 from edgekit.runner.preprocess.transform import pipeline
 from edgekit.stages.benchmark.account import with_interval
 from edgekit.stages.benchmark.timings import Timings
@@ -88,13 +85,12 @@ def _open(file: ModelFile, data: Data, threads: int) -> Rival:
         "bytes": sum(path.stat().st_size for path in detect.members(model.path, model.kind)),
         "accuracy_test": tasks.accuracy(score_samples(scores, test, model.preprocess, data.task)),
     }
-    called = partial(_call, model.path, model.kind, model.preprocess, test.x[:1], threads, data.tensors or ())
+    called = partial(_call, model.path, model.kind, model.preprocess, data, threads)
     return Rival(row, called)
 
 
-def _call(
-    path: Path, kind: str, preprocess: list[dict[str, Any]], sample: np.ndarray, threads: int, tensors: Tensors
-) -> Callable[[], object]:
+def _call(path: Path, kind: str, preprocess: list[dict[str, Any]], data: Data, threads: int) -> Callable[[], object]:
     """One inference at batch 1, numpy in and numpy out, as the variants are called."""
-    prepared = pipeline(preprocess)(sample)
-    return standalone.open(path, kind, prepared.shape[1:], threads, tensors).call(prepared)
+    prepared = pipeline(preprocess)(data.test.x[:1])
+    needed = wanted.of(data.task, len(data.classes), prepared.shape[1:])
+    return standalone.open(path, kind, prepared.shape[1:], threads, data.tensors or (), needed).call(prepared)

@@ -15,7 +15,7 @@ import torch
 from edgekit.core import artifacts, progress, replay, tasks
 from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.variants import BaselineFacts, Facts, SeenValidation, VariantFacts
-from edgekit.core.tasks import Answered
+from edgekit.core.tasks import Answered, Marks
 from edgekit.core.variants import Variant, members, open_variant, read, zipped_bytes
 from edgekit.data import Data, Split
 from edgekit.models import baseline as baselines
@@ -147,8 +147,7 @@ def _evaluate_all(source: Artifact, data: Data, config: Config) -> Evaluated:
         "target": "pytorch",
         "interpreter": spec.interpreter,
         "bytes": store.weight_bytes(profile.path / "model"),
-        "accuracy_validation": tasks.accuracy(reference),
-        "accuracy_test": tasks.accuracy(test),
+        **_accuracies(reference, test),  # type: ignore[typeddict-item]
     }
     rows: list[Facts] = [before]
     x = eager_input(data.validation.x[:1], spec.preprocess).numpy()
@@ -170,14 +169,22 @@ def _evaluate_all(source: Artifact, data: Data, config: Config) -> Evaluated:
             "float_ops": list(variant.float_ops),
             "debris": Counter(one["kind"] for one in variant.debris),
             "zipped_bytes": zipped_bytes(members(source, variant).values()),
-            "accuracy_validation": tasks.accuracy(found),
-            "accuracy_test": tasks.accuracy(_evaluate(backend, variant, data.test, spec)[1]),
+            **_accuracies(found, _evaluate(backend, variant, data.test, spec)[1]),
             **asdict(drop),
         }
         rows.append(cast("VariantFacts", row))
         openers[variant.name] = partial(_open, source, variant, config.inference_threads, x)
     elsewhere = spec.source is not None or source.ancestor("origin").config["weights"] is not None
     return Evaluated(rows, openers, answers, check_leakage(spec.called, reference, test) if elsewhere else None)
+
+
+def _accuracies(validation: Answered, test: Answered) -> dict[str, Any]:
+    """The fields of a row of facts."""
+    found: dict[str, Any] = {"accuracy_validation": tasks.accuracy(validation), "accuracy_test": tasks.accuracy(test)}
+    if (second := tasks.second(validation)) and isinstance(validation, Marks) and isinstance(test, Marks):
+        both = {"validation": second.of(validation), "test": second.of(test)}
+        found["second_accuracy"] = {"metric": second.metric, **both}
+    return found
 
 
 def _open(source: Artifact, variant: Variant, threads: int, x: np.ndarray) -> Callable[[], object]:

@@ -140,9 +140,13 @@ def _text(raw: RawSpec) -> str:
     if step is None:
         return ""
     longer = "its end is cut off" if step["too_long"] == "cut" else "it is refused"
+    rows = input_path.find(raw.steps, "decode_text_table")
+    head = "with a header" if rows and rows["header"] else "without a header"
+    parted = f"parted by a {rows['delimiter']}, {head}; the texts are in column `{rows['column']}`" if rows else ""
+    table = f"A `.tsv` or `.csv`, {parted}, gets an answer for each row. " if rows else ""
     return (
         f"`text.txt` is UTF-8. Its tokens are made with `{step['vocabulary']}` of this bundle, as in training; where "
-        f"there are more than {step['length']}, {longer}. A `.npy` array holds the ids, int32.\n"
+        f"there are more than {step['length']}, {longer}. {table}A `.npy` array holds the ids, int32.\n"
     )
 
 

@@ -209,10 +209,12 @@ def _boxes(convert: Artifact, variant: Variant, data: Data, spec: store.ModelSpe
 
 def _story(row: dict[str, Any], metric: str) -> list[str]:
     """What the README says of a variant, from its row of the benchmark."""
+    also = row.get("second_accuracy")
     return [
         f"Size: {row['bytes']:,} bytes",
         f"{metric[0].upper()}{metric[1:]}: {row['accuracy_validation']:.2%} on validation, "
         f"{row['accuracy_test']:.2%} on test",
+        *([f"{also['metric']}: {also['validation']:.2%} on validation, {also['test']:.2%} on test"] if also else []),
         f"Drop against the baseline: {row['drop_pp']:.2f} percentage points on {row['samples']} validation samples, "
         f"at most {row['bound_pp']:.2f} at {100 * row['confidence']:g} % confidence",
     ]

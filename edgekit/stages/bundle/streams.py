@@ -15,7 +15,9 @@ from edgekit.core.errors import ConfigError, DataError
 from edgekit.core.tasks import anomaly
 from edgekit.data import Data
 from edgekit.runner import input_path, postprocess, smoothing
+from edgekit.runner.bundle import smoothing_rules
 from edgekit.runner.bundle.manifest import Manifest
+from edgekit.runner.errors import InputError
 from edgekit.runner.smoothing import _numbers
 from edgekit.stages.bundle.config import Config
 
@@ -41,6 +43,11 @@ class Played(NamedTuple):
 
 def check(data: Data, config: Config) -> None:
     """ConfigError for options that these data do not fit, before anything is trained."""
+    if config.smoothing is not None:
+        try:
+            smoothing_rules.check_kind(data.kind)
+        except InputError as error:
+            raise ConfigError(f"bundle.{error}") from None
     chooses = config.smoothing is not None and config.smoothing.choose is not None
     if chooses and data.task not in TASKS:
         raise ConfigError(

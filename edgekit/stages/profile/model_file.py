@@ -48,5 +48,6 @@ def describe(spec: store.ModelSpec) -> str:
     known = {"probabilities": found.probabilities, "sigmoids": found.sigmoids}
     ends = "values" if spec.task == "regression" else next((name for name, yes in known.items() if yes), "logits")
     cost = f", {found.parameters:,} parameters, {found.macs / 1e6:.1f} M multiply-adds" if found.parameters else ""
-    of = f"{spec.num_classes} {ends}" if spec.task == "regression" else f"{ends} of {spec.num_classes} classes"
+    before = {"detection": "boxes and ", "segmentation": "a grid of "}.get(spec.task, "")
+    of = f"{spec.num_classes} {ends}" if spec.task == "regression" else f"{before}{ends} of {spec.num_classes} classes"
     return f"{TITLES[found.kind]}: gives {of}{cost}"

@@ -60,7 +60,7 @@ def profile(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
         source=source,
         data_digest=data.digest,
         config=config.model_dump(),
-        metrics={**quality, **evidence},
+        metrics={**quality, **evidence, **({"data_notes": list(data.notes)} if data.notes else {})},
         libraries=LIBRARIES,
     )
 

@@ -18,7 +18,7 @@ from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.quantized import CalibrationStudy, Histogram, MixedStep, RecipeRow, Sensitivity
 from edgekit.core.tasks import Answered
 from edgekit.data import Data
-from edgekit.models import quantized, store
+from edgekit.models import quantized, shared_scale, store
 from edgekit.models.from_artifact import open_model
 from edgekit.stages.quantize import calibration, mixed, ptq, qat, recipes
 from edgekit.stages.quantize.choice import Decision, decide, why_not_mixed
@@ -91,6 +91,7 @@ def quantize(source: Artifact, data: Data, config: Config, out: Path) -> Artifac
             "histograms.json": _histograms(float_network, best.network, table),
         }
     chosen = ways[decision.method]
+    shared = shared_scale.note(module, spec, inputs[0])
     made = {**_record(decision, best, tried, steps, chosen.quantization), "tuning": followed}
     store.save(out / "model", chosen.plain, spec)
     quantized.save(out / "nncf", chosen.network)
@@ -103,7 +104,12 @@ def quantize(source: Artifact, data: Data, config: Config, out: Path) -> Artifac
         source=source,
         data_digest=data.digest,
         config=config.model_dump(),
-        metrics={**made, "calibration_samples": len(inputs), "most_sensitive_layer": most_sensitive},
+        metrics={
+            **made,
+            "calibration_samples": len(inputs),
+            "most_sensitive_layer": most_sensitive,
+            **({"shared_scale": shared} if shared else {}),
+        },
         libraries=LIBRARIES,
     )
 

@@ -46,6 +46,7 @@ def convert(
     source_file = model_file.read(model_folder)
     content = _float_model(model_folder) if source_file is None else source_file.make("onnx")
     found, results = _ends(content)
+    results = results if source_file is None else source_file.wanted.ordered(results)
     sources = inputs.in_order(found, model_file.tensor_names(model_folder))
     if len(sources) == 1:
         [source] = sources

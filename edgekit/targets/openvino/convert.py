@@ -69,6 +69,7 @@ def convert(
     out.mkdir(parents=True, exist_ok=True)
     openvino.save_model(model, str(out / FILES[0]), compress_to_fp16=precision == "fp16")
     sources, results = inputs.in_order([_spec(port) for port in model.inputs], names), tuple(map(_spec, model.outputs))
+    results = results if source_file is None else source_file.wanted.ordered(results)
     if not names:
         sources = (replace(sources[0], layout=layout),)
     still_float = float_ops.openvino(out / FILES[0], finished) if precision == "int8" else ()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from edgekit.models.files.interface import Tensors
 
-SERVED: tuple[Task, ...] = ("classification", "regression")
+SERVED: tuple[Task, ...] = ("classification", "regression", "detection", "segmentation")
 """Tasks whose outputs a file gives as they are wanted."""
 LIBRARIES = ("ai-edge-litert", "keras", "onnxruntime", "openvino", "tensorflow")
 """Those that may run it."""
@@ -50,7 +50,7 @@ def check_task(where: str, task: Task) -> None:
     """ConfigError for a model file in a run whose task none serves."""
     if task not in SERVED:
         raise ConfigError(
-            f"task and {where} disagree: a model file serves {' and '.join(SERVED)}, task is {task}; name a builder"
+            f"task and {where} disagree: a model file serves {', '.join(SERVED)}, task is {task}; name a builder"
         )
 
 
@@ -81,8 +81,8 @@ def logits(
     """Logits (n, classes) float32 of raw samples (n, *sample), uint8 or float32, maybe a memory map.
 
     Outputs that are probabilities or sigmoids are undone (see `outputs.logits`); of a regression they are the values
-    (n, values). `tensors` are those that a sample joins. 0 threads: all cores. `progress` is called with (done, n) now
-    and then.
+    (n, values), of a detection (n, points, 4 + classes), of a segmentation (n, classes, rows, columns). `tensors` are
+    those that a sample joins. 0 threads: all cores. `progress` is called with (done, n) now and then.
 
     Raises ModelError for a model that cannot be opened or run, crashes, takes longer than `timeout_s`, does not fit the
     samples or the classes, or gives NaN. Raises ConfigError for steps that do not fit the samples, and ResourceError if

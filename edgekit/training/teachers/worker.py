@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from edgekit.core import tasks
 from edgekit.core.errors import NO_RESOURCES, EdgekitError, ModelError, ResourceError
 from edgekit.core.subprocesses import leave_with_parent
-from edgekit.models.files import input_layout, integer_range, module, op_count, outputs
+from edgekit.models.files import input_layout, integer_range, module, op_count, outputs, wanted
 from edgekit.models.files.interface import Opened, Run
 from edgekit.runner import input_vector
 from edgekit.runner.preprocess.transform import pipeline
@@ -51,34 +52,38 @@ def _work(
     preprocess: list[dict[str, Any]],
     classes: int,
     threads: int,
-    task: str,
+    task: tasks.Task,
     counted: bool,
     tensors: list[dict[str, Any]],
 ) -> dict[str, Any]:
     """Leave the logits; what was found out about the model."""
     x = np.load(folder / launch.SAMPLES, mmap_mode="r", allow_pickle=False)
     steps = pipeline(preprocess)
+    sample = steps(x[:1]).shape[1:]
+    needed = wanted.of(task, classes, sample)
     with open(folder / launch.JOURNAL, "w", buffering=1) as journal:
         try:
-            model = module(kind).open(Path(path), threads, tensors)
+            model = module(kind).open(Path(path), threads, tensors, needed)
         except Exception as error:
             raise _model_error("cannot be opened", error) from None
-        sample, sized = steps(x[:1]).shape[1:], model.sized
+        sized = model.sized
         placed = input_layout.find(model.shape, sample)
         _check_input_range(model, x, preprocess, counted)
         _check_ranges(model, x, tensors)
         if counted:
             _check_input_shape(model.shape, placed, sample)
-            model = replace(model, sized=lambda shape: _check_outputs(sized(shape), classes))
+            if needed.is_plain:
+                model = replace(model, sized=lambda shape: _check_outputs(sized(shape), classes))
         try:
             found = outputs.outputs(
                 model,
                 placed,
                 x,
                 lambda some: placed.arrange(steps(some)),
-                classes,
+                needed,
                 lambda count: print(count, file=journal),
             )
+            needed.check(found)
         except Exception as error:
             raise _model_error("cannot be run", error) from None
     of_classes = task == "classification"

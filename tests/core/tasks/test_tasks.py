@@ -65,6 +65,16 @@ def test_every_file_is_a_task_and_offers_all_that_is_promised() -> None:
 
 
 @pytest.mark.parametrize("task", TASKS)
+def test_a_second_accuracy_is_a_fraction_that_falls_too_and_has_another_name(task: str) -> None:
+    before, worse = marks(task, 0.2), marks(task, 0.9)
+    second = tasks.second(before)
+    assert (second is not None) == (task == "detection")
+    if second:
+        assert second.metric != tasks.named(task).METRIC
+        assert 1 >= second.of(before) > second.of(worse) >= 0
+
+
+@pytest.mark.parametrize("task", TASKS)
 def test_a_network_below_another(task: str) -> None:
     before, worse = marks(task, 0.2), marks(task, 0.9)
     drop = tasks.drop(before, worse, 0.95)

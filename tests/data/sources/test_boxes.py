@@ -264,6 +264,8 @@ BROKEN: dict[str, tuple[str, Callable[[Path], None], str]] = {
     ),
     "words": ("yolo", _yolo("blob 0.5 0.5 0.1 0.1\n"), "needed class, middle x"),
     "four numbers": ("yolo", _yolo("0 0.5 0.5 0.1\n"), "needed class, middle x"),
+    "NaN": ("yolo", _yolo("\n0 0.5 nan 0.1 0.1\n"), r"labels/train/scene\d+.txt, line 2: got 'nan'; a box has finite"),
+    "endless of YOLO": ("yolo", _yolo("0 0.5 0.5 0.1 1e999\n"), "line 1: got '1e999'; a box has finite"),
     "a class too high": ("yolo", _yolo("3 0.5 0.5 0.1 0.1\n"), "class 3 has no name"),
     "no names": ("yolo", lambda home: (home / "data.yaml").unlink(), "the classes have no names"),
     "names twice": ("yolo", lambda home: (home / "data.yaml").write_text("names: [a, a, b]"), "stands twice"),
@@ -422,6 +424,27 @@ def test_linked_folders_are_told(tmp_path: Path) -> None:
     (tmp_path / "data/images").symlink_to(tmp_path / "images")
     with pytest.raises(DataError, match="look at data.annotations; skipped 1 linked folders: images$"):
         read(tmp_path, "yolo")
+
+
+@pytest.mark.parametrize("layout", ["mirrored", "beside"])
+def test_yolo_labels_and_pictures_without_each_other_are_told(layout: str, tmp_path: Path) -> None:
+    home = tmp_path / "data"
+    WRITERS["yolo"](home, scenes(40))
+    if layout == "beside":
+        for path in (home / "labels").rglob("*.txt"):
+            path.rename(home / "images" / path.relative_to(home / "labels"))
+    labels = home / ("labels" if layout == "mirrored" else "images")
+    (home / "classes.txt").write_text("\n".join(CLASSES))
+    (home / "README.txt").write_text("by hand\n")
+    assert not any("without a" in note for note in read(tmp_path, "yolo").notes)
+    (home / "images/train/scene001.png").unlink()
+    (labels / "test/scene003.txt").unlink()
+    (labels / "train/scene004.txt").unlink()
+    said = [note.split(";") for note in read(tmp_path, "yolo").notes if "without a" in note]
+    assert said == [
+        ["1 label files without a picture", f" the first is {labels.name}/train/scene001.txt"],
+        ["2 pictures without a label file, so with nothing in them", " the first is images/test/scene003.png"],
+    ]
 
 
 def test_labels_whose_suffix_is_in_capitals_are_read(tmp_path: Path) -> None:

@@ -207,7 +207,24 @@ def test_a_bad_pair_is_refused_and_a_few_are_skipped_and_named(fault: str, tmp_p
     assert "images/train/scene001.png (" in note and said in note
 
 
+def _twice(ending: str) -> Callable[[Path], None]:
+    """Another picture of the first one's name, upside down."""
+
+    def add(home: Path) -> None:
+        first = home / "images/train/scene001.png"
+        Image.open(first).transpose(Image.Transpose.ROTATE_180).convert("RGB").save(first.with_suffix(ending))
+
+    return add
+
+
 BROKEN: dict[str, tuple[str, Callable[[Path], None], str]] = {
+    "two pictures of one mask": (
+        "folders", _twice(".jpg"),
+        r"^images/train/scene001.jpg and images/train/scene001.png: two pictures of the mask masks/train/scene001.png",
+    ),
+    "two pictures that differ in capitals": (
+        "folders", _twice(".PNG"), "images/train/scene001.PNG and images/train/scene001.png: two pictures of the mask",
+    ),
     "no names": ("folders", lambda home: (home / "data.yaml").unlink(), "the classes have no names"),
     "names twice": ("folders", lambda home: (home / "data.yaml").write_text("names: [a, a, b]"), "stands twice"),
     "a name too many": (
@@ -230,6 +247,15 @@ def test_what_is_wrong_is_one_line_that_says_where(fault: str, tmp_path: Path) -
     with pytest.raises(DataError, match=said) as caught:
         read(tmp_path, "folders" if fault == "another layout" else layout)
     assert "\n" not in str(caught.value)
+
+
+def test_pictures_of_one_name_in_two_splits_keep_their_own_masks(tmp_path: Path) -> None:
+    made = scenes(30)
+    WRITERS["folders"](tmp_path / "data", made)
+    for kind in ("images", "masks"):
+        (tmp_path / "data" / kind / "test/scene000.png").rename(tmp_path / "data" / kind / "test/scene001.png")
+    found = by_sample(read(tmp_path, "folders"))
+    assert len(found) == 30 and all((found[each.pixels.tobytes()] == each.mask).all() for each in made)
 
 
 def test_a_limit_keeps_the_splits_in_proportion(tmp_path: Path) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from edgekit.core.errors import DataError
-from edgekit.data import load, parse
+from edgekit.data import Data, load, parse
 from edgekit.models.from_artifact import spec_for
-from edgekit.runner import inputs
+from edgekit.runner import input_path, inputs
 from edgekit.runner.bundle.manifest import RawSpec
+from edgekit.runner.errors import InputError
+from edgekit.runner.input_path import DELIMITERS
 
 from .test_text_folder import given, texts
 
@@ -33,10 +36,16 @@ def config(path: Path, **options: object) -> dict[str, object]:
     return {**usual, **options}
 
 
+def samples(data: Data) -> list[tuple[bytes, bytes]]:
+    """Of each split, all its samples and labels in order."""
+    splits = (data.train, data.calibration, data.validation, data.test)
+    return [(split.x.tobytes(), split.y.tobytes()) for split in splits]
+
+
 def test_columns_are_found_by_name_or_by_number(tmp_path: Path) -> None:
     named = load(parse(config(table(tmp_path / "one.tsv"))))
     bare = load(parse(config(table(tmp_path / "two.tsv", header=False), header=False, text=2, label=1)))
-    assert named.digest == bare.digest and named.classes == ("ham", "spam")
+    assert samples(named) == samples(bare) and named.classes == ("ham", "spam")
 
 
 def test_cells_of_a_tsv_keep_their_quotation_marks_and_those_of_a_csv_may_hold_lines(tmp_path: Path) -> None:
@@ -47,7 +56,7 @@ def test_cells_of_a_tsv_keep_their_quotation_marks_and_those_of_a_csv_may_hold_l
     lines = [f'"{text}",{label}' for text, (_, label) in zip(quoted, rows, strict=True)]
     csv.write_text("\r\n".join(["text,label", *lines]), encoding="utf-8-sig")
     one, other = load(parse(config(tsv))), load(parse(config(csv, delimiter="comma")))
-    assert one.digest == other.digest
+    assert samples(one) == samples(other)
 
 
 def test_a_row_saved_as_a_file_of_its_own_is_the_same_sample_on_the_device(tmp_path: Path) -> None:
@@ -60,15 +69,87 @@ def test_a_row_saved_as_a_file_of_its_own_is_the_same_sample_on_the_device(tmp_p
 
 
 @pytest.mark.parametrize(
+    ("between", "header", "column"),
+    [("tab", True, "text"), ("tab", False, 2), ("comma", True, "text"), ("semicolon", True, 2), ("comma", False, 2)],
+)
+def test_every_row_of_the_table_is_the_same_sample_on_the_device(
+    between: str, header: bool, column: str | int, tmp_path: Path
+) -> None:
+    quote = "" if between == "tab" else '"'
+    lines = [
+        DELIMITERS[between].join([name, f"{quote}{text} {number}{quote}"])
+        for number, (name, text) in enumerate(texts(90))
+    ]
+    lines[20:20] = ["", ""]  # which hold nothing
+    head = [DELIMITERS[between].join(["kind", " text "])] if header else []
+    for name in ("x.TSV", "x.csv"):
+        (tmp_path / name).write_bytes("\r\n".join([*head, *lines]).encode("utf-8-sig"))
+    options = {"delimiter": between, "header": header, "text": column, "label": "kind" if header else 1}
+    data = load(parse(config(tmp_path / "x.TSV", **options)))
+    raw = RawSpec(**spec_for(data, "edgekit.models.mlp:mlp", {}, []).raw)
+    assert inputs.suffixes(raw) == [".npy", ".csv", ".txt", ".tsv"]
+    wanted = Counter(
+        x.tobytes() for split in (data.train, data.calibration, data.validation, data.test) for x in split.x
+    )
+    for name in ("x.TSV", "x.csv"):
+        found = list(inputs.samples(str(tmp_path / name), raw, members=data.members))
+        assert Counter(sample.raw.tobytes() for sample in found) == wanted
+        assert [str(sample.span).split(",")[0] for sample in found] == [f"row {number}" for number in range(1, 91)]
+
+
+DEVICE = {
+    "a cell less": (b"label\ttext\nham\thi you\nham\n", "line 3: 1 cells, 2 are needed; a tab parts them"),
+    "no such column": (b"label\tmessage\nham\thi\n", "line 1: no one column 'text'; the header is 'label', 'message'"),
+    "an empty text": (b"label\ttext\nham\t \n", "line 2: an empty text, which has no token of its own; give it words"),
+    "a header alone": (b"label\ttext\n", "0 rows, the bundle takes 1; check the delimiter and the header"),
+    "nothing": (b"", "0 rows, the bundle takes 1"),
+    "Latin 1": (b"label\ttext\nham\tcaf\xe9\n", r"line 2: no text in UTF-8 \(byte 18\)"),
+}
+
+
+@pytest.mark.parametrize("fault", DEVICE)
+def test_a_table_that_the_device_cannot_take_is_refused_in_one_line(fault: str, tmp_path: Path) -> None:
+    content, said = DEVICE[fault]
+    data = load(parse(config(table(tmp_path / "x.tsv"))))
+    raw = RawSpec(**spec_for(data, "edgekit.models.mlp:mlp", {}, []).raw)
+    (tmp_path / "x.tsv").write_bytes(content)
+    with pytest.raises(InputError, match=said) as caught:
+        list(inputs.samples(str(tmp_path / "x.tsv"), raw, members=data.members))
+    assert str(caught.value).startswith(str(tmp_path / "x.tsv")) and "\n" not in str(caught.value)
+
+
+def test_strict_takes_a_table_of_one_row_alone(tmp_path: Path) -> None:
+    data = load(parse(config(table(tmp_path / "x.tsv"))))
+    raw = RawSpec(**spec_for(data, "edgekit.models.mlp:mlp", {}, []).raw)
+    with pytest.raises(InputError, match="90 rows, the bundle takes 1; give it as many, or leave --strict out"):
+        inputs.read(str(tmp_path / "x.tsv"), raw, strict=True, members=data.members)
+    (tmp_path / "x.tsv").write_text("text\nsee you\n")
+    inputs.read(str(tmp_path / "x.tsv"), raw, strict=True, members=data.members)
+
+
+def test_texts_in_files_of_their_own_make_no_bundle_that_takes_tables(tmp_path: Path) -> None:
+    steps = input_path.texts("tokenizer.json", 16, 0)
+    raw = RawSpec("text", (16,), "int32", input_path=tuple(steps))
+    (tmp_path / "x.tsv").write_text("text\nsee you\n")
+    with pytest.raises(InputError, match="cannot read .tsv; this bundle takes .npy, .txt"):
+        inputs.read(str(tmp_path / "x.tsv"), raw)
+
+
+@pytest.mark.parametrize(
     ("content", "options", "said"),
     [
         (b"label\ttext\nham\tcaf\xe9\n", {}, r"x.tsv, line 2: no text in UTF-8 \(byte 18\)"),
-        (b"label\tmessage\nham\thello\n", {}, "data.text: no one column 'text'; the header is 'label', 'message'"),
+        (
+            b"label\tmessage\nham\thello\n",
+            {},
+            "data.text: x.tsv, line 1: no one column 'text'; the header is 'label', 'message'",
+        ),
         (b"label\ttext\nham\n", {}, "x.tsv, line 2: 1 cells, 2 are needed"),
         (b"label\ttext\n \thello\n", {}, "x.tsv, line 2: the label is empty"),
         (b"label\ttext\n", {}, "no row with a text"),
+        (b"label\ttext\nham\thel\0lo\n", {}, r"x.tsv, line 2: holds U\+0000, so it is no text"),
         (b"ham\thello\n", {"header": False}, "without a header columns have no names; give its number"),
-        (b"ham\thello\n", {"header": False, "text": 3, "label": 1}, "got column 3, and x.tsv, line 1 has 2"),
+        (b"ham\thello\n", {"header": False, "text": 3, "label": 1}, "data.text: x.tsv, line 1: no column 3, it has 2"),
         (b'label,text\nham,"hel"lo\n', {"delimiter": "comma"}, "x.tsv, line 2: no CSV"),
     ],
 )

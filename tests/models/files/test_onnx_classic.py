@@ -27,7 +27,7 @@ def case(request: pytest.FixtureRequest) -> tuple[str, classic.Made]:
 
 def answers(path: Path, x: np.ndarray) -> np.ndarray:
     """What the runner's own ONNX Runtime gives for each row alone."""
-    files, sources, result = onnx_files.on_device(path)
+    files, sources, [result] = onnx_files.on_device(path)
     backend = open_backend("onnx", files, sources, (result,))
     return np.concatenate([backend.run(row[None]) for row in x])
 
@@ -83,7 +83,7 @@ def test_openvino_and_tflite_are_refused_with_the_operators(tmp_path: Path) -> N
         assert "ONNX Runtime alone runs TreeEnsembleClassifier (ai.onnx.ml)" in onnx_files.refusal(path, target)
     assert onnx_files.refusal(path, "onnx") == ""
     assert "no quantizer knows TreeEnsembleClassifier" in onnx_files.float_only(path)
-    files, sources, result = onnx_files.on_device(path)
+    files, sources, [result] = onnx_files.on_device(path)
     with pytest.raises(BackendError, match="openvino cannot open the model"):
         open_backend("onnx", files, sources, (result,), interpreter="openvino")
 
@@ -92,7 +92,7 @@ def test_a_perceptron_is_left_with_standard_operators_alone(tmp_path: Path) -> N
     path = tmp_path / "perceptron.onnx"
     path.write_bytes(classic.made("perceptron").content)
     assert onnx_files.refusal(path, "openvino") == onnx_files.float_only(path) == ""
-    files, sources, result = onnx_files.on_device(path)
+    files, sources, [result] = onnx_files.on_device(path)
     x = classic.samples(20, 3)
     openvino = open_backend("onnx", files, sources, (result,), interpreter="openvino")
     given = np.concatenate([openvino.run(row[None]) for row in x])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from edgekit.models.files import outputs
+from edgekit.models.files.wanted import Wanted
 
 LOGITS = np.random.default_rng(2).normal(0, 3, (50, 10)).astype(np.float32)
 STEP = 1 / 256
@@ -72,5 +73,5 @@ def test_sigmoids_that_are_0_or_1_are_finite() -> None:
 def test_a_file_may_say_one_value(sides: tuple[int, ...]) -> None:
     """Of a regression: (n,) and (n, 1) are the same answer."""
     batch = np.arange(6, dtype=np.float32).reshape(3, 2)
-    found = outputs.ask(lambda x: x[:, :1].reshape(len(x), *sides), batch, 3, 1)
+    found = outputs.ask(lambda x: x[:, :1].reshape(len(x), *sides), batch, 3, Wanted(1))
     assert found.tolist() == [[0.0], [2.0], [4.0]]

@@ -24,9 +24,15 @@ MEMBERS = {"tokenizer.json": TOKENIZER}
 TOKENS = 12
 
 
-def raw(too_long: str = "cut") -> RawSpec:
-    steps = tuple(input_path.texts("tokenizer.json", TOKENS, 0, too_long))
+def raw(too_long: str = "cut", table: input_path.Step | None = None) -> RawSpec:
+    steps = tuple(input_path.texts("tokenizer.json", TOKENS, 0, too_long, table))
     return RawSpec("text", (TOKENS,), "int32", (0, SIZE - 1), input_path=steps)
+
+
+def rows(**changes: object) -> tuple[input_path.Step, ...]:
+    """The steps of a table of texts, of which some options are others."""
+    table = {**input_path.text_table("comma", True, "said"), **changes}
+    return tuple(input_path.texts("tokenizer.json", TOKENS, 0, table=table))
 
 
 def model() -> bytes:
@@ -87,6 +93,46 @@ def test_what_is_too_long_is_cut_before_the_last_token_or_refused(tmp_path: Path
         inputs.read(name, raw(), strict=True, members=MEMBERS)
     with pytest.raises(InputError, match=r"x.txt: 38 tokens, the bundle takes 12; shorten the text$"):
         inputs.read(name, raw("refuse"), members=MEMBERS)
+
+
+@pytest.mark.parametrize("more", [(), ("--batch", "2")])
+def test_a_text_that_is_cut_is_told_on_both_streams(
+    more: tuple[str, ...], path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in {"a": "free", "b": "win a free prize " * 9, "c": "call now " * 20}.items():
+        (tmp_path / f"{name}.txt").write_text(text, encoding="utf-8")
+    files = [str(tmp_path / f"{name}.txt") for name in "abc"]
+    assert main(["predict", str(path), *files, "--json", "--no-trial", *more]) == 0
+    told = capsys.readouterr()
+    answers = [json.loads(line) for line in told.out.splitlines()]
+    assert ["cut" in each for each in answers] == [False, True, True]
+    assert answers[1]["cut"] == {"kept": TOKENS, "tokens": 38}
+    said = f"edgerun: {files[1]}, the first 12 of 38 tokens: the bundle takes no more, the rest was cut off; so it was"
+    assert told.err == f"{said} with 1 more\n"
+    assert main(["predict", str(path), files[1], "--no-trial", *more]) == 0
+    told = capsys.readouterr()
+    assert told.out.startswith(f"{files[1]}, the first 12 of 38 tokens: ") and told.err.count("\n") == 1
+    assert main(["predict", str(path), files[0], "--no-trial", *more]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("more", [(), ("--batch", "2")])
+def test_every_row_of_a_table_is_answered_as_a_file_of_its_text(
+    more: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = packed(tmp_path / "rows.edge.zip", raw(table=input_path.text_table("comma", True, "said")), MEMBERS)
+    texts = ["free", "win a free prize " * 9, 'see "you"\nat home']
+    cells = [text.replace('"', '""') for text in texts]
+    (tmp_path / "x.csv").write_text("label,said\n" + "".join(f'ham,"{cell}"\n' for cell in cells), encoding="utf-8")
+    for number, text in enumerate(texts):
+        (tmp_path / f"{number}.txt").write_text(text, encoding="utf-8")
+    files = [str(tmp_path / f"{number}.txt") for number in range(3)]
+    told = []
+    for asked in ([str(tmp_path / "x.csv")], files):
+        assert main(["predict", str(path), *asked, "--json", "--no-trial", *more]) == 0
+        told.append([json.loads(line) for line in capsys.readouterr().out.splitlines()])
+    assert [each["scores"] for each in told[0]] == [each["scores"] for each in told[1]]
+    assert [(each["row"], each.get("cut")) for each in told[0]] == [(1, None), (2, told[1][1]["cut"]), (3, None)]
 
 
 def test_a_bundle_of_texts_proves_itself_and_answers_files_and_arrays_alike(path: Path, tmp_path: Path) -> None:
@@ -181,6 +227,13 @@ def test_the_vocabulary_is_a_member_that_is_listed_and_checked(path: Path, tmp_p
         ({"input_path": ({"step": "decode_text"},)}, "decode_text and tokenize go together"),
         ({"input_path": tuple(input_path.texts("tokenizer.json", 13, 0))}, "got length 13; the sample has 12"),
         ({"input_path": tuple(input_path.texts("tokenizer.json", 12, 10**6))}, "got pad_id 1000000"),
+        ({"input_path": rows(column="")}, r"input_path\[1\].column: got ''; use a column's name, or its number"),
+        ({"input_path": rows(column=0)}, r"input_path\[1\].column: got '0'"),
+        ({"input_path": rows(column=True)}, r"input_path\[1\].column: got 'True'"),
+        ({"input_path": rows(header=1)}, r"input_path\[1\].header: got '1'; use true or false"),
+        ({"input_path": rows(header=False)}, "got column 'said'; without a header give its number"),
+        ({"input_path": rows(delimiter="|")}, r"input_path\[1\].delimiter: got '\|'"),
+        ({"input_path": rows()[1:]}, "decode_text and tokenize go together"),
         ({"input_path": tuple(input_path.texts("../x", 12, 0))}, "must be a plain relative name"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,8 +15,10 @@ import pytest
 
 from edgekit.runner import postprocess, smoothing
 from edgekit.runner.bundle import manifest_json, smoothing_rules
+from edgekit.runner.bundle.manifest import RawSpec, TensorSpec
 from edgekit.runner.errors import BundleError
 from edgekit.runner.loader import load
+from tests.runner import several
 from tests.runner.bundle.test_manifest import MEMBERS, MODEL
 from tests.runner.conftest import manifest_for
 
@@ -200,6 +203,22 @@ def test_what_cannot_be_declared_is_named(value: Any, words: str) -> None:
     with pytest.raises(BundleError) as caught:
         manifest_json.parse(json.dumps({**fields, "smoothing": value}).encode())
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["tensors", "vector"])
+def test_what_comes_in_no_stream_has_none_to_smooth(kind: str) -> None:
+    described = several.manifest(
+        "onnx", {"model.onnx": b""}, several.MINUS, task="regression", labels=LABELS,
+        members={name: {"bytes": 0, "sha256": "0" * 64} for name in ("model.onnx", "i.npy", "o.npy")},
+    )  # fmt: skip
+    if kind == "vector":
+        source = TensorSpec("a", (1, several.VALUES), "float32", "NC")
+        described = replace(described, raw=RawSpec("vector", (several.VALUES,), "float32"), inputs=(source,))
+    fields = json.loads(manifest_json.to_json(described))
+    assert manifest_json.parse(json.dumps(fields).encode()).raw.kind == kind
+    with pytest.raises(BundleError) as caught:
+        manifest_json.parse(json.dumps({**fields, "smoothing": EXAMPLES["mean"]}).encode())
+    assert f"manifest.json: smoothing: it is for streams, and there are none of the kind {kind}" in str(caught.value)
 
 
 def test_a_method_must_fit_the_task() -> None:

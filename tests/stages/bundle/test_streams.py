@@ -104,6 +104,18 @@ def test_what_does_not_fit_the_data_is_refused(street: tuple[Path, Data]) -> Non
         streams.check(data, config(stream={"rows_per_s": 50.0}))
 
 
+@pytest.mark.parametrize("kind", ["tensors", "text", "vector"])
+@pytest.mark.parametrize("smoothing", ["auto", {"method": "majority", "windows": 3}])
+def test_samples_that_come_in_no_stream_have_none_to_smooth(
+    kind: Any, smoothing: Any, street: tuple[Path, Data]
+) -> None:
+    data = replace(street[1], kind=kind)
+    words = f"^bundle.smoothing: it is for streams, and there are none of the kind {kind}, only of image, audio, window"
+    with pytest.raises(ConfigError, match=words):
+        streams.check(data, config(smoothing=smoothing))
+    streams.check(data, config(smoothing=None))
+
+
 @pytest.mark.parametrize(
     ("smoothing", "words"),
     [
