@@ -58,8 +58,14 @@ def read(folder: Path) -> Policy:
 
     The root key is `root.pub`; nothing else in the folder is believed.
     """
-    data, armour = read_files(folder)
-    return verified(data, armour, root_key(folder))
+    found = read_files(folder)
+    try:
+        return verified(*found, root_key(folder))
+    except TrustError:
+        again = read_files(folder)
+        if again == found:
+            raise
+        return verified(*again, root_key(folder))  # it was replaced between the two reads
 
 
 def read_files(folder: Path) -> tuple[bytes, bytes]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +139,30 @@ def test_a_policy_that_was_half_replaced_is_the_old_or_the_new_one(
     adopt(desk.trust, device)
     left = sorted(path.name for path in device.iterdir() if not path.name.startswith("."))
     assert left == [policy.POLICY, policy.SIGNATURE, policy.ROOT, memory.SEEN]
+
+
+def test_a_bundle_is_loaded_while_the_policy_is_replaced(desk: Desk) -> None:
+    """A service that restarts just then must not be refused."""
+    device, versions = desk.home / "device", []
+    adopt(desk.trust, device)
+    for number in range(6):
+        versions.append(Path(shutil.copytree(desk.trust, desk.home / f"version-{number}")))
+        desk.revoke(other=number + 1)
+    ended = threading.Event()
+
+    def replace() -> None:
+        for folder in versions:
+            adopt(folder, device)
+        ended.set()
+
+    owner = threading.Thread(target=replace)
+    owner.start()
+    loads = 0
+    while not ended.is_set() or not loads:
+        assert trust.check(desk.bundle, device, None, remember=False).signers == ("anna",)
+        loads += 1
+    owner.join()
+    assert policy.read(device).version == policy.read(versions[-1]).version
 
 
 @pytest.mark.parametrize(
