@@ -6,9 +6,11 @@ import contextlib
 import io
 import os
 import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 from unittest import mock
 
+import typer
 from typer.testing import CliRunner
 
 from edgekit.cli.app import app
@@ -30,8 +32,8 @@ def edgerun() -> str:
 
 
 def edgekit_commands() -> list[str]:
-    """The commands of `edgekit`, in the order in which its help lists them."""
-    return [str(command.name or command.callback.__name__) for command in app.registered_commands if command.callback]
+    """The commands of `edgekit`, in the order in which its help lists them; those of a group follow it."""
+    return list(_names(typer.main.get_command(app)))
 
 
 def edgerun_commands() -> list[str]:
@@ -51,6 +53,13 @@ def edgerun_help(arguments: Sequence[str]) -> str:
     with mock.patch.dict(os.environ, PLAIN), contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
         runner.main([*arguments, "--help"])
     return _trimmed(printed.getvalue())
+
+
+def _names(group: Any, before: str = "") -> Iterator[str]:
+    for name, command in group.commands.items():
+        yield f"{before}{name}"
+        if hasattr(command, "commands"):
+            yield from _names(command, f"{before}{name} ")
 
 
 def _sections(program: str, commands: Sequence[str], helped: Callable[[Sequence[str]], str]) -> str:

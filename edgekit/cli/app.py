@@ -16,6 +16,8 @@ from edgekit.cli.init.command import init
 from edgekit.cli.reproduce import reproduce
 from edgekit.cli.result import show_result
 from edgekit.cli.serve import FORWARDED, serve
+from edgekit.cli.trust.commands import app as trust
+from edgekit.cli.trust.commands import sign, verify
 from edgekit.core import telemetry
 from edgekit.core.config import STAGES, suggest
 from edgekit.core.errors import BudgetMissed, ConfigError
@@ -283,6 +285,9 @@ def load(
 
 app.command(**FORWARDED)(serve)
 app.command()(export)
+app.command()(sign)
+app.command()(verify)
+app.add_typer(trust, name="trust")
 
 bare_switches(app)
 

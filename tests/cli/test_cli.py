@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -147,13 +148,19 @@ def test_version() -> None:
     assert edgekit("--version").stdout.strip() == f"edgekit {__version__}"
 
 
-@pytest.mark.parametrize("command", ["", "init", "run", "report", "compare", "status", "reproduce", "bundle", "load"])
+COMMANDS = ["", "init", "run", "report", "compare", "status", "reproduce", "bundle", "load", "sign", "verify", "trust"]
+GROUP = ["trust init", "trust add", "trust revoke", "trust rotate", "trust renew"]
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, *GROUP])
 def test_help_shows_every_word_of_every_option_and_no_type_for_a_switch(command: str) -> None:
     """Of which rich would take what stands in square brackets for its own."""
-    arguments = [command, "--help"] if command else ["--help"]
+    arguments = [*command.split(), "--help"]
     said = CliRunner().invoke(app, arguments, env={**os.environ, "COLUMNS": "200", "TERM": "dumb"}).output
     assert "<bool>" not in said and "--help" in said
     plain = " ".join(re.sub(r"[│╭╮╰╯─]", " ", said).split())
-    group = typer.main.get_command(app)
-    for option in (group.commands[command] if command else group).params:
+    found: Any = typer.main.get_command(app)
+    for word in command.split():
+        found = found.commands[word]
+    for option in found.params:
         assert option.help and option.help in plain, option.name

@@ -71,6 +71,20 @@ QUICK = {
     "PYTHONPATH=edgerun.pyz edge/bin/python use.py",
     f"edgerun info {INFO} --json",
     f"edgerun verify {INFO}",
+    "edgekit trust init trust --root root",
+    "edgekit trust add trust anna anna.pub --root root",
+    f"edgekit sign {INFO} --key anna --trust trust",
+    f"edgekit verify {INFO} --trust trust",
+    "edgerun trust trust device/trust",
+    f"edgerun verify {INFO} --trust device/trust",
+    "edgekit trust add trust bert bert.pub --root root",
+    "edgekit trust rotate trust --threshold 2 --root root",
+    f"edgekit sign {INFO} --key anna --trust trust --days 90",
+    f"edgekit sign {INFO} --key bert --trust trust --cosign",
+    "edgekit trust rotate trust anna=anna-2.pub --root root",
+    "edgekit trust revoke trust bert --root root",
+    "edgekit trust revoke trust --below digits=1795646112 --root root",
+    "edgekit trust renew trust --root root",
     f"edgerun predict {INFO} pictures/ --batch 8",
     f"edgekit load {INFO} --scenario single_stream --seconds 2 --json",
     "edgekit bundle pretrainedResnet_quant.tflite "
@@ -111,6 +125,7 @@ ENGINE = "needs a container engine; tests/deploy runs the builder's lines, hadol
 RELEASES = "changes the releases of this device; tests/runner/releases runs it"
 SERVICE = "changes the system; tests/deploy/test_unit.py has systemd check the unit"
 MAKES = "CI runs it as a whole"
+ASKS = "asks for a passphrase; tests/docs/scene.py makes the same keys without one"
 COLLECTED = "a suite runs it; here its tests are collected"
 HALF_AN_HOUR = "takes half an hour; the same options are run for seconds by "
 
@@ -121,6 +136,9 @@ ASK = (
 )
 
 ELSEWHERE = {
+    "ssh-keygen -t ed25519 -C root -f root": ASKS,
+    "ssh-keygen -t ed25519 -C anna -f anna": ASKS,
+    f"scp -r trust {INFO}.intoto.json {INFO}.intoto.json.sig pi@raspberrypi.local:": "needs a device",
     "edgekit bundle detector.onnx --task detection --labels red,white,platelet --golden cells/ --fit letterbox "
     "--threshold 0.4": "takes a file that the page does not make; tests/cli/test_bundle_several_outputs.py makes some",
     "edgekit serve artifacts/digits/bundles/": SERVES,
@@ -166,7 +184,7 @@ ELSEWHERE = {
     ".venv/bin/pytest tests/runner/test_model.py": COLLECTED,
     ".venv/bin/pytest tests/runner/test_model.py -k golden": COLLECTED,
     ".venv/bin/pytest -m long tests/walks/test_sounds.py": COLLECTED,
-    "apt-get install ffmpeg qemu-user chromium strace nginx systemd redis-server slowhttptest": (
+    "apt-get install ffmpeg qemu-user chromium strace nginx systemd redis-server slowhttptest openssh-client": (
         "installs; tests/test_suites.py compares it with .ci/run"
     ),
     "apt-get install libb64-0d": "installs; tests/serve/test_perf_analyzer.py fails without it",

@@ -63,6 +63,9 @@ def lay_out(home: Path, run: FinishedRun) -> None:
     if has_shared():
         _cifar10(home / "shared", rng)
         shutil.copy(SHARED / "models" / THEIRS, home)
+    for name in ("root", "anna", "anna-2", "bert"):
+        key = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(home / name)]
+        subprocess.run(key, check=True)
     if shutil.which("ffmpeg"):
         film = ["ffmpeg", "-loglevel", "error", "-f", "lavfi", "-i", "testsrc2=size=640x480:rate=4:duration=1"]
         subprocess.run([*film, str(home / "cam.mp4")], check=True)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -22,7 +23,7 @@ from tests.docs.pages import ROOT, all_pages, blocks, commands, name
 
 PAGES = [page for page in all_pages() if commands(page)]
 OTHERS = ("perf_analyzer", "scp", "rpicam-vid", "apt-get", "docker", "install", "systemctl", "openssl", "uv", "curl",
-          "useradd", "arecord", "ffmpeg", "socat")  # fmt: skip
+          "useradd", "arecord", "ffmpeg", "socat", "ssh-keygen")  # fmt: skip
 LISTS = {"QUICK": QUICK, "LONG": LONG, "ELSEWHERE": set(ELSEWHERE)}
 
 
@@ -161,9 +162,11 @@ def told(command: str) -> str:
 
 
 def of_edgekit(words: list[str]) -> None:
-    group = typer.main.get_command(app)
-    assert words[0] in group.commands, words  # type: ignore[attr-defined]
-    group.commands[words[0]].make_context(words[0], words[1:])  # type: ignore[attr-defined]
+    command: Any = typer.main.get_command(app)
+    while hasattr(command, "commands"):
+        assert words[0] in command.commands, words
+        command, *words = command.commands[words[0]], *words[1:]
+    command.make_context(command.name, words)
 
 
 def of_edgerun(words: list[str]) -> None:

@@ -7,6 +7,7 @@ import importlib.util
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tomllib
@@ -48,8 +49,10 @@ def check(words: list[str]) -> None:
     if program == "make":
         assert rest[0] in TARGET.findall((ROOT / "Makefile").read_text()), words
     elif program == "edgekit":
-        commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-        _options(words, [option for each in commands[rest[0]].params for option in each.opts])
+        command: Any = typer.main.get_command(app)
+        while hasattr(command, "commands") and rest:
+            command, *rest = command.commands[rest[0]], *rest[1:]
+        _options(words, [option for each in command.params for option in each.opts])
     elif program.startswith("edgerun") and rest:
         parser = argparse.ArgumentParser()
         importlib.import_module(f"edgekit.runner.commands.{rest[0]}").arguments(parser)

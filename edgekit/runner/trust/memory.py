@@ -1,0 +1,60 @@
+"""What a device has seen: the highest version of the policy, and the newest time that a trusted file told.
+
+`seen.json` in the folder of the policy. It only rises, so an older policy and a clock set back deceive nobody.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from edgekit.runner.errors import TrustError
+from edgekit.runner.files import write_atomically
+from edgekit.runner.trust.policy import Policy
+from edgekit.runner.trust.signed_json import need_keys, parse, read_small, seconds, spelled, whole
+
+SEEN = "seen.json"
+LARGEST = 1024
+FIX = "put the newest policy there, then remove this file"
+
+
+class Seen(NamedTuple):
+    """Version and digest of the newest policy, and a time in seconds since 1970."""
+
+    version: int = 0
+    sha256: str = ""
+    time_s: float = 0.0
+
+
+def read(folder: Path) -> Seen:
+    """What was seen; nothing where the file is not there. TrustError for one that is damaged."""
+    path = folder / SEEN
+    if not path.is_symlink() and not path.exists():
+        return Seen()
+    values = parse(read_small(path, LARGEST, FIX), str(path))
+    need_keys(values, {"version", "sha256", "time"}, f"{path}: {FIX}")
+    return Seen(
+        whole(values["version"], 0, str(path)), str(values["sha256"]), seconds(values["time"], f"{path}: time; {FIX}")
+    )
+
+
+def check_version(policy: Policy, seen: Seen) -> None:
+    """TrustError for an older policy than one that was seen, or another of the same version."""
+    if policy.version < seen.version:
+        raise TrustError(
+            f"policy.json: version {policy.version}, this device has seen version {seen.version}; bring the newest one"
+        )
+    if policy.version == seen.version and policy.sha256 != seen.sha256:
+        raise TrustError(
+            f"policy.json: another version {policy.version} than the one this device has seen; "
+            "change the newest policy and bring that"
+        )
+
+
+def put(folder: Path, seen: Seen, policy: Policy, time_s: float) -> None:
+    """Write what was seen by now, where that is more than before."""
+    now = Seen(policy.version, policy.sha256, max(seen.time_s, policy.time_s, time_s))
+    if now != seen:
+        values = {"version": now.version, "sha256": now.sha256, "time": spelled(now.time_s)}
+        write_atomically(folder / SEEN, (json.dumps(values, sort_keys=True) + "\n").encode())

@@ -1,0 +1,84 @@
+"""What the signed files have in common: small files read once, JSON without doubt, times in one spelling."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, NoReturn
+
+from edgekit.runner.errors import TrustError, bounded_recursion
+
+LARGEST_NUMBER = 2**53
+"""Whole numbers beyond this are not the same in every reader of JSON."""
+
+
+def read_small(path: Path, most_bytes: int, fix: str) -> bytes:
+    """The bytes of a regular file, no link; TrustError with `fix` where there is none, or it is too large."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise TrustError(f"{path}: cannot be read ({error.strerror}); {fix}") from None
+    with open(handle, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise TrustError(f"{path}: not a regular file; {fix}")
+        data = stream.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise TrustError(f"{path}: more than {most_bytes} bytes; {fix}")
+    return data
+
+
+def parse(data: bytes, where: str) -> dict[str, Any]:
+    """A JSON object in UTF-8; TrustError for a key that stands twice, NaN, or nesting without end."""
+    try:
+        with bounded_recursion():
+            found = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise TrustError(f"{where}: not JSON as edgekit writes it ({str(error)[:100]}); make it again") from None
+    if not isinstance(found, dict):
+        raise TrustError(f"{where}: a {type(found).__name__}, needed an object; make it again")
+    return found
+
+
+def need_keys(values: Any, keys: set[str], where: str) -> None:
+    """TrustError unless it is an object with just these keys."""
+    if not isinstance(values, dict) or values.keys() != keys:
+        got = sorted(values) if isinstance(values, dict) else type(values).__name__
+        raise TrustError(f"{where}: has {str(got)[:200]}, needed {sorted(keys)}; make it with the same edgekit")
+
+
+def whole(value: Any, least: int, where: str) -> int:
+    """A whole number; TrustError for another value."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= LARGEST_NUMBER:
+        raise TrustError(f"{where}: got {str(value)[:60]!r}; needed a whole number from {least} to 2^53")
+    return value
+
+
+def seconds(value: Any, where: str) -> float:
+    """Seconds since 1970 of `2027-01-31T12:00:00Z`; TrustError for any other spelling."""
+    try:
+        moment = datetime.fromisoformat(value[:-1]).replace(tzinfo=timezone.utc).timestamp()
+        if spelled(moment) == value:
+            return moment
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise TrustError(f"{where}: got {str(value)[:60]!r}; needed a time such as 2027-01-31T12:00:00Z")
+
+
+def spelled(at_s: float) -> str:
+    """A time, to the second, in the spelling that `seconds` reads."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at_s))
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice")
+    return found
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number")
