@@ -10,12 +10,12 @@ CONFIG ?= configs/digits.yaml
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder -p no:nbval --timeout=1200 --timeout-method=signal --max-worker-restart=0
 BESIDE := GOMP_SPINCOUNT=0
 # Tests with a target of their own; `make test` runs all others.
-APART := not long and not zoo and not numerics and not matrix and not aarch64 and not docs and not serving and not processes and not fuzz and not tasks
+APART := not long and not zoo and not numerics and not matrix and not aarch64 and not docs and not serving and not processes and not fuzz and not tasks and not fleet
 # What `make nightly` runs, each suite whole. tests/README.md says what each proves.
-NIGHTLY := test processes fuzz numerics zoo docs defaults tasks matrix aarch64 serving long faults
+NIGHTLY := test processes fuzz numerics zoo docs defaults tasks matrix aarch64 serving fleet long faults
 
 .DEFAULT_GOAL := help
-.PHONY: help run quick test processes fuzz docs numerics zoo long defaults tasks faults matrix aarch64 serving nightly mutants durations reference lab \
+.PHONY: help run quick test processes fuzz docs numerics zoo long defaults tasks faults matrix aarch64 serving fleet nightly mutants durations reference lab \
 	lint nbval bench aa clean
 
 help: ## list the targets
@@ -129,6 +129,15 @@ build/kubernetes/.made:
 
 serving: $(VENV)/.dev build/triton/.made build/kubernetes/.made ## the server and its exports, held against a real Triton, perf_analyzer and Kubernetes' schemas
 	$(BIN)/pytest -q -m serving tests/serve
+
+# The OpenSSF's model_signing asks for other versions of packages than the workbook has.
+build/oms/.made:
+	$(call aloud,making build/oms) $(PYTHON) -m venv build/oms
+	$(call aloud,installing model-signing) build/oms/bin/pip install --quiet --disable-pip-version-check model-signing==1.1.1
+	touch $@
+
+fleet: $(VENV)/.dev build/oms/.made ## hundreds of devices over real SSH, and bundles signed and verified by model_signing
+	$(BIN)/pytest -q -m fleet tests/measure tests/cli
 
 nightly: $(VENV)/.dev ## every suite, each whole, and a table at the end; RESUME=1 leaves out what passed on this tree
 	$(BIN)/python -m tests.suites $(if $(RESUME),--resume) $(NIGHTLY)

@@ -59,7 +59,7 @@ class ResourceError(RunnerError):
 
 
 class TrustError(RunnerError):
-    """A member of a bundle is not what its manifest says, or a file, a signature, a policy or a release is not trusted."""
+    """A member of a bundle is not what its manifest says, or a file, signature, policy or release is not trusted."""
 
     exit_code = 8
 

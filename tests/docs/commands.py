@@ -75,7 +75,7 @@ QUICK = {
     "edgekit trust add trust anna anna.pub --root root",
     f"edgekit sign {INFO} --key anna --trust trust",
     f"edgekit verify {INFO} --trust trust",
-    "edgerun trust trust device/trust",
+    "edgerun trust trust --home device",
     f"edgerun verify {INFO} --trust device/trust",
     "edgekit trust add trust bert bert.pub --root root",
     "edgekit trust rotate trust --threshold 2 --root root",

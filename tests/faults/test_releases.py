@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from edgekit.runner.trust import policy
 from tests.faults.tree import UNSHARE
 from tests.runner.releases import device, kills
 from tests.runner.releases.device import ROOT, Device, digest
 from tests.runner.releases.kills import Kills
+from tests.runner.trust.desk import Desk, set_up
 
 pytestmark = pytest.mark.faults
 
@@ -119,6 +121,53 @@ def test_status_that_puts_right(two: Device, counted: Kills) -> None:
     (two.root / "releases" / ".9.tmp" / "install.json").touch()
     (two.root / ".current.1.tmp").symlink_to("releases/1")
     every(two, counted, "status")
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """Anna has signed two bundles, with the counters 10 and 20."""
+    (tmp_path / "desk").mkdir()
+    made = set_up(tmp_path / "desk")
+    for number in (1, 2):
+        path = device.write(made.home / f"{number}.edge.zip", version=f"{number}.0.0")
+        made.sign(path=path, counter=10 * number)
+    return made
+
+
+@pytest.fixture
+def signed(tmp_path: Path, desk: Desk) -> Device:
+    """In signed mode; the first bundle is confirmed."""
+    made = Device(tmp_path / "home")
+    made.do("trust", desk.trust)
+    made.do("install", desk.home / "1.edge.zip")
+    made.do("confirm")
+    return made
+
+
+def test_install_in_signed_mode(signed: Device, desk: Desk, counted: Kills) -> None:
+    every(signed, counted, "install", desk.home / "2.edge.zip")
+
+
+def test_confirm_in_signed_mode(signed: Device, desk: Desk, counted: Kills) -> None:
+    """A confirmed release raises the floor, whenever the kill comes."""
+    signed.do("install", desk.home / "2.edge.zip")
+    every(signed, counted, "confirm", "--release", 2)
+    assert signed.status()["floor"]["tiny"]["counter"] == 20
+
+
+def test_the_first_policy(tmp_path: Path, desk: Desk, counted: Kills) -> None:
+    made = Device(tmp_path / "home")
+    made.do("install", desk.home / "1.edge.zip")
+    made.do("confirm")
+    every(made, counted, "trust", desk.trust)
+    assert made.status()["signed"]
+
+
+def test_the_next_policy(signed: Device, desk: Desk, counted: Kills) -> None:
+    """The old one or the new one holds, never none."""
+    desk.add("bert")
+    every(signed, counted, "trust", desk.trust)
+    assert policy.read(signed.root / "trust").version == 3
 
 
 def test_there_were_enough(counted: Kills, count: dict[str, int]) -> None:

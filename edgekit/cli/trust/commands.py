@@ -33,28 +33,45 @@ def sign(
     ] = None,
     days: Annotated[int, typer.Option(min=1, max=36_500, help="The signature ends so many days from now.")] = 365,
     cosign: Annotated[bool, typer.Option("--cosign", help="Add a signature to the statement that is there.")] = False,
+    oms: Annotated[
+        Path | None, typer.Option(metavar="KEY.pem", help="Sign by OpenSSF Model Signing too, with this private key.")
+    ] = None,
 ) -> None:
     """Sign a bundle: write an in-toto statement and its SSH signature beside it.
 
     Exit codes: 4 no bundle, 8 no device that has this policy would trust the signature.
     """
     with errors_as_exit_codes():
+        from edgekit.cli.trust import oms as model_signing
         from edgekit.cli.trust import release
 
+        if oms is not None:
+            model_signing.check_ready(oms)  # before anything is written
         for line in release.sign(release.Request(bundle, key, trust, counter, days, cosign)):
             print(line)
+        if oms is not None:
+            print(model_signing.sign(bundle, oms))
 
 
-def verify(bundle: Bundle, trust: Trust) -> None:
+def verify(
+    bundle: Bundle,
+    trust: Trust,
+    oms: Annotated[
+        Path | None, typer.Option(metavar="KEY.pem", help="Verify the OpenSSF signature too, with this public key.")
+    ] = None,
+) -> None:
     """Verify a signed bundle as a device does, and the SBOM beside it.
 
     Exit codes: 4 no bundle, 8 it is not trusted.
     """
     with errors_as_exit_codes():
+        from edgekit.cli.trust import oms as model_signing
         from edgekit.cli.trust import release
 
         for line in release.verify(bundle, trust):
             print(line)
+        if oms is not None:
+            print(model_signing.verify(bundle, oms))
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""`edgerun bench`: how fast is the model here, and does it stay so?"""
+"""`edgerun bench`: how fast is the model here, does it stay so, and is it faster than another?"""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ WARMUP = 20
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    _shared.bundle(parser)
+    parser.add_argument("bundle", metavar="BUNDLE", nargs="+", help="a file that ends in .edge.zip; several take turns")
+    _shared.as_json(parser)
     parser.add_argument("--calls", metavar="N", type=_shared.positive, help=f"timed calls (default: {CALLS})")
     parser.add_argument("--warmup", metavar="N", type=_shared.count, help=f"untimed calls a round (default: {WARMUP})")
     parser.add_argument("--compare", action="store_true", help="time every interpreter and number of threads instead")
+    several = parser.add_argument_group("several bundles, in turns")
+    several.add_argument("--rounds", metavar="N", type=_shared.positive, help="each times all once (default: 30)")
+    several.add_argument("--samples", action="store_true", help="with --json: the time of every call, nanoseconds")
     soak = parser.add_argument_group("over time, at a fixed rate")
     soak.add_argument("--minutes", metavar="N", type=_above_zero, help="measure for so long, window by window")
     soak.add_argument(
@@ -29,7 +33,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Percentiles of the model alone and of a whole answer; or one of the two other questions."""
+    """Percentiles of the model alone and of a whole answer; or one of the other questions."""
+    if len(options.bundle) > 1:
+        if options.compare or options.minutes or options.rate or options.window:
+            options.misuse("several bundles take turns; leave out --compare, --minutes, --rate and --window")
+        from edgekit.runner.commands import _turns
+
+        _turns.run(options)
+        return
+    if options.rounds or options.samples:
+        options.misuse("--rounds and --samples are for several bundles; name them all")
+    options.bundle = options.bundle[0]
     if options.compare and options.minutes:
         options.misuse("--compare and --minutes are two different measurements; ask for one")
     if options.compare and (options.calls or options.warmup is not None or options.no_trial):

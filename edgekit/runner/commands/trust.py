@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import argparse
 
+from edgekit.runner.commands import _shared
+
 HELP = "take over a signed policy that says who may sign bundles"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument("source", metavar="FROM", help="folder that `edgekit trust` made: policy.json, its signature")
-    parser.add_argument("device", metavar="DIR", help="folder of this device's policy; made where it is not there yet")
+    _shared.home(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Say which policy holds now; TrustError where it is older, or the root of this device has not signed it."""
     from pathlib import Path
 
+    from edgekit.runner.releases import current, transitions
+    from edgekit.runner.releases.home import create, locate
     from edgekit.runner.trust import policy, sshsig
     from edgekit.runner.trust.adopt import adopt
     from edgekit.runner.trust.signed_json import spelled
 
-    device = Path(options.device)
-    made = adopt(Path(options.source), device)
-    print(f"root    {sshsig.fingerprint(policy.root_key(device))}")
+    home = locate(options.home)
+    create(home)
+    with home.locked():
+        transitions.recover(home)
+        made = adopt(Path(options.source), home.trust)
+        refused = current.why_refused(home)
+    print(f"root    {sshsig.fingerprint(policy.root_key(home.trust))}")
     print(f"policy  version {made.version}, epoch {made.epoch}, until {spelled(made.expires_s)}")
     print(f"signers {', '.join(sorted(made.signers)) or 'nobody yet'}; {made.threshold} must sign")
+    if refused:
+        _shared.warn(f"{refused}; it will not be loaded: install a signed bundle")

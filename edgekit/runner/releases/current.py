@@ -7,7 +7,7 @@ import importlib
 import os
 from typing import Any, NamedTuple
 
-from edgekit.runner.errors import ReleaseError, TrustError
+from edgekit.runner.errors import ReleaseError, RunnerError, TrustError
 from edgekit.runner.releases import records
 from edgekit.runner.releases.home import VARIABLE, Home, locate
 
@@ -100,6 +100,17 @@ def check_trust(
     bundle = home.release(number) / records.BUNDLE
     found: dict[str, Any] = trust.check(bundle, home.trust, floors, clock_floor(home), sha256=sha256)._asdict()
     return {**found, "signers": list(found["signers"])}
+
+
+def why_refused(home: Home) -> str:
+    """Why the policy lets the current release load no more; empty where it does, or no release is current."""
+    number = records.current(home)
+    try:
+        if number is not None:
+            Release.at(home, number).read()
+    except RunnerError as error:
+        return f"release {number}: {error}"
+    return ""
 
 
 def clock_floor(home: Home) -> float:

@@ -77,5 +77,7 @@ def lines(found: dict[str, Any]) -> list[str]:
         told = [f"release {number} ({name}): {'on trial' if tries else 'confirmed'}{tries}"]
     if found["back"] is not None:
         told.append(f"goes back to release {found['back']} ({names[found['back']]})")
+    if found["signed"]:
+        told.append(f"signed mode: what the policy in {found['home']}/trust does not trust is refused")
     told += [f"release {each['release']} failed: {each['why']}" for each in found["releases"] if each["why"]]
     return told + [f"{sha256}: {size:,} bytes have arrived" for sha256, size in found["incoming"].items()]

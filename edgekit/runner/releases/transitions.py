@@ -26,6 +26,7 @@ TEMPORARY = ".*.tmp"
 def recover(home: Home) -> None:
     """Finish or undo what a kill has cut short; changes nothing where nothing was."""
     leftovers = [home.root.glob(TEMPORARY), home.releases.glob(TEMPORARY), home.releases.glob(f"[0-9]*/{TEMPORARY}")]
+    leftovers.append(home.trust.glob(TEMPORARY))
     for left in [path for some in leftovers for path in some]:
         shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
     now, running = records.current(home), records.trial(home)

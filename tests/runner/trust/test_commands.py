@@ -68,37 +68,37 @@ def test_without_ssh_keygen_a_device_says_so(desk: Desk) -> None:
 
 
 def test_a_device_takes_a_policy_over_and_then_only_newer_ones(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    device, old = desk.home / "device", desk.home / "old"
+    device, old = desk.home / "device" / "trust", desk.home / "old"
     adopt(desk.trust, old)
-    out = said(capsys, 0, "trust", desk.trust, device)
+    out = said(capsys, 0, "trust", desk.trust, "--home", device.parent)
     assert "root    SHA256:" in out and "policy  version 2, epoch 1, until " in out and "signers anna; 1 must" in out
     assert device.stat().st_mode & 0o777 == 0o700
     assert trust.check(desk.bundle, device, {}).signers == ("anna",)
     desk.rotate(anna="anna-2")
-    assert "version 3, epoch 2" in said(capsys, 0, "trust", desk.trust, device)
-    assert "version 3, epoch 2" in said(capsys, 0, "trust", desk.trust, device)
+    assert "version 3, epoch 2" in said(capsys, 0, "trust", desk.trust, "--home", device.parent)
+    assert "version 3, epoch 2" in said(capsys, 0, "trust", desk.trust, "--home", device.parent)
     before = {path.name: path.read_bytes() for path in device.iterdir()}
-    assert "version 2, this device has seen version 3" in said(capsys, 8, "trust", old, device)
+    assert "version 2, this device has seen version 3" in said(capsys, 8, "trust", old, "--home", device.parent)
     desk.put_policy("thief", version=9)
-    assert "not by the root" in said(capsys, 8, "trust", desk.trust, device)
+    assert "not by the root" in said(capsys, 8, "trust", desk.trust, "--home", device.parent)
     assert {path.name: path.read_bytes() for path in device.iterdir()} == before
     assert sorted(before) == [policy.POLICY, policy.SIGNATURE, policy.ROOT, memory.SEEN]
 
 
 def test_another_root_is_taken_over_by_nobody(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     """A foreign policy is whole in itself; the device keeps the root that it knows."""
-    device, foreign = desk.home / "device", desk.home / "foreign"
+    device, foreign = desk.home / "device" / "trust", desk.home / "foreign"
     adopt(desk.trust, device)
     from edgekit.cli.trust import policy_change
 
     policy_change.init(foreign, desk.key("thief"), 1, 365)
-    assert "not by the root" in said(capsys, 8, "trust", foreign, device)
+    assert "not by the root" in said(capsys, 8, "trust", foreign, "--home", device.parent)
 
 
 def test_a_first_policy_that_is_not_whole_leaves_no_folder(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    device = desk.home / "device"
+    device = desk.home / "device" / "trust"
     desk.put_policy("thief")
-    assert "not by the root" in said(capsys, 8, "trust", desk.trust, device)
+    assert "not by the root" in said(capsys, 8, "trust", desk.trust, "--home", device.parent)
     assert not device.exists() and not [path for path in desk.home.iterdir() if path.name.startswith(".")]
 
 

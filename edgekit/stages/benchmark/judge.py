@@ -1,0 +1,166 @@
+"""Judge: what latencies decide, those of this machine or those of a class of devices.
+
+What rests on a measurement must not turn with its noise: a difference that the intervals do not establish is a tie,
+and a tie goes to the fewest bytes, then to the first name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from edgekit.core.config import Budget
+from edgekit.core.rows.decisions import AgainstDense, AgainstLimit, Candidate, is_choice
+from edgekit.core.rows.decisions import Decision as DecisionRow
+from edgekit.core.rows.variants import CheckedVariant
+from edgekit.stages.benchmark import sparsity
+from edgekit.stages.benchmark.timings import Timings
+
+FASTEST = "fastest"
+FEWEST_BYTES = "tie: fewest bytes"
+FIRST_NAME = "tie: same bytes, first name"
+NO_WINNER = "none inside the budget"
+RECORDED = "recorded"
+
+
+@dataclass(frozen=True)
+class Judge:
+    """The latencies that decide. `where` names the class of devices, empty: this machine.
+
+    `timings` are those of the slowest device, of the variants that were sent there. On all `others`, too, a variant
+    must keep the limit of latency.
+    """
+
+    timings: Timings
+    where: str = ""
+    others: tuple[Timings, ...] = ()
+
+    def timed(self, rows: Iterable[CheckedVariant]) -> list[CheckedVariant]:
+        """Those that these latencies are of."""
+        return [row for row in rows if row["name"] in self.timings.samples_ms]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Who won, by which rule, and how near the others came."""
+
+    chosen: str | None
+    rule: str
+    candidates: Sequence[Candidate | AgainstLimit | AgainstDense]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Names that are over the limit of latency, zeros beside none, names for which zeros give no speed-up, and the
+    winner of each target."""
+
+    too_slow: list[str]
+    compared: list[AgainstDense]
+    buys_nothing: list[str]
+    choices: dict[str, Choice]
+
+
+def judged(rows: Sequence[CheckedVariant], judge: Judge, budget: Budget, targets: Sequence[str]) -> Judged:
+    """What these latencies decide of variants whose other limits are checked."""
+    rows = judge.timed(rows)
+    slow = too_slow(rows, judge, budget)
+    compared = sparsity.against_dense(rows, slow, judge.timings)
+    nothing = sparsity.without_speedup(compared)
+    out = {*slow, *nothing}
+    choices = {target: choose(_inside(rows, out, target), judge.timings) for target in targets}
+    return Judged(slow, compared, nothing, choices)
+
+
+def too_slow(rows: Iterable[CheckedVariant], judge: Judge, budget: Budget) -> list[str]:
+    """Names of the variants whose p50 is over the limit for sure, on any of the devices; sorted."""
+    limit_ms = budget.latency_p50_ms
+    if limit_ms is None:
+        return []
+    everywhere = (judge.timings, *judge.others)
+    return sorted(row["name"] for row in rows if any(each.median(row["name"]).low_ms > limit_ms for each in everywhere))
+
+
+def winners(choices: Mapping[str, Choice], chosen: Mapping[str, str], replayed: bool) -> list[DecisionRow]:
+    """A row for each target: who won, with today's evidence; `chosen` is what counts, be it replayed."""
+    return [
+        decision_row(f"winner of {target}", choice, chosen.get(target), choice.chosen, replayed)
+        for target, choice in choices.items()
+    ]
+
+
+def decision_row(decision: str, choice: Choice, chosen: Any, today: Any, replayed: bool = False) -> DecisionRow:
+    """One decision with its evidence, which is always today's; `today` is what it would decide by itself."""
+    row = {
+        "decision": decision,
+        "chosen": chosen,
+        "rule": RECORDED if replayed else choice.rule,
+        "candidates": choice.candidates,
+        "replayed": replayed,
+        "today": today,
+    }
+    return cast("DecisionRow", row)
+
+
+def too_close_to_call(decisions: Iterable[DecisionRow], tie_margin: float) -> list[str]:
+    """A line for each of today's winners of a target that stands in the tie only because its interval is wide.
+
+    With more rounds it either leaves the tie, or its whole interval comes below the margin.
+    """
+    return [
+        f"{decision['decision']}: {row['name']} takes {with_ends(row, 'ratio')} times as long as the fastest, and a "
+        f"tie ends at {1 + tie_margin:g}"
+        for decision in decisions
+        if is_choice(decision) and decision["decision"].startswith("winner of ")
+        for row in decision["candidates"]
+        if row["name"] == decision["today"] and row["ratio_low"] <= 1 + tie_margin < row["ratio_high"]
+    ]
+
+
+def with_ends(row: Mapping[str, Any], name: str) -> str:
+    """A figure with the ends of its interval, in words."""
+    return f"{row[name]:.3g} ({row[f'{name}_low']:.3g} to {row[f'{name}_high']:.3g})"
+
+
+def choose(rows: Sequence[CheckedVariant], timings: Timings) -> Choice:
+    """The fastest; of all that it does not beat for sure, the one with the fewest bytes, then the first by name."""
+    if not rows:
+        return Choice(None, NO_WINNER, [])
+    fastest = timings.fastest(row["name"] for row in rows)
+    candidates = sorted(
+        (_candidate(row, fastest, timings) for row in rows), key=lambda row: (row["ratio"], row["name"])
+    )
+    first, *others = sorted((row["bytes"], row["name"]) for row in candidates if row["in_the_tie"])
+    if not others:
+        return Choice(first[1], FASTEST, candidates)
+    return Choice(first[1], FEWEST_BYTES if first[0] < others[0][0] else FIRST_NAME, candidates)
+
+
+def _candidate(row: CheckedVariant, fastest: str, timings: Timings) -> Candidate:
+    name = row["name"]
+    ratio = timings.ratio(name, fastest)
+    return {
+        "name": name,
+        "bytes": row["bytes"],
+        "p50_ms": timings.p50_ms(name),
+        "ratio": ratio.ratio,
+        "ratio_low": ratio.low,
+        "ratio_high": ratio.high,
+        "in_the_tie": not timings.is_slower(ratio),
+    }
+
+
+def against_limit(row: CheckedVariant, timings: Timings, slow: Iterable[str]) -> AgainstLimit:
+    """A variant's median beside the limit."""
+    median = timings.median(row["name"])
+    return {
+        "name": row["name"],
+        "p50_ms": median.p50_ms,
+        "low_ms": median.low_ms,
+        "high_ms": median.high_ms,
+        "too_slow": row["name"] in slow,
+    }
+
+
+def _inside(rows: Iterable[CheckedVariant], out: Iterable[str], target: str) -> list[CheckedVariant]:
+    return [row for row in rows if row["target"] == target and row["inside_budget"] and row["name"] not in out]
