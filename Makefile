@@ -130,10 +130,11 @@ build/kubernetes/.made:
 serving: $(VENV)/.dev build/triton/.made build/kubernetes/.made ## the server and its exports, held against a real Triton, perf_analyzer and Kubernetes' schemas
 	$(BIN)/pytest -q -m serving tests/serve
 
-# The OpenSSF's model_signing asks for other versions of packages than the workbook has.
+# The OpenSSF's model_signing asks for other versions of packages than the workbook has, and for pyOpenSSL in silence.
 build/oms/.made:
 	$(call aloud,making build/oms) $(PYTHON) -m venv build/oms
-	$(call aloud,installing model-signing) build/oms/bin/pip install --quiet --disable-pip-version-check model-signing==1.1.1
+	$(call aloud,installing model-signing) build/oms/bin/pip install --quiet --disable-pip-version-check \
+		model-signing==1.1.1 pyOpenSSL
 	touch $@
 
 fleet: $(VENV)/.dev build/oms/.made ## hundreds of devices over real SSH, and bundles signed and verified by model_signing

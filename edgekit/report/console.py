@@ -20,7 +20,7 @@ from edgekit.report.columns import Column
 from edgekit.report.formatting import faster_with_ends
 from edgekit.report.result.types import Result
 from edgekit.report.tables.loads import held
-from edgekit.stages.benchmark.judge import FEWEST_BYTES
+from edgekit.stages.benchmark.winners import FEWEST_BYTES
 
 ANY_WIDTH = 10_000
 VERDICT_WIDTH = 24

@@ -12,7 +12,7 @@ from edgekit.core.rows.variants import BaselineRow, SecondAccuracy, VariantRow
 from edgekit.report.columns import Column
 from edgekit.report.formatting import at_most, count, milliseconds, percent, points, span, speedup, times
 from edgekit.report.result.types import Result
-from edgekit.stages.benchmark.judge import FEWEST_BYTES
+from edgekit.stages.benchmark.winners import FEWEST_BYTES
 
 Standing = Literal["baseline", "ships", "inside", "out"]
 STANDINGS: tuple[Standing, ...] = ("baseline", "ships", "inside", "out")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -68,8 +69,10 @@ def test_what_does_not_hold_is_one_line(desk: Desk) -> None:
     words = "model_signing did not verify the OMS signature"
     assert words in said(8, *verifying(desk, "--oms", desk.home / "other.pub.pem"))
     path = desk.home / "a.edge.zip.oms.sig"
-    good = path.read_text()
-    path.write_text(good.replace('"payload": "', '"payload": "A', 1))
+    values = json.loads(path.read_text())
+    payload = base64.b64decode(values["dsseEnvelope"]["payload"]).replace(b"a.edge.zip", b"b.edge.zip")
+    values["dsseEnvelope"]["payload"] = base64.b64encode(payload).decode()
+    path.write_text(json.dumps(values))
     assert words in said(8, *verifying(desk, "--oms", desk.home / "oms.pub.pem"))
     path.unlink()
     assert "make it with `edgekit sign --oms KEY`" in said(8, *verifying(desk, "--oms", desk.home / "oms.pub.pem"))

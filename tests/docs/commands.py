@@ -136,6 +136,12 @@ ASK = (
 )
 
 ELSEWHERE = {
+    "pipx install model-signing": "a program in an environment of its own, as in make fleet",
+    "pipx inject model-signing pyopenssl": "a program in an environment of its own, as in make fleet",
+    "openssl ecparam -name prime256v1 -genkey -noout -out oms.pem": "tests/cli/test_oms.py makes a key so",
+    "openssl ec -in oms.pem -pubout -out oms.pub.pem": "tests/cli/test_oms.py makes a key so",
+    f"edgekit sign {INFO} --key anna --trust trust --oms oms.pem": "needs model_signing, as in make fleet",
+    f"edgekit verify {INFO} --trust trust --oms oms.pub.pem": "needs model_signing, as in make fleet",
     "ssh-keygen -t ed25519 -C root -f root": ASKS,
     "ssh-keygen -t ed25519 -C anna -f anna": ASKS,
     f"scp -r trust {INFO}.intoto.json {INFO}.intoto.json.sig pi@raspberrypi.local:": "needs a device",

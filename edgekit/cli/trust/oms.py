@@ -30,7 +30,7 @@ def check_ready(key: Path) -> str:
     _there(key)
     program = shutil.which(PROGRAM)
     if program is None:
-        raise ConfigError(f"--oms: {PROGRAM} is not in PATH; `pipx install model-signing` gives it its own environment")
+        raise ConfigError(f"--oms: {PROGRAM} is not in PATH; see 'Another format' in docs/how-to/sign.md")
     return program
 
 

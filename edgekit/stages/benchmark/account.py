@@ -92,17 +92,17 @@ def post_training_baseline(rows: Iterable[CheckedVariant], timings: Timings) -> 
 
 
 def nearest_miss(
-    rows: list[CheckedVariant], too_slow: Iterable[str], timings: Timings, judging: Timings, budget: Budget
+    rows: list[CheckedVariant], too_slow: Iterable[str], timings: Timings, deciding: Timings, budget: Budget
 ) -> NearestMiss | None:
     """The variant that exceeds its limits by the smallest share in all, of equals the fastest.
 
-    `timings` are of this machine, `judging` those that the limit of latency is held against.
+    `timings` are of this machine, `deciding` those that the limit of latency is held against.
     """
 
     def excess(row: CheckedVariant) -> float:
         over = [(row["bound_pp"] - budget.accuracy_drop_pp) / max(budget.accuracy_drop_pp, 1.0)]
         if budget.latency_p50_ms and row["name"] in too_slow:
-            over.append(judging.p50_ms(row["name"]) / budget.latency_p50_ms - 1)
+            over.append(deciding.p50_ms(row["name"]) / budget.latency_p50_ms - 1)
         over += [row["bytes"] / budget.size_bytes - 1] if budget.size_bytes else []
         return sum(max(share, 0.0) for share in over)
 

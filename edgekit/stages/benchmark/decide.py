@@ -19,10 +19,18 @@ from edgekit.stages.benchmark.account import (
     waterfall,
     with_interval,
 )
-from edgekit.stages.benchmark.judge import Choice, Judge, against_limit, choose, decision_row, judged, with_ends
-from edgekit.stages.benchmark.judge import winners as winner_rows
 from edgekit.stages.benchmark.replayed import check
 from edgekit.stages.benchmark.timings import Timings
+from edgekit.stages.benchmark.winners import (
+    Choice,
+    ClassTimings,
+    against_limit,
+    choose,
+    decision_row,
+    outcome_of,
+    with_ends,
+)
+from edgekit.stages.benchmark.winners import winners as winner_rows
 
 ABOVE_LIMIT = "whole interval above the limit"
 NOT_FASTER = "not faster than without them"
@@ -47,19 +55,19 @@ def decide(
     budget: Budget,
     targets: Sequence[str],
     recorded: dict[str, Any] | None = None,
-    judge: Judge | None = None,
+    deciding: ClassTimings | None = None,
 ) -> Decision:
     """The first row is the unmodified baseline; the others have their drop on validation (`accuracy_drop.Drop`), or
     for a classification what it is computed from, `lost` and `gained` of `samples`.
 
-    `timings` are of this machine. They decide, unless there is a `judge` whose latencies do. `recorded` decisions are
-    followed, and today's are reported beside them; StageError if they cannot be.
+    `timings` are of this machine. They decide, unless those of a class of devices are given (`deciding`).
+    `recorded` decisions are followed, and today's are reported beside them; StageError if they cannot be.
     """
-    judge = judge or Judge(timings)
+    deciding = deciding or ClassTimings(timings)
     first, *variants = rows
     baseline = cast("BaselineFacts", first)
     checked = [check_limits(row, budget) for row in variants]
-    found = judged(checked, judge, budget, targets)
+    found = outcome_of(checked, deciding, budget, targets)
     compared, choices = found.compared, found.choices
     today = {target: choice.chosen for target, choice in choices.items() if choice.chosen}
     if recorded is not None:
@@ -71,13 +79,13 @@ def decide(
     reasons = {name: sparsity.reason(name, compared, replaying) for name in nothing}
     shown = [_with_measured(row, slow, reasons, budget, replaying) for row in checked]
     by_name = {row["name"]: row for row in shown}
-    over_all = choose([by_name[name] for name in winners.values()], judge.timings)
+    over_all = choose([by_name[name] for name in winners.values()], deciding.timings)
     overall = by_name[over_all.chosen] if over_all.chosen else None
-    today_overall = choose([by_name[name] for name in today.values()], judge.timings).chosen
+    today_overall = choose([by_name[name] for name in today.values()], deciding.timings).chosen
     decisions = winner_rows(choices, winners, replaying)
     decisions.append(decision_row("winner over all targets", over_all, over_all.chosen, today_overall))
     if budget.latency_p50_ms is not None:
-        against = [against_limit(row, judge.timings, found.too_slow) for row in judge.timed(checked)]
+        against = [against_limit(row, deciding.timings, found.too_slow) for row in deciding.timed(checked)]
         limited = Choice(None, ABOVE_LIMIT, against)
         limit = f"too slow for {budget.latency_p50_ms:g} ms"
         decisions.append(decision_row(limit, limited, slow, found.too_slow, replaying))
@@ -100,10 +108,10 @@ def decide(
         ],
         "waterfall": waterfall(overall, shown, timings, baseline) if overall else [],
         "verdict": verdict(overall, post_training, baseline, timings),
-        "nearest_miss": None if overall else nearest_miss(shown, slow, timings, judge.timings, budget),
+        "nearest_miss": None if overall else nearest_miss(shown, slow, timings, deciding.timings, budget),
         "unmet": {
             target: nearest_miss(
-                [row for row in shown if row["target"] == target], slow, timings, judge.timings, budget
+                [row for row in shown if row["target"] == target], slow, timings, deciding.timings, budget
             )
             for target in targets
             if target not in winners

@@ -13,8 +13,8 @@ from edgekit.runner.measure import conditions
 from edgekit.runner.measure.bench import FRESH_CALLS, LEAST_OPENINGS, growing, openings_of
 from edgekit.stages.benchmark.config import Config
 from edgekit.stages.benchmark.decide import Decision, decide, unresolved_steps
-from edgekit.stages.benchmark.judge import too_close_to_call
 from edgekit.stages.benchmark.timings import Timings
+from edgekit.stages.benchmark.winners import too_close_to_call
 
 TRIED_CALLS = 2
 """Timed before the rounds, to predict how long they take."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from edgekit.core.tasks.accuracy_drop import bounded
 from edgekit.stages.benchmark.decide import check_limits, unresolved_steps
-from edgekit.stages.benchmark.judge import too_close_to_call
+from edgekit.stages.benchmark.winners import too_close_to_call
 from tests.stages.benchmark.made import Row, budget, decided, row, told
 
 WINNER = "winner of tflite"

@@ -1,4 +1,4 @@
-"""Judge: what latencies decide, those of this machine or those of a class of devices.
+"""Winners: what latencies decide, those of this machine or those of a class of devices.
 
 What rests on a measurement must not turn with its noise: a difference that the intervals do not establish is a tie,
 and a tie goes to the fewest bytes, then to the first name.
@@ -25,7 +25,7 @@ RECORDED = "recorded"
 
 
 @dataclass(frozen=True)
-class Judge:
+class ClassTimings:
     """The latencies that decide. `where` names the class of devices, empty: this machine.
 
     `timings` are those of the slowest device, of the variants that were sent there. On all `others`, too, a variant
@@ -51,7 +51,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Judged:
+class Outcome:
     """Names that are over the limit of latency, zeros beside none, names for which zeros give no speed-up, and the
     winner of each target."""
 
@@ -61,23 +61,25 @@ class Judged:
     choices: dict[str, Choice]
 
 
-def judged(rows: Sequence[CheckedVariant], judge: Judge, budget: Budget, targets: Sequence[str]) -> Judged:
+def outcome_of(
+    rows: Sequence[CheckedVariant], deciding: ClassTimings, budget: Budget, targets: Sequence[str]
+) -> Outcome:
     """What these latencies decide of variants whose other limits are checked."""
-    rows = judge.timed(rows)
-    slow = too_slow(rows, judge, budget)
-    compared = sparsity.against_dense(rows, slow, judge.timings)
+    rows = deciding.timed(rows)
+    slow = too_slow(rows, deciding, budget)
+    compared = sparsity.against_dense(rows, slow, deciding.timings)
     nothing = sparsity.without_speedup(compared)
     out = {*slow, *nothing}
-    choices = {target: choose(_inside(rows, out, target), judge.timings) for target in targets}
-    return Judged(slow, compared, nothing, choices)
+    choices = {target: choose(_inside(rows, out, target), deciding.timings) for target in targets}
+    return Outcome(slow, compared, nothing, choices)
 
 
-def too_slow(rows: Iterable[CheckedVariant], judge: Judge, budget: Budget) -> list[str]:
+def too_slow(rows: Iterable[CheckedVariant], deciding: ClassTimings, budget: Budget) -> list[str]:
     """Names of the variants whose p50 is over the limit for sure, on any of the devices; sorted."""
     limit_ms = budget.latency_p50_ms
     if limit_ms is None:
         return []
-    everywhere = (judge.timings, *judge.others)
+    everywhere = (deciding.timings, *deciding.others)
     return sorted(row["name"] for row in rows if any(each.median(row["name"]).low_ms > limit_ms for each in everywhere))
 
 
