@@ -11,13 +11,13 @@ import typer
 from edgekit import __version__
 from edgekit.cli.exit_codes import errors_as_exit_codes
 from edgekit.cli.export import export
+from edgekit.cli.fleet.commands import app as fleet
 from edgekit.cli.help import bare_switches
 from edgekit.cli.init.command import init
 from edgekit.cli.reproduce import reproduce
 from edgekit.cli.result import show_result
 from edgekit.cli.serve import FORWARDED, serve
-from edgekit.cli.trust.commands import app as trust
-from edgekit.cli.trust.commands import sign, verify
+from edgekit.cli.trust import commands as trust
 from edgekit.core import telemetry
 from edgekit.core.config import STAGES, suggest
 from edgekit.core.errors import BudgetMissed, ConfigError
@@ -284,10 +284,10 @@ def load(
 
 
 app.command(**FORWARDED)(serve)
-app.command()(export)
-app.command()(sign)
-app.command()(verify)
-app.add_typer(trust, name="trust")
+for command in (export, trust.sign, trust.verify):
+    app.command()(command)
+app.add_typer(trust.app, name="trust")
+app.add_typer(fleet, name="fleet")
 
 bare_switches(app)
 

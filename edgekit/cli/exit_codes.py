@@ -18,8 +18,11 @@ BROKEN_PIPE = 141
 
 
 @contextmanager
-def errors_as_exit_codes() -> Iterator[None]:
-    """One message on stderr and the exit code of the error; no traceback for a fault of the user's."""
+def errors_as_exit_codes(kept: str = "finished stages are kept") -> Iterator[None]:
+    """One message on stderr and the exit code of the error; no traceback for a fault of the user's.
+
+    `kept` says what an interruption leaves.
+    """
     try:
         yield
     except (EdgekitError, RunnerError) as error:
@@ -34,5 +37,5 @@ def errors_as_exit_codes() -> Iterator[None]:
     except KeyboardInterrupt as end:
         keep_exit_code_after_interrupt()
         word, code = ("terminated", TERMINATED) if type(end).__name__ == "Terminated" else ("interrupted", INTERRUPTED)
-        print(f"edgekit: {word}; finished stages are kept, run the same command again to continue", file=sys.stderr)
+        print(f"edgekit: {word}; {kept}, run the same command again to continue", file=sys.stderr)
         raise typer.Exit(code) from None

@@ -1,119 +1,14 @@
-"""A config as it was written: YAML in which no key stands twice, and the `key.key=value` of `--set`."""
+"""The `key.key=value` of `--set`, put into the values of a config."""
 
 from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
-import yaml
-
-from edgekit.core.config import suggest, truncated
-from edgekit.core.errors import ConfigError, with_article
-
-MOST_BYTES = 1_000_000
-MOST_LEVELS = 50
-MOST_VALUES = 20_000
-"""Of a config, its aliases written out: a few lines of them can stand for more values than memory holds."""
-
-
-class UniqueKeys(yaml.SafeLoader):
-    """YAML that refuses a key given twice, where PyYAML keeps the last, and aliases that stand for too much.
-
-    A date is refused too: a config has none, so a text was meant.
-    """
-
-    _depth = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        self._depth += 1
-        if self._depth > MOST_LEVELS:  # long before Python's own limit, which others in the process may have raised
-            raise ConfigError("not a YAML config: nested too deeply; a config has a few levels")
-        node: yaml.Node | None = super().compose_node(parent, index)
-        self._depth -= 1
-        return node
-
-    def get_single_node(self) -> yaml.Node | None:
-        node = super().get_single_node()
-        if node is not None:
-            _written_out(node, {}, set())
-        return node
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        merge = "tag:yaml.org,2002:merge"
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value if key.tag != merge]
-        twice = {str(key) for key in keys if keys.count(key) > 1}
-        if twice:
-            raise ConfigError(f"line {node.start_mark.line + 1}: key given twice: {', '.join(sorted(twice))}")
-        return super().construct_mapping(node, deep)
-
-    def refuse_date(self, node: yaml.ScalarNode) -> None:
-        raise ConfigError(f'line {node.start_mark.line + 1}: {node.value} is read as a date; quote it: "{node.value}"')
-
-
-UniqueKeys.add_constructor("tag:yaml.org,2002:timestamp", UniqueKeys.refuse_date)
-
-
-def _written_out(node: yaml.Node, known: dict[int, int], above: set[int]) -> int:
-    """How many values a node stands for; ConfigError where they are too many, or it stands inside itself."""
-    if id(node) in above:
-        raise ConfigError(f"line {node.start_mark.line + 1}: an alias stands inside what it stands for; write it out")
-    if id(node) not in known:
-        parts = node.value if isinstance(node, yaml.CollectionNode) else []
-        each = [one for part in parts for one in (part if isinstance(part, tuple) else (part,))]
-        known[id(node)] = 1 + sum(_written_out(one, known, above | {id(node)}) for one in each)
-    if known[id(node)] > MOST_VALUES:
-        raise ConfigError(
-            f"line {node.start_mark.line + 1}: holds more than {MOST_VALUES:,} values, its aliases written out; "
-            "a config needs few of them: leave the aliases out"
-        )
-    return known[id(node)]
-
-
-# YAML 1.1, which PyYAML reads, takes 1e-3 for text; everybody else means a number
-UniqueKeys.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
-)
-
-
-def read(path: Path) -> dict[str, Any]:
-    """The values of a config file; ConfigError where there is none, or no mapping."""
-    if not path.is_file():
-        beside = sorted(p.name for p in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
-        raise ConfigError(f"{path}: no such config file" + (f"; {suggest(path.name, beside)}" if beside else ""))
-    if (size := path.stat().st_size) > MOST_BYTES:
-        raise ConfigError(f"{path}: {size:,} bytes, and a config has at most {MOST_BYTES:,}; is it another file?")
-    try:
-        values = parse(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is no text in UTF-8 (byte {error.start}); save it as UTF-8") from None
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
-    if not isinstance(values, dict):
-        raise ConfigError(f"{path}: holds {with_article(type(values).__name__)}, not a mapping of keys to values")
-    return values
-
-
-def parse(text: str) -> Any:
-    """The values of a YAML text; ConfigError says what is wrong with it, and in which line."""
-    try:
-        values = yaml.load(text, UniqueKeys)
-        json.dumps(values)
-    except yaml.MarkedYAMLError as error:
-        raise ConfigError(f"not a YAML config: {_placed(error)}") from None
-    except (yaml.YAMLError, ValueError, TypeError) as error:
-        raise ConfigError(f"not a YAML config: {' '.join(str(error).split())[:300]}") from None
-    return values
-
-
-def _placed(error: yaml.MarkedYAMLError) -> str:
-    """Where a text stops being YAML, and why, in one line."""
-    mark = error.problem_mark or error.context_mark
-    where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-    said = ", ".join(part for part in (error.problem, error.context) if part)
-    tabs = "; indent with spaces, not with tabs" if r"'\t'" in said else ""
-    return f"{where}{said[:300]}{tabs}"
+from edgekit.core.config import truncated
+from edgekit.core.errors import ConfigError
+from edgekit.core.yaml_file import parse
 
 
 def split_settings(text: str) -> list[str]:

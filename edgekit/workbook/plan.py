@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field, ValidationError, field_validator
 
+from edgekit.core import yaml_file
 from edgekit.core.config import (
     NAME,
     SHARED_FIELDS,
@@ -172,7 +173,7 @@ def load_plan(path: Path, settings: str | Iterable[str] = (), *, known: bool = F
         The model's weights cannot be used.
     """
     overrides = split_settings(settings) if isinstance(settings, str) else list(settings)
-    given = config_file.read(path)
+    given = yaml_file.read(path)
     for override in overrides:
         config_file.override(given, override)
     refuse_secrets(given)

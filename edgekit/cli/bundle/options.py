@@ -13,10 +13,10 @@ from typing import Any
 import yaml
 
 from edgekit.core.errors import ConfigError
+from edgekit.core.yaml_file import UniqueKeys
 from edgekit.runner.bundle.manifest_rules import is_member
 from edgekit.runner.errors import InputError
 from edgekit.runner.preprocess import steps
-from edgekit.workbook.config_file import UniqueKeys
 
 
 @dataclass(frozen=True)

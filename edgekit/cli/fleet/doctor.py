@@ -1,0 +1,51 @@
+"""`edgekit fleet doctor`: what would keep a bundle from running on each device, with the line that repairs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from edgekit.cli.fleet import outcomes, parcel
+from edgekit.cli.fleet.fleet import Chosen, ask
+from edgekit.cli.fleet.outcomes import Outcome
+from edgekit.measure.devices import results
+from edgekit.measure.devices.commands import bundle_path
+from edgekit.measure.devices.facts import Facts, Status
+from edgekit.measure.devices.failures import DeviceError
+from edgekit.measure.devices.line import Line
+from edgekit.measure.devices.results import Finding
+from edgekit.measure.devices.supply import Runner, Supplies, supply
+
+WOULD_RUN, BLOCKED = "would run", 5
+
+
+def run(bundle: Path, chosen: Chosen, as_json: bool) -> int:
+    """The exit code of the worst device; 5 where it would not run there."""
+    runner, sent = Runner.build(), parcel.read(bundle)
+    supplies, findings = Supplies(runner), dict[str, list[Finding]]()
+
+    async def examine(line: Line, found: Facts, before: Outcome) -> Outcome:
+        edgerun, found = await supply(line, found, supplies, None, len(sent.bundle.data))
+        status = found.status or Status()
+        if sent.bundle.sha256 not in status.store:
+            await edgerun.receive(sent.bundle.sha256, sent.bundle.data, status.incoming.get(sent.bundle.sha256, 0))
+        words = edgerun.words("doctor", bundle_path(found, sent.bundle.sha256), "--json")
+        answer = await line.again(lambda connection: connection.run(words))
+        if answer.code not in (0, BLOCKED):
+            answer.check()
+        findings[before.host.name] = told = results.findings(answer)
+        blocking = [each for each in told if each.severity == "error"]
+        if blocking or answer.code == BLOCKED:
+            raise DeviceError(
+                "; ".join(f"{each.cause}; {each.fix}" for each in blocking) or "would not run it", BLOCKED
+            )
+        return before.to(WOULD_RUN, why="; ".join(each.cause for each in told))
+
+    ended = ask(chosen, runner, "fleet doctor", examine, as_json)
+    for outcome in ended:
+        if as_json:
+            told = [each.record() for each in findings.get(outcome.host.name, [])]
+            print(json.dumps({**outcome.record(sent.bundle.sha256), "findings": told}, sort_keys=True))
+        elif outcome.exit_code == 0:
+            print(outcome.line())
+    return outcomes.worst(ended)

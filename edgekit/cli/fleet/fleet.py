@@ -1,0 +1,63 @@
+"""The devices that a command is for, and what is done with each of them: many at once, each with its own end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgekit.cli.fleet import live, outcomes
+from edgekit.cli.fleet.outcomes import Outcome, of_error
+from edgekit.cli.fleet.rollout import each
+from edgekit.core.errors import EdgekitError
+from edgekit.measure.devices import inventory
+from edgekit.measure.devices.commands import hello
+from edgekit.measure.devices.connection import Network
+from edgekit.measure.devices.facts import Facts
+from edgekit.measure.devices.inventory import Host, Inventory
+from edgekit.measure.devices.line import Line
+from edgekit.measure.devices.supply import Runner
+from edgekit.runner.errors import RunnerError
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """An inventory, and those of its hosts that are meant."""
+
+    inventory: Inventory
+    hosts: tuple[Host, ...]
+    parallel: int
+
+    @classmethod
+    def read(cls, path: Path, only: tuple[str, ...], device_class: str | None, parallel: int) -> Chosen:
+        """ConfigError where the file or a name is wrong."""
+        found = inventory.read(path)
+        return cls(found, found.chosen(only, device_class), parallel)
+
+
+Work = Callable[[Line, Facts, Outcome], Awaitable[Outcome]]
+
+
+def ask(chosen: Chosen, runner: Runner, label: str, work: Work, quiet: bool) -> list[Outcome]:
+    """Say hello to each device, then do the work; the outcomes in the order of the inventory."""
+    found = {host.name: Outcome(host) for host in chosen.hosts}
+    network = Network()
+    with live.board(label, lambda: _asked(list(found.values())), quiet) as board:
+
+        async def one(host: Host) -> None:
+            before = found[host.name]
+            try:
+                async with Line(network, host) as line:
+                    found[host.name] = await work(line, await hello(line, runner.sha256), before)
+            except (EdgekitError, RunnerError) as error:
+                found[host.name] = of_error(before, error)
+                board.note(found[host.name])
+
+        asyncio.run(each(chosen.hosts, one, chosen.parallel))
+    return list(found.values())
+
+
+def _asked(found: Sequence[Outcome]) -> str:
+    answered = sum(each.state != outcomes.WAITING for each in found)
+    return f"answered {answered}/{len(found)}"

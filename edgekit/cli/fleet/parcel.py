@@ -1,0 +1,92 @@
+"""What a push brings: a bundle, the statement and the signatures beside it, and perhaps a policy."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgekit.core.errors import ConfigError
+from edgekit.core.hashing import digest
+from edgekit.runner import bundle as bundles
+from edgekit.runner import trust
+from edgekit.runner.bundle import sha256 as digests
+from edgekit.runner.trust import policy, statement
+
+FILES = (policy.POLICY, policy.SIGNATURE, policy.ROOT)
+
+
+@dataclass(frozen=True)
+class File:
+    """Bytes and their digest."""
+
+    data: bytes
+    sha256: str
+
+    @classmethod
+    def of(cls, data: bytes) -> File:
+        """With its digest."""
+        return cls(data, digests.hexdigest(data))
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """Read once: every device gets the same bytes, whatever happens to the files meanwhile."""
+
+    title: str
+    target: str
+    bundle: File
+    statement: File | None = None
+    signatures: tuple[File, ...] = ()
+    policy: dict[str, str] | None = None
+
+    @property
+    def files(self) -> list[File]:
+        """All that goes into a device's store."""
+        return [self.bundle, *([self.statement] if self.statement else []), *self.signatures]
+
+    @property
+    def key(self) -> str:
+        """The same key, the same parcel."""
+        return digest([[file.sha256 for file in self.files], self.policy])
+
+
+def read(path: Path, policy_folder: Path | None = None) -> Parcel:
+    """A bundle with what lies beside it; verified as a device does where there is a policy.
+
+    Raises
+    ------
+    BundleError
+        It is none.
+    TrustError
+        The policy would not trust it.
+    """
+    data = trust.contents(path)
+    found = bundles.read_bytes(data, str(path)).manifest
+    signed, signatures = None, tuple[File, ...]()
+    if statement.beside(path).exists():
+        text, armours = statement.read(path)
+        signed, signatures = File.of(text), tuple(map(File.of, armours.values()))
+    rules = None
+    if policy_folder is not None:
+        rules = _policy(policy_folder)
+        trust.check(path, policy_folder, {}, sha256=digests.hexdigest(data), remember=False)
+    title = f"{found.name} {found.version} ({found.target})"
+    return Parcel(title, found.target, File.of(data), signed, signatures, rules)
+
+
+def _policy(folder: Path) -> dict[str, str]:
+    """The texts of a policy's files, once its signature has held."""
+    policy.read(folder)
+    data, armour = policy.read_files(folder)
+    root = f"{policy.root_key(folder)}\n"
+    return dict(zip(FILES, (data.decode(), armour.decode(), root), strict=True))
+
+
+def share(text: str) -> float:
+    """`10%` or `0.1` as 0.1; ConfigError for what is neither."""
+    number = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)(%?)", text.strip())
+    value = float(number[1]) / (100 if number[2] else 1) if number else -1.0
+    if not 0 <= value <= 1:
+        raise ConfigError(f"--share {text[:40]}: write a share of the devices from 0% to 100%, for example 10%")
+    return value

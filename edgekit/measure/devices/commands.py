@@ -1,0 +1,139 @@
+"""What is asked of a device: hello first, then `edgerun`, and files for its releases."""
+
+from __future__ import annotations
+
+import functools
+import json
+import secrets
+from collections.abc import Callable, Sequence
+from importlib import resources
+from pathlib import Path
+
+from edgekit.measure.devices import facts, sending
+from edgekit.measure.devices.connection import Answer
+from edgekit.measure.devices.facts import Facts, Status
+from edgekit.measure.devices.failures import DeviceError
+from edgekit.measure.devices.line import Line
+from edgekit.measure.devices.shapes import NONSENSE
+
+HELLO_S, PROOF_S = 60.0, 900.0
+NOT_FOUND = 127
+IN_ANOTHER_STATE = 4
+SYNTAX = b"SyntaxError"
+DESK = "desk"
+"""Folder of the home with what was brought there: the runner and packages."""
+
+
+async def hello(line: Line, runner: str) -> Facts:
+    """What a device is, and its status where the runner of this digest is there: one round trip.
+
+    Raises
+    ------
+    DeviceError
+        It has no such Python, or answers something else.
+    """
+    token = f"edgekit-{secrets.token_hex(8)} "
+    command = [line.host.python, "-c", program("hello"), token, line.host.home or "", runner]
+    answer = await line.again(lambda connection: connection.run(command, within_s=HELLO_S))
+    if answer.code == NOT_FOUND:
+        raise DeviceError(f"has no {line.host.python}; name its Python as `python` in hosts.yaml", 5)
+    if answer.code != 0 and token.encode() not in answer.out:
+        if SYNTAX in answer.said:
+            raise DeviceError(f"its {line.host.python} is too old to be asked; name a newer one in hosts.yaml", 5)
+        answer.check()
+    found = facts.parsed(answer.out, token)
+    found.check()
+    if found.status is None and found.runner:
+        answer.check()
+    return found
+
+
+class Edgerun:
+    """The runner on a device that has answered to hello; it is there already."""
+
+    def __init__(self, line: Line, found: Facts, runner: str) -> None:
+        self._line, self._facts, self._runner = line, found, runner
+
+    def words(self, *words: str) -> list[str]:
+        """Of a command, with the packages that were brought there."""
+        packages = ":".join(self._facts.packages)
+        path = f"{self._facts.home}/{DESK}/{self._runner}.pyz"
+        return [*(["env", f"PYTHONPATH={packages}"] if packages else []), self._line.host.python, path, *words]
+
+    @property
+    def _home(self) -> tuple[str, str]:
+        return "--home", self._facts.home
+
+    async def call(self, *words: str, within_s: float = HELLO_S) -> Answer:
+        """A command that may be done twice; DeviceError where it fails."""
+        command = self.words(*words)
+        answer = await self._line.again(lambda connection: connection.run(command, within_s=within_s))
+        return answer.check()
+
+    async def status(self) -> Status:
+        """What is current, and what became of the others."""
+        return _status(await self.call("status", "--json", *self._home))
+
+    async def receive(
+        self, sha256: str, data: bytes, offset: int = 0, on_offset: Callable[[int], object] = lambda offset: None
+    ) -> None:
+        """A file for the store."""
+
+        def command(at: int | None, acknowledge: int) -> Sequence[str]:
+            asked = [] if at is None else ["--offset", str(at), "--acknowledge", str(acknowledge)]
+            return self.words("receive", sha256, "--size", str(len(data)), *asked, *self._home)
+
+        await sending.send(self._line, data, command, offset, on_offset)
+
+    async def install(
+        self, sha256: str, statement: str | None, signatures: Sequence[str], options: Sequence[str]
+    ) -> Status:
+        """A bundle of the store is on trial then, or was current before. Safe to ask twice."""
+        signed = ["--statement", statement] if statement else []
+        for signature in signatures:
+            signed += ["--signature", signature]
+        words = ["install", sha256, *signed, *options, "--json", *self._home]
+        try:
+            return _status(await self.call(*words, within_s=PROOF_S))
+        except DeviceError as error:  # a line that was cut leaves an install at work, which may be faster than this one
+            found = await self.status() if error.exit_code == IN_ANOTHER_STATE else None
+            if found is None or not found.is_current(sha256):
+                raise
+            return found
+
+    async def confirm(self, number: int) -> Status:
+        """That release is the one to keep."""
+        return _status(await self.call("confirm", "--release", str(number), "--json", *self._home))
+
+    async def roll_back(self, number: int, why: str) -> Status:
+        """From that release to the one before."""
+        words = ["rollback", "--release", str(number), f"--why={why}", "--json", *self._home]
+        return _status(await self.call(*words))
+
+    async def adopt(self, files: dict[str, str]) -> None:
+        """A signed policy, by the names of its files: the device is in signed mode from then on."""
+        data = json.dumps(files).encode()
+        command = [self._line.host.python, "-c", program("policy"), self._facts.home, self._runner]
+        answer = await self._line.again(lambda connection: connection.run(command, data))
+        answer.check()
+
+
+@functools.cache
+def program(name: str) -> str:
+    """The source of one that is sent along."""
+    return resources.files("edgekit.measure.devices.remote").joinpath(f"{name}.py").read_text(encoding="utf-8")
+
+
+def bundle_path(found: Facts, sha256: str) -> str:
+    """Where a bundle lies on a device that has it in its store, or as a release."""
+    status = found.status or Status()
+    release = status.of(sha256)
+    place = Path(found.home)
+    return str(place / "releases" / str(release.number) / "bundle.edge.zip" if release else place / "store" / sha256)
+
+
+def _status(answer: Answer) -> Status:
+    lines = [line for line in answer.out.decode("utf-8", "replace").splitlines() if line.startswith("{")]
+    if not lines:
+        raise DeviceError("does not say what its releases are; look at that device", NONSENSE)
+    return facts.status(lines[-1])

@@ -1,0 +1,307 @@
+"""One SSH connection to a device, by asyncssh: the user's config, keys, agent and jump hosts, host keys strictly.
+
+asyncssh is imported where it is used: the extra `fleet` may be missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgekit.core.errors import ConfigError
+from edgekit.measure.devices import words
+from edgekit.measure.devices.failures import Cut, DeviceError, HostKeyError, Refused, Unreachable
+from edgekit.measure.devices.inventory import Host
+
+if TYPE_CHECKING:
+    import asyncssh
+
+CONNECT_S = 20.0
+"""Until a device has let us in."""
+KEEPALIVE_S, KEEPALIVE_COUNT = 10.0, 3
+"""A line that is dead without having been cut is noticed within their product."""
+MOST_BYTES = 1 << 20
+"""Of what a command may answer."""
+PIECE_BYTES = 1 << 15
+KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2", "/etc/ssh/ssh_known_hosts")
+CONFIG = "~/.ssh/config"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a command on a device ended, and what it said."""
+
+    code: int
+    out: bytes
+    said: bytes
+
+    def check(self) -> Answer:
+        """Itself; DeviceError with the last line that it said where it failed."""
+        if self.code != 0:
+            raise DeviceError(words.last_line(self.said) or f"ended with exit code {self.code}", self.code)
+        return self
+
+
+class Network:
+    """What all connections share: the host keys that are known, read once for all."""
+
+    def __init__(self, connect_s: float = CONNECT_S) -> None:
+        need_asyncssh()
+        self._connect_s = connect_s
+        self._known: dict[tuple[str, ...], Any] = {}
+
+    @contextlib.asynccontextmanager
+    async def connection(self, host: Host) -> AsyncIterator[Connection]:
+        """A connection, closed behind; `failures` says what else may happen."""
+        opened = await self.open(host)
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+    async def open(self, host: Host) -> Connection:
+        """The same; the caller closes it."""
+        import asyncssh
+
+        known, watch = self._known_hosts(host), _HostKeys()
+        given = {"port": host.port, "username": host.user}
+        try:
+            async with asyncio.timeout(self._connect_s):
+                made = await asyncssh.connect(
+                    host.host,
+                    known_hosts=known,
+                    client_factory=lambda: watch.client(),
+                    keepalive_interval=KEEPALIVE_S,
+                    keepalive_count_max=KEEPALIVE_COUNT,
+                    **{key: value for key, value in given.items() if value is not None},
+                )
+        except TimeoutError:
+            raise Unreachable(f"{host.address}: nobody let us in within {self._connect_s:g} s") from None
+        except asyncssh.HostKeyNotVerifiable as error:
+            raise HostKeyError(_about_key(host, watch, watch.is_known(known, host), error.reason)) from None
+        except asyncssh.KeyExchangeFailed as error:
+            await self._check_kind_of_key(host, known)
+            raise Refused(f"{host.address}: {words.plain(error.reason)}; update its sshd") from None
+        except asyncssh.PermissionDenied:
+            raise Refused(
+                f"{host.address}: does not let this user in; `ssh-copy-id {host.address}` brings your key there, or "
+                "name another user, or start an agent that has the key"
+            ) from None
+        except (asyncssh.ConfigParseError, asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
+            raise ConfigError(f"{CONFIG} or a key of yours: {words.plain(error)}") from None
+        except (asyncssh.Error, OSError) as error:
+            if watch.connected:
+                await self._check_kind_of_key(host, known)
+            raise Unreachable(f"{host.address}: cannot be reached ({_reason(error)})") from None
+        return Connection(host, made)
+
+    async def _check_kind_of_key(self, host: Host, known: Any) -> None:
+        """HostKeyError where the device has no key of the kind that is known, and so ended the connection itself."""
+        import asyncssh
+
+        watch = _HostKeys()
+        port = host.port or ()
+        with contextlib.suppress(asyncssh.Error, OSError, TimeoutError):
+            async with asyncio.timeout(self._connect_s):
+                key = await asyncssh.get_server_host_key(host.host, port)
+            if key is not None and watch.is_known(known, host):
+                watch.offer(key)
+                if not watch.is_known(known, host, key):
+                    raise HostKeyError(_about_key(host, watch, True, ""))
+
+    def _known_hosts(self, host: Host) -> Any:
+        """Never None, with which asyncssh would check nothing, as it does for `UserKnownHostsFile none`."""
+        import asyncssh
+
+        files: Any = ()
+        if os.path.exists(os.path.expanduser(CONFIG)):
+            try:
+                files = asyncssh.SSHClientConnectionOptions(
+                    host=host.host, username=host.user or (), config=(), client_keys=None, agent_path=None
+                ).known_hosts
+            except (asyncssh.ConfigParseError, OSError, ValueError) as error:
+                raise ConfigError(f"{CONFIG}: {words.plain(error)}") from None
+        paths = [os.path.expanduser(str(path)) for path in (KNOWN_HOSTS if files == () or files == [] else files or ())]
+        there = tuple(path for path in paths if Path(path).is_file())
+        if there not in self._known:
+            try:
+                self._known[there] = asyncssh.read_known_hosts(there)
+            except (OSError, ValueError) as error:
+                raise ConfigError(f"{', '.join(there)}: {words.plain(error)}; remove the line") from None
+        return self._known[there]
+
+
+class Connection:
+    """A device that has let us in."""
+
+    def __init__(self, host: Host, connection: asyncssh.SSHClientConnection) -> None:
+        self.host, self._connection = host, connection
+
+    def close(self) -> None:
+        """At once; nothing is waited for."""
+        self._connection.abort()
+
+    async def start(self, command: Sequence[str]) -> Process:
+        """A command with all three of its streams."""
+        import asyncssh
+
+        try:
+            made = await self._connection.create_process(words.command(command), encoding=None, request_pty=False)
+        except (asyncssh.Error, OSError) as error:
+            raise Cut(f"{self.host.address}: the line was cut ({_reason(error)})") from None
+        return Process(self.host, made)
+
+    async def run(
+        self, command: Sequence[str], data: bytes = b"", within_s: float = 60.0, most: int = MOST_BYTES
+    ) -> Answer:
+        """A command to its end. Cut where the line was, or where it says nothing for too long."""
+        process = await self.start(command)
+        try:
+            async with asyncio.timeout(within_s):
+                process.write(data)
+                process.write_eof()
+                out, said = await asyncio.gather(process.read_all(most), process.read_said())
+                return Answer(await process.code(), out, said)
+        except TimeoutError:
+            raise Cut(f"{self.host.address}: no answer within {within_s:g} s") from None
+        finally:
+            process.close()
+
+
+class Process:
+    """A command that runs on a device."""
+
+    def __init__(self, host: Host, process: asyncssh.SSHClientProcess[bytes]) -> None:
+        self.host, self._process = host, process
+
+    def write(self, data: bytes) -> None:
+        """Give it some of its input; nothing happens where it has ended."""
+        with contextlib.suppress(OSError):
+            self._process.stdin.write(data)
+
+    async def drain(self) -> None:
+        """Until there is room for more; at once where it has ended."""
+        import asyncssh
+
+        with contextlib.suppress(OSError, asyncssh.Error):
+            await self._process.stdin.drain()
+
+    def write_eof(self) -> None:
+        """That was all."""
+        with contextlib.suppress(OSError):
+            self._process.stdin.write_eof()
+
+    async def read(self) -> bytes:
+        """What has come of its output; empty at the end, be it that of the line."""
+        import asyncssh
+
+        try:
+            data: bytes = await self._process.stdout.read(PIECE_BYTES)
+        except (asyncssh.Error, OSError):
+            return b""
+        return data
+
+    async def read_all(self, most: int) -> bytes:
+        """Its whole output; DeviceError where that is more than any command answers."""
+        found = bytearray()
+        while data := await self.read():
+            found += data
+            if len(found) > most:
+                raise DeviceError(f"answers with more than {most:,} bytes, which no command does", 8)
+        return bytes(found)
+
+    async def read_said(self) -> bytes:
+        """The end of what it says on standard error."""
+        import asyncssh
+
+        found = b""
+        with contextlib.suppress(asyncssh.Error, OSError):
+            while data := await self._process.stderr.read(PIECE_BYTES):
+                found = (found + data)[-PIECE_BYTES:]
+        return found
+
+    async def code(self) -> int:
+        """Its exit code, a signal's as 128 and more. Cut where there is none: asyncssh raises nothing then."""
+        import asyncssh
+
+        with contextlib.suppress(asyncssh.Error, OSError):
+            await self._process.wait_closed()
+        code, by_signal = self._process.exit_status, self._process.exit_signal
+        if code is None and by_signal is None:
+            raise Cut(f"{self.host.address}: the line was cut")
+        return 128 if code is None or code < 0 else code
+
+    def close(self) -> None:
+        """At once."""
+        self._process.close()
+
+
+class _HostKeys:
+    """Notes the key that a device offered and nobody knows."""
+
+    def __init__(self) -> None:
+        self.connected, self.offered = False, ""
+        self._place: tuple[str, str, int] | None = None
+
+    def client(self) -> Any:
+        """For one connection."""
+        import asyncssh
+
+        notes = self
+
+        class Client(asyncssh.SSHClient):
+            def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+                notes.connected = True
+
+            def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+                notes.offer(key, (host, addr, port))
+                return False
+
+        return Client()
+
+    def offer(self, key: asyncssh.SSHKey, place: tuple[str, str, int] | None = None) -> None:
+        """It has this key."""
+        self.offered, self._place = f"{key.get_algorithm()} {key.get_fingerprint()}", place
+
+    def is_known(self, known: Any, host: Host, key: asyncssh.SSHKey | None = None) -> bool:
+        """Whether some key of the device is known, or this one."""
+        import asyncssh
+
+        name, address, port = self._place or (host.host, host.host, host.port or 22)
+        found = asyncssh.match_known_hosts(known, name, address, port if port != 22 else None)
+        return any(found[:2]) if key is None else key in found[0]
+
+
+def need_asyncssh() -> None:
+    """ConfigError where the extra is not installed."""
+    try:
+        import asyncssh  # noqa: F401  (a question)
+    except ImportError as error:
+        raise ConfigError(
+            f"edgekit fleet: {error.name or 'asyncssh'} is not installed; in a clone of edgekit: pip install '.[fleet]'"
+        ) from None
+
+
+def _about_key(host: Host, watch: _HostKeys, known: bool, reason: str) -> str:
+    target = f"{f'{host.user}@' if host.user else ''}{host.host}"
+    place = f"[{host.host}]:{host.port}" if host.port not in (None, 22) else host.host
+    offered = f" {watch.offered}" if watch.offered else ""
+    if known:
+        return (
+            f"{host.address}: its host key{offered} is not the one that known_hosts has: it was made anew, or somebody "
+            f"stands between; look at that device, then `ssh-keygen -R '{place}'`"
+        )
+    if offered:
+        port = f"-p {host.port} " if host.port else ""
+        return f"{host.address}: its host key{offered} is not known; `ssh {port}{target}` once, and compare it there"
+    return f"{host.address}: its host key is not taken ({words.plain(reason)}); look at that device"
+
+
+def _reason(error: Exception) -> str:
+    text = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return words.plain(text, 120)

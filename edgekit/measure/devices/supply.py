@@ -1,0 +1,133 @@
+"""What a device lacks, brought there: the runner by its digest, and wheels for its Python. Nothing that it has."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from edgekit.core.hashing import sha256_file
+from edgekit.measure.devices import sending, wheels
+from edgekit.measure.devices.commands import Edgerun, hello, program
+from edgekit.measure.devices.facts import Facts
+from edgekit.measure.devices.failures import DeviceError
+from edgekit.measure.devices.line import Line
+from edgekit.measure.devices.wheels import Wheel
+from edgekit.runner import pyz
+from edgekit.runner.doctor import wheels as known
+
+ROOM_BYTES = 4 << 20
+"""Beside what is brought: for records, and for compiled code."""
+UNPACKED = 5
+"""Times as large as the archive is a wheel that was unpacked, its archive counted too."""
+NO_ROOM, NO_INTERPRETER = 7, 5
+UNPACK_S = 600.0
+
+
+@dataclass(frozen=True)
+class Runner:
+    """The one that this edgekit carries."""
+
+    data: bytes
+    sha256: str
+
+    @classmethod
+    def build(cls) -> Runner:
+        """From the sources that are installed here."""
+        with tempfile.TemporaryDirectory(prefix="edgekit-runner-") as folder:
+            path = Path(folder) / "edgerun.pyz"
+            sha256 = pyz.build(path)
+            return cls(path.read_bytes(), sha256)
+
+
+class Supplies:
+    """What the desk can bring: the runner, and a folder of wheels."""
+
+    def __init__(self, runner: Runner, folder: Path | None = None) -> None:
+        self.runner, self.folder = runner, folder
+        self._digests: dict[Path, str] = {}
+
+    @cached_property
+    def house(self) -> list[Wheel]:
+        """The wheels of the folder, read once."""
+        return wheels.read_folder(self.folder) if self.folder else []
+
+    def digest(self, wheel: Wheel) -> str:
+        """Sha256 of a wheel."""
+        if wheel.path not in self._digests:
+            self._digests[wheel.path] = sha256_file(wheel.path)
+        return self._digests[wheel.path]
+
+
+async def supply(
+    line: Line,
+    found: Facts,
+    supplies: Supplies,
+    target: str | None,
+    room_bytes: int = 0,
+    on_offset: Callable[[int], object] = lambda offset: None,
+) -> tuple[Edgerun, Facts]:
+    """Bring what a bundle of this target lacks there, None: the runner alone. That runner, and what the device is then.
+
+    Raises
+    ------
+    DeviceError
+        There is no room, or nothing to bring an interpreter with.
+    """
+    chosen = _chosen(found, supplies, target)
+    large = sum(wheel.path.stat().st_size for wheel in chosen) * UNPACKED
+    large += 0 if found.runner else len(supplies.runner.data)
+    if found.free_bytes is not None and found.free_bytes < large + room_bytes + (ROOM_BYTES if large else 0):
+        raise DeviceError(
+            f"{found.free_bytes:,} bytes are free in {found.home}, and {large + room_bytes:,} are to come; "
+            "`edgerun gc` there removes old releases",
+            NO_ROOM,
+        )
+    if not found.runner:
+        await put(line, found, supplies.runner.data, supplies.runner.sha256, ".pyz", on_offset)
+    for wheel in chosen:
+        await put(line, found, wheel.path.read_bytes(), supplies.digest(wheel), ".whl", on_offset)
+    if chosen:
+        await _unpack(line, found, [supplies.digest(wheel) for wheel in chosen])
+    if chosen or not found.runner:
+        found = await hello(line, supplies.runner.sha256)
+        if not found.runner:
+            raise DeviceError("took the runner, and does not have it; look at that device", 8)
+    return Edgerun(line, found, supplies.runner.sha256), found
+
+
+def _chosen(found: Facts, supplies: Supplies, target: str | None) -> list[Wheel]:
+    lacking = wheels.missing(found, target) if target else []
+    if not target or not lacking:
+        return []
+    if supplies.folder is None:
+        names = ", ".join(known.of(name) for name in known.for_target(target))
+        raise DeviceError(
+            f"its {found.implementation} {found.dotted} lacks {' and '.join(lacking)} (for {target}: {names}); install "
+            "there, or bring wheels with --wheels DIR",
+            NO_INTERPRETER,
+        )
+    return wheels.choose(supplies.house, found, target)
+
+
+async def put(
+    line: Line, found: Facts, data: bytes, sha256: str, suffix: str, on_offset: Callable[[int], object]
+) -> None:
+    """A file beside the releases, which no release is made of."""
+
+    def command(offset: int | None, acknowledge: int) -> Sequence[str]:
+        at = "-1" if offset is None else str(offset)
+        numbers = [at, str(len(data)), str(acknowledge)]
+        return [line.host.python, "-c", program("put"), found.home, sha256, suffix, *numbers]
+
+    await sending.send(line, data, command, 0, on_offset)
+
+
+async def _unpack(line: Line, found: Facts, digests: list[str]) -> None:
+    used = [path.rpartition("/")[2] for path in found.packages]
+    kept = [name for name in used if not any(digest.startswith(name) for digest in digests)]
+    command = [line.host.python, "-c", program("unpack"), found.home, *digests, *kept]
+    answer = await line.again(lambda connection: connection.run(command, within_s=UNPACK_S))
+    answer.check()

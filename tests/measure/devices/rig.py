@@ -1,0 +1,197 @@
+"""Devices that are real as far as SSH goes: OpenSSH's sshd on 127.1.x.y of this machine, each address with a home.
+
+`python -m tests.measure.devices.rig` has no use: see `Rig` and the fixtures of `conftest.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.conftest import ROOT
+
+SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
+MOST_ADDRESSES = 16
+"""Of one sshd."""
+SESSION = """#!/bin/sh
+set -- $SSH_CONNECTION
+unset PYTHONPATH EDGERUN_HOME
+export HOME={devices}/$3 XDG_CACHE_HOME={devices}/$3/.cache PATH={bin}:$PATH
+cd "$HOME" || exit 1
+if [ -f .rig ]; then . ./.rig; fi
+exec /bin/sh -c "$SSH_ORIGINAL_COMMAND"
+"""
+"""Runs each command in the home of the device that was called; `.rig` there may change what it finds."""
+CONFIG = """
+Port {port}
+{addresses}
+HostKey {key}
+PidFile none
+UsePAM no
+StrictModes no
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+AuthorizedKeysFile {authorized}
+ForceCommand {session}
+MaxStartups 2000
+MaxSessions 100
+LogLevel ERROR
+"""
+
+
+class Rig:
+    """`count` devices, the first at 127.1.0.1; `home` is the user's, with keys and known_hosts."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self.folder, self.count, self.user = folder, count, _user()
+        self.home = folder / "desk"
+        self.ssh = self.home / ".ssh"
+        for made in (self.home, folder / "devices", folder / "bin"):
+            made.mkdir(parents=True)
+        self.ssh.mkdir(mode=0o700)
+        self.port = _free_port([address(number) for number in range(count)])
+        self.host_key, self._key = make_key(folder / "host_key"), make_key(self.ssh / "id_ed25519")
+        public = self._key.with_suffix(".pub").read_text()
+        (folder / "authorized_keys").write_text(f'from="127.0.0.0/8" {public}')
+        _script(folder / "session", SESSION.format(devices=folder / "devices", bin=folder / "bin"))
+        _script(folder / "bin" / "python3", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        for number in range(count):
+            self.device(number).mkdir()
+        self.know(*((address(number), self.port) for number in range(count)))
+        self._servers: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Rig:
+        if os.geteuid() == 0:
+            os.makedirs("/run/sshd", mode=0o755, exist_ok=True)  # which sshd wants of root
+        for first in range(0, self.count, MOST_ADDRESSES):
+            self._start(range(first, min(self.count, first + MOST_ADDRESSES)))
+        for number in range(0, self.count, MOST_ADDRESSES):
+            self._wait_for(number)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for server in self._servers:
+            server.terminate()
+        for server in self._servers:
+            server.wait(timeout=30)
+
+    def device(self, number: int) -> Path:
+        """The home directory of a device."""
+        return self.folder / "devices" / address(number)
+
+    def setting(self, number: int, lines: str) -> None:
+        """Lines of shell that run before each command on a device."""
+        (self.device(number) / ".rig").write_text(f"{lines}\n")
+
+    def know(self, *places: tuple[str, int], key: Path | None = None) -> None:
+        """Add lines to known_hosts."""
+        public = (key or self.host_key).with_suffix(".pub").read_text().split()
+        with open(self.ssh / "known_hosts", "a") as stream:
+            stream.writelines(f"[{host}]:{port} {public[0]} {public[1]}\n" for host, port in places)
+
+    def forget(self, number: int) -> None:
+        """Take a device out of known_hosts."""
+        path = self.ssh / "known_hosts"
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(line for line in lines if not line.startswith(f"[{address(number)}]:")))
+
+    def inventory(self, text: str | None = None, **more: dict[str, object]) -> Path:
+        """hosts.yaml with every device, d0, d1, …, of class `box`; `more` are keys of single ones."""
+        path = self.folder / "hosts.yaml"
+        lines = [f"defaults: {{user: {self.user}, port: {self.port}}}", "hosts:"]
+        for number in range(self.count):
+            keys = {"class": "box", "host": address(number), **more.get(f"d{number}", {})}
+            lines.append(f"  d{number}: {{{', '.join(f'{key}: {value}' for key, value in keys.items())}}}")
+        path.write_text(text or "\n".join(lines) + "\n")
+        return path
+
+    def environment(self) -> dict[str, str]:
+        """Of the desk."""
+        known = {key: value for key, value in os.environ.items() if key != "SSH_AUTH_SOCK"}
+        return {**known, "HOME": str(self.home), "PYTHONPATH": str(ROOT)}
+
+    def edgekit(self, *words: object, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+        """`edgekit …` at the desk."""
+        command = [sys.executable, "-m", "edgekit", *map(str, words)]
+        return subprocess.run(
+            command, capture_output=True, text=True, env=self.environment(), cwd=self.folder, timeout=timeout_s
+        )
+
+    def start(self, *words: object) -> subprocess.Popen[str]:
+        """The same, to be watched."""
+        command = [sys.executable, "-m", "edgekit", *map(str, words)]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=self.environment(), cwd=self.folder)
+
+    def edgerun(self, number: int, *words: object) -> list[str]:
+        """The words of `edgerun` as a device would start it, for `subprocess` with `device_environment`."""
+        return [sys.executable, "-m", "edgekit.runner", *map(str, words)]
+
+    def device_environment(self, number: int) -> dict[str, str]:
+        """Of a program on a device."""
+        home = self.device(number)
+        return {**os.environ, "HOME": str(home), "EDGERUN_HOME": str(home / ".edge"), "PYTHONPATH": str(ROOT)}
+
+    def _start(self, numbers: Sequence[int]) -> None:
+        path = self.folder / f"sshd_config.{numbers[0]}"
+        path.write_text(
+            CONFIG.format(
+                port=self.port,
+                addresses="\n".join(f"ListenAddress {address(number)}" for number in numbers),
+                key=self.host_key,
+                authorized=self.folder / "authorized_keys",
+                session=self.folder / "session",
+            )
+        )
+        with open(self.folder / "sshd.log", "ab") as log:
+            self._servers.append(subprocess.Popen([SSHD, "-D", "-e", "-f", str(path)], stdout=log, stderr=log))
+
+    def _wait_for(self, number: int) -> None:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError), socket.create_connection((address(number), self.port), timeout=1):
+                return
+            time.sleep(0.05)
+        raise RuntimeError(f"sshd does not answer: {(self.folder / 'sshd.log').read_text()[-2000:]}")
+
+
+def address(number: int) -> str:
+    """Of a device."""
+    return f"127.1.{number // 250}.{number % 250 + 1}"
+
+
+def make_key(path: Path, kind: str = "ed25519") -> Path:
+    """A private key without a passphrase; its public half lies beside it."""
+    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-C", path.name, "-f", str(path)], check=True)
+    return path
+
+
+def _user() -> str:
+    import pwd
+
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
+def _script(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def _free_port(addresses: Sequence[str]) -> int:
+    """One that is free on all of them."""
+    for _ in range(100):
+        port = random.randrange(20_000, 60_000)
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            for each in addresses:
+                stack.enter_context(socket.socket()).bind((each, port))
+            return port
+    raise RuntimeError("no port is free")
