@@ -12,12 +12,12 @@ import numpy as np
 from edgekit.cli.bundle import jobs, worker
 from edgekit.cli.bundle.examine import ModelFacts
 from edgekit.cli.bundle.options import Options
+from edgekit.core import golden
 from edgekit.core.errors import ConfigError
 from edgekit.runner import bundle as bundles
 from edgekit.runner import inputs
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.errors import InputError
-from edgekit.stages.bundle import golden
 
 SUM_FLOAT, SUM_HALF, SUM_MOST = 1e-3, 1e-2, 0.25
 """How far the sum of probabilities may be from 1: in float32, in float16, and however coarse the integers."""

@@ -103,8 +103,8 @@ def _samples(
     path: str, raw: RawSpec, most: int, members: Mapping[str, bytes], left: int | None = None
 ) -> list[np.ndarray]:
     """The first sample of a file, or rows of a table; with `left`, its first samples, so many at most."""
+    from edgekit.core import golden
     from edgekit.runner import input_path, inputs
-    from edgekit.stages.bundle import golden
 
     if left is not None:
         return [sample.raw for sample in islice(inputs.samples(path, raw, members=members), left)]

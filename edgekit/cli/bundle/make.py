@@ -13,6 +13,7 @@ from edgekit.cli.bundle import golden_outputs, infer, outputs, several_inputs
 from edgekit.cli.bundle.examine import ModelFacts, examine
 from edgekit.cli.bundle.options import Options
 from edgekit.cli.bundle.settle import settled
+from edgekit.core import golden
 from edgekit.core.cache_key import installed_versions
 from edgekit.core.errors import ConfigError
 from edgekit.runner import backends, boxes, pyz
@@ -20,7 +21,6 @@ from edgekit.runner import bundle as bundles
 from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 from edgekit.runner.encode import passes_through
 from edgekit.runner.files import make_folder, write_atomically
-from edgekit.stages.bundle import golden
 from edgekit.stages.bundle.device import RUNNER, prove, requirements, texts
 
 TOLERANCE_FLOAT, TOLERANCE_INTEGER = 0.005, 0.05

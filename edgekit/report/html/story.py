@@ -27,7 +27,7 @@ from edgekit.report.formatting import (
     times,
     with_ends,
 )
-from edgekit.report.html import by_class, charts, converted, loads, machine, streams, time_breakdown, variants
+from edgekit.report.html import by_class, charts, converted, devices, loads, machine, streams, time_breakdown, variants
 from edgekit.report.html.notebooks import Link
 from edgekit.report.html.rows import Grid, Line, grid
 from edgekit.report.result import RESULT
@@ -53,6 +53,7 @@ def build_context(folder: Path, result: Result, links: list[Link]) -> dict[str, 
         "time_breakdown": time_breakdown.build_section(profile.metrics, result, predicted),
         "by_class": by_class.build_section(result, benchmark),
         "streams": streams.build_grid(result),
+        "devices": devices.build_grid(result),
         "variants": variants.table(result),
         "rejected": variants.rejected(result),
         "rivals": variants.rivals(result),

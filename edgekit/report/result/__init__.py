@@ -68,6 +68,7 @@ def build(folder: Path) -> dict[str, Any]:
         "loads": metrics["loads"],
         "seen_validation": metrics["seen_validation"],
         "by_class": metrics["by_class"],
+        **({"devices": metrics["devices"]} if "devices" in metrics else {}),
         "streams": bundle.metrics["streams"] if bundle else {},
         "rejected": rejected.steps(benchmark),
         "left_out": benchmark.ancestor("convert").metrics["left_out"],

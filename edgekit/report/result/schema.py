@@ -11,6 +11,7 @@ from edgekit.core.tasks import Task
 from edgekit.report.result.by_class import ByClass
 from edgekit.report.result.conditions import Conditions
 from edgekit.report.result.decisions import Choice, Limit, Zeros
+from edgekit.report.result.devices import DeviceClass
 from edgekit.report.result.loads import Loads
 from edgekit.report.result.second_accuracy import SecondAccuracy, Share
 from edgekit.report.result.streams import Streamed
@@ -259,6 +260,9 @@ class Result(Strict):
         description="whether the baseline knows validation; null where it was trained here, or not tested"
     )
     by_class: ByClass = Field(description="accuracy class by class, of the baseline and of what ships")
+    devices: DeviceClass | None = Field(
+        None, description="the devices whose latencies decided; absent where this machine did"
+    )
     streams: dict[Target, Streamed] = Field(
         description="answers of the bundles over time; empty where validation has no order in time"
     )
@@ -290,6 +294,7 @@ class Result(Strict):
             "decisions": {(f"winner of {target}", name) for target, name in won} <= recorded,
             "verdict": winner in self.winners.values() if self.winners else winner is None,
             "streams": set(self.streams) <= set(self.bundles),
+            "devices": self.devices is None or self.devices.slowest in {each.host for each in self.devices.devices},
             "bundles": {(target, bundle.variant) for target, bundle in self.bundles.items()} == won,
             "stages": set(self.stages) | {"bundle"} in ({"origin", *STAGES}, {"origin", *STAGES} - set(TRAINING))
             and ("bundle" in self.stages) == bool(self.bundles),

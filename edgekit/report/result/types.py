@@ -7,6 +7,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 from edgekit.core.rows.by_class import ByClass
 from edgekit.core.rows.conditions import Conditions
 from edgekit.core.rows.decisions import Choice, Limit, Zeros
+from edgekit.core.rows.devices import DeviceClass
 from edgekit.core.rows.loads import Loads
 from edgekit.core.rows.streams import Streamed
 from edgekit.core.rows.variants import (
@@ -75,6 +76,7 @@ class Result(TypedDict):
     loads: Loads
     seen_validation: SeenValidation | None
     by_class: ByClass
+    devices: NotRequired[DeviceClass]
     streams: dict[str, Streamed]
     rejected: list[Rejected]
     left_out: list[LeftOut]

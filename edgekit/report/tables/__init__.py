@@ -24,6 +24,7 @@ from edgekit.report.tables.converted import ends as ends
 from edgekit.report.tables.converted import left_out as left_out
 from edgekit.report.tables.converted import missing as missing
 from edgekit.report.tables.converted import transposes as transposes
+from edgekit.report.tables.devices import devices as devices
 from edgekit.report.tables.distilled import candidate_points as candidate_points
 from edgekit.report.tables.distilled import candidates as candidates
 from edgekit.report.tables.distilled import latency_limit_ms as latency_limit_ms

@@ -19,7 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--calls", metavar="N", type=_shared.positive, help=f"timed calls (default: {CALLS})")
     parser.add_argument("--warmup", metavar="N", type=_shared.count, help=f"untimed calls a round (default: {WARMUP})")
     parser.add_argument("--compare", action="store_true", help="time every interpreter and number of threads instead")
-    several = parser.add_argument_group("several bundles, in turns")
+    several = parser.add_argument_group("several bundles, or one with --rounds, in turns")
     several.add_argument("--rounds", metavar="N", type=_shared.positive, help="each times all once (default: 30)")
     several.add_argument("--samples", action="store_true", help="with --json: the time of every call, nanoseconds")
     soak = parser.add_argument_group("over time, at a fixed rate")
@@ -34,15 +34,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Percentiles of the model alone and of a whole answer; or one of the other questions."""
-    if len(options.bundle) > 1:
+    if len(options.bundle) > 1 or options.rounds:
         if options.compare or options.minutes or options.rate or options.window:
-            options.misuse("several bundles take turns; leave out --compare, --minutes, --rate and --window")
+            options.misuse("bundles that take turns have rounds; leave out --compare, --minutes, --rate and --window")
         from edgekit.runner.commands import _turns
 
         _turns.run(options)
         return
-    if options.rounds or options.samples:
-        options.misuse("--rounds and --samples are for several bundles; name them all")
+    if options.samples:
+        options.misuse("--samples is for bundles that take turns; name several, or give --rounds")
     options.bundle = options.bundle[0]
     if options.compare and options.minutes:
         options.misuse("--compare and --minutes are two different measurements; ask for one")

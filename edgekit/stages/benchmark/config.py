@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import Field, field_validator
+from pathlib import PurePath
+
+from pydantic import Field, field_serializer, field_validator
 
 from edgekit.core.config import TARGETS, Budget, StageConfig, Target
 from edgekit.core.tasks import Task
+from edgekit.data.paths import PathText
 from edgekit.training.teachers import model_file
 from edgekit.training.teachers.config import ModelFile
 from edgekit.training.teachers.model_file import check_task
@@ -46,9 +49,19 @@ class Config(StageConfig):
         le=600_000,
         description="limit of the p99 under load, milliseconds; 0: ten times the p50 of the budget, or 10",
     )
+    where: str = Field(
+        "",
+        pattern=r"^$|^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
+        description="class of devices whose latencies decide, as hosts.yaml names it; empty: this machine",
+    )
+    hosts: PathText = Field("hosts.yaml", description="file that lists these devices, as for `edgekit fleet`")
     inference_threads: int = Field(1, ge=1, le=256, description="threads of every interpreter, and of PyTorch")
 
     task: Task = "classification"
+
+    @field_serializer("hosts")
+    def _without_folders(self, hosts: str) -> str:
+        return PurePath(hosts).name
 
     @field_validator("rivals")
     @classmethod

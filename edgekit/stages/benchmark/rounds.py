@@ -14,7 +14,7 @@ from edgekit.runner.measure.bench import FRESH_CALLS, LEAST_OPENINGS, growing, o
 from edgekit.stages.benchmark.config import Config
 from edgekit.stages.benchmark.decide import Decision, decide, unresolved_steps
 from edgekit.stages.benchmark.timings import Timings
-from edgekit.stages.benchmark.winners import too_close_to_call
+from edgekit.stages.benchmark.winners import ClassTimings, too_close_to_call
 
 TRIED_CALLS = 2
 """Timed before the rounds, to predict how long they take."""
@@ -38,10 +38,12 @@ def measured(
     config: Config,
     watch: conditions.Watch,
     recorded: dict[str, Any] | None,
+    deciding: ClassTimings | None = None,
 ) -> Measured:
     """Add rounds until every winner and every gain is resolved, so that a quieter day gives the same decision.
 
-    `most_rounds` and `most_minutes` end it too. What is open then is decided by what is known, and listed.
+    `most_rounds` and `most_minutes` end it too. What is open then is decided by what is known, and listed. Where the
+    latencies of devices are `deciding`, these rounds resolve gains alone.
     """
     numbers = (config.rounds, config.most_rounds, config.calls_per_round, config.warmup_per_round)
     openings = openings_of(config.rounds)
@@ -55,8 +57,8 @@ def measured(
         began, on_round = time.monotonic(), progress.both(watch.sample, on_opening)
         for samples_ms, opened in growing(openers, *numbers, on_round=on_round, limit_s=limit_s):
             timings = Timings(samples_ms, opened, config.confidence, config.tie_margin)
-            decision = decide(rows, timings, config.budget, config.targets, recorded)
-            still_open = open_now(decision, config.tie_margin)
+            decision = decide(rows, timings, config.budget, config.targets, recorded, deciding)
+            still_open = open_now(decision, config.tie_margin, winners=deciding is None)
             if not still_open:
                 break
             more = f"timing, with more rounds: {len(still_open)} comparisons open"
@@ -70,10 +72,10 @@ def measured(
     return Measured(decision, timings, [f"{line}; rounds ended {ended}" for line in still_open])
 
 
-def open_now(decision: Decision, tie_margin: float) -> list[str]:
+def open_now(decision: Decision, tie_margin: float, winners: bool = True) -> list[str]:
     """What more rounds would settle: winners too close to call, and steps whose gain is known too roughly."""
     return [
-        *too_close_to_call(decision.decisions, tie_margin),
+        *(too_close_to_call(decision.decisions, tie_margin) if winners else []),
         *unresolved_steps(decision.metrics["waterfall"], tie_margin),
     ]
 

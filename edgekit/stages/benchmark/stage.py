@@ -26,8 +26,9 @@ from edgekit.runner.backends import Backend
 from edgekit.runner.measure import conditions
 from edgekit.runner.measure.bench import machine
 from edgekit.runner.preprocess.transform import apply, to_layout
-from edgekit.stages.benchmark import by_class, examples
+from edgekit.stages.benchmark import by_class, devices, examples
 from edgekit.stages.benchmark.config import LIBRARIES, Config
+from edgekit.stages.benchmark.decide import check_limits
 from edgekit.stages.benchmark.leakage import check_leakage
 from edgekit.stages.benchmark.loads import measure_loads
 from edgekit.stages.benchmark.rivals import compare_with, open_rivals
@@ -43,16 +44,20 @@ EAGER, UNMODIFIED = "baseline-eager", "baseline-unmodified"
 def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     """See `edgekit.stages.benchmark`."""
     artifacts.begin(out)
+    recorded = replay.read(source.path.parent, "benchmark")
+    if config.where and recorded is None:
+        devices.hosts(config)  # a fault in there is better told before minutes of work
     rivals = open_rivals(config.rivals, data, config.inference_threads)
     evaluated = _evaluate_all(source, data, config)
     rows, openers, answers = evaluated.rows, evaluated.openers, evaluated.answers
     threads_before = torch.get_num_threads()
     torch.set_num_threads(config.inference_threads)
     try:
+        on_devices = _on_devices(source, data, config, rows) if recorded is None else None
         openers |= {rival.name: rival.open for rival in rivals}
-        recorded = replay.read(source.path.parent, "benchmark")
+        deciding = on_devices.deciding if on_devices else None
         with conditions.Watch() as watch:
-            decision, timings, stayed_open = measured(rows, openers, config, watch, recorded)
+            decision, timings, stayed_open = measured(rows, openers, config, watch, recorded, deciding)
     finally:
         torch.set_num_threads(threads_before)
     won = decision.metrics["winner"]
@@ -63,6 +68,7 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
 
     artifacts.write_json(out / "decision.json", decision.content)
     artifacts.write_json(out / artifacts.EVIDENCE / "decisions.json", decision.decisions)
+    stayed_open = [*(on_devices.stayed_open if on_devices else []), *stayed_open]
     seen = {**_conditions(watch, rows, timings, config), "stayed_open": stayed_open}
     evidence = {"latency": timings.latencies, "conditions": seen}
     artifacts.write_json(out / artifacts.EVIDENCE / "latency.json", evidence)
@@ -84,10 +90,20 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
             "by_class": breakdown.by_class,
             "confusion": breakdown.confusion,
             "lost": {**breakdown.lost, "kind": data.kind},
+            **({"devices": on_devices.record} if on_devices else {}),
             **evidence,
         },
         libraries=LIBRARIES,
     )
+
+
+def _on_devices(source: Artifact, data: Data, config: Config, rows: Sequence[Facts]) -> devices.Timed | None:
+    """What devices have measured; None where this machine decides."""
+    if not config.where:
+        return None
+    checked = [check_limits(row, config.budget) for row in rows[1:]]
+    spec = store.read_spec(source.ancestor("profile").file("model/model.json").parent)
+    return devices.time_on_devices(checked, read(source), source, spec, data, config)
 
 
 def _conditions(watch: conditions.Watch, rows: Sequence[Facts], timings: Timings, config: Config) -> dict[str, Any]:

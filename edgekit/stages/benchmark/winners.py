@@ -28,13 +28,14 @@ RECORDED = "recorded"
 class ClassTimings:
     """The latencies that decide. `where` names the class of devices, empty: this machine.
 
-    `timings` are those of the slowest device, of the variants that were sent there. On all `others`, too, a variant
-    must keep the limit of latency.
+    `timings` are those of the device called `slowest`, of the variants that were sent there. On all `others`, too, a
+    variant must keep the limit of latency.
     """
 
     timings: Timings
     where: str = ""
     others: tuple[Timings, ...] = ()
+    slowest: str = ""
 
     def timed(self, rows: Iterable[CheckedVariant]) -> list[CheckedVariant]:
         """Those that these latencies are of."""

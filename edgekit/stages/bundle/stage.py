@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from edgekit.core import artifacts, progress, tasks
+from edgekit.core import artifacts, golden, progress, tasks
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.errors import BudgetMissed
@@ -23,7 +23,7 @@ from edgekit.runner import pyz
 from edgekit.runner.boxes import Options
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.preprocess.transform import apply, to_layout
-from edgekit.stages.bundle import golden, provenance, sbom, smoothing, streams
+from edgekit.stages.bundle import provenance, sbom, smoothing, streams
 from edgekit.stages.bundle.config import LIBRARIES, Config
 from edgekit.stages.bundle.device import RUNNER, commands, prove, requirements, texts
 from edgekit.stages.bundle.story import told_of_stream

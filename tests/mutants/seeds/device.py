@@ -146,7 +146,7 @@ BUNDLING = (
     ),
     Seed(
         "near-ties-as-golden-vectors",
-        "stages/bundle/golden.py",
+        "core/golden.py",
         "np.argsort(top[:, -2] - top[:, -1], kind",
         "np.argsort(top[:, -1] - top[:, -2], kind",
         "the selftest hangs on the rounding of the device's interpreter",

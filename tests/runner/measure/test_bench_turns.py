@@ -88,13 +88,13 @@ def test_options_of_one_bundle_are_none_of_several(
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["bench", *map(str, two), *words])
-    assert "several bundles take turns; leave out" in capsys.readouterr().err
+    assert "bundles that take turns have rounds; leave out" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [["--rounds", "10"], ["--samples"]])
-def test_options_of_several_bundles_are_none_of_one(
-    words: list[str], two: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_samples_are_those_of_turns(two: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
-        main(["bench", str(two[0]), *words])
-    assert "are for several bundles" in capsys.readouterr().err
+        main(["bench", str(two[0]), "--samples"])
+    assert "--samples is for bundles that take turns" in capsys.readouterr().err
+    assert main([*bench(two[0]), "--json", "--samples"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["bundles"]
+    assert row["ratio"] == 1 and len(row["samples_ns"]) == 50

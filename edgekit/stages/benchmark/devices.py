@@ -1,0 +1,209 @@
+"""The device decides: variants inside the other limits are timed on every device of a class, and its slowest counts.
+
+Each is sent as a bundle of its own, with a golden sample: a device on which it answers otherwise does not time it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from edgekit.core import golden, progress
+from edgekit.core.artifacts import Artifact
+from edgekit.core.config import suggest
+from edgekit.core.errors import ConfigError
+from edgekit.core.rows.devices import Device, DeviceClass, OnDevice
+from edgekit.core.rows.variants import CheckedVariant
+from edgekit.core.variants import Variant, members, open_variant
+from edgekit.data import Data
+from edgekit.data.paths import expand
+from edgekit.measure.devices import inventory
+from edgekit.measure.devices.connection import need_asyncssh
+from edgekit.measure.devices.inventory import Host
+from edgekit.measure.devices.turns import Asked, Part, Sent, time_everywhere
+from edgekit.models.store import ModelSpec
+from edgekit.runner import bundle as bundles
+from edgekit.runner.bundle.manifest import Manifest, RawSpec
+from edgekit.runner.preprocess.transform import apply, to_layout
+from edgekit.stages.benchmark.config import Config
+from edgekit.stages.benchmark.timings import Timings
+from edgekit.stages.benchmark.winners import ClassTimings, outcome_of, too_close_to_call, winners
+
+VERSION = "0"
+FLOAT_TOLERANCE, INT8_TOLERANCE = 1e-3, 0.05
+"""Of the outputs' largest value: what another processor's kernels may differ by."""
+
+
+class Timed(NamedTuple):
+    """What decides, and the record of where it was measured."""
+
+    deciding: ClassTimings
+    record: DeviceClass
+    stayed_open: list[str]
+
+
+def hosts(config: Config) -> tuple[Host, ...]:
+    """The devices of the class that the config names; ConfigError where there is none."""
+    need_asyncssh()
+    found = inventory.read(expand(config.hosts, "benchmark.hosts"))
+    named = found.of_class(config.where)
+    if not named:
+        classes = sorted({host.device_class for host in found.hosts})
+        raise ConfigError(
+            f"benchmark.where: {config.where!r}: {found.path} has no host of that class, "
+            f"{suggest(config.where, classes)}"
+        )
+    return named
+
+
+def time_on_devices(
+    rows: Sequence[CheckedVariant],
+    variants: Sequence[Variant],
+    convert: Artifact,
+    spec: ModelSpec,
+    data: Data,
+    config: Config,
+) -> Timed | None:
+    """Rounds on all devices until every winner is resolved by the slowest, or the limits end it.
+
+    None where no variant is inside the other limits: there is nothing to time.
+    """
+    inside = {row["name"] for row in rows if row["inside_budget"]}
+    if not inside:
+        return None
+    named = hosts(config)
+    raw = np.asarray(data.validation.x[:1])
+    sent = [packed(variant, convert, spec, raw, data) for variant in variants if variant.name in inside]
+    asked = Asked(config.rounds, config.calls_per_round, config.warmup_per_round, config.inference_threads)
+    found: dict[str, Measured] = {}
+    began, done = time.monotonic(), 0
+    with progress.step(f"timing {len(sent)} variants on {len(named)} devices", "round", config.most_rounds) as shown:
+        while True:
+            parts = time_everywhere(named, sent, asked, say=progress.say)
+            done += config.rounds
+            shown.at(done)
+            found = {name: Measured.of(part, found.get(name), asked) for name, part in parts.items()}
+            deciding = _deciding(found, config)
+            open_now = _open(rows, deciding, config)
+            late = time.monotonic() - began > 60 * config.most_minutes
+            if not open_now or late or done + config.rounds > config.most_rounds:
+                break
+    ended = f"after {done} rounds on {config.where}"
+    return Timed(deciding, _record(found, deciding, config), [f"{line}; rounds ended {ended}" for line in open_now])
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All that a device has measured so far."""
+
+    samples_ms: dict[str, np.ndarray]
+    rounds: int
+    openings: int
+    last: Part
+    disturbed: tuple[str, ...]
+
+    @classmethod
+    def of(cls, part: Part, before: Measured | None, asked: Asked) -> Measured:
+        """With one part more; each opening of a part has as many calls as any other."""
+        if before is None:
+            return cls(dict(part.samples_ms), asked.rounds, part.openings, part, part.disturbed)
+        samples = {name: np.concatenate([before.samples_ms[name], new]) for name, new in part.samples_ms.items()}
+        reasons = tuple(dict.fromkeys([*before.disturbed, *part.disturbed]))
+        return cls(samples, before.rounds + asked.rounds, before.openings + part.openings, part, reasons)
+
+    def timings(self, config: Config) -> Timings:
+        """As those of this machine."""
+        return Timings(self.samples_ms, self.openings, config.confidence, config.tie_margin)
+
+
+def _deciding(found: dict[str, Measured], config: Config) -> ClassTimings:
+    """The slowest by the mean of the logarithms of its p50s comes first."""
+    timings = {name: each.timings(config) for name, each in found.items()}
+    slowness = {
+        name: float(np.mean([np.log(each.p50_ms(variant)) for variant in each.samples_ms]))
+        for name, each in timings.items()
+    }
+    slowest = max(sorted(timings), key=lambda name: slowness[name])
+    others = tuple(each for name, each in timings.items() if name != slowest)
+    return ClassTimings(timings[slowest], config.where, others, slowest)
+
+
+def _open(rows: Sequence[CheckedVariant], deciding: ClassTimings, config: Config) -> list[str]:
+    found = outcome_of(rows, deciding, config.budget, config.targets)
+    today = {target: choice.chosen for target, choice in found.choices.items() if choice.chosen}
+    return too_close_to_call(winners(found.choices, today, False), config.tie_margin)
+
+
+def packed(variant: Variant, convert: Artifact, spec: ModelSpec, raw: np.ndarray, data: Data) -> Sent:
+    """A variant as a bundle that can be timed: `raw` (1, …) is its golden sample, the outputs stay as they are."""
+    files = {f"model/{name}": content for name, content in members(convert, variant).items()}
+    scores = np.asarray(
+        open_variant(convert, variant).run(to_layout(apply(spec.preprocess, raw), variant.input.layout))
+    )
+    tolerance = INT8_TOLERANCE if variant.precision in ("int8", "dynamic") else FLOAT_TOLERANCE
+    manifest = Manifest(
+        name=variant.name,
+        version=VERSION,
+        target=variant.target,
+        variant=variant.name,
+        raw=RawSpec(**spec.raw),
+        inputs=variant.inputs,
+        outputs=variant.outputs,
+        preprocess=spec.preprocess,
+        labels=[],
+        model_files=sorted(files),
+        golden={
+            "inputs": golden.INPUTS,
+            "outputs": golden.OUTPUTS,
+            "atol": golden.tolerance(scores, tolerance),
+            "top1": False,
+        },
+        budget={},
+        verdict={},
+        provenance={},
+        requirements=[],
+        task="raw",
+        activation="none",
+    )
+    content = {**files, **data.members, **golden.members(raw, scores)}
+    with tempfile.TemporaryDirectory(prefix="edgekit-timed-") as folder:
+        path = Path(folder) / "timed.edge.zip"
+        sha256 = bundles.write(path, manifest, content)
+        return Sent(variant.name, variant.target, sha256, path.read_bytes())
+
+
+def _record(found: dict[str, Measured], deciding: ClassTimings, config: Config) -> DeviceClass:
+    devices = [_device(name, each, each.timings(config)) for name, each in found.items()]
+    return {"where": config.where, "slowest": deciding.slowest, "devices": devices}
+
+
+def _device(name: str, measured: Measured, timings: Timings) -> Device:
+    fastest = timings.fastest(timings.samples_ms)
+    return {
+        "host": name,
+        **{key: measured.last.machine[key] for key in ("cpu", "machine", "system", "python", "numpy")},  # type: ignore[typeddict-item]
+        "rounds": measured.rounds,
+        "openings": measured.openings,
+        "disturbed": list(measured.disturbed),
+        "variants": [_on_device(each, fastest, measured, timings) for each in timings.samples_ms],
+    }
+
+
+def _on_device(name: str, fastest: str, measured: Measured, timings: Timings) -> OnDevice:
+    median, ratio = timings.median(name), timings.ratio(name, fastest)
+    return {
+        "name": name,
+        "interpreter": measured.last.interpreters[name],
+        "p50_ms": timings.p50_ms(name),
+        "low_ms": median.low_ms,
+        "high_ms": median.high_ms,
+        "ratio": ratio.ratio,
+        "ratio_low": ratio.low,
+        "ratio_high": ratio.high,
+    }
