@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.measure.devices.rig import Rig
+from tests.measure.devices.rig import Rig, need_rig
 from tests.runner.releases import device
 
 
@@ -59,6 +59,7 @@ class Fleet:
 
 @pytest.fixture(scope="module")
 def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    need_rig()
     with Rig(tmp_path_factory.mktemp("rig") / "rig", 4) as made:
         yield made
 

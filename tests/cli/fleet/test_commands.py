@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.cli.fleet.conftest import Fleet
+
+pytestmark = pytest.mark.fleet
 
 CONFIRMED = "confirmed"
 
@@ -24,7 +28,7 @@ def test_status_says_what_runs_where_and_what_failed(fleet: Fleet) -> None:
 
 def test_status_of_a_fleet_that_never_had_anything_changes_nothing_but_the_runner(fleet: Fleet) -> None:
     assert fleet.states(0, "status") == ["no release"] * 4
-    assert {path.name for path in (fleet.rig.device(0) / ".edge").iterdir()} == {"desk"}
+    assert {path.name for path in (fleet.rig.device(0) / ".edge").iterdir()} == {"desk", "edgerun", ".lock"}
 
 
 def test_a_bundle_is_taken_back_where_it_is_current_and_only_there(fleet: Fleet) -> None:

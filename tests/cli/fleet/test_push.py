@@ -19,6 +19,8 @@ from tests.conftest import ROOT
 from tests.measure.devices.proxy import Proxy
 from tests.measure.devices.rig import address, make_key
 
+pytestmark = pytest.mark.fleet
+
 CONFIRMED, SENT = "confirmed", "sent"
 
 

@@ -12,6 +12,8 @@ from edgekit.runner.releases.current import statement
 from tests.cli.fleet.conftest import Fleet
 from tests.runner.trust.desk import Desk, set_up
 
+pytestmark = pytest.mark.fleet
+
 
 @pytest.fixture
 def signer(tmp_path: Path, bundles: dict[str, Path]) -> Desk:

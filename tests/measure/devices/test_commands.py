@@ -54,7 +54,7 @@ def test_one_round_trip_tells_what_a_device_is(desk: Rig) -> None:
 
 def test_the_status_comes_along_once_the_runner_is_there(desk: Rig) -> None:
     assert not desks.greeted(desks.host(desk, 1)).runner
-    edgerun, found = desks.talk(desks.host(desk, 1), desks.ready)
+    _, found = desks.talk(desks.host(desk, 1), desks.ready)
     assert found.runner and found.status == facts.Status()
     assert desks.greeted(desks.host(desk, 1)).status is not None
 

@@ -18,6 +18,8 @@ from tests.measure.devices import desk as desks
 from tests.measure.devices.proxy import Proxy
 from tests.measure.devices.rig import Rig, address
 
+pytestmark = pytest.mark.fleet
+
 
 def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
@@ -55,7 +57,6 @@ def test_what_is_there_is_not_sent_again(desk: Rig, large: bytes) -> None:
         assert proxy.received < 100_000
 
 
-@pytest.mark.processes
 def test_three_megabytes_through_45_cuts_cost_at_most_half_as_many_bytes_again(desk: Rig, large: bytes) -> None:
     receive(desks.host(desk, 1), b"the runner is there then")
     with Proxy(address(1), desk.port, cut_bytes=66_000, cuts=45) as proxy:
