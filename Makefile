@@ -12,10 +12,10 @@ BESIDE := GOMP_SPINCOUNT=0
 # Tests with a target of their own; `make test` runs all others.
 APART := not long and not zoo and not numerics and not matrix and not aarch64 and not docs and not serving and not processes and not fuzz and not tasks and not fleet
 # What `make nightly` runs, each suite whole. tests/README.md says what each proves.
-NIGHTLY := test processes fuzz numerics zoo docs defaults tasks matrix aarch64 serving fleet long faults
+NIGHTLY := test processes fleet fuzz numerics zoo docs defaults tasks matrix aarch64 serving long faults
 
 .DEFAULT_GOAL := help
-.PHONY: help run quick test processes fuzz docs numerics zoo long defaults tasks faults matrix aarch64 serving fleet nightly mutants durations reference lab \
+.PHONY: help run quick test processes fleet fuzz docs numerics zoo long defaults tasks faults matrix aarch64 serving nightly mutants durations reference lab \
 	lint nbval bench aa clean
 
 help: ## list the targets
@@ -85,6 +85,9 @@ test: lint ## ruff, mypy, and every test that has no target of its own, the refe
 processes: $(VENV)/.dev ## servers under faults and load, runs killed and watched, the image's folder: real processes
 	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m processes tests
 
+fleet: $(VENV)/.dev build/oms/.made ## bundles pushed to devices behind a real sshd, which decide winners too; an OpenSSF signature
+	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m fleet tests
+
 fuzz: $(VENV)/.dev ## broken requests to the server for EDGEKIT_FUZZ_S seconds, else ten minutes
 	$(BESIDE) $(BIN)/pytest -q -p no:nbval -rP -m fuzz tests/serve
 
@@ -136,9 +139,6 @@ build/oms/.made:
 	$(call aloud,installing model-signing) build/oms/bin/pip install --quiet --disable-pip-version-check \
 		model-signing==1.1.1 pyOpenSSL
 	touch $@
-
-fleet: $(VENV)/.dev build/oms/.made ## hundreds of devices over real SSH, and bundles signed and verified by model_signing
-	$(BIN)/pytest -q -m fleet tests/measure tests/cli
 
 nightly: $(VENV)/.dev ## every suite, each whole, and a table at the end; RESUME=1 leaves out what passed on this tree
 	$(BIN)/python -m tests.suites $(if $(RESUME),--resume) $(NIGHTLY)

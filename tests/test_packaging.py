@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 TEXTS = {".py", ".md", ".ipynb", ".yaml", ".yml", ".json", ".j2", ".txt"}
 INSTALL = re.compile(r"(?:pip3?|uv|pipx) install ([^`\n;|&]*)")
-EXTRA = re.compile(r"\bedgekit(?:[-_]workbook)?\[(?:tflite|openvino|onnx|workbook|mlflow|dev)[^\]]*\]")
+EXTRA = re.compile(r"\bedgekit(?:[-_]workbook)?\[(?:tflite|openvino|onnx|workbook|mlflow|fleet|dev)[^\]]*\]")
 OWN = re.compile(r"edgekit([-_]workbook)?(\[.*)?([=<>~!].*)?")
 STRANGERS = [
     "pip install edgekit",
@@ -49,7 +49,7 @@ def test_the_package_alone_needs_numpy_only() -> None:
     assert PROJECT["requires-python"] == ">=3.9"
 
 
-@pytest.mark.parametrize("extra", ["workbook", "mlflow", "dev"])
+@pytest.mark.parametrize("extra", ["workbook", "mlflow", "fleet", "dev"])
 def test_every_library_of_the_workbook_has_an_exact_version(extra: str) -> None:
     assert not [name for name in required(extra) if name not in pins()]
 

@@ -122,6 +122,7 @@ SEVERAL_WALK = "a walk of minutes on arrays that the page makes; tests/tasks wal
 SEVERAL = "asks a server that runs; tests/serve/test_several_inputs.py runs the page's lines"
 INSTALLS = "installs from an index of released packages; tests/test_packaging.py builds the wheel and installs it"
 ENGINE = "needs a container engine; tests/deploy runs the builder's lines, hadolint, and compose's schema"
+FLEET = "needs devices; tests/cli/fleet runs it on some behind a real sshd"
 RELEASES = "changes the releases of this device; tests/runner/releases runs it"
 SERVICE = "changes the system; tests/deploy/test_unit.py has systemd check the unit"
 MAKES = "CI runs it as a whole"
@@ -179,6 +180,16 @@ ELSEWHERE = {
     "sudo install -d -m 700 /etc/edgekit": SERVICE,
     "openssl rand -hex 32 | sudo install -m 600 /dev/stdin /etc/edgekit/token": SERVICE,
     "sudo systemctl enable --now edgekit-serve": SERVICE,
+    f"edgekit fleet push {INFO} --to hosts.yaml": FLEET,
+    "edgekit fleet status --to hosts.yaml": FLEET,
+    f"edgekit fleet rollback {INFO} --to hosts.yaml": FLEET,
+    f"edgekit fleet push {INFO} --to hosts.yaml --wheels wheels": FLEET,
+    f"edgekit fleet bench {INFO} --to hosts.yaml --class pi4": FLEET,
+    f"edgekit fleet doctor {INFO} --to hosts.yaml": FLEET,
+    f"edgekit fleet confirm {INFO} --to hosts.yaml": FLEET,
+    "pip install -c constraints.txt '.[workbook,fleet]'": INSTALLS,
+    "pip download --only-binary :all: --python-version 311 --platform manylinux_2_28_aarch64 -d wheels numpy "
+    "ai-edge-litert": "asks an index; tests/measure/devices/test_wheels.py chooses from such a folder",
     "edgerun install digits-tflite-1.0.0.edge.zip": RELEASES,
     "edgerun watch -- python app.py": RELEASES,
     "edgerun status": RELEASES,
@@ -190,9 +201,8 @@ ELSEWHERE = {
     ".venv/bin/pytest tests/runner/test_model.py": COLLECTED,
     ".venv/bin/pytest tests/runner/test_model.py -k golden": COLLECTED,
     ".venv/bin/pytest -m long tests/walks/test_sounds.py": COLLECTED,
-    "apt-get install ffmpeg qemu-user chromium strace nginx systemd redis-server slowhttptest openssh-client": (
-        "installs; tests/test_suites.py compares it with .ci/run"
-    ),
+    "apt-get install ffmpeg qemu-user chromium strace nginx systemd redis-server slowhttptest openssh-client "
+    "openssh-server": ("installs; tests/test_suites.py compares it with .ci/run"),
     "apt-get install libb64-0d": "installs; tests/serve/test_perf_analyzer.py fails without it",
     "python -m docs.generate": "writes the pages; tests/docs/test_reference.py compares every part with them",
     "python -m edgekit.report.result > docs/result.schema.json": "tests/report/test_result.py runs it, and compares",

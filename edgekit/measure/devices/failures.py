@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from edgekit.core.errors import EdgekitError, ResourceError, TrustError
 
+CODES = (2, 4, 5, 7, 8)
+"""Exit codes of `edgerun` that say what is wrong; any other one means that it died, and did not choose to end."""
+DIED = 6
+
 
 class Unreachable(ResourceError):
     """Nobody answers at its address, or the line was cut more often than it is worth."""
@@ -22,8 +26,8 @@ class HostKeyError(TrustError):
 
 
 class DeviceError(EdgekitError):
-    """Something is wrong on the device; `exit_code` is that of the same fault elsewhere."""
+    """Something is wrong on the device; `exit_code` is that of the same fault here."""
 
     def __init__(self, text: str, exit_code: int) -> None:
         super().__init__(text)
-        self.exit_code = exit_code
+        self.exit_code = exit_code if exit_code in CODES else DIED

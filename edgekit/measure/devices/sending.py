@@ -16,8 +16,8 @@ PIECE_BYTES = 8 << 10
 STALL_S = 60.0
 """A device that acknowledges nothing for so long is as good as cut off."""
 MOST_ANSWER_BYTES = 1 << 20
-MOST_ASKED = 10
-"""In a row, without a byte more: then the device says one thing and does another."""
+MOST_FRUITLESS, PAUSE_S = 5, 0.2
+"""Attempts in a row that end well without a byte more: then the device says one thing and does another."""
 ANOTHER_OFFSET = 4
 """Exit code of `edgerun receive` for input that begins elsewhere."""
 
@@ -42,20 +42,18 @@ async def send(
     line: Line, data: bytes, command: Command, offset: int = 0, on_offset: Callable[[int], object] = lambda offset: None
 ) -> None:
     """Bring a file to a device, `offset` bytes of which are there; DeviceError where it does not take it."""
-    best, asked = offset, 0
-    known = True
+    best, fruitless, known = offset, 0, True
     while True:
         connection = await line.connection()
         pace = SHAKY if line.cuts else SOUND
         try:
-            if not known:
-                offset, stored = await _ask(connection, command, len(data))
-                known = True
-            else:
+            if known:
                 offset, stored = await _stream(connection, command, data, offset, pace, on_offset)
+            else:
+                offset, stored = await _ask(connection, command, len(data))
         except _Cut as error:
-            best, moved = max(best, error.offset), error.offset > best
-            if moved:
+            if error.offset > best:
+                best, fruitless = error.offset, 0
                 line.progress()
             known = False
             await line.cut(error)
@@ -64,9 +62,14 @@ async def send(
             line.progress()
             on_offset(len(data))
             return
-        asked = 0 if offset > best else asked + 1
-        best = max(best, offset)
-        if asked > MOST_ASKED:
+        if offset > best:
+            best, fruitless = offset, 0
+            line.progress()
+        elif known:
+            fruitless += 1
+            await asyncio.sleep(PAUSE_S * (fruitless - 1))
+        known = True
+        if fruitless > MOST_FRUITLESS:
             raise DeviceError(f"takes nothing beyond {best:,} of {len(data):,} bytes; look at that device", 7)
 
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.measure.devices.rig import Rig
+from tests.measure.devices.rig import Rig, need_rig
 
 
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     """Four devices."""
+    need_rig()
     with Rig(tmp_path_factory.mktemp("rig") / "rig", 4) as made:
         yield made
 

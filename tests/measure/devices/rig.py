@@ -1,6 +1,6 @@
 """Devices that are real as far as SSH goes: OpenSSH's sshd on 127.1.x.y of this machine, each address with a home.
 
-`python -m tests.measure.devices.rig` has no use: see `Rig` and the fixtures of `conftest.py`.
+See `Rig`, and the fixtures of `conftest.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+
+import pytest
 
 from tests.conftest import ROOT
 
@@ -49,9 +51,13 @@ LogLevel ERROR
 
 
 class Rig:
-    """`count` devices, the first at 127.1.0.1; `home` is the user's, with keys and known_hosts."""
+    """`count` devices, the first at 127.1.0.1; `home` is the user's, with keys and known_hosts.
 
-    def __init__(self, folder: Path, count: int) -> None:
+    `before`: lines of shell, such as a mount, that only the devices see.
+    """
+
+    def __init__(self, folder: Path, count: int, before: str = "") -> None:
+        self._before = before
         self.folder, self.count, self.user = folder, count, _user()
         self.home = folder / "desk"
         self.ssh = self.home / ".ssh"
@@ -153,7 +159,11 @@ class Rig:
             )
         )
         with open(self.folder / "sshd.log", "ab") as log:
-            self._servers.append(subprocess.Popen([SSHD, "-D", "-e", "-f", str(path)], stdout=log, stderr=log))
+            command = [SSHD, "-D", "-e", "-f", str(path)]
+            if self._before:
+                script = f"set -e; {self._before}; exec {' '.join(command)}"
+                command = ["unshare", "--mount", "sh", "-c", script]
+            self._servers.append(subprocess.Popen(command, stdout=log, stderr=log))
 
     def _wait_for(self, number: int) -> None:
         deadline = time.monotonic() + 30
@@ -162,6 +172,13 @@ class Rig:
                 return
             time.sleep(0.05)
         raise RuntimeError(f"sshd does not answer: {(self.folder / 'sshd.log').read_text()[-2000:]}")
+
+
+def need_rig() -> None:
+    """Skip where a tool of the rig is lacking."""
+    pytest.importorskip("asyncssh", reason="asyncssh is not installed (the extra `fleet`)")
+    if not os.access(SSHD, os.X_OK):
+        pytest.skip("no sshd here; it is in the package openssh-server")
 
 
 def address(number: int) -> str:

@@ -14,6 +14,7 @@ import pytest
 from edgekit.core import artifacts, replay
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import ConfigError, EdgekitError
+from edgekit.measure.devices import turns
 from edgekit.report import tables
 from edgekit.workbook.stage import open_stage
 from tests.conftest import TINY, FinishedRun
@@ -44,6 +45,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 def desk(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:
     monkeypatch.setenv("HOME", str(rig.home))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    monkeypatch.setattr(turns, "PAUSES_S", (0.1,))  # these devices share one machine, so they are always disturbed
     return rig
 
 
@@ -81,11 +83,7 @@ def test_a_class_of_devices_changes_the_winner_and_that_is_replayed(
     other = found.metrics["winners"]["tflite"]
     assert other != won, "on this machine the other one wins"
     devices = found.metrics["devices"]
-    assert (
-        devices["where"] == "pi4"
-        and devices["slowest"] == "d0"
-        and [each["host"] for each in devices["devices"]] == ["d0"]
-    )
+    assert (devices["where"], devices["slowest"], len(devices["devices"])) == ("pi4", "d0", 1)
     there = {row["name"]: row for row in devices["devices"][0]["variants"]}
     assert there[won]["p50_ms"] > 15 > there[other]["p50_ms"]
     assert of_target(found, "tflite")[won]["p50_ms"] < 15, "this machine's times stay"
@@ -96,9 +94,8 @@ def test_a_class_of_devices_changes_the_winner_and_that_is_replayed(
     text = str(tables.devices(found))
     assert "d0, decides" in text and "this machine" in text and other in text
 
-    replay.write(
-        tmp_path / "out" / "tiny", {"benchmark": json.loads(found.file("decision.json").read_text())["measured"]}
-    )
+    measured = json.loads(found.file("decision.json").read_text())["measured"]
+    replay.write(tmp_path / "out" / "tiny", {"benchmark": measured})
     shutil.rmtree(tmp_path / "out" / "tiny" / "benchmark")
     hosts.unlink()
     again = run(tiny_run, tmp_path, "pi4", hosts)

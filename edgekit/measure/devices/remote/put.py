@@ -1,5 +1,7 @@
 """Appends standard input to `desk/incoming/SHA256`, and moves that to `desk/SHA256SUFFIX` when its digest is right.
 
+A runner is what `edgerun` in the home starts from then on.
+
 Answers as `edgerun receive` does: lines of JSON with the bytes that are safe here. Exit codes 4: another offset; 7: no
 room; 8: another digest, or a home in which others can write.
 Arguments: the home, the sha256, the suffix, the offset, the size, bytes between two answers.
@@ -12,6 +14,15 @@ import stat
 import sys
 
 PIECE_BYTES = 1 << 16
+KEEP = 3
+LAUNCHER = """#!/bin/sh
+# Made by `edgekit fleet`: the newest runner that was brought here, with the packages that were brought.
+EDGERUN_HOME=$(dirname "$(readlink -f "$0")")
+packages=$(sed "s|^|$EDGERUN_HOME/desk/packages/|" "$EDGERUN_HOME/desk/packages/used" 2>/dev/null | tr '\\n' ':')
+PYTHONPATH=$packages$PYTHONPATH
+export EDGERUN_HOME PYTHONPATH
+exec "{python}" "$EDGERUN_HOME/desk/{runner}.pyz" "$@"
+"""
 
 
 def main(home: str, sha256: str, suffix: str, offset: int, size: int, acknowledge: int) -> None:
@@ -45,6 +56,9 @@ def main(home: str, sha256: str, suffix: str, offset: int, size: int, acknowledg
         os.chmod(path, 0o500 if suffix == ".pyz" else 0o400)
         os.replace(path, final)
         sync(desk)
+        if suffix == ".pyz":
+            launch(home, sha256)
+            forget(desk)
     tell(sha256, at, at >= size)
 
 
@@ -58,6 +72,25 @@ def folder(path: str) -> str:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
         end(8, path + ": is no folder of this user's in which nobody else can write; look at it, or name another home")
     return path
+
+
+def launch(home: str, runner: str) -> None:
+    """`edgerun` in the home, for services and for people on the device."""
+    temporary = os.path.join(home, ".edgerun." + str(os.getpid()) + ".tmp")
+    with open(temporary, "w") as stream:
+        stream.write(LAUNCHER.replace("{python}", sys.executable).replace("{runner}", runner))
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.chmod(temporary, 0o700)
+    os.replace(temporary, os.path.join(home, "edgerun"))
+    sync(home)
+
+
+def forget(desk: str) -> None:
+    """Runners of old, but the newest ones: a service may have been started with one of these."""
+    paths = [os.path.join(desk, name) for name in os.listdir(desk) if name.endswith(".pyz")]
+    for path in sorted(paths, key=os.path.getmtime)[:-KEEP]:
+        os.unlink(path)
 
 
 def digest(path: str) -> str:

@@ -1,0 +1,92 @@
+"""What is said of devices, the worst exit code, and what is remembered between two commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from edgekit.cli.fleet import journal, outcomes
+from edgekit.cli.fleet.outcomes import Outcome
+from edgekit.core.errors import ResourceError
+from edgekit.measure.devices.failures import DeviceError, HostKeyError, Unreachable
+from edgekit.measure.devices.inventory import Host, Inventory
+
+HOST = Host("door-1", "pi4", "10.0.0.5", "pi", 22)
+
+
+def test_the_worst_exit_code_is_about_the_bundle_before_it_is_about_a_line() -> None:
+    def worst(*codes: int) -> int:
+        return outcomes.worst(Outcome(HOST, exit_code=code) for code in codes)
+
+    assert worst() == worst(0, 0) == 0
+    assert worst(0, 7) == 7 and worst(7, 5) == 5 and worst(5, 8, 7) == 8 and worst(4, 7) == 4
+    assert worst(0, 6, 7) == 6
+
+
+def test_counts_are_one_line() -> None:
+    states = ["confirmed", "confirmed", "on trial", "sent", "failed", "unreachable", "waiting"]
+    found = outcomes.counts([Outcome(HOST, state) for state in states])
+    assert found == "sent 4/7 · on trial 1 · confirmed 2 · failed 1 · unreachable 1"
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "code"),
+    [
+        (Unreachable("pi@10.0.0.5:22: nobody there"), "unreachable", 7),
+        (HostKeyError("pi@10.0.0.5:22: nobody there"), "failed", 8),
+        (DeviceError("nobody there", 5), "failed", 5),
+    ],
+)
+def test_an_error_becomes_a_state(error: Exception, state: str, code: int) -> None:
+    found = outcomes.of_error(Outcome(HOST, "sent", 3), error)  # type: ignore[arg-type]
+    assert (found.state, found.exit_code, found.release) == (state, code, 3)
+    assert found.line() == f"door-1: {state}: nobody there"
+    assert found.record("a")["address"] == "pi@10.0.0.5:22"
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Inventory:
+    (tmp_path / "hosts.yaml").touch()
+    return Inventory(tmp_path / "hosts.yaml", (HOST,))
+
+
+def test_what_a_device_has_confirmed_is_known_to_the_next_command(fleet: Inventory) -> None:
+    with journal.opened(fleet, "push") as notes:
+        assert not notes.has(HOST, "key")
+        notes.note(Outcome(HOST, "confirmed", 4), "key")
+    with journal.opened(fleet, "push") as notes:
+        assert notes.has(HOST, "key") and notes.release(HOST) == 4
+        assert not notes.has(HOST, "another parcel")
+        assert not notes.has(Host("door-1", "pi4", "10.0.0.6", "pi", 22), "key"), "another device of this name"
+        notes.note(Outcome(HOST, "on trial", 5), "key")
+        assert not notes.has(HOST, "key")
+
+
+def test_a_second_command_on_the_same_fleet_is_refused_in_one_line(fleet: Inventory) -> None:
+    with (
+        journal.opened(fleet, "edgekit fleet push a"),
+        pytest.raises(ResourceError, match="in use by `edgekit fleet push a`"),
+    ):
+        journal.opened(fleet, "edgekit fleet push b").__enter__()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 9, "hosts": {}}', '{"format": 1, "hosts": [1]}', "\x00"])
+def test_a_damaged_note_is_as_none(text: str, fleet: Inventory) -> None:
+    with journal.opened(fleet, "push") as notes:
+        notes.note(Outcome(HOST, "confirmed", 4), "key")
+    (path,) = fleet.path.parent.glob(".edgekit/fleet/hosts.yaml.json")
+    assert json.loads(path.read_text())["hosts"]["door-1"]["state"] == "confirmed"
+    path.write_text(text)
+    with journal.opened(fleet, "push") as notes:
+        assert not notes.has(HOST, "key")
+
+
+def test_what_is_noted_is_on_the_disk_also_where_the_command_dies(fleet: Inventory) -> None:
+    with pytest.raises(KeyboardInterrupt), journal.opened(fleet, "push") as notes:
+        for number in range(100):
+            notes.note(Outcome(Host(f"h{number}", host=f"h{number}"), "confirmed", 1), "key")
+        raise KeyboardInterrupt
+    with journal.opened(fleet, "push") as notes:
+        assert all(notes.has(Host(f"h{number}", host=f"h{number}"), "key") for number in range(100))

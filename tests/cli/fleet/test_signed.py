@@ -1,0 +1,68 @@
+"""Signed bundles and policies brought to real devices."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from edgekit.runner.releases.current import statement
+from tests.cli.fleet.conftest import Fleet
+from tests.runner.trust.desk import Desk, set_up
+
+pytestmark = pytest.mark.fleet
+
+
+@pytest.fixture
+def signer(tmp_path: Path, bundles: dict[str, Path]) -> Desk:
+    """Anna has signed version 1.0.0 of a bundle that runs."""
+    desk = set_up(tmp_path / "signer") if (tmp_path / "signer").mkdir() is None else None
+    assert desk
+    for path in tmp_path.glob("signer/a.edge.zip*"):
+        path.unlink()
+    shutil.copy(bundles["1.0.0"], desk.bundle)
+    desk.sign(counter=5)
+    return desk
+
+
+def test_a_policy_and_a_signed_bundle_put_a_device_into_signed_mode(fleet: Fleet, signer: Desk) -> None:
+    found = fleet.asked(0, "push", signer.bundle, "--trust", signer.trust, "--confirm")
+    assert [each["state"] for each in found.values()] == ["confirmed"] * 4
+    status = fleet.status(2)
+    assert status["signed"] and status["floor"] == {"tiny": {"epoch": 1, "counter": 5}}
+    assert {each["signed"] for each in fleet.asked(0, "status").values()} == {True}
+
+
+def test_a_device_in_signed_mode_refuses_what_nobody_signed_and_gets_no_byte_of_it(fleet: Fleet, signer: Desk) -> None:
+    fleet.run(0, "push", signer.bundle, "--trust", signer.trust, "--confirm", "--only", "d0")
+    found = fleet.asked(8, "push", fleet.bundles["2.0.0"], "--confirm", "--only", "d0", "--only", "d1")
+    assert "nobody has signed this bundle; use `edgekit sign`" in found["d0"]["why"]
+    assert found["d1"]["state"] == "confirmed", "it is in no signed mode"
+    assert len(fleet.status(0)["store"]) == 3
+
+
+def test_an_older_counter_than_the_confirmed_one_is_refused_there(fleet: Fleet, signer: Desk, tmp_path: Path) -> None:
+    fleet.run(0, "push", signer.bundle, "--trust", signer.trust, "--confirm", "--only", "d0")
+    older = tmp_path / "older.edge.zip"
+    shutil.copy(fleet.bundles["2.0.0"], older)
+    signer.sign(path=older, counter=4)
+    found = fleet.asked(8, "push", older, "--confirm", "--only", "d0")
+    assert "counter 4 is older than epoch 1, counter 5" in found["d0"]["why"]
+
+
+def test_what_the_policy_does_not_trust_is_found_at_the_desk(fleet: Fleet, signer: Desk) -> None:
+    Path(statement(str(signer.bundle))).write_bytes(signer.statement.read_bytes() + b" ")
+    done = fleet.rig.edgekit("fleet", "push", signer.bundle, "--to", fleet.hosts, "--trust", signer.trust)
+    assert done.returncode == 8 and done.stderr.count("\n") == 1
+    assert not list(fleet.rig.device(0).iterdir())
+
+
+def test_a_newer_policy_reaches_devices_that_have_the_bundle(fleet: Fleet, signer: Desk) -> None:
+    fleet.run(0, "push", signer.bundle, "--trust", signer.trust, "--confirm", "--only", "d0")
+    signer.add("bert")
+    fleet.run(0, "push", signer.bundle, "--trust", signer.trust, "--confirm", "--only", "d0")
+    path = fleet.rig.device(0) / ".edge" / "trust" / "policy.json"
+    assert json.loads(path.read_text())["version"] == 3 and fleet.status(0)["current"] == 1
+    assert not list((fleet.rig.device(0) / ".edge").glob(".policy*"))

@@ -1,0 +1,64 @@
+"""Which devices come first."""
+
+from __future__ import annotations
+
+import pytest
+
+from edgekit.cli.fleet import parcel, waves
+from edgekit.core.errors import ConfigError
+from edgekit.measure.devices.inventory import Host
+
+
+def fleet(**classes: int) -> list[Host]:
+    return [
+        Host(f"{name}-{number}", name, f"{name}-{number}") for name, count in classes.items() for number in range(count)
+    ]
+
+
+def planned(hosts: list[Host], done: set[str] | None = None, canary: int = 1, share: float = 0.1) -> list[list[str]]:
+    done = done or set()
+    ready = {host.name for host in hosts} - done
+    return [[host.name for host in wave] for wave in waves.plan(hosts, ready, done, canary, share)]
+
+
+def test_one_then_a_tenth_then_all() -> None:
+    found = planned(fleet(pi=30))
+    assert [len(wave) for wave in found] == [1, 2, 27]
+    assert found[0] == ["pi-0"] and found[1] == ["pi-1", "pi-2"]
+
+
+def test_every_class_has_a_canary_of_its_own() -> None:
+    found = planned(fleet(pi4=20, pi3=3, box=1))
+    assert found[0] == ["pi4-0", "pi3-0", "box-0"]
+    assert [len(wave) for wave in found] == [3, 1, 20]
+
+
+def test_those_that_have_confirmed_before_count() -> None:
+    """A second push does not begin with a canary again."""
+    hosts = fleet(pi=30)
+    assert [len(wave) for wave in planned(hosts, done={"pi-7"})] == [2, 27]
+    assert [len(wave) for wave in planned(hosts, done={host.name for host in hosts[:29]})] == [1]
+    assert planned(hosts, done={host.name for host in hosts}) == []
+
+
+def test_waves_can_be_switched_off_and_made_larger() -> None:
+    assert [len(wave) for wave in planned(fleet(pi=9), canary=0, share=0)] == [9]
+    assert [len(wave) for wave in planned(fleet(pi=9), canary=100)] == [9]
+    assert [len(wave) for wave in planned(fleet(pi=9), canary=2, share=1.0)] == [2, 7]
+    assert [len(wave) for wave in planned(fleet(pi=9), canary=4, share=0.2)] == [4, 5]
+
+
+def test_devices_that_nothing_was_sent_to_are_in_no_wave() -> None:
+    hosts = fleet(pi=4)
+    assert waves.plan(hosts, {"pi-2"}, set(), 1, 0.1) == [[hosts[2]]]
+
+
+@pytest.mark.parametrize(("text", "value"), [("10%", 0.1), ("0.25", 0.25), ("100%", 1.0), ("0", 0.0), (" .5 ", 0.5)])
+def test_a_share_is_a_percentage_or_a_fraction(text: str, value: float) -> None:
+    assert parcel.share(text) == value
+
+
+@pytest.mark.parametrize("text", ["ten", "-1%", "200%", "1.5", "", "%", "1e-3"])
+def test_and_nothing_else(text: str) -> None:
+    with pytest.raises(ConfigError, match="--share"):
+        parcel.share(text)

@@ -1,0 +1,92 @@
+"""What is brought to real devices, and what is not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from edgekit.measure.devices.commands import hello
+from edgekit.measure.devices.facts import Facts
+from edgekit.measure.devices.failures import DeviceError
+from edgekit.measure.devices.line import Line
+from edgekit.measure.devices.supply import Runner, Supplies, supply
+from tests.measure.devices import desk as desks
+from tests.measure.devices.house import wheel
+from tests.measure.devices.rig import Rig
+
+pytestmark = pytest.mark.fleet
+
+SYSTEM = "/usr/bin/python3"
+
+
+def supplied(rig: Rig, number: int, folder: Path | None, target: str | None = "onnx", python: str = SYSTEM) -> Facts:
+    async def work(line: Line) -> Facts:
+        found = await hello(line, desks.runner().sha256)
+        return (await supply(line, found, Supplies(desks.runner(), folder), target))[1]
+
+    return desks.talk(desks.host(rig, number, python=python), work)
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Path:
+    """numpy and ONNX Runtime, by name at least."""
+    wheel(tmp_path, "numpy-2.1.0", numpy="version = '2.1.0'")
+    wheel(tmp_path, "onnxruntime-1.20.0", needs=("flatbuffers",), onnxruntime="import flatbuffers")
+    wheel(tmp_path, "flatbuffers-25.1", flatbuffers__x="", **{"flatbuffers-25.1.data__purelib__more": "said = 'more'"})
+    return tmp_path
+
+
+def test_a_device_without_numpy_gets_wheels_and_no_more_than_once(desk: Rig, house: Path) -> None:
+    found = supplied(desk, 0, house)
+    assert found.distributions["numpy"] == "2.1.0" and len(found.packages) == 3
+    inodes = [os.stat(path).st_ino for path in found.packages]
+    again = supplied(desk, 0, None)
+    assert again.packages == found.packages and [os.stat(path).st_ino for path in again.packages] == inodes
+    assert not list((desk.device(0) / ".edge" / "desk").glob("*.whl"))
+    wheel(house, "openvino-2025.1")
+    more = supplied(desk, 0, house, "openvino")
+    assert len(more.packages) == 4 and {*found.packages} < {*more.packages}, "what was brought before stays"
+
+
+def test_the_launcher_starts_the_runner_with_what_was_brought(desk: Rig, house: Path) -> None:
+    found = supplied(desk, 1, house)
+    launcher = desk.device(1) / ".edge" / "edgerun"
+    bare = {"PATH": "/usr/bin:/bin", "HOME": str(desk.device(1))}
+    done = subprocess.run([launcher, "status"], capture_output=True, text=True, env=bare)
+    assert done.stdout == f"no release in {found.home}\n", done.stderr
+    done = subprocess.run([launcher, "doctor", "--json"], capture_output=True, text=True, env=bare)
+    assert '"numpy": "2.1.0"' in done.stdout
+    (desk.device(1) / "link").symlink_to(launcher)
+    assert subprocess.run([desk.device(1) / "link", "status"], capture_output=True, env=bare).returncode == 0
+
+
+def test_without_wheels_what_lacks_is_named(desk: Rig) -> None:
+    with pytest.raises(DeviceError, match=r"lacks numpy and onnxruntime .*bring wheels with --wheels DIR") as caught:
+        supplied(desk, 2, None)
+    assert caught.value.exit_code == 5 and not (desk.device(2) / ".edge").exists()
+
+
+def test_runners_of_old_go_and_the_newest_stay(desk: Rig) -> None:
+    for number in range(5):
+        runner = Runner(desks.runner().data + bytes(number), f"{number}" * 64)
+        (desk.device(3) / ".edge" / "desk").mkdir(parents=True, exist_ok=True)
+        (desk.device(3) / ".edge").chmod(0o700)
+        (desk.device(3) / ".edge" / "desk").chmod(0o700)
+        path = desk.device(3) / ".edge" / "desk" / f"{runner.sha256}.pyz"
+        path.write_bytes(runner.data)
+        os.utime(path, (number, number))
+    supplied(desk, 3, None, None)
+    left = {path.stem for path in (desk.device(3) / ".edge" / "desk").glob("*.pyz")}
+    assert left == {"3" * 64, "4" * 64, desks.runner().sha256}
+
+
+def test_a_runner_that_was_changed_there_is_brought_again(desk: Rig) -> None:
+    supplied(desk, 2, None, None)
+    (path,) = (desk.device(2) / ".edge" / "desk").glob("*.pyz")
+    path.chmod(0o600)
+    path.write_bytes(path.read_bytes() + b"more")
+    assert supplied(desk, 2, None, None).runner
+    assert path.read_bytes() == desks.runner().data
