@@ -24,7 +24,7 @@ from edgekit.report import html
 from edgekit.report import result as results
 from edgekit.report.result import RESULT, is_current
 from edgekit.report.result.types import Result
-from edgekit.workbook import attempts, run_guards, state
+from edgekit.workbook import attempts, deciding, run_guards, state
 from edgekit.workbook.attempts import next_command
 from edgekit.workbook.plan import Plan, agree, make_importable
 from edgekit.workbook.stage import RUN_LOCK
@@ -156,6 +156,7 @@ def _run_stages(
             state.remember_data(plan, folder, data.digest, data.sign)
         states = StageStates(plan, folder, data.digest)
         states.recover_origin()
+        deciding.check(plan, folder)
         _preflight(plan, states, force, say)
     announced = False
     for number, step in enumerate(notebook.steps(plan, out)):

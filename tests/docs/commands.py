@@ -91,6 +91,7 @@ QUICK = {
     "--labels airplane,automobile,bird,cat,deer,dog,frog,horse,ship,truck --golden pictures/",
     "edgekit export triton artifacts/digits/bundles --out for-triton --backend python",
     "edgekit export ovms artifacts/digits/bundles/digits-onnx-1.0.0.edge.zip --out for-ovms",
+    f"edgerun bench {INFO} artifacts/digits/bundles/digits-onnx-1.0.0.edge.zip",
     "edgekit export kserve artifacts/digits/bundles --out for-kserve --storage-uri s3://bucket/digits "
     "--image registry.example/edgekit:1.0.0",
     "edgekit export tensorrt artifacts/digits/bundles/digits-onnx-1.0.0.edge.zip --out for-tensorrt",

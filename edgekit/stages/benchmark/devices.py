@@ -16,16 +16,11 @@ import numpy as np
 
 from edgekit.core import golden, progress
 from edgekit.core.artifacts import Artifact
-from edgekit.core.config import suggest
-from edgekit.core.errors import ConfigError
 from edgekit.core.rows.devices import Device, DeviceClass, OnDevice
 from edgekit.core.rows.variants import CheckedVariant
 from edgekit.core.variants import Variant, members, open_variant
 from edgekit.data import Data
-from edgekit.data.paths import expand
-from edgekit.measure.devices import inventory
-from edgekit.measure.devices.connection import need_asyncssh
-from edgekit.measure.devices.inventory import Host
+from edgekit.measure.devices.deciding import deciding_hosts
 from edgekit.measure.devices.turns import Asked, Part, Sent, time_everywhere
 from edgekit.models.store import ModelSpec
 from edgekit.runner import bundle as bundles
@@ -48,20 +43,6 @@ class Timed(NamedTuple):
     stayed_open: list[str]
 
 
-def hosts(config: Config) -> tuple[Host, ...]:
-    """The devices of the class that the config names; ConfigError where there is none."""
-    need_asyncssh()
-    found = inventory.read(expand(config.hosts, "benchmark.hosts"))
-    named = found.of_class(config.where)
-    if not named:
-        classes = sorted({host.device_class for host in found.hosts})
-        raise ConfigError(
-            f"benchmark.where: {config.where!r}: {found.path} has no host of that class, "
-            f"{suggest(config.where, classes)}"
-        )
-    return named
-
-
 def time_on_devices(
     rows: Sequence[CheckedVariant],
     variants: Sequence[Variant],
@@ -77,7 +58,7 @@ def time_on_devices(
     inside = {row["name"] for row in rows if row["inside_budget"]}
     if not inside:
         return None
-    named = hosts(config)
+    named = deciding_hosts(config.hosts, config.where)
     raw = np.asarray(data.validation.x[:1])
     sent = [packed(variant, convert, spec, raw, data) for variant in variants if variant.name in inside]
     asked = Asked(config.rounds, config.calls_per_round, config.warmup_per_round, config.inference_threads)

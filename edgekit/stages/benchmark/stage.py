@@ -18,6 +18,7 @@ from edgekit.core.rows.variants import BaselineFacts, Facts, SeenValidation, Var
 from edgekit.core.tasks import Answered, Marks
 from edgekit.core.variants import Variant, members, open_variant, read, zipped_bytes
 from edgekit.data import Data, Split
+from edgekit.measure.devices.deciding import deciding_hosts
 from edgekit.models import baseline as baselines
 from edgekit.models import store
 from edgekit.models.eager import eager_input
@@ -46,7 +47,7 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
     artifacts.begin(out)
     recorded = replay.read(source.path.parent, "benchmark")
     if config.where and recorded is None:
-        devices.hosts(config)  # a fault in there is better told before minutes of work
+        deciding_hosts(config.hosts, config.where)  # a fault in there is better told before minutes of work
     rivals = open_rivals(config.rivals, data, config.inference_threads)
     evaluated = _evaluate_all(source, data, config)
     rows, openers, answers = evaluated.rows, evaluated.openers, evaluated.answers

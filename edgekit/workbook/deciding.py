@@ -1,0 +1,22 @@
+"""Which latencies decide a run: this machine's, or those of a class of devices, which must be named in a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from edgekit.core import replay
+from edgekit.measure.devices.deciding import deciding_hosts
+from edgekit.workbook.plan import Plan
+
+
+def check(plan: Plan, folder: Path | None = None) -> str:
+    """In words, where latency is judged; ConfigError where the config names devices that no file does.
+
+    A run in `folder` that replays what was decided asks no device.
+    """
+    benchmark: Any = plan.stages["benchmark"]
+    if not benchmark.where or (folder is not None and "benchmark" in replay.check(folder)):
+        return ""
+    found = deciding_hosts(benchmark.hosts, benchmark.where)
+    return f"the slowest of class {benchmark.where}: {', '.join(host.name for host in found)}"
