@@ -182,6 +182,7 @@ ELSEWHERE = {
     "openssl rand -hex 32 | sudo install -m 600 /dev/stdin /etc/edgekit/token": SERVICE,
     "sudo systemctl enable --now edgekit-serve": SERVICE,
     f"edgekit fleet push {INFO} --to hosts.yaml": FLEET,
+    f"edgekit fleet push {INFO} --to hosts.yaml --confirm": FLEET,
     "edgekit fleet status --to hosts.yaml": FLEET,
     f"edgekit fleet rollback {INFO} --to hosts.yaml": FLEET,
     f"edgekit fleet push {INFO} --to hosts.yaml --wheels wheels": FLEET,
