@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, Field, model_validator
+from pydantic import Field, model_validator
 
 from edgekit.core.config import STAGES, TRAINING, Strict, Target
 from edgekit.core.tasks import Task
@@ -13,11 +13,11 @@ from edgekit.report.result.conditions import Conditions
 from edgekit.report.result.decisions import Choice, Limit, Zeros
 from edgekit.report.result.devices import DeviceClass
 from edgekit.report.result.loads import Loads
+from edgekit.report.result.parts import Bundle, Sha256, Sources, Stage
 from edgekit.report.result.second_accuracy import SecondAccuracy, Share
 from edgekit.report.result.streams import Streamed
 from edgekit.targets.redundant_ops import Kind
 
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 StageName = Literal["origin", "profile", "distill", "prune", "quantize", "convert", "benchmark", "bundle"]
 
 
@@ -198,32 +198,6 @@ class LeftOut(Strict):
     cause: str = Field(min_length=1, description="what was found, in the converter's words or edgekit's")
     advice: str | None = Field(description="what to do instead; null where the cause says it")
     reason: str = Field(min_length=1, description="all of it in one line")
-
-
-class Stage(Strict):
-    """The sealed artifact of one stage."""
-
-    digest: Sha256 = Field(description="of its content")
-    key: Sha256 = Field(description="of everything that its content depends on")
-    finished: AwareDatetime = Field(description="when it was sealed, UTC")
-    seconds: float = Field(ge=0, description="wall time of its work")
-
-
-class Bundle(Strict):
-    """One file to copy to a device."""
-
-    file: str = Field(pattern=r"\.edge\.zip$", description="its name, in the folder bundles/")
-    sha256: Sha256 = Field(description="of the file")
-    bytes: int = Field(gt=0, description="size of the file")
-    variant: str = Field(description="name of the variant inside")
-    commands: list[str] = Field(description="what to type on the device")
-
-
-class Sources(Strict):
-    """What a result was made from."""
-
-    digest: Sha256 = Field(description="of all else in this result, and of the records of the artifacts")
-    code: Sha256 = Field(description="of the code of edgekit that made it")
 
 
 class Result(Strict):
