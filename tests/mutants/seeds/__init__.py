@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.seeds import device, measuring, networks, records, releases, samples
+from tests.mutants.seeds import device, measuring, networks, records, releases, samples, trust
 from tests.mutants.seeds.seed import Seed
 
 SEEDS: tuple[Seed, ...] = (
@@ -16,6 +16,7 @@ SEEDS: tuple[Seed, ...] = (
     *device.DEVICE,
     *device.BUNDLING,
     *releases.RELEASES,
+    *trust.TRUST,
     *records.DECIDING,
     *records.ARTIFACTS,
     *records.WALK,

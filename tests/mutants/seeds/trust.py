@@ -1,0 +1,50 @@
+"""Faults in signed mode, and in what a class of devices decides."""
+
+from __future__ import annotations
+
+from tests.mutants.seeds.seed import Seed
+
+SIGNED = ("tests/runner/releases/test_signed.py",)
+
+TRUST = (
+    Seed(
+        "floor-not-raised",
+        "runner/releases/transitions.py",
+        "        raise_floor(home, now)\n        remove(home.trial)\n",
+        "        remove(home.trial)\n",
+        "an older release that somebody signed once is installed over the one that was confirmed",
+        SIGNED,
+    ),
+    Seed(
+        "floor-asked-at-loads",
+        "runner/releases/current.py",
+        "        check_trust(home, self.number, None, self.sha256)\n",
+        "        check_trust(home, self.number, records.floors(home), self.sha256)\n",
+        "the release that a device has gone back to does not start",
+        SIGNED,
+    ),
+    Seed(
+        "revoked-key-counts",
+        "runner/trust/__init__.py",
+        "        if key in rules.revoked:\n",
+        "        if key in rules.revoked and name is None:\n",
+        "a stolen key goes on signing, where its owner has another one",
+        ("tests/runner/trust/test_attackers.py", *SIGNED),
+    ),
+    Seed(
+        "statement-about-any-bundle",
+        "runner/trust/__init__.py",
+        "    if about.sha256 != found:\n",
+        "    if not about.sha256:\n",
+        "a signature of one bundle lets another in",
+        SIGNED,
+    ),
+    Seed(
+        "fastest-device-decides",
+        "stages/benchmark/devices.py",
+        "    slowest = max(sorted(timings)",
+        "    slowest = min(sorted(timings)",
+        "half of the class misses the budget that the run says is met",
+        ("tests/stages/benchmark/test_devices.py",),
+    ),
+)
