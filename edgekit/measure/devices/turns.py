@@ -101,7 +101,13 @@ def time_everywhere(
 
     async def all_of_them() -> list[Part]:
         network = Network()
-        return await asyncio.gather(*(_one(network, host, bundles, asked, supplies, say) for host in hosts))
+        tasks = [asyncio.create_task(_one(network, host, bundles, asked, supplies, say)) for host in hosts]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:  # a device that fails ends the others, too
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     return dict(zip((host.name for host in hosts), _in_a_thread(all_of_them), strict=True))
 

@@ -72,7 +72,8 @@ def time_on_devices(
             found = {name: Measured.of(part, found.get(name), asked) for name, part in parts.items()}
             deciding = _deciding(found, config)
             open_now = _open(rows, deciding, config)
-            late = time.monotonic() - began > 60 * config.most_minutes
+            took_s = time.monotonic() - began
+            late = took_s * (1 + config.rounds / done) > 60 * config.most_minutes  # as long again for as many rounds
             if not open_now or late or done + config.rounds > config.most_rounds:
                 break
     ended = f"after {done} rounds on {config.where}"
