@@ -65,7 +65,7 @@ DECIDING = (
     ),
     Seed(
         "most-bytes-win-a-tie",
-        "stages/benchmark/decide.py",
+        "stages/benchmark/winners.py",
         'sorted((row["bytes"], row["name"]) for row in candidates if row["in_the_tie"])',
         'sorted(((row["bytes"], row["name"]) for row in candidates if row["in_the_tie"]), reverse=True)',
         "of equally fast variants the largest ships",
@@ -73,7 +73,7 @@ DECIDING = (
     ),
     Seed(
         "fastest-of-all-is-the-slowest",
-        "stages/benchmark/decide.py",
+        "stages/benchmark/winners.py",
         '"in_the_tie": not timings.is_slower(ratio)',
         '"in_the_tie": timings.is_slower(ratio)',
         "what is slower for sure wins",
