@@ -30,6 +30,7 @@ from edgekit.stages.benchmark import decide
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.run import write_result
 from tests.conftest import ROOT, TINY, FinishedRun
+from tests.report.test_devices import PI4
 from tests.report.test_streams import STREAM
 from tests.test_floors import PACKAGE, reached
 
@@ -258,6 +259,10 @@ CONTRADICTIONS: dict[str, tuple[Callable[[Result], Any], str]] = {
     "a stream of no bundle": (
         lambda result: (result["streams"].update(tflite=STREAM), result["bundles"].pop("tflite")),
         "streams",
+    ),
+    "devices without the one that decided": (
+        lambda result: result.update(devices={**PI4, "slowest": "gone"}),
+        "devices",
     ),
     "a load of another variant": (lambda result: result["loads"]["runs"].append(LOAD), "loads"),
     "left out and measured": (

@@ -1,0 +1,56 @@
+"""The devices whose latencies decided, in the notebook and on the page."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from edgekit.core.rows.devices import Device, DeviceClass, OnDevice
+from edgekit.report import tables
+from edgekit.report.html import devices as page
+from edgekit.report.result.devices import DeviceClass as Schema
+
+ROWS = [{"name": "small", "p50_ms": 0.044}, {"name": "large", "p50_ms": 0.1}, {"name": "never sent", "p50_ms": 9.0}]
+
+
+def timed(name: str, p50_ms: float, ratio: float) -> OnDevice:
+    ends = {"low_ms": 0.98 * p50_ms, "high_ms": 1.02 * p50_ms, "ratio_low": 0.98 * ratio, "ratio_high": 1.02 * ratio}
+    return cast("OnDevice", {"name": name, "interpreter": "litert 2.1.6", "p50_ms": p50_ms, "ratio": ratio, **ends})
+
+
+def device(host: str, pace: float, *disturbed: str) -> Device:
+    facts = {"cpu": "Cortex-A72", "machine": "aarch64", "system": "Linux 6.12", "python": "3.11.2", "numpy": "2.1.0"}
+    rows = [timed("large", 1.5 * pace, 3.0), timed("small", 0.5 * pace, 1.0)]
+    more = {"rounds": 30, "openings": 10, "disturbed": list(disturbed), "variants": rows}
+    return cast("Device", {"host": host, **facts, **more})
+
+
+PI4: DeviceClass = {
+    "where": "pi4",
+    "slowest": "door-2",
+    "devices": [device("door-1", 1.0), device("door-2", 2.0, "it was throttled")],
+}
+
+
+def notebook(metrics: dict[str, Any]) -> Any:
+    return tables.devices(cast("Any", SimpleNamespace(metrics=metrics)))
+
+
+def test_notebook_and_page_show_the_same_rows_the_fastest_first() -> None:
+    shown = notebook({"devices": PI4, "rows": ROWS})
+    grid = page.build_grid(cast("Any", {"devices": PI4, "variants": ROWS}))
+    assert grid is not None and [tuple(line.cells) for line in grid.lines] == shown.rows
+    assert tuple(grid.columns) == shown.columns
+    assert shown.columns[1:4] == ("this machine, p50 ms", "door-1, p50 ms", "door-2, decides, p50 ms")
+    assert shown.rows[0] == ("small", "0.044", "0.5 (0.49–0.51)", "1 (0.98–1.02)", "1.00 (0.98–1.02)")
+    assert [row[0] for row in shown.rows] == ["small", "large"]
+    assert "judged by its slowest device, door-2" in shown.title and "disturbed: it was throttled" in shown.title
+
+
+def test_where_this_machine_decided_the_notebook_says_so_and_the_page_nothing() -> None:
+    assert notebook({"rows": ROWS}).title == "this machine decided: benchmark.where names no class of devices"
+    assert page.build_grid(cast("Any", {"variants": ROWS})) is None
+
+
+def test_the_rows_are_those_of_the_schema() -> None:
+    Schema.model_validate(PI4)
