@@ -36,9 +36,11 @@ class Rollout:
         self.outcomes[outcome.host.name] = outcome
         self._on_change(outcome)
 
-    async def run(self, send: Step, install: Step) -> None:
-        """All that are not confirmed yet."""
+    async def run(self, send: Step, install: Step | None) -> None:
+        """All that are not confirmed yet; without `install` they are only sent to."""
         await self._each([host for host in self._hosts if self._state(host) != CONFIRMED], send)
+        if install is None:
+            return
         ready = {name for name, each in self.outcomes.items() if each.state in (SENT, ON_TRIAL)}
         done = {name for name, each in self.outcomes.items() if each.state == CONFIRMED}
         for wave in waves.plan(self._hosts, ready, done, self._pace.canary, self._pace.share):

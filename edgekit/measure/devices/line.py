@@ -63,7 +63,7 @@ class Line:
         """Something has arrived, so the next cut is the first one again."""
         self._idle = 0
 
-    async def again(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def retry(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Do what may be done twice, until the line holds so long."""
         while True:
             connection = await self.connection()

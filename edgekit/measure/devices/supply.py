@@ -129,5 +129,5 @@ async def _unpack(line: Line, found: Facts, digests: list[str]) -> None:
     used = [path.rpartition("/")[2] for path in found.packages]
     kept = [name for name in used if not any(digest.startswith(name) for digest in digests)]
     command = [line.host.python, "-c", program("unpack"), found.home, *digests, *kept]
-    answer = await line.again(lambda connection: connection.run(command, within_s=UNPACK_S))
+    answer = await line.retry(lambda connection: connection.run(command, within_s=UNPACK_S))
     answer.check()

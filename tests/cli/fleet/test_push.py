@@ -116,6 +116,13 @@ def test_nobody_who_confirms_is_a_doubt_that_says_what_to_do(fleet: Fleet) -> No
     assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--wait", "0") == [CONFIRMED, *["on trial"] * 3]
 
 
+def test_what_was_only_sent_is_installed_by_the_next_push(fleet: Fleet) -> None:
+    assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--send-only") == [SENT] * 4
+    status = fleet.status(0)
+    assert len(status["store"]) == 1 and status["releases"] == []
+    assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--confirm") == [CONFIRMED] * 4
+
+
 def test_another_release_on_trial_is_not_pushed_over(fleet: Fleet) -> None:
     fleet.run(0, "push", fleet.bundles["1.0.0"], "--wait", "0", "--only", "d0")
     found = fleet.asked(4, "push", fleet.bundles["2.0.0"], "--confirm", "--only", "d0")
