@@ -70,5 +70,6 @@ def run(request: Request, as_json: bool) -> int:
 def _skip_known(rollout: Rollout, notes: Journal, sent: Parcel) -> None:
     """What an earlier push has brought so far is not asked for again."""
     for name, outcome in rollout.outcomes.items():
-        if notes.has(outcome.host, sent.key):
-            rollout.outcomes[name] = outcome.to(CONFIRMED, release=notes.release(outcome.host))
+        state = notes.state(outcome.host, sent.key)
+        release = notes.release(outcome.host) if state == CONFIRMED else None
+        rollout.outcomes[name] = outcome.to(state, release=release)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,7 @@ class Network:
 
     def __init__(self, connect_s: float = CONNECT_S) -> None:
         need_asyncssh()
+        logging.getLogger("asyncssh").setLevel(logging.CRITICAL)  # it would log what strangers send
         self._connect_s = connect_s
         self._known = host_keys.KnownHosts()
 
@@ -90,7 +92,7 @@ class Network:
             ) from None
         except (asyncssh.ConfigParseError, asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
             raise ConfigError(f"{host_keys.CONFIG} or a key of yours: {words.plain(error)}") from None
-        except (asyncssh.Error, OSError) as error:
+        except Exception as error:  # whatever a stranger's bytes do to asyncssh is the end of this device alone
             if offer.connected:
                 await self._check_kind_of_key(host, known)
             raise Unreachable(f"{host.address}: cannot be reached ({_reason(error)})") from None
