@@ -37,9 +37,7 @@ class Chosen:
 Work = Callable[[Line, Facts, Outcome], Awaitable[Outcome]]
 
 
-def ask(
-    chosen: Chosen, runner: Runner, label: str, work: Work, quiet: bool, lines: bool = True
-) -> list[Outcome]:
+def ask(chosen: Chosen, runner: Runner, label: str, work: Work, quiet: bool, lines: bool = True) -> list[Outcome]:
     """Say hello to each device, then do the work; the outcomes in the order of the inventory.
 
     `lines`: a device that fails is told of at once, for no table has it.

@@ -38,7 +38,9 @@ def test_wheels_of_the_index_reach_a_device_that_has_none(fleet: Fleet, tmp_path
     subprocess.run([*download, *kind, "numpy", "onnxruntime"], check=True, timeout=600)
     fleet.rig.inventory(d0={"python": python})
     assert fleet.states(5, "push", fleet.bundles["1.0.0"], "--only", "d0") == ["failed"]
-    assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--send-only", "--only", "d0", "--wheels", tmp_path) == ["sent"]
+    assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--send-only", "--only", "d0", "--wheels", tmp_path) == [
+        "sent"
+    ]
     with watched_there(fleet, 0):
         found = fleet.asked(0, "push", fleet.bundles["1.0.0"], "--only", "d0")
     assert found["d0"]["state"] == "confirmed"
