@@ -19,6 +19,8 @@ CONVERTING = ("distill", "prune", "quantize", "convert")
 OF_FILES = ("targets", "measure")
 """What makes those files and times them. `profile` and `benchmark` use it as well, but only to time and to predict:
 a latency is evidence and shapes no key."""
+APART = {"measure": ("devices",)}
+"""Folders of a package that shape no stage: what they bring back is evidence."""
 SHIPPED = {"bundle": ("serve",)}
 """What a stage puts beside its results without importing it: edgerun.pyz carries the server."""
 OPTIONAL = ("onnx-graphsurgeon", "onnx2tf", "sng4onnx", "tf-keras")
@@ -126,8 +128,9 @@ def code_digest(part: str) -> str:
 
 
 def _tree_digest(folder: Path) -> str:
-    files = sorted(folder.rglob("*.py"))
-    return digest([[path.relative_to(folder).as_posix(), sha256_file(path)] for path in files])
+    names = sorted(path.relative_to(folder) for path in folder.rglob("*.py"))
+    counted = [name for name in names if name.parts[0] not in APART.get(folder.name, ())]
+    return digest([[name.as_posix(), sha256_file(folder / name)] for name in counted])
 
 
 def source_digest(builder: str) -> str | None:

@@ -158,3 +158,16 @@ def test_decisions_to_replay_are_part_of_the_key_of_their_stage_alone(tmp_path: 
     assert differences(free, gather(stage, {}, None, DATA, [], tmp_path)) == ["the decisions to replay"]
     assert gather(other, {}, None, DATA, [], tmp_path).replayed is None
     assert gather("prune", {}, None, DATA, [], tmp_path).replayed is None
+
+
+def test_what_talks_to_devices_shapes_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line about SSH must not train a student again."""
+    monkeypatch.setattr(cache_key, "ROOT", tmp_path)
+    (tmp_path / "measure" / "devices").mkdir(parents=True)
+    found = []
+    for name in ("latency.py", "devices/connection.py", "devices.py"):
+        (tmp_path / "measure" / name).touch()
+        cache_key.code_digest.cache_clear()
+        found.append(cache_key.code_digest("measure"))
+    cache_key.code_digest.cache_clear()
+    assert found[0] == found[1] != found[2]

@@ -34,7 +34,7 @@ def run(bundle: Path, chosen: Chosen, calls: int, wheels: Path | None, as_json: 
         figures[before.host.name] = results.timed(await edgerun.call(*words, within_s=BENCH_S))
         return before.to(TIMED)
 
-    ended = ask(chosen, runner, "fleet bench", time, as_json)
+    ended = ask(chosen, runner, "fleet bench", time, as_json, lines=False)
     if as_json:
         for outcome in ended:
             print(json.dumps(_record(outcome, sent.bundle.sha256, figures.get(outcome.host.name)), sort_keys=True))

@@ -43,20 +43,22 @@ def push(
     latency_ms: Annotated[
         float | None, typer.Option(min=0, help="Most p50 there, 0: any; by default the bundle's budget.")
     ] = None,
+    send_only: Annotated[bool, typer.Option("--send-only", help="Install nothing; another push does.")] = False,
     again: Annotated[bool, typer.Option("--again", help="Ask devices that are known to have it.")] = False,
     json_: Json = False,
 ) -> None:
     """Send a bundle to all devices, then install it in waves, and stop at the first doubt.
 
-    The same command goes on after an interruption. Exit codes, of the worst device: 2 hosts.yaml, 4 bundle or state,
-    5 it does not work there, 7 unreachable, no room or not confirmed, 8 trust.
+    The same command goes on after an interruption.
+
+    Exit codes, of the worst device: 2 hosts.yaml, 4 bundle, 5 fails there, 6 died, 7 unreachable or full, 8 trust.
     """
     with errors_as_exit_codes(KEPT):
         from edgekit.cli.fleet import push as command
 
-        request = command.Request(
-            bundle, _chosen(to, only, class_, parallel), canary, share, confirm, wait, wheels, trust, latency_ms, again
-        )
+        chosen = _chosen(to, only, class_, parallel)
+        options = (canary, share, confirm, wait, wheels, trust, latency_ms, again, send_only)
+        request = command.Request(bundle, chosen, *options)
         _end(command.run(request, json_))
 
 

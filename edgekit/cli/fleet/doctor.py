@@ -30,7 +30,7 @@ def run(bundle: Path, chosen: Chosen, as_json: bool) -> int:
         if sent.bundle.sha256 not in status.store:
             await edgerun.receive(sent.bundle.sha256, sent.bundle.data, status.incoming.get(sent.bundle.sha256, 0))
         words = edgerun.words("doctor", bundle_path(found, sent.bundle.sha256), "--json")
-        answer = await line.again(lambda connection: connection.run(words))
+        answer = await line.retry(lambda connection: connection.run(words))
         if answer.code not in (0, BLOCKED):
             answer.check()
         findings[before.host.name] = told = results.findings(answer)

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgekit.cli.fleet import live, outcomes
-from edgekit.cli.fleet.outcomes import Outcome, of_error
+from edgekit.cli.fleet.outcomes import FAULTS, Outcome, of_error
 from edgekit.cli.fleet.rollout import each
-from edgekit.core.errors import EdgekitError
 from edgekit.measure.devices import inventory
 from edgekit.measure.devices.commands import hello
 from edgekit.measure.devices.connection import Network
@@ -18,7 +17,6 @@ from edgekit.measure.devices.facts import Facts
 from edgekit.measure.devices.inventory import Host, Inventory
 from edgekit.measure.devices.line import Line
 from edgekit.measure.devices.supply import Runner
-from edgekit.runner.errors import RunnerError
 
 
 @dataclass(frozen=True)
@@ -39,8 +37,11 @@ class Chosen:
 Work = Callable[[Line, Facts, Outcome], Awaitable[Outcome]]
 
 
-def ask(chosen: Chosen, runner: Runner, label: str, work: Work, quiet: bool) -> list[Outcome]:
-    """Say hello to each device, then do the work; the outcomes in the order of the inventory."""
+def ask(chosen: Chosen, runner: Runner, label: str, work: Work, quiet: bool, lines: bool = True) -> list[Outcome]:
+    """Say hello to each device, then do the work; the outcomes in the order of the inventory.
+
+    `lines`: a device that fails is told of at once, for no table has it.
+    """
     found = {host.name: Outcome(host) for host in chosen.hosts}
     network = Network()
     with live.board(label, lambda: _asked(list(found.values())), quiet) as board:
@@ -50,9 +51,10 @@ def ask(chosen: Chosen, runner: Runner, label: str, work: Work, quiet: bool) -> 
             try:
                 async with Line(network, host) as line:
                     found[host.name] = await work(line, await hello(line, runner.sha256), before)
-            except (EdgekitError, RunnerError) as error:
+            except FAULTS as error:
                 found[host.name] = of_error(before, error)
-                board.note(found[host.name])
+                if lines:
+                    board.note(found[host.name])
 
         asyncio.run(each(chosen.hosts, one, chosen.parallel))
     return list(found.values())

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from edgekit.cli.fleet.outcomes import CONFIRMED, Outcome
+from edgekit.cli.fleet.outcomes import ARRIVED, CONFIRMED, SENT, WAITING, Outcome
 from edgekit.core import lock
 from edgekit.core.hashing import write_json
 from edgekit.measure.devices.inventory import Host, Inventory
@@ -34,10 +34,13 @@ class Journal:
         self._written = 0.0
         self._changed = False
 
-    def has(self, host: Host, key: str) -> bool:
-        """Whether this device has confirmed the parcel, for all that is known."""
+    def state(self, host: Host, key: str) -> str:
+        """How far this device is with the parcel, for all that is known: waiting, sent or confirmed."""
         found = self._hosts.get(host.name, {})
-        return (found.get("identity"), found.get("key"), found.get("state")) == (host.identity, key, CONFIRMED)
+        if (found.get("identity"), found.get("key")) != (host.identity, key):
+            return WAITING
+        state = found.get("state")
+        return CONFIRMED if state == CONFIRMED else SENT if state in ARRIVED else WAITING
 
     def release(self, host: Host) -> int | None:
         """The release that it had when it confirmed that."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from edgekit.core.errors import EdgekitError
+from edgekit.core.errors import EdgekitError, ResourceError
 from edgekit.measure.devices.failures import Unreachable
 from edgekit.measure.devices.inventory import Host
 from edgekit.runner.errors import RunnerError
@@ -45,8 +45,14 @@ class Outcome:
         return f"{self.host.name}: {self.state}{f': {self.why}' if self.why else ''}"
 
 
-def of_error(before: Outcome, error: EdgekitError | RunnerError) -> Outcome:
+FAULTS = (EdgekitError, RunnerError, OSError)
+"""What may go wrong with one device, while the others go on."""
+
+
+def of_error(before: Outcome, error: EdgekitError | RunnerError | OSError) -> Outcome:
     """What an error makes of a device."""
+    if isinstance(error, OSError):  # of a file of ours
+        error = ResourceError(f"{error.strerror or error}: {error.filename or before.host.name}")
     state = UNREACHABLE if isinstance(error, Unreachable) else FAILED
     text = str(error).removeprefix(f"{before.host.address}: ")
     return before.to(state, why=text, exit_code=error.exit_code)

@@ -8,25 +8,13 @@ from pathlib import Path
 
 from edgekit.core.errors import ConfigError
 from edgekit.core.hashing import digest
+from edgekit.measure.devices.supply import File
 from edgekit.runner import bundle as bundles
 from edgekit.runner import trust
 from edgekit.runner.bundle import sha256 as digests
 from edgekit.runner.trust import policy, statement
 
 FILES = (policy.POLICY, policy.SIGNATURE, policy.ROOT)
-
-
-@dataclass(frozen=True)
-class File:
-    """Bytes and their digest."""
-
-    data: bytes
-    sha256: str
-
-    @classmethod
-    def of(cls, data: bytes) -> File:
-        """With its digest."""
-        return cls(data, digests.hexdigest(data))
 
 
 @dataclass(frozen=True)
@@ -66,13 +54,18 @@ def read(path: Path, policy_folder: Path | None = None) -> Parcel:
     signed, signatures = None, tuple[File, ...]()
     if statement.beside(path).exists():
         text, armours = statement.read(path)
-        signed, signatures = File.of(text), tuple(map(File.of, armours.values()))
+        signed, signatures = file(text), tuple(map(file, armours.values()))
     rules = None
     if policy_folder is not None:
         rules = _policy(policy_folder)
         trust.check(path, policy_folder, {}, sha256=digests.hexdigest(data), remember=False)
     title = f"{found.name} {found.version} ({found.target})"
-    return Parcel(title, found.target, File.of(data), signed, signatures, rules)
+    return Parcel(title, found.target, file(data), signed, signatures, rules)
+
+
+def file(data: bytes) -> File:
+    """With its digest."""
+    return File(data, digests.hexdigest(data))
 
 
 def _policy(folder: Path) -> dict[str, str]:

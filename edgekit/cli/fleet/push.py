@@ -32,6 +32,7 @@ class Request:
     trust: Path | None = None
     latency_ms: float | None = None
     again: bool = False
+    send_only: bool = False
 
     @property
     def options(self) -> Options:
@@ -56,18 +57,19 @@ def run(request: Request, as_json: bool) -> int:
 
         rollout = Rollout(chosen.hosts, pace, on_change)
         if not request.again:
-            _recall(rollout, notes, sent)
+            _skip_known(rollout, notes, sent)
         with live.board("fleet push", lambda: outcomes.counts(rollout.outcomes), as_json) as board:
             shown["note"] = board.note
             pusher = Pusher(network, supplies, sent, request.options, rollout.say)
-            asyncio.run(rollout.run(pusher.send, pusher.install))
+            asyncio.run(rollout.run(pusher.send, None if request.send_only else pusher.install))
     ended = list(rollout.outcomes.values())
     live.print_outcomes(ended, sent.bundle.sha256, as_json, outcomes.counts(ended))
     return outcomes.worst(ended)
 
 
-def _recall(rollout: Rollout, notes: Journal, sent: Parcel) -> None:
+def _skip_known(rollout: Rollout, notes: Journal, sent: Parcel) -> None:
     """What an earlier push has brought so far is not asked for again."""
     for name, outcome in rollout.outcomes.items():
-        if notes.has(outcome.host, sent.key):
-            rollout.outcomes[name] = outcome.to(CONFIRMED, release=notes.release(outcome.host))
+        state = notes.state(outcome.host, sent.key)
+        release = notes.release(outcome.host) if state == CONFIRMED else None
+        rollout.outcomes[name] = outcome.to(state, release=release)

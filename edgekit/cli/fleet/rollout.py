@@ -7,10 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from edgekit.cli.fleet import waves
-from edgekit.cli.fleet.outcomes import CONFIRMED, FAILED, ON_TRIAL, SENT, UNREACHABLE, Outcome, of_error
-from edgekit.core.errors import EdgekitError, ResourceError
+from edgekit.cli.fleet.outcomes import CONFIRMED, FAILED, FAULTS, ON_TRIAL, SENT, UNREACHABLE, Outcome, of_error
 from edgekit.measure.devices.inventory import Host
-from edgekit.runner.errors import RunnerError
 
 Step = Callable[[Outcome], Awaitable[Outcome]]
 
@@ -36,9 +34,11 @@ class Rollout:
         self.outcomes[outcome.host.name] = outcome
         self._on_change(outcome)
 
-    async def run(self, send: Step, install: Step) -> None:
-        """All that are not confirmed yet."""
-        await self._each([host for host in self._hosts if self._state(host) != CONFIRMED], send)
+    async def run(self, send: Step, install: Step | None) -> None:
+        """All that are not confirmed yet, without those that were sent to; without `install` nothing more."""
+        await self._each([host for host in self._hosts if self._state(host) not in (SENT, CONFIRMED)], send)
+        if install is None:
+            return
         ready = {name for name, each in self.outcomes.items() if each.state in (SENT, ON_TRIAL)}
         done = {name for name, each in self.outcomes.items() if each.state == CONFIRMED}
         for wave in waves.plan(self._hosts, ready, done, self._pace.canary, self._pace.share):
@@ -57,7 +57,7 @@ class Rollout:
         if bad:
             return f"not installed, for {bad[0]} {self.outcomes[bad[0]].state}"
         if all(self._state(host) == UNREACHABLE for host in wave):
-            return f"not installed, for all {len(wave)} devices of the wave before are unreachable"
+            return "not installed, for nobody of the wave before can be reached"
         return ""
 
     def _is_bad(self, name: str) -> bool:
@@ -81,11 +81,8 @@ class Rollout:
         before = self.outcomes[host.name]
         try:
             self.say(await step(before))
-        except (EdgekitError, RunnerError) as error:
+        except FAULTS as error:
             self.say(of_error(self.outcomes[host.name], error))
-        except OSError as error:  # of a file of ours
-            text = f"{error.strerror or error}: {error.filename or host.name}"
-            self.say(of_error(self.outcomes[host.name], ResourceError(text)))
 
 
 async def each(

@@ -29,7 +29,7 @@ def run(chosen: Chosen, as_json: bool) -> int:
         seen[before.host.name] = found, status
         return before.to(STATES[status.state], release=status.current)
 
-    ended = ask(chosen, runner, "fleet status", look, as_json)
+    ended = ask(chosen, runner, "fleet status", look, as_json, lines=False)
     if as_json:
         for outcome in ended:
             print(json.dumps(_record(outcome, seen.get(outcome.host.name)), sort_keys=True))

@@ -34,7 +34,7 @@ async def hello(line: Line, runner: str) -> Facts:
     """
     token = f"edgekit-{secrets.token_hex(8)} "
     command = [line.host.python, "-c", program("hello"), token, line.host.home or "", runner]
-    answer = await line.again(lambda connection: connection.run(command, within_s=HELLO_S))
+    answer = await line.retry(lambda connection: connection.run(command, within_s=HELLO_S))
     if answer.code == NOT_FOUND:
         raise DeviceError(f"has no {line.host.python}; name its Python as `python` in hosts.yaml", 5)
     if answer.code != 0 and token.encode() not in answer.out:
@@ -67,7 +67,7 @@ class Edgerun:
     async def call(self, *words: str, within_s: float = HELLO_S) -> Answer:
         """A command that may be done twice; DeviceError where it fails."""
         command = self.words(*words)
-        answer = await self._line.again(lambda connection: connection.run(command, within_s=within_s))
+        answer = await self._line.retry(lambda connection: connection.run(command, within_s=within_s))
         return answer.check()
 
     async def status(self) -> Status:
@@ -114,7 +114,7 @@ class Edgerun:
         """A signed policy, by the names of its files: the device is in signed mode from then on."""
         data = json.dumps(files).encode()
         command = [self._line.host.python, "-c", program("policy"), self._facts.home, self._runner]
-        answer = await self._line.again(lambda connection: connection.run(command, data))
+        answer = await self._line.retry(lambda connection: connection.run(command, data))
         answer.check()
 
 

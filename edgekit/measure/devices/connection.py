@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
+import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgekit.core.errors import ConfigError
-from edgekit.measure.devices import words
+from edgekit.measure.devices import host_keys, words
 from edgekit.measure.devices.failures import Cut, DeviceError, HostKeyError, Refused, Unreachable
 from edgekit.measure.devices.inventory import Host
 
@@ -28,8 +27,6 @@ KEEPALIVE_S, KEEPALIVE_COUNT = 10.0, 3
 MOST_BYTES = 1 << 20
 """Of what a command may answer."""
 PIECE_BYTES = 1 << 15
-KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2", "/etc/ssh/ssh_known_hosts")
-CONFIG = "~/.ssh/config"
 
 
 @dataclass(frozen=True)
@@ -52,8 +49,9 @@ class Network:
 
     def __init__(self, connect_s: float = CONNECT_S) -> None:
         need_asyncssh()
+        logging.getLogger("asyncssh").setLevel(logging.CRITICAL)  # it would log what strangers send
         self._connect_s = connect_s
-        self._known: dict[tuple[str, ...], Any] = {}
+        self._known = host_keys.KnownHosts()
 
     @contextlib.asynccontextmanager
     async def connection(self, host: Host) -> AsyncIterator[Connection]:
@@ -68,14 +66,14 @@ class Network:
         """The same; the caller closes it."""
         import asyncssh
 
-        known, watch = self._known_hosts(host), _HostKeys()
+        known, offer = self._known.of(host), host_keys.Offer()
         given = {"port": host.port, "username": host.user}
         try:
             async with asyncio.timeout(self._connect_s):
                 made = await asyncssh.connect(
                     host.host,
                     known_hosts=known,
-                    client_factory=lambda: watch.client(),
+                    client_factory=lambda: offer.client(),
                     keepalive_interval=KEEPALIVE_S,
                     keepalive_count_max=KEEPALIVE_COUNT,
                     **{key: value for key, value in given.items() if value is not None},
@@ -83,19 +81,19 @@ class Network:
         except TimeoutError:
             raise Unreachable(f"{host.address}: nobody let us in within {self._connect_s:g} s") from None
         except asyncssh.HostKeyNotVerifiable as error:
-            raise HostKeyError(_about_key(host, watch, watch.is_known(known, host), error.reason)) from None
+            raise HostKeyError(host_keys.explain(host, offer, offer.is_known(known, host), error.reason)) from None
         except asyncssh.KeyExchangeFailed as error:
             await self._check_kind_of_key(host, known)
             raise Refused(f"{host.address}: {words.plain(error.reason)}; update its sshd") from None
         except asyncssh.PermissionDenied:
             raise Refused(
-                f"{host.address}: does not let this user in; `ssh-copy-id {host.address}` brings your key there, or "
-                "name another user, or start an agent that has the key"
+                f"{host.address}: does not let this user in; `ssh-copy-id {host.ssh_words}` brings your key "
+                "there, or name another user, or start an agent that has the key"
             ) from None
         except (asyncssh.ConfigParseError, asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
-            raise ConfigError(f"{CONFIG} or a key of yours: {words.plain(error)}") from None
-        except (asyncssh.Error, OSError) as error:
-            if watch.connected:
+            raise ConfigError(f"{host_keys.CONFIG} or a key of yours: {words.plain(error)}") from None
+        except Exception as error:  # whatever a stranger's bytes do to asyncssh is the end of this device alone
+            if offer.connected:
                 await self._check_kind_of_key(host, known)
             raise Unreachable(f"{host.address}: cannot be reached ({_reason(error)})") from None
         return Connection(host, made)
@@ -104,36 +102,15 @@ class Network:
         """HostKeyError where the device has no key of the kind that is known, and so ended the connection itself."""
         import asyncssh
 
-        watch = _HostKeys()
+        offer = host_keys.Offer()
         port = host.port or ()
         with contextlib.suppress(asyncssh.Error, OSError, TimeoutError):
             async with asyncio.timeout(self._connect_s):
                 key = await asyncssh.get_server_host_key(host.host, port)
-            if key is not None and watch.is_known(known, host):
-                watch.offer(key)
-                if not watch.is_known(known, host, key):
-                    raise HostKeyError(_about_key(host, watch, True, ""))
-
-    def _known_hosts(self, host: Host) -> Any:
-        """Never None, with which asyncssh would check nothing, as it does for `UserKnownHostsFile none`."""
-        import asyncssh
-
-        files: Any = ()
-        if os.path.exists(os.path.expanduser(CONFIG)):
-            try:
-                files = asyncssh.SSHClientConnectionOptions(
-                    host=host.host, username=host.user or (), config=(), client_keys=None, agent_path=None
-                ).known_hosts
-            except (asyncssh.ConfigParseError, OSError, ValueError) as error:
-                raise ConfigError(f"{CONFIG}: {words.plain(error)}") from None
-        paths = [os.path.expanduser(str(path)) for path in (KNOWN_HOSTS if files == () or files == [] else files or ())]
-        there = tuple(path for path in paths if Path(path).is_file())
-        if there not in self._known:
-            try:
-                self._known[there] = asyncssh.read_known_hosts(there)
-            except (OSError, ValueError) as error:
-                raise ConfigError(f"{', '.join(there)}: {words.plain(error)}; remove the line") from None
-        return self._known[there]
+            if key is not None and offer.is_known(known, host):
+                offer.offer(key)
+                if not offer.is_known(known, host, key):
+                    raise HostKeyError(host_keys.explain(host, offer, True, ""))
 
 
 class Connection:
@@ -241,42 +218,6 @@ class Process:
         self._process.close()
 
 
-class _HostKeys:
-    """Notes the key that a device offered and nobody knows."""
-
-    def __init__(self) -> None:
-        self.connected, self.offered = False, ""
-        self._place: tuple[str, str, int] | None = None
-
-    def client(self) -> Any:
-        """For one connection."""
-        import asyncssh
-
-        notes = self
-
-        class Client(asyncssh.SSHClient):
-            def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
-                notes.connected = True
-
-            def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-                notes.offer(key, (host, addr, port))
-                return False
-
-        return Client()
-
-    def offer(self, key: asyncssh.SSHKey, place: tuple[str, str, int] | None = None) -> None:
-        """It has this key."""
-        self.offered, self._place = f"{key.get_algorithm()} {key.get_fingerprint()}", place
-
-    def is_known(self, known: Any, host: Host, key: asyncssh.SSHKey | None = None) -> bool:
-        """Whether some key of the device is known, or this one."""
-        import asyncssh
-
-        name, address, port = self._place or (host.host, host.host, host.port or 22)
-        found = asyncssh.match_known_hosts(known, name, address, port if port != 22 else None)
-        return any(found[:2]) if key is None else key in found[0]
-
-
 def need_asyncssh() -> None:
     """ConfigError where the extra is not installed."""
     try:
@@ -285,21 +226,6 @@ def need_asyncssh() -> None:
         raise ConfigError(
             f"edgekit fleet: {error.name or 'asyncssh'} is not installed; in a clone of edgekit: pip install '.[fleet]'"
         ) from None
-
-
-def _about_key(host: Host, watch: _HostKeys, known: bool, reason: str) -> str:
-    target = f"{f'{host.user}@' if host.user else ''}{host.host}"
-    place = f"[{host.host}]:{host.port}" if host.port not in (None, 22) else host.host
-    offered = f" {watch.offered}" if watch.offered else ""
-    if known:
-        return (
-            f"{host.address}: its host key{offered} is not the one that known_hosts has: it was made anew, or somebody "
-            f"stands between; look at that device, then `ssh-keygen -R '{place}'`"
-        )
-    if offered:
-        port = f"-p {host.port} " if host.port else ""
-        return f"{host.address}: its host key{offered} is not known; `ssh {port}{target}` once, and compare it there"
-    return f"{host.address}: its host key is not taken ({words.plain(reason)}); look at that device"
 
 
 def _reason(error: Exception) -> str:

@@ -41,9 +41,14 @@ class Host:
 
     @property
     def address(self) -> str:
-        """As `ssh` would be called: `pi@10.0.0.5:22`."""
+        """For people: `pi@10.0.0.5:22`."""
         user = f"{self.user}@" if self.user else ""
         return f"{user}{self.host}{f':{self.port}' if self.port else ''}"
+
+    @property
+    def ssh_words(self) -> str:
+        """What stands behind `ssh`: `-p 2222 pi@10.0.0.5`."""
+        return f"{f'-p {self.port} ' if self.port else ''}{f'{self.user}@' if self.user else ''}{self.host}"
 
     @property
     def identity(self) -> str:

@@ -14,6 +14,8 @@ from edgekit.measure.devices.inventory import Host
 T = TypeVar("T")
 PAUSES_S = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Before each new connection after a cut that came without any progress."""
+MOST_CUTS = 1000
+"""Of one device, with progress or without: one that lies could be cut for ever."""
 
 
 class Line:
@@ -54,7 +56,7 @@ class Line:
         """It was cut: wait a little, or give up with the error where waiting has brought nothing."""
         self.drop()
         self.cuts += 1
-        if self._idle >= len(PAUSES_S):
+        if self._idle >= len(PAUSES_S) or self.cuts > MOST_CUTS:
             raise Unreachable(f"{error}; given up after {self.cuts} attempts") from None
         await asyncio.sleep(PAUSES_S[self._idle])
         self._idle += 1
@@ -63,7 +65,7 @@ class Line:
         """Something has arrived, so the next cut is the first one again."""
         self._idle = 0
 
-    async def again(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def retry(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Do what may be done twice, until the line holds so long."""
         while True:
             connection = await self.connection()

@@ -88,7 +88,7 @@ async def _ask(connection: Connection, command: Command, size: int) -> tuple[int
         raise _Cut(error, 0) from None
     if answer.code not in (0, ANOTHER_OFFSET):
         answer.check()
-    found = [told for line in answer.out.splitlines() if (told := _told(line, size))]
+    found = [told for line in answer.out.splitlines() if (told := _parsed(line, size))]
     if not found:
         raise DeviceError("does not say how much has arrived; look at that device", 8)
     return found[-1]
@@ -132,7 +132,7 @@ class _Progress:
 
     def take(self, line: bytes) -> None:
         """One line of the device's."""
-        told = _told(line, self.size)
+        told = _parsed(line, self.size)
         if told:
             self.offset, self.stored = told
             self._on_offset(self.offset)
@@ -171,7 +171,7 @@ async def _follow(process: Process, state: _Progress) -> None:
             state.take(line)
 
 
-def _told(line: bytes, size: int) -> tuple[int, bool] | None:
+def _parsed(line: bytes, size: int) -> tuple[int, bool] | None:
     """(offset, whether it is stored) of a line; None where it is none of these lines."""
     if not line.startswith(b"{") or len(line) > 4096:
         return None

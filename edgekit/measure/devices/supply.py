@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from edgekit.core.hashing import sha256_file
 from edgekit.measure.devices import sending, wheels
 from edgekit.measure.devices.commands import Edgerun, hello, program
 from edgekit.measure.devices.facts import Facts
@@ -27,11 +27,16 @@ UNPACK_S = 600.0
 
 
 @dataclass(frozen=True)
-class Runner:
-    """The one that this edgekit carries."""
+class File:
+    """Bytes and their digest."""
 
     data: bytes
     sha256: str
+
+
+@dataclass(frozen=True)
+class Runner(File):
+    """The one that this edgekit carries."""
 
     @classmethod
     def build(cls) -> Runner:
@@ -47,18 +52,19 @@ class Supplies:
 
     def __init__(self, runner: Runner, folder: Path | None = None) -> None:
         self.runner, self.folder = runner, folder
-        self._digests: dict[Path, str] = {}
+        self._files: dict[Path, File] = {}
 
     @cached_property
     def house(self) -> list[Wheel]:
         """The wheels of the folder, read once."""
         return wheels.read_folder(self.folder) if self.folder else []
 
-    def digest(self, wheel: Wheel) -> str:
-        """Sha256 of a wheel."""
-        if wheel.path not in self._digests:
-            self._digests[wheel.path] = sha256_file(wheel.path)
-        return self._digests[wheel.path]
+    def file(self, wheel: Wheel) -> File:
+        """A wheel's bytes, read once for all devices."""
+        if wheel.path not in self._files:
+            data = wheel.path.read_bytes()
+            self._files[wheel.path] = File(data, hashlib.sha256(data).hexdigest())
+        return self._files[wheel.path]
 
 
 async def supply(
@@ -87,10 +93,11 @@ async def supply(
         )
     if not found.runner:
         await put(line, found, supplies.runner.data, supplies.runner.sha256, ".pyz", on_offset)
-    for wheel in chosen:
-        await put(line, found, wheel.path.read_bytes(), supplies.digest(wheel), ".whl", on_offset)
-    if chosen:
-        await _unpack(line, found, [supplies.digest(wheel) for wheel in chosen])
+    files = [supplies.file(wheel) for wheel in chosen]
+    for file in files:
+        await put(line, found, file.data, file.sha256, ".whl", on_offset)
+    if files:
+        await _unpack(line, found, [file.sha256 for file in files])
     if chosen or not found.runner:
         found = await hello(line, supplies.runner.sha256)
         if not found.runner:
@@ -129,5 +136,5 @@ async def _unpack(line: Line, found: Facts, digests: list[str]) -> None:
     used = [path.rpartition("/")[2] for path in found.packages]
     kept = [name for name in used if not any(digest.startswith(name) for digest in digests)]
     command = [line.host.python, "-c", program("unpack"), found.home, *digests, *kept]
-    answer = await line.again(lambda connection: connection.run(command, within_s=UNPACK_S))
+    answer = await line.retry(lambda connection: connection.run(command, within_s=UNPACK_S))
     answer.check()

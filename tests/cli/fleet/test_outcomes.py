@@ -54,14 +54,17 @@ def fleet(tmp_path: Path) -> Inventory:
 
 def test_what_a_device_has_confirmed_is_known_to_the_next_command(fleet: Inventory) -> None:
     with journal.opened(fleet, "push") as notes:
-        assert not notes.has(HOST, "key")
+        assert notes.state(HOST, "key") == "waiting"
         notes.note(Outcome(HOST, "confirmed", 4), "key")
     with journal.opened(fleet, "push") as notes:
-        assert notes.has(HOST, "key") and notes.release(HOST) == 4
-        assert not notes.has(HOST, "another parcel")
-        assert not notes.has(Host("door-1", "pi4", "10.0.0.6", "pi", 22), "key"), "another device of this name"
-        notes.note(Outcome(HOST, "on trial", 5), "key")
-        assert not notes.has(HOST, "key")
+        assert notes.state(HOST, "key") == "confirmed" and notes.release(HOST) == 4
+        assert notes.state(HOST, "another parcel") == "waiting"
+        assert notes.state(Host("door-1", "pi4", "10.0.0.6", "pi", 22), "key") == "waiting", (
+            "another device of this name"
+        )
+        for state, known in (("on trial", "sent"), ("sent", "sent"), ("failed", "waiting"), ("sending", "waiting")):
+            notes.note(Outcome(HOST, state, 5), "key")
+            assert notes.state(HOST, "key") == known
 
 
 def test_a_second_command_on_the_same_fleet_is_refused_in_one_line(fleet: Inventory) -> None:
@@ -80,7 +83,7 @@ def test_a_damaged_note_is_as_none(text: str, fleet: Inventory) -> None:
     assert json.loads(path.read_text())["hosts"]["door-1"]["state"] == "confirmed"
     path.write_text(text)
     with journal.opened(fleet, "push") as notes:
-        assert not notes.has(HOST, "key")
+        assert notes.state(HOST, "key") == "waiting"
 
 
 def test_what_is_noted_is_on_the_disk_also_where_the_command_dies(fleet: Inventory) -> None:
@@ -89,4 +92,5 @@ def test_what_is_noted_is_on_the_disk_also_where_the_command_dies(fleet: Invento
             notes.note(Outcome(Host(f"h{number}", host=f"h{number}"), "confirmed", 1), "key")
         raise KeyboardInterrupt
     with journal.opened(fleet, "push") as notes:
-        assert all(notes.has(Host(f"h{number}", host=f"h{number}"), "key") for number in range(100))
+        hosts = [Host(f"h{number}", host=f"h{number}") for number in range(100)]
+        assert {notes.state(host, "key") for host in hosts} == {"confirmed"}

@@ -41,6 +41,20 @@ def watched(fleet: Fleet, numbers: list[int], *program: str) -> Iterator[None]:
             process.wait(timeout=60)
 
 
+@contextmanager
+def watched_there(fleet: Fleet, number: int) -> Iterator[None]:
+    """`edgerun watch` runs on a device, as the launcher in its home starts it for a service."""
+    launcher = fleet.rig.device(number) / ".edge" / "edgerun"
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(fleet.rig.device(number))}
+    words = [str(launcher), "watch", "--confirm-after", "0", "--", "sleep", "1000"]
+    process = subprocess.Popen(words, env=environment, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
 def test_all_devices_get_it_and_confirm_it_themselves(fleet: Fleet) -> None:
     with watched(fleet, [0, 1, 2, 3], "sleep", "1000"):
         said = fleet.run(0, "push", fleet.bundles["1.0.0"])
@@ -114,6 +128,18 @@ def test_nobody_who_confirms_is_a_doubt_that_says_what_to_do(fleet: Fleet) -> No
     assert "does `edgerun watch` run there?" in found["d0"]["why"]
     assert fleet.states(0, "confirm", fleet.bundles["1.0.0"])[0] == CONFIRMED
     assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--wait", "0") == [CONFIRMED, *["on trial"] * 3]
+
+
+def test_what_was_only_sent_is_installed_by_the_next_push(fleet: Fleet) -> None:
+    assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--send-only") == [SENT] * 4
+    status = fleet.status(0)
+    assert len(status["store"]) == 1 and status["releases"] == []
+    fleet.rig.setting(1, "exit 9")
+    assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--send-only") == [SENT] * 4, "nobody is asked again"
+    fleet.rig.setting(1, "")
+    (path,) = (fleet.rig.device(2) / ".edge" / "store").iterdir()
+    path.unlink()
+    assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--confirm") == [CONFIRMED] * 4
 
 
 def test_another_release_on_trial_is_not_pushed_over(fleet: Fleet) -> None:

@@ -28,6 +28,7 @@ set -- $SSH_CONNECTION
 unset PYTHONPATH EDGERUN_HOME
 export HOME={devices}/$3 XDG_CACHE_HOME={devices}/$3/.cache PATH={bin}:$PATH
 cd "$HOME" || exit 1
+printf . >> .calls
 if [ -f .rig ]; then . ./.rig; fi
 exec /bin/sh -c "$SSH_ORIGINAL_COMMAND"
 """
@@ -78,17 +79,26 @@ class Rig:
     def __enter__(self) -> Rig:
         if os.geteuid() == 0:
             os.makedirs("/run/sshd", mode=0o755, exist_ok=True)  # which sshd wants of root
-        for first in range(0, self.count, MOST_ADDRESSES):
-            self._start(range(first, min(self.count, first + MOST_ADDRESSES)))
-        for number in range(0, self.count, MOST_ADDRESSES):
-            self._wait_for(number)
+        self.start_devices(range(self.count))
         return self
 
+    def start_devices(self, numbers: range) -> None:
+        """So that they answer; each sshd has some of them."""
+        for first in numbers[::MOST_ADDRESSES]:
+            self._start(range(first, min(numbers.stop, first + MOST_ADDRESSES)))
+        for first in numbers[::MOST_ADDRESSES]:
+            self._wait_for(first)
+
     def __exit__(self, *error: object) -> None:
+        self.stop_devices()
+
+    def stop_devices(self) -> None:
+        """None answers any more."""
         for server in self._servers:
             server.terminate()
         for server in self._servers:
             server.wait(timeout=30)
+        self._servers.clear()
 
     def device(self, number: int) -> Path:
         """The home directory of a device."""

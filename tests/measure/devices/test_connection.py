@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -182,3 +184,35 @@ def test_a_command_that_never_ends_is_given_up(desk: Rig) -> None:
 def test_an_answer_without_end_is_not_read_to_its_end(desk: Rig) -> None:
     with pytest.raises(DeviceError, match=f"more than {MOST_BYTES:,} bytes"):
         run(host(desk), "sh", "-c", "yes")
+
+
+@pytest.mark.parametrize(
+    "greeting",
+    [
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"SSH-2.0-\x1b[2J\r\n" + bytes(range(256)) * 200,
+        b"SSH-2.0-x\r\n" + b"\xff" * 40_000,
+        b"SSH-2.0-x\r\n\x00\x00\x00\x0c\x0a\x14" + bytes(10),
+        b"SSH-1.5-old\r\n",
+        b"x" * 300_000,
+    ],
+    ids=["http", "bytes", "ones", "kexinit", "old", "endless"],
+)
+def test_what_is_no_ssh_is_one_line_and_harms_nobody_else(
+    greeting: bytes, desk: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_server(("127.1.9.9", 0)) as server:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    client, _ = server.accept()
+                    with client, contextlib.suppress(OSError):
+                        client.sendall(greeting)
+                        client.recv(100_000)
+
+        threading.Thread(target=serve, daemon=True).start()
+        with pytest.raises((Unreachable, Refused, HostKeyError)) as caught:
+            run(host(desk, host="127.1.9.9", port=server.getsockname()[1]), "true", connect_s=5.0)
+    assert str(caught.value).isprintable() and len(str(caught.value)) < 400
+    assert not caplog.records
