@@ -151,7 +151,7 @@ async def _quiet(
         return await connection.run(command, within_s=LONGEST_S, most=MOST_BYTES)
 
     for pause_s in (*PAUSES_S, None):
-        answer = await line.again(work)
+        answer = await line.retry(work)
         part = _part(answer.check(), bundles, asked)
         if not part.disturbed or pause_s is None:
             return part
