@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 
 NAMES = ("policy.json", "policy.json.sig", "root.pub")
 MOST_BYTES = 1 << 18
@@ -15,14 +16,14 @@ MOST_BYTES = 1 << 18
 
 def main(home: str, runner: str) -> int:
     files = json.loads(sys.stdin.read(MOST_BYTES))
-    folder = os.path.join(home, ".policy." + str(os.getpid()) + ".tmp")  # which the runner removes after a kill
-    os.mkdir(folder, 0o700)
+    desk = os.path.join(home, "desk")
+    folder = tempfile.mkdtemp(prefix=".policy.", dir=desk)  # a command of the runner clears the home itself
     try:
         for name in NAMES:
             with open(os.path.join(folder, name), "w") as stream:
                 stream.write(files[name])
-        path = os.path.join(home, "desk", runner + ".pyz")
-        return subprocess.call([sys.executable, path, "trust", folder, os.path.join(home, "trust")])
+        path = os.path.join(desk, runner + ".pyz")
+        return subprocess.call([sys.executable, path, "trust", folder, "--home", home])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
