@@ -105,5 +105,5 @@ def _kept(name: str, folder: Path, files: list[Path]) -> Path | None:
     shutil.copytree(folder, kept)
     (kept / "files").mkdir()
     for number, file in enumerate(files):
-        shutil.copy(file, kept / "files" / f"{number}-{file.name}")
+        shutil.copy(file, kept / "files" / f"{number:02}-{file.name}")
     return kept
