@@ -136,7 +136,7 @@ class Connection:
     async def run(
         self, command: Sequence[str], data: bytes = b"", within_s: float = 60.0, most: int = MOST_BYTES
     ) -> Answer:
-        """A command to its end. Cut where the line was, or where it says nothing for too long."""
+        """A command to its end. Cut where the line was; Unreachable where it takes too long, which once is enough."""
         process = await self.start(command)
         try:
             async with asyncio.timeout(within_s):
@@ -145,7 +145,7 @@ class Connection:
                 out, said = await asyncio.gather(process.read_all(most), process.read_said())
                 return Answer(await process.code(), out, said)
         except TimeoutError:
-            raise Cut(f"{self.host.address}: no answer within {within_s:g} s") from None
+            raise Unreachable(f"{self.host.address}: no answer within {within_s:g} s") from None
         finally:
             process.close()
 

@@ -143,6 +143,8 @@ async def _feed(process: Process, data: bytes, pace: Pace, state: _Progress) -> 
     """Write, no further ahead of what was acknowledged than the pace allows."""
     at = state.offset
     while at < len(data):
+        if state.offset > at:  # it was there already, or another command brings it
+            return
         room = state.offset + pace.window - at
         if room <= 0:
             state.more.clear()

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.fleet
 def bare_python() -> tuple[str, str]:
     """A Python without numpy that can run the runner, and its version."""
     code = "import importlib.util as u, sys; print('%d.%d' % sys.version_info[:2], u.find_spec('numpy') is None)"
-    pythons = [*Path("/root/.pyenv/versions").glob("3.1*/bin/python3"), Path("/usr/bin/python3")]
+    pythons = [Path(sys.base_prefix) / "bin" / "python3", Path("/usr/bin/python3")]
     for path in pythons:
         if path.exists():
             done = subprocess.run([path, "-c", code], capture_output=True, text=True)

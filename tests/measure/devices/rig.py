@@ -45,6 +45,7 @@ PasswordAuthentication no
 KbdInteractiveAuthentication no
 AuthorizedKeysFile {authorized}
 ForceCommand {session}
+SetEnv HOME={devices}
 MaxStartups 2000
 MaxSessions 100
 LogLevel ERROR
@@ -166,6 +167,7 @@ class Rig:
                 key=self.host_key,
                 authorized=self.folder / "authorized_keys",
                 session=self.folder / "session",
+                devices=self.folder / "devices",  # until the session names one: no login reads this user's own files
             )
         )
         with open(self.folder / "sshd.log", "ab") as log:

@@ -16,6 +16,7 @@ from edgekit.measure.devices.failures import DeviceError
 from tests.measure.devices import desk as desks
 from tests.measure.devices.rig import Rig
 
+PYENV = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
 TOKEN = "token "
 GOOD = {
     "python": [3, 11, 2], "implementation": "CPython", "executable": "/usr/bin/python3", "bits": 64,
@@ -39,8 +40,7 @@ def answer(**changes: object) -> bytes:
 def with_python(version: str) -> Path | None:
     """A Python of pyenv's or of the system's, of this version."""
     found = shutil.which(f"python{version}")
-    roots = [Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")), Path("/root/.pyenv")]
-    ours = [each for root in roots if root.is_dir() for each in root.glob(f"versions/{version}.*/bin/python{version}")]
+    ours = sorted(PYENV.glob(f"versions/{version}.*/bin/python{version}"))
     return ours[0] if ours else Path(found) if found else None
 
 

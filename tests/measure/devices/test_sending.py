@@ -154,3 +154,14 @@ def test_a_home_in_which_others_can_write_is_refused_before_anything_runs_there(
     with pytest.raises(DeviceError, match="nobody else can write") as caught:
         desks.talk(desks.host(desk, 3, home=str(home)), work)
     assert caught.value.exit_code == 8 and not list(home.iterdir())
+
+
+def test_a_device_that_takes_nothing_and_says_nothing_is_given_up(desk: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "STALL_S", 1.0)
+    monkeypatch.setattr("edgekit.measure.devices.line.PAUSES_S", (0.0,))
+
+    def command(offset: int | None, acknowledge: int) -> Sequence[str]:
+        return ["echo", '{"offset": 0, "stored": false}'] if offset is None else ["sleep", "60"]
+
+    with pytest.raises(Unreachable, match="given up after"):
+        desks.talk(desks.host(desk), lambda line: sending.send(line, bytes(300_000), command))
