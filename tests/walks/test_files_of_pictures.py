@@ -111,7 +111,7 @@ def test_a_detector_with_its_scores_first_becomes_every_target_and_teaches(tmp_p
         assert row["accuracy_validation"] == pytest.approx(baseline["accuracy_validation"], abs=0.02)
     picture = next((tmp_path / "data").rglob("*.png"))
     for entry in result["bundles"].values():
-        assert set(predicted(tmp_path, entry, picture)) == {"boxes", "timing_ms"}
+        assert set(predicted(tmp_path, entry, picture)) == {"boxes", "drawn", "input", "timing_ms"}
 
 
 def test_a_segmenter_with_its_classes_last_becomes_every_target(tmp_path: Path) -> None:
