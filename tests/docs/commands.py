@@ -1,6 +1,6 @@
 """Every command that the pages show, and what its test does with it: a new one must be listed here.
 
-QUICK commands are run for real by `make test`, LONG ones by `make long`, page by page, in a folder that `scene.py` lays
+QUICK commands are run for real by `make docs`, LONG ones by `make long`, page by page, in a folder that `scene.py` lays
 out. ELSEWHERE are those that cannot run here, with the reason; of these the words are parsed.
 """
 
