@@ -25,11 +25,13 @@ Target = Literal["tflite", "openvino", "onnx"]
 TARGETS: tuple[Target, ...] = ("tflite", "openvino", "onnx")
 BUILDER_PATTERN = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 NAME = r"^[a-z0-9][a-z0-9_-]{0,63}$"
+CLASS_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 VERSION = r"^\d+\.\d+\.\d+$"
 PATTERN_ADVICE = {
     BUILDER_PATTERN: "write package.module:function, for example nets:make",
     f"^$|{BUILDER_PATTERN}": "write package.module:function, for example prepare:samples, or nothing",
     NAME: "write 1 to 64 small letters, digits, - and _, a letter or a digit first, for example my-run",
+    f"^$|{CLASS_NAME}": "write a class of hosts.yaml, for example pi4, or nothing",
     VERSION: "write three numbers with dots between them, for example 1.0.0",
 }
 """What a text must look like, by its pattern: nobody should have to read a regular expression."""

@@ -26,7 +26,7 @@ from edgekit.core.run_folder import stage_folder
 from edgekit.report import result as results
 from edgekit.report.console import show
 from edgekit.runner.measure.conditions import Conditions, differences
-from edgekit.stages.benchmark import decide
+from edgekit.stages.benchmark import decide, winners
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.run import write_result
 from tests.conftest import ROOT, TINY, FinishedRun
@@ -384,9 +384,9 @@ def test_what_is_no_result_is_not_current(other: Any, tiny_run: FinishedRun, tmp
 
 
 def test_the_schema_knows_every_rule_of_the_benchmark(schema: dict[str, Any]) -> None:
-    rules = {decide.FASTEST, decide.FEWEST_BYTES, decide.FIRST_NAME, decide.NO_WINNER, decide.RECORDED}
+    rules = {winners.FASTEST, winners.FEWEST_BYTES, winners.FIRST_NAME, winners.NO_WINNER, winners.RECORDED}
     assert set(schema["$defs"]["Choice"]["properties"]["rule"]["enum"]) == rules
-    assert set(schema["$defs"]["Limit"]["properties"]["rule"]["enum"]) == {decide.ABOVE_LIMIT, decide.RECORDED}
+    assert set(schema["$defs"]["Limit"]["properties"]["rule"]["enum"]) == {decide.ABOVE_LIMIT, winners.RECORDED}
 
 
 def shown(result: Result, folder: Path) -> list[str]:
@@ -403,10 +403,10 @@ def candidate(name: str, ratio: float, low: float, high: float, size: int) -> di
 @pytest.mark.parametrize(
     ("rule", "chosen", "told"),
     [
-        (decide.FEWEST_BYTES, "b", "onnx: b, by fewer bytes: a is not measurably faster (1.02×, 0.98–1.07)"),
-        (decide.FEWEST_BYTES, "a", "onnx: a, by fewer bytes: b is not measurably slower (1.02×, 0.98–1.07)"),
-        (decide.FASTEST, "a", None),
-        (decide.FIRST_NAME, "a", None),
+        (winners.FEWEST_BYTES, "b", "onnx: b, by fewer bytes: a is not measurably faster (1.02×, 0.98–1.07)"),
+        (winners.FEWEST_BYTES, "a", "onnx: a, by fewer bytes: b is not measurably slower (1.02×, 0.98–1.07)"),
+        (winners.FASTEST, "a", None),
+        (winners.FIRST_NAME, "a", None),
     ],
 )
 def test_a_tie_that_bytes_decided_is_told(
@@ -414,7 +414,7 @@ def test_a_tie_that_bytes_decided_is_told(
 ) -> None:
     rows = [candidate("a", 1.0, 1.0, 1.0, 90), candidate("b", 1.02, 0.98, 1.07, 80), candidate("c", 2.0, 1.9, 2.1, 10)]
     for decision in result["decisions"]:
-        decision["rule"] = decide.FASTEST
+        decision["rule"] = winners.FASTEST
         if decision["decision"] == "winner of onnx":
             decision |= {"rule": rule, "chosen": chosen, "candidates": rows}
     assert [line for line in shown(result, tiny_run.folder) if " bytes: " in line] == ([told] if told else [])

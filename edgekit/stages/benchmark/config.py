@@ -6,7 +6,7 @@ from pathlib import PurePath
 
 from pydantic import Field, field_serializer, field_validator
 
-from edgekit.core.config import TARGETS, Budget, StageConfig, Target
+from edgekit.core.config import CLASS_NAME, TARGETS, Budget, StageConfig, Target
 from edgekit.core.tasks import Task
 from edgekit.data.paths import PathText
 from edgekit.training.teachers import model_file
@@ -51,7 +51,7 @@ class Config(StageConfig):
     )
     where: str = Field(
         "",
-        pattern=r"^$|^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
+        pattern=f"^$|{CLASS_NAME}",
         description="class of devices whose latencies decide, as hosts.yaml names it; empty: this machine",
     )
     hosts: PathText = Field("hosts.yaml", description="file that lists these devices, as for `edgekit fleet`")
