@@ -36,7 +36,7 @@ $(VENV)/.workbook: pyproject.toml constraints.txt
 	$(call aloud,installing torch) $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(call aloud,removing an edgekit of old) $(BIN)/pip uninstall --quiet --disable-pip-version-check --yes edgekit
 	$(call aloud,installing the workbook) \
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[workbook]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[workbook,fleet]'
 	touch $@
 
 # Last of all, for pip then finds the older versions that onnx2tf pins, and says so at every later installation.

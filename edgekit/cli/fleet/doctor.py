@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 from edgekit.cli.fleet import outcomes, parcel
@@ -17,6 +18,8 @@ from edgekit.measure.devices.results import Finding
 from edgekit.measure.devices.supply import Runner, Supplies, supply
 
 WOULD_RUN, BLOCKED = "would run", 5
+CLOCK_S = 300.0
+"""A clock that is further off matters to whoever reads a log, and to signatures that end on a day."""
 
 
 def run(bundle: Path, chosen: Chosen, as_json: bool) -> int:
@@ -33,7 +36,7 @@ def run(bundle: Path, chosen: Chosen, as_json: bool) -> int:
         answer = await line.retry(lambda connection: connection.run(words))
         if answer.code not in (0, BLOCKED):
             answer.check()
-        findings[before.host.name] = told = results.findings(answer)
+        findings[before.host.name] = told = [*_clock(found), *results.findings(answer)]
         blocking = [each for each in told if each.severity == "error"]
         if blocking or answer.code == BLOCKED:
             raise DeviceError(
@@ -49,3 +52,19 @@ def run(bundle: Path, chosen: Chosen, as_json: bool) -> int:
         elif outcome.exit_code == 0:
             print(outcome.line())
     return outcomes.worst(ended)
+
+
+def _clock(found: Facts) -> list[Finding]:
+    """What is to be said of the device's clock, beside this machine's."""
+    if abs(found.ahead_s) <= CLOCK_S:
+        return []
+    off = timedelta(seconds=round(abs(found.ahead_s)))
+    where = "ahead of" if found.ahead_s > 0 else "behind"
+    return [
+        Finding(
+            "clock",
+            "warning",
+            f"its clock is {off} {where} this machine's",
+            "set it, for example by `timedatectl set-ntp true`: signatures, keys and policies end by it",
+        )
+    ]

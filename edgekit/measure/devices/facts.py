@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,7 +58,10 @@ class Status:
 
 @dataclass(frozen=True)
 class Facts:
-    """A device and its Python. `status` is None where the runner is not there yet."""
+    """A device and its Python. `status` is None where the runner is not there yet.
+
+    `ahead_s`: seconds that its clock is ahead of this machine's, with the time that the answer took.
+    """
 
     python: tuple[int, ...]
     implementation: str
@@ -70,6 +74,7 @@ class Facts:
     packages: tuple[str, ...]
     distributions: Mapping[str, str]
     free_bytes: int | None
+    ahead_s: float
     status: Status | None = None
 
     @property
@@ -114,6 +119,7 @@ def parsed(out: bytes, token: str) -> Facts:
         packages=tuple(shapes.texts(values, "packages")),
         distributions=_versions(values),
         free_bytes=shapes.whole(values, "free_bytes") if values.get("free_bytes") is not None else None,
+        ahead_s=shapes.whole(values, "clock") - time.time(),
         status=status(behind[-1]) if behind else None,
     )
 

@@ -81,6 +81,21 @@ def test_the_doctor_names_what_lacks_and_the_line_that_repairs_it(fleet: Fleet) 
     assert "numpy-missing" in {each["code"] for each in found["d1"]["findings"]}
 
 
+@pytest.mark.parametrize(("years", "where"), [(10, "ahead of"), (-10, "behind")])
+def test_the_doctor_says_that_a_clock_is_wrong(fleet: Fleet, years: int, where: str) -> None:
+    shifted = fleet.rig.device(0) / "shifted"
+    shifted.mkdir()
+    seconds = years * 365 * 86_400
+    lines = f"import time\nright = time.time\ntime.time = lambda: right() + {seconds}\n"
+    (shifted / "sitecustomize.py").write_text(lines)
+    fleet.rig.setting(0, 'export PYTHONPATH="$HOME/shifted"')
+    found = fleet.asked(0, "doctor", fleet.bundles["1.0.0"], "--only", "d0", "--only", "d1")
+    (told,) = [each for each in found["d0"]["findings"] if each["code"] == "clock"]
+    assert where in told["cause"] and "days" in told["cause"] and "timedatectl" in told["fix"]
+    assert found["d0"]["state"] == "would run" and where in found["d0"]["why"]
+    assert "clock" not in {each["code"] for each in found["d1"]["findings"]}
+
+
 def test_a_device_that_orders_the_terminal_about_is_shown_without(fleet: Fleet) -> None:
     fleet.rig.setting(0, "printf 'edgerun: \\033]0;owned\\007\\033[2J no\\n' >&2; exit 7")
     done = fleet.rig.edgekit("fleet", "status", "--to", fleet.hosts, "--only", "d0")

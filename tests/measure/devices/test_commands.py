@@ -21,7 +21,7 @@ TOKEN = "token "
 GOOD = {
     "python": [3, 11, 2], "implementation": "CPython", "executable": "/usr/bin/python3", "bits": 64,
     "machine": "aarch64", "system": "Linux", "libc": "glibc 2.36", "home": "/var/lib/edge", "runner": True,
-    "packages": [], "distributions": {"numpy": "1.26.4"}, "free_bytes": 1000,
+    "packages": [], "distributions": {"numpy": "1.26.4"}, "free_bytes": 1000, "clock": 1_790_000_000,
 }  # fmt: skip
 STATUS = {
     "home": "/x", "state": "trial", "current": 2, "back": 1, "tries": 2, "outages": 0, "signed": True, "floor": {},
@@ -49,6 +49,7 @@ def test_one_round_trip_tells_what_a_device_is(desk: Rig) -> None:
     assert found.python == sys.version_info[:3] and found.machine == platform.machine()
     assert found.home == str(desk.device(0) / ".edge")
     assert found.free_bytes and found.free_bytes > 1e6
+    assert abs(found.ahead_s) < 60
     assert "numpy" in found.distributions and not found.packages
 
 

@@ -15,7 +15,7 @@ from tests.measure.devices.house import wheel
 
 PI = Facts(
     python=(3, 11, 2), implementation="CPython", bits=64, machine="aarch64", system="Linux", libc="glibc 2.36",
-    home="/var/lib/edge", runner=True, packages=(), distributions={}, free_bytes=None,
+    home="/var/lib/edge", runner=True, packages=(), distributions={}, free_bytes=None, ahead_s=0.0,
 )  # fmt: skip
 NEW, OLD = "cp311-cp311-manylinux_2_28_aarch64", "cp311-cp311-manylinux2014_aarch64"
 
