@@ -85,12 +85,12 @@ def test_what_cannot_sign_leaves_no_file(desk: Desk) -> None:
     assert not [path for path in desk.home.iterdir() if "oms.sig" in path.name or path.name.endswith(".tmp")]
 
 
-def test_without_its_program_one_line_says_what_to_install(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_program_one_line_names_the_page(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = desk.home / "bin"
     folder.mkdir()
     (folder / "ssh-keygen").symlink_to(shutil.which("ssh-keygen") or "")
     monkeypatch.setenv("PATH", str(folder))
-    assert "pipx install model-signing" in said(2, *signing(desk, "--oms", desk.home / "oms.pem"))
+    assert "model_signing is not in PATH" in said(2, *signing(desk, "--oms", desk.home / "oms.pem"))
 
 
 def test_a_key_that_is_not_there_is_named(desk: Desk) -> None:
