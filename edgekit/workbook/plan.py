@@ -120,7 +120,7 @@ class Plan:
 
     def section(self, stage: str) -> dict[str, Any]:
         """What the user wrote for a stage, relative paths taken from the config's folder."""
-        return _beside(self.path, getattr(self.run, stage))
+        return beside(self.path, getattr(self.run, stage))
 
     def scalars(self, stage: str) -> dict[str, bool | int | float | str]:
         """The stage's own scalar options: the parameters of its notebook."""
@@ -200,9 +200,9 @@ def _sections(path: Path, given: dict[str, Any]) -> tuple[RunConfig, dict[str, S
     shared = shared_options(run)
     stages: dict[str, Any] = {}
     for stage in faults.of(lambda: stages_of(run)) or ():
-        section = _beside(path, getattr(run, stage))
-        stages[stage] = faults.of(partial(parse_stage, stage, section, shared))
-    data = faults.of(lambda: parse_data(_beside(path, run.data), run.task)) if "data" in given else None
+        section = beside(path, getattr(run, stage))
+        stages[stage] = faults.of(partial(parse_stage, stage, section, for_stage(stage, run, shared)))
+    data = faults.of(lambda: parse_data(beside(path, run.data), run.task)) if "data" in given else None
     faults.raise_all(MOST)
     assert data is not None  # or its fault would have been raised
     return run, stages, data
@@ -226,6 +226,13 @@ def shared_options(run: RunConfig) -> dict[str, Any]:
     return {**shared, "threads": run.threads or cores()}
 
 
+def for_stage(stage: str, run: RunConfig, shared: dict[str, Any]) -> dict[str, Any]:
+    """Those options for one stage: a limit that devices are held to says nothing about candidates timed here."""
+    if stage == "distill" and run.benchmark.get("where"):
+        return {**shared, "budget": run.budget.model_copy(update={"latency_p50_ms": None})}
+    return shared
+
+
 def parse_stage(stage: str, section: dict[str, Any], shared: dict[str, Any]) -> StageConfig:
     """Check one stage's section, with the shared options it asks for filled in; ConfigError lists all faults."""
     config, faults = stage_config(stage), Faults()
@@ -247,13 +254,18 @@ def parse_stage(stage: str, section: dict[str, Any], shared: dict[str, Any]) -> 
     return checked
 
 
-def _beside(config: Path, section: dict[str, Any]) -> dict[str, Any]:
+def beside(config: Path, section: dict[str, Any]) -> dict[str, Any]:
     """The section with relative paths taken from the config's folder, whatever folder a kernel runs in."""
 
     def placed(key: str, value: Any) -> Any:
         if isinstance(value, list):
-            return [_beside(config, each) if isinstance(each, dict) else each for each in value]
-        if key in ("path", "cache", "tokenizer") and isinstance(value, str) and value and value[0] not in "/~$":
+            return [beside(config, each) if isinstance(each, dict) else each for each in value]
+        if (
+            key in ("path", "cache", "tokenizer", "hosts")
+            and isinstance(value, str)
+            and value
+            and value[0] not in "/~$"
+        ):
             return str(config.resolve().parent / value)
         return value
 

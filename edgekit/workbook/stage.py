@@ -28,6 +28,8 @@ from edgekit.workbook import origin, state
 from edgekit.workbook.parameters import injected, overrides, read
 from edgekit.workbook.plan import (
     Plan,
+    beside,
+    for_stage,
     load_plan,
     make_importable,
     own_fields,
@@ -151,8 +153,9 @@ def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
             f"{plan.path.name} has no distill section, so this run trains, prunes and tunes nothing: continue with "
             f"{notebook_name(after)}, or name distill.student"
         )
-    section = {**plan.section(stage), **overrides(stage, scalars, plan, injected(parameters.get("In")))}
-    options = parse_stage(stage, section, shared_options(plan.run))
+    told = overrides(stage, scalars, plan, injected(parameters.get("In")))
+    section = {**plan.section(stage), **beside(plan.path, told)}
+    options = parse_stage(stage, section, for_stage(stage, plan.run, shared_options(plan.run)))
     options.agree()
     plan = replace(plan, stages={**plan.stages, stage: options})
     folder = run_folder(plan, out, config_path)
