@@ -120,7 +120,7 @@ class Plan:
 
     def section(self, stage: str) -> dict[str, Any]:
         """What the user wrote for a stage, relative paths taken from the config's folder."""
-        return beside(self.path, getattr(self.run, stage))
+        return section_of(self.path, self.run, stage)
 
     def scalars(self, stage: str) -> dict[str, bool | int | float | str]:
         """The stage's own scalar options: the parameters of its notebook."""
@@ -200,7 +200,7 @@ def _sections(path: Path, given: dict[str, Any]) -> tuple[RunConfig, dict[str, S
     shared = shared_options(run)
     stages: dict[str, Any] = {}
     for stage in faults.of(lambda: stages_of(run)) or ():
-        section = beside(path, getattr(run, stage))
+        section = section_of(path, run, stage)
         stages[stage] = faults.of(partial(parse_stage, stage, section, for_stage(stage, run, shared)))
     data = faults.of(lambda: parse_data(beside(path, run.data), run.task)) if "data" in given else None
     faults.raise_all(MOST)
@@ -252,6 +252,13 @@ def parse_stage(stage: str, section: dict[str, Any], shared: dict[str, Any]) -> 
     faults.raise_all()
     assert checked is not None
     return checked
+
+
+def section_of(config: Path, run: RunConfig, stage: str) -> dict[str, Any]:
+    """The options that are given for a stage, with paths as `beside` makes them."""
+    given = getattr(run, stage)
+    default = {"hosts": "hosts.yaml"} if stage == "benchmark" and given.get("where") else {}
+    return beside(config, {**default, **given})
 
 
 def beside(config: Path, section: dict[str, Any]) -> dict[str, Any]:
