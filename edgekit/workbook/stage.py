@@ -26,16 +26,8 @@ from edgekit.data import load as load_data
 from edgekit.training import resume
 from edgekit.workbook import origin, state
 from edgekit.workbook.parameters import injected, overrides, read
-from edgekit.workbook.plan import (
-    Plan,
-    beside,
-    for_stage,
-    load_plan,
-    make_importable,
-    own_fields,
-    parse_stage,
-    shared_options,
-)
+from edgekit.workbook.plan import Plan, load_plan, make_importable
+from edgekit.workbook.sections import beside, for_stage, own_fields, parse_stage, shared_options
 
 telemetry.off()  # in a kernel this is the first of edgekit that is imported
 

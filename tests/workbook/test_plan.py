@@ -11,7 +11,9 @@ import yaml
 from edgekit.core.config import PATTERN_ADVICE, STAGES, TRAINING, NetworkConfig, cores
 from edgekit.core.errors import ConfigError, ModelError
 from edgekit.workbook.config_file import split_settings
-from edgekit.workbook.plan import RunConfig, load_plan, stage_config
+from edgekit.workbook.plan import load_plan
+from edgekit.workbook.run_config import RunConfig
+from edgekit.workbook.sections import stage_config
 from edgekit.workbook.stage import open_stage
 from tests.conftest import TINY
 
