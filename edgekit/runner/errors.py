@@ -40,10 +40,6 @@ class BackendError(RunnerError):
     exit_code = 5
 
 
-class MissingError(BackendError):
-    """The interpreter that was asked for is not installed or does not run the target, or numpy is missing."""
-
-
 class SelftestError(RunnerError):
     """The golden vectors did not come out as recorded."""
 

@@ -120,6 +120,14 @@ def test_the_sbom_beside_a_bundle_must_be_the_signed_one(desk: Desk) -> None:
     assert "SBOM        signed, and not here" in said(0, "verify", desk.bundle, "--trust", desk.trust)
 
 
+def test_a_statement_that_calls_the_bundle_otherwise_is_refused(desk: Desk) -> None:
+    """Counters and revocations go by that name."""
+    desk.sign(counter=7)
+    desk.forge(name="other")
+    words = "is called 'tiny' in its manifest, 'other' in its statement; sign it again"
+    assert words in said(8, "verify", desk.bundle, "--trust", desk.trust)
+
+
 def test_counters_rise_by_themselves(desk: Desk) -> None:
     desk.sign()
     first = desk.check().counter

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Protocol
 
-from edgekit.runner.errors import BackendError, InputError, MissingError
+from edgekit.runner.errors import BackendError, InputError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,6 +33,10 @@ PREFERENCE: dict[str, tuple[str, ...]] = {
     "onnx": ("onnxruntime", "openvino"),
 }
 """Which interpreter comes first where nothing was measured."""
+
+
+class MissingError(BackendError):
+    """No fault of a model: the interpreter that was asked for does not run its target, or none is installed."""
 
 
 class Backend(Protocol):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any, NamedTuple
 
 from edgekit.runner.errors import ReleaseError, RunnerError, TrustError
 from edgekit.runner.releases import records
@@ -14,6 +16,7 @@ from edgekit.runner.releases.home import VARIABLE, Home, locate
 TRYING = "EDGERUN_RELEASE"
 """The release on trial that `boot` and `watch` have started a program with."""
 LOOKS = 3
+CHANGED = "its digest is not the one that was installed; receive and install it again"
 
 
 class Release(NamedTuple):
@@ -84,14 +87,37 @@ def _is_usable(home: Home, number: int) -> bool:
 
 def read_checked(path: str, sha256: str) -> bytes:
     """A file's bytes, which have the digest: those that were hashed, whatever happens to the path meanwhile."""
+    with _opened(path) as stream:
+        data = stream.read()
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise TrustError(f"{path}: {CHANGED}")
+    return data
+
+
+def check_file(path: str, sha256: str) -> None:
+    """TrustError where `read_checked` has one; the file is never in memory as a whole."""
+    with _opened(path) as stream:
+        if digest(stream.fileno()) != sha256:
+            raise TrustError(f"{path}: {CHANGED}")
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[IO[bytes]]:
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as stream:
-            data = stream.read()
+            yield stream
     except OSError as error:
         raise TrustError(f"{path}: cannot be read ({error.strerror}); install it again") from None
-    if hashlib.sha256(data).hexdigest() != sha256:
-        raise TrustError(f"{path}: its digest is not the one that was installed; receive and install it again")
-    return data
+
+
+def digest(handle: int) -> str:
+    """Sha256 of an open file, from its beginning."""
+    found = hashlib.sha256()
+    at = 0
+    while data := os.pread(handle, 1 << 20, at):
+        found.update(data)
+        at += len(data)
+    return found.hexdigest()
 
 
 def check_trust(
@@ -122,7 +148,9 @@ def why_refused(home: Home, number: int | None = None) -> str:
     number = records.current(home) if number is None else number
     try:
         if number is not None:
-            Release.at(home, number).read()
+            release = Release.at(home, number)
+            check_file(release.path, release.sha256)
+            check_trust(home, number, None, release.sha256)
     except RunnerError as error:
         return f"release {number}: {error}"
     except OSError as error:  # of what the policy has seen, as on a full disk

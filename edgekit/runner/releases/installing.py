@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from edgekit.runner import errors
-from edgekit.runner.errors import MissingError, ReleaseError, SelftestError, TrustError
+from edgekit.runner.backends import MissingError
+from edgekit.runner.errors import ReleaseError, SelftestError, TrustError
 from edgekit.runner.files import sync_folder
 from edgekit.runner.releases import current, receiving, records, transitions
 from edgekit.runner.releases.home import Home
@@ -51,7 +52,7 @@ def from_file(home: Home, path: Path) -> Wanted:
 
 def _stored(home: Home, path: Path) -> str:
     with open(path, "rb") as stream:
-        sha256 = receiving.digest(stream.fileno())
+        sha256 = current.digest(stream.fileno())
         receiving.receive(home, sha256, stream, lambda offset, stored: None, size=path.stat().st_size, resend=True)
     return sha256
 
@@ -151,7 +152,7 @@ def _check_stored(home: Home, files: dict[str, str]) -> None:
 def _is_intact(home: Home, number: int) -> bool:
     with suppress(TrustError):
         for name, sha256 in records.files(home, number).items():
-            current.read_checked(str(home.release(number) / name), sha256)
+            current.check_file(str(home.release(number) / name), sha256)
         return True
     return False
 
@@ -181,7 +182,8 @@ def _check_proven(home: Home, number: int, report: dict[str, Any]) -> None:
     folder = home.release(number)
     if not folder.is_dir():
         raise ReleaseError(f"release {number}: was removed meanwhile; install it again")
-    kind = getattr(errors, report.get("kind", ""), SelftestError)
+    name = report.get("kind", "")
+    kind = MissingError if name == MissingError.__name__ else getattr(errors, name, SelftestError)
     if kind is not MissingError:
         records.write(folder / records.PROOF, {**report, "at": time.time()})
         if report["problem"]:

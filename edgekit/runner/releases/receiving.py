@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 from edgekit.runner.errors import InputError, ResourceError, TrustError
 from edgekit.runner.files import sync_folder
 from edgekit.runner.releases import transitions
+from edgekit.runner.releases.current import digest
 from edgekit.runner.releases.home import Home, create
 
 PIECE_BYTES = 1 << 16
@@ -156,16 +156,6 @@ def is_stored(home: Home, sha256: str) -> bool:
         return False
     finally:
         os.close(handle)
-
-
-def digest(handle: int) -> str:
-    """Sha256 of an open file, from its beginning."""
-    found = hashlib.sha256()
-    at = 0
-    while data := os.pread(handle, 1 << 20, at):
-        found.update(data)
-        at += len(data)
-    return found.hexdigest()
 
 
 def _is_at(handle: int, path: Path) -> bool:
