@@ -46,6 +46,7 @@ def sign(request: Request) -> Iterator[str]:
     if request.cosign:
         text, armours = statement.read(request.bundle)
         about = _check_same(request, text, digest, rules)
+        trust.check_name(about.name, found.manifest.name, request.bundle)
     else:
         counter = int(now_s) if request.counter is None else request.counter
         expires_s = now_s + request.days * DAY_S

@@ -28,16 +28,18 @@ def run(options: argparse.Namespace) -> None:
     from edgekit.runner.releases.home import locate
     from edgekit.runner.releases.receiving import receive
 
+    told = {"offset": 0, "stored": True}
+
     def print_offset(offset: int, stored: bool) -> None:
-        _shared.print_json({"sha256": options.sha256, "offset": offset, "stored": stored})
+        told.update(offset=offset, stored=stored)
+        _shared.print_json({"sha256": options.sha256, **told})
         sys.stdout.flush()
-        if options.size is None and not stored:
-            _shared.warn(
-                f"{offset} bytes are here, not yet the file of this digest; send the rest, or all with --restart"
-            )
 
     if sys.stdin is None:  # closed by whoever started this
         raise InputError("standard input is closed; send the file there")
     how = {name: getattr(options, name) for name in ("offset", "size", "acknowledge", "restart")}
     with open(sys.stdin.fileno(), "rb", closefd=False) as stream:
         receive(locate(options.home), options.sha256, stream, print_offset, **how)
+    if options.size is None and not told["stored"]:
+        here = f"{told['offset']} bytes are here, not yet the file of this digest"
+        _shared.warn(f"{here}; send the rest, or all of it with --restart")

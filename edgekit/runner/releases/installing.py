@@ -114,7 +114,9 @@ def _check_no_trial(home: Home) -> None:
 def _check_unused(home: Home, number: int) -> None:
     if records.is_confirmed(home, number) or records.has_failed(home, number):
         now = records.current(home)
-        raise ReleaseError(f"release {number}: another command has tried it meanwhile, and release {now} is current")
+        raise ReleaseError(
+            f"release {number}: another command has tried it meanwhile, release {now} is current; look at the status"
+        )
 
 
 def _build(home: Home, files: dict[str, str]) -> int:

@@ -81,7 +81,8 @@ def test_without_a_size_a_wrong_file_is_never_stored(empty: Device, sha256: str)
 
 def test_a_wrong_file_without_a_size_is_begun_anew(empty: Device, sha256: str) -> None:
     """A piece that is wrong looks like one that is not the last, so the sender has to say it."""
-    done = empty.run("receive", sha256, data=b"!" * 100)
+    done = empty.run("receive", sha256, "--acknowledge", 1, data=b"!" * 100)
+    assert done.stderr.count("\n") == 1, "once, and not for each answer"
     assert done.returncode == 0 and not answers(done.stdout)[0]["stored"]
     assert done.stderr.startswith("edgerun: 100 bytes are here, not yet the file") and "--restart" in done.stderr
     (said,) = answers(empty.do("receive", sha256, "--restart", data=DATA[:1000]))
