@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import signal
 import subprocess
 import sys
 import tempfile
@@ -114,7 +113,7 @@ class Child:
         processes.ended(self._process, self._limit_s)
         code = processes.end(self._process)
         if code < 0:
-            name = signal.Signals(-code).name
+            name = processes.signal_name(-code)
             return BackendError(f"crashed ({name}); {REASONS.get(name, 'the model is broken, or for another version')}")
         self._said.seek(0)
         last = self._said.read().decode(errors="replace").strip().splitlines()[-1:]

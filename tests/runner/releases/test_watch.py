@@ -85,8 +85,12 @@ def watch() -> Iterator[Callable[..., Watch]]:
     yield start
     for each in started:
         if each.process.poll() is None:
-            os.killpg(each.process.pid, signal.SIGKILL)
-            each.process.wait()
+            each.process.terminate()  # not a kill, which leaves the program
+            try:
+                each.process.wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(each.process.pid, signal.SIGKILL)
+                each.process.wait()
 
 
 @pytest.fixture
@@ -211,10 +215,22 @@ def test_a_program_that_ignores_a_stop_is_ended(
     assert not alive(watching.program()[1])
 
 
-def test_a_program_that_ends_by_itself_ends_the_watch(trying: Device, watch: Callable[..., Watch]) -> None:
-    for _ in range(4):
-        assert watch(trying, "--", "true").process.wait(PATIENCE_S) == 0
-    assert trying.status()["tries"] == 3, "a program that has done its work is no failure"
+def test_a_program_of_a_confirmed_release_that_ends_by_itself_ends_the_watch(
+    trying: Device, watch: Callable[..., Watch]
+) -> None:
+    trying.do("confirm")
+    assert watch(trying, "--", "true").process.wait(PATIENCE_S) == 0
+    assert state(trying) == ("confirmed", 2)
+
+
+def test_one_that_ends_before_its_release_is_confirmed_spends_a_try(
+    trying: Device, watch: Callable[..., Watch]
+) -> None:
+    """Else a release whose program has nothing to do would stay on trial, and the device down, without end."""
+    watching = watch(trying, "--", "true")
+    assert watching.process.wait(PATIENCE_S) == 0, "release 1 is confirmed, so its end is a good one"
+    assert watching.said.count("release 2: the program ended with exit code 0 before it was confirmed") == 3
+    assert state(trying) == ("confirmed", 1)
 
 
 def test_a_confirmed_program_that_crashes_is_started_again(
@@ -230,16 +246,20 @@ def test_a_confirmed_program_that_crashes_is_started_again(
 def test_a_kill_of_the_watch_itself_spends_the_try(
     trying: Device, watch: Callable[..., Watch], program: list[str]
 ) -> None:
+    left_running: list[str] = []
     for left in (2, 1, 0):
         watching = watch(trying, "--confirm-after", 3600, *program)
         watching.until(lambda watching=watching: "starting" in watching.said and watching.program()[0] == "2")  # type: ignore[misc]
         assert trying.status()["tries"] == left
         os.killpg(watching.process.pid, signal.SIGKILL)
-        os.kill(int(watching.program()[1]), signal.SIGKILL)
         watching.process.wait()
+        left_running.append(watching.program()[1])
+        assert alive(left_running[-1]), "a kill cannot be handed on"
         (trying.root / "program").unlink()
     watching = watch(trying, *program)
     watching.until(lambda: watching.program()[0] == "1")
+    assert f"earlier watch has left (process {left_running[-1]})" in watching.said
+    assert not any(map(alive, left_running)), "each watch ended what the one before had left"
     assert watching.stop() == 0
 
 
@@ -256,11 +276,11 @@ def test_without_a_release_it_waits_for_one(
     manager = Manager(str(tmp_path / "notify"))
     watching = watch(empty, *program, NOTIFY_SOCKET=str(tmp_path / "notify"))
     watching.until(lambda: "READY=1" in manager.read())
-    assert "no such folder" in watching.said and "waiting for one" in watching.said
+    assert "no such folder" in watching.said and "; waiting" in watching.said
     empty.install(sound["1.0.0"])
     watching.until(lambda: watching.program()[0] == "1")
     empty.do("rollback")
-    watching.until(lambda: watching.said.count("waiting for one") == 2)
+    watching.until(lambda: watching.said.count("; waiting") == 2)
     empty.install(sound["2.0.0"])
     watching.until(lambda: watching.program()[0] == "2")
     assert watching.stop() == 0
