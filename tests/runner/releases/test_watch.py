@@ -7,22 +7,15 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.runner.releases import device
 from tests.runner.releases.device import ROOT, Device
+from tests.runner.releases.watching import PATIENCE_S, PROGRAM, Watch, alive, state
 
-PATIENCE_S = 90.0
-PROGRAM = """
-import os, signal, sys, time
-from pathlib import Path
-Path(os.environ["EDGERUN_HOME"], "program").write_text(f"{os.environ['EDGERUN_RELEASE']} {os.getpid()} {sys.argv[1:]}")
-time.sleep(600)
-"""
 SPOILT = {
     "answers wrongly here": "answers = run(self, *a, **k)\n    return [each + 9 for each in answers]",
     "crashed (SIGSEGV)": "import os, signal\n    os.kill(os.getpid(), signal.SIGSEGV)",
@@ -31,93 +24,6 @@ SPOILT = {
     "too slow here": "import time\n    time.sleep(0.02)\n    return run(self, *a, **k)",
 }
 """What an interpreter does after an update; what `watch` then says of a release that was sound."""
-
-
-class Watch:
-    """`edgerun watch` as a process."""
-
-    def __init__(self, on: Device, *words: object, **more: str) -> None:
-        self.device = on
-        self.said_file = open(on.root.with_name("said"), "a+")  # noqa: SIM115  (closed by `stop`)
-        self.process = subprocess.Popen(
-            [*on.command, "watch", *map(str, words)],
-            env=on.variables(**more),
-            stdout=self.said_file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-
-    @property
-    def said(self) -> str:
-        return self.device.root.with_name("said").read_text()
-
-    def until(self, true: Callable[[], bool]) -> None:
-        """Wait for something; what was said, where it does not come."""
-        deadline = time.monotonic() + PATIENCE_S
-        while not true():
-            assert self.process.poll() is None, self.said
-            assert time.monotonic() < deadline, self.said
-            time.sleep(0.1)
-
-    def program(self) -> list[str]:
-        """Release, process number and words of the program that runs, as it says itself."""
-        path = self.device.root / "program"
-        return path.read_text().split(maxsplit=2) if path.exists() else ["", "", ""]
-
-    def stop(self, by: int = signal.SIGTERM) -> int:
-        """Its exit code."""
-        if self.process.poll() is None:
-            self.process.send_signal(by)
-        code = self.process.wait(PATIENCE_S)
-        self.said_file.close()
-        return code
-
-
-@pytest.fixture
-def watch() -> Iterator[Callable[..., Watch]]:
-    """Starts one; it ends with the test."""
-    started: list[Watch] = []
-
-    def start(on: Device, *words: object, **more: str) -> Watch:
-        started.append(Watch(on, *words, **more))
-        return started[-1]
-
-    yield start
-    for each in started:
-        if each.process.poll() is None:
-            each.process.terminate()  # not a kill, which leaves the program
-            try:
-                each.process.wait(PATIENCE_S)
-            except subprocess.TimeoutExpired:
-                os.killpg(each.process.pid, signal.SIGKILL)
-                each.process.wait()
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> list[str]:
-    """One that runs until it is stopped."""
-    (tmp_path / "program.py").write_text(PROGRAM)
-    return ["--", sys.executable, str(tmp_path / "program.py"), "{bundle}", "--home"]
-
-
-@pytest.fixture
-def trying(empty: Device, sound: dict[str, Path]) -> Device:
-    """Release 1 is confirmed, release 2 on trial."""
-    empty.confirmed(sound["1.0.0"])
-    empty.install(sound["2.0.0"])
-    return empty
-
-
-def state(on: Device) -> tuple[str, int]:
-    found = on.status()
-    return found["state"], found["current"]
-
-
-def alive(number: str) -> bool:
-    try:
-        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_a_healthy_release_is_confirmed_and_its_program_left_alone(
