@@ -89,6 +89,15 @@ def is_new(program: str) -> bool:
     return NEWEST_OPTION.encode() in said
 
 
+def fault() -> str:
+    """What keeps signatures from being verified here, and what to do; empty where nothing does."""
+    try:
+        program = find()
+    except TrustError as error:
+        return str(error)
+    return "" if is_new(program) else f"{program} {TOO_OLD}"
+
+
 @contextmanager
 def private_folder() -> Iterator[str]:
     """A folder that only this user can enter, removed afterwards. `tempfile` would load OpenSSL, 4 ms."""
