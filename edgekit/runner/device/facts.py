@@ -70,7 +70,6 @@ class Facts:
     accel_nodes: tuple[str, ...] = ()
     opencl_drivers: tuple[str, ...] = ()
     reading: health.Reading | None = None
-    verifier: str = ""  # what is wrong with ssh-keygen, where releases have to be signed
 
     @property
     def architecture(self) -> str:
@@ -116,7 +115,6 @@ def gather(paths: Sequence[str] | None = None, root: str | os.PathLike[str] = "/
         closed_nodes=tuple(node for node in (*render, *accel) if not os.access(node, os.R_OK | os.W_OK)),
         opencl_drivers=_nodes(base, "etc/OpenCL/vendors", ""),
         reading=health.read(base),
-        verifier=_verifier(),
     )
 
 
@@ -150,16 +148,6 @@ def release(version: str) -> tuple[int, ...]:
         if digits != part:
             break
     return tuple(numbers)
-
-
-def _verifier() -> str:
-    from edgekit.runner.releases.home import locate
-
-    if not os.path.lexists(locate().trust):
-        return ""
-    from edgekit.runner.trust import ssh_keygen
-
-    return ssh_keygen.fault()
 
 
 def _other_kernel(base: Path) -> str:

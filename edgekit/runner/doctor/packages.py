@@ -182,8 +182,8 @@ def _other_python(case: Case, name: str, first: int, last: int) -> str:
 
 def ssh_keygen(case: Case) -> Iterator[Finding]:
     """On a device in signed mode, which loads nothing without it; an older one refuses signers whose key has an end."""
-    if case.facts.verifier:
-        cause, _, fix = case.facts.verifier.rpartition("; ")
+    if case.verifier:
+        cause, _, fix = case.verifier.rpartition("; ")
         yield Finding("ssh-keygen", ERROR if "not found" in cause else WARNING, cause, fix)
 
 
