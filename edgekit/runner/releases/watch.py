@@ -267,6 +267,7 @@ class Attempt:
 
     def _over(self, how: str) -> str:
         """It ended for a reason that says nothing against the release."""
+        self.close()  # the lock may take a while
         with self._patient(), self.home.locked():
             if records.current(self.home) == self.number:
                 transitions.end(self.home, give_back=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from edgekit.runner.releases.home import PATIENCE_S
 from tests.runner.releases.device import Device
 from tests.runner.releases.test_signed import COMMAND, at, confirm
 from tests.runner.releases.watching import Watch, alive, state
@@ -129,6 +130,18 @@ def test_nor_does_one_that_is_held_when_it_starts(
     watching.until(lambda: "another command is at work here; try again when it has ended; waiting" in watching.said)
     os.close(handle)
     watching.until(lambda: state(trying) == ("confirmed", 2))
+    assert watching.stop() == 0
+
+
+def test_a_stop_does_not_wait_for_the_lock(running: Callable[..., Watch]) -> None:
+    watching = running()
+    handle = os.open(watching.device.root / ".lock", os.O_RDWR)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    before = time.monotonic()
+    watching.process.terminate()
+    watching.until(lambda: not alive(watching.program()[1]))
+    assert time.monotonic() - before < PATIENCE_S / 2
+    os.close(handle)
     assert watching.stop() == 0
 
 
