@@ -200,6 +200,14 @@ def test_a_co_signer_does_not_sign_for_another_bundle(desk: Desk) -> None:
     assert "the statement beside it is about another bundle" in said(8, *arguments)
 
 
+def test_a_co_signer_does_not_sign_what_has_expired(desk: Desk) -> None:
+    desk.add("bert")
+    desk.forge(time="2020-01-01T00:00:00Z", expires="2021-01-01T00:00:00Z")
+    arguments = ["sign", desk.bundle, "--key", desk.key("bert"), "--trust", desk.trust, "--cosign"]
+    assert "expired at 2021-01-01T00:00:00Z" in said(8, *arguments)
+    assert not Path(f"{desk.signature}.2").exists()
+
+
 def test_a_key_with_a_passphrase_signs_through_an_agent(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """The private half never lies on the disk of whoever signs."""
     agent = subprocess.run(["ssh-agent", "-s"], capture_output=True, text=True, check=True).stdout

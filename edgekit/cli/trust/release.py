@@ -52,6 +52,7 @@ def sign(request: Request) -> Iterator[str]:
         expires_s = now_s + request.days * DAY_S
         about = Statement(digest, found.manifest.name, rules.epoch, counter, now_s, expires_s)
         text, armours = provenance.build(request.bundle, found, about), {}
+    trust.check_unexpired(str(path), about.expires_s, now_s, "sign it for more days, without --cosign")
     yield f"bundle      {request.bundle.name}, sha256 {digest}"  # before anybody enters a passphrase for it
     yield f"release     {about.name} epoch {about.epoch}, counter {about.counter}, until {spelled(about.expires_s)}"
     armour = signing.sign(text, request.key, statement.NAMESPACE)

@@ -13,6 +13,7 @@ import pytest
 from edgekit.runner import load
 from edgekit.runner.errors import ReleaseError, TrustError
 from edgekit.runner.releases import current
+from edgekit.runner.releases.current import Release
 from tests.runner.conftest import reference, samples
 from tests.runner.releases.device import Device
 
@@ -140,6 +141,25 @@ def test_what_was_hashed_is_what_runs(here: Device, sound: dict[str, Path], monk
 
     monkeypatch.setattr(current.os, "fdopen", swapped)
     assert load("current", trial=False).manifest.version == "1.0.0"
+
+
+def test_what_was_hashed_is_what_is_tried(
+    here: Device, sound: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another file in its place before the processes that try the interpreters have opened it: none of them runs it."""
+    read = current.Release.read
+
+    def swapped(release: Release) -> bytes:
+        data = read(release)
+        Path(release.path).unlink()
+        Path(release.path).write_bytes(sound["2.0.0"].read_bytes())
+        return data
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(here.root.with_name("cache")))  # nothing was chosen before
+    monkeypatch.setattr(current.Release, "read", swapped)
+    with pytest.raises(TrustError, match="another file lies there than the one that was read first"):
+        load("current")
+    assert not list(here.root.with_name("cache").rglob("*.json")), "and nothing was chosen by it"
 
 
 def test_a_bundle_called_current_is_a_file_like_any_other(
