@@ -78,7 +78,10 @@ def test_devices_are_chosen_by_name_and_class(tmp_path: Path) -> None:
         ("# a: b", "is empty, or holds comments alone"),
         ("hosts: {a: {host: 10.0.0.5}, b: {host: 10.0.0.5, port: 22}}", "hosts.b: is a again (10.0.0.5:22)"),
         ("hosts: {a: {host: Door}, b: {host: door}}", "hosts.b: is a again (door)"),
-        ("hosts: {a: {home: /}}", "hosts.a.home: got '/'; needed a path that begins with / or ~/, to a folder of its own"),
+        (
+            "hosts: {a: {home: /}}",
+            "hosts.a.home: got '/'; needed a path that begins with / or ~/, to a folder of its own",
+        ),
         ("hosts: {a: {home: /x/..}}", "hosts.a.home: got '/x/..'"),
         ("hosts: {a: {home: ~/.}}", "hosts.a.home: got '~/.'"),
         ("hosts: {a: {host: 'x;touch${IFS}/tmp/p'}}", "hosts.a.host: got 'x;touch${IFS}/tmp/p'; needed a host name"),

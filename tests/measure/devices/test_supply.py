@@ -153,17 +153,12 @@ def test_two_desks_bring_the_same_runner_at_once(desk: Rig) -> None:
     assert all(found.runner for _, found in asyncio.run(both()))
 
 
-@pytest.mark.parametrize(
-    ("home", "code", "said"),
-    [
-        ("/dev/null/x", 7, "/dev/null: is no folder, so none can be made in it; name another home in hosts.yaml"),
-        ("/proc/x/y", 7, "No such file or directory"),
-    ],
-)
-def test_a_home_that_cannot_be_is_said(home: str, code: int, said: str, desk: Rig) -> None:
-    with pytest.raises(DeviceError, match=said) as caught:
-        desks.talk(desks.host(desk, 0, home=home), desks.ready)
-    assert caught.value.exit_code == code
+def test_a_home_that_cannot_be_is_said(desk: Rig) -> None:
+    with pytest.raises(
+        DeviceError, match="^/dev/null: is no folder, so none can be made in it; name another"
+    ) as caught:
+        desks.talk(desks.host(desk, 0, home="/dev/null/x"), desks.ready)
+    assert caught.value.exit_code == 7
 
 
 def test_a_runner_that_was_changed_there_is_brought_again(desk: Rig) -> None:
