@@ -11,7 +11,7 @@ from edgekit.cli.fleet.fleet import Chosen, ask
 from edgekit.cli.fleet.outcomes import Outcome
 from edgekit.measure.devices import results
 from edgekit.measure.devices.facts import Facts
-from edgekit.measure.devices.lending import lent
+from edgekit.measure.devices.temporary import temporary_bundles
 from edgekit.measure.devices.line import Line
 from edgekit.measure.devices.supply import Runner, Supplies, supply
 
@@ -26,9 +26,9 @@ def run(bundle: Path, chosen: Chosen, calls: int, wheels: Path | None, as_json: 
     supplies, figures = Supplies(runner, wheels), dict[str, results.Timed]()
 
     async def time(line: Line, found: Facts, before: Outcome) -> Outcome:
-        sent.loan.check(found)
-        edgerun, found = await supply(line, found, supplies, sent.target, sent.loan.size)
-        async with lent(line, found, [sent.loan]) as paths:
+        sent.temporary.check(found)
+        edgerun, found = await supply(line, found, supplies, sent.target, sent.temporary.size)
+        async with temporary_bundles(line, found, [sent.temporary]) as paths:
             answer = await edgerun.bench(*paths, "--calls", str(calls), "--json", within_s=BENCH_S)
         figures[before.host.name] = results.timed(answer)
         return before.to(TIMED)

@@ -12,7 +12,7 @@ from edgekit.cli.fleet.outcomes import Outcome
 from edgekit.measure.devices import results
 from edgekit.measure.devices.facts import Facts
 from edgekit.measure.devices.failures import DeviceError
-from edgekit.measure.devices.lending import lent
+from edgekit.measure.devices.temporary import temporary_bundles
 from edgekit.measure.devices.line import Line
 from edgekit.measure.devices.results import Finding
 from edgekit.measure.devices.supply import Runner, Supplies, supply
@@ -28,9 +28,9 @@ def run(bundle: Path, chosen: Chosen, as_json: bool) -> int:
     supplies, findings = Supplies(runner), dict[str, list[Finding]]()
 
     async def examine(line: Line, found: Facts, before: Outcome) -> Outcome:
-        sent.loan.check(found)
-        edgerun, found = await supply(line, found, supplies, None, sent.loan.size)
-        async with lent(line, found, [sent.loan]) as paths:
+        sent.temporary.check(found)
+        edgerun, found = await supply(line, found, supplies, None, sent.temporary.size)
+        async with temporary_bundles(line, found, [sent.temporary]) as paths:
             words = edgerun.words("doctor", *paths, "--json")
             answer = await line.retry(lambda connection: connection.run(words))
         if answer.code not in (0, BLOCKED):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from edgekit.core.errors import ConfigError
 from edgekit.core.hashing import digest
-from edgekit.measure.devices.lending import Loan
+from edgekit.measure.devices.temporary import TemporaryBundle
 from edgekit.measure.devices.supply import File
 from edgekit.runner import bundle as bundles
 from edgekit.runner import trust
@@ -36,9 +36,9 @@ class Parcel:
         return [self.bundle, *([self.statement] if self.statement else []), *self.signatures]
 
     @property
-    def loan(self) -> Loan:
+    def temporary(self) -> TemporaryBundle:
         """The same for a device that is not to keep it."""
-        return Loan(self.bundle, self.statement, self.signatures)
+        return TemporaryBundle(self.bundle, self.statement, self.signatures)
 
     @property
     def key(self) -> str:

@@ -53,10 +53,10 @@ class Rollout:
         while wave := self._next(ready):
             ready -= {host.name for host in wave}
             await self._each(wave, install, stopped=partial(self._failed, wave))
-            self._judge(wave)
+            self._stop_on_doubt(wave)
         self._say_who_is_left()
 
-    def _judge(self, wave: Sequence[Host]) -> None:
+    def _stop_on_doubt(self, wave: Sequence[Host]) -> None:
         """A failure in a wave stops all classes; a class of which nobody got it has proven nothing, and stops."""
         for host in wave:
             if self._is_bad(host.name):

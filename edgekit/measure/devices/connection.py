@@ -145,7 +145,7 @@ class Connection:
     ) -> Answer:
         """A command to its end. Cut where the line was; Unreachable where it takes too long, which once is enough.
 
-        With `beat_s` its standard input stays open, and a byte is written so often: it hears that somebody listens.
+        With `beat_s` its standard input stays open, and is given a byte so often, while somebody here still listens.
         """
         process = await self.start(command)
         beats = asyncio.create_task(process.beat(beat_s)) if beat_s else None

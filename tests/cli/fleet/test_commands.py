@@ -127,7 +127,7 @@ def test_bench_times_what_is_not_installed(fleet: Fleet) -> None:
 def left(fleet: Fleet, number: int) -> list[str]:
     """Bundles that lie on a device, released or not."""
     edge = fleet.rig.device(number) / ".edge"
-    return [str(path) for folder in ("store", "releases", "desk/lent") for path in edge.glob(f"{folder}/*")]
+    return [str(path) for folder in ("store", "releases", "desk/temporary") for path in edge.glob(f"{folder}/*")]
 
 
 def test_what_was_only_timed_or_examined_is_removed(fleet: Fleet) -> None:

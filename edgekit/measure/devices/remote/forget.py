@@ -1,4 +1,4 @@
-"""Removes a folder of `desk/lent`, and others there that nobody came back for.
+"""Removes a folder of `desk/temporary`, and others there that nobody came back for.
 
 Arguments: the home, the folder's name.
 """
@@ -12,9 +12,9 @@ ABANDONED_S = 86_400
 
 
 def main(home: str, name: str) -> None:
-    lent = os.path.join(home, "desk", "lent")
-    for each in os.listdir(lent) if os.path.isdir(lent) else ():
-        path = os.path.join(lent, each)
+    folder = os.path.join(home, "desk", "temporary")
+    for each in os.listdir(folder) if os.path.isdir(folder) else ():
+        path = os.path.join(folder, each)
         if each == name or time.time() - os.lstat(path).st_mtime > ABANDONED_S:
             shutil.rmtree(path, ignore_errors=True)
 

@@ -21,7 +21,7 @@ BUNDLE, STATEMENT, SIGNATURE = ".edge.zip", ".intoto.json", ".sig"
 
 
 @dataclass(frozen=True)
-class Loan:
+class TemporaryBundle:
     """A bundle, with the statement and the signatures beside it where it is signed."""
 
     bundle: File
@@ -51,7 +51,7 @@ class Loan:
 
 
 @contextlib.asynccontextmanager
-async def lent(line: Line, found: Facts, loans: Sequence[Loan]) -> AsyncIterator[list[str]]:
+async def temporary_bundles(line: Line, found: Facts, bundles: Sequence[TemporaryBundle]) -> AsyncIterator[list[str]]:
     """The paths of the bundles there, in their order; what was sent for it is removed at the end, also at Ctrl-C.
 
     A release of the device's is used where it lies.
@@ -61,21 +61,21 @@ async def lent(line: Line, found: Facts, loans: Sequence[Loan]) -> AsyncIterator
     DeviceError
         The device takes signed bundles alone, or has no room.
     """
-    for loan in loans:
-        loan.check(found)
+    for each in bundles:
+        each.check(found)
     home, token = PurePosixPath(found.home), secrets.token_hex(8)
     try:
         paths = []
-        for loan in loans:
-            release = (found.status or Status()).of(loan.bundle.sha256)
+        for each in bundles:
+            release = (found.status or Status()).of(each.bundle.sha256)
             if release is not None and release.state != "failed":
                 paths.append(str(home / "releases" / str(release.number) / f"bundle{BUNDLE}"))
                 continue
-            for name, file in loan.files.items():
-                await put(line, found, file, f"lent/{token}/{name}")
-            paths.append(str(home / DESK / "lent" / token / f"{loan.bundle.sha256}{BUNDLE}"))
+            for name, file in each.files.items():
+                await put(line, found, file, f"temporary/{token}/{name}")
+            paths.append(str(home / DESK / "temporary" / token / f"{each.bundle.sha256}{BUNDLE}"))
         yield paths
-    except Unreachable:  # it is removed by the next one that lends there
+    except Unreachable:  # it is removed by a later measurement there
         raise
     except BaseException:
         await _forget(line, found, token)

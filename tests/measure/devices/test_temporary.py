@@ -18,7 +18,7 @@ from edgekit.measure.devices.commands import Edgerun
 from edgekit.measure.devices.connection import Network
 from edgekit.measure.devices.facts import Facts, Status
 from edgekit.measure.devices.failures import DeviceError
-from edgekit.measure.devices.lending import Loan, lent
+from edgekit.measure.devices.temporary import TemporaryBundle, temporary_bundles
 from edgekit.measure.devices.line import Line
 from edgekit.measure.devices.supply import File
 from tests.measure.devices import desk as desks
@@ -36,9 +36,9 @@ def file(data: bytes) -> File:
 
 
 @pytest.fixture(scope="module")
-def loan(tmp_path_factory: pytest.TempPathFactory) -> Loan:
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> TemporaryBundle:
     path = device.write(tmp_path_factory.mktemp("bundle") / "tiny-onnx-1.0.0.edge.zip")
-    return Loan(file(path.read_bytes()), file(b"statement"), (file(b"first"), file(b"second")))
+    return TemporaryBundle(file(path.read_bytes()), file(b"statement"), (file(b"first"), file(b"second")))
 
 
 @pytest.fixture(autouse=True)
@@ -49,8 +49,8 @@ def sound(desk: Rig) -> Iterator[None]:
 
 
 def lying(rig: Rig, number: int = 0) -> list[str]:
-    """What is lent to a device."""
-    folder = rig.device(number) / ".edge" / "desk" / "lent"
+    """What lies there for a while."""
+    folder = rig.device(number) / ".edge" / "desk" / "temporary"
     return sorted(path.name for path in folder.rglob("*") if path.is_file())
 
 
@@ -66,33 +66,37 @@ async def until(true: Callable[[], Any], within_s: float = 60.0) -> None:
         await asyncio.sleep(0.02)
 
 
-def measured(rig: Rig, loan: Loan, work: Callable[[Line, Edgerun, list[str]], Awaitable[object]], **host: Any) -> None:
-    """Do something with a bundle that is lent to the first device."""
+def measured(
+    rig: Rig, bundle: TemporaryBundle, work: Callable[[Line, Edgerun, list[str]], Awaitable[object]], **host: Any
+) -> None:
+    """Do something with a bundle that lies on the first device for a while."""
 
     async def on(line: Line) -> None:
         edgerun, found = await desks.ready(line)
-        async with lent(line, found, [loan]) as paths:
+        async with temporary_bundles(line, found, [bundle]) as paths:
             await work(line, edgerun, paths)
 
     desks.talk(desks.host(rig, **host), on)
 
 
-def test_it_lies_there_with_what_signs_it_and_is_removed_behind(desk: Rig, loan: Loan) -> None:
-    name = f"{loan.bundle.sha256}.edge.zip"
+def test_it_lies_there_with_what_signs_it_and_is_removed_behind(desk: Rig, bundle: TemporaryBundle) -> None:
+    name = f"{bundle.bundle.sha256}.edge.zip"
 
     async def look(line: Line, edgerun: Edgerun, paths: list[str]) -> None:
-        assert Path(paths[0]).read_bytes() == loan.bundle.data and paths[0].endswith(f"/{name}")
+        assert Path(paths[0]).read_bytes() == bundle.bundle.data and paths[0].endswith(f"/{name}")
         signed = [f"{name}.intoto.json", f"{name}.intoto.json.sig", f"{name}.intoto.json.sig.2"]
         assert lying(desk) == sorted([name, *signed])
         assert Path(f"{paths[0]}.intoto.json.sig.2").read_bytes() == b"second"
         answer = await edgerun.bench(paths[0], "--calls", "20", "--no-trial", "--json", within_s=60)
         assert b"p50_ms" in answer.out
 
-    measured(desk, loan, look)
+    measured(desk, bundle, look)
     assert not lying(desk) and not list((desk.device(0) / ".edge").glob("store/*"))
 
 
-def test_also_where_the_work_fails_or_is_interrupted_and_what_was_abandoned_goes_with_it(desk: Rig, loan: Loan) -> None:
+def test_also_where_the_work_fails_or_is_interrupted_and_what_was_abandoned_goes_with_it(
+    desk: Rig, bundle: TemporaryBundle
+) -> None:
     async def fail(line: Line, edgerun: Edgerun, paths: list[str]) -> None:
         abandoned = Path(paths[0]).parent.parent / "abandoned"
         abandoned.mkdir()
@@ -101,24 +105,24 @@ def test_also_where_the_work_fails_or_is_interrupted_and_what_was_abandoned_goes
         await edgerun.bench("/no/such/file", within_s=60)
 
     with pytest.raises(DeviceError, match="/no/such/file"):
-        measured(desk, loan, fail)
-    folder = desk.device(0) / ".edge" / "desk" / "lent"
+        measured(desk, bundle, fail)
+    folder = desk.device(0) / ".edge" / "desk" / "temporary"
     assert {path.name for path in folder.iterdir()} == {"anothers"}
 
     async def interrupted(line: Line, edgerun: Edgerun, paths: list[str]) -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        measured(desk, loan, interrupted)
+        measured(desk, bundle, interrupted)
     assert {path.name for path in folder.iterdir()} == {"anothers"}
 
 
-def test_a_release_of_the_device_is_used_where_it_lies(desk: Rig, loan: Loan) -> None:
+def test_a_release_of_the_device_is_used_where_it_lies(desk: Rig, bundle: TemporaryBundle) -> None:
     async def on(line: Line) -> None:
         edgerun, found = await desks.ready(line)
-        await edgerun.receive(loan.bundle.sha256, loan.bundle.data)
-        found = replace(found, status=await edgerun.install(loan.bundle.sha256, None, (), ()))
-        async with lent(line, found, [loan]) as paths:
+        await edgerun.receive(bundle.bundle.sha256, bundle.bundle.data)
+        found = replace(found, status=await edgerun.install(bundle.bundle.sha256, None, (), ()))
+        async with temporary_bundles(line, found, [bundle]) as paths:
             assert paths == [str(desk.device(1) / ".edge" / "releases" / "1" / "bundle.edge.zip")]
             await edgerun.bench(paths[0], "--calls", "20", "--no-trial", within_s=60)
         assert Path(paths[0]).exists() and not lying(desk, 1)
@@ -126,22 +130,22 @@ def test_a_release_of_the_device_is_used_where_it_lies(desk: Rig, loan: Loan) ->
     desks.talk(desks.host(desk, 1), on)
 
 
-def test_an_unsigned_one_is_not_sent_to_a_device_in_signed_mode(desk: Rig, loan: Loan) -> None:
+def test_an_unsigned_one_is_not_sent_to_a_device_in_signed_mode(desk: Rig, bundle: TemporaryBundle) -> None:
     async def on(line: Line) -> None:
         _, found = await desks.ready(line)
         signed = replace(found, status=Status(signed=True))
         with pytest.raises(DeviceError, match="is in signed mode, and nobody has signed this bundle") as caught:
-            async with lent(line, signed, [Loan(loan.bundle)]):
+            async with temporary_bundles(line, signed, [TemporaryBundle(bundle.bundle)]):
                 pass
         assert caught.value.exit_code == 8 and not lying(desk)
-        async with lent(line, signed, [loan]):
+        async with temporary_bundles(line, signed, [bundle]):
             assert len(lying(desk)) == 4
 
     desks.talk(desks.host(desk), on)
 
 
 def test_a_second_measurement_is_refused_in_a_line_while_one_runs(
-    desk: Rig, loan: Loan, monkeypatch: pytest.MonkeyPatch
+    desk: Rig, bundle: TemporaryBundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commands, "PATIENCE_S", 0.5)
 
@@ -157,10 +161,10 @@ def test_a_second_measurement_is_refused_in_a_line_while_one_runs(
         await until(lambda: not benches(desk))
         await edgerun.bench(*paths, "--calls", "20", "--no-trial", within_s=60)
 
-    measured(desk, loan, twice)
+    measured(desk, bundle, twice)
 
 
-def test_it_ends_with_the_line_and_with_its_time(desk: Rig, loan: Loan) -> None:
+def test_it_ends_with_the_line_and_with_its_time(desk: Rig, bundle: TemporaryBundle) -> None:
     async def cut(line: Line, edgerun: Edgerun, paths: list[str]) -> None:
         task = asyncio.create_task(edgerun.bench(*paths, *FOREVER, within_s=600))
         await until(lambda: benches(desk))
@@ -171,10 +175,10 @@ def test_it_ends_with_the_line_and_with_its_time(desk: Rig, loan: Loan) -> None:
             await edgerun.bench(*paths, *FOREVER, within_s=2)
         await until(lambda: not benches(desk), 20)
 
-    measured(desk, loan, cut)
+    measured(desk, bundle, cut)
 
 
-def test_a_line_that_is_silent_ends_it_too(desk: Rig, loan: Loan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_is_silent_ends_it_too(desk: Rig, bundle: TemporaryBundle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "SILENCE_S", 1.0)
 
     async def silent(line: Line, edgerun: Edgerun, paths: list[str]) -> None:
@@ -182,11 +186,11 @@ def test_a_line_that_is_silent_ends_it_too(desk: Rig, loan: Loan, monkeypatch: p
             await edgerun.bench(*paths, *FOREVER, within_s=60)
         assert not benches(desk)
 
-    measured(desk, loan, silent)
+    measured(desk, bundle, silent)
 
 
 def test_through_lines_that_are_cut_there_is_never_more_than_one(
-    desk: Rig, loan: Loan, monkeypatch: pytest.MonkeyPatch
+    desk: Rig, bundle: TemporaryBundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commands, "BEAT_S", 0.01)  # so that a cut comes soon
     most = 0
@@ -210,7 +214,7 @@ def test_through_lines_that_are_cut_there_is_never_more_than_one(
             shaky = replace(direct, port=proxy.port)
             async with (
                 Line(Network(), direct) as sound,
-                lent(sound, found, [loan]) as paths,
+                temporary_bundles(sound, found, [bundle]) as paths,
                 Line(Network(), shaky) as line,
             ):
                 calls = ("--calls", "120000", "--no-trial", "--json")
