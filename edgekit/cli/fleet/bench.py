@@ -11,9 +11,9 @@ from edgekit.cli.fleet.fleet import Chosen, ask
 from edgekit.cli.fleet.outcomes import Outcome
 from edgekit.measure.devices import results
 from edgekit.measure.devices.facts import Facts
-from edgekit.measure.devices.temporary import temporary_bundles
 from edgekit.measure.devices.line import Line
 from edgekit.measure.devices.supply import Runner, Supplies, supply
+from edgekit.measure.devices.temporary import temporary_bundles
 
 BENCH_S = 1800.0
 TIMED = "timed"

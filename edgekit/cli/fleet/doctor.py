@@ -12,10 +12,10 @@ from edgekit.cli.fleet.outcomes import Outcome
 from edgekit.measure.devices import results
 from edgekit.measure.devices.facts import Facts
 from edgekit.measure.devices.failures import DeviceError
-from edgekit.measure.devices.temporary import temporary_bundles
 from edgekit.measure.devices.line import Line
 from edgekit.measure.devices.results import Finding
 from edgekit.measure.devices.supply import Runner, Supplies, supply
+from edgekit.measure.devices.temporary import temporary_bundles
 
 WOULD_RUN, BLOCKED = "would run", 5
 CLOCK_S = 300.0

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from edgekit.core.errors import ConfigError
 from edgekit.core.hashing import digest
-from edgekit.measure.devices.temporary import TemporaryBundle
 from edgekit.measure.devices.supply import File
+from edgekit.measure.devices.temporary import TemporaryBundle
 from edgekit.runner import bundle as bundles
 from edgekit.runner import trust
 from edgekit.runner.bundle import sha256 as digests

@@ -18,9 +18,9 @@ from edgekit.measure.devices.commands import Edgerun
 from edgekit.measure.devices.connection import Network
 from edgekit.measure.devices.facts import Facts, Status
 from edgekit.measure.devices.failures import DeviceError
-from edgekit.measure.devices.temporary import TemporaryBundle, temporary_bundles
 from edgekit.measure.devices.line import Line
 from edgekit.measure.devices.supply import File
+from edgekit.measure.devices.temporary import TemporaryBundle, temporary_bundles
 from tests.measure.devices import desk as desks
 from tests.measure.devices.proxy import Proxy
 from tests.measure.devices.rig import Rig, address, running
