@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,20 @@ import yaml
 from edgekit.core.config import suggest
 from edgekit.core.errors import ConfigError, with_article
 
-MOST_BYTES = 1_000_000
 MOST_LEVELS = 50
-MOST_VALUES = 20_000
-"""Of a config, its aliases written out: a few lines of them can stand for more values than memory holds."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of a file. `values`, its aliases written out: a few lines of them can stand for more than memory holds."""
+
+    what: str
+    bytes: int
+    values: int
+    advice: str
+
+
+CONFIG = Limits("a config", 1_000_000, 20_000, "a config needs few of them: leave the aliases out")
 
 
 class UniqueKeys(yaml.SafeLoader):
@@ -25,6 +36,7 @@ class UniqueKeys(yaml.SafeLoader):
     """
 
     _depth = 0
+    limits = CONFIG
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         self._depth += 1
@@ -37,15 +49,17 @@ class UniqueKeys(yaml.SafeLoader):
     def get_single_node(self) -> yaml.Node | None:
         node = super().get_single_node()
         if node is not None:
-            _written_out(node, {}, set())
+            _written_out(node, {}, set(), self.limits)
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         merge = "tag:yaml.org,2002:merge"
         keys = [self.construct_object(key, deep=True) for key, _ in node.value if key.tag != merge]
-        twice = {str(key) for key in keys if keys.count(key) > 1}
+        twice = {str(key) for key in keys if keys.count(key) > 1} if len(keys) > _different(keys) else set()
         if twice:
-            raise ConfigError(f"line {node.start_mark.line + 1}: key given twice: {', '.join(sorted(twice))}")
+            raise ConfigError(
+                f"line {node.start_mark.line + 1}: key given twice: {', '.join(map(_shown, sorted(twice)))}"
+            )
         return super().construct_mapping(node, deep)
 
     def refuse_date(self, node: yaml.ScalarNode) -> None:
@@ -55,18 +69,31 @@ class UniqueKeys(yaml.SafeLoader):
 UniqueKeys.add_constructor("tag:yaml.org,2002:timestamp", UniqueKeys.refuse_date)
 
 
-def _written_out(node: yaml.Node, known: dict[int, int], above: set[int]) -> int:
+def _shown(key: str) -> str:
+    """Nothing in it that a terminal would obey."""
+    return key if key.isprintable() else ascii(key)
+
+
+def _different(keys: list[Any]) -> int:
+    """How many of them differ; 0 where that cannot be told quickly."""
+    try:
+        return len(set(keys))
+    except TypeError:
+        return 0
+
+
+def _written_out(node: yaml.Node, known: dict[int, int], above: set[int], limits: Limits) -> int:
     """How many values a node stands for; ConfigError where they are too many, or it stands inside itself."""
     if id(node) in above:
         raise ConfigError(f"line {node.start_mark.line + 1}: an alias stands inside what it stands for; write it out")
     if id(node) not in known:
         parts = node.value if isinstance(node, yaml.CollectionNode) else []
         each = [one for part in parts for one in (part if isinstance(part, tuple) else (part,))]
-        known[id(node)] = 1 + sum(_written_out(one, known, above | {id(node)}) for one in each)
-    if known[id(node)] > MOST_VALUES:
+        known[id(node)] = 1 + sum(_written_out(one, known, above | {id(node)}, limits) for one in each)
+    if known[id(node)] > limits.values:
         raise ConfigError(
-            f"line {node.start_mark.line + 1}: holds more than {MOST_VALUES:,} values, its aliases written out; "
-            "a config needs few of them: leave the aliases out"
+            f"line {node.start_mark.line + 1}: holds more than {limits.values:,} values, its aliases written out; "
+            f"{limits.advice}"
         )
     return known[id(node)]
 
@@ -77,28 +104,36 @@ UniqueKeys.add_implicit_resolver(
 )
 
 
-def read(path: Path) -> dict[str, Any]:
+def read(path: Path, limits: Limits = CONFIG) -> dict[str, Any]:
     """The values of a config file; ConfigError where there is none, or no mapping."""
+    if path.is_dir():
+        raise ConfigError(f"{path}: is a folder; name the file in it")
     if not path.is_file():
         beside = sorted(p.name for p in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
         raise ConfigError(f"{path}: no such config file" + (f"; {suggest(path.name, beside)}" if beside else ""))
-    if (size := path.stat().st_size) > MOST_BYTES:
-        raise ConfigError(f"{path}: {size:,} bytes, and a config has at most {MOST_BYTES:,}; is it another file?")
+    if (size := path.stat().st_size) > limits.bytes:
+        raise ConfigError(
+            f"{path}: {size:,} bytes, and {limits.what} has at most {limits.bytes:,}; is it another file?"
+        )
     try:
-        values = parse(path.read_text(encoding="utf-8"))
+        values = parse(path.read_text(encoding="utf-8"), limits)
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is no text in UTF-8 (byte {error.start}); save it as UTF-8") from None
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
+    if values is None:
+        raise ConfigError(f"{path}: is empty, or holds comments alone; it needs a mapping of keys to values")
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: holds {with_article(type(values).__name__)}, not a mapping of keys to values")
     return values
 
 
-def parse(text: str) -> Any:
+def parse(text: str, limits: Limits = CONFIG) -> Any:
     """The values of a YAML text; ConfigError says what is wrong with it, and in which line."""
     try:
-        values = yaml.load(text, UniqueKeys)
+        loader = UniqueKeys(text)
+        loader.limits = limits
+        values = loader.get_single_data()
         json.dumps(values)
     except yaml.MarkedYAMLError as error:
         raise ConfigError(f"not a YAML config: {_placed(error)}") from None

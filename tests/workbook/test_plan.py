@@ -212,7 +212,7 @@ def test_yaml_anchors_may_be_merged(tmp_path: Path) -> None:
             'line 2: 2020-01-01 is read as a date; quote it: "2020-01-01"',
         ),
         ("- 1", "holds a list, not a mapping"),
-        ("", "holds a NoneType, not a mapping"),
+        ("", "is empty, or holds comments alone"),
         ("seed: 1\nseed: 2", "line 1: key given twice: seed"),
         ("data: {source: digits}\nmodel: {builder: 'a:b'}", "name: missing"),
     ],

@@ -10,10 +10,10 @@ from edgekit.cli.fleet import outcomes, parcel, table
 from edgekit.cli.fleet.fleet import Chosen, ask
 from edgekit.cli.fleet.outcomes import Outcome
 from edgekit.measure.devices import results
-from edgekit.measure.devices.commands import bundle_path
-from edgekit.measure.devices.facts import Facts, Status
+from edgekit.measure.devices.facts import Facts
 from edgekit.measure.devices.line import Line
 from edgekit.measure.devices.supply import Runner, Supplies, supply
+from edgekit.measure.devices.temporary import temporary_bundles
 
 BENCH_S = 1800.0
 TIMED = "timed"
@@ -26,15 +26,14 @@ def run(bundle: Path, chosen: Chosen, calls: int, wheels: Path | None, as_json: 
     supplies, figures = Supplies(runner, wheels), dict[str, results.Timed]()
 
     async def time(line: Line, found: Facts, before: Outcome) -> Outcome:
-        edgerun, found = await supply(line, found, supplies, sent.target, len(sent.bundle.data))
-        status = found.status or Status()
-        if sent.bundle.sha256 not in status.store:
-            await edgerun.receive(sent.bundle.sha256, sent.bundle.data, status.incoming.get(sent.bundle.sha256, 0))
-        words = ("bench", bundle_path(found, sent.bundle.sha256), "--calls", str(calls), "--json")
-        figures[before.host.name] = results.timed(await edgerun.call(*words, within_s=BENCH_S))
+        sent.temporary.check(found)
+        edgerun, found = await supply(line, found, supplies, sent.target, sent.temporary.size)
+        async with temporary_bundles(line, found, [sent.temporary]) as paths:
+            answer = await edgerun.bench(*paths, "--calls", str(calls), "--json", within_s=BENCH_S)
+        figures[before.host.name] = results.timed(answer)
         return before.to(TIMED)
 
-    ended = ask(chosen, runner, "fleet bench", time, as_json, lines=False)
+    ended = ask(chosen, "fleet bench", time, as_json, lines=False, runner=runner.sha256)
     if as_json:
         for outcome in ended:
             print(json.dumps(_record(outcome, sent.bundle.sha256, figures.get(outcome.host.name)), sort_keys=True))

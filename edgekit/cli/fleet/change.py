@@ -8,13 +8,12 @@ from pathlib import Path
 from edgekit.cli.fleet import journal, live, outcomes, parcel
 from edgekit.cli.fleet.fleet import Chosen, ask
 from edgekit.cli.fleet.outcomes import CONFIRMED, REFUSED_CODE, Outcome
-from edgekit.measure.devices.commands import Edgerun
+from edgekit.measure.devices.commands import Edgerun, status_there
 from edgekit.measure.devices.facts import Facts, Status
 from edgekit.measure.devices.failures import DeviceError
 from edgekit.measure.devices.line import Line
-from edgekit.measure.devices.supply import Runner, Supplies, supply
 
-TAKEN_BACK, NOT_CURRENT = "taken back", "not current"
+TAKEN_BACK, NOT_CURRENT, NOWHERE = "taken back", "not current", 4
 Step = Callable[[Edgerun, int, Status], Awaitable[Status]]
 
 
@@ -37,24 +36,25 @@ def roll_back(bundle: Path, chosen: Chosen, why: str, as_json: bool) -> int:
 
 
 def _change(bundle: Path, chosen: Chosen, name: str, step: Step, state: str, as_json: bool) -> int:
-    """A step on each device where the bundle is current; others are left as they are."""
-    runner, sent = Runner.build(), parcel.read(bundle)
-    sha256, supplies = sent.bundle.sha256, Supplies(runner)
+    """A step on each device where the bundle is current; others are left as they are. 4 where it is current nowhere."""
+    sent = parcel.read(bundle)
+    sha256 = sent.bundle.sha256
 
     async def work(line: Line, found: Facts, before: Outcome) -> Outcome:
-        edgerun, found = await supply(line, found, supplies, None)
-        status = found.status or await edgerun.status()
+        status = await status_there(line, found)
         if status.current is None or not status.is_current(sha256):
             now = status.release(status.current)
             what = f"release {now.number} ({now.name} {now.version}) is" if now else "no release is"
+            if not found.edgerun:
+                return before.to(NOT_CURRENT, why="nothing was ever brought there")
             return before.to(NOT_CURRENT, why=f"{what} current there, so nothing was changed")
-        after = await step(edgerun, status.current, status)
+        after = await step(Edgerun(line, found, found.edgerun), status.current, status)
         if after.refused:
             raise DeviceError(after.refused, REFUSED_CODE)
         return before.to(state, release=after.current)
 
     with journal.opened(chosen.inventory, f"edgekit fleet {name} {bundle.name}") as notes:
-        ended = ask(chosen, runner, f"fleet {name}", work, as_json)
+        ended = ask(chosen, f"fleet {name}", work, as_json)
         for outcome in ended:
             if outcome.state == CONFIRMED:
                 notes.note(outcome, sent.key)
@@ -62,4 +62,4 @@ def _change(bundle: Path, chosen: Chosen, name: str, step: Step, state: str, as_
                 notes.forget(outcome.host)
     done = sum(outcome.state == state for outcome in ended)
     live.print_outcomes(ended, sha256, as_json, f"{state} {done}/{len(ended)}")
-    return outcomes.worst(ended)
+    return outcomes.worst(ended) or (0 if done else NOWHERE)

@@ -37,14 +37,15 @@ def push(
     share: Annotated[str, typer.Option(metavar="SHARE", help="Of each class, before all others.")] = "10%",
     parallel: Parallel = 32,
     confirm: Annotated[bool, typer.Option("--confirm", help="Confirm from here, at once.")] = False,
-    wait: Annotated[float, typer.Option(min=0, help="Seconds for a device to confirm; 0: do not wait.")] = 180.0,
+    wait: Annotated[
+        float, typer.Option(min=0, help="Seconds for a device to confirm; 0: its proof is enough.")
+    ] = 180.0,
     wheels: Wheels = None,
     trust: Annotated[Path | None, typer.Option(metavar="DIR", help="Bring this signed policy, too.")] = None,
     latency_ms: Annotated[
         float | None, typer.Option(min=0, help="Most p50 there, 0: any; by default the bundle's budget.")
     ] = None,
     send_only: Annotated[bool, typer.Option("--send-only", help="Install nothing; another push does.")] = False,
-    again: Annotated[bool, typer.Option("--again", help="Ask devices that are known to have it.")] = False,
     json_: Json = False,
 ) -> None:
     """Send a bundle to all devices, then install it in waves, and stop at the first doubt.
@@ -57,7 +58,7 @@ def push(
         from edgekit.cli.fleet import push as command
 
         chosen = _chosen(to, only, class_, parallel)
-        options = (canary, share, confirm, wait, wheels, trust, latency_ms, again, send_only)
+        options = (canary, share, confirm, wait, wheels, trust, latency_ms, send_only)
         request = command.Request(bundle, chosen, *options)
         _end(command.run(request, json_))
 

@@ -10,12 +10,12 @@ from edgekit.cli.fleet import outcomes, parcel
 from edgekit.cli.fleet.fleet import Chosen, ask
 from edgekit.cli.fleet.outcomes import Outcome
 from edgekit.measure.devices import results
-from edgekit.measure.devices.commands import bundle_path
-from edgekit.measure.devices.facts import Facts, Status
+from edgekit.measure.devices.facts import Facts
 from edgekit.measure.devices.failures import DeviceError
 from edgekit.measure.devices.line import Line
 from edgekit.measure.devices.results import Finding
 from edgekit.measure.devices.supply import Runner, Supplies, supply
+from edgekit.measure.devices.temporary import temporary_bundles
 
 WOULD_RUN, BLOCKED = "would run", 5
 CLOCK_S = 300.0
@@ -28,12 +28,11 @@ def run(bundle: Path, chosen: Chosen, as_json: bool) -> int:
     supplies, findings = Supplies(runner), dict[str, list[Finding]]()
 
     async def examine(line: Line, found: Facts, before: Outcome) -> Outcome:
-        edgerun, found = await supply(line, found, supplies, None, len(sent.bundle.data))
-        status = found.status or Status()
-        if sent.bundle.sha256 not in status.store:
-            await edgerun.receive(sent.bundle.sha256, sent.bundle.data, status.incoming.get(sent.bundle.sha256, 0))
-        words = edgerun.words("doctor", bundle_path(found, sent.bundle.sha256), "--json")
-        answer = await line.retry(lambda connection: connection.run(words))
+        sent.temporary.check(found)
+        edgerun, found = await supply(line, found, supplies, None, sent.temporary.size)
+        async with temporary_bundles(line, found, [sent.temporary]) as paths:
+            words = edgerun.words("doctor", *paths, "--json")
+            answer = await line.retry(lambda connection: connection.run(words))
         if answer.code not in (0, BLOCKED):
             answer.check()
         findings[before.host.name] = told = [*_clock(found), *results.findings(answer)]
@@ -44,7 +43,7 @@ def run(bundle: Path, chosen: Chosen, as_json: bool) -> int:
             )
         return before.to(WOULD_RUN, why="; ".join(each.cause for each in told))
 
-    ended = ask(chosen, runner, "fleet doctor", examine, as_json)
+    ended = ask(chosen, "fleet doctor", examine, as_json, runner=runner.sha256)
     for outcome in ended:
         if as_json:
             told = [each.record() for each in findings.get(outcome.host.name, [])]

@@ -16,7 +16,6 @@ from edgekit.measure.devices.connection import Network
 from edgekit.measure.devices.facts import Facts
 from edgekit.measure.devices.inventory import Host, Inventory
 from edgekit.measure.devices.line import Line
-from edgekit.measure.devices.supply import Runner
 
 
 @dataclass(frozen=True)
@@ -37,10 +36,11 @@ class Chosen:
 Work = Callable[[Line, Facts, Outcome], Awaitable[Outcome]]
 
 
-def ask(chosen: Chosen, runner: Runner, label: str, work: Work, quiet: bool, lines: bool = True) -> list[Outcome]:
+def ask(chosen: Chosen, label: str, work: Work, quiet: bool, lines: bool = True, runner: str = "") -> list[Outcome]:
     """Say hello to each device, then do the work; the outcomes in the order of the inventory.
 
-    `lines`: a device that fails is told of at once, for no table has it.
+    `lines`: a device that fails is told of at once, for no table has it. `runner`: digest of the one that is to answer
+    where it is there; else it is the one that services start.
     """
     found = {host.name: Outcome(host) for host in chosen.hosts}
     network = Network()
@@ -50,7 +50,7 @@ def ask(chosen: Chosen, runner: Runner, label: str, work: Work, quiet: bool, lin
             before = found[host.name]
             try:
                 async with Line(network, host) as line:
-                    found[host.name] = await work(line, await hello(line, runner.sha256), before)
+                    found[host.name] = await work(line, await hello(line, runner), before)
             except FAULTS as error:
                 found[host.name] = of_error(before, error)
                 if lines:

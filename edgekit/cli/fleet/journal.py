@@ -1,19 +1,22 @@
 """What is known of a fleet between two commands: a file beside hosts.yaml, and one command at a time.
 
-It is a note and no truth. Where it is missing or damaged, devices are asked again, and nothing is done twice there.
+It is a note and no truth: every device is asked, and the note is for those that cannot be. Where it cannot be written,
+the command goes on without it.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from edgekit.cli.fleet.outcomes import ARRIVED, CONFIRMED, SENT, WAITING, Outcome
+from edgekit.cli.fleet.outcomes import ARRIVED, CONFIRMED, SENDING, SENT, UNREACHABLE, WAITING, Outcome
 from edgekit.core import lock
+from edgekit.core.errors import ResourceError
 from edgekit.core.hashing import write_json
 from edgekit.measure.devices.inventory import Host, Inventory
 from edgekit.runner.files import make_folder
@@ -32,7 +35,7 @@ class Journal:
         self._path = path
         self._hosts = _read(path)
         self._written = 0.0
-        self._changed = False
+        self._changed = self._warned = False
 
     def state(self, host: Host, key: str) -> str:
         """How far this device is with the parcel, for all that is known: waiting, sent or confirmed."""
@@ -42,13 +45,18 @@ class Journal:
         state = found.get("state")
         return CONFIRMED if state == CONFIRMED else SENT if state in ARRIVED else WAITING
 
-    def release(self, host: Host) -> int | None:
-        """The release that it had when it confirmed that."""
-        found = self._hosts.get(host.name, {}).get("release")
-        return found if isinstance(found, int) else None
+    def known(self, host: Host, key: str) -> str:
+        """The same in words, with the release that it was; empty where nothing is known."""
+        state, release = self.state(host, key), self._hosts.get(host.name, {}).get("release")
+        if state == WAITING:
+            return ""
+        which = f" as release {release}" if state == CONFIRMED and isinstance(release, int) else ""
+        return f"it had confirmed that{which} before" if state == CONFIRMED else "the bundle was sent there before"
 
     def note(self, outcome: Outcome, key: str) -> None:
-        """How far a device is by now."""
+        """How far a device is by now; one that is only asked, or cannot be, is as far as it was."""
+        if outcome.state in (SENDING, UNREACHABLE) and self.state(outcome.host, key) != WAITING:
+            return
         facts = {"state": outcome.state, "release": outcome.release, "why": outcome.why}
         self._hosts[outcome.host.name] = {
             "identity": outcome.host.identity,
@@ -65,23 +73,47 @@ class Journal:
         self._changed = self._hosts.pop(host.name, None) is not None or self._changed
 
     def write(self) -> None:
-        """What was noted since the last time."""
-        if self._changed:
+        """What was noted since the last time; a warning, once, where that cannot be."""
+        if not self._changed:
+            return
+        try:
             write_json(self._path, {"format": FORMAT, "hosts": self._hosts})
-            self._written, self._changed = time.monotonic(), False
+        except OSError as error:
+            if not self._warned:
+                print(
+                    f"edgekit: {self._path}: cannot be written ({error.strerror}); going on without it", file=sys.stderr
+                )
+            self._warned = True
+        else:
+            self._changed = False
+        self._written = time.monotonic()
 
 
 @contextmanager
 def opened(inventory: Inventory, who: str) -> Iterator[Journal]:
     """That of an inventory, written at the end; ResourceError where another command is at work on the same fleet."""
     folder = inventory.path.resolve().parent / FOLDER
-    make_folder(folder)
-    with lock.hold(folder / f"{inventory.path.name}.lock", who):
+    with _locked(folder, inventory.path.name, who):
         journal = Journal(folder / f"{inventory.path.name}.json")
         try:
             yield journal
         finally:
             journal.write()
+
+
+@contextmanager
+def _locked(folder: Path, name: str, who: str) -> Iterator[None]:
+    try:
+        make_folder(folder)
+        with open(folder / f"{name}.lock", "ab"):  # whatever keeps it from being locked is told of the folder here
+            pass
+    except OSError as error:
+        raise ResourceError(
+            f"{folder}: is needed beside hosts.yaml, and cannot be written ({error.strerror}); repair it, or copy "
+            "hosts.yaml into a folder of yours"
+        ) from None
+    with lock.hold(folder / f"{name}.lock", who):
+        yield
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:

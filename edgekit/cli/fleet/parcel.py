@@ -9,9 +9,11 @@ from pathlib import Path
 from edgekit.core.errors import ConfigError
 from edgekit.core.hashing import digest
 from edgekit.measure.devices.supply import File
+from edgekit.measure.devices.temporary import TemporaryBundle
 from edgekit.runner import bundle as bundles
 from edgekit.runner import trust
 from edgekit.runner.bundle import sha256 as digests
+from edgekit.runner.errors import BundleError
 from edgekit.runner.trust import policy, statement
 
 FILES = (policy.POLICY, policy.SIGNATURE, policy.ROOT)
@@ -34,6 +36,11 @@ class Parcel:
         return [self.bundle, *([self.statement] if self.statement else []), *self.signatures]
 
     @property
+    def temporary(self) -> TemporaryBundle:
+        """The same for a device that is not to keep it."""
+        return TemporaryBundle(self.bundle, self.statement, self.signatures)
+
+    @property
     def key(self) -> str:
         """The same key, the same parcel."""
         return digest([[file.sha256 for file in self.files], self.policy])
@@ -49,6 +56,8 @@ def read(path: Path, policy_folder: Path | None = None) -> Parcel:
     TrustError
         The policy would not trust it.
     """
+    if path.is_dir():
+        raise BundleError(f"{path}: is a folder; name the NAME-TARGET-VERSION.edge.zip in it")
     data = trust.contents(path)
     found = bundles.read_bytes(data, str(path)).manifest
     signed, signatures = None, tuple[File, ...]()

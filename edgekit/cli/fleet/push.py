@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from edgekit.cli.fleet import journal, live, outcomes, parcel
 from edgekit.cli.fleet.fleet import Chosen
-from edgekit.cli.fleet.journal import Journal
-from edgekit.cli.fleet.outcomes import CONFIRMED, Outcome
-from edgekit.cli.fleet.parcel import Parcel
+from edgekit.cli.fleet.outcomes import UNREACHABLE, Outcome
 from edgekit.cli.fleet.pushing import Options, Pusher
 from edgekit.cli.fleet.rollout import Pace, Rollout
+from edgekit.core.errors import ConfigError
 from edgekit.measure.devices.connection import Network
 from edgekit.measure.devices.supply import Runner, Supplies
 
@@ -31,19 +31,21 @@ class Request:
     wheels: Path | None = None
     trust: Path | None = None
     latency_ms: float | None = None
-    again: bool = False
     send_only: bool = False
 
     @property
     def options(self) -> Options:
         """Those for each device."""
+        for name, value in (("--wait", self.wait_s), ("--latency-ms", self.latency_ms)):
+            if value is not None and not 0 <= value < math.inf:
+                raise ConfigError(f"{name} {value:g}: write a number from 0")
         proof = () if self.latency_ms is None else ("--latency-ms", f"{self.latency_ms:g}")
         return Options(self.wait_s, self.confirm, proof)
 
 
 def run(request: Request, as_json: bool) -> int:
     """The exit code of the worst device."""
-    chosen, sent = request.chosen, parcel.read(request.bundle, request.trust)
+    chosen, options, sent = request.chosen, request.options, parcel.read(request.bundle, request.trust)
     pace = Pace(request.canary, parcel.share(request.share), chosen.parallel)
     network, supplies = Network(), Supplies(Runner.build(), request.wheels)
     if request.wheels is not None:
@@ -56,20 +58,18 @@ def run(request: Request, as_json: bool) -> int:
             shown["note"](outcome)
 
         rollout = Rollout(chosen.hosts, pace, on_change)
-        if not request.again:
-            _skip_known(rollout, notes, sent)
+        known = {host.name: notes.known(host, sent.key) for host in chosen.hosts}
         with live.board("fleet push", lambda: outcomes.counts(rollout.outcomes), as_json) as board:
             shown["note"] = board.note
-            pusher = Pusher(network, supplies, sent, request.options, rollout.say)
+            pusher = Pusher(network, supplies, sent, options, rollout.say)
             asyncio.run(rollout.run(pusher.send, None if request.send_only else pusher.install))
-    ended = list(rollout.outcomes.values())
+    ended = [_with_known(each, known[each.host.name]) for each in rollout.outcomes.values()]
     live.print_outcomes(ended, sent.bundle.sha256, as_json, outcomes.counts(ended))
     return outcomes.worst(ended)
 
 
-def _skip_known(rollout: Rollout, notes: Journal, sent: Parcel) -> None:
-    """What an earlier push has brought so far is not asked for again."""
-    for name, outcome in rollout.outcomes.items():
-        state = notes.state(outcome.host, sent.key)
-        release = notes.release(outcome.host) if state == CONFIRMED else None
-        rollout.outcomes[name] = outcome.to(state, release=release)
+def _with_known(outcome: Outcome, known: str) -> Outcome:
+    """What an earlier push has noted is worth a word where nobody can be asked now."""
+    if outcome.state != UNREACHABLE or not known:
+        return outcome
+    return outcome.to(outcome.state, why=f"{outcome.why}; {known}")

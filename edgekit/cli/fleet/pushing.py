@@ -48,7 +48,7 @@ class Pusher:
             done = self._already(before, found.status)
             if done is None:
                 room = sum(len(file.data) for file in self._parcel.files)
-                edgerun, found = await supply(line, found, self._supplies, self._parcel.target, room)
+                edgerun, found = await supply(line, found, self._supplies, self._parcel.target, room, launch=True)
                 status = found.status or await edgerun.status()
                 done = self._already(before, status) or await self._send_files(edgerun, status, before)
             self._facts[before.host.name] = found
@@ -83,15 +83,12 @@ class Pusher:
         return status.is_current(bundle, *more) and not status.refused
 
     async def install(self, before: Outcome) -> Outcome:
-        """On trial, then confirmed by the device or from here. What an earlier push has sent is looked at first."""
-        if before.host.name not in self._facts:
-            before = await self.send(before)
-            if before.state == CONFIRMED:
-                return before
+        """On trial, then confirmed by the device or from here."""
         outcome = before.to(INSTALLING)
         self._say(outcome)
         async with Line(self._network, before.host) as line:
-            edgerun = Edgerun(line, self._facts[before.host.name], self._supplies.runner.sha256)
+            found = self._facts[before.host.name]
+            edgerun = Edgerun(line, found, found.edgerun)
             if self._parcel.policy is not None:
                 await edgerun.adopt(self._parcel.policy)
             statement = self._parcel.statement.sha256 if self._parcel.statement else None

@@ -8,30 +8,25 @@ from typing import Any
 from edgekit.cli.fleet import outcomes, table
 from edgekit.cli.fleet.fleet import Chosen, ask
 from edgekit.cli.fleet.outcomes import REFUSED, REFUSED_CODE, Outcome
-from edgekit.measure.devices.commands import Edgerun
+from edgekit.measure.devices.commands import status_there
 from edgekit.measure.devices.facts import Facts, Status
 from edgekit.measure.devices.line import Line
-from edgekit.measure.devices.supply import Runner, Supplies, supply
 
 STATES = {"none": "no release", "trial": outcomes.ON_TRIAL, "confirmed": outcomes.CONFIRMED}
 
 
 def run(chosen: Chosen, as_json: bool) -> int:
     """The exit code of the worst device: that of one that is unreachable, or does not answer as it should."""
-    runner = Runner.build()
-    supplies, seen = Supplies(runner), dict[str, tuple[Facts, Status]]()
+    seen = dict[str, tuple[Facts, Status]]()
 
     async def look(line: Line, found: Facts, before: Outcome) -> Outcome:
-        edgerun = Edgerun(line, found, runner.sha256)
-        if found.status is None:
-            edgerun, found = await supply(line, found, supplies, None)
-        status = found.status or await edgerun.status()
+        status = await status_there(line, found)
         seen[before.host.name] = found, status
         if status.refused:
             return before.to(REFUSED, release=status.current, why=status.refused, exit_code=REFUSED_CODE)
         return before.to(STATES[status.state], release=status.current)
 
-    ended = ask(chosen, runner, "fleet status", look, as_json, lines=False)
+    ended = ask(chosen, "fleet status", look, as_json, lines=False)
     if as_json:
         for outcome in ended:
             print(json.dumps(_record(outcome, seen.get(outcome.host.name)), sort_keys=True))

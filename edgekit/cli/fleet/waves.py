@@ -1,4 +1,4 @@
-"""Which devices are installed on first: some of each class, then a share of it, then all."""
+"""Which devices are installed on next: some of each class, then a share of it, then all."""
 
 from __future__ import annotations
 
@@ -8,22 +8,14 @@ from collections.abc import Collection, Sequence
 from edgekit.measure.devices.inventory import Host
 
 
-def plan(
-    hosts: Sequence[Host], ready: Collection[str], done: Collection[str], canary: int, share: float
-) -> list[list[Host]]:
-    """Waves of those that are `ready`, each in the order of the inventory.
+def following(members: Sequence[Host], ready: Collection[str], proven: int, canary: int, share: float) -> list[Host]:
+    """The next wave among the `members` of one class, those that are `ready`, in the order of the inventory.
 
-    Of every class `canary` devices come first, then so many that it is a `share` of the class, then the rest: a device
-    of one class proves nothing for another. Those that are `done` have proven as much, and count.
+    First come so many that `canary` devices have it, then so many that it is a `share` of the class, then the rest: a
+    device of one class proves nothing for another. `proven` devices have it already.
     """
-    waves: list[list[Host]] = [[], [], []]
-    for device_class in dict.fromkeys(host.device_class for host in hosts):
-        members = [host for host in hosts if host.device_class == device_class]
-        proven = sum(host.name in done for host in members)
-        waiting = [host for host in members if host.name in ready]
-        first = min(len(waiting), max(0, canary - proven))
-        most = max(math.ceil(share * len(members)) - proven, first)
-        for wave, some in zip(waves, (waiting[:first], waiting[first:most], waiting[most:]), strict=True):
-            wave += some
-    order = {host.name: place for place, host in enumerate(hosts)}
-    return [sorted(wave, key=lambda host: order[host.name]) for wave in waves if wave]
+    waiting = [host for host in members if host.name in ready]
+    for most in (canary, math.ceil(share * len(members))):
+        if proven < most:
+            return waiting[: most - proven]
+    return waiting

@@ -10,13 +10,15 @@ from importlib import resources
 from pathlib import Path
 
 from edgekit.measure.devices import facts, sending
-from edgekit.measure.devices.connection import Answer
+from edgekit.measure.devices.connection import MOST_BYTES, Answer, Connection
 from edgekit.measure.devices.facts import Facts, Status
 from edgekit.measure.devices.failures import DeviceError
 from edgekit.measure.devices.line import Line
 from edgekit.measure.devices.shapes import NONSENSE
 
 HELLO_S, PROOF_S = 60.0, 900.0
+BEAT_S, SILENCE_S, PATIENCE_S = 10.0, 40.0, 60.0
+"""The desk is heard so often while a device measures; after a silence that ends, and for so long the next one waits."""
 NOT_FOUND = 127
 IN_ANOTHER_STATE = 4
 SYNTAX = b"SyntaxError"
@@ -24,8 +26,8 @@ DESK = "desk"
 """Folder of the home with what was brought there: the runner and packages."""
 
 
-async def hello(line: Line, runner: str) -> Facts:
-    """What a device is, and its status where the runner of this digest is there: one round trip.
+async def hello(line: Line, runner: str = "") -> Facts:
+    """What a device is, and its status where a runner is there, that of this digest before others: one round trip.
 
     Raises
     ------
@@ -49,16 +51,24 @@ async def hello(line: Line, runner: str) -> Facts:
 
 
 class Edgerun:
-    """The runner on a device that has answered to hello; it is there already."""
+    """A runner on a device that has answered to hello; it is there already."""
 
     def __init__(self, line: Line, found: Facts, runner: str) -> None:
         self._line, self._facts, self._runner = line, found, runner
 
     def words(self, *words: str) -> list[str]:
         """Of a command, with the packages that were brought there."""
+        return [*self._python, self._path, *words]
+
+    @property
+    def _python(self) -> list[str]:
         packages = ":".join(self._facts.packages)
-        path = f"{self._facts.home}/{DESK}/{self._runner}.pyz"
-        return [*(["env", f"PYTHONPATH={packages}"] if packages else []), self._line.host.python, path, *words]
+        known = [f"EDGERUN_HOME={self._facts.home}", *([f"PYTHONPATH={packages}"] if packages else [])]
+        return ["env", *known, self._line.host.python]
+
+    @property
+    def _path(self) -> str:
+        return f"{self._facts.home}/{DESK}/{self._runner}.pyz"
 
     @property
     def _home(self) -> tuple[str, str]:
@@ -69,6 +79,22 @@ class Edgerun:
         command = self.words(*words)
         answer = await self._line.retry(lambda connection: connection.run(command, within_s=within_s))
         return answer.check()
+
+    async def bench(self, *words: str, within_s: float, most: int = MOST_BYTES) -> Answer:
+        """`edgerun bench …`, alone on the device, and no longer than this desk listens.
+
+        Raises
+        ------
+        DeviceError
+            It failed, or another measurement is at work there.
+        """
+        times = (str(SILENCE_S), str(PATIENCE_S))
+        command = [*self._python, "-c", program("attended"), self._facts.home, *times, self._path, "bench", *words]
+
+        async def work(connection: Connection) -> Answer:
+            return await connection.run(command, within_s=within_s, most=most, beat_s=BEAT_S)
+
+        return (await self._line.retry(work)).check()
 
     async def status(self) -> Status:
         """What is current, and what became of the others."""
@@ -116,6 +142,26 @@ class Edgerun:
         command = [self._line.host.python, "-c", program("policy"), self._facts.home, self._runner]
         answer = await self._line.retry(lambda connection: connection.run(command, data))
         answer.check()
+
+
+async def status_there(line: Line, found: Facts) -> Status:
+    """By the runner that is there, whichever; without one nothing was ever brought.
+
+    Raises
+    ------
+    DeviceError
+        There is a release, and no runner that could tell of it.
+    """
+    if found.status is not None:
+        return found.status
+    if found.edgerun:
+        return await Edgerun(line, found, found.edgerun).status()
+    if found.kept:
+        raise DeviceError(
+            "has a release, and no runner that answers from here; `edgekit fleet push` brings one",
+            IN_ANOTHER_STATE,
+        )
+    return Status()
 
 
 @functools.cache

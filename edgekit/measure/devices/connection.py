@@ -36,11 +36,13 @@ class Answer:
     code: int
     out: bytes
     said: bytes
+    signal: str = ""
 
     def check(self) -> Answer:
         """Itself; DeviceError with the last line that it said where it failed."""
         if self.code != 0:
-            raise DeviceError(words.last_line(self.said) or f"ended with exit code {self.code}", self.code)
+            how = f"was killed there ({self.signal})" if self.signal else f"ended with exit code {self.code}"
+            raise DeviceError(words.last_line(self.said) or how, self.code)
         return self
 
 
@@ -134,19 +136,31 @@ class Connection:
         return Process(self.host, made)
 
     async def run(
-        self, command: Sequence[str], data: bytes = b"", within_s: float = 60.0, most: int = MOST_BYTES
+        self,
+        command: Sequence[str],
+        data: bytes = b"",
+        within_s: float = 60.0,
+        most: int = MOST_BYTES,
+        beat_s: float | None = None,
     ) -> Answer:
-        """A command to its end. Cut where the line was; Unreachable where it takes too long, which once is enough."""
+        """A command to its end. Cut where the line was; Unreachable where it takes too long, which once is enough.
+
+        With `beat_s` its standard input stays open, and is given a byte so often, while somebody here still listens.
+        """
         process = await self.start(command)
+        beats = asyncio.create_task(process.beat(beat_s)) if beat_s else None
         try:
             async with asyncio.timeout(within_s):
                 process.write(data)
-                process.write_eof()
+                if beats is None:
+                    process.write_eof()
                 out, said = await asyncio.gather(process.read_all(most), process.read_said())
-                return Answer(await process.code(), out, said)
+                return Answer(await process.code(), out, said, process.signal)
         except TimeoutError:
             raise Unreachable(f"{self.host.address}: no answer within {within_s:g} s") from None
         finally:
+            if beats:
+                beats.cancel()
             process.close()
 
 
@@ -167,6 +181,12 @@ class Process:
 
         with contextlib.suppress(OSError, asyncssh.Error):
             await self._process.stdin.drain()
+
+    async def beat(self, every_s: float) -> None:
+        """Give it a byte now and then, for ever."""
+        while True:
+            self.write(b"\n")
+            await asyncio.sleep(every_s)
 
     def write_eof(self) -> None:
         """That was all."""
@@ -212,6 +232,12 @@ class Process:
         if code is None and by_signal is None:
             raise Cut(f"{self.host.address}: the line was cut")
         return 128 if code is None or code < 0 else code
+
+    @property
+    def signal(self) -> str:
+        """The signal that ended it, as SIGKILL; empty where none did."""
+        found = self._process.exit_signal
+        return f"SIG{words.plain(found[0], 20)}" if found else ""
 
     def close(self) -> None:
         """At once."""

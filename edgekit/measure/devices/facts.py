@@ -14,6 +14,8 @@ from edgekit.measure.devices.shapes import NONSENSE
 
 OLDEST = (3, 9)
 STATES = ("none", "trial", "confirmed")
+MOST_OF_VERSION = 99
+MISUSE = 2
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,10 @@ class Status:
 
 @dataclass(frozen=True)
 class Facts:
-    """A device and its Python. `status` is None where the runner is not there yet.
+    """A device and its Python. `runner`: whether this desk's is there; `edgerun`: the one that answered, or empty.
 
+    `launched` is the one that `edgerun` in the home starts. `status` is None where no runner is there that tells it.
+    `kept`: a release is current there, whoever brought it.
     `ahead_s`: seconds that its clock is ahead of this machine's, with the time that the answer took.
     """
 
@@ -79,6 +83,9 @@ class Facts:
     free_bytes: int | None
     ahead_s: float
     status: Status | None = None
+    edgerun: str = ""
+    launched: str = ""
+    kept: bool = False
 
     @property
     def dotted(self) -> str:
@@ -106,8 +113,10 @@ def parsed(out: bytes, token: str) -> Facts:
     home = shapes.text(values, "home", 1000)
     if not posixpath.isabs(home) or home != values["home"]:
         raise DeviceError(f"says that its home is {home[:80]!r}, which is no path", NONSENSE)
+    if posixpath.normpath(home) in ("/", "//"):
+        raise DeviceError("its home is the root of its disk; name a folder of its own as `home` in hosts.yaml", MISUSE)
     python = values.get("python")
-    if not isinstance(python, list) or len(python) != 3 or not all(shapes.is_whole(each) for each in python):
+    if not isinstance(python, list) or len(python) != 3 or not all(_is_version(each) for each in python):
         raise DeviceError("does not say which Python it has", NONSENSE)
     behind = [line for line in lines[at + 1 :] if line.startswith("{")]
     return Facts(
@@ -124,6 +133,9 @@ def parsed(out: bytes, token: str) -> Facts:
         free_bytes=shapes.whole(values, "free_bytes") if values.get("free_bytes") is not None else None,
         ahead_s=shapes.whole(values, "clock") - time.time(),
         status=status(behind[-1]) if behind else None,
+        edgerun=shapes.text(values, "edgerun", 64) if "edgerun" in values else "",
+        launched=shapes.text(values, "launched", 64) if "launched" in values else "",
+        kept=values.get("kept") is True,
     )
 
 
@@ -168,6 +180,11 @@ def _release(values: Any) -> Release:
         p50_ms=shapes.number(values.get("p50_ms")),
         files=frozenset(shapes.texts(values, "files")),
     )
+
+
+def _is_version(value: object) -> bool:
+    """Whether it is a part of a Python's version: all of them up to it are counted when wheels are chosen."""
+    return shapes.is_whole(value) and value <= MOST_OF_VERSION  # type: ignore[operator]
 
 
 def _versions(values: Mapping[str, Any]) -> dict[str, str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,20 +13,24 @@ from typing import Any
 from edgekit.core import yaml_file
 from edgekit.core.config import suggest, truncated
 from edgekit.core.errors import ConfigError, with_article
+from edgekit.measure.devices import words
 
+PORT = 22
 SECTIONS = ("defaults", "hosts")
 KEYS = ("class", "host", "user", "port", "python", "home")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-WORD = re.compile(r"[^\s\x00-\x1f\x7f-][^\s\x00-\x1f\x7f]{0,250}")
+HOST = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:%-]{0,250}")
+WORD = re.compile(r"[^\s-]\S{0,250}")
 PATH = re.compile(r"(~|/|~/)?[^\x00-\x1f\x7f~-][^\x00-\x1f\x7f]{0,250}")
 ADVICE = {
     "class": "letters, digits, '.', '_' and '-'",
-    "host": "a name or an address without spaces",
+    "host": "a host name, or an address",
     "user": "a name without spaces",
     "port": "a whole number from 1 to 65535",
     "python": "a program, as python3 or /usr/bin/python3.11",
-    "home": "a path that begins with / or ~/",
+    "home": "a path that begins with / or ~/, to a folder of its own",
 }
+LIMITS = yaml_file.Limits("an inventory", 20_000_000, 500_000, "write fewer devices into a file")
 
 
 @dataclass(frozen=True)
@@ -47,13 +53,19 @@ class Host:
 
     @property
     def ssh_words(self) -> str:
-        """What stands behind `ssh`: `-p 2222 pi@10.0.0.5`."""
-        return f"{f'-p {self.port} ' if self.port else ''}{f'{self.user}@' if self.user else ''}{self.host}"
+        """What stands behind `ssh` in a shell: `-p 2222 pi@10.0.0.5`."""
+        place = shlex.quote(f"{f'{self.user}@' if self.user else ''}{self.host}")
+        return f"{f'-p {self.port} ' if self.port else ''}{place}"
 
     @property
     def identity(self) -> str:
-        """Two hosts with the same one are the same place on the same device."""
+        """Of the place on the device that the file names."""
         return f"{self.address} {self.home or ''}".strip()
+
+    @property
+    def place(self) -> tuple[str, str, int, str]:
+        """Two hosts with the same one are the same place on the same device."""
+        return self.host.lower(), self.user or "", self.port or PORT, posixpath.normpath(self.home or "")
 
 
 @dataclass(frozen=True)
@@ -87,8 +99,10 @@ class Inventory:
 
 def read(path: Path) -> Inventory:
     """The inventory in a file; ConfigError with a line for each fault."""
-    values = yaml_file.read(path)
-    faults = [f"{path}: {key}: unknown key, {suggest(str(key), SECTIONS)}" for key in values if key not in SECTIONS]
+    values = yaml_file.read(path, LIMITS)
+    faults = [
+        f"{path}: {_shown(key)}: unknown key, {suggest(str(key), SECTIONS)}" for key in values if key not in SECTIONS
+    ]
     defaults = _section(path, values, "defaults", faults)
     given = _section(path, values, "hosts", faults)
     faults += _faults(f"{path}: defaults", defaults)
@@ -96,7 +110,7 @@ def read(path: Path) -> Inventory:
         faults.append(f"{path}: defaults.host: each device has its own; name it below hosts")
     hosts = []
     for name, own in given.items():
-        where = f"{path}: hosts.{truncated(name, 60) if not isinstance(name, str) else name[:60]}"
+        where = f"{path}: hosts.{_shown(name)}"
         if not isinstance(name, str) or not NAME.fullmatch(name):
             faults.append(f"{where}: not a name; use letters, digits, '.', '_' and '-', and quote a number")
         elif own is not None and not isinstance(own, dict):
@@ -123,23 +137,27 @@ def _section(path: Path, values: Mapping[str, Any], key: str, faults: list[str])
 
 def _faults(where: str, facts: Mapping[Any, Any]) -> list[str]:
     """A line for each key that is unknown, and for each value that cannot be."""
-    found = [f"{where}.{key}: unknown key, {suggest(str(key), KEYS)}" for key in facts if key not in KEYS]
+    found = [f"{where}.{_shown(key)}: unknown key, {suggest(str(key), KEYS)}" for key in facts if key not in KEYS]
     for key, value in facts.items():
         if key in KEYS and not _fits(key, value):
             found.append(f"{where}.{key}: got {truncated(value)}; needed {ADVICE[key]}")
     return found
 
 
+def _shown(key: Any) -> str:
+    """A key as messages show it: nothing in it that a terminal would obey."""
+    return words.plain(key, 60)
+
+
 def _fits(key: str, value: Any) -> bool:
     if key == "port":
         return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 65535
-    if not isinstance(value, str):
+    if not isinstance(value, str) or words.UNPRINTABLE.search(value):
         return False
-    if key == "class":
-        return bool(NAME.fullmatch(value))
     if key == "home":
-        return bool(PATH.fullmatch(value)) and value.startswith(("/", "~/"))
-    return bool((PATH if key == "python" else WORD).fullmatch(value))
+        normal = posixpath.normpath(value)
+        return bool(PATH.fullmatch(value)) and normal.startswith(("/", "~/")) and normal not in ("/", "//")
+    return bool({"class": NAME, "host": HOST, "python": PATH}.get(key, WORD).fullmatch(value))
 
 
 def _host(name: str, facts: Mapping[str, Any]) -> Host:
@@ -150,8 +168,8 @@ def _host(name: str, facts: Mapping[str, Any]) -> Host:
 
 def _check_different(path: Path, hosts: tuple[Host, ...]) -> None:
     """ConfigError where two names stand for one device: it would be written to twice at once."""
-    seen: dict[str, str] = {}
+    seen: dict[tuple[str, str, int, str], str] = {}
     for host in hosts:
-        first = seen.setdefault(host.identity, host.name)
+        first = seen.setdefault(host.place, host.name)
         if first != host.name:
             raise ConfigError(f"{path}: hosts.{host.name}: is {first} again ({host.address}); leave one of them out")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -73,9 +73,11 @@ async def supply(
     supplies: Supplies,
     target: str | None,
     room_bytes: int = 0,
-    on_offset: Callable[[int], object] = lambda offset: None,
+    launch: bool = False,
 ) -> tuple[Edgerun, Facts]:
     """Bring what a bundle of this target lacks there, None: the runner alone. That runner, and what the device is then.
+
+    `room_bytes` are to come behind it. With `launch` the runner is what services start there from then on.
 
     Raises
     ------
@@ -83,26 +85,29 @@ async def supply(
         There is no room, or nothing to bring an interpreter with.
     """
     chosen = _chosen(found, supplies, target)
-    large = sum(wheel.path.stat().st_size for wheel in chosen) * UNPACKED
-    large += 0 if found.runner else len(supplies.runner.data)
-    if found.free_bytes is not None and found.free_bytes < large + room_bytes + (ROOM_BYTES if large else 0):
+    to_come = sum(wheel.path.stat().st_size for wheel in chosen) * UNPACKED
+    to_come += 0 if found.runner else len(supplies.runner.data)
+    to_come += room_bytes + (ROOM_BYTES if to_come else 0)
+    if found.free_bytes is not None and found.free_bytes < to_come:
         raise DeviceError(
-            f"{found.free_bytes:,} bytes are free in {found.home}, and {large + room_bytes:,} are to come; "
+            f"{found.free_bytes:,} bytes are free in {found.home}, and {to_come:,} are needed with what is to come; "
             "`edgerun gc` there removes old releases",
             NO_ROOM,
         )
-    if not found.runner:
-        await put(line, found, supplies.runner.data, supplies.runner.sha256, ".pyz", on_offset)
+    runner = supplies.runner
+    is_new = not found.runner or (launch and found.launched != runner.sha256)
+    if is_new:
+        await put(line, found, runner, f"{runner.sha256}.pyz", launch, len(runner.data) if found.runner else 0)
     files = [supplies.file(wheel) for wheel in chosen]
     for file in files:
-        await put(line, found, file.data, file.sha256, ".whl", on_offset)
+        await put(line, found, file, f"{file.sha256}.whl")
     if files:
         await _unpack(line, found, [file.sha256 for file in files])
-    if chosen or not found.runner:
-        found = await hello(line, supplies.runner.sha256)
+    if files or is_new:
+        found = await hello(line, runner.sha256)
         if not found.runner:
             raise DeviceError("took the runner, and does not have it; look at that device", 8)
-    return Edgerun(line, found, supplies.runner.sha256), found
+    return Edgerun(line, found, runner.sha256), found
 
 
 def _chosen(found: Facts, supplies: Supplies, target: str | None) -> list[Wheel]:
@@ -119,17 +124,16 @@ def _chosen(found: Facts, supplies: Supplies, target: str | None) -> list[Wheel]
     return wheels.choose(supplies.house, found, target)
 
 
-async def put(
-    line: Line, found: Facts, data: bytes, sha256: str, suffix: str, on_offset: Callable[[int], object]
-) -> None:
-    """A file beside the releases, which no release is made of."""
+async def put(line: Line, found: Facts, file: File, name: str, launch: bool = False, offset: int = 0) -> None:
+    """A file beside the releases, which no release is made of; `offset` bytes of it are there already."""
 
     def command(offset: int | None, acknowledge: int) -> Sequence[str]:
         at = "-1" if offset is None else str(offset)
-        numbers = [at, str(len(data)), str(acknowledge)]
-        return [line.host.python, "-c", program("put"), found.home, sha256, suffix, *numbers]
+        numbers = [at, str(len(file.data)), str(acknowledge)]
+        how = "launch" if launch else ""
+        return [line.host.python, "-c", program("put"), found.home, file.sha256, name, how, *numbers]
 
-    await sending.send(line, data, command, 0, on_offset)
+    await sending.send(line, file.data, command, offset)
 
 
 async def _unpack(line: Line, found: Facts, digests: list[str]) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import signal
 
 import pytest
 
 from tests.cli.fleet.conftest import Fleet
+from tests.cli.fleet.test_push import wait_for
+from tests.measure.devices.rig import running
 
 pytestmark = pytest.mark.fleet
 
@@ -50,9 +54,49 @@ def test_a_release_that_its_device_would_not_load_is_said_and_pushed_again(fleet
     assert (fleet.status(0)["current"], fleet.status(1)["current"]) == (2, 1)
 
 
-def test_status_of_a_fleet_that_never_had_anything_changes_nothing_but_the_runner(fleet: Fleet) -> None:
+def test_what_only_asks_or_takes_back_changes_nothing_on_a_device_that_never_had_anything(fleet: Fleet) -> None:
     assert fleet.states(0, "status") == ["no release"] * 4
-    assert {path.name for path in (fleet.rig.device(0) / ".edge").iterdir()} == {"desk", "edgerun", ".lock"}
+    for command in ("rollback", "confirm"):
+        found = fleet.asked(4, command, fleet.bundles["1.0.0"])
+        assert [each["state"] for each in found.values()] == ["not current"] * 4
+        assert {each["why"] for each in found.values()} == {"nothing was ever brought there"}
+    assert {path.name for path in fleet.rig.device(0).iterdir()} == {".calls"}
+
+
+def test_a_release_that_no_push_brought_is_not_told_as_none(fleet: Fleet) -> None:
+    fleet.on(0, "install", fleet.bundles["1.0.0"])
+    found = fleet.asked(4, "status", "--only", "d0")
+    assert "has a release, and no runner that answers from here; `edgekit fleet push`" in found["d0"]["why"]
+
+
+def test_a_runner_of_another_version_and_a_full_disk_keep_nobody_from_taking_back(fleet: Fleet) -> None:
+    """They use what is there, and leave it: a service starts that, too."""
+    fleet.run(0, "push", fleet.bundles["1.0.0"], "--confirm", "--only", "d0")
+    fleet.run(0, "push", fleet.bundles["2.0.0"], "--wait", "0", "--only", "d0")
+    edge = fleet.rig.device(0) / ".edge"
+    (path,) = (edge / "desk").glob("*.pyz")
+    other = path.read_bytes() + b"\0"
+    theirs = path.with_name(f"{hashlib.sha256(other).hexdigest()}.pyz")
+    theirs.write_bytes(other)
+    launcher = (edge / "edgerun").read_text().replace(path.stem, theirs.stem)
+    (edge / "edgerun").write_text(launcher)
+    path.unlink()
+    full = fleet.rig.device(0) / "full"
+    full.mkdir()
+    text = "import os\nfound = os.statvfs('/')\nfull = os.statvfs_result((*found[:3], 0, 0, *found[5:]))\n"
+    (full / "sitecustomize.py").write_text(f"{text}os.statvfs = lambda path: full\n")
+    fleet.rig.setting(0, 'export PYTHONPATH="$HOME/full"')
+    only = ("--only", "d0")
+    assert fleet.states(0, "status", *only) == ["on trial"]
+    assert fleet.states(0, "confirm", fleet.bundles["2.0.0"], *only) == [CONFIRMED]
+    assert fleet.states(0, "rollback", fleet.bundles["2.0.0"], *only) == ["taken back"]
+    assert [each.name for each in (edge / "desk").glob("*.pyz")] == [theirs.name]
+    assert (edge / "edgerun").read_text() == launcher
+    found = fleet.asked(7, "push", fleet.bundles["2.0.0"], "--confirm", *only)
+    assert "0 bytes are free in" in found["d0"]["why"] and "are needed with what is to come" in found["d0"]["why"]
+    fleet.rig.setting(0, "")
+    assert fleet.states(0, "push", fleet.bundles["2.0.0"], "--confirm", *only) == [CONFIRMED]
+    assert path.stem in (edge / "edgerun").read_text(), "a push brings what services start"
 
 
 def test_a_bundle_is_taken_back_where_it_is_current_and_only_there(fleet: Fleet) -> None:
@@ -74,6 +118,13 @@ def test_after_a_rollback_a_push_brings_it_again(fleet: Fleet) -> None:
     assert fleet.status(3)["current"] == 3
 
 
+def test_what_is_current_nowhere_cannot_be_taken_back(fleet: Fleet) -> None:
+    fleet.run(0, "push", fleet.bundles["1.0.0"], "--confirm", "--only", "d0", "--only", "d1")
+    for command, done in (("rollback", "taken back 0/2"), ("confirm", "confirmed 0/2")):
+        said = fleet.run(4, command, fleet.bundles["2.0.0"], "--only", "d0", "--only", "d1")
+        assert said.endswith(f"{done}\n") and "release 1 (tiny 1.0.0) is current there" in said
+
+
 def test_the_first_release_of_all_has_none_to_go_back_to(fleet: Fleet) -> None:
     fleet.run(0, "push", fleet.bundles["1.0.0"], "--confirm", "--only", "d0")
     found = fleet.asked(4, "rollback", fleet.bundles["1.0.0"], "--only", "d0")
@@ -84,7 +135,7 @@ def test_confirm_keeps_what_is_on_trial_and_tells_of_the_rest(fleet: Fleet) -> N
     fleet.run(0, "push", fleet.bundles["1.0.0"], "--wait", "0", "--only", "d0", "--only", "d1")
     found = fleet.asked(0, "confirm", fleet.bundles["1.0.0"])
     assert [each["state"] for each in found.values()] == [CONFIRMED] * 2 + ["not current"] * 2
-    assert "no release is current there" in found["d2"]["why"]
+    assert found["d2"]["why"] == "nothing was ever brought there"
     assert fleet.states(0, "confirm", fleet.bundles["1.0.0"])[:2] == [CONFIRMED] * 2
 
 
@@ -95,6 +146,46 @@ def test_bench_times_what_is_not_installed(fleet: Fleet) -> None:
         assert 0 < each["p50_ms"] <= each["p99_ms"]
     assert fleet.status(0)["current"] is None
     assert "p50_ms" in fleet.run(0, "bench", fleet.bundles["1.0.0"], "--calls", "50", "--only", "d0")
+
+
+def left(fleet: Fleet, number: int) -> list[str]:
+    """Bundles that lie on a device, released or not."""
+    edge = fleet.rig.device(number) / ".edge"
+    return [str(path) for folder in ("store", "releases", "desk/temporary") for path in edge.glob(f"{folder}/*")]
+
+
+def test_what_was_only_timed_or_examined_is_removed(fleet: Fleet) -> None:
+    fleet.run(0, "push", fleet.bundles["1.0.0"], "--confirm", "--only", "d0")
+    before = left(fleet, 0)
+    for words in (("bench", fleet.bundles["2.0.0"], "--calls", "50"), ("doctor", fleet.bundles["2.0.0"])):
+        fleet.run(0, *words, "--only", "d0", "--only", "d1")
+    assert left(fleet, 0) == before and left(fleet, 1) == []
+    assert not (fleet.rig.device(1) / ".edge" / "edgerun").exists(), "no service is to start what only timed"
+
+
+def test_ctrl_c_ends_what_measures_on_the_devices(fleet: Fleet) -> None:
+    words = ("fleet", "bench", fleet.bundles["1.0.0"], "--calls", "1000000", "--to", fleet.hosts)
+    process = fleet.rig.start(*words, "--only", "d0", "--only", "d1")
+    wait_for(lambda: len(measuring(fleet, 0)) == len(measuring(fleet, 1)) == 1)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Traceback" not in said
+    wait_for(lambda: not measuring(fleet, 0) + measuring(fleet, 1), 10)
+    assert left(fleet, 0) == left(fleet, 1) == []
+
+
+def test_a_desk_that_is_killed_leaves_nobody_measuring(fleet: Fleet) -> None:
+    words = ("fleet", "bench", fleet.bundles["1.0.0"], "--calls", "1000000", "--to", fleet.hosts, "--only", "d0")
+    process = fleet.rig.start(*words)
+    wait_for(lambda: measuring(fleet, 0))
+    process.kill()
+    process.communicate(timeout=60)
+    wait_for(lambda: not measuring(fleet, 0), 10)
+
+
+def measuring(fleet: Fleet, number: int) -> list[int]:
+    """Processes of `edgerun bench` on a device."""
+    return [each for path in (fleet.rig.device(number) / ".edge").glob("desk/*.pyz") for each in running(path, "bench")]
 
 
 def test_the_doctor_names_what_lacks_and_the_line_that_repairs_it(fleet: Fleet) -> None:

@@ -57,7 +57,8 @@ def test_what_a_device_has_confirmed_is_known_to_the_next_command(fleet: Invento
         assert notes.state(HOST, "key") == "waiting"
         notes.note(Outcome(HOST, "confirmed", 4), "key")
     with journal.opened(fleet, "push") as notes:
-        assert notes.state(HOST, "key") == "confirmed" and notes.release(HOST) == 4
+        assert notes.state(HOST, "key") == "confirmed"
+        assert notes.known(HOST, "key") == "it had confirmed that as release 4 before"
         assert notes.state(HOST, "another parcel") == "waiting"
         assert notes.state(Host("door-1", "pi4", "10.0.0.6", "pi", 22), "key") == "waiting", (
             "another device of this name"
@@ -65,6 +66,39 @@ def test_what_a_device_has_confirmed_is_known_to_the_next_command(fleet: Invento
         for state, known in (("on trial", "sent"), ("sent", "sent"), ("failed", "waiting"), ("sending", "waiting")):
             notes.note(Outcome(HOST, state, 5), "key")
             assert notes.state(HOST, "key") == known
+        assert notes.known(HOST, "key") == ""
+
+
+def test_a_device_that_cannot_be_asked_is_as_far_as_it_was(fleet: Inventory) -> None:
+    with journal.opened(fleet, "push") as notes:
+        notes.note(Outcome(HOST, "confirmed", 4), "key")
+        notes.note(Outcome(HOST, "sending"), "key")
+        notes.note(Outcome(HOST, "unreachable"), "key")
+        assert notes.state(HOST, "key") == "confirmed" and notes.state(HOST, "another") == "waiting"
+        notes.note(Outcome(HOST, "unreachable"), "another")
+        assert notes.state(HOST, "key") == "waiting"
+
+
+def test_a_note_that_cannot_be_written_is_a_warning_and_the_command_goes_on(
+    fleet: Inventory, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (fleet.path.parent / journal.FOLDER / "hosts.yaml.json" / "x").mkdir(parents=True)
+    monkeypatch.setattr(journal, "EVERY_S", 0.0)
+    with journal.opened(fleet, "push") as notes:
+        for state in ("sent", "installing", "confirmed"):
+            notes.note(Outcome(HOST, state, 4), "key")
+        assert notes.state(HOST, "key") == "confirmed"
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "cannot be written" in said and "hosts.yaml.json" in said
+
+
+@pytest.mark.parametrize("name", [".edgekit", ".edgekit/fleet", ".edgekit/fleet/hosts.yaml.lock"])
+def test_a_folder_that_cannot_be_used_is_said_with_what_to_do(name: str, fleet: Inventory) -> None:
+    path = fleet.path.parent / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.mkdir() if name.endswith("lock") else path.write_text("x")
+    with pytest.raises(ResourceError, match="beside hosts.yaml, and cannot be written .* copy hosts.yaml"):
+        journal.opened(fleet, "push").__enter__()
 
 
 def test_a_second_command_on_the_same_fleet_is_refused_in_one_line(fleet: Inventory) -> None:

@@ -64,15 +64,60 @@ def test_all_devices_get_it_and_confirm_it_themselves(fleet: Fleet) -> None:
         assert (found["state"], found["current"]) == ("confirmed", 1)
 
 
-def test_a_second_push_touches_nobody_who_has_it(fleet: Fleet) -> None:
+def calls(fleet: Fleet, number: int) -> int:
+    """Commands that a device has run so far."""
+    return (fleet.rig.device(number) / ".calls").stat().st_size
+
+
+def test_a_second_push_asks_once_who_has_it_and_brings_nothing(fleet: Fleet) -> None:
     assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--confirm") == [CONFIRMED] * 4
-    for number in range(4):
-        fleet.rig.setting(number, "exit 9")
+    before = [calls(fleet, number) for number in range(4)]
     found = fleet.asked(0, "push", fleet.bundles["1.0.0"], "--confirm")
-    assert [each["state"] for each in found.values()] == [CONFIRMED] * 4
-    assert found["d0"]["release"] == 1
-    assert fleet.states(6, "push", fleet.bundles["1.0.0"], "--again", "--only", "d1") == ["failed"]
-    assert fleet.states(6, "push", fleet.bundles["2.0.0"], "--confirm") == ["failed"] * 4
+    assert [each["state"] for each in found.values()] == [CONFIRMED] * 4 and found["d0"]["release"] == 1
+    assert [calls(fleet, number) - count for number, count in enumerate(before)] == [1] * 4
+    assert len(fleet.status(0)["releases"]) == 1
+
+
+def test_a_device_that_went_back_by_itself_is_seen_and_gets_it_again(fleet: Fleet) -> None:
+    fleet.run(0, "push", fleet.bundles["1.0.0"], "--confirm", "--only", "d0", "--only", "d1")
+    fleet.run(0, "push", fleet.bundles["2.0.0"], "--confirm", "--only", "d0", "--only", "d1")
+    fleet.on(0, "rollback", "--why", "by hand")
+    found = fleet.asked(0, "push", fleet.bundles["2.0.0"], "--confirm", "--only", "d0", "--only", "d1")
+    assert (found["d0"]["state"], found["d0"]["release"]) == (CONFIRMED, 3)
+    assert (found["d1"]["state"], found["d1"]["release"]) == (CONFIRMED, 2)
+    assert fleet.status(0)["current"] == 3
+
+
+def test_what_another_desk_pushed_is_seen_though_the_note_says_otherwise(fleet: Fleet, tmp_path: Path) -> None:
+    fleet.run(0, "push", fleet.bundles["1.0.0"], "--confirm", "--only", "d0")
+    other = tmp_path / "hosts.yaml"
+    other.write_text(fleet.hosts.read_text())
+    done = fleet.rig.edgekit("fleet", "push", fleet.bundles["2.0.0"], "--to", other, "--confirm", "--only", "d0")
+    assert done.returncode == 0
+    found = fleet.asked(0, "push", fleet.bundles["1.0.0"], "--confirm", "--only", "d0")
+    assert found["d0"]["release"] == 3 and fleet.status(0)["current"] == 3
+
+
+def test_an_edited_note_is_not_believed(fleet: Fleet) -> None:
+    fleet.run(0, "push", fleet.bundles["1.0.0"], "--confirm", "--only", "d0")
+    path = fleet.rig.folder / ".edgekit" / "fleet" / "hosts.yaml.json"
+    known = json.loads(path.read_text())
+    lie = known["hosts"]["d0"]
+    lie = {**lie, "identity": lie["identity"].replace(address(0), address(1)), "release": 99}
+    path.write_text(json.dumps({**known, "hosts": {**known["hosts"], "d1": lie}}))
+    found = fleet.asked(0, "push", fleet.bundles["1.0.0"], "--confirm", "--only", "d0", "--only", "d1")
+    assert found["d1"]["release"] == 1 and fleet.status(1)["current"] == 1
+
+
+def test_who_cannot_be_reached_is_told_with_what_was_known(fleet: Fleet) -> None:
+    with Proxy(address(1), fleet.rig.port) as proxy:
+        fleet.rig.know((address(1), proxy.port))
+        fleet.rig.inventory(d1={"port": proxy.port})
+        fleet.run(0, "push", fleet.bundles["1.0.0"], "--confirm", "--only", "d0", "--only", "d1")
+    for _ in range(2):
+        found = fleet.asked(7, "push", fleet.bundles["1.0.0"], "--confirm", "--only", "d0", "--only", "d1")
+        assert [each["state"] for each in found.values()] == [CONFIRMED, "unreachable"]
+        assert found["d1"]["why"].endswith("; it had confirmed that as release 1 before")
 
 
 def test_the_next_bundle_goes_over_the_one_before(fleet: Fleet) -> None:
@@ -98,8 +143,6 @@ def test_half_of_the_fleet_is_dead_and_the_rest_goes_on(fleet: Fleet) -> None:
     found = fleet.asked(7, "push", fleet.bundles["1.0.0"], "--confirm")
     assert [each["state"] for each in found.values()] == [CONFIRMED, "unreachable", "unreachable", CONFIRMED]
     fleet.rig.inventory()
-    for number in (0, 3):
-        fleet.rig.setting(number, "exit 9")
     assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--confirm") == [CONFIRMED] * 4
 
 
@@ -134,9 +177,9 @@ def test_what_was_only_sent_is_installed_by_the_next_push(fleet: Fleet) -> None:
     assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--send-only") == [SENT] * 4
     status = fleet.status(0)
     assert len(status["store"]) == 1 and status["releases"] == []
-    fleet.rig.setting(1, "exit 9")
-    assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--send-only") == [SENT] * 4, "nobody is asked again"
-    fleet.rig.setting(1, "")
+    before = [calls(fleet, number) for number in range(4)]
+    assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--send-only") == [SENT] * 4
+    assert [calls(fleet, number) - count for number, count in enumerate(before)] == [1] * 4, "they are asked, no more"
     (path,) = (fleet.rig.device(2) / ".edge" / "store").iterdir()
     path.unlink()
     assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--confirm") == [CONFIRMED] * 4
@@ -218,6 +261,8 @@ def test_classes_have_canaries_of_their_own(fleet: Fleet) -> None:
         (("--class", "bux"), 2, 'did you mean "box"?'),
         (("--wheels", "nowhere"), 2, "no such folder"),
         (("--trust", "nowhere"), 8, "nowhere"),
+        (("--latency-ms", "inf"), 2, "--latency-ms inf: write a number from 0"),
+        (("--wait", "inf"), 2, "--wait inf: write a number from 0"),
     ],
 )
 def test_what_is_wrong_at_the_desk_is_said_before_any_device_is_asked(
@@ -231,6 +276,8 @@ def test_what_is_wrong_at_the_desk_is_said_before_any_device_is_asked(
 def test_what_is_no_bundle_and_no_inventory_is_said(fleet: Fleet, tmp_path: Path) -> None:
     (tmp_path / "no.edge.zip").write_bytes(b"PK no")
     assert fleet.rig.edgekit("fleet", "push", tmp_path / "no.edge.zip", "--to", fleet.hosts).returncode == 4
+    done = fleet.rig.edgekit("fleet", "push", tmp_path, "--to", fleet.hosts)
+    assert done.returncode == 4 and f"{tmp_path}: is a folder" in done.stderr
     done = fleet.rig.edgekit("fleet", "push", fleet.bundles["1.0.0"], "--to", tmp_path / "none.yaml")
     assert done.returncode == 2 and "no such config file" in done.stderr
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
 from edgekit.cli.fleet.outcomes import CONFIRMED, FAILED, INSTALLING, ON_TRIAL, SENT, UNREACHABLE, Outcome
-from edgekit.cli.fleet.rollout import Pace, Rollout, each
-from edgekit.measure.devices.failures import DeviceError, Unreachable
+from edgekit.cli.fleet.rollout import Pace, Rollout, Step, each
+from edgekit.measure.devices.failures import DeviceError, HostKeyError, Unreachable
 from edgekit.measure.devices.inventory import Host
 
 HOSTS = [Host(f"h{number}", "pi", f"h{number}") for number in range(40)]
@@ -84,9 +85,74 @@ def test_within_a_wave_none_is_begun_behind_a_failure() -> None:
     assert states[FAILED] == 1 and states[CONFIRMED] <= 12 and len(installed) <= 13
 
 
-def test_what_fails_before_it_is_installed_on_stops_nobody() -> None:
-    states, _ = rolled(Steps(send__h0=FAILED, send__h5=UNREACHABLE))
-    assert states == {FAILED: 1, UNREACHABLE: 1, CONFIRMED: 38}
+def test_devices_that_cannot_be_sent_to_stop_nobody() -> None:
+    states, _ = rolled(Steps(send__h0=UNREACHABLE, send__h5=UNREACHABLE))
+    assert states == {UNREACHABLE: 2, CONFIRMED: 38}
+
+
+@pytest.mark.parametrize(
+    ("error", "stops"),
+    [
+        (DeviceError("answers with nonsense", 8), True),
+        (DeviceError("lacks numpy", 5), True),
+        (DeviceError("no room", 7), False),
+        (DeviceError("another release is on trial", 4), False),
+        (HostKeyError("another key"), False),
+    ],
+)
+def test_what_speaks_against_the_bundle_while_it_is_sent_stops_its_class(error: Exception, stops: bool) -> None:
+    steps = Steps()
+
+    async def send(before: Outcome) -> Outcome:
+        if before.host.name == "h3":
+            raise error
+        return await steps.send(before)
+
+    hosts = [*HOSTS[:4], *others(3)]
+    found = end_of(hosts, send, steps.install)
+    assert {found[host.name].state for host in hosts[4:]} == {CONFIRMED}, "the other class goes on"
+    rest = [found[host.name] for host in hosts[:3]]
+    assert {each.state for each in rest} == ({SENT} if stops else {CONFIRMED})
+    assert {each.why for each in rest} == ({"not installed, for h3 failed while it was sent"} if stops else {""})
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_a_class_of_which_nobody_got_it_goes_no_further_and_the_other_does(share: float) -> None:
+    """A canary that went silent over it is the worst doubt of all, and that of another class proves nothing."""
+    steps = Steps(install__h0=UNREACHABLE)
+    hosts = [*HOSTS[:10], *others(10)]
+    found = end_of(hosts, steps.send, steps.install, Pace(share=share))
+    assert [call for call in steps.calls if call.startswith("install:h")] == ["install:h0"]
+    assert {found[host.name].state for host in hosts[1:10]} == {SENT}
+    assert "nobody of the wave before" in found["h9"].why
+    assert {found[host.name].state for host in hosts[10:]} == {CONFIRMED}
+
+
+def test_the_canary_is_one_that_was_reached_when_it_was_sent_to() -> None:
+    steps = Steps(send__h0=UNREACHABLE)
+    found = end_of(HOSTS[:10], steps.send, steps.install, Pace(parallel=1))
+    assert [call for call in steps.calls if call.startswith("install")][:2] == ["install:h1", "install:h2"]
+    assert [each.state for each in found.values()] == [UNREACHABLE, *[CONFIRMED] * 9]
+
+
+def test_where_nobody_waits_a_release_on_trial_is_enough_for_the_next_wave() -> None:
+    async def install(before: Outcome) -> Outcome:
+        return before.to(ON_TRIAL)
+
+    found = end_of(HOSTS, Steps().send, install)
+    assert {each.state for each in found.values()} == {ON_TRIAL}
+
+
+def others(count: int) -> list[Host]:
+    """Devices of another class."""
+    return [Host(f"box{number}", "box", f"box{number}") for number in range(count)]
+
+
+def end_of(hosts: Sequence[Host], send: Step, install: Step, pace: Pace | None = None) -> dict[str, Outcome]:
+    """The outcomes by name."""
+    rollout = Rollout(hosts, pace or Pace(), lambda outcome: None)
+    asyncio.run(rollout.run(send, install))
+    return rollout.outcomes
 
 
 def test_unreachable_devices_stop_nobody_but_a_whole_wave_of_them_does() -> None:

@@ -39,7 +39,7 @@ def test_a_device_in_signed_mode_refuses_what_nobody_signed_and_gets_no_byte_of_
     fleet.run(0, "push", signer.bundle, "--trust", signer.trust, "--confirm", "--only", "d0")
     found = fleet.asked(8, "push", fleet.bundles["2.0.0"], "--confirm", "--only", "d0", "--only", "d1")
     assert "nobody has signed this bundle; use `edgekit sign`" in found["d0"]["why"]
-    assert found["d1"]["state"] == "confirmed", "it is in no signed mode"
+    assert found["d1"]["state"] == "sent" and "d0 failed while it was sent" in found["d1"]["why"]
     assert len(fleet.status(0)["store"]) == 3
 
 
@@ -57,6 +57,16 @@ def test_another_name_in_the_statement_is_found_at_the_desk(fleet: Fleet, signer
     signer.forge(name="other")
     done = fleet.rig.edgekit("fleet", "push", signer.bundle, "--to", fleet.hosts, "--trust", signer.trust)
     assert done.returncode == 8 and "is called 'tiny' in its manifest, 'other' in its statement" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["bench", "doctor"])
+def test_nor_is_it_timed_or_examined_there_but_a_signed_one_is(command: str, fleet: Fleet, signer: Desk) -> None:
+    fleet.run(0, "push", signer.bundle, "--trust", signer.trust, "--confirm", "--only", "d0")
+    calls = (fleet.rig.device(0) / ".calls").stat().st_size
+    found = fleet.asked(8, command, fleet.bundles["2.0.0"], "--only", "d0")
+    assert found["d0"]["why"] == "is in signed mode, and nobody has signed this bundle; use `edgekit sign`"
+    assert (fleet.rig.device(0) / ".calls").stat().st_size == calls + 1, "it was asked who it is, and no more"
+    fleet.run(0, command, signer.bundle, "--only", "d0")
 
 
 def test_an_older_counter_than_the_confirmed_one_is_refused_there(fleet: Fleet, signer: Desk, tmp_path: Path) -> None:

@@ -16,9 +16,13 @@ def fleet(**classes: int) -> list[Host]:
 
 
 def planned(hosts: list[Host], done: set[str] | None = None, canary: int = 1, share: float = 0.1) -> list[list[str]]:
-    done = done or set()
-    ready = {host.name for host in hosts} - done
-    return [[host.name for host in wave] for wave in waves.plan(hosts, ready, done, canary, share)]
+    """The waves of one class, all of which go well."""
+    done = set(done or ())
+    found = []
+    while wave := waves.following(hosts, {host.name for host in hosts} - done, len(done), canary, share):
+        found.append([host.name for host in wave])
+        done |= {host.name for host in wave}
+    return found
 
 
 def test_one_then_a_tenth_then_all() -> None:
@@ -27,10 +31,16 @@ def test_one_then_a_tenth_then_all() -> None:
     assert found[0] == ["pi-0"] and found[1] == ["pi-1", "pi-2"]
 
 
-def test_every_class_has_a_canary_of_its_own() -> None:
-    found = planned(fleet(pi4=20, pi3=3, box=1))
-    assert found[0] == ["pi4-0", "pi3-0", "box-0"]
-    assert [len(wave) for wave in found] == [3, 1, 20]
+def test_a_small_class_has_a_canary_too() -> None:
+    assert [len(wave) for wave in planned(fleet(pi3=3))] == [1, 2]
+    assert [len(wave) for wave in planned(fleet(box=1))] == [1]
+
+
+def test_devices_that_are_lost_are_made_up_for_by_the_next() -> None:
+    """Of two canaries one was lost: another one comes before the rest."""
+    hosts = fleet(pi=30)
+    ready = {host.name for host in hosts[2:]}
+    assert waves.following(hosts, ready, 1, 2, 0.1) == hosts[2:3]
 
 
 def test_those_that_have_confirmed_before_count() -> None:
@@ -50,7 +60,7 @@ def test_waves_can_be_switched_off_and_made_larger() -> None:
 
 def test_devices_that_nothing_was_sent_to_are_in_no_wave() -> None:
     hosts = fleet(pi=4)
-    assert waves.plan(hosts, {"pi-2"}, set(), 1, 0.1) == [[hosts[2]]]
+    assert waves.following(hosts, {"pi-2"}, 0, 1, 0.1) == [hosts[2]]
 
 
 @pytest.mark.parametrize(("text", "value"), [("10%", 0.1), ("0.25", 0.25), ("100%", 1.0), ("0", 0.0), (" .5 ", 0.5)])

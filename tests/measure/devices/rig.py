@@ -186,6 +186,16 @@ class Rig:
         raise RuntimeError(f"sshd does not answer: {(self.folder / 'sshd.log').read_text()[-2000:]}")
 
 
+def running(runner: Path, command: str) -> list[int]:
+    """Processes that are a command of this runner, without what looks after them."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if path.joinpath("cmdline").read_bytes().split(b"\0")[1:3] == [str(runner).encode(), command.encode()]:
+                found.append(int(path.name))
+    return found
+
+
 def need_rig() -> None:
     """Skip where a tool of the rig is lacking."""
     pytest.importorskip("asyncssh", reason="asyncssh is not installed (the extra `fleet`)")

@@ -108,6 +108,8 @@ def test_what_is_no_python_at_all_is_no_device(python: str, desk: Rig) -> None:
         (b"token " + b"[" * 100_000, "no JSON"),
         (answer(python=[3, "11", 2]), "which Python"),
         (answer(python=[3, 11]), "which Python"),
+        (answer(python=[3, 10**9, 0]), "which Python"),
+        (answer(python=[3, 100, 0]), "which Python"),
         (answer(home="relative"), "is no path"),
         (answer(home="/x\x1b[2J"), "is no path"),
         (answer(home=None), "does not say its home"),
@@ -126,6 +128,25 @@ def test_an_answer_of_another_shape_is_refused_in_a_line(out: bytes, said: str) 
         facts.parsed(out, TOKEN)
     assert caught.value.exit_code == 8
     assert str(caught.value).isprintable() and len(str(caught.value)) < 300
+
+
+def test_the_root_of_a_disk_is_no_home() -> None:
+    for home in ("/", "//", "/x/.."):
+        with pytest.raises(DeviceError, match="name a folder of its own as `home` in hosts.yaml") as caught:
+            facts.parsed(answer(home=home), TOKEN)
+        assert caught.value.exit_code == 2
+
+
+def test_how_a_login_fails_is_said_plainly(desk: Rig) -> None:
+    for lines, said in (
+        ("exec 1>&-", "its login closes standard output"),
+        ("kill -9 $$", r"was killed there \(SIGKILL\)"),
+        ("exit 9", "ended with exit code 9"),
+    ):
+        desk.setting(0, lines)
+        with pytest.raises(DeviceError, match=said):
+            desks.greeted(desks.host(desk))
+    desk.setting(0, "")
 
 
 def test_an_answer_of_the_right_shape_is_read() -> None:

@@ -74,12 +74,53 @@ def test_devices_are_chosen_by_name_and_class(tmp_path: Path) -> None:
         ("hosts: {a: {python: -c}}", "hosts.a.python: got '-c'"),
         ("hosts: {a: {class: 4}}", "hosts.a.class: got 4"),
         ("- a", "holds a list, not a mapping"),
+        ("", "is empty, or holds comments alone"),
+        ("# a: b", "is empty, or holds comments alone"),
+        ("hosts: {a: {host: 10.0.0.5}, b: {host: 10.0.0.5, port: 22}}", "hosts.b: is a again (10.0.0.5:22)"),
+        ("hosts: {a: {host: Door}, b: {host: door}}", "hosts.b: is a again (door)"),
+        (
+            "hosts: {a: {home: /}}",
+            "hosts.a.home: got '/'; needed a path that begins with / or ~/, to a folder of its own",
+        ),
+        ("hosts: {a: {home: /x/..}}", "hosts.a.home: got '/x/..'"),
+        ("hosts: {a: {home: ~/.}}", "hosts.a.home: got '~/.'"),
+        ("hosts: {a: {host: 'x;touch${IFS}/tmp/p'}}", "hosts.a.host: got 'x;touch${IFS}/tmp/p'; needed a host name"),
+        ('hosts: {a: {host: "x\\x9b2Jy"}}', "hosts.a.host: got"),
+        ('hosts: {a: {user: "x\\u202ey"}}', "hosts.a.user: got"),
+        ('hosts: {a: {python: "/x\\x9b2J"}}', "hosts.a.python: got"),
+        ('hosts: {"a\\e[2J": {}}', "hosts.a [2J: not a name"),
+        ('hosts: {a: {"\\e[2J": 1}}', "hosts.a.[2J: unknown key"),
+        ('"\\e[31m": 1\nhosts: {a: {}}', "[31m: unknown key"),
+        ('hosts: {a: {"\\e[2J": 1, "\\e[2J": 2}}', "key given twice: '\\x1b[2J'"),
         ("hosts: {", "line"),
     ],
 )
 def test_a_fault_is_named_with_its_place(text: str, said: str, tmp_path: Path) -> None:
     found = refused(tmp_path, text)
     assert said in found and str(tmp_path / "hosts.yaml") in found
+    assert found.replace("\n", "").isprintable()
+
+
+def test_hosts_are_names_and_addresses(tmp_path: Path) -> None:
+    for host in ("10.0.0.5", "fe80::1%eth0", "::1", "door-1.local", "a_b"):
+        (found,) = inventory.read(write(tmp_path, f"hosts: {{a: {{host: '{host}', user: 'D\\x'}}}}")).hosts
+        assert found.host == host and found.ssh_words == f"'D\\x@{host}'"
+
+
+def test_thousands_of_devices_fit_and_too_many_are_told_in_words_of_an_inventory(tmp_path: Path) -> None:
+    def lines(count: int) -> str:
+        hosts = (f"  h{number}: {{class: pi4, host: 10.0.{number // 250}.{number % 250}}}" for number in range(count))
+        return "\n".join(["hosts:", *hosts])
+
+    assert len(inventory.read(write(tmp_path, lines(3400))).hosts) == 3400
+    aliases = "a: &a [" + "1," * 1000 + "]\nb: [" + "*a," * 1000 + "]"
+    assert "holds more than 500,000 values" in refused(tmp_path, aliases)
+    path = tmp_path / "hosts.yaml"
+    path.write_text("#" * 20_000_001)
+    with pytest.raises(ConfigError, match="an inventory has at most 20,000,000"):
+        inventory.read(path)
+    with pytest.raises(ConfigError, match="is a folder; name the file in it"):
+        inventory.read(tmp_path)
 
 
 def test_all_faults_are_said_at_once(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from edgekit.measure.devices.commands import hello
 from edgekit.measure.devices.failures import DeviceError, Unreachable
 from edgekit.measure.devices.inventory import Host
 from edgekit.measure.devices.line import Line
-from edgekit.measure.devices.supply import put
+from edgekit.measure.devices.supply import File, put
 from tests.measure.devices import desk as desks
 from tests.measure.devices.proxy import Proxy
 from tests.measure.devices.rig import Rig, address
@@ -149,7 +149,7 @@ def test_a_home_in_which_others_can_write_is_refused_before_anything_runs_there(
 
     async def work(line: Line) -> None:
         found = await hello(line, desks.runner().sha256)
-        await put(line, found, b"data", digest(b"data"), ".pyz", lambda offset: None)
+        await put(line, found, File(b"data", digest(b"data")), f"{digest(b'data')}.pyz")
 
     with pytest.raises(DeviceError, match="nobody else can write") as caught:
         desks.talk(desks.host(desk, 3, home=str(home)), work)

@@ -1,11 +1,12 @@
-"""What a device is, in one line of JSON behind a token; then `edgerun status --json`, where that runner is here.
+"""What a device is, in one line of JSON behind a token; then `edgerun status --json`, where a runner is here.
 
-Arguments: the token, the home or "", the sha256 of the runner.
+Arguments: the token, the home or "", the sha256 of the runner that is preferred, or "". Any other one answers as well.
 """
 
 import json
 import os
 import platform
+import re
 import struct
 import sys
 import time
@@ -15,9 +16,12 @@ MOST_DISTRIBUTIONS = 2000
 
 
 def main(token: str, home: str, runner: str) -> None:
+    if sys.stdout is None:
+        sys.exit("edgerun: its login closes standard output, so nothing can be answered; look at its shell's files")
     sys.path[:] = [path for path in sys.path if path]  # not the folder in which the login happens to begin
     home = locate(home)
-    path = os.path.join(home, "desk", runner + ".pyz")
+    launched = launcher(home)
+    found = next((each for each in [runner, launched, *runners(home)] if is_intact(home, each)), "")
     packages = folders(home)
     facts = {
         "python": list(sys.version_info[:3]),
@@ -28,7 +32,10 @@ def main(token: str, home: str, runner: str) -> None:
         "system": platform.system(),
         "libc": libc(),
         "home": home,
-        "runner": os.path.isfile(path) and digest(path) == runner,
+        "runner": bool(found) and found == runner,
+        "edgerun": found,
+        "launched": launched,
+        "kept": os.path.lexists(os.path.join(home, "current")),
         "packages": packages,
         "distributions": distributions(packages + sys.path),
         "free_bytes": free(home),
@@ -36,9 +43,10 @@ def main(token: str, home: str, runner: str) -> None:
     }
     sys.stdout.write(token + json.dumps(facts) + "\n")
     sys.stdout.flush()
-    if facts["runner"] and sys.version_info >= (3, 9):
+    if found and sys.version_info >= (3, 9):
         import runpy
 
+        path = place(home, found)
         sys.argv = [path, "status", "--json", "--home", home]
         runpy.run_path(path, run_name="__main__")
 
@@ -49,6 +57,35 @@ def locate(given: str) -> str:
     if not named:
         named = "/var/lib/edge" if os.access("/var/lib/edge", os.W_OK) else os.path.expanduser("~/.edge")
     return os.path.abspath(named)
+
+
+def place(home: str, sha256: str) -> str:
+    """Of a runner."""
+    return os.path.join(home, "desk", sha256 + ".pyz")
+
+
+def launcher(home: str) -> str:
+    """The runner that `edgerun` in the home starts."""
+    try:
+        with open(os.path.join(home, "edgerun")) as stream:
+            found = re.search("/desk/([0-9a-f]{64})[.]pyz", stream.read(65536))
+    except (OSError, ValueError):
+        return ""
+    return found.group(1) if found else ""
+
+
+def runners(home: str) -> list:
+    """All that are here, the newest first."""
+    try:
+        names = [name[:-4] for name in os.listdir(os.path.join(home, "desk")) if name.endswith(".pyz")]
+        return sorted(names, key=lambda name: os.path.getmtime(place(home, name)), reverse=True)
+    except OSError:
+        return []
+
+
+def is_intact(home: str, sha256: str) -> bool:
+    """Whether a runner is here as it was brought."""
+    return bool(sha256) and os.path.isfile(place(home, sha256)) and digest(place(home, sha256)) == sha256
 
 
 def folders(home: str) -> list:

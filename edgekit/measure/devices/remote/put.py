@@ -1,12 +1,14 @@
-"""Appends standard input to `desk/incoming/SHA256`, and moves that to `desk/SHA256SUFFIX` when its digest is right.
+"""Appends standard input to `desk/incoming/SHA256`, and moves that to `desk/NAME` when its digest is right.
 
-A runner is what `edgerun` in the home starts from then on.
+With `launch`, a runner is what `edgerun` in the home starts from then on.
 
 Answers as `edgerun receive` does: lines of JSON with the bytes that are safe here. Exit codes 4: another offset; 7: no
 room; 8: another digest, or a home in which others can write.
-Arguments: the home, the sha256, the suffix, the offset, the size, bytes between two answers.
+Arguments: the home, the sha256, the name, `launch` or "", the offset, the size, bytes between two answers.
 """
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -26,13 +28,26 @@ exec "{python}" "$EDGERUN_HOME/desk/{runner}.pyz" "$@"
 """
 
 
-def main(home: str, sha256: str, suffix: str, offset: int, size: int, acknowledge: int) -> None:
+def main(home: str, sha256: str, name: str, launched: str, offset: int, size: int, acknowledge: int) -> None:
     desk = folder(os.path.join(folder(home), "desk"))
-    final = os.path.join(desk, sha256 + suffix)
+    final = desk
+    for part in name.split("/"):
+        final = os.path.join(folder(final), part)
     path = os.path.join(folder(os.path.join(desk, "incoming")), sha256)
-    if os.path.isfile(final) and digest(final) == sha256:
+    if not is_there(final, sha256):
+        receive(path, final, sha256, offset, size, acknowledge)
+    if is_there(final, sha256):
+        if launched:
+            launch(home, sha256)
+        if name.endswith(".pyz"):
+            forget(home, sha256)
         tell(sha256, size, True)
-        return
+    else:
+        tell(sha256, os.path.getsize(path) if os.path.exists(path) else 0, False)
+
+
+def receive(path: str, final: str, sha256: str, offset: int, size: int, acknowledge: int) -> None:
+    """Until the file is whole, or the input ends."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     at = told = os.fstat(handle).st_size
     if at != offset:
@@ -42,32 +57,61 @@ def main(home: str, sha256: str, suffix: str, offset: int, size: int, acknowledg
         data = os.read(0, min(PIECE_BYTES, size - at))
         if not data:
             break
-        while data:
-            written = os.write(handle, data)
-            data, at = data[written:], at + written
+        at = append(handle, path, data, at, sha256)
         if acknowledge and at - told >= acknowledge:
             os.fsync(handle)
             tell(sha256, at, False)
             told = at
     os.fsync(handle)
-    if at >= size:
-        if digest(path) != sha256:
-            os.unlink(path)
-            end(8, sha256 + ": what came has another digest, and was removed; send the file again")
-        os.chmod(path, 0o500 if suffix == ".pyz" else 0o400)
-        os.replace(path, final)
-        sync(desk)
-        if suffix == ".pyz":
-            launch(home, sha256)
-            forget(desk)
-    tell(sha256, at, at >= size)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    if at < size or not is_at(handle, path):  # to be gone on with, or another desk was faster
+        return
+    if digest(path) != sha256:
+        os.unlink(path)
+        end(8, sha256 + ": what came has another digest, and was removed; send the file again")
+    os.chmod(path, 0o500 if final.endswith(".pyz") else 0o400)
+    os.replace(path, final)
+    sync(os.path.dirname(final))
+
+
+def append(handle: int, path: str, data: bytes, at: int, sha256: str) -> int:
+    """Write all of it, unless another desk has written meanwhile; the new size."""
+    fcntl.flock(handle, fcntl.LOCK_EX)  # of the file: others may go on while this one waits for a line that is cut
+    try:
+        found = os.fstat(handle).st_size
+        if found != at or not is_at(handle, path):
+            tell(sha256, found if is_at(handle, path) else 0, False)
+            end(4, sha256 + ": another desk sends it, too; ask for the offset, and go on from there")
+        while data:
+            written = os.write(handle, data)
+            data, at = data[written:], at + written
+    finally:
+        fcntl.flock(handle, fcntl.LOCK_UN)
+    return at
+
+
+def is_at(handle: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), os.lstat(path))
+    except OSError:
+        return False
+
+
+def is_there(path: str, sha256: str) -> bool:
+    return os.path.isfile(path) and digest(path) == sha256
 
 
 def folder(path: str) -> str:
     """A folder that is this user's alone, made if need be."""
     if not os.path.lexists(path):
+        above = os.path.dirname(path)
+        while not os.path.lexists(above):
+            above = os.path.dirname(above)
+        if not os.path.isdir(above):
+            end(7, above + ": is no folder, so none can be made in it; name another home in hosts.yaml")
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        os.mkdir(path, 0o700)
+        with contextlib.suppress(FileExistsError):  # another desk was faster
+            os.mkdir(path, 0o700)
         sync(os.path.dirname(path))
     found = os.lstat(path)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
@@ -87,10 +131,15 @@ def launch(home: str, runner: str) -> None:
     sync(home)
 
 
-def forget(desk: str) -> None:
-    """Runners of old, but the newest ones: a service may have been started with one of these."""
-    paths = [os.path.join(desk, name) for name in os.listdir(desk) if name.endswith(".pyz")]
-    for path in sorted(paths, key=os.path.getmtime)[:-KEEP]:
+def forget(home: str, sha256: str) -> None:
+    """Runners of old, but the newest ones, this one and what the launcher starts."""
+    desk, launcher = os.path.join(home, "desk"), os.path.join(home, "edgerun")
+    kept = sha256
+    if os.path.exists(launcher):
+        with open(launcher) as stream:
+            kept += stream.read()
+    paths = [os.path.join(desk, name) for name in os.listdir(desk) if name.endswith(".pyz") and name[:-4] not in kept]
+    for path in sorted(paths, key=os.path.getmtime)[: 1 - KEEP]:
         os.unlink(path)
 
 
@@ -120,6 +169,6 @@ def end(code: int, text: str) -> None:
 
 if __name__ == "__main__":
     try:
-        main(sys.argv[1], sys.argv[2], sys.argv[3], *map(int, sys.argv[4:7]))
+        main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], *map(int, sys.argv[5:8]))
     except OSError as error:
         end(7, str(error.strerror) + " (" + str(error.filename or "the home's disk") + ")")

@@ -1,0 +1,76 @@
+"""Runs a command of the runner, alone on this device, and only as long as whoever asked for it is there.
+
+Whoever asked writes a byte now and then. At the end of this standard input, or after a silence, the command is ended
+with all that it started: a line that is cut would leave it at work, and beside the next one both would be slow.
+Exit codes: the command's own; 7: another one is at work here; 6: nobody listens any more.
+Arguments: the home, seconds of silence, seconds to wait for another one to end, the runner, its words.
+"""
+
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+
+POLL_S = 0.1
+
+
+def main(home: str, silence_s: float, patience_s: float, words: list) -> int:
+    lock = os.open(os.path.join(home, "desk", ".attended.lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    deadline = time.monotonic() + patience_s
+    while not take(lock):
+        if time.monotonic() > deadline:
+            return end(7, "another measurement is at work on this device (" + holder(lock) + "); wait until it ends")
+        if not listens(POLL_S):
+            return 6
+    os.ftruncate(lock, 0)
+    with contextlib.suppress(OSError):  # a full disk: the lock is held all the same
+        os.pwrite(lock, ("process " + str(os.getpid())).encode(), 0)
+    over, alive = os.pipe()  # the command has the other end, and closes it by ending
+    command = [sys.executable, *words]
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, pass_fds=(alive, lock))
+    os.close(alive)
+    while over not in (ready := select.select([0, over], [], [], silence_s)[0]):
+        if not ready or not os.read(0, 4096):
+            kill(child)
+            return end(
+                6, "nobody listened any more, so it was ended" if ready else "the line was silent, so it was ended"
+            )
+    code = child.wait()
+    return code if code >= 0 else end(6, "was ended by signal " + str(-code))
+
+
+def take(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def holder(lock: int) -> str:
+    return os.pread(lock, 100, 0).decode("ascii", "replace") or "process unknown"
+
+
+def listens(within_s: float) -> bool:
+    """Whether somebody does, as far as this is known after so many seconds."""
+    return not select.select([0], [], [], within_s)[0] or bool(os.read(0, 4096))
+
+
+def kill(child: "subprocess.Popen") -> None:
+    with contextlib.suppress(OSError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def end(code: int, text: str) -> int:
+    with contextlib.suppress(OSError):  # nobody may be there to read it
+        sys.stderr.write("edgerun: " + text + "\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], float(sys.argv[2]), float(sys.argv[3]), sys.argv[4:]))

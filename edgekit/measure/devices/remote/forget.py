@@ -1,0 +1,23 @@
+"""Removes a folder of `desk/temporary`, and others there that nobody came back for.
+
+Arguments: the home, the folder's name.
+"""
+
+import os
+import shutil
+import sys
+import time
+
+ABANDONED_S = 86_400
+
+
+def main(home: str, name: str) -> None:
+    folder = os.path.join(home, "desk", "temporary")
+    for each in os.listdir(folder) if os.path.isdir(folder) else ():
+        path = os.path.join(folder, each)
+        if each == name or time.time() - os.lstat(path).st_mtime > ABANDONED_S:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3])
