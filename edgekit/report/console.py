@@ -81,8 +81,8 @@ def _laid_out(result: Result, found: variants.Variants, figures: Sequence[Column
     table = Table(title=title, title_justify="left", title_style="bold", caption=found.caption, caption_justify="left")
     columns = (variants.NAME, *figures, variants.VERDICT)
     for column in columns:
-        # a second accuracy's name is longer than its figures
-        heading = column.heading.replace(" ", "\n") if column in found.second else column.heading
+        # a second accuracy's name is longer than its figures, and so is a device's
+        heading = column.heading.replace(" ", "\n") if column in found.second else column.heading.replace("ms ", "ms\n")
         justify: Literal["left", "right"] = "right" if column.numeric else "left"
         table.add_column(heading, justify=justify, no_wrap=column is not variants.VERDICT)
     for line in found.lines:

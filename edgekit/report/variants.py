@@ -72,10 +72,10 @@ class Variants:
         """`FIGURES`, and where devices decided the p50 on the slowest before that of this machine."""
         if self.devices is None:
             return FIGURES
-        there = f"p50 on {self.devices['slowest'] or self.devices['where']}, ms"
+        there = f"p50, ms on {self.devices['slowest'] or self.devices['where']}"
         latencies: tuple[Column[Line], ...] = (
             Column(there, lambda line: milliseconds(line.device_p50_ms)),
-            Column("p50 here, ms", HERE.text),
+            Column("p50, ms here", HERE.text),
         )
         at = FIGURES.index(HERE)
         return (*FIGURES[:at], *latencies, *FIGURES[at + 1 :])
