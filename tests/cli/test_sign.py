@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from edgekit.cli.app import app
 from edgekit.runner import bundle, trust
+from edgekit.runner.errors import TrustError
 from edgekit.runner.trust.statement import RELEASE
 from tests.cli.test_cli import edgekit
 from tests.runner.conftest import NCHW, SCORES, Made, manifest_for
@@ -118,6 +119,17 @@ def test_the_sbom_beside_a_bundle_must_be_the_signed_one(desk: Desk) -> None:
     assert "sbom.cdx.json: its sha256 is" in said(8, "verify", desk.bundle, "--trust", desk.trust)
     sbom.unlink()
     assert "SBOM        signed, and not here" in said(0, "verify", desk.bundle, "--trust", desk.trust)
+
+
+def test_a_statement_that_calls_the_bundle_otherwise_is_refused(desk: Desk) -> None:
+    """Counters and revocations go by that name."""
+    desk.sign(counter=7)
+    desk.forge(name="other")
+    words = "is called 'tiny' in its manifest, 'other' in its statement; sign it again"
+    assert words in said(8, "verify", desk.bundle, "--trust", desk.trust)
+    desk.add("bert")
+    with pytest.raises(TrustError, match="is called 'tiny' in its manifest"):
+        desk.sign("bert", cosign=True)
 
 
 def test_counters_rise_by_themselves(desk: Desk) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from edgekit.cli.fleet import journal, live, outcomes, parcel
 from edgekit.cli.fleet.fleet import Chosen, ask
-from edgekit.cli.fleet.outcomes import CONFIRMED, Outcome
+from edgekit.cli.fleet.outcomes import CONFIRMED, REFUSED_CODE, Outcome
 from edgekit.measure.devices.commands import Edgerun
 from edgekit.measure.devices.facts import Facts, Status
+from edgekit.measure.devices.failures import DeviceError
 from edgekit.measure.devices.line import Line
 from edgekit.measure.devices.supply import Runner, Supplies, supply
 
@@ -48,6 +49,8 @@ def _change(bundle: Path, chosen: Chosen, name: str, step: Step, state: str, as_
             what = f"release {now.number} ({now.name} {now.version}) is" if now else "no release is"
             return before.to(NOT_CURRENT, why=f"{what} current there, so nothing was changed")
         after = await step(edgerun, status.current, status)
+        if after.refused:
+            raise DeviceError(after.refused, REFUSED_CODE)
         return before.to(state, release=after.current)
 
     with journal.opened(chosen.inventory, f"edgekit fleet {name} {bundle.name}") as notes:

@@ -7,7 +7,7 @@ from typing import Any
 
 from edgekit.cli.fleet import outcomes, table
 from edgekit.cli.fleet.fleet import Chosen, ask
-from edgekit.cli.fleet.outcomes import Outcome
+from edgekit.cli.fleet.outcomes import REFUSED, REFUSED_CODE, Outcome
 from edgekit.measure.devices.commands import Edgerun
 from edgekit.measure.devices.facts import Facts, Status
 from edgekit.measure.devices.line import Line
@@ -27,6 +27,8 @@ def run(chosen: Chosen, as_json: bool) -> int:
             edgerun, found = await supply(line, found, supplies, None)
         status = found.status or await edgerun.status()
         seen[before.host.name] = found, status
+        if status.refused:
+            return before.to(REFUSED, release=status.current, why=status.refused, exit_code=REFUSED_CODE)
         return before.to(STATES[status.state], release=status.current)
 
     ended = ask(chosen, runner, "fleet status", look, as_json, lines=False)

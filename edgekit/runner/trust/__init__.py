@@ -86,6 +86,12 @@ def check(
     return Trusted(about.name, about.epoch, about.counter, about.expires_s, tuple(signers), about.time_s, found)
 
 
+def check_name(signed: str, name: str, where: object) -> None:
+    """TrustError where a statement calls its bundle otherwise: versions and revocations go by that name."""
+    if signed != name:
+        raise TrustError(f"{where}: is called {name!r} in its manifest, {signed!r} in its statement; sign it again")
+
+
 def contents(path: Path) -> bytes:
     """The bytes of a bundle, read once: what is checked is what is used. BundleError where it cannot be read."""
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from tests.runner.releases import device
 from tests.runner.releases.device import Device
 from tests.runner.releases.watching import PATIENCE_S, PROGRAM, Watch
+from tests.runner.trust.desk import Desk, set_up
 
 
 @pytest.fixture(scope="session")
@@ -61,4 +63,27 @@ def trying(empty: Device, sound: dict[str, Path]) -> Device:
     """Release 1 is confirmed, release 2 on trial."""
     empty.confirmed(sound["1.0.0"])
     empty.install(sound["2.0.0"])
+    return empty
+
+
+@pytest.fixture(scope="session")
+def signer(tmp_path_factory: pytest.TempPathFactory) -> Desk:
+    """Anna has signed 1.0.0 to 3.0.0 of one network, with the counters 10, 20 and 30."""
+    desk = set_up(tmp_path_factory.mktemp("signer"))
+    for number in (1, 2, 3):
+        path = device.write(desk.home / f"{number}.0.0.edge.zip", version=f"{number}.0.0")
+        desk.sign(path=path, counter=10 * number)
+    return desk
+
+
+@pytest.fixture
+def desk(signer: Desk, tmp_path: Path) -> Desk:
+    """Changed freely by a test."""
+    return Desk(Path(shutil.copytree(signer.home, tmp_path / "desk")))
+
+
+@pytest.fixture
+def signed(empty: Device, desk: Desk) -> Device:
+    """In signed mode, with nothing installed."""
+    empty.do("trust", desk.trust)
     return empty
