@@ -14,7 +14,8 @@ import pytest
 
 from edgekit.core.config import STAGES
 from edgekit.workbook.parameters import COMMON_PARAMETERS
-from edgekit.workbook.plan import load_plan, own_fields, parse_stage, shared_options, stage_config
+from edgekit.workbook.plan import load_plan
+from edgekit.workbook.sections import own_fields, parse_stage, shared_options, stage_config
 from tests.docs import pages
 
 ROOT = Path(__file__).parent.parent

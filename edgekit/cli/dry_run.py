@@ -13,7 +13,8 @@ from edgekit.core import tasks
 from edgekit.core.config import STAGES, ModelConfig, NetworkConfig
 from edgekit.models.files import TITLES, detect
 from edgekit.workbook import deciding, preflight
-from edgekit.workbook.plan import Plan, own_fields
+from edgekit.workbook.plan import Plan
+from edgekit.workbook.sections import own_fields
 from edgekit.workbook.watch import watching
 
 

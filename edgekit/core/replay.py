@@ -21,6 +21,8 @@ SHAPES: dict[str, dict[str, type]] = {
     "benchmark": {"winners": dict, "too_slow": list, "buys_nothing": list},
 }
 """The stages whose decisions rest on a measurement, and what stands in their decision.json under `measured`."""
+OF_DEVICES = "on_devices"
+"""There too where devices decided a benchmark: their record, and the decisions with their evidence."""
 
 
 def read(folder: Path, stage: str) -> dict[str, Any] | None:
@@ -58,6 +60,8 @@ def write(folder: Path, measured: Mapping[str, Any]) -> None:
 
 def _has_shape(stage: str, value: Any) -> bool:
     shape = SHAPES.get(stage)
-    if shape is None or not isinstance(value, dict) or set(value) != set(shape):
+    if shape is None or not isinstance(value, dict) or set(value) - {OF_DEVICES} != set(shape):
+        return False
+    if OF_DEVICES in value and (stage != "benchmark" or not isinstance(value[OF_DEVICES], dict)):
         return False
     return all(isinstance(value[name], kind) for name, kind in shape.items())

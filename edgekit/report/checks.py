@@ -86,7 +86,9 @@ def decisions_follow(benchmark: Artifact) -> None:
     """Every winner follows from its own evidence by the rule, else StageError; a replayed decision is only printed."""
     for decision in benchmark.metrics["decisions"]:
         what, chosen = decision["decision"], decision["chosen"]
-        if decision["replayed"]:
+        if decision["replayed"] and "where" in decision:
+            print(f"✓ {what}: {chosen}, as recorded on {decision['host'] or 'no device'} ({decision['where']})")
+        elif decision["replayed"]:
             differs = decision["today"] != chosen
             today = f"; today's measurement would decide {decision['today']}" if differs else ""
             print(f"{'✗' if differs else '✓'} {what}: {chosen}, as recorded{today}")
@@ -101,9 +103,13 @@ def missed_message(nearest: NearestMiss | None, budget: Limits) -> str:
     if nearest is None:
         return "no variant inside the budget: there was none to measure; check convert.models and targets"
     over = _over(nearest, budget)
+    there = nearest.get("device")
+    latency = f"p50 {nearest['p50_ms']:.4g} ms{' on this machine' if there else ''}"
+    if there and there["p50_ms"] is not None:
+        latency = f"p50 {there['p50_ms']:.4g} ms on {there['host']} ({there['where']})"
     return (
         f"no variant inside the budget; the nearest miss is {nearest['name']} "
-        f"(p50 {nearest['p50_ms']:.4g} ms, {nearest['bytes']:,} bytes)"
+        f"({latency}, {nearest['bytes']:,} bytes)"
         f"{', over by ' + ' and '.join(over) if over else ''}: {'; '.join(nearest['reasons'])}. "
         "Widen the budget, prune less, or give the student more epochs"
     )
@@ -115,8 +121,10 @@ def _over(nearest: NearestMiss, budget: Limits) -> list[str]:
     over = []
     if (points := nearest["bound_pp"] - budget["accuracy_drop_pp"]) > 0:
         over.append(f"{points:.2g} pp of accuracy")
-    if limit_ms and nearest["p50_ms"] > limit_ms:
-        over.append(f"{nearest['p50_ms'] - limit_ms:.3g} ms ({nearest['p50_ms'] / limit_ms - 1:.0%}) of p50")
+    there = nearest.get("device")
+    p50_ms = there["p50_ms"] if there else nearest["p50_ms"]
+    if limit_ms and p50_ms is not None and p50_ms > limit_ms:
+        over.append(f"{p50_ms - limit_ms:.3g} ms ({p50_ms / limit_ms - 1:.0%}) of p50")
     if limit_bytes and nearest["bytes"] > limit_bytes:
         over.append(f"{nearest['bytes'] - limit_bytes:,} bytes ({nearest['bytes'] / limit_bytes - 1:.0%})")
     return over

@@ -19,6 +19,7 @@ from edgekit.report import checks, rivals, variants, verdict
 from edgekit.report.columns import Column
 from edgekit.report.formatting import faster_with_ends
 from edgekit.report.result.types import Result
+from edgekit.report.tables.devices import said_of
 from edgekit.report.tables.loads import held
 from edgekit.stages.benchmark.winners import FEWEST_BYTES
 
@@ -45,6 +46,9 @@ def show(result: Result, folder: Path, console: Console, *, drawn: bool = False)
     others = filter(None, map(rivals.sentence, result["rivals"]))
     for line in [*others, *_ties(result), *_under_load(result), *_seen(result)]:
         console.print(line, soft_wrap=True, highlight=False)
+    if "devices" in result:
+        decided = escape(said_of(result["devices"], result["decisions"]))
+        console.print(f"[bold]Decided by[/bold] {decided}.", soft_wrap=True, highlight=False)
     conditions = result["conditions"]
     console.print(
         f"[dim]Measured on {conditions['cpu']}, {conditions['cores']} cores, Python {conditions['python']}, "
@@ -64,7 +68,7 @@ def show(result: Result, folder: Path, console: Console, *, drawn: bool = False)
 def _table(result: Result, console: Console) -> Table:
     """The table of variants; a second accuracy stands in it where the terminal is wide enough."""
     found = variants.of_result(result)
-    plain = _laid_out(result, found, variants.FIGURES)
+    plain = _laid_out(result, found, found.plain_figures)
     if not found.second:
         return plain
     whole = _laid_out(result, found, found.figures)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.decisions import Candidate, Decision, is_choice
+from edgekit.core.rows.devices import DeviceClass
 from edgekit.core.rows.variants import BaselineRow, SecondAccuracy, VariantRow
 from edgekit.report.columns import Column
 from edgekit.report.formatting import at_most, count, milliseconds, percent, points, span, speedup, times
@@ -36,17 +37,19 @@ class Line:
     speedup: tuple[float, float, float] | None
     verdict: str
     second: SecondAccuracy | None = None
+    device_p50_ms: float | None = None
 
 
 NAME: Column[Line] = Column("variant", lambda line: line.name, numeric=False)
 VERDICT: Column[Line] = Column("verdict", lambda line: line.verdict, numeric=False, breaks=True)
+HERE: Column[Line] = Column("p50, ms", lambda line: milliseconds(line.p50_ms))
 FIGURES: tuple[Column[Line], ...] = (
     Column("val.", lambda line: percent(line.accuracy_validation)),
     Column("test", lambda line: percent(line.accuracy_test)),
     Column("drop, pp", lambda line: points(line.drop_pp)),
     Column("at most, pp", lambda line: points(line.bound_pp)),
     Column("bytes", lambda line: count(line.bytes)),
-    Column("p50, ms", lambda line: milliseconds(line.p50_ms)),
+    HERE,
     Column("p95, ms", lambda line: milliseconds(line.p95_ms)),
     Column("p99, ms", lambda line: milliseconds(line.p99_ms)),
     Column("speed-up", lambda line: speedup(*line.speedup) if line.speedup else "1×"),
@@ -55,10 +58,27 @@ FIGURES: tuple[Column[Line], ...] = (
 
 @dataclass(frozen=True)
 class Variants:
-    """Every variant of a run, the baseline first; `confidence` is that of the bounds, a fraction."""
+    """Every variant of a run, the baseline first; `confidence` is that of the bounds, a fraction.
+
+    `devices`: those whose latencies decided; None: this machine's did.
+    """
 
     lines: tuple[Line, ...]
     confidence: float
+    devices: DeviceClass | None = None
+
+    @property
+    def plain_figures(self) -> tuple[Column[Line], ...]:
+        """`FIGURES`, and where devices decided the p50 on the slowest before that of this machine."""
+        if self.devices is None:
+            return FIGURES
+        there = f"p50 on {self.devices['slowest'] or self.devices['where']}, ms"
+        latencies: tuple[Column[Line], ...] = (
+            Column(there, lambda line: milliseconds(line.device_p50_ms)),
+            Column("p50 here, ms", HERE.text),
+        )
+        at = FIGURES.index(HERE)
+        return (*FIGURES[:at], *latencies, *FIGURES[at + 1 :])
 
     @property
     def second(self) -> tuple[Column[Line], ...]:
@@ -68,26 +88,30 @@ class Variants:
 
     @property
     def figures(self) -> tuple[Column[Line], ...]:
-        """`FIGURES`, and a second accuracy behind them: where a table is too wide, that is what one scrolls to."""
-        return (*FIGURES, *self.second)
+        """All, with a second accuracy at the end: where a table is too wide, that is what one scrolls to."""
+        return (*self.plain_figures, *self.second)
 
     @property
     def caption(self) -> str:
         """What no heading says."""
-        return f"{at_most(self.confidence)}; speed-up over the baseline, – where its interval holds 1"
+        said = f"{at_most(self.confidence)}; speed-up over the baseline, – where its interval holds 1"
+        if self.devices is None:
+            return said
+        slowest = self.devices["slowest"] or "a device that nothing was sent to"
+        return f"{said}; {slowest} of class {self.devices['where']} decided, all other latencies are of this machine"
 
 
 def of_result(result: Result) -> Variants:
     """The table of a finished run."""
     confidence = result["budget"]["accuracy_confidence"]
-    return _table(result["variants"], result["winners"], result["decisions"], confidence)
+    return _table(result["variants"], result["winners"], result["decisions"], confidence, result.get("devices"))
 
 
 def of_benchmark(artifact: Artifact) -> Variants:
     """The same of a sealed benchmark, before there is a result."""
     found = artifact.metrics
     confidence = artifact.config["budget"]["accuracy_confidence"]
-    return _table(found["rows"], found["winners"], found["decisions"], confidence)
+    return _table(found["rows"], found["winners"], found["decisions"], confidence, found.get("devices"))
 
 
 def _table(
@@ -95,10 +119,11 @@ def _table(
     winners: Mapping[str, str],
     decisions: Sequence[Decision],
     confidence: float,
+    devices: DeviceClass | None,
 ) -> Variants:
     lines = [_baseline(row) if row["target"] == "pytorch" else _variant(row, winners, decisions) for row in rows]
     lines.sort(key=lambda line: (STANDINGS.index(line.standing), line.p50_ms))
-    return Variants(tuple(lines), confidence)
+    return Variants(tuple(lines), confidence, devices)
 
 
 def _second(metric: str) -> tuple[Column[Line], ...]:
@@ -126,6 +151,7 @@ def _line(
     gain: tuple[float, float, float] | None,
     verdict: str,
 ) -> Line:
+    there = cast("VariantRow", row).get("device")
     return Line(
         name=row["name"],
         standing=standing,
@@ -140,6 +166,7 @@ def _line(
         speedup=gain,
         verdict=verdict,
         second=row.get("second_accuracy"),
+        device_p50_ms=there["p50_ms"] if there else None,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from edgekit.core import earlier_bundles, left_out
 from edgekit.core.artifacts import EVIDENCE_FILES
 from edgekit.core.config import STAGES
+from edgekit.core.rows.variants import Met
 from edgekit.core.run_folder import failed_notebook, notebook_name, stage_folder
 from edgekit.measure.forecast import way_of
 from edgekit.report import checks, html
@@ -26,7 +27,7 @@ def message(result: Result) -> str:
     if not verdict["met"]:
         return checks.missed_message(result["nearest_miss"], result["budget"])
     return (
-        f"{verdict['winner']} wins: p50 {milliseconds(verdict['p50_ms'])} ms; "
+        f"{verdict['winner']} wins: p50 {_p50(verdict)}; "
         f"{_against(verdict, 'speedup_vs_eager', way_of(result['variants'][0]['interpreter']))}; "
         f"{_against(verdict, 'speedup_vs_post_training_baseline', 'the best post-training-quantized baseline')}; "
         f"drop {points(verdict['drop_validation_pp'])} pp on validation, at most "
@@ -70,6 +71,15 @@ def finished_lines(result: Result, folder: Path, *, drawn: bool = False) -> Iter
     yield from (f"No bundle for {target}: {why}" for target, why in unmet(result))
     yield from (f"Left out: {line}." for line in left_out.lines(result["left_out"]))
     yield from paths(result, folder, drawn=drawn)
+
+
+def _p50(verdict: Met) -> str:
+    here = f"{milliseconds(verdict['p50_ms'])} ms"
+    there = verdict.get("device")
+    if there is None:
+        return here
+    on_device = f"{milliseconds(there['p50_ms'])} ms on {there['host']} ({there['where']})"
+    return f"{on_device}, {here} on this machine, and there"
 
 
 def _against(verdict: Mapping[str, Any], key: str, what: str) -> str:

@@ -40,6 +40,14 @@ def kill(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
+def signal_name(number: int) -> str:
+    """SIGSEGV and the like; the real-time ones have no name of their own."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def leave() -> None:
     """In the process itself: end it, with all that it started."""
     if os.getpgrp() == os.getpid():

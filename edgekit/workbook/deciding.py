@@ -7,16 +7,20 @@ from typing import Any
 
 from edgekit.core import replay
 from edgekit.measure.devices.deciding import deciding_hosts
+from edgekit.measure.devices.turns import greet
 from edgekit.workbook.plan import Plan
 
 
-def check(plan: Plan, folder: Path | None = None) -> str:
+def check(plan: Plan, folder: Path | None = None, ask: bool = False) -> str:
     """In words, where latency is judged; ConfigError where the config names devices that no file does.
 
-    A run in `folder` that replays what was decided asks no device.
+    A run in `folder` that replays what was decided asks no device. `ask`: each must answer now, rather than after
+    hours of training; the error begins with the name of one that does not.
     """
     benchmark: Any = plan.stages["benchmark"]
     if not benchmark.where or (folder is not None and "benchmark" in replay.check(folder)):
         return ""
     found = deciding_hosts(benchmark.hosts, benchmark.where)
+    if ask:
+        greet(found)
     return f"the slowest of class {benchmark.where}: {', '.join(host.name for host in found)}"

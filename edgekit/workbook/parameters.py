@@ -8,7 +8,8 @@ from typing import Any
 
 from edgekit.core.config import refuse_secrets, suggest
 from edgekit.core.errors import ConfigError
-from edgekit.workbook.plan import DEFAULT_CONFIG, Plan, is_scalar, load_plan, own_fields, stage_config
+from edgekit.workbook.plan import DEFAULT_CONFIG, Plan, load_plan
+from edgekit.workbook.sections import is_scalar, own_fields, stage_config
 
 COMMON_PARAMETERS = ("config", "out", "settings")
 PAPERMILLS_CELL = "# Parameters\n"

@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import ValidationError
 
 from edgekit.core import yaml_file
 from edgekit.core.config import (
-    NAME,
-    SHARED_FIELDS,
-    TRAINING,
-    VERSION,
-    Budget,
-    ModelConfig,
     StageConfig,
-    Strict,
-    Target,
     check,
-    cores,
     refuse_secrets,
     stages_of,
-    suggest,
 )
 from edgekit.core.errors import ConfigError
 from edgekit.core.faults import MOST, Faults
-from edgekit.core.tasks import Task
 from edgekit.data import SourceConfig
 from edgekit.data import parse as parse_data
 from edgekit.data.paths import expand
@@ -41,43 +29,8 @@ from edgekit.runner.errors import RunnerError
 from edgekit.training.teachers.model_file import check_task
 from edgekit.workbook import config_file
 from edgekit.workbook.config_file import join_settings, split_settings
-
-Device = Literal["auto", "cpu", "cuda", "mps"]
-
-
-class RunConfig(Strict):
-    """The top level of a config file; the sections of the stages are checked by the stages themselves."""
-
-    name: str = Field(pattern=NAME, description="name of the run and of its bundles")
-    version: str = Field("1.0.0", pattern=VERSION, description="version of the bundles")
-    seed: int = Field(0, ge=0, lt=2**31, description="seed of every random choice")
-    device: Device = Field("auto", description="device of the training; auto takes CUDA, else MPS, else the CPU")
-    threads: int = Field(0, ge=0, le=256, description="threads for training; 0: all cores")
-    task: Task = Field("classification", description="what the network is for, and so what labels and accuracy mean")
-    cell_limit_s: int = Field(43_200, ge=1, le=2_592_000, description="longest time of one notebook cell, seconds")
-    data: dict[str, Any] = Field(description="where the samples come from, and the options of that source")
-    model: ModelConfig = Field(description="the network to optimise")
-    preprocess: list[dict[str, Any]] = Field(
-        default_factory=list, description="steps from a raw sample to the network's input"
-    )
-    budget: Budget = Field(default_factory=lambda: Budget.model_validate({}), description="limits of a variant")
-    targets: list[Target] = Field(
-        default_factory=lambda: list(get_args(Target)), min_length=1, description="formats to convert to, each once"
-    )
-    profile: dict[str, Any] = Field(default_factory=dict, description="options of the stage profile")
-    distill: dict[str, Any] = Field(default_factory=dict, description="options of the stage distill")
-    prune: dict[str, Any] = Field(default_factory=dict, description="options of the stage prune")
-    quantize: dict[str, Any] = Field(default_factory=dict, description="options of the stage quantize")
-    convert: dict[str, Any] = Field(default_factory=dict, description="options of the stage convert")
-    benchmark: dict[str, Any] = Field(default_factory=dict, description="options of the stage benchmark")
-    bundle: dict[str, Any] = Field(default_factory=dict, description="options of the stage bundle")
-
-    @field_validator("targets")
-    @classmethod
-    def _no_target_twice(cls, targets: list[Target]) -> list[Target]:
-        if len(set(targets)) != len(targets):
-            raise ValueError(f"names a target twice: {targets}; name each once")
-        return targets
+from edgekit.workbook.run_config import RunConfig
+from edgekit.workbook.sections import beside, for_stage, is_scalar, own_fields, parse_stage, section_of, shared_options
 
 
 def workbook_folder(name: str) -> Path:
@@ -120,7 +73,7 @@ class Plan:
 
     def section(self, stage: str) -> dict[str, Any]:
         """What the user wrote for a stage, relative paths taken from the config's folder."""
-        return _beside(self.path, getattr(self.run, stage))
+        return section_of(self.path, self.run, stage)
 
     def scalars(self, stage: str) -> dict[str, bool | int | float | str]:
         """The stage's own scalar options: the parameters of its notebook."""
@@ -135,22 +88,6 @@ def make_importable(plan: Plan) -> None:
         sys.path.insert(0, str(Path.cwd()))  # as a kernel has it: both must find the same file
     if str(plan.path.parent) not in sys.path:
         sys.path.append(str(plan.path.parent))
-
-
-def is_scalar(value: object) -> bool:
-    """True for what a notebook's `parameters` cell may hold."""
-    return isinstance(value, bool | int | float | str)
-
-
-def stage_config(stage: str) -> type[StageConfig]:
-    """The `Config` of a stage; importing it starts no framework."""
-    config: type[StageConfig] = importlib.import_module(f"edgekit.stages.{stage}").Config
-    return config
-
-
-def own_fields(config: type[StageConfig]) -> list[str]:
-    """Names of the options that stand under the stage's own name, without those shared by all stages."""
-    return [name for name in config.model_fields if name not in SHARED_FIELDS]
 
 
 def load_plan(path: Path, settings: str | Iterable[str] = (), *, known: bool = False) -> Plan:
@@ -200,9 +137,9 @@ def _sections(path: Path, given: dict[str, Any]) -> tuple[RunConfig, dict[str, S
     shared = shared_options(run)
     stages: dict[str, Any] = {}
     for stage in faults.of(lambda: stages_of(run)) or ():
-        section = _beside(path, getattr(run, stage))
-        stages[stage] = faults.of(partial(parse_stage, stage, section, shared))
-    data = faults.of(lambda: parse_data(_beside(path, run.data), run.task)) if "data" in given else None
+        section = section_of(path, run, stage)
+        stages[stage] = faults.of(partial(parse_stage, stage, section, for_stage(stage, run, shared)))
+    data = faults.of(lambda: parse_data(beside(path, run.data), run.task)) if "data" in given else None
     faults.raise_all(MOST)
     assert data is not None  # or its fault would have been raised
     return run, stages, data
@@ -218,46 +155,6 @@ def _rest(given: dict[str, Any]) -> RunConfig:
         wrong = {fault["loc"][0] for fault in error.errors()}
     right: RunConfig = check(RunConfig, needed | {key: given[key] for key in given if key not in wrong}, "")
     return right
-
-
-def shared_options(run: RunConfig) -> dict[str, Any]:
-    """Options shared by all stages; `threads: 0` becomes this machine's number, which affects the last bits."""
-    shared = {name: getattr(run, name) for name in SHARED_FIELDS}
-    return {**shared, "threads": run.threads or cores()}
-
-
-def parse_stage(stage: str, section: dict[str, Any], shared: dict[str, Any]) -> StageConfig:
-    """Check one stage's section, with the shared options it asks for filled in; ConfigError lists all faults."""
-    config, faults = stage_config(stage), Faults()
-    for key in section:
-        if key in SHARED_FIELDS:
-            faults.add(f"{stage}.{key}: stands at the top level of the config, for all stages; move it there")
-        elif stage in TRAINING[1:] and key in ("temperature", "alpha"):
-            faults.add(
-                f"{stage}.{key}: was removed: fine-tuning follows the loss that distill kept, with its "
-                f"options; leave it out, or set distill.{key}"
-            )
-        elif key not in config.model_fields:
-            faults.add(f"{stage}.{key}: unknown key, {suggest(str(key), own_fields(config))}")
-    own = {name: value for name, value in section.items() if name in own_fields(config)}
-    wanted = {name: value for name, value in shared.items() if name in config.model_fields}
-    checked: StageConfig | None = faults.of(lambda: check(config, {**own, **wanted}, stage))
-    faults.raise_all()
-    assert checked is not None
-    return checked
-
-
-def _beside(config: Path, section: dict[str, Any]) -> dict[str, Any]:
-    """The section with relative paths taken from the config's folder, whatever folder a kernel runs in."""
-
-    def placed(key: str, value: Any) -> Any:
-        if isinstance(value, list):
-            return [_beside(config, each) if isinstance(each, dict) else each for each in value]
-        if key in ("path", "cache", "tokenizer") and isinstance(value, str) and value and value[0] not in "/~$":
-            return str(config.resolve().parent / value)
-        return value
-
-    return {key: placed(key, value) for key, value in section.items()}
 
 
 def agree(plan: Plan) -> None:

@@ -156,7 +156,8 @@ def _run_stages(
             state.remember_data(plan, folder, data.digest, data.sign)
         states = StageStates(plan, folder, data.digest)
         states.recover_origin()
-        deciding.check(plan, folder)
+        if "benchmark" in force or states.of("benchmark").state != "done":
+            deciding.check(plan, folder, ask=True)
         _preflight(plan, states, force, say)
     announced = False
     for number, step in enumerate(notebook.steps(plan, out)):

@@ -26,14 +26,8 @@ from edgekit.data import load as load_data
 from edgekit.training import resume
 from edgekit.workbook import origin, state
 from edgekit.workbook.parameters import injected, overrides, read
-from edgekit.workbook.plan import (
-    Plan,
-    load_plan,
-    make_importable,
-    own_fields,
-    parse_stage,
-    shared_options,
-)
+from edgekit.workbook.plan import Plan, load_plan, make_importable
+from edgekit.workbook.sections import beside, for_stage, own_fields, parse_stage, shared_options
 
 telemetry.off()  # in a kernel this is the first of edgekit that is imported
 
@@ -151,8 +145,9 @@ def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
             f"{plan.path.name} has no distill section, so this run trains, prunes and tunes nothing: continue with "
             f"{notebook_name(after)}, or name distill.student"
         )
-    section = {**plan.section(stage), **overrides(stage, scalars, plan, injected(parameters.get("In")))}
-    options = parse_stage(stage, section, shared_options(plan.run))
+    told = overrides(stage, scalars, plan, injected(parameters.get("In")))
+    section = {**plan.section(stage), **beside(plan.path, told)}
+    options = parse_stage(stage, section, for_stage(stage, plan.run, shared_options(plan.run)))
     options.agree()
     plan = replace(plan, stages={**plan.stages, stage: options})
     folder = run_folder(plan, out, config_path)

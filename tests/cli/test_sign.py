@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from edgekit.cli.app import app
 from edgekit.runner import bundle, trust
+from edgekit.runner.errors import TrustError
 from edgekit.runner.trust.statement import RELEASE
 from tests.cli.test_cli import edgekit
 from tests.runner.conftest import NCHW, SCORES, Made, manifest_for
@@ -120,6 +121,17 @@ def test_the_sbom_beside_a_bundle_must_be_the_signed_one(desk: Desk) -> None:
     assert "SBOM        signed, and not here" in said(0, "verify", desk.bundle, "--trust", desk.trust)
 
 
+def test_a_statement_that_calls_the_bundle_otherwise_is_refused(desk: Desk) -> None:
+    """Counters and revocations go by that name."""
+    desk.sign(counter=7)
+    desk.forge(name="other")
+    words = "is called 'tiny' in its manifest, 'other' in its statement; sign it again"
+    assert words in said(8, "verify", desk.bundle, "--trust", desk.trust)
+    desk.add("bert")
+    with pytest.raises(TrustError, match="is called 'tiny' in its manifest"):
+        desk.sign("bert", cosign=True)
+
+
 def test_counters_rise_by_themselves(desk: Desk) -> None:
     desk.sign()
     first = desk.check().counter
@@ -186,6 +198,14 @@ def test_a_co_signer_does_not_sign_for_another_bundle(desk: Desk) -> None:
     make_bundle(desk.bundle, "1.0.1")
     arguments = ["sign", desk.bundle, "--key", desk.key("bert"), "--trust", desk.trust, "--cosign"]
     assert "the statement beside it is about another bundle" in said(8, *arguments)
+
+
+def test_a_co_signer_does_not_sign_what_has_expired(desk: Desk) -> None:
+    desk.add("bert")
+    desk.forge(time="2020-01-01T00:00:00Z", expires="2021-01-01T00:00:00Z")
+    arguments = ["sign", desk.bundle, "--key", desk.key("bert"), "--trust", desk.trust, "--cosign"]
+    assert "expired at 2021-01-01T00:00:00Z" in said(8, *arguments)
+    assert not Path(f"{desk.signature}.2").exists()
 
 
 def test_a_key_with_a_passphrase_signs_through_an_agent(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

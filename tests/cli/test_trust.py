@@ -71,6 +71,7 @@ def policy_key(desk: Desk, name: str) -> str:
         (["add", "trust", "bert", "cut.pub", "--root", "root"], 8, "is damaged"),
         (["add", "trust", "bert", "none.pub", "--root", "root"], 8, "none.pub: cannot be read"),
         (["add", "trust", "bert", "bert.pub", "--root", "root", "--until", "soon"], 2, "write 2027-01-31"),
+        (["add", "trust", "bert", "bert.pub", "--root", "root", "--until", "2020-01-01"], 2, "which has passed"),
         (["add", "trust", "bert", "bert.pub", "--root", "anna"], 8, "not by the root"),
         (["add", "none", "bert", "bert.pub", "--root", "root"], 8, "policy.json: cannot be read"),
         (["add", "trust", "bert", "bert.pub", "--root", "gone"], 8, "gone: no such key"),

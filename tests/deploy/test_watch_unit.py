@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edgekit.runner import cli
-from edgekit.runner.releases import home, proof, watch
+from edgekit.runner.releases import alone, home, proof, watch
 from tests.deploy.conftest import DEPLOY
 from tests.deploy.test_unit import MOST_EXPOSED, analyze
 
@@ -52,6 +52,7 @@ def test_its_times_fit_those_of_the_watch() -> None:
     """A sign of life is sent twice in `WatchdogSec`, also while a command waits for the lock."""
     assert SETTINGS["Type"] == "notify" and SETTINGS["NotifyAccess"] == "main"
     assert int(SETTINGS["WatchdogSec"]) / 2 > home.PATIENCE_S
-    assert int(SETTINGS["TimeoutStopSec"]) > watch.STOP_S + 5
+    assert int(SETTINGS["TimeoutStopSec"]) > alone.STOP_S + 5
     assert int(SETTINGS["TimeoutStartSec"]) > watch.FAILURES * proof.DEFAULT.wall_s
     assert SETTINGS["Restart"] == "on-failure"
+    assert SETTINGS["StartLimitIntervalSec"] == "0", "nobody is there to start it again"

@@ -33,18 +33,18 @@ PI4: DeviceClass = {
 
 
 def notebook(metrics: dict[str, Any]) -> Any:
-    return tables.devices(cast("Any", SimpleNamespace(metrics=metrics)))
+    return tables.devices(cast("Any", SimpleNamespace(metrics={"decisions": [], **metrics})))
 
 
 def test_notebook_and_page_show_the_same_rows_the_fastest_first() -> None:
     shown = notebook({"devices": PI4, "rows": ROWS})
-    grid = page.build_grid(cast("Any", {"devices": PI4, "variants": ROWS}))
+    grid = page.build_grid(cast("Any", {"devices": PI4, "variants": ROWS, "decisions": []}))
     assert grid is not None and [tuple(line.cells) for line in grid.lines] == shown.rows
     assert tuple(grid.columns) == shown.columns
     assert shown.columns[1:4] == ("this machine, p50 ms", "door-1, p50 ms", "door-2, decides, p50 ms")
     assert shown.rows[0] == ("small", "0.044", "0.5 (0.49–0.51)", "1 (0.98–1.02)", "1.00 (0.98–1.02)")
     assert [row[0] for row in shown.rows] == ["small", "large"]
-    assert "judged by its slowest device, door-2" in shown.title and "disturbed: it was throttled" in shown.title
+    assert "the slowest device of class pi4, door-2: " in shown.title and "disturbed: it was throttled" in shown.title
 
 
 def test_where_this_machine_decided_the_notebook_says_so_and_the_page_nothing() -> None:

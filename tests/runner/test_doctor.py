@@ -222,6 +222,8 @@ CASES: list[tuple[str, bool, Case]] = [
     ("hot", False, Case(feels(temperature_c=82.0), TFLITE)),
     ("governor", False, Case(feels(governor="powersave"), TFLITE)),
     ("emulated", False, Case(replace(PI, emulator="qemu-aarch64"), TFLITE)),
+    ("ssh-keygen", True, Case(PI, TFLITE, verifier="ssh-keygen: not found in PATH; install openssh-client")),
+    ("ssh-keygen", False, Case(PI, TFLITE, verifier="ssh-keygen is too old; install OpenSSH 8.8")),
 ]  # fmt: skip
 
 

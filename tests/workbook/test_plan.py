@@ -11,7 +11,9 @@ import yaml
 from edgekit.core.config import PATTERN_ADVICE, STAGES, TRAINING, NetworkConfig, cores
 from edgekit.core.errors import ConfigError, ModelError
 from edgekit.workbook.config_file import split_settings
-from edgekit.workbook.plan import RunConfig, load_plan, stage_config
+from edgekit.workbook.plan import load_plan
+from edgekit.workbook.run_config import RunConfig
+from edgekit.workbook.sections import stage_config
 from edgekit.workbook.stage import open_stage
 from tests.conftest import TINY
 
@@ -278,3 +280,17 @@ def test_what_looks_like_a_secret_is_refused_and_never_repeated(key: str, refuse
 def test_all_cores_is_written_as_a_number() -> None:
     """The number of threads decides the last bits of training, so a record that says "all" could not be rebuilt."""
     assert load_plan(TINY, ["threads=0"]).stages["profile"].threads == cores()
+
+
+def test_the_hosts_file_lies_beside_the_config() -> None:
+    plan = load_plan(DIGITS, ["benchmark.where=pi4"])
+    assert plan.stages["benchmark"].hosts == str(DIGITS.parent / "hosts.yaml")  # type: ignore[attr-defined]
+    assert plan.stages["benchmark"].model_dump()["hosts"] == "hosts.yaml", "no folder of this machine is in a key"
+
+
+def test_a_limit_of_devices_chooses_no_student_on_this_machine() -> None:
+    limit = "budget.latency_p50_ms=0.5"
+    here, there = load_plan(DIGITS, [limit]), load_plan(DIGITS, [limit, "benchmark.where=pi4"])
+    assert here.stages["distill"].budget.latency_p50_ms == 0.5  # type: ignore[attr-defined]
+    assert there.stages["distill"].budget.latency_p50_ms is None  # type: ignore[attr-defined]
+    assert there.stages["benchmark"].budget.latency_p50_ms == 0.5  # type: ignore[attr-defined]

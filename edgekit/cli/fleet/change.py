@@ -7,9 +7,10 @@ from pathlib import Path
 
 from edgekit.cli.fleet import journal, live, outcomes, parcel
 from edgekit.cli.fleet.fleet import Chosen, ask
-from edgekit.cli.fleet.outcomes import CONFIRMED, Outcome
+from edgekit.cli.fleet.outcomes import CONFIRMED, REFUSED_CODE, Outcome
 from edgekit.measure.devices.commands import Edgerun, status_there
 from edgekit.measure.devices.facts import Facts, Status
+from edgekit.measure.devices.failures import DeviceError
 from edgekit.measure.devices.line import Line
 
 TAKEN_BACK, NOT_CURRENT, NOWHERE = "taken back", "not current", 4
@@ -48,6 +49,8 @@ def _change(bundle: Path, chosen: Chosen, name: str, step: Step, state: str, as_
                 return before.to(NOT_CURRENT, why="nothing was ever brought there")
             return before.to(NOT_CURRENT, why=f"{what} current there, so nothing was changed")
         after = await step(Edgerun(line, found, found.edgerun), status.current, status)
+        if after.refused:
+            raise DeviceError(after.refused, REFUSED_CODE)
         return before.to(state, release=after.current)
 
     with journal.opened(chosen.inventory, f"edgekit fleet {name} {bundle.name}") as notes:

@@ -13,6 +13,8 @@ from edgekit.runner.errors import RunnerError
 
 WAITING, SENDING, SENT, INSTALLING = "waiting", "sending", "sent", "installing"
 ON_TRIAL, CONFIRMED, FAILED, UNREACHABLE = "on trial", "confirmed", "failed", "unreachable"
+REFUSED, REFUSED_CODE = "refused", 8
+"""Current on a device that would not load it."""
 ARRIVED = (SENT, INSTALLING, ON_TRIAL, CONFIRMED)
 """States in which the bundle lies on the device."""
 SEVERITY = (8, 5, 4, 6, 2, 7)

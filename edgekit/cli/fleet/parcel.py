@@ -67,7 +67,8 @@ def read(path: Path, policy_folder: Path | None = None) -> Parcel:
     rules = None
     if policy_folder is not None:
         rules = _policy(policy_folder)
-        trust.check(path, policy_folder, {}, sha256=digests.hexdigest(data), remember=False)
+        trusted = trust.check(path, policy_folder, {}, sha256=digests.hexdigest(data), remember=False)
+        trust.check_name(trusted.name, found.name, path)
     title = f"{found.name} {found.version} ({found.target})"
     return Parcel(title, found.target, file(data), signed, signatures, rules)
 

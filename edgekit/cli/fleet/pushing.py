@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from edgekit.cli.fleet.outcomes import CONFIRMED, INSTALLING, ON_TRIAL, SENDING, SENT, Outcome
+from edgekit.cli.fleet.outcomes import CONFIRMED, INSTALLING, ON_TRIAL, REFUSED_CODE, SENDING, SENT, Outcome
 from edgekit.cli.fleet.parcel import Parcel
 from edgekit.measure.devices.commands import Edgerun, hello
 from edgekit.measure.devices.connection import Network
@@ -56,7 +56,7 @@ class Pusher:
 
     async def _send_files(self, edgerun: Edgerun, status: Status, before: Outcome) -> Outcome:
         for file in self._parcel.files:
-            if file.sha256 not in status.store:
+            if status.refused or file.sha256 not in status.store:  # the file there may be damaged, as the release is
                 offset = min(status.incoming.get(file.sha256, 0), len(file.data))
                 await edgerun.receive(file.sha256, file.data, offset)
         return before.to(SENT)
@@ -65,7 +65,7 @@ class Pusher:
         """What is to be said of a device before anything is sent; None where something is."""
         if status is None:
             return None
-        if status.is_current(self._parcel.bundle.sha256) and self._parcel.policy is None:
+        if self._parcel.policy is None and self._brings_nothing(status):
             return before.to(CONFIRMED if status.state == "confirmed" else ON_TRIAL, release=status.current)
         if status.signed and not self._parcel.signatures:
             raise DeviceError("is in signed mode, and nobody has signed this bundle; use `edgekit sign`", 8)
@@ -76,6 +76,11 @@ class Pusher:
                 4,
             )
         return None
+
+    def _brings_nothing(self, status: Status) -> bool:
+        """Whether all of the parcel is current there, and loads."""
+        bundle, *more = (file.sha256 for file in self._parcel.files)
+        return status.is_current(bundle, *more) and not status.refused
 
     async def install(self, before: Outcome) -> Outcome:
         """On trial, then confirmed by the device or from here."""
@@ -107,6 +112,8 @@ class Pusher:
             release = status.release(outcome.release)
             if release is not None and release.state == "failed":
                 raise DeviceError(f"release {release.number} was taken back: {release.why}", TAKEN_BACK)
+            if status.refused:
+                raise DeviceError(status.refused, REFUSED_CODE)
             if status.state == "confirmed" and status.is_current(self._parcel.bundle.sha256):
                 return outcome.to(CONFIRMED)
             if self._options.wait_s == 0:

@@ -7,7 +7,7 @@ from typing import Any
 
 from edgekit.cli.fleet import outcomes, table
 from edgekit.cli.fleet.fleet import Chosen, ask
-from edgekit.cli.fleet.outcomes import Outcome
+from edgekit.cli.fleet.outcomes import REFUSED, REFUSED_CODE, Outcome
 from edgekit.measure.devices.commands import status_there
 from edgekit.measure.devices.facts import Facts, Status
 from edgekit.measure.devices.line import Line
@@ -22,6 +22,8 @@ def run(chosen: Chosen, as_json: bool) -> int:
     async def look(line: Line, found: Facts, before: Outcome) -> Outcome:
         status = await status_there(line, found)
         seen[before.host.name] = found, status
+        if status.refused:
+            return before.to(REFUSED, release=status.current, why=status.refused, exit_code=REFUSED_CODE)
         return before.to(STATES[status.state], release=status.current)
 
     ended = ask(chosen, "fleet status", look, as_json, lines=False)

@@ -42,6 +42,8 @@ def add(folder: Path, root: Path, name: str, key: Path, until_s: float | None) -
     present = policy.read(folder)
     if name in present.signers:
         raise ConfigError(f"{name}: is a signer already; `edgekit trust rotate` gives a signer another key")
+    if until_s is not None and until_s <= _now():
+        raise ConfigError(f"{name}: until {spelled(until_s)}, which has passed; give a later day, or none")
     signers = {**present.signers, _name(name): Signer(_new_key(present, key), until_s)}
     return _write(folder, root, present._replace(signers=signers))
 

@@ -46,11 +46,13 @@ def sign(request: Request) -> Iterator[str]:
     if request.cosign:
         text, armours = statement.read(request.bundle)
         about = _check_same(request, text, digest, rules)
+        trust.check_name(about.name, found.manifest.name, request.bundle)
     else:
         counter = int(now_s) if request.counter is None else request.counter
         expires_s = now_s + request.days * DAY_S
         about = Statement(digest, found.manifest.name, rules.epoch, counter, now_s, expires_s)
         text, armours = provenance.build(request.bundle, found, about), {}
+    trust.check_unexpired(str(path), about.expires_s, now_s, "sign it for more days, without --cosign")
     yield f"bundle      {request.bundle.name}, sha256 {digest}"  # before anybody enters a passphrase for it
     yield f"release     {about.name} epoch {about.epoch}, counter {about.counter}, until {spelled(about.expires_s)}"
     armour = signing.sign(text, request.key, statement.NAMESPACE)
@@ -69,7 +71,7 @@ def verify(bundle: Path, folder: Path) -> Iterator[str]:
     """As a device does that has seen nothing yet, and the SBOM beside the bundle too."""
     data = trust.contents(bundle)
     found = trust.check(bundle, folder, {}, sha256=bundles.sha256.hexdigest(data), remember=False)
-    bundles.read_bytes(data, str(bundle))
+    trust.check_name(found.name, bundles.read_bytes(data, str(bundle)).manifest.name, bundle)
     text, _ = statement.read(bundle)
     sbom = provenance.check_sbom(bundle, text)
     yield f"verified    {bundle.name}, sha256 {found.sha256}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict, TypeGuard
+from typing import Literal, NotRequired, TypedDict, TypeGuard
 
 
 class Candidate(TypedDict):
@@ -17,7 +17,14 @@ class Candidate(TypedDict):
     in_the_tie: bool
 
 
-class Choice(TypedDict):
+class Decided(TypedDict):
+    """Where it was measured: a class of devices and its slowest; absent: on this machine."""
+
+    where: NotRequired[str]
+    host: NotRequired[str]
+
+
+class Choice(Decided):
     """Which variant won, by which rule, and what it was measured against."""
 
     decision: str
@@ -38,7 +45,7 @@ class AgainstLimit(TypedDict):
     too_slow: bool
 
 
-class Limit(TypedDict):
+class Limit(Decided):
     """Which variants are over the latency limit for sure."""
 
     decision: str
@@ -62,7 +69,7 @@ class AgainstDense(TypedDict):
     buys: bool
 
 
-class Zeros(TypedDict):
+class Zeros(Decided):
     """Which variants with zeros are not faster for them."""
 
     decision: Literal["sparsity without speed-up"]

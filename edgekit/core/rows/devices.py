@@ -5,6 +5,19 @@ from __future__ import annotations
 from typing import TypedDict
 
 
+class OnDeciding(TypedDict):
+    """A variant's median on the device that decided, `host`, of the class `where`; its interval, milliseconds.
+
+    None where it was not sent there.
+    """
+
+    where: str
+    host: str
+    p50_ms: float | None
+    low_ms: float | None
+    high_ms: float | None
+
+
 class OnDevice(TypedDict):
     """A variant's median on a device, with its interval, and how many times that of the fastest there."""
 
@@ -34,8 +47,24 @@ class Device(TypedDict):
 
 
 class DeviceClass(TypedDict):
-    """The devices whose latencies decided; `slowest` is the host that they were judged by."""
+    """The devices whose latencies decided; `slowest` is the host that they were judged by.
+
+    Without devices nothing was sent there, since no variant was inside the limits that need no clock.
+    """
 
     where: str
     slowest: str
     devices: list[Device]
+
+
+def on_deciding(found: DeviceClass, name: str) -> OnDeciding:
+    """A variant on the device that decided."""
+    rows = [each["variants"] for each in found["devices"] if each["host"] == found["slowest"]]
+    row = next((row for each in rows for row in each if row["name"] == name), None)
+    return {
+        "where": found["where"],
+        "host": found["slowest"],
+        "p50_ms": row["p50_ms"] if row else None,
+        "low_ms": row["low_ms"] if row else None,
+        "high_ms": row["high_ms"] if row else None,
+    }

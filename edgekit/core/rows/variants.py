@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, NotRequired, TypedDict
 
 from edgekit.core.config import Target
+from edgekit.core.rows.devices import OnDeciding
 from edgekit.core.rows.shared import DropFields
 
 Model = Literal["baseline", "student", "pruned", "sparse"]
@@ -14,7 +15,7 @@ GivenUpBy = Literal["distill", "prune", "quantize", "convert", "benchmark"]
 
 
 class Limits(TypedDict):
-    """The budget: what a variant must meet, on validation and on the machine of this run."""
+    """The budget: what a variant must meet, on validation and on the machine that decides."""
 
     accuracy_drop_pp: float
     accuracy_confidence: float
@@ -28,6 +29,7 @@ class Met(TypedDict):
     met: Literal[True]
     winner: str
     p50_ms: float
+    device: NotRequired[OnDeciding]
     speedup_vs_eager: float
     speedup_vs_eager_low: float
     speedup_vs_eager_high: float
@@ -92,9 +94,10 @@ class CheckedVariant(VariantFacts):
 
 
 class NearestMiss(CheckedVariant):
-    """The variant that exceeds its limits by the smallest share in all."""
+    """The variant that exceeds its limits by the smallest share in all; `device` as in `VariantRow`."""
 
     p50_ms: float
+    device: NotRequired[OnDeciding]
 
 
 class Latency(TypedDict):
@@ -114,11 +117,15 @@ class BaselineRow(BaselineFacts, Latency):
 
 
 class VariantRow(CheckedVariant, Latency):
-    """One deployable candidate: model, precision, target."""
+    """One deployable candidate: model, precision, target. Latencies are of this machine.
+
+    `device` is there where devices decided.
+    """
 
     speedup: float
     speedup_low: float
     speedup_high: float
+    device: NotRequired[OnDeciding]
 
 
 class WaterfallStep(TypedDict):

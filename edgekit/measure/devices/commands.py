@@ -123,7 +123,7 @@ class Edgerun:
             return _status(await self.call(*words, within_s=PROOF_S))
         except DeviceError as error:  # a line that was cut leaves an install at work, which may be faster than this one
             found = await self.status() if error.exit_code == IN_ANOTHER_STATE else None
-            if found is None or not found.is_current(sha256):
+            if found is None or not found.is_current(sha256, *([statement] if statement else []), *signatures):
                 raise
             return found
 

@@ -29,11 +29,13 @@ class Release:
     name: str = ""
     version: str = ""
     p50_ms: float | None = None
+    files: frozenset[str] = frozenset()
+    """Digests of its bundle, statement and signatures."""
 
 
 @dataclass(frozen=True)
 class Status:
-    """Of all releases. `state`: none, trial or confirmed."""
+    """Of all releases. `state`: none, trial or confirmed. `refused`: why nothing loads the current one, or empty."""
 
     state: str = "none"
     current: int | None = None
@@ -42,6 +44,7 @@ class Status:
     releases: tuple[Release, ...] = ()
     store: frozenset[str] = frozenset()
     incoming: Mapping[str, int] = field(default_factory=dict)
+    refused: str = ""
 
     def release(self, number: int | None) -> Release | None:
         """That of a number."""
@@ -52,10 +55,10 @@ class Status:
         found = [each for each in self.releases if each.sha256 == sha256]
         return next((each for each in found if each.number == self.current), found[-1] if found else None)
 
-    def is_current(self, sha256: str) -> bool:
-        """Whether a bundle is the current release, be it on trial."""
+    def is_current(self, sha256: str, *files: str) -> bool:
+        """Whether a bundle, with these files beside it, is the current release, be it on trial."""
         now = self.release(self.current)
-        return now is not None and now.sha256 == sha256
+        return now is not None and now.sha256 == sha256 and now.files.issuperset(files)
 
 
 @dataclass(frozen=True)
@@ -160,6 +163,7 @@ def status(text: str) -> Status:
             for name, size in (incoming.items() if isinstance(incoming, dict) else ())
             if shapes.is_whole(size)
         },
+        refused=shapes.text(values, "refused") if "refused" in values else "",
     )
 
 
@@ -174,6 +178,7 @@ def _release(values: Any) -> Release:
         name=words.plain(values.get("name") or "", 100),
         version=words.plain(values.get("version") or "", 40),
         p50_ms=shapes.number(values.get("p50_ms")),
+        files=frozenset(shapes.texts(values, "files")),
     )
 
 

@@ -26,6 +26,7 @@ from edgekit.measure.devices.inventory import Host
 from edgekit.measure.devices.line import Line
 from edgekit.measure.devices.shapes import NONSENSE
 from edgekit.measure.devices.supply import Runner, Supplies, supply
+from edgekit.runner.measure.intervals import LEAST_ROUNDS
 
 T = TypeVar("T")
 MOST_BYTES = 256 << 20
@@ -34,6 +35,8 @@ LONGEST_S = 3 * 3600.0
 PAUSES_S = (5.0, 15.0, 45.0)
 """Before a disturbed device is measured again: a board cools down in minutes, and a service has done its work."""
 MOST_REASONS = 20
+MOST_AT_ONCE = 32
+"""Devices that are asked at the same time."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,17 @@ class Part:
     disturbed: tuple[str, ...]
 
 
+def greet(hosts: Sequence[Host]) -> None:
+    """Each must answer, and have a Python that the runner runs on; errors as of `time_everywhere`."""
+    runner = Runner.build()
+
+    async def one(network: Network, host: Host) -> None:
+        async with Line(network, host) as line:
+            await hello(line, runner.sha256)
+
+    _of_each(hosts, one)
+
+
 def time_everywhere(
     hosts: Sequence[Host],
     bundles: Sequence[Sent],
@@ -89,27 +103,44 @@ def time_everywhere(
     wheels: Path | None = None,
     say: Callable[[str], object] = lambda line: None,
 ) -> dict[str, Part]:
-    """What each host measured, by its name; all of them at once, as they are different machines.
+    """What each host measured, by its name; many of them at once, as they are different machines.
 
     Raises
     ------
     Unreachable, Refused, HostKeyError, DeviceError
         One of them did not measure; the message begins with its name.
     """
-    runner = Runner.build()
-    supplies = Supplies(runner, wheels)
+    supplies = Supplies(Runner.build(), wheels)
 
-    async def all_of_them() -> list[Part]:
-        network = Network()
-        tasks = [asyncio.create_task(_one(network, host, bundles, asked, supplies, say)) for host in hosts]
+    def one(network: Network, host: Host) -> Awaitable[Part]:
+        return _one(network, host, bundles, asked, supplies, say)
+
+    return dict(zip((host.name for host in hosts), _of_each(hosts, one), strict=True))
+
+
+def _of_each(hosts: Sequence[Host], work: Callable[[Network, Host], Awaitable[T]]) -> list[T]:
+    """The work on every host, `MOST_AT_ONCE` at a time; the first that fails ends the others."""
+
+    async def everything() -> list[T]:
+        network, room = Network(), asyncio.Semaphore(MOST_AT_ONCE)
+
+        async def one(host: Host) -> T:
+            async with room:
+                try:
+                    return await work(network, host)
+                except EdgekitError as error:
+                    error.args = (f"{host.name}: {error}",)
+                    raise
+
+        tasks = [asyncio.create_task(one(host)) for host in hosts]
         try:
             return await asyncio.gather(*tasks)
-        finally:  # a device that fails ends the others, too
+        finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    return dict(zip((host.name for host in hosts), _in_a_thread(all_of_them), strict=True))
+    return _in_a_thread(everything)
 
 
 async def _one(
@@ -120,20 +151,16 @@ async def _one(
     supplies: Supplies,
     say: Callable[[str], object],
 ) -> Part:
-    try:
-        async with Line(network, host) as line:
-            found = await hello(line, supplies.runner.sha256)
-            for target in sorted({each.target for each in bundles}):
-                edgerun, found = await supply(line, found, supplies, target, sum(len(each.data) for each in bundles))
-            status = found.status or Status()
-            for each in bundles:
-                if each.sha256 not in status.store:
-                    await edgerun.receive(each.sha256, each.data, status.incoming.get(each.sha256, 0))
-            paths = [bundle_path(found, each.sha256) for each in bundles]
-            return await _quiet(line, edgerun, paths, bundles, asked, say)
-    except EdgekitError as error:
-        error.args = (f"{host.name}: {error}",)
-        raise
+    async with Line(network, host) as line:
+        found = await hello(line, supplies.runner.sha256)
+        for target in sorted({each.target for each in bundles}):
+            edgerun, found = await supply(line, found, supplies, target, sum(len(each.data) for each in bundles))
+        status = found.status or Status()
+        for each in bundles:
+            if each.sha256 not in status.store:
+                await edgerun.receive(each.sha256, each.data, status.incoming.get(each.sha256, 0))
+        paths = [bundle_path(found, each.sha256) for each in bundles]
+        return await _quiet(line, edgerun, paths, bundles, asked, say)
 
 
 async def _quiet(
@@ -175,10 +202,12 @@ def _part(answer: Answer, bundles: Sequence[Sent], asked: Asked) -> Part:
         version = shapes.text(row, "version", 40)
         interpreters[sent.name] = f"{shapes.text(row, 'interpreter', 40)} {version}".strip()
     openings = shapes.whole(values, "openings")
-    if not openings or asked.rounds % openings:
+    if openings < LEAST_ROUNDS or asked.rounds % openings:
         raise DeviceError(f"says that it opened each file {openings} times in {asked.rounds} rounds", NONSENSE)
     machine = values.get("machine")
-    facts = {key: shapes.text(machine, key, 100) for key in MACHINE} if isinstance(machine, dict) else {}
+    if not isinstance(machine, dict):
+        raise DeviceError("timed the files, and does not say what machine it is", NONSENSE)
+    facts = {key: shapes.text(machine, key, 100) for key in MACHINE}
     why = tuple(shapes.texts(values, "why")[:MOST_REASONS])
     return Part(samples, openings, facts, interpreters, why)
 
@@ -190,7 +219,10 @@ def _samples_ms(values: Any, asked: Asked) -> np.ndarray:
     count = asked.rounds * asked.calls_per_round
     if not isinstance(values, list) or len(values) != count or not all(map(shapes.is_whole, values)):
         raise DeviceError(f"does not give the times of {count} calls", NONSENSE)
-    return np.asarray(values, dtype=np.float64) / 1e6
+    found = np.asarray(values, dtype=np.float64) / 1e6
+    if np.median(found) <= 0:
+        raise DeviceError("says that calls took no time", NONSENSE)
+    return found
 
 
 def _in_a_thread(work: Callable[[], Awaitable[T]]) -> T:

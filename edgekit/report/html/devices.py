@@ -12,5 +12,5 @@ def build_grid(result: Result) -> Grid | None:
     found = result.get("devices")
     if found is None:
         return None
-    said, named = said_of(found), columns(found)
+    said, named = said_of(found, result["decisions"]), columns(found)
     return grid(f"{said[0].upper()}{said[1:]}", named, rows(found, result["variants"]), "|".join(named[1:]))

@@ -12,7 +12,7 @@ from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.hashing import sha256_file
 from edgekit.core.rows.profiled import PredictedSpeedup
-from edgekit.core.rows.variants import VariantRow
+from edgekit.core.rows.variants import Met, VariantRow
 from edgekit.measure.forecast import way_of
 from edgekit.report import checks, run, tables
 from edgekit.report.formatting import (
@@ -86,7 +86,7 @@ def headline(result: Result) -> tuple[str, str]:
         return "Budget missed: nothing ships", f"{message[0].upper()}{message[1:]}."
     ships, wanted = len(result["winners"]), len(result["winners"]) + len(result["unmet"])
     found = (
-        f"{verdict['winner']} is the fastest of what ships: {milliseconds(verdict['p50_ms'])} ms a call at p50, "
+        f"{verdict['winner']} is the fastest of what ships: {_p50(verdict)} a call at p50, "
         f"against {way_of(result['variants'][0]['interpreter'])} {faster_with_ends(verdict, 'speedup_vs_eager')}, "
         f"and {_size(verdict['size_ratio'])}. "
         f"On validation it {_loss(verdict['drop_validation_pp'])}; with {100 * verdict['confidence']:g} % confidence "
@@ -94,6 +94,11 @@ def headline(result: Result) -> tuple[str, str]:
         f"{budget['accuracy_drop_pp']:g} pp.{_accuracy_is(result)}"
     )
     return f"Budget met: {ships} of {wanted} target{'s' if wanted > 1 else ''} ship{'s' if ships == 1 else ''}", found
+
+
+def _p50(verdict: Met) -> str:
+    here, there = f"{milliseconds(verdict['p50_ms'])} ms", verdict.get("device")
+    return f"{milliseconds(there['p50_ms'])} ms on {there['host']} and {here} on this machine" if there else here
 
 
 def _accuracy_is(result: Result) -> str:
@@ -130,12 +135,14 @@ def facts(result: Result) -> list[tuple[str, str, str]]:
     rows = {row["name"]: row for row in result["variants"]}
     baseline, winner = result["variants"][0], rows[verdict["winner"]]
     metric = tasks.named(result["task"]).METRIC
+    before = f"{way_of(baseline['interpreter'])}: {milliseconds(baseline['p50_ms'])} ms"
+    what = "latency, p50 of one call"
+    p50_ms: float | None = verdict["p50_ms"]
+    if there := verdict.get("device"):
+        before = f"this machine: {milliseconds(p50_ms)} ms; {before}"
+        p50_ms, what = there["p50_ms"], f"{what} on {there['host']} ({there['where']})"
     large = [
-        (
-            f"{milliseconds(verdict['p50_ms'])} ms",
-            "latency, p50 of one call",
-            f"{way_of(baseline['interpreter'])}: {milliseconds(baseline['p50_ms'])} ms",
-        ),
+        (f"{milliseconds(p50_ms)} ms", what, before),
         (
             f"{count(winner['bytes'])} bytes",
             "size of the model",
@@ -163,17 +170,19 @@ def targets(result: Result) -> Grid:
     """What ships for each target, beside each limit of the budget."""
     budget, baseline = result["budget"], result["variants"][0]
     rows = {row["name"]: row for row in result["variants"] if row["target"] != "pytorch"}
+    there = result.get("devices")
+    limit_ms = f"≤ {milliseconds(budget['latency_p50_ms'])}" if budget["latency_p50_ms"] else "no limit"
     limits = [
         "limit of the budget",
         "",
         "",
         f"≤ {budget['accuracy_drop_pp']:g}",
-        f"≤ {milliseconds(budget['latency_p50_ms'])}" if budget["latency_p50_ms"] else "no limit",
+        *([limit_ms] if there is None else [limit_ms, ""]),
         f"≤ {count(budget['size_bytes'])}" if budget["size_bytes"] else "no limit",
         "",
     ]
     before = [
-        "before", baseline["name"], percent(baseline["accuracy_validation"]), "",
+        "before", baseline["name"], percent(baseline["accuracy_validation"]), "", *([] if there is None else [""]),
         milliseconds(baseline["p50_ms"]), count(baseline["bytes"]), "1×",
     ]  # fmt: skip
     lines = [Line(limits, "limit"), Line(before)]
@@ -183,11 +192,11 @@ def targets(result: Result) -> Grid:
         if nearest:
             lines.append(Line([f"{target}: no bundle", *_met(rows[nearest["name"]])], "out"))
     sure = f"{100 * budget['accuracy_confidence']:g} %"
-    columns = (
-        "target", "variant", "accuracy", f"drop at most, pp ({sure})", "p50, ms", "bytes", "speed-up",
-    )  # fmt: skip
+    latency = ("p50, ms",) if there is None else (f"p50 on {there['slowest'] or there['where']}, ms", "p50 here, ms")
+    columns = ("target", "variant", "accuracy", f"drop at most, pp ({sure})", *latency, "bytes", "speed-up")
     what = "What ships, and how it met the budget" if result["winners"] else "What came nearest, target by target"
-    caption = f"{what}; accuracy on validation, speed-up over the baseline with its interval"
+    where = "" if there is None else " on this machine"
+    caption = f"{what}; accuracy on validation, speed-up over the baseline{where} with its interval"
     return Grid(caption, columns, lines, frozenset(columns[2:]))
 
 
@@ -196,6 +205,7 @@ def _met(row: VariantRow) -> list[str]:
         row["name"],
         percent(row["accuracy_validation"]),
         points(row["bound_pp"]),
+        *([milliseconds(row["device"]["p50_ms"])] if "device" in row else []),
         milliseconds(row["p50_ms"]),
         count(row["bytes"]),
         with_ends(row, "speedup"),
@@ -249,7 +259,8 @@ def waterfall(result: Result) -> Grid | None:
         for step in result["waterfall"]
     ]
     columns = ("step", "variant", "p50, ms", "against the step before", "kept")
-    return grid("Step by step, all measured in the same rounds", columns, rows, "p50, ms") if rows else None
+    where = " on this machine" if "devices" in result else ""
+    return grid(f"Step by step, all measured in the same rounds{where}", columns, rows, "p50, ms") if rows else None
 
 
 def stages(result: Result) -> list[dict[str, str]]:

@@ -49,7 +49,8 @@ def decisions(result: Result) -> Grid:
         for row in result["decisions"]
     ]
     columns = ("decision", "chosen", "rule", "candidates", *(["today’s measurement alone"] if other else []))
-    return grid("Decisions that rest on a latency", columns, rows, "candidates", "chosen|rule")
+    where = f", measured on {devices['where']}" if (devices := result.get("devices")) else ""
+    return grid(f"Decisions that rest on a latency{where}", columns, rows, "candidates", "chosen|rule")
 
 
 def percentiles(result: Result, names: Sequence[str]) -> Grid:

@@ -18,8 +18,11 @@ from edgekit.report.plots.style import COLOUR, DARK, FILL, MARKER, STYLE, Look, 
 def pareto(rows: Sequence[BaselineRow | VariantRow], budget: Limits, winners: Sequence[str]) -> Figure:
     """Accuracy against measured p50 of every variant, with the budget drawn in; winners are ringed and named.
 
-    A whisker hangs down to the accuracy that the samples leave open: it must not cross the line of the budget.
+    A whisker hangs down to the accuracy that the samples leave open: it must not cross the line of the budget. Where
+    devices decided, the limit of latency is theirs, and is not drawn through the latencies of this machine.
     """
+    elsewhere = any("device" in row for row in rows)
+    limit_ms = None if elsewhere else budget["latency_p50_ms"]
     baseline = rows[0]
     floor = baseline["accuracy_validation"] - budget["accuracy_drop_pp"] / 100
     with plt.rc_context(STYLE):
@@ -41,15 +44,16 @@ def pareto(rows: Sequence[BaselineRow | VariantRow], budget: Limits, winners: Se
         axes.set_xlim(min(row["p50_ms"] for row in rows) / 1.8, max(row["p50_ms"] for row in rows) * 2.2)
         axes.axhspan(axes.get_ylim()[0], floor, color="#eeeeee", zorder=0)
         axes.axhline(floor, color="#333333", linewidth=1, linestyle="--")
-        if budget["latency_p50_ms"]:
-            axes.axvline(budget["latency_p50_ms"], color="#333333", linewidth=1, linestyle=":")
+        if limit_ms:
+            axes.axvline(limit_ms, color="#333333", linewidth=1, linestyle=":")
         _name_points(axes, rows, winners)
-        axes.set(xlabel="p50 of one call, ms (log scale)", ylabel="validation accuracy")
+        where = " on this machine" if elsewhere else ""
+        axes.set(xlabel=f"p50 of one call{where}, ms (log scale)", ylabel="validation accuracy")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
         axes.set_yticks([tick for tick in axes.get_yticks() if axes.get_ylim()[0] <= tick <= 1.0])
         axes.set_title("Every variant: accuracy against measured latency")
-        _pareto_legend(axes, budget)
+        _pareto_legend(axes, budget, limit_ms)
     return done(figure)
 
 
@@ -101,7 +105,7 @@ def _name_points(axes: Axes, rows: Sequence[BaselineRow | VariantRow], winners: 
     )
 
 
-def _pareto_legend(axes: Axes, budget: Limits) -> None:
+def _pareto_legend(axes: Axes, budget: Limits, limit_ms: float | None) -> None:
     for target in ("tflite", "openvino", "onnx"):
         axes.plot([], [], "D", color=COLOUR[target], fillstyle=FILL[target], label=target)
     for precision, marker in MARKER.items():
@@ -110,8 +114,8 @@ def _pareto_legend(axes: Axes, budget: Limits) -> None:
     sure = f"{100 * budget['accuracy_confidence']:g} %"
     axes.plot([], [], "--", color="#333333", linewidth=1, label=f"{budget['accuracy_drop_pp']:g} pp under the baseline")
     axes.plot([], [], "|", color="#777777", markersize=10, label=f"left open at {sure} confidence")
-    if budget["latency_p50_ms"]:
-        axes.plot([], [], ":", color="#333333", linewidth=1, label=f"{budget['latency_p50_ms']:g} ms, the limit")
+    if limit_ms:
+        axes.plot([], [], ":", color="#333333", linewidth=1, label=f"{limit_ms:g} ms, the limit")
     axes.legend(
         loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=6, fontsize=8, handletextpad=0.4, columnspacing=1.0
     )

@@ -21,7 +21,14 @@ class Candidate(Strict):
     in_the_tie: bool = Field(description="true where the interval does not establish that it is slower")
 
 
-class Choice(Strict):
+class Decided(Strict):
+    """Where it was measured."""
+
+    where: str | None = Field(None, description="class of devices that were asked; absent where this machine was")
+    host: str | None = Field(None, description="the slowest of them; empty where nothing was sent to any")
+
+
+class Choice(Decided):
     """Which variant won, by which rule, and what it was measured against."""
 
     decision: str = Field(description="what was decided: winner of a target, or over all targets")
@@ -44,7 +51,7 @@ class AgainstLimit(Strict):
     too_slow: bool = Field(description="true where the whole interval is above the limit")
 
 
-class Limit(Strict):
+class Limit(Decided):
     """Which variants are over the latency limit for sure."""
 
     decision: str = Field(description="what was decided, with the limit in milliseconds")
@@ -68,7 +75,7 @@ class AgainstDense(Strict):
     buys: bool = Field(description="true where unstructured sparsity gave a speed-up: it is faster for sure")
 
 
-class Zeros(Strict):
+class Zeros(Decided):
     """Which variants with zeros are not faster for them."""
 
     decision: Literal["sparsity without speed-up"] = Field(description="what was decided")

@@ -7,6 +7,16 @@ from pydantic import Field
 from edgekit.core.config import Strict
 
 
+class OnDeciding(Strict):
+    """A variant on the device that decided."""
+
+    where: str = Field(description="its class, as hosts.yaml names it")
+    host: str = Field(description="its name there: the slowest of the class")
+    p50_ms: float | None = Field(gt=0, description="median there, milliseconds; null where it was not sent there")
+    low_ms: float | None = Field(gt=0, description="lower end of the median's interval")
+    high_ms: float | None = Field(gt=0, description="upper end of the median's interval")
+
+
 class OnDevice(Strict):
     """A variant on a device, timed in turns with all others."""
 
@@ -39,5 +49,7 @@ class DeviceClass(Strict):
     """The devices whose latencies decided."""
 
     where: str = Field(description="the class, as hosts.yaml names it")
-    slowest: str = Field(description="the host that variants were judged by")
-    devices: list[Device] = Field(min_length=1, description="in the order of hosts.yaml")
+    slowest: str = Field(description="the host whose latencies decided; empty where nothing was sent to any")
+    devices: list[Device] = Field(
+        description="in the order of hosts.yaml; empty where no variant is inside the limits that need no clock"
+    )

@@ -11,7 +11,7 @@ from edgekit.core.tasks import Task
 from edgekit.report.result.by_class import ByClass
 from edgekit.report.result.conditions import Conditions
 from edgekit.report.result.decisions import Choice, Limit, Zeros
-from edgekit.report.result.devices import DeviceClass
+from edgekit.report.result.devices import DeviceClass, OnDeciding
 from edgekit.report.result.loads import Loads
 from edgekit.report.result.parts import Bundle, Sha256, Sources, Stage
 from edgekit.report.result.second_accuracy import SecondAccuracy, Share
@@ -22,7 +22,7 @@ StageName = Literal["origin", "profile", "distill", "prune", "quantize", "conver
 
 
 class Limits(Strict):
-    """The budget: what a variant must meet, on validation and on the machine of this run."""
+    """The budget: what a variant must meet, on validation and on the machine that decides."""
 
     accuracy_drop_pp: float = Field(ge=0, description="largest drop below the baseline, percentage points")
     accuracy_confidence: float = Field(gt=0.5, lt=1, description="how sure it must be that the drop is no larger")
@@ -51,7 +51,7 @@ class Facts(Strict):
 
 
 class Latency(Strict):
-    """Wall time of one call at batch 1, as measured in this run."""
+    """Wall time of one call at batch 1, as measured in this run, on this machine."""
 
     p50_ms: float = Field(gt=0, description="median, milliseconds")
     p90_ms: float = Field(gt=0, description="90th percentile, milliseconds")
@@ -95,12 +95,14 @@ class VariantRow(CheckedVariant, Latency):
     speedup: float = Field(gt=0, description="the baseline's median over this one's: the median over the rounds")
     speedup_low: float = Field(gt=0, description="lower end of that ratio's interval")
     speedup_high: float = Field(gt=0, description="upper end of that ratio's interval")
+    device: OnDeciding | None = Field(None, description="on the device that decided; absent where this machine decided")
 
 
 class NearestMiss(CheckedVariant):
     """The variant that exceeds its limits by the smallest share in all."""
 
     p50_ms: float = Field(gt=0, description="median, milliseconds")
+    device: OnDeciding | None = Field(None, description="on the device that decided; absent where this machine decided")
 
 
 class Missed(Strict):
@@ -114,7 +116,8 @@ class Met(Strict):
 
     met: Literal[True] = Field(description="at least one variant is inside the budget")
     winner: str = Field(description="name of the variant that wins over all targets")
-    p50_ms: float = Field(gt=0, description="its median, milliseconds")
+    p50_ms: float = Field(gt=0, description="its median on this machine, milliseconds")
+    device: OnDeciding | None = Field(None, description="on the device that decided; absent where this machine decided")
     speedup_vs_eager: float = Field(gt=0, description="the baseline's median over the winner's, over the rounds")
     speedup_vs_eager_low: float = Field(gt=0, description="lower end of that ratio's interval")
     speedup_vs_eager_high: float = Field(gt=0, description="upper end of that ratio's interval")
@@ -268,7 +271,8 @@ class Result(Strict):
             "decisions": {(f"winner of {target}", name) for target, name in won} <= recorded,
             "verdict": winner in self.winners.values() if self.winners else winner is None,
             "streams": set(self.streams) <= set(self.bundles),
-            "devices": self.devices is None or self.devices.slowest in {each.host for each in self.devices.devices},
+            "devices": self.devices is None
+            or self.devices.slowest in ({each.host for each in self.devices.devices} or {""}),
             "bundles": {(target, bundle.variant) for target, bundle in self.bundles.items()} == won,
             "stages": set(self.stages) | {"bundle"} in ({"origin", *STAGES}, {"origin", *STAGES} - set(TRAINING))
             and ("bundle" in self.stages) == bool(self.bundles),

@@ -174,6 +174,7 @@ def disturbed(artifact: Artifact) -> str:
     noise = conditions["seen"]["noise"]
     spread = "" if noise is None else f"; re-opened instances of one variant spread by {noise:.1%} in the median"
     seen = f"disturbed: {'; '.join(conditions['disturbed'])}" if conditions["disturbed"] else UNDISTURBED
+    seen = f"this machine: {seen}" if "devices" in artifact.metrics else seen
     return "\n".join([f"{seen}{spread}", *(f"stayed open: {line}" for line in conditions.get("stayed_open", []))])
 
 
@@ -194,7 +195,9 @@ def decisions(artifact: Artifact) -> Table:
     ]
     confidence, margin = artifact.config["confidence"], artifact.config["tie_margin"]
     title = f"Slower: the whole {100 * confidence:g} % interval is above {1 + margin:g} times the fastest; else a tie"
-    return Table(("decision", "variant", "p50, ms", "× the fastest", "interval", "bytes", ""), rows, title)
+    found = artifact.metrics.get("devices")
+    p50 = f"p50 on {found['slowest'] or found['where']}, ms" if found else "p50, ms"
+    return Table(("decision", "variant", p50, "× the fastest", "interval", "bytes", ""), rows, title)
 
 
 def bundle(artifact: Artifact) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from edgekit.core.artifacts import Artifact
+from edgekit.core.rows.decisions import Decision
 from edgekit.core.rows.devices import Device, DeviceClass, OnDevice
 from edgekit.report.formatting import Table, milliseconds
 
@@ -16,7 +17,7 @@ def devices(artifact: Artifact) -> Table:
     found: DeviceClass | None = artifact.metrics.get("devices")
     if found is None:
         return Table(("variant", "this machine"), [], HERE)
-    return Table(columns(found), rows(found, artifact.metrics["rows"]), said_of(found))
+    return Table(columns(found), rows(found, artifact.metrics["rows"]), said_of(found, artifact.metrics["decisions"]))
 
 
 def columns(found: DeviceClass) -> tuple[str, ...]:
@@ -29,7 +30,7 @@ def rows(found: DeviceClass, here: Sequence[Mapping[str, object]]) -> list[tuple
     """Fastest first, by the device that decides."""
     p50s_ms = {str(row["name"]): row["p50_ms"] for row in here}
     times = {each["host"]: {row["name"]: row for row in each["variants"]} for each in found["devices"]}
-    slowest = times[found["slowest"]]
+    slowest = times.get(found["slowest"], {})
     return [
         (
             name,
@@ -41,10 +42,13 @@ def rows(found: DeviceClass, here: Sequence[Mapping[str, object]]) -> list[tuple
     ]
 
 
-def said_of(found: DeviceClass) -> str:
-    """Which devices, what they are, and what disturbed them."""
+def said_of(found: DeviceClass, decisions: Sequence[Decision]) -> str:
+    """Which devices, what they are, what disturbed them, and whether an earlier run asked them."""
+    if not found["devices"]:
+        return f"class {found['where']}: nothing was sent there, for no variant is inside the other limits"
     told = "; ".join(_device(each) for each in found["devices"])
-    return f"class {found['where']}, judged by its slowest device, {found['slowest']}: {told}"
+    recorded = ", as an earlier run recorded it" if any(each["replayed"] for each in decisions) else ""
+    return f"the slowest device of class {found['where']}, {found['slowest']}{recorded}: {told}"
 
 
 def _device(device: Device) -> str:

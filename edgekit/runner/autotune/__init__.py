@@ -41,7 +41,7 @@ def open_best(
     from edgekit.runner.autotune import compare
 
     winner = compare.find(path, bundle, threads, interpreter, device, on_progress)
-    return _open(bundle, name, compare.store(path, name, winner, bundle.manifest.target, device, on_progress))
+    return _open(bundle, name, compare.store(path, name, winner, bundle, device, on_progress))
 
 
 def prove(
@@ -56,21 +56,21 @@ def prove(
     check_threads(1 if threads is None else threads)
     choice = choices.get(choices.key(bundle.identity, (interpreter, threads, device)))
     if choice is not None:
-        return _proof(path, choice)
+        return _proof(path, bundle.identity, choice)
     faults: list[str] = []
     for usual in installed(bundle.manifest.target, interpreter):
         try:
-            return _proof(path, Choice(usual, threads or 1, device, {}))
+            return _proof(path, bundle.identity, Choice(usual, threads or 1, device, {}))
         except BackendError as error:
             faults.append(str(error))
     raise BackendError("; ".join(faults))
 
 
-def _proof(path: str | os.PathLike[str], choice: Choice) -> SelftestReport:
+def _proof(path: str | os.PathLike[str], identity: str, choice: Choice) -> SelftestReport:
     from edgekit.runner.autotune.launch import Child, name_fault
     from edgekit.runner.selftest import SelftestReport
 
-    with Child(path, limit_s=LONGEST_SELFTEST_S) as child:
+    with Child(path, identity, limit_s=LONGEST_SELFTEST_S) as child:
         try:
             child.ask("open", interpreter=choice.interpreter, threads=choice.threads, device=choice.device)
             return SelftestReport(**child.ask("selftest"))

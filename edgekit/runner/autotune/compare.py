@@ -71,11 +71,11 @@ def find(
         ways_tried = f"trying {len(quick)} ways to run it, once (--no-trial skips this)"
         on_progress(f"first time with this bundle: {ways_tried}", False)
     crowded = _crowded(sum(len(data) for data in bundle.model_files().values()), len(quick))
-    tried = compare(path, quick, device, one_at_a_time=crowded)
+    tried = compare(path, bundle.identity, quick, device, one_at_a_time=crowded)
     if all(way.fault for way in tried):
         names = {way.interpreter for way in tried}
         slow = candidates(target, threads, interpreter, device, all_of_them=True)
-        tried += compare(path, [way for way in slow if way.interpreter not in names], device)
+        tried += compare(path, bundle.identity, [way for way in slow if way.interpreter not in names], device)
     return best(tried)
 
 
@@ -95,6 +95,7 @@ def candidates(
 
 def compare(
     path: str | os.PathLike[str],
+    identity: str,
     tried: Sequence[Candidate],
     device: str = "CPU",
     rounds: int = ROUNDS,
@@ -108,7 +109,7 @@ def compare(
     with ExitStack() as stack:
         running: dict[int, Child] = {}
         for number, way in enumerate(tried):
-            child = stack.enter_context(Child(path))
+            child = stack.enter_context(Child(path, identity))
             found[number] = way = _prove(child, way, device)
             if not way.fault and len(tried) > 1:
                 found[number] = way = _timed(child, way, rounds if one_at_a_time else 0)
@@ -141,15 +142,15 @@ def store(
     path: str | os.PathLike[str],
     name: str,
     winner: Candidate,
-    target: str,
+    bundle: Bundle,
     device: str,
     on_progress: OnProgress | None = None,
 ) -> Choice:
     """Remember the winner, with OpenVINO's compiled model where that opens faster than the model."""
-    packages = ["numpy", *(backends.module(each).PACKAGE for each in backends.candidates(target))]
+    packages = ["numpy", *(backends.module(each).PACKAGE for each in backends.candidates(bundle.manifest.target))]
     installed = {package: choices.build_id(package) for package in packages}
     choice = Choice(winner.interpreter, winner.threads, device, installed)
-    blob = _compiled(path, winner, device) if winner.interpreter == "openvino" else b""
+    blob = _compiled(path, bundle.identity, winner, device) if winner.interpreter == "openvino" else b""
     if blob:
         from edgekit.runner.bundle import sha256
 
@@ -211,11 +212,11 @@ def _round(child: Child, expected_ms: float | None) -> float:
     return median(taken)
 
 
-def _compiled(path: str | os.PathLike[str], winner: Candidate, device: str) -> bytes:
+def _compiled(path: str | os.PathLike[str], identity: str, winner: Candidate, device: str) -> bytes:
     """OpenVINO's compiled model, empty where loading it is not clearly faster than compiling."""
     import tempfile
 
-    with tempfile.NamedTemporaryFile() as file, Child(path) as child:
+    with tempfile.NamedTemporaryFile() as file, Child(path, identity) as child:
         try:
             took = child.ask("compiled", threads=winner.threads, device=device, into=file.name)
         except BackendError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import signal
 import subprocess
 import sys
 import tempfile
@@ -27,7 +26,7 @@ REASONS = {
     "SIGILL": "it was built for a processor with other instructions",
     "SIGTERM": "somebody ended it",
 }
-CODE = "import sys; sys.path[:] = sys.argv[2:]; from edgekit.runner.autotune.worker import main; main(sys.argv[1])"
+CODE = "import sys; sys.path[:] = sys.argv[3:]; from edgekit.runner.autotune.worker import main; main(*sys.argv[1:3])"
 
 OnProgress = Callable[[str, bool], object]
 """Is called with a line, and whether it matters after this moment."""
@@ -39,14 +38,17 @@ def name_fault(interpreter: str, fault: str) -> str:
 
 
 class Child:
-    """A context manager; leaving it ends the process."""
+    """A context manager; leaving it ends the process.
 
-    def __init__(self, path: str | os.PathLike[str], limit_s: float = LIMIT_S) -> None:
+    `identity` is that of the bundle which the parent has read: another file at `path` by now is not opened, TrustError.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], identity: str, limit_s: float = LIMIT_S) -> None:
         home = os.path.dirname(os.path.dirname(os.path.abspath(edgekit.__file__)))  # a folder, or edgerun.pyz itself
         paths = [os.path.abspath(each) for each in sys.path]
         self._limit_s = limit_s
         self._rest = b""
-        command = [sys.executable, "-c", CODE, os.fspath(path), home, *paths]
+        command = [sys.executable, "-c", CODE, os.fspath(path), identity, home, *paths]
         try:
             self._said = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the process)
             self._process = subprocess.Popen(
@@ -114,7 +116,7 @@ class Child:
         processes.ended(self._process, self._limit_s)
         code = processes.end(self._process)
         if code < 0:
-            name = signal.Signals(-code).name
+            name = processes.signal_name(-code)
             return BackendError(f"crashed ({name}); {REASONS.get(name, 'the model is broken, or for another version')}")
         self._said.seek(0)
         last = self._said.read().decode(errors="replace").strip().splitlines()[-1:]

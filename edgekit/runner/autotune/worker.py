@@ -14,27 +14,39 @@ import threading
 import time
 from collections.abc import Callable
 from time import perf_counter_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from edgekit.runner.errors import RunnerError
+from edgekit.runner.errors import RunnerError, TrustError
+
+if TYPE_CHECKING:
+    from edgekit.runner.bundle import Bundle
 
 
-def main(path: str) -> None:
-    """Serve commands about the bundle at `path` until the input ends."""
-    from edgekit.runner import bundle
-
+def main(path: str, identity: str) -> None:
+    """Serve commands about the bundle of this identity, which lies at `path`, until the input ends."""
     threading.Thread(target=_leave_with_parent, args=(os.getppid(),), daemon=True).start()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    state: dict[str, Any] = {"bundle": bundle.read(path), "model": None}
+    state: dict[str, Any] = {}
     for line in sys.stdin:
         command = json.loads(line)
         try:
+            if not state:
+                state.update(bundle=_read(path, identity), model=None)
             answer = _COMMANDS[command.pop("do")](state, **command)
         except RunnerError as error:
             answer = {"error": str(error), "kind": type(error).__name__}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
+
+
+def _read(path: str, identity: str) -> Bundle:
+    from edgekit.runner import bundle
+
+    found = bundle.read(path)
+    if found.identity != identity:
+        raise TrustError(f"{path}: another file lies there than the one that was read first; load it again")
+    return found
 
 
 def _open(state: dict[str, Any], **how: Any) -> dict[str, Any]:

@@ -35,6 +35,10 @@ PREFERENCE: dict[str, tuple[str, ...]] = {
 """Which interpreter comes first where nothing was measured."""
 
 
+class MissingError(BackendError):
+    """No fault of a model: the interpreter that was asked for does not run its target, or none is installed."""
+
+
 class Backend(Protocol):
     """An opened model; `_common.Opened` says what the methods do."""
 
@@ -116,7 +120,7 @@ def installed(target: str, interpreter: str | None = None) -> list[str]:
     if not found:
         what = f"{interpreter} is not installed" if interpreter else f"no interpreter for {target} models is installed"
         pip = f"{sys.executable} -m pip install {module(wanted[0]).DISTRIBUTION}"
-        raise BackendError(f"{what}; run: {pip} (or see `edgerun doctor`)")
+        raise MissingError(f"{what}; run: {pip} (or see `edgerun doctor`)")
     return found
 
 
@@ -134,7 +138,7 @@ def _wanted(target: str, interpreter: str | None) -> list[str]:
     if not known:
         raise BackendError(f"target: got {target!r}; this runner knows {', '.join(_targets())}")
     if interpreter is not None and interpreter not in known:
-        raise BackendError(f"interpreter: got {interpreter!r}; {target} models run on {', '.join(known)}")
+        raise MissingError(f"interpreter: got {interpreter!r}; {target} models run on {', '.join(known)}")
     return [interpreter] if interpreter else known
 
 

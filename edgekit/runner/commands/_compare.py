@@ -20,12 +20,12 @@ def run(options: argparse.Namespace) -> None:
     from edgekit.runner.measure import conditions, intervals
 
     with conditions.Watch(children=True) as watch:
-        tried = compare.compare(options.bundle, ways, device)
+        tried = compare.compare(options.bundle, found.identity, ways, device)
     spreads = [conditions.spread(way.p50_ms) for way in tried if len(way.p50_ms) >= intervals.LEAST_ROUNDS]
     seen = conditions.to_record(watch.result(sorted(spreads)[len(spreads) // 2] if spreads else None))
     winner = compare.best(tried)
     name = choices.key(found.identity, (options.interpreter, options.threads, device))
-    kept = compare.store(options.bundle, name, winner, found.manifest.target, device, _shared.warn)
+    kept = compare.store(options.bundle, name, winner, found, device, _shared.warn)
     if options.json:
         from edgekit.runner.measure.bench import machine
 

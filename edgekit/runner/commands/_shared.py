@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -49,10 +50,13 @@ def proof(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--latency-ms", metavar="MS", type=amount, help="most p50 of the model; 0: any (default: the bundle's budget)"
     )
-    group.add_argument("--memory-mb", metavar="MB", type=positive, help="default: three quarters of what is available")
-    group.add_argument("--cpu-s", metavar="S", type=positive, default=120, help="processor time (default: 120)")
-    group.add_argument("--wall-s", metavar="S", type=positive, default=300, help="time on the clock (default: 300)")
-    group.add_argument("--interpreter", metavar="NAME", help="default: the one that was chosen here, or the usual")
+    memory, seconds = within(64, 2**20), within(1, 86_400)
+    group.add_argument("--memory-mb", metavar="MB", type=memory, help="default: three quarters of what is available")
+    group.add_argument("--cpu-s", metavar="S", type=seconds, default=120, help="processor time (default: 120)")
+    group.add_argument("--wall-s", metavar="S", type=seconds, default=300, help="time on the clock (default: 300)")
+    group.add_argument(
+        "--interpreter", metavar="NAME", type=known, help="default: the one that was chosen here, or the usual"
+    )
 
 
 def limits(options: argparse.Namespace) -> Any:
@@ -120,6 +124,18 @@ def positive(text: str) -> int:
     if value == 0:
         raise argparse.ArgumentTypeError(f"got {text}; use a whole number from 1")
     return value
+
+
+def within(least: int, most: int) -> Callable[[str], int]:
+    """An argument that is a whole number between two, both among them."""
+
+    def number(text: str) -> int:
+        value = int(text) if text.isdecimal() and len(text) < 20 else -1
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"got {text[:40]}; use a whole number from {least} to {most}")
+        return value
+
+    return number
 
 
 def threads(text: str) -> int:

@@ -25,8 +25,14 @@ def run(options: argparse.Namespace) -> None:
     from edgekit.runner.releases.home import locate
 
     home = locate(options.home)
-    with home.locked():
-        number = transitions.begin(home, transitions.boot_id())
+    try:
+        with home.locked():
+            number = transitions.begin(home, transitions.boot_id())
+    except OSError as error:
+        found = transitions.untried(home) if error.errno in transitions.READ_ONLY else None
+        if found is None:
+            raise
+        number = found
     release = current.Release.at(home, number)
     release.read()
     if not options.program:

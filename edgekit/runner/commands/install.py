@@ -16,7 +16,9 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument("bundle", metavar="BUNDLE", help="a file, or the sha256 of one that was received")
-    parser.add_argument("--tries", metavar="N", type=_shared.positive, default=3, help="starts it has (default: 3)")
+    parser.add_argument(
+        "--tries", metavar="N", type=_shared.within(1, 1000), default=3, help="starts it has (default: 3)"
+    )
     parser.add_argument("--statement", metavar="SHA256", type=_shared.sha256, help="that was signed, received too")
     parser.add_argument(
         "--signature", metavar="SHA256", type=_shared.sha256, action="append", default=[], help="of it; may be repeated"

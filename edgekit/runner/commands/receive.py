@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from edgekit.runner.commands import _shared
+from edgekit.runner.errors import InputError
 
 HELP = "append standard input to a file, and keep that when its digest is right"
 
@@ -18,6 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--acknowledge", metavar="N", type=_shared.count, default=0, help="print the offset every N bytes (default: 0)"
     )
+    parser.add_argument("--restart", action="store_true", help="remove what has arrived of the file first")
     _shared.home(parser)
 
 
@@ -26,10 +28,18 @@ def run(options: argparse.Namespace) -> None:
     from edgekit.runner.releases.home import locate
     from edgekit.runner.releases.receiving import receive
 
+    told = {"offset": 0, "stored": True}
+
     def print_offset(offset: int, stored: bool) -> None:
-        _shared.print_json({"sha256": options.sha256, "offset": offset, "stored": stored})
+        told.update(offset=offset, stored=stored)
+        _shared.print_json({"sha256": options.sha256, **told})
         sys.stdout.flush()
 
-    how = (options.offset, options.size, options.acknowledge)
+    if sys.stdin is None:  # closed by whoever started this
+        raise InputError("standard input is closed; send the file there")
+    how = {name: getattr(options, name) for name in ("offset", "size", "acknowledge", "restart")}
     with open(sys.stdin.fileno(), "rb", closefd=False) as stream:
-        receive(locate(options.home), options.sha256, stream, print_offset, *how)
+        receive(locate(options.home), options.sha256, stream, print_offset, **how)
+    if options.size is None and not told["stored"]:
+        here = f"{told['offset']} bytes are here, not yet the file of this digest"
+        _shared.warn(f"{here}; send the rest, or all of it with --restart")

@@ -51,4 +51,6 @@ def _trusted(options: argparse.Namespace) -> tuple[Bundle, Trusted]:
     data = trust.contents(Path(options.bundle))
     found = bundle.sha256.hexdigest(data)
     trusted = trust.check(Path(options.bundle), Path(options.trust), {}, sha256=found, remember=False)
-    return bundle.read_bytes(data, options.bundle), trusted
+    read = bundle.read_bytes(data, options.bundle)
+    trust.check_name(trusted.name, read.manifest.name, options.bundle)
+    return read, trusted

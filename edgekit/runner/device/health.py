@@ -21,6 +21,8 @@ SINCE_BOOT = 16
 """Bits of the Raspberry Pi's `get_throttled`; the same four, shifted by 16, say "at some time since boot"."""
 FIRMWARE = "sys/devices/platform/soc/soc:firmware/get_throttled"
 VCGENCMD = ("usr/bin/vcgencmd", "opt/vc/bin/vcgencmd")
+HOT_C = 80.0
+"""A Raspberry Pi lowers its clock from here on, and most other boards soon."""
 PROCESSOR_ZONES = ("cpu", "pkg", "soc", "core", "tctl", "package")
 PROCESSOR_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
 

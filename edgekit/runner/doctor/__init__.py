@@ -39,13 +39,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Case:
-    """What is examined: the device, and what is wanted of it."""
+    """What is examined: the device, and what is wanted of it. `verifier` is what is wrong with ssh-keygen."""
 
     facts: Facts
     subject: Subject | None = None
     interpreter: str | None = None
     device: str | None = None
     input: str | None = None
+    verifier: str = ""
 
     @property
     def target(self) -> str | None:

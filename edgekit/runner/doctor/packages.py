@@ -180,6 +180,13 @@ def _other_python(case: Case, name: str, first: int, last: int) -> str:
     return advice.other_python(case.facts, name, last)
 
 
+def ssh_keygen(case: Case) -> Iterator[Finding]:
+    """On a device in signed mode, which loads nothing without it; an older one refuses signers whose key has an end."""
+    if case.verifier:
+        cause, _, fix = case.verifier.rpartition("; ")
+        yield Finding("ssh-keygen", ERROR if "not found" in cause else WARNING, cause, fix)
+
+
 def _glibc_of(tag: str) -> tuple[int, int] | None:
     """The C library of a platform tag such as cp311-cp311-manylinux_2_34_aarch64; None: it says none."""
     platform = tag.rpartition("-")[2]
@@ -206,5 +213,5 @@ def _dotted(numbers: tuple[int, ...]) -> str:
 
 CHECKS = (
     python_too_old, numpy_missing, numpy_too_old, numpy_2, no_interpreter, installed_glibc, foreign_wheel,
-    only_tensorflow, slow_tflite_runtime, pillow_missing, unreadable_input,
+    only_tensorflow, slow_tflite_runtime, pillow_missing, unreadable_input, ssh_keygen,
 )  # fmt: skip

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from edgekit.runner.device import health
 from edgekit.runner.doctor import WARNING, Case, Finding
 
-HOT_C = 80.0
 SLOW_GOVERNORS = ("powersave", "conservative", "userspace")
 PERFORMANCE = "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
 
@@ -32,7 +32,12 @@ def throttled(case: Case) -> Iterator[Finding]:
 
 def hot(case: Case) -> Iterator[Finding]:
     reading = case.facts.reading
-    if reading and reading.temperature_c is not None and reading.temperature_c >= HOT_C and not reading.throttled:
+    if (
+        reading
+        and reading.temperature_c is not None
+        and reading.temperature_c >= health.HOT_C
+        and not reading.throttled
+    ):
         cause = f"the processor is at {reading.temperature_c:.0f} °C and will throttle soon"
         yield Finding("hot", WARNING, cause, "put a heat sink or a fan on it, and let it cool before measuring")
 

@@ -168,6 +168,7 @@ def disturbances(seen: Conditions) -> list[str]:
         f"interrupted {seen.preempted_per_s or 0:.0f} times a second": _over(seen.preempted_per_s, PREEMPTED_PER_S),
         f"stopped {seen.quota_stops} times by the quota of its cgroup": _over(seen.quota_stops, 0),
         f"{changed} (around {seen.clock_mhz or 0:,.0f} MHz)": _over(seen.clock_change, CLOCK),
+        f"it was {seen.temperature_after_c or 0:.0f} °C hot": (seen.temperature_after_c or 0) >= health.HOT_C,
         "the processor throttled, or was short of voltage": bool(seen.throttled),
         f"the same work took up to {seen.pace_change:.0%} longer at some times": _over(seen.pace_change, PACE),
         f"the rounds spread by {seen.noise or 0:.0%}": _over(seen.noise, NOISE),

@@ -5,7 +5,7 @@
     releases/<n>/        bundle.edge.zip, install.json, proof.json; then confirmed.json or failed.json
     current              the only pointer, a link to a release
     trial.json           there exactly while `current` is not confirmed: release, from, tries
-    floor.json           by name the highest epoch and counter that were confirmed
+    floor.json           by name the highest epoch and counter that were confirmed; made again of what the releases say
     trust/               a policy; where it is there, everything that it does not trust is refused
 
 Each change is one rename, and the folder is then synced. `transitions.recover` begins every command, under the lock,

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from edgekit.runner.files import sync_folder
-from edgekit.runner.releases import records
+from edgekit.runner.releases import receiving, records
 from edgekit.runner.releases.home import Home
 
 KEEP = 2
@@ -17,30 +17,35 @@ KEEP = 2
 def clean(home: Home, keep: int = KEEP) -> tuple[list[int], int]:
     """Remove releases but the current one, the one it would go back to, and the newest `keep` others.
 
-    Files in the store and pieces go with them, as do those that arrived before the current release was built and
-    belong to no release. Asks for the lock. Returns the numbers of those removed and the bytes of all files.
+    Files in the store and pieces go with them, as do those that belong to no release and were there, as they are now,
+    when the current one was built. Asks for the lock. Returns the numbers of those removed and the bytes of all files.
     """
     now, running = records.current(home), records.trial(home)
     needed = {now, records.before(home, now) if now is not None else None, running.origin if running else None}
     others = [number for number in records.numbers(home) if number not in needed]
     removed = [number for number in others[: max(len(others) - keep, 0)] if _is_free(home.release(number))]
-    gone = {sha256 for number in removed for sha256 in _files(home, number)}
+    gone = {sha256 for number in removed for sha256 in records.files(home, number).values()}
+    if now is not None and removed:
+        _keep_floors(home, now)
     freed = sum(_remove(home, number) for number in removed)
-    kept = {sha256 for number in records.numbers(home) for sha256 in _files(home, number)}
-    built_ns = (home.release(now) / records.INSTALL).stat().st_mtime_ns if now is not None else 0
+    kept = {sha256 for number in records.numbers(home) for sha256 in records.files(home, number).values()}
+    older = records.read(home.release(now) / records.INSTALL).get(records.OLDER) if now is not None else None
     for folder in filter(Path.is_dir, (home.store, home.incoming)):
-        for path in sorted(folder.glob("*")):
-            found = path.lstat()
-            if path.name not in kept and (path.name in gone or found.st_mtime_ns < built_ns) and _is_free(path):
+        for path, found in receiving.files(folder):
+            is_old = isinstance(older, dict) and older.get(f"{folder.name}/{path.name}") == found.st_mtime_ns
+            if path.name not in kept and (path.name in gone or is_old) and _is_free(path):
                 path.unlink()
                 freed += found.st_size
         sync_folder(folder)
     return removed, freed
 
 
-def _files(home: Home, number: int) -> list[str]:
-    found = records.read(home.release(number) / records.INSTALL).get("files")
-    return list(found.values()) if isinstance(found, dict) else []
+def _keep_floors(home: Home, now: int) -> None:
+    """Those of the releases that go are in floor.json, and here where that is damaged one day."""
+    path, floors = home.release(now) / records.INSTALL, records.floors(home)
+    record = records.read(path)
+    if record and record.get(records.FLOORS, {}) != floors:
+        records.write(path, {**record, records.FLOORS: floors})
 
 
 def _is_free(path: Path) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any, NamedTuple
 
 from edgekit.runner.errors import ReleaseError, RunnerError, TrustError
 from edgekit.runner.releases import records
@@ -13,6 +15,8 @@ from edgekit.runner.releases.home import VARIABLE, Home, locate
 
 TRYING = "EDGERUN_RELEASE"
 """The release on trial that `boot` and `watch` have started a program with."""
+LOOKS = 3
+CHANGED = "its digest is not the one that was installed; receive and install it again"
 
 
 class Release(NamedTuple):
@@ -60,34 +64,69 @@ class Release(NamedTuple):
 def find(home: Home | None = None) -> Release:
     """The confirmed release, or that on trial for a program that `boot` or `watch` has started with it."""
     home = home or locate()
-    number = records.current(home) if home.exists() else None
-    running = records.trial(home) if number is not None else None
-    if running and running.release == number and os.environ.get(TRYING) != str(number):
-        number = running.origin
-    if number is None or not home.release(number).is_dir():
-        raise ReleaseError(f"{home.root}: no release is confirmed here; install one, and let `edgerun watch` start it")
-    return Release.at(home, number)
+    for _ in range(LOOKS):
+        number = _find(home) if home.exists() else None
+        if number is not None:
+            return Release.at(home, number)
+    raise ReleaseError(f"{home.root}: no release is confirmed here; install one, and let `edgerun watch` start it")
+
+
+def _find(home: Home) -> int | None:
+    """None also where a command turns to another release between two of these reads."""
+    now = records.current(home)
+    if now is None or _is_usable(home, now):
+        return now
+    origin = records.before(home, now)
+    return origin if origin is not None and _is_usable(home, origin) else None
+
+
+def _is_usable(home: Home, number: int) -> bool:
+    known = os.environ.get(TRYING) == str(number) or records.is_confirmed(home, number)
+    return known and not records.has_failed(home, number)
 
 
 def read_checked(path: str, sha256: str) -> bytes:
     """A file's bytes, which have the digest: those that were hashed, whatever happens to the path meanwhile."""
-    try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as stream:
-            data = stream.read()
-    except OSError as error:
-        raise TrustError(f"{path}: cannot be read ({error.strerror}); install it again") from None
+    with _opened(path) as stream:
+        data = stream.read()
     if hashlib.sha256(data).hexdigest() != sha256:
-        raise TrustError(f"{path}: its digest is not the one that was installed; receive and install it again")
+        raise TrustError(f"{path}: {CHANGED}")
     return data
 
 
+def check_file(path: str, sha256: str) -> None:
+    """TrustError where `read_checked` has one; the file is never in memory as a whole."""
+    with _opened(path) as stream:
+        if digest(stream.fileno()) != sha256:
+            raise TrustError(f"{path}: {CHANGED}")
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[IO[bytes]]:
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as stream:
+            yield stream
+    except OSError as error:
+        raise TrustError(f"{path}: cannot be read ({error.strerror}); install it again") from None
+
+
+def digest(handle: int) -> str:
+    """Sha256 of an open file, from its beginning."""
+    found = hashlib.sha256()
+    at = 0
+    while data := os.pread(handle, 1 << 20, at):
+        found.update(data)
+        at += len(data)
+    return found.hexdigest()
+
+
 def check_trust(
-    home: Home, number: int, floors: dict[str, dict[str, int]] | None, sha256: str
+    home: Home, number: int, floors: dict[str, dict[str, int]] | None, sha256: str, name: str | None = None
 ) -> dict[str, Any] | None:
     """What the policy says of a release; None where there is no policy.
 
     `floors` are the least versions to take; None: it was taken before, and an older one may be gone back to. `sha256`
-    is of the bytes that are to be used.
+    is of the bytes that are to be used, `name` that in their manifest.
 
     Raises
     ------
@@ -99,24 +138,32 @@ def check_trust(
     trust = importlib.import_module("edgekit.runner.trust")  # whoever has no policy never loads it
     bundle = home.release(number) / records.BUNDLE
     found: dict[str, Any] = trust.check(bundle, home.trust, floors, clock_floor(home), sha256=sha256)._asdict()
+    if name is not None:
+        trust.check_name(found["name"], name, bundle)
     return {**found, "signers": list(found["signers"])}
 
 
-def why_refused(home: Home) -> str:
-    """Why the policy lets the current release load no more; empty where it does, or no release is current."""
-    number = records.current(home)
+def why_refused(home: Home, number: int | None = None) -> str:
+    """Why a release, by default the current one, loads no more; empty where it does, or none is current."""
+    number = records.current(home) if number is None else number
     try:
         if number is not None:
-            Release.at(home, number).read()
+            release = Release.at(home, number)
+            check_file(release.path, release.sha256)
+            check_trust(home, number, None, release.sha256)
     except RunnerError as error:
         return f"release {number}: {error}"
+    except OSError as error:  # of what the policy has seen, as on a full disk
+        return f"release {number}: {error.strerror} ({error.filename})"
     return ""
 
 
 def clock_floor(home: Home) -> float:
     """Seconds since 1970 that a right clock has passed: the newest time in a statement that was trusted here."""
-    trusted = (records.read(home.release(each) / records.INSTALL).get("trusted") for each in records.numbers(home))
-    return max((float(each["statement_time"]) for each in trusted if each), default=0.0)
+    told = [(records.trusted(home, each) or {}).get("statement_time") for each in records.numbers(home)]
+    return max(
+        (float(each) for each in told if isinstance(each, (int, float)) and 0 < each < records.LARGEST), default=0.0
+    )
 
 
 def statement(bundle: str) -> str:

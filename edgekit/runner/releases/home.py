@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from edgekit.runner.errors import ReleaseError, ResourceError, TrustError
-from edgekit.runner.files import make_folder
+from edgekit.runner.files import make_folder, sync_folder
 
 VARIABLE = "EDGERUN_HOME"
 SYSTEM = "/var/lib/edge"
@@ -38,6 +38,9 @@ class Home:
         if not os.path.lexists(self.root):
             return False
         _check(self.root)
+        _check_above(self.root)
+        for folder in filter(os.path.lexists, (self.incoming, self.store, self.releases)):
+            _check(folder)
         return True
 
     @contextmanager
@@ -58,7 +61,7 @@ class Home:
         handle = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             deadline = time.monotonic() + PATIENCE_S
-            while not _take(handle):
+            while not take(handle):
                 if time.monotonic() > deadline:
                     raise ResourceError(f"{self.root}: another command is at work here; try again when it has ended")
                 time.sleep(POLL_S)
@@ -76,16 +79,19 @@ def locate(given: str | None = None) -> Home:
 
 
 def create(home: Home) -> None:
-    """Make the root, for this user alone, and the folders in it; TrustError where others can write."""
+    """Make the root and the folders in it, for this user alone; TrustError where others can write."""
     if not os.path.lexists(home.root):
         make_folder(home.root.parent)
         home.root.mkdir(mode=0o700, exist_ok=True)
-    _check(home.root)
+    home.exists()
     for folder in (home.incoming, home.store, home.releases):
-        make_folder(folder)
+        if not folder.exists():
+            folder.mkdir(mode=0o700, exist_ok=True)
+            sync_folder(home.root)
 
 
-def _take(handle: int) -> bool:
+def take(handle: int) -> bool:
+    """Whether the lock of an open file was free; then it is this process's."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -93,14 +99,18 @@ def _take(handle: int) -> bool:
     return True
 
 
-def _check(root: Path) -> None:
-    found = os.lstat(root)
+def _check(folder: Path) -> None:
+    found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode):
-        raise TrustError(f"{root}: is a link or a file; releases lie in a folder, name that with --home")
+        raise TrustError(f"{folder}: is a link or a file; releases lie in a folder, name one of your own with --home")
     if found.st_uid != os.geteuid():
-        raise TrustError(f"{root}: belongs to user {found.st_uid}, this is user {os.geteuid()}; run as its owner")
+        raise TrustError(f"{folder}: belongs to user {found.st_uid}, this is user {os.geteuid()}; run as its owner")
     if found.st_mode & OTHERS_MAY_WRITE:
-        raise TrustError(f"{root}: others can write there (mode {found.st_mode & 0o777:o}); use `chmod 700 {root}`")
+        mode = f"{found.st_mode & 0o777:o}"
+        raise TrustError(f"{folder}: others can write there (mode {mode}); look inside, then `chmod 700 {folder}`")
+
+
+def _check_above(root: Path) -> None:
     for above in Path(os.path.realpath(root)).parents:
         found = os.stat(above)
         shared = found.st_mode & OTHERS_MAY_WRITE and not found.st_mode & stat.S_ISVTX

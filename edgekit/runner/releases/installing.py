@@ -7,11 +7,13 @@ import os
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from edgekit.runner import errors
-from edgekit.runner.errors import ReleaseError, RunnerError, SelftestError, TrustError
+from edgekit.runner.backends import MissingError
+from edgekit.runner.errors import ReleaseError, SelftestError, TrustError
 from edgekit.runner.files import sync_folder
 from edgekit.runner.releases import current, receiving, records, transitions
 from edgekit.runner.releases.home import Home
@@ -27,19 +29,30 @@ class Wanted(NamedTuple):
     statement: str | None = None
     signatures: tuple[str, ...] = ()
 
+    def files(self) -> dict[str, str]:
+        """By their names in the release's folder."""
+        files, statement = {records.BUNDLE: self.sha256}, current.statement(records.BUNDLE)
+        if self.statement:
+            files[statement] = self.statement
+        for place, sha256 in enumerate(self.signatures):
+            files[f"{statement}.sig" + (f".{place + 1}" if place else "")] = sha256
+        return files
+
 
 def from_file(home: Home, path: Path) -> Wanted:
     """Take a bundle off this disk into the store, with the statement and the signatures that lie beside it."""
     statement = path.with_name(current.statement(path.name))
     if not statement.exists():
         return Wanted(_stored(home, path))
-    signatures = sorted(path.parent.glob(f"{statement.name}.sig*"))
+    from edgekit.runner.trust.statement import signatures_beside
+
+    signatures = signatures_beside(statement)
     return Wanted(_stored(home, path), _stored(home, statement), tuple(_stored(home, each) for each in signatures))
 
 
 def _stored(home: Home, path: Path) -> str:
     with open(path, "rb") as stream:
-        sha256 = receiving.digest(stream.fileno())
+        sha256 = current.digest(stream.fileno())
         receiving.receive(home, sha256, stream, lambda offset, stored: None, size=path.stat().st_size, resend=True)
     return sha256
 
@@ -52,7 +65,9 @@ def install(
     interpreter: str | None = None,
     on_progress: Callable[[str], object] = lambda line: None,
 ) -> int:
-    """Put a bundle on trial; the release's number. Nothing happens where it is current already.
+    """Put a bundle on trial; the release's number.
+
+    Nothing happens where it is current already, loads, and brings no statement or signature that is new.
 
     Raises
     ------
@@ -63,13 +78,14 @@ def install(
     SelftestError, BackendError, BundleError
         It does not work here; the current release stays.
     """
+    files = wanted.files()
     with home.locked():
         transitions.recover(home)
         now = records.current(home)
-        if now is not None and records.digest(home, now) == wanted.sha256:
+        if now is not None and files.items() <= records.files(home, now).items() and not current.why_refused(home):
             return now
         _check_no_trial(home)
-        number = _build(home, wanted)
+        number = _build(home, files)
         handle = os.open(home.release(number), os.O_RDONLY | os.O_CLOEXEC)
         fcntl.flock(handle, fcntl.LOCK_SH)  # `gc` leaves it alone
     try:
@@ -77,9 +93,12 @@ def install(
         report = Proof(home, number, limits, interpreter).wait()  # others may work meanwhile
         with home.locked():
             transitions.recover(home)
-            _check_proven(home, number, report)
-            _check_no_trial(home)
-            transitions.put_on_trial(home, number, tries)
+            if number != records.current(home):  # else another command was faster
+                _check_unused(home, number)
+                _check_proven(home, number, report)
+                _check_no_trial(home)
+                _admit(home, number, report["name"])  # by the policy and the versions of this moment
+                transitions.put_on_trial(home, number, tries)
     finally:
         os.close(handle)
     return number
@@ -92,66 +111,84 @@ def _check_no_trial(home: Home) -> None:
         raise ReleaseError(f"release {number} is on trial; first `edgerun confirm` or `edgerun rollback`")
 
 
-def _build(home: Home, wanted: Wanted) -> int:
+def _check_unused(home: Home, number: int) -> None:
+    if records.is_confirmed(home, number) or records.has_failed(home, number):
+        now = records.current(home)
+        raise ReleaseError(
+            f"release {number}: another command has tried it meanwhile, release {now} is current; look at the status"
+        )
+
+
+def _build(home: Home, files: dict[str, str]) -> int:
     """A release that is admitted; one that was built before a kill is taken up again."""
-    install = _admission(home, wanted)
+    _check_stored(home, files)
     for number in reversed(records.numbers(home)):
-        again = records.read(home.release(number) / records.INSTALL).get("files") == install["files"]
-        if again and not records.has_failed(home, number) and not records.is_confirmed(home, number):
-            return _admitted(home, number)
+        unused = not records.has_failed(home, number) and not records.is_confirmed(home, number)
+        if unused and records.files(home, number) == files and _is_intact(home, number):
+            _admit(home, number)
+            return number
     number = max(records.numbers(home), default=0) + 1
     folder = home.releases / f".{number}.tmp"
     folder.mkdir(mode=0o700)
-    for name, sha256 in install["files"].items():
+    for name, sha256 in files.items():
         os.link(home.store / sha256, folder / name)
+    older = receiving.written_ns(home)
+    install = {"sha256": files[records.BUNDLE], "files": files, "at": time.time(), records.OLDER: older}
     records.write(folder / records.INSTALL, install)
     os.replace(folder, home.release(number))
     sync_folder(home.releases)
-    return _admitted(home, number)
+    _admit(home, number)
+    return number
 
 
-def _admission(home: Home, wanted: Wanted) -> dict[str, Any]:
-    """install.json of what is wanted; every file is there and has its digest."""
-    files = {records.BUNDLE: wanted.sha256}
-    statement = current.statement(records.BUNDLE)
-    if wanted.statement:
-        files[statement] = wanted.statement
-    for place, sha256 in enumerate(wanted.signatures):
-        files[f"{statement}.sig" + (f".{place + 1}" if place else "")] = sha256
+def _check_stored(home: Home, files: dict[str, str]) -> None:
+    """Every file is there and has its digest."""
     for sha256 in files.values():
         path = home.store / sha256
         if not SHA256.fullmatch(sha256) or not path.is_file():
             raise ReleaseError(f"{sha256}: is not in the store; use `edgerun receive {sha256}` first")
-        with open(path, "rb") as stream:
-            if receiving.digest(stream.fileno()) != sha256:
-                transitions.remove(path)
-                raise TrustError(f"{sha256}: its digest is another by now, so it was removed; receive it again")
-    return {"sha256": wanted.sha256, "files": files, "at": time.time()}
+        if not receiving.is_stored(home, sha256):
+            raise TrustError(f"{sha256}: its digest is another by now, so it was removed; receive it again")
 
 
-def _admitted(home: Home, number: int) -> int:
-    """Hold a release against the policy, and note what that says of it."""
-    try:
-        sha256 = records.digest(home, number)
-        current.read_checked(str(home.release(number) / records.BUNDLE), sha256)
-        trusted = current.check_trust(home, number, records.floors(home), sha256)
-    except RunnerError as error:
-        transitions.fail(home, number, str(error))
-        raise
+def _is_intact(home: Home, number: int) -> bool:
+    with suppress(TrustError):
+        for name, sha256 in records.files(home, number).items():
+            current.check_file(str(home.release(number) / name), sha256)
+        return True
+    return False
+
+
+def _admit(home: Home, number: int, name: str | None = None) -> None:
+    """Hold a release against the policy, and note what that says of it. `name` is that of its bundle, once it is known.
+
+    What is refused has not failed: it may be trusted when the device has its `ssh-keygen`, or a newer policy.
+    """
+    if os.path.lexists(home.trust) and records.floors_are_lost(home):
+        raise TrustError(
+            f"{home.floor}: is damaged, and so is a release, so nobody knows the versions that were confirmed here; "
+            "remove that file to go by the other releases"
+        )
+    trusted = current.check_trust(home, number, records.floors(home), records.digest(home, number), name)
     path = home.release(number) / records.INSTALL
     record = records.read(path)
     if trusted != record.get("trusted"):
         records.write(path, {**record, "trusted": trusted})
-    return number
 
 
 def _check_proven(home: Home, number: int, report: dict[str, Any]) -> None:
-    """Write down how the proof went; the error where it does not work here."""
+    """Write down how the proof went; the error where it does not work here.
+
+    An interpreter that is missing is no fault of the bundle: it has not failed.
+    """
     folder = home.release(number)
     if not folder.is_dir():
         raise ReleaseError(f"release {number}: was removed meanwhile; install it again")
-    records.write(folder / records.PROOF, {**report, "at": time.time()})
+    name = report.get("kind", "")
+    kind = MissingError if name == MissingError.__name__ else getattr(errors, name, SelftestError)
+    if kind is not MissingError:
+        records.write(folder / records.PROOF, {**report, "at": time.time()})
+        if report["problem"]:
+            transitions.fail(home, number, report["problem"])
     if report["problem"]:
-        transitions.fail(home, number, report["problem"])
-        kind = getattr(errors, report.get("kind", ""), SelftestError)
         raise kind(f"release {number}: {report['problem']}; it was not installed")

@@ -79,7 +79,7 @@ class Proof:
             number = signal.SIGALRM if late else signal.Signals(-code)
             return {"problem": REASONS[number].format(**self._limits._asdict())}
         if code < 0:
-            name, most = signal.Signals(-code).name, self._limits.memory_mb
+            name, most = processes.signal_name(-code), self._limits.memory_mb
             return {"problem": f"crashed ({name}); the model is broken, or needs more than the {most} MB it may use"}
         last = "".join(said.strip().splitlines()[-1:])[:300]
         return {"problem": f"ended with exit code {code}: {last or 'it said nothing'}"}

@@ -7,16 +7,20 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from edgekit.runner.releases import receiving, records, transitions
+from edgekit.runner.releases import current, receiving, records, transitions
 from edgekit.runner.releases.home import Home
 
 
 def show(home: Home, as_json: bool) -> None:
-    """Print what there is, on the disk as it was put right."""
-    if home.exists():
-        change(home, as_json, lambda home: None)
-    else:
-        _print(home, as_json)
+    """Print what there is, on the disk as it was put right; as it lies there where nothing can be written."""
+    try:
+        if home.exists():
+            change(home, as_json, lambda home: None)
+            return
+    except OSError as error:
+        if error.errno not in transitions.READ_ONLY:
+            raise
+    _print(home, as_json)
 
 
 def change(home: Home, as_json: bool, step: Callable[[Home], object]) -> None:
@@ -33,12 +37,13 @@ def _print(home: Home, as_json: bool) -> None:
 
 
 def summary(home: Home) -> dict[str, Any]:
-    """For JSON. Asks for the lock where the home is there."""
-    now, running = records.current(home), records.trial(home)
+    """For JSON. Asks for the lock where the home is there. `refused` says why nothing loads the current release."""
+    now, running, refused = records.current(home), records.trial(home), current.why_refused(home)
     releases = [_release(home, number) for number in records.numbers(home)]
     return {
         "home": str(home.root),
         "state": "none" if now is None else "trial" if running else "confirmed",
+        **({"refused": refused} if refused else {}),
         "current": now,
         "back": None if now is None else records.before(home, now),
         "tries": running.tries if running else None,
@@ -46,7 +51,7 @@ def summary(home: Home) -> dict[str, Any]:
         "signed": os.path.lexists(home.trust),
         "floor": records.floors(home),
         "releases": releases,
-        "store": sorted(path.name for path in home.store.glob("*")),
+        "store": sorted(path.name for path, _ in receiving.files(home.store)),
         "incoming": receiving.offsets(home),
     }
 
@@ -61,13 +66,14 @@ def _release(home: Home, number: int) -> dict[str, Any]:
         "release": number,
         "sha256": records.digest(home, number),
         "state": {"proof": "proven"}.get(state, state),
-        "why": failed.get("why", ""),
+        "files": sorted(records.files(home, number).values()),
+        "why": str(failed.get("why", "")),
         **{key: proof.get(key) for key in ("name", "version", "target", "p50_ms", "limit_ms")},
     }
 
 
 def lines(found: dict[str, Any]) -> list[str]:
-    """The same for people."""
+    """The same for people: what others wrote orders no terminal about."""
     names = {each["release"]: f"{each['name']} {each['version']} {each['target']}" for each in found["releases"]}
     if found["current"] is None:
         told = [f"no release in {found['home']}"]
@@ -75,9 +81,12 @@ def lines(found: dict[str, Any]) -> list[str]:
         tries = f", tries left: {found['tries']}" if found["state"] == "trial" else ""
         number, name = found["current"], names[found["current"]]
         told = [f"release {number} ({name}): {'on trial' if tries else 'confirmed'}{tries}"]
+    if "refused" in found:
+        told.append(f"refused, so nothing loads it: {found['refused']}")
     if found["back"] is not None:
         told.append(f"goes back to release {found['back']} ({names[found['back']]})")
     if found["signed"]:
         told.append(f"signed mode: what the policy in {found['home']}/trust does not trust is refused")
     told += [f"release {each['release']} failed: {each['why']}" for each in found["releases"] if each["why"]]
-    return told + [f"{sha256}: {size:,} bytes have arrived" for sha256, size in found["incoming"].items()]
+    told += [f"{sha256}: {size:,} bytes have arrived" for sha256, size in found["incoming"].items()]
+    return ["".join(each if each.isprintable() else " " for each in line) for line in told]

@@ -6,21 +6,24 @@ failed.json. What follows from these, `recover` can do as well.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
 from pathlib import Path
 
-from edgekit.runner.errors import ReleaseError
+from edgekit.runner.errors import ReleaseError, TrustError
 from edgekit.runner.files import sync_folder
-from edgekit.runner.releases import records
+from edgekit.runner.releases import current, records
 from edgekit.runner.releases.home import Home
-from edgekit.runner.releases.records import CONFIRMED, FAILED, INSTALL, Trial
+from edgekit.runner.releases.records import CONFIRMED, FAILED, Trial
 
 MOST_OUTAGES = 5
 """How often a try is given back because the machine went down meanwhile: a release may be what takes it down."""
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 TEMPORARY = ".*.tmp"
+READ_ONLY = (errno.EROFS, errno.EACCES)
+"""What a home says that nobody can write in."""
 
 
 def recover(home: Home) -> None:
@@ -30,14 +33,17 @@ def recover(home: Home) -> None:
     for left in [path for some in leftovers for path in some]:
         shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
     now, running = records.current(home), records.trial(home)
-    if now is None:
-        _turn(home, records.newest_confirmed(home))
-    elif records.has_failed(home, now):
-        _turn(home, records.before(home, now) or records.newest_confirmed(home, without=now))
+    if now is None or records.has_failed(home, now):
+        _turn(home, way_back(home, now))
     elif records.is_confirmed(home, now):
-        raise_floor(home, now)
+        raise_floor(home)
     elif running is None or running.release != now:  # only where somebody removed a file by hand
-        _turn(home, records.newest_confirmed(home) or now)
+        origin = way_back(home, now)
+        if origin is None:
+            running = Trial(now, None, 1)
+            records.write_trial(home, running)
+        else:
+            _turn(home, origin)
     if running and (running.release != records.current(home) or records.is_confirmed(home, running.release)):
         remove(home.trial)
 
@@ -58,13 +64,19 @@ def begin(home: Home, boot: str) -> int:
         recover(home)
         _spend(home, boot)
     except OSError:
-        now = records.current(home)
-        if now is None or records.trial(home) or records.has_failed(home, now):
-            now = records.before(home, now) if now else records.newest_confirmed(home)
-        if now is None:
+        number = untried(home)
+        if number is None:
             raise
-        return now
+        return number
     return _now(home)
+
+
+def untried(home: Home) -> int | None:
+    """The release to start where nothing can be written: a confirmed one, for which no try is counted."""
+    now = records.current(home)
+    if now is None or records.trial(home) or records.has_failed(home, now):
+        return way_back(home, now)
+    return now
 
 
 def _spend(home: Home, boot: str) -> None:
@@ -94,17 +106,27 @@ def confirm(home: Home, number: int | None = None) -> int:
         raise ReleaseError(f"release {number}: is not current, release {now} is")
     if running is not None:
         records.write(home.release(now) / CONFIRMED, {"from": running.origin, "at": time.time()})
-        raise_floor(home, now)
+        raise_floor(home)
         remove(home.trial)
     return now
+
+
+def way_back(home: Home, now: int | None) -> int | None:
+    """The release to turn to from one: that before it, or the newest confirmed one that loads.
+
+    That before it also where none loads; None where nothing was confirmed.
+    """
+    before = None if now is None else records.before(home, now)
+    known = [each for each in (before, *records.confirmed(home)) if each not in (None, now)]
+    return next((each for each in known if not current.why_refused(home, each)), known[0] if known else None)
 
 
 def go_back(home: Home, why: str) -> int | None:
     """Take the current release back and note why; the one that is current then, None where it was the first."""
     now = _now(home)
-    origin = records.before(home, now)
-    if origin is None and records.trial(home) is None:
+    if records.before(home, now) is None and records.trial(home) is None:
         raise ReleaseError(f"release {now}: there is no confirmed one before it; install the bundle that you want")
+    origin = way_back(home, now)
     fail(home, now, why)
     _turn(home, origin)
     remove(home.trial)
@@ -112,11 +134,28 @@ def go_back(home: Home, why: str) -> int | None:
 
 
 def roll_back(home: Home, why: str, number: int | None = None) -> None:
-    """The same where `number` is current; nothing where that has been taken back already, so it may be asked twice."""
-    if number is None or number == records.current(home):
+    """The same where `number` is current; nothing where that has been taken back already, so it may be asked twice.
+
+    Raises
+    ------
+    TrustError
+        A confirmed release would be left, which loads, for one that does not.
+    """
+    now = records.current(home)
+    if number is None or number == now:
+        if now is not None and records.trial(home) is None and not current.why_refused(home):
+            _check_loads(home, now, records.before(home, now))
         go_back(home, why)
     elif not records.has_failed(home, number):
         raise ReleaseError(f"release {number}: is not current, release {_now(home)} is")
+
+
+def _check_loads(home: Home, now: int, before: int | None) -> None:
+    reason = "" if before is None else current.why_refused(home, before)
+    if reason:
+        raise TrustError(
+            f"release {now} stays: the one before would not load ({reason}); install the bundle that you want"
+        )
 
 
 def fail(home: Home, number: int, why: str) -> None:
@@ -124,16 +163,11 @@ def fail(home: Home, number: int, why: str) -> None:
     records.write(home.release(number) / FAILED, {"why": why, "at": time.time()})
 
 
-def raise_floor(home: Home, number: int) -> None:
-    """No older version of a signed bundle is taken from now on."""
-    trusted = records.read(home.release(number) / INSTALL).get("trusted")
-    if not trusted:
-        return
-    floors, name = records.floors(home), trusted["name"]
-    wanted = {"epoch": trusted["epoch"], "counter": trusted["counter"]}
-    was = floors.get(name, {})
-    if (wanted["epoch"], wanted["counter"]) > (was.get("epoch", -1), was.get("counter", -1)):
-        records.write(home.floor, {**floors, name: wanted})
+def raise_floor(home: Home) -> None:
+    """No older version of a signed bundle than any that was confirmed is taken from now on."""
+    floors = records.floors(home)
+    if floors != records.read(home.floor) and not records.floors_are_lost(home):
+        records.write(home.floor, floors)
 
 
 def boot_id() -> str:

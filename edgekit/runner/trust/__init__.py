@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from edgekit.runner.bundle import sha256 as digests
 from edgekit.runner.bundle.archive import LARGEST_BYTES
-from edgekit.runner.errors import BundleError, TrustError
+from edgekit.runner.errors import BundleError, ResourceError, TrustError
 from edgekit.runner.trust import memory, policy, ssh_keygen, sshsig, statement
 from edgekit.runner.trust.policy import Policy
 from edgekit.runner.trust.signed_json import spelled
@@ -45,6 +45,8 @@ def check(
     remember: bool = True,
 ) -> Trusted:
     """What a trusted bundle is; TrustError for one that is not, BundleError for one that cannot be read.
+
+    ResourceError where the device cannot verify it now, or cannot write down that it did.
 
     Its statement and signatures lie beside it, the policy in `trust`. `floors` has by name the `epoch` and `counter` of
     what was confirmed here. None: it was let in before and is now loaded, so both may be behind unless they are
@@ -76,8 +78,18 @@ def check(
     if floors is not None:
         check_floor(about, rules, floors.get(about.name), path)
     if remember:
-        memory.put(trust, seen, rules, about.time_s)
+        try:
+            memory.put(trust, rules, about.time_s)
+        except OSError as error:
+            if floors is not None:  # what was let in before is loaded on a full disk too
+                raise ResourceError(f"{trust / memory.SEEN}: cannot be written ({error.strerror}); free some") from None
     return Trusted(about.name, about.epoch, about.counter, about.expires_s, tuple(signers), about.time_s, found)
+
+
+def check_name(signed: str, name: str, where: object) -> None:
+    """TrustError where a statement calls its bundle otherwise: versions and revocations go by that name."""
+    if signed != name:
+        raise TrustError(f"{where}: is called {name!r} in its manifest, {signed!r} in its statement; sign it again")
 
 
 def contents(path: Path) -> bytes:

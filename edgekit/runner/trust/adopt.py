@@ -32,7 +32,7 @@ def adopt(source: Path, device: Path, clock: float | None = None) -> Policy:
     trust.check_unexpired("policy.json", rules.expires_s, now_s, "bring a newer policy")
     if not is_new:
         policy.write(device, data, armour)
-        memory.put(device, seen, rules, rules.time_s)
+        memory.put(device, rules, rules.time_s)
         return rules
     make_folder(device.parent)
     made = device.with_name(f".{device.name}.{os.getpid()}.tmp")
@@ -40,7 +40,7 @@ def adopt(source: Path, device: Path, clock: float | None = None) -> Policy:
     try:
         write_atomically(made / policy.ROOT, f"{root}\n".encode())
         policy.write(made, data, armour)
-        memory.put(made, seen, rules, rules.time_s)
+        memory.put(made, rules, rules.time_s)
         os.rename(made, device)  # the folder is there when it is whole: an empty one would let nothing load
     except BaseException as error:
         for path in made.iterdir():

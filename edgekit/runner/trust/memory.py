@@ -1,20 +1,23 @@
 """What a device has seen: the highest version of the policy, and the newest time that a trusted file told.
 
-`seen.json` in the folder of the policy. It only rises, so an older policy and a clock set back deceive nobody.
+`seen.json` in the folder of the policy. It only rises, so an older policy and a clock set back deceive nobody. Loads
+write it as well as commands, and without the lock of these, so writing it has a lock of its own.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 from pathlib import Path
 from typing import NamedTuple
 
 from edgekit.runner.errors import TrustError
-from edgekit.runner.files import write_atomically
+from edgekit.runner.files import sync_folder
 from edgekit.runner.trust.policy import Policy
 from edgekit.runner.trust.signed_json import need_keys, parse, read_small, seconds, spelled, whole
 
-SEEN = "seen.json"
+SEEN, NEXT = "seen.json", ".seen.json.next"
 LARGEST = 1024
 FIX = "put the newest policy there, then remove this file"
 
@@ -52,9 +55,28 @@ def check_version(policy: Policy, seen: Seen) -> None:
         )
 
 
-def put(folder: Path, seen: Seen, policy: Policy, time_s: float) -> None:
-    """Write what was seen by now, where that is more than before."""
-    now = Seen(policy.version, policy.sha256, max(seen.time_s, policy.time_s, time_s))
-    if now != seen:
-        values = {"version": now.version, "sha256": now.sha256, "time": spelled(now.time_s)}
-        write_atomically(folder / SEEN, (json.dumps(values, sort_keys=True) + "\n").encode())
+def put(folder: Path, policy: Policy, time_s: float) -> None:
+    """Write what was seen by now, where that is more than stands there; OSError where it cannot be written."""
+    if _raised(read(folder), policy, time_s) is None:
+        return
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        now = _raised(read(folder), policy, time_s)
+        if now is not None:
+            values = {"version": now.version, "sha256": now.sha256, "time": spelled(now.time_s)}
+            with open(folder / NEXT, "wb") as stream:  # no other command takes this name for what a kill has left
+                stream.write((json.dumps(values, sort_keys=True) + "\n").encode())
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(folder / NEXT, folder / SEEN)
+            sync_folder(folder)
+    finally:
+        os.close(handle)
+
+
+def _raised(seen: Seen, policy: Policy, time_s: float) -> Seen | None:
+    """None: nothing of it is new. A newer policy may have been seen since this one was read."""
+    which = (policy.version, policy.sha256) if policy.version > seen.version else (seen.version, seen.sha256)
+    now = Seen(*which, max(seen.time_s, policy.time_s, time_s))
+    return None if now == seen else now

@@ -1,4 +1,7 @@
-"""`ssh-keygen -Y verify` as a process: the only place on the device where a signature is verified."""
+"""`ssh-keygen -Y verify` as a process: the only place on the device where a signature is verified.
+
+What it reads lies in memory where the kernel has such files, so a device whose disk is full still verifies.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,15 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple
 
-from edgekit.runner.errors import TrustError
+from edgekit.runner.errors import ResourceError, TrustError
 
-LIMIT_S = 60
-"""Under emulation it takes half a second."""
+LIMIT_S = 20
+"""Under emulation it takes half a second; systemd's watchdog waits longer for `edgerun watch` than this takes twice."""
+NEWEST_OPTION = "verify-time"
+TOO_OLD = "is too old, or something else; install OpenSSH 8.8 or newer"
 
 
 class Signature(NamedTuple):
@@ -40,27 +45,67 @@ def find() -> str:
 
 
 def verify(signatures: Sequence[Signature], revoked: Sequence[str] = (), now_s: float | None = None) -> None:
-    """All of them, side by side; TrustError for the first that does not hold at the time `now_s`, by default now."""
-    program = find()
-    with private_folder() as folder:
-        running = [_start(program, folder, place, each, revoked, now_s) for place, each in enumerate(signatures)]
-        ended = [_end(process) for process in running]
+    """All of them, side by side, at the time `now_s`, by default now.
+
+    Raises
+    ------
+    TrustError
+        The first that does not hold, or an ssh-keygen that is missing or too old.
+    ResourceError
+        It could not be asked.
+    """
+    program, running = find(), []
+    at_s = time.time() if now_s is None else now_s
+    with ExitStack() as files:
+        try:
+            for each in signatures:
+                running.append(_start(program, files, each, revoked, at_s))
+            ended = [_end(process) for process in running]
+        except OSError as error:
+            raise ResourceError(f"{program}: cannot be started ({error.strerror}); try again later") from None
+        finally:
+            for process in running:
+                _stop(process)
     for each, (code, said) in zip(signatures, ended):
         good = f'Good "{each.namespace}" signature for {each.principal} with '
         lines = said.splitlines()
         if code != 0 or not any(line.startswith(good) for line in lines):
-            reason = next((line for line in lines if line.strip()), f"exit code {code}")
-            raise TrustError(
-                f"{each.where}: the signature of {each.principal} does not verify ({reason[:200]}); "
-                "copy the files again or sign again"
-            )
+            reason = next((line for line in lines if line.strip()), f"exit code {code}")[:200]
+            fix = "copy the files again or sign again" if is_new(program) else f"{program} {TOO_OLD}"
+            raise TrustError(f"{each.where}: the signature of {each.principal} does not verify ({reason}); {fix}")
+
+
+def is_new(program: str) -> bool:
+    """Whether it takes a time to verify at, and keys that end: since OpenSSH 8.8.
+
+    An older one says nothing of an option that it does not know. So this gives a wrong value, of which newer ones
+    complain.
+    """
+    words = [program, "-Y", "check-novalidate", "-O", f"{NEWEST_OPTION}=?", "-n", "x", "-s", os.devnull]
+    try:
+        said = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S, check=False).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return True
+    return NEWEST_OPTION.encode() in said
+
+
+def fault() -> str:
+    """What keeps signatures from being verified here, and what to do; empty where nothing does."""
+    try:
+        program = find()
+    except TrustError as error:
+        return str(error)
+    return "" if is_new(program) else f"{program} {TOO_OLD}"
 
 
 @contextmanager
 def private_folder() -> Iterator[str]:
     """A folder that only this user can enter, removed afterwards. `tempfile` would load OpenSSL, 4 ms."""
-    folder = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"edgekit-{os.urandom(12).hex()}")
-    os.mkdir(folder, 0o700)
+    folder = os.path.join(os.path.abspath(os.environ.get("TMPDIR") or "/tmp"), f"edgekit-{os.urandom(12).hex()}")
+    try:
+        os.mkdir(folder, 0o700)
+    except OSError as error:
+        raise ResourceError(f"{folder}: cannot be made ({error.strerror}); let TMPDIR name a folder for this") from None
     try:
         yield folder
     finally:
@@ -75,25 +120,26 @@ def stamp(at_s: float) -> str:
 
 
 def _start(
-    program: str, folder: str, place: int, each: Signature, revoked: Sequence[str], now_s: float | None
+    program: str, files: ExitStack, each: Signature, revoked: Sequence[str], at_s: float
 ) -> subprocess.Popen[bytes]:
     until = "" if each.expires_s is None else f',valid-before="{stamp(each.expires_s)}"'
     line = f'{each.principal} namespaces="{each.namespace}"{until} {each.key}\n'
-    allowed = _write(folder, f"allowed{place}", line.encode("ascii"))
-    armour = _write(folder, f"signature{place}", each.armour)
-    command = [program, "-Y", "verify", "-f", allowed, "-I", each.principal, "-n", each.namespace, "-s", armour]
+    allowed, armour, message = (_file(files, data) for data in (line.encode("ascii"), each.armour, each.message))
+    command = [program, "-Y", "verify", "-f", allowed.path, "-I", each.principal, "-n", each.namespace]
+    command += ["-s", armour.path, "-O", f"{NEWEST_OPTION}={stamp(at_s)}"]
+    given = [allowed, armour]
     if revoked:  # an empty list would be taken for one that revokes nobody
-        command += ["-r", _write(folder, f"revoked{place}", "".join(f"{key}\n" for key in revoked).encode("ascii"))]
-    if now_s is not None:
-        command += ["-O", f"verify-time={stamp(now_s)}"]
-    with open(_write(folder, f"message{place}", each.message), "rb") as message:
+        given.append(_file(files, "".join(f"{key}\n" for key in revoked).encode("ascii")))
+        command += ["-r", given[-1].path]
+    with open(message.path, "rb") as stream:
         return subprocess.Popen(
             command,
-            stdin=message,
+            stdin=stream,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env={"TZ": "UTC", "LC_ALL": "C"},
-            cwd=folder,
+            cwd="/",
+            pass_fds=[file.handle for file in given if file.handle is not None],
         )
 
 
@@ -101,14 +147,39 @@ def _end(process: subprocess.Popen[bytes]) -> tuple[int, str]:
     try:
         said, _ = process.communicate(timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        raise TrustError(f"ssh-keygen: no answer within {LIMIT_S} s; try again when the device is less busy") from None
+        raise ResourceError(f"ssh-keygen: no answer within {LIMIT_S} s; try again on a less busy device") from None
     return process.returncode, said.decode("utf-8", "replace")
 
 
-def _write(folder: str, name: str, data: bytes) -> str:
-    path = os.path.join(folder, name)
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    with process:  # closes its pipe
+        if process.poll() is None:
+            process.kill()
+
+
+class _File(NamedTuple):
+    """Where ssh-keygen reads it. `handle` is to be inherited; None: it lies on the disk."""
+
+    path: str
+    handle: int | None
+
+
+def _file(files: ExitStack, data: bytes) -> _File:
+    """In memory, and in a private folder where the kernel has no such files or /proc does not show them."""
+    with suppress(AttributeError, OSError):
+        handle = os.memfd_create("edgekit")
+        files.callback(os.close, handle)
+        path = f"/proc/self/fd/{handle}"
+        if os.path.exists(path):
+            return _File(_written(path, data), handle)
+    folder = files.enter_context(private_folder())
+    try:
+        return _File(_written(os.path.join(folder, "file"), data), None)
+    except OSError as error:
+        raise ResourceError(f"{folder}: cannot be written ({error.strerror}); let TMPDIR name another folder") from None
+
+
+def _written(path: str, data: bytes) -> str:
+    with open(path, "wb") as stream:
         stream.write(data)
     return path

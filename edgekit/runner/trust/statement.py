@@ -72,11 +72,13 @@ def parsed(data: bytes, where: str) -> Statement:
     need_keys(release, {"name", "epoch", "counter", "time", "expires"}, f"{where}: {RELEASE}")
     if not isinstance(release["name"], str) or not is_name(release["name"]):
         raise TrustError(f"{where}: name: got {str(release['name'])[:60]!r}; needed the name of a bundle")
+    times = (seconds(release["time"], f"{where}: time"), seconds(release["expires"], f"{where}: expires"))
+    if times[0] >= times[1]:
+        raise TrustError(f"{where}: expires at {release['expires']}, before its time {release['time']}; sign again")
     return Statement(
         str(digest),
         release["name"],
         whole(release["epoch"], 1, f"{where}: epoch"),
         whole(release["counter"], 0, f"{where}: counter"),
-        seconds(release["time"], f"{where}: time"),
-        seconds(release["expires"], f"{where}: expires"),
+        *times,
     )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import cast
 
 from edgekit.core.config import Budget
+from edgekit.core.rows.devices import DeviceClass, OnDeciding, on_deciding
 from edgekit.core.rows.variants import CheckedVariant, Facts, Met, Missed, Model, NearestMiss, Precision, WaterfallStep
 from edgekit.measure.forecast import way_of
 from edgekit.runner.measure.intervals import Ratio
@@ -58,15 +60,19 @@ def with_interval(name: str, ratio: Ratio | None) -> dict[str, float | None]:
 
 
 def verdict(
-    overall: CheckedVariant | None, post_training: str | None, baseline: Facts, timings: Timings
+    overall: CheckedVariant | None,
+    post_training: str | None,
+    baseline: Facts,
+    timings: Timings,
+    devices: DeviceClass | None = None,
 ) -> Met | Missed:
-    """The overall winner against the unmodified baseline and the best post-training int8 variant."""
+    """The overall winner against the unmodified baseline and the best post-training int8 variant, on this machine."""
     if overall is None:
         return {"met": False}
     name = overall["name"]
     faster = timings.ratio(baseline["name"], name)
     plainly = timings.ratio(post_training, name) if post_training else None
-    return {
+    met: Met = {
         "met": True,
         "winner": name,
         "p50_ms": timings.p50_ms(name),
@@ -83,6 +89,10 @@ def verdict(
         "size_ratio": baseline["bytes"] / overall["bytes"],
     }
 
+    if devices is not None:
+        met["device"] = on_deciding(devices, name)
+    return met
+
 
 def post_training_baseline(rows: Iterable[CheckedVariant], timings: Timings) -> str | None:
     """The fastest int8 variant of the original network."""
@@ -92,22 +102,39 @@ def post_training_baseline(rows: Iterable[CheckedVariant], timings: Timings) -> 
 
 
 def nearest_miss(
-    rows: list[CheckedVariant], too_slow: Iterable[str], timings: Timings, deciding: Timings, budget: Budget
+    rows: list[CheckedVariant],
+    too_slow: Iterable[str],
+    timings: Timings,
+    budget: Budget,
+    devices: DeviceClass | None = None,
 ) -> NearestMiss | None:
     """The variant that exceeds its limits by the smallest share in all, of equals the fastest.
 
-    `timings` are of this machine, `deciding` those that the limit of latency is held against.
+    `timings` are of this machine; the limit of latency is held against those of the `devices`, where they decided.
     """
+
+    def deciding_ms(name: str) -> float:
+        there_ms = on_deciding(devices, name)["p50_ms"] if devices else None
+        return timings.p50_ms(name) if there_ms is None else there_ms
 
     def excess(row: CheckedVariant) -> float:
         over = [(row["bound_pp"] - budget.accuracy_drop_pp) / max(budget.accuracy_drop_pp, 1.0)]
         if budget.latency_p50_ms and row["name"] in too_slow:
-            over.append(deciding.p50_ms(row["name"]) / budget.latency_p50_ms - 1)
+            over.append(deciding_ms(row["name"]) / budget.latency_p50_ms - 1)
         over += [row["bytes"] / budget.size_bytes - 1] if budget.size_bytes else []
         return sum(max(share, 0.0) for share in over)
 
-    ranked = sorted(rows, key=lambda row: (excess(row), timings.p50_ms(row["name"]), row["name"]))
-    return {**ranked[0], "p50_ms": timings.p50_ms(ranked[0]["name"])} if ranked else None
+    ranked = sorted(rows, key=lambda row: (excess(row), deciding_ms(row["name"]), row["name"]))
+    if not ranked:
+        return None
+    name = ranked[0]["name"]
+    nearest = {**ranked[0], "p50_ms": timings.p50_ms(name), **device_field(devices, name)}
+    return cast("NearestMiss", nearest)
+
+
+def device_field(devices: DeviceClass | None, name: str) -> dict[str, OnDeciding]:
+    """A variant's row has it where devices decided."""
+    return {} if devices is None else {"device": on_deciding(devices, name)}
 
 
 def _step(step: str, variant: str, before: str, timings: Timings, kept: bool) -> WaterfallStep:

@@ -6,13 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, cast
 
+from edgekit.core import replay
 from edgekit.core.config import Budget
+from edgekit.core.rows.decisions import AgainstDense
 from edgekit.core.rows.decisions import Decision as DecisionRow
-from edgekit.core.rows.variants import BaselineFacts, CheckedVariant, Facts, VariantRow, WaterfallStep
+from edgekit.core.rows.devices import DeviceClass
+from edgekit.core.rows.variants import BaselineFacts, CheckedVariant, Facts, NearestMiss, VariantRow, WaterfallStep
 from edgekit.core.tasks.accuracy_drop import Drop, bounded, refusal
 from edgekit.runner.measure.intervals import too_wide
 from edgekit.stages.benchmark import sparsity
 from edgekit.stages.benchmark.account import (
+    device_field,
     nearest_miss,
     post_training_baseline,
     verdict,
@@ -22,8 +26,10 @@ from edgekit.stages.benchmark.account import (
 from edgekit.stages.benchmark.replayed import check
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.stages.benchmark.winners import (
+    RECORDED,
     Choice,
     ClassTimings,
+    Outcome,
     against_limit,
     choose,
     decision_row,
@@ -34,6 +40,7 @@ from edgekit.stages.benchmark.winners import winners as winner_rows
 
 ABOVE_LIMIT = "whole interval above the limit"
 NOT_FASTER = "not faster than without them"
+OVER_ALL = "winner over all targets"
 
 
 @dataclass(frozen=True)
@@ -61,64 +68,110 @@ def decide(
     for a classification what it is computed from, `lost` and `gained` of `samples`.
 
     `timings` are of this machine. They decide, unless those of a class of devices are given (`deciding`).
-    `recorded` decisions are followed, and today's are reported beside them; StageError if they cannot be.
+    `recorded` decisions are followed, and today's are reported beside them; StageError if they cannot be. Those of
+    devices come with their evidence, since this machine's says nothing about theirs.
     """
     deciding = deciding or ClassTimings(timings)
     first, *variants = rows
     baseline = cast("BaselineFacts", first)
     checked = [check_limits(row, budget) for row in variants]
-    found = outcome_of(checked, deciding, budget, targets)
-    compared, choices = found.compared, found.choices
-    today = {target: choice.chosen for target, choice in choices.items() if choice.chosen}
     if recorded is not None:
         check(recorded, checked, budget, targets)
-    measured = recorded or {"winners": today, "too_slow": found.too_slow, "buys_nothing": found.buys_nothing}
+    found = outcome_of(checked, deciding, budget, targets)
+    before = recorded.get(replay.OF_DEVICES) if recorded else None
+    if before:
+        decisions = recorded_decisions(before["decisions"])
+    else:
+        decisions = _decisions(checked, found, deciding, budget, recorded)
+    devices = before["devices"] if before else deciding.record
+    measured = recorded or _measured(found, devices, decisions)
     winners, slow, nothing = measured["winners"], measured["too_slow"], measured["buys_nothing"]
 
     replaying = recorded is not None
-    reasons = {name: sparsity.reason(name, compared, replaying) for name in nothing}
-    shown = [_with_measured(row, slow, reasons, budget, replaying) for row in checked]
-    by_name = {row["name"]: row for row in shown}
-    over_all = choose([by_name[name] for name in winners.values()], deciding.timings)
-    overall = by_name[over_all.chosen] if over_all.chosen else None
-    today_overall = choose([by_name[name] for name in today.values()], deciding.timings).chosen
-    decisions = winner_rows(choices, winners, replaying)
-    decisions.append(decision_row("winner over all targets", over_all, over_all.chosen, today_overall))
-    if budget.latency_p50_ms is not None:
-        against = [against_limit(row, deciding.timings, found.too_slow) for row in deciding.timed(checked)]
-        limited = Choice(None, ABOVE_LIMIT, against)
-        limit = f"too slow for {budget.latency_p50_ms:g} ms"
-        decisions.append(decision_row(limit, limited, slow, found.too_slow, replaying))
-    if compared or nothing:
-        beside = Choice(None, NOT_FASTER, compared)
-        decisions.append(decision_row(sparsity.DECISION, beside, nothing, found.buys_nothing, replaying))
+    compared = next((row["candidates"] for row in decisions if row["decision"] == sparsity.DECISION), [])
+    reasons = {name: sparsity.reason(name, cast("list[AgainstDense]", compared), replaying) for name in nothing}
+    over = f"p50 is over {budget.latency_p50_ms or 0:g} ms{_on(devices)}{', as recorded' if replaying else ''}"
+    shown = [_with_measured(row, over if row["name"] in slow else "", reasons) for row in checked]
+    overall_name = next(row["chosen"] for row in decisions if row["decision"] == OVER_ALL)
+    overall = next((row for row in shown if row["name"] == overall_name), None)
 
     post_training = post_training_baseline(shown, timings)
     facts = [{name: value for name, value in row.items() if name != "zipped_bytes"} for row in checked]  # zlibs differ
     content = {"variants": [baseline, *facts], "measured": measured, "budget": budget.model_dump()}
+
+    def nearest(rows: list[CheckedVariant]) -> NearestMiss | None:
+        return nearest_miss(rows, slow, timings, budget, devices)
+
     metrics = {
         "variants": content["variants"],
         "budget": content["budget"],
         "winners": winners,
-        "winner": over_all.chosen,
+        "winner": overall_name,
         "post_training_baseline": post_training,
         "rows": [
             {**baseline, **timings.latencies[baseline["name"]]},
-            *(_timed(row, baseline["name"], timings) for row in shown),
+            *(_timed(row, baseline["name"], timings, devices) for row in shown),
         ],
         "waterfall": waterfall(overall, shown, timings, baseline) if overall else [],
-        "verdict": verdict(overall, post_training, baseline, timings),
-        "nearest_miss": None if overall else nearest_miss(shown, slow, timings, deciding.timings, budget),
+        "verdict": verdict(overall, post_training, baseline, timings, devices),
+        "nearest_miss": None if overall else nearest(shown),
         "unmet": {
-            target: nearest_miss(
-                [row for row in shown if row["target"] == target], slow, timings, deciding.timings, budget
-            )
+            target: nearest([row for row in shown if row["target"] == target])
             for target in targets
             if target not in winners
         },
         "decisions": decisions,
+        **({"devices": devices} if devices else {}),
     }
     return Decision(content, decisions, metrics)
+
+
+def recorded_decisions(rows: Sequence[DecisionRow]) -> list[DecisionRow]:
+    """Those of devices that are followed now: their evidence is the recorded one, for nobody asked them again."""
+    return [cast("DecisionRow", {**row, "rule": RECORDED, "replayed": True}) for row in rows]
+
+
+def _measured(found: Outcome, devices: DeviceClass | None, decisions: list[DecisionRow]) -> dict[str, Any]:
+    today = {target: choice.chosen for target, choice in found.choices.items() if choice.chosen}
+    measured = {"winners": today, "too_slow": found.too_slow, "buys_nothing": found.buys_nothing}
+    return (
+        measured if devices is None else {**measured, replay.OF_DEVICES: {"devices": devices, "decisions": decisions}}
+    )
+
+
+def _decisions(
+    checked: Sequence[CheckedVariant],
+    found: Outcome,
+    deciding: ClassTimings,
+    budget: Budget,
+    recorded: dict[str, Any] | None,
+) -> list[DecisionRow]:
+    """One for each target, one over all of them, and those about the limit and zeros, with what was measured now."""
+    today = {target: choice.chosen for target, choice in found.choices.items() if choice.chosen}
+    replaying = recorded is not None
+    measured = recorded or _measured(found, None, [])
+    by_name = {row["name"]: row for row in checked}
+    decisions = winner_rows(found.choices, measured["winners"], replaying)
+    over_all = choose([by_name[name] for name in measured["winners"].values()], deciding.timings)
+    today_overall = choose([by_name[name] for name in today.values()], deciding.timings).chosen
+    decisions.append(decision_row(OVER_ALL, over_all, over_all.chosen, today_overall))
+    if budget.latency_p50_ms is not None:
+        against = [against_limit(row, deciding.timings, found.too_slow) for row in deciding.timed(checked)]
+        limited = Choice(None, ABOVE_LIMIT, against)
+        limit = f"too slow for {budget.latency_p50_ms:g} ms"
+        decisions.append(decision_row(limit, limited, measured["too_slow"], found.too_slow, replaying))
+    if found.compared or measured["buys_nothing"]:
+        beside = Choice(None, NOT_FASTER, found.compared)
+        nothing = measured["buys_nothing"]
+        decisions.append(decision_row(sparsity.DECISION, beside, nothing, found.buys_nothing, replaying))
+    if deciding.record is None:
+        return decisions
+    named = {"where": deciding.record["where"], "host": deciding.record["slowest"]}
+    return [cast("DecisionRow", {**row, **named}) for row in decisions]
+
+
+def _on(devices: DeviceClass | None) -> str:
+    return f" on {devices['where']}" if devices else ""
 
 
 def check_limits(row: Mapping[str, Any], budget: Budget) -> CheckedVariant:
@@ -141,21 +194,14 @@ def unresolved_steps(waterfall: Iterable[WaterfallStep], tie_margin: float) -> l
     ]
 
 
-def _with_measured(
-    row: CheckedVariant, slow: Iterable[str], nothing: Mapping[str, str], budget: Budget, replaying: bool
-) -> CheckedVariant:
+def _with_measured(row: CheckedVariant, over: str, nothing: Mapping[str, str]) -> CheckedVariant:
     """The row with what rests on a clock as well: the limit of latency, and why a sparse one is rejected."""
-    name = row["name"]
-    reasons = []
-    if name in slow:
-        reasons.append(f"p50 is over {budget.latency_p50_ms:g} ms" + (", as recorded" if replaying else ""))
-    if name in nothing:
-        reasons.append(nothing[name])
+    reasons = [each for each in (over, nothing.get(row["name"], "")) if each]
     return {**row, "inside_budget": row["inside_budget"] and not reasons, "reasons": [*row["reasons"], *reasons]}
 
 
-def _timed(row: CheckedVariant, baseline: str, timings: Timings) -> VariantRow:
+def _timed(row: CheckedVariant, baseline: str, timings: Timings, devices: DeviceClass | None) -> VariantRow:
     """The row with its latencies, and how many times the baseline's speed it has."""
     name = row["name"]
     gain = with_interval("speedup", timings.ratio(baseline, name))
-    return cast("VariantRow", {**row, **timings.latencies[name], **gain})
+    return cast("VariantRow", {**row, **timings.latencies[name], **gain, **device_field(devices, name)})

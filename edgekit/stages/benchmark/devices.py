@@ -36,10 +36,10 @@ FLOAT_TOLERANCE, INT8_TOLERANCE = 1e-3, 0.05
 
 
 class Timed(NamedTuple):
-    """What decides, and the record of where it was measured."""
+    """What decides, milliseconds of every call by device and variant (`d0/student-int8-tflite`), what stayed open."""
 
     deciding: ClassTimings
-    record: DeviceClass
+    samples_ms: dict[str, np.ndarray]
     stayed_open: list[str]
 
 
@@ -50,14 +50,15 @@ def time_on_devices(
     spec: ModelSpec,
     data: Data,
     config: Config,
-) -> Timed | None:
+) -> Timed:
     """Rounds on all devices until every winner is resolved by the slowest, or the limits end it.
 
-    None where no variant is inside the other limits: there is nothing to time.
+    Where no variant is inside the other limits nothing is sent, and nothing is too slow.
     """
     inside = {row["name"] for row in rows if row["inside_budget"]}
     if not inside:
-        return None
+        nothing = Timings({}, config.rounds, config.confidence, config.tie_margin)
+        return Timed(ClassTimings(nothing, record={"where": config.where, "slowest": "", "devices": []}), {}, [])
     named = deciding_hosts(config.hosts, config.where)
     raw = np.asarray(data.validation.x[:1])
     sent = [packed(variant, convert, spec, raw, data) for variant in variants if variant.name in inside]
@@ -71,13 +72,15 @@ def time_on_devices(
             shown.at(done)
             found = {name: Measured.of(part, found.get(name), asked) for name, part in parts.items()}
             deciding = _deciding(found, config)
+            disturbed = _disturbed(found, config)
             open_now = _open(rows, deciding, config)
             took_s = time.monotonic() - began
             late = took_s * (1 + config.rounds / done) > 60 * config.most_minutes  # as long again for as many rounds
             if not open_now or late or done + config.rounds > config.most_rounds:
                 break
     ended = f"after {done} rounds on {config.where}"
-    return Timed(deciding, _record(found, deciding, config), [f"{line}; rounds ended {ended}" for line in open_now])
+    samples = {f"{host}/{name}": ms for host, each in found.items() for name, ms in each.samples_ms.items()}
+    return Timed(deciding, samples, [*disturbed, *(f"{line}; rounds ended {ended}" for line in open_now)])
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,18 @@ def _deciding(found: dict[str, Measured], config: Config) -> ClassTimings:
     }
     slowest = max(sorted(timings), key=lambda name: slowness[name])
     others = tuple(each for name, each in timings.items() if name != slowest)
-    return ClassTimings(timings[slowest], config.where, others, slowest)
+    devices = [_device(name, each, timings[name]) for name, each in found.items()]
+    record: DeviceClass = {"where": config.where, "slowest": slowest, "devices": devices}
+    return ClassTimings(timings[slowest], others, record)
+
+
+def _disturbed(found: dict[str, Measured], config: Config) -> list[str]:
+    """A line for each device whose latencies count although something disturbed it each time that it was asked."""
+    return [
+        f"latencies of {name}, class {config.where}: it was disturbed however often it was asked ({each.disturbed[0]})"
+        for name, each in found.items()
+        if each.disturbed
+    ]
 
 
 def _open(rows: Sequence[CheckedVariant], deciding: ClassTimings, config: Config) -> list[str]:
@@ -158,11 +172,6 @@ def packed(variant: Variant, convert: Artifact, spec: ModelSpec, raw: np.ndarray
         path = Path(folder) / "timed.edge.zip"
         sha256 = bundles.write(path, manifest, content)
         return Sent(variant.name, variant.target, sha256, path.read_bytes())
-
-
-def _record(found: dict[str, Measured], deciding: ClassTimings, config: Config) -> DeviceClass:
-    devices = [_device(name, each, each.timings(config)) for name, each in found.items()]
-    return {"where": config.where, "slowest": deciding.slowest, "devices": devices}
 
 
 def _device(name: str, measured: Measured, timings: Timings) -> Device:

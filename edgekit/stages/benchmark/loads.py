@@ -15,7 +15,6 @@ import numpy as np
 
 from edgekit.core import progress
 from edgekit.core.artifacts import Artifact
-from edgekit.core.config import Budget
 from edgekit.core.rows.loads import LoadRate, LoadRun, Loads
 from edgekit.data import Data
 from edgekit.measure.load.launch import Job, Outcome, drive
@@ -33,7 +32,7 @@ what it could answer (the wait in an M/D/1 queue; Kleinrock, "Queueing Systems",
 
 def bound_ms(config: Config) -> float:
     """What was asked for; else ten times the budget's p50; else what LoadGen itself would hold a server to."""
-    return config.p99_bound_ms or _from_budget(config.budget) or P99_BOUND_MS
+    return config.p99_bound_ms or _from_budget(config) or P99_BOUND_MS
 
 
 def measure_loads(
@@ -63,8 +62,9 @@ def measure_loads(
     return record
 
 
-def _from_budget(budget: Budget) -> float:
-    return QUEUE * (budget.latency_p50_ms or 0.0)
+def _from_budget(config: Config) -> float:
+    """Of this machine's limit; 0 where there is none, or devices are held to it."""
+    return 0.0 if config.where else QUEUE * (config.budget.latency_p50_ms or 0.0)
 
 
 def _subject(name: str, is_baseline: bool, source: Artifact, samples: Path, config: Config) -> SubjectSpec:

@@ -75,6 +75,8 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
     artifacts.write_json(out / artifacts.EVIDENCE / "latency.json", evidence)
     artifacts.write_json(out / artifacts.EVIDENCE / "loads.json", loads)
     np.savez(out / artifacts.EVIDENCE / "samples_ms.npz", allow_pickle=False, **timings.samples_ms)
+    if on_devices and on_devices.samples_ms:
+        np.savez(out / artifacts.EVIDENCE / "devices_ms.npz", allow_pickle=False, **on_devices.samples_ms)
     by_class.write_evidence(out, data, answers, breakdown.places)
     examples.write(out, data, answers, by_class.shown(decision.metrics))
     return artifacts.seal(
@@ -91,7 +93,6 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
             "by_class": breakdown.by_class,
             "confusion": breakdown.confusion,
             "lost": {**breakdown.lost, "kind": data.kind},
-            **({"devices": on_devices.record} if on_devices else {}),
             **evidence,
         },
         libraries=LIBRARIES,

@@ -13,6 +13,7 @@ from typing import Any, cast
 from edgekit.core.config import Budget
 from edgekit.core.rows.decisions import AgainstDense, AgainstLimit, Candidate, is_choice
 from edgekit.core.rows.decisions import Decision as DecisionRow
+from edgekit.core.rows.devices import DeviceClass
 from edgekit.core.rows.variants import CheckedVariant
 from edgekit.stages.benchmark import sparsity
 from edgekit.stages.benchmark.timings import Timings
@@ -26,16 +27,15 @@ RECORDED = "recorded"
 
 @dataclass(frozen=True)
 class ClassTimings:
-    """The latencies that decide. `where` names the class of devices, empty: this machine.
+    """The latencies that decide: this machine's, or where there is a `record` those of the devices in it.
 
-    `timings` are those of the device called `slowest`, of the variants that were sent there. On all `others`, too, a
-    variant must keep the limit of latency.
+    `timings` are then of the slowest of them, of the variants that were sent there. On all `others`, too, a variant
+    must keep the limit of latency.
     """
 
     timings: Timings
-    where: str = ""
     others: tuple[Timings, ...] = ()
-    slowest: str = ""
+    record: DeviceClass | None = None
 
     def timed(self, rows: Iterable[CheckedVariant]) -> list[CheckedVariant]:
         """Those that these latencies are of."""

@@ -30,6 +30,30 @@ def test_status_says_what_runs_where_and_what_failed(fleet: Fleet) -> None:
     assert "tiny 2.0.0" in table and "release 2 failed: answers wrongly here" in table and "cannot be reached" in table
 
 
+def damage(fleet: Fleet, number: int) -> None:
+    """One byte of the current release of a device; the file in its store is the same one."""
+    path = fleet.rig.device(number) / ".edge" / "current" / "bundle.edge.zip"
+    path.chmod(0o600)
+    with open(path, "r+b") as stream:
+        stream.write(b"!")
+
+
+def test_a_release_that_its_device_would_not_load_is_said_and_pushed_again(fleet: Fleet) -> None:
+    only = ("--only", "d0", "--only", "d1")
+    fleet.run(0, "push", fleet.bundles["1.0.0"], "--confirm", *only)
+    damage(fleet, 0)
+    found = fleet.asked(8, "status", *only)
+    assert [each["state"] for each in found.values()] == ["refused", CONFIRMED]
+    assert found["d0"]["exit_code"] == 8 and found["d0"]["release"] == 1
+    assert "release 1: " in found["d0"]["why"] and "receive and install it again" in found["d0"]["why"]
+    assert "refused" in fleet.run(8, "status", "--only", "d0")
+    found = fleet.asked(8, "confirm", fleet.bundles["1.0.0"], *only)
+    assert [each["state"] for each in found.values()] == ["failed", CONFIRMED]
+    assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--confirm", *only) == [CONFIRMED] * 2
+    assert fleet.states(0, "status", *only) == [CONFIRMED] * 2
+    assert (fleet.status(0)["current"], fleet.status(1)["current"]) == (2, 1)
+
+
 def test_what_only_asks_or_takes_back_changes_nothing_on_a_device_that_never_had_anything(fleet: Fleet) -> None:
     assert fleet.states(0, "status") == ["no release"] * 4
     for command in ("rollback", "confirm"):

@@ -9,9 +9,9 @@ SIGNED = ("tests/runner/releases/test_signed.py",)
 TRUST = (
     Seed(
         "floor-not-raised",
-        "runner/releases/transitions.py",
-        "        raise_floor(home, now)\n        remove(home.trial)\n",
-        "        remove(home.trial)\n",
+        "runner/releases/records.py",
+        "        facts = trusted(home, number) if is_confirmed(home, number) else None\n",
+        "        facts: Any = None\n",
         "an older release that somebody signed once is installed over the one that was confirmed",
         SIGNED,
     ),

@@ -18,6 +18,7 @@ from edgekit.runner.autotune import choices, compare, prove
 from edgekit.runner.autotune.compare import Candidate, best
 from edgekit.runner.autotune.launch import Child
 from edgekit.runner.backends import openvino
+from edgekit.runner.bundle import read
 from edgekit.runner.errors import BackendError, InputError, SelftestError
 from tests.runner.conftest import NCHW, SCORES, Made, WriteBundle, onnx_model, reference, samples
 
@@ -47,7 +48,9 @@ def test_the_first_load_chooses_and_the_second_follows(bundles: dict[str, Path],
 
 
 def test_every_installed_interpreter_and_number_of_threads_is_tried(bundles: dict[str, Path]) -> None:
-    tried = compare.compare(bundles["onnx"], compare.candidates("onnx", None, None), rounds=3)
+    tried = compare.compare(
+        bundles["onnx"], read(bundles["onnx"]).identity, compare.candidates("onnx", None, None), rounds=3
+    )
     cores = len(os.sched_getaffinity(0))
     assert {way.interpreter for way in tried} == {"onnxruntime", "openvino"}
     assert {1, cores} <= {way.threads for way in tried}
@@ -187,7 +190,10 @@ def test_a_model_that_hangs_is_given_up(
     environment = crashing(tmp_path / "bad", "time.sleep(600)")
     monkeypatch.setenv("PYTHONPATH", environment["PYTHONPATH"])
     monkeypatch.syspath_prepend(tmp_path / "bad")
-    with Child(bundles["onnx"], limit_s=3.0) as child, pytest.raises(BackendError, match="no answer within 3 s"):
+    with (
+        Child(bundles["onnx"], read(bundles["onnx"]).identity, limit_s=3.0) as child,
+        pytest.raises(BackendError, match="no answer within 3 s"),
+    ):
         child.ask("open", interpreter="onnxruntime", threads=1)
 
 
@@ -213,7 +219,10 @@ def test_what_an_interpreter_started_goes_with_it(
     environment = crashing(tmp_path / "bad", code)
     monkeypatch.setenv("PYTHONPATH", environment["PYTHONPATH"])
     monkeypatch.syspath_prepend(tmp_path / "bad")
-    with Child(bundles["onnx"], limit_s=60.0) as child, pytest.raises(BackendError, match="exit code 3"):
+    with (
+        Child(bundles["onnx"], read(bundles["onnx"]).identity, limit_s=60.0) as child,
+        pytest.raises(BackendError, match="exit code 3"),
+    ):
         child.ask("open", interpreter="onnxruntime", threads=1)
     assert gone(int(note.read_text()))
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from edgekit.runner.releases import records, transitions
+from tests.faults.tree import UNSHARE
 from tests.runner.releases.device import Device, digest
 
 SAY = "import os; print(os.environ['EDGERUN_RELEASE'], os.environ['EDGERUN_HOME'])"
@@ -128,3 +130,38 @@ def test_a_current_that_points_nowhere_is_put_right(trying: Device) -> None:
 def test_a_trial_that_lost_its_record_goes_back(trying: Device) -> None:
     (trying.root / "trial.json").unlink()
     assert started(trying) == 1 and trying.fault() == ""
+
+
+def test_a_first_one_that_lost_its_record_is_still_on_trial(empty: Device, sound: dict[str, Path]) -> None:
+    """There is none to go back to, and nobody has confirmed it."""
+    empty.install(sound["1.0.0"])
+    (empty.root / "trial.json").unlink()
+    found = empty.status()
+    assert (found["state"], found["tries"]) == ("trial", 1) and empty.fault() == ""
+    (empty.root / "trial.json").unlink()
+    empty.do("confirm")
+    assert (empty.root / "releases" / "1" / "confirmed.json").exists() and empty.fault() == ""
+
+
+def on_a_read_only_disk(device: Device) -> Device:
+    """The same home, where nothing can be written; a skip where no disk can be mounted."""
+    mount = f"mount --bind {device.root} {device.root} && mount -o remount,bind,ro {device.root}"
+    if subprocess.run([*UNSHARE, "sh", "-c", mount], capture_output=True, check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    command = [*UNSHARE, "sh", "-c", f'{mount} && exec "$@"', "sh", *device.command]
+    return Device(device.root, device.environment, command)
+
+
+def test_on_a_read_only_disk_the_confirmed_release_starts(trying: Device) -> None:
+    """Where a try cannot be counted, none is begun."""
+    fixed = on_a_read_only_disk(trying)
+    assert started(fixed) == 1
+    assert fixed.status()["state"] == "trial" and "on trial" in fixed.do("status")
+    assert "Read-only file system" in fixed.refused(7, "confirm")
+    trying.do("confirm")
+    assert started(fixed) == 2 and fixed.status()["state"] == "confirmed"
+
+
+def test_on_a_read_only_disk_a_first_release_on_trial_does_not_start(empty: Device, sound: dict[str, Path]) -> None:
+    empty.install(sound["1.0.0"])
+    assert "Read-only file system" in on_a_read_only_disk(empty).refused(7, "boot")

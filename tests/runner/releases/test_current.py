@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from edgekit.runner import load
 from edgekit.runner.errors import ReleaseError, TrustError
 from edgekit.runner.releases import current
+from edgekit.runner.releases.current import Release
 from tests.runner.conftest import reference, samples
 from tests.runner.releases.device import Device
 
@@ -71,6 +73,39 @@ def test_a_release_on_trial_that_is_taken_back_has_changed(
     assert load("current", trial=False).manifest.version == "1.0.0", "a variable that is left over is no harm"
 
 
+def test_a_way_back_at_the_same_moment_gives_no_release_that_failed(
+    here: Device, sound: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is read first: the pointer, whether there is a trial, what was confirmed."""
+    for name in ("current", "trial", "is_confirmed", "before", "has_failed"):
+        number = here.install(sound["2.0.0"])
+        read = getattr(current.records, name)
+
+        def late(*values: object, read: Callable[..., object] = read, name: str = name) -> object:
+            found = read(*values)
+            monkeypatch.setattr(current.records, name, read)
+            here.do("rollback")
+            return found
+
+        monkeypatch.setattr(current.records, name, late)
+        assert current.find().number == 1, (name, number)
+        monkeypatch.undo()
+        monkeypatch.setenv("EDGERUN_HOME", str(here.root))
+        here.run("rollback", "--release", number)
+
+
+def test_what_a_kill_leaves_of_a_way_back_gives_the_one_before(here: Device, sound: dict[str, Path]) -> None:
+    here.confirmed(sound["2.0.0"])
+    (here.root / "releases" / "2" / "failed.json").write_text('{"why": "a kill"}\n')
+    assert load("current", trial=False).release.number == 1
+
+
+def test_a_release_that_nobody_confirmed_is_no_current_one(here: Device, sound: dict[str, Path]) -> None:
+    (here.root / "releases" / "1" / "confirmed.json").unlink()
+    with pytest.raises(ReleaseError, match="no release is confirmed here"):
+        load("current")
+
+
 def test_without_one_it_says_so(empty: Device, sound: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDGERUN_HOME", str(empty.root))
     for _ in range(2):
@@ -106,6 +141,25 @@ def test_what_was_hashed_is_what_runs(here: Device, sound: dict[str, Path], monk
 
     monkeypatch.setattr(current.os, "fdopen", swapped)
     assert load("current", trial=False).manifest.version == "1.0.0"
+
+
+def test_what_was_hashed_is_what_is_tried(
+    here: Device, sound: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another file in its place before the processes that try the interpreters have opened it: none of them runs it."""
+    read = current.Release.read
+
+    def swapped(release: Release) -> bytes:
+        data = read(release)
+        Path(release.path).unlink()
+        Path(release.path).write_bytes(sound["2.0.0"].read_bytes())
+        return data
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(here.root.with_name("cache")))  # nothing was chosen before
+    monkeypatch.setattr(current.Release, "read", swapped)
+    with pytest.raises(TrustError, match="another file lies there than the one that was read first"):
+        load("current")
+    assert not list(here.root.with_name("cache").rglob("*.json")), "and nothing was chosen by it"
 
 
 def test_a_bundle_called_current_is_a_file_like_any_other(

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from edgekit.runner.errors import TrustError
-from edgekit.runner.releases import home
+from edgekit.runner.releases import current, home
 from edgekit.runner.releases.home import Home, locate
 from tests.runner.releases.device import Device
+
+FOLDERS = ("incoming", "store", "releases")
 
 
 def test_the_option_counts_before_the_variable_and_that_before_the_usual(
@@ -35,7 +37,8 @@ def test_it_is_made_for_this_user_alone_and_nothing_is_made_by_asking(empty: Dev
         empty.receive(sound["1.0.0"])
     finally:
         os.umask(old)
-    assert empty.root.stat().st_mode & 0o777 == 0o700
+    for folder in (empty.root, *map(empty.root.joinpath, FOLDERS)):
+        assert folder.stat().st_mode & 0o777 == 0o700, folder
 
 
 def test_an_empty_folder_is_a_home_like_any_other(empty: Device, sound: dict[str, Path]) -> None:
@@ -77,6 +80,38 @@ def test_a_folder_that_others_can_replace_is_refused(sound: dict[str, Path], tmp
     assert f"they can write {tmp_path / 'open'}" in open_to_all.refused(8, "receive", "0" * 64)
     (tmp_path / "open").chmod(0o1777)
     open_to_all.receive(sound["1.0.0"])
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_so_is_a_link_or_an_open_folder_in_it(name: str, empty: Device, sound: dict[str, Path], tmp_path: Path) -> None:
+    """As where the home was made under a umask that lets others write, or somebody moved a folder to another disk."""
+    empty.confirmed(sound["1.0.0"])
+    folder = empty.root / name
+    for mode in (0o770, 0o707, 0o1777):
+        folder.chmod(mode)
+        for command in ("status", "boot", "watch", "gc"):
+            assert f"{folder}: others can write there" in empty.refused(8, command)
+        assert f"`chmod 700 {folder}`" in empty.refused(8, "receive", "0" * 64)
+        with pytest.raises(TrustError, match="others can write there"):
+            current.find(Home(empty.root))
+    folder.chmod(0o700)
+    empty.do("boot")
+    folder.rename(tmp_path / "elsewhere")
+    for end in (tmp_path / "elsewhere", tmp_path / "nowhere"):
+        folder.symlink_to(end)
+        assert f"{folder}: is a link or a file" in empty.refused(8, "boot")
+        assert f"{folder}: is a link or a file" in empty.refused(8, "receive", "0" * 64)
+        folder.unlink()
+    (tmp_path / "elsewhere").rename(folder)
+    empty.do("boot")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.parametrize("name", FOLDERS)
+def test_so_is_one_of_another_user_in_it(name: str, empty: Device, sound: dict[str, Path]) -> None:
+    empty.confirmed(sound["1.0.0"])
+    os.chown(empty.root / name, 12345, 12345)
+    assert f"{empty.root / name}: belongs to user 12345, this is user 0" in empty.refused(8, "boot")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")

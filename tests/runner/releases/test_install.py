@@ -133,6 +133,34 @@ def test_a_bundle_that_crashes_its_interpreter(empty: Device, sound: dict[str, P
     assert "crashed (SIGSEGV)" in said and empty.status()["state"] == "confirmed"
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--interpreter", "nosuch", "use one of"),
+        ("--memory-mb", 1, "use a whole number from 64 to"),
+        ("--cpu-s", 10**30, "use a whole number from 1 to 86400"),
+        ("--wall-s", 0, "use a whole number from 1 to 86400"),
+        ("--tries", 10**6, "use a whole number from 1 to 1000"),
+    ],
+)
+def test_a_misspelt_limit_says_nothing_against_a_bundle(
+    option: str, value: object, words: str, empty: Device, sound: dict[str, Path]
+) -> None:
+    done = empty.run("install", empty.receive(sound["1.0.0"]), option, value)
+    assert done.returncode == 2 and words in done.stderr and empty.status()["releases"] == []
+
+
+def test_neither_does_an_interpreter_that_is_missing(empty: Device, sound: dict[str, Path]) -> None:
+    sha256 = empty.receive(sound["1.0.0"])
+    for interpreter, words in (("litert", "onnx models run on"), ("tflite_runtime", "onnx models run on")):
+        assert words in empty.refused(5, "install", sha256, "--interpreter", interpreter)
+    without = Device(empty.root, command=[sys.executable, "-S", "-m", "edgekit.runner"])
+    without.refused(5, "install", sha256)
+    (release,) = empty.status()["releases"]
+    assert (release["state"], release["why"]) == ("built", "")
+    assert empty.install(sound["1.0.0"]) == 1
+
+
 def test_the_limit_of_latency_can_be_set_here(empty: Device, tmp_path: Path) -> None:
     path = device.write(tmp_path / "slow.edge.zip", budget={"latency_p50_ms": 1e-6})
     assert "its budget is 1e-06 ms" in empty.refused(5, "install", empty.receive(path))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runner.releases.device import Device, digest
+from tests.runner.releases.device import ROOT, Device, digest
 
 DATA = bytes(range(256)) * 1000
 
@@ -77,6 +77,54 @@ def test_without_a_size_a_wrong_file_is_never_stored(empty: Device, sha256: str)
     (said,) = answers(empty.do("receive", sha256, data=DATA + b"!"))
     assert not said["stored"]
     assert "another digest" in empty.refused(8, "receive", sha256, "--size", len(DATA))
+
+
+def test_a_wrong_file_without_a_size_is_begun_anew(empty: Device, sha256: str) -> None:
+    """A piece that is wrong looks like one that is not the last, so the sender has to say it."""
+    done = empty.run("receive", sha256, "--acknowledge", 1, data=b"!" * 100)
+    assert done.stderr.count("\n") == 1, "once, and not for each answer"
+    assert done.returncode == 0 and not answers(done.stdout)[0]["stored"]
+    assert done.stderr.startswith("edgerun: 100 bytes are here, not yet the file") and "--restart" in done.stderr
+    (said,) = answers(empty.do("receive", sha256, "--restart", data=DATA[:1000]))
+    assert said == {"sha256": sha256, "offset": 1000, "stored": False}
+    done = empty.run("receive", sha256, data=DATA[1000:])
+    assert answers(done.stdout)[0]["stored"] and done.stderr == ""
+    assert answers(empty.do("receive", sha256, "--restart"))[0]["stored"], "a whole file stays"
+
+
+def test_a_sender_that_hangs_spoils_nothing_that_was_begun_anew(empty: Device, sha256: str) -> None:
+    hanging = empty.start_receiving(sha256, "--acknowledge", 1)
+    assert hanging.stdin and hanging.stdout
+    hanging.stdin.write(DATA[:10])
+    hanging.stdin.flush()
+    assert json.loads(hanging.stdout.readline())["offset"] == 10
+    empty.do("receive", sha256, "--restart", data=DATA[:10])
+    _, err = hanging.communicate(b"!" * 100, timeout=60)
+    assert hanging.returncode == 4 and b"another command appends to it" in err
+    (said,) = answers(empty.do("receive", sha256, "--offset", 10, data=DATA[10:]))
+    assert said["stored"]
+
+
+def test_a_size_that_no_bundle_has_is_refused(empty: Device, sha256: str) -> None:
+    words = f"got a size of {2**31} bytes, at most {2**31 - 1} are taken"
+    assert words in empty.refused(4, "receive", sha256, "--size", 2**31, data=DATA)
+    assert not empty.root.exists()
+
+
+def test_a_file_that_has_no_room_is_refused_before_it_comes(empty: Device, sha256: str, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os\nreal = os.statvfs\n"
+        "os.statvfs = lambda path: os.statvfs_result((*real(path)[:4], 1, *real(path)[5:]))\n"
+    )
+    full = Device(empty.root, {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])})
+    said = full.refused(7, "receive", sha256, "--size", len(DATA), data=DATA)
+    assert f"{len(DATA)} bytes are to come" in said and "use `edgerun gc`" in said
+    assert empty.status()["incoming"] == {sha256: 0}
+
+
+def test_a_closed_standard_input_is_said(empty: Device, sha256: str) -> None:
+    closed = Device(empty.root, command=["sh", "-c", 'exec "$@" <&-', "sh", *empty.command])
+    assert "standard input is closed; send the file there" in closed.refused(4, "receive", sha256)
 
 
 def test_it_acknowledges_as_it_goes(empty: Device, sha256: str) -> None:

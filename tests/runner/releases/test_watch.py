@@ -7,22 +7,15 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.runner.releases import device
 from tests.runner.releases.device import ROOT, Device
+from tests.runner.releases.watching import PATIENCE_S, PROGRAM, Watch, alive, state
 
-PATIENCE_S = 90.0
-PROGRAM = """
-import os, signal, sys, time
-from pathlib import Path
-Path(os.environ["EDGERUN_HOME"], "program").write_text(f"{os.environ['EDGERUN_RELEASE']} {os.getpid()} {sys.argv[1:]}")
-time.sleep(600)
-"""
 SPOILT = {
     "answers wrongly here": "answers = run(self, *a, **k)\n    return [each + 9 for each in answers]",
     "crashed (SIGSEGV)": "import os, signal\n    os.kill(os.getpid(), signal.SIGSEGV)",
@@ -31,89 +24,6 @@ SPOILT = {
     "too slow here": "import time\n    time.sleep(0.02)\n    return run(self, *a, **k)",
 }
 """What an interpreter does after an update; what `watch` then says of a release that was sound."""
-
-
-class Watch:
-    """`edgerun watch` as a process."""
-
-    def __init__(self, on: Device, *words: object, **more: str) -> None:
-        self.device = on
-        self.said_file = open(on.root.with_name("said"), "a+")  # noqa: SIM115  (closed by `stop`)
-        self.process = subprocess.Popen(
-            [*on.command, "watch", *map(str, words)],
-            env=on.variables(**more),
-            stdout=self.said_file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-
-    @property
-    def said(self) -> str:
-        return self.device.root.with_name("said").read_text()
-
-    def until(self, true: Callable[[], bool]) -> None:
-        """Wait for something; what was said, where it does not come."""
-        deadline = time.monotonic() + PATIENCE_S
-        while not true():
-            assert self.process.poll() is None, self.said
-            assert time.monotonic() < deadline, self.said
-            time.sleep(0.1)
-
-    def program(self) -> list[str]:
-        """Release, process number and words of the program that runs, as it says itself."""
-        path = self.device.root / "program"
-        return path.read_text().split(maxsplit=2) if path.exists() else ["", "", ""]
-
-    def stop(self, by: int = signal.SIGTERM) -> int:
-        """Its exit code."""
-        if self.process.poll() is None:
-            self.process.send_signal(by)
-        code = self.process.wait(PATIENCE_S)
-        self.said_file.close()
-        return code
-
-
-@pytest.fixture
-def watch() -> Iterator[Callable[..., Watch]]:
-    """Starts one; it ends with the test."""
-    started: list[Watch] = []
-
-    def start(on: Device, *words: object, **more: str) -> Watch:
-        started.append(Watch(on, *words, **more))
-        return started[-1]
-
-    yield start
-    for each in started:
-        if each.process.poll() is None:
-            os.killpg(each.process.pid, signal.SIGKILL)
-            each.process.wait()
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> list[str]:
-    """One that runs until it is stopped."""
-    (tmp_path / "program.py").write_text(PROGRAM)
-    return ["--", sys.executable, str(tmp_path / "program.py"), "{bundle}", "--home"]
-
-
-@pytest.fixture
-def trying(empty: Device, sound: dict[str, Path]) -> Device:
-    """Release 1 is confirmed, release 2 on trial."""
-    empty.confirmed(sound["1.0.0"])
-    empty.install(sound["2.0.0"])
-    return empty
-
-
-def state(on: Device) -> tuple[str, int]:
-    found = on.status()
-    return found["state"], found["current"]
-
-
-def alive(number: str) -> bool:
-    try:
-        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_a_healthy_release_is_confirmed_and_its_program_left_alone(
@@ -211,10 +121,22 @@ def test_a_program_that_ignores_a_stop_is_ended(
     assert not alive(watching.program()[1])
 
 
-def test_a_program_that_ends_by_itself_ends_the_watch(trying: Device, watch: Callable[..., Watch]) -> None:
-    for _ in range(4):
-        assert watch(trying, "--", "true").process.wait(PATIENCE_S) == 0
-    assert trying.status()["tries"] == 3, "a program that has done its work is no failure"
+def test_a_program_of_a_confirmed_release_that_ends_by_itself_ends_the_watch(
+    trying: Device, watch: Callable[..., Watch]
+) -> None:
+    trying.do("confirm")
+    assert watch(trying, "--", "true").process.wait(PATIENCE_S) == 0
+    assert state(trying) == ("confirmed", 2)
+
+
+def test_one_that_ends_before_its_release_is_confirmed_spends_a_try(
+    trying: Device, watch: Callable[..., Watch]
+) -> None:
+    """Else a release whose program has nothing to do would stay on trial, and the device down, without end."""
+    watching = watch(trying, "--", "true")
+    assert watching.process.wait(PATIENCE_S) == 0, "release 1 is confirmed, so its end is a good one"
+    assert watching.said.count("release 2: the program ended with exit code 0 before it was confirmed") == 3
+    assert state(trying) == ("confirmed", 1)
 
 
 def test_a_confirmed_program_that_crashes_is_started_again(
@@ -230,16 +152,20 @@ def test_a_confirmed_program_that_crashes_is_started_again(
 def test_a_kill_of_the_watch_itself_spends_the_try(
     trying: Device, watch: Callable[..., Watch], program: list[str]
 ) -> None:
+    left_running: list[str] = []
     for left in (2, 1, 0):
         watching = watch(trying, "--confirm-after", 3600, *program)
         watching.until(lambda watching=watching: "starting" in watching.said and watching.program()[0] == "2")  # type: ignore[misc]
         assert trying.status()["tries"] == left
         os.killpg(watching.process.pid, signal.SIGKILL)
-        os.kill(int(watching.program()[1]), signal.SIGKILL)
         watching.process.wait()
+        left_running.append(watching.program()[1])
+        assert alive(left_running[-1]), "a kill cannot be handed on"
         (trying.root / "program").unlink()
     watching = watch(trying, *program)
     watching.until(lambda: watching.program()[0] == "1")
+    assert f"earlier watch has left (process {left_running[-1]})" in watching.said
+    assert not any(map(alive, left_running)), "each watch ended what the one before had left"
     assert watching.stop() == 0
 
 
@@ -256,11 +182,11 @@ def test_without_a_release_it_waits_for_one(
     manager = Manager(str(tmp_path / "notify"))
     watching = watch(empty, *program, NOTIFY_SOCKET=str(tmp_path / "notify"))
     watching.until(lambda: "READY=1" in manager.read())
-    assert "no such folder" in watching.said and "waiting for one" in watching.said
+    assert "no such folder" in watching.said and "; waiting" in watching.said
     empty.install(sound["1.0.0"])
     watching.until(lambda: watching.program()[0] == "1")
     empty.do("rollback")
-    watching.until(lambda: watching.said.count("waiting for one") == 2)
+    watching.until(lambda: watching.said.count("; waiting") == 2)
     empty.install(sound["2.0.0"])
     watching.until(lambda: watching.program()[0] == "2")
     assert watching.stop() == 0

@@ -223,6 +223,12 @@ def test_what_has_expired_is_refused(desk: Desk) -> None:
     refused(desk, "policy.json: expired", "bring a newer policy", clock=now_s + 366 * DAY_S)
 
 
+@pytest.mark.parametrize("days", [0, -1])
+def test_a_statement_that_ends_before_it_was_signed_is_none(days: int, desk: Desk) -> None:
+    desk.forge(expires=desk.later(days))
+    refused(desk, "before its time", "sign again", clock=time.time() - 10 * DAY_S)
+
+
 def test_a_key_counts_until_it_expires(desk: Desk) -> None:
     now_s = time.time()
     desk.add("carla", now_s + 10 * DAY_S)

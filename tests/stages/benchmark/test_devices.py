@@ -15,23 +15,14 @@ from edgekit.core import artifacts, replay
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import ConfigError, EdgekitError
 from edgekit.measure.devices import turns
-from edgekit.report import tables
+from edgekit.report import checks, tables
 from edgekit.workbook.stage import open_stage
 from tests.conftest import TINY, FinishedRun
-from tests.measure.devices.rig import Rig
+from tests.measure.devices.rig import Rig, address
+from tests.stages.benchmark.devices import slowed
 
 pytestmark = pytest.mark.fleet
 
-SLOW = """
-import ai_edge_litert.interpreter as litert, time
-run = litert.Interpreter.invoke
-def invoke(self):
-    if {slow}(self.get_input_details()[0]["dtype"].__name__):
-        time.sleep({seconds})
-    return run(self)
-litert.Interpreter.invoke = invoke
-"""
-"""A board whose kernels of one type are slow, as where there is no dot product of bytes."""
 HERE = {"rounds": 10, "calls_per_round": 5, "warmup_per_round": 1, "most_rounds": 10, "load_s": 0.0}
 
 
@@ -47,15 +38,6 @@ def desk(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     monkeypatch.setattr(turns, "PAUSES_S", (0.1,))  # these devices share one machine, so they are always disturbed
     return rig
-
-
-def slowed(rig: Rig, number: int, dtypes: str, seconds: float) -> None:
-    """From now on, files whose input is of these types take longer on this device."""
-    folder = rig.device(number) / "slow"
-    folder.mkdir(exist_ok=True)
-    text = SLOW.format(slow=f"{dtypes.split(',')!r}.__contains__", seconds=seconds)
-    (folder / "sitecustomize.py").write_text(text)
-    rig.setting(number, f"export PYTHONPATH={folder}")
 
 
 def run(tiny_run: FinishedRun, tmp_path: Path, where: str, hosts: Path, **options: Any) -> Artifact:
@@ -100,7 +82,21 @@ def test_a_class_of_devices_changes_the_winner_and_that_is_replayed(
     hosts.unlink()
     again = run(tiny_run, tmp_path, "pi4", hosts)
     assert again.metrics["winners"] == found.metrics["winners"] and again.digest == found.digest
-    assert "devices" not in again.metrics, "nobody asks the devices again"
+    assert again.metrics["devices"] == devices, "nobody asks the devices again, and what they said then is told"
+    assert all(each["replayed"] and each["chosen"] == each["today"] for each in again.metrics["decisions"])
+    assert "as an earlier run recorded it" in str(tables.devices(again).title)
+
+
+def test_where_no_variant_can_be_sent_nothing_is_too_slow(tiny_run: FinishedRun, desk: Rig, tmp_path: Path) -> None:
+    hosts = desk.inventory(d0={"class": "pi4", "port": 1})
+    settings = "budget.accuracy_drop_pp=0 budget.latency_p50_ms=0.0001"
+    found = run(tiny_run, tmp_path, "pi4", hosts, settings=settings)
+    measured = json.loads(found.file("decision.json").read_text())["measured"]
+    assert measured["too_slow"] == [] and found.metrics["devices"]["devices"] == []
+    assert not [reason for row in found.metrics["rows"][1:] for reason in row["reasons"] if "p50" in reason]
+    assert tables.devices(found).title == "class pi4: nothing was sent there, for no variant is inside the other limits"
+    nearest = checks.missed_message(found.metrics["nearest_miss"], found.metrics["budget"])
+    assert "of p50" not in nearest and "on this machine" in nearest
 
 
 def test_the_slowest_device_of_the_class_decides(tiny_run: FinishedRun, desk: Rig, tmp_path: Path) -> None:
@@ -137,8 +133,6 @@ def test_faults_of_devices_are_one_line_and_leave_nothing(tiny_run: FinishedRun,
         with pytest.raises(EdgekitError, match=r"d2: .*host key .* is not known") as caught:
             run(tiny_run, tmp_path, "box", hosts)
     finally:
-        from tests.measure.devices.rig import address
-
         desk.know((address(2), desk.port))
     assert "\n" not in str(caught.value)
     assert (

@@ -22,6 +22,7 @@ LAUNCHER = """#!/bin/sh
 EDGERUN_HOME=$(dirname "$(readlink -f "$0")")
 packages=$(sed "s|^|$EDGERUN_HOME/desk/packages/|" "$EDGERUN_HOME/desk/packages/used" 2>/dev/null | tr '\\n' ':')
 PYTHONPATH=$packages$PYTHONPATH
+PYTHONPATH=${PYTHONPATH%:}  # an empty name would be the folder that it is started in
 export EDGERUN_HOME PYTHONPATH
 exec "{python}" "$EDGERUN_HOME/desk/{runner}.pyz" "$@"
 """

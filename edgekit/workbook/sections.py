@@ -1,0 +1,86 @@
+"""The sections of a config: the options of each stage, checked by that stage, with those that all stages share."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from edgekit.core.config import SHARED_FIELDS, TRAINING, StageConfig, check, cores, suggest
+from edgekit.core.faults import Faults
+from edgekit.workbook.run_config import RunConfig
+
+
+def stage_config(stage: str) -> type[StageConfig]:
+    """The `Config` of a stage; importing it starts no framework."""
+    config: type[StageConfig] = importlib.import_module(f"edgekit.stages.{stage}").Config
+    return config
+
+
+def own_fields(config: type[StageConfig]) -> list[str]:
+    """Names of the options that stand under the stage's own name, without those shared by all stages."""
+    return [name for name in config.model_fields if name not in SHARED_FIELDS]
+
+
+def is_scalar(value: object) -> bool:
+    """True for what a notebook's `parameters` cell may hold."""
+    return isinstance(value, bool | int | float | str)
+
+
+def shared_options(run: RunConfig) -> dict[str, Any]:
+    """Options shared by all stages; `threads: 0` becomes this machine's number, which affects the last bits."""
+    shared = {name: getattr(run, name) for name in SHARED_FIELDS}
+    return {**shared, "threads": run.threads or cores()}
+
+
+def for_stage(stage: str, run: RunConfig, shared: dict[str, Any]) -> dict[str, Any]:
+    """Those options for one stage: a limit that devices are held to says nothing about candidates timed here."""
+    if stage == "distill" and run.benchmark.get("where"):
+        return {**shared, "budget": run.budget.model_copy(update={"latency_p50_ms": None})}
+    return shared
+
+
+def parse_stage(stage: str, section: dict[str, Any], shared: dict[str, Any]) -> StageConfig:
+    """Check one stage's section, with the shared options it asks for filled in; ConfigError lists all faults."""
+    config, faults = stage_config(stage), Faults()
+    for key in section:
+        if key in SHARED_FIELDS:
+            faults.add(f"{stage}.{key}: stands at the top level of the config, for all stages; move it there")
+        elif stage in TRAINING[1:] and key in ("temperature", "alpha"):
+            faults.add(
+                f"{stage}.{key}: was removed: fine-tuning follows the loss that distill kept, with its "
+                f"options; leave it out, or set distill.{key}"
+            )
+        elif key not in config.model_fields:
+            faults.add(f"{stage}.{key}: unknown key, {suggest(str(key), own_fields(config))}")
+    own = {name: value for name, value in section.items() if name in own_fields(config)}
+    wanted = {name: value for name, value in shared.items() if name in config.model_fields}
+    checked: StageConfig | None = faults.of(lambda: check(config, {**own, **wanted}, stage))
+    faults.raise_all()
+    assert checked is not None
+    return checked
+
+
+def section_of(config: Path, run: RunConfig, stage: str) -> dict[str, Any]:
+    """The options that are given for a stage, with paths as `beside` makes them."""
+    given = getattr(run, stage)
+    default = {"hosts": "hosts.yaml"} if stage == "benchmark" and given.get("where") else {}
+    return beside(config, {**default, **given})
+
+
+def beside(config: Path, section: dict[str, Any]) -> dict[str, Any]:
+    """The section with relative paths taken from the config's folder, whatever folder a kernel runs in."""
+
+    def placed(key: str, value: Any) -> Any:
+        if isinstance(value, list):
+            return [beside(config, each) if isinstance(each, dict) else each for each in value]
+        if (
+            key in ("path", "cache", "tokenizer", "hosts")
+            and isinstance(value, str)
+            and value
+            and value[0] not in "/~$"
+        ):
+            return str(config.resolve().parent / value)
+        return value
+
+    return {key: placed(key, value) for key, value in section.items()}
