@@ -18,8 +18,11 @@ from edgekit.runner.files import make_folder
 
 
 @contextmanager
-def hold(path: Path, who: str, wait_s: float = 0.0) -> Iterator[None]:
-    """Hold the lock file `path` as `who`; ResourceError names its holder if it is not free within `wait_s` seconds."""
+def hold(path: Path, who: str, wait_s: float = 0.0, advice: str = "choose another folder with --out") -> Iterator[None]:
+    """Hold the lock file `path` as `who`; ResourceError names its holder if it is not free within `wait_s` seconds.
+
+    `advice`: what to do where nothing can be locked there at all.
+    """
     from filelock import FileLock, Timeout
 
     holder = path.with_name(f"{path.name}.holder")
@@ -31,7 +34,7 @@ def hold(path: Path, who: str, wait_s: float = 0.0) -> Iterator[None]:
         raise ResourceError(f"{path.parent}: in use by {_describe_holder(holder)}; wait for it, or stop it") from None
     except (OSError, NotImplementedError) as error:
         raise ResourceError(
-            f"{path}: cannot be locked ({getattr(error, 'strerror', None) or error}); choose another folder with --out"
+            f"{path}: cannot be locked ({getattr(error, 'strerror', None) or error}); {advice}"
         ) from None
     try:
         with contextlib.suppress(OSError):  # a killed predecessor's name must not stand for ours

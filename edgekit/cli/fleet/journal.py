@@ -16,16 +16,15 @@ from typing import Any
 
 from edgekit.cli.fleet.outcomes import ARRIVED, CONFIRMED, SENDING, SENT, UNREACHABLE, WAITING, Outcome
 from edgekit.core import lock
-from edgekit.core.errors import ResourceError
 from edgekit.core.hashing import write_json
 from edgekit.measure.devices.inventory import Host, Inventory
-from edgekit.runner.files import make_folder
 
 FOLDER = ".edgekit/fleet"
 FORMAT = 1
 EVERY_S = 0.5
 """So often it is written at most: 500 devices change their states thousands of times."""
 LARGEST_BYTES = 64 << 20
+ADVICE = "that folder is needed beside hosts.yaml: repair it, or copy hosts.yaml into a folder of yours"
 
 
 class Journal:
@@ -93,27 +92,12 @@ class Journal:
 def opened(inventory: Inventory, who: str) -> Iterator[Journal]:
     """That of an inventory, written at the end; ResourceError where another command is at work on the same fleet."""
     folder = inventory.path.resolve().parent / FOLDER
-    with _locked(folder, inventory.path.name, who):
+    with lock.hold(folder / f"{inventory.path.name}.lock", who, advice=ADVICE):
         journal = Journal(folder / f"{inventory.path.name}.json")
         try:
             yield journal
         finally:
             journal.write()
-
-
-@contextmanager
-def _locked(folder: Path, name: str, who: str) -> Iterator[None]:
-    try:
-        make_folder(folder)
-        with open(folder / f"{name}.lock", "ab"):  # whatever keeps it from being locked is told of the folder here
-            pass
-    except OSError as error:
-        raise ResourceError(
-            f"{folder}: is needed beside hosts.yaml, and cannot be written ({error.strerror}); repair it, or copy "
-            "hosts.yaml into a folder of yours"
-        ) from None
-    with lock.hold(folder / f"{name}.lock", who):
-        yield
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:

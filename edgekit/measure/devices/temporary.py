@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from edgekit.measure.devices.commands import DESK, program
-from edgekit.measure.devices.facts import Facts, Status
+from edgekit.measure.devices.facts import Facts, Release, Status
 from edgekit.measure.devices.failures import DeviceError, Unreachable
 from edgekit.measure.devices.line import Line
 from edgekit.measure.devices.supply import File, put
@@ -44,6 +44,14 @@ class TemporaryBundle:
         """Bytes of all of them."""
         return sum(len(file.data) for file in self.files.values())
 
+    def release(self, status: Status) -> Release | None:
+        """A release that is all of it, and loads."""
+        found = status.of(self.bundle.sha256)
+        if found is None or found.state == "failed" or (status.refused and found.number == status.current):
+            return None
+        signed = {file.sha256 for file in self.files.values()} if self.signatures else set()
+        return found if found.files >= signed else None
+
     def check(self, found: Facts) -> None:
         """DeviceError where the device takes signed bundles alone and this one is not: nothing has to be sent then."""
         if found.status is not None and found.status.signed and not self.signatures:
@@ -67,8 +75,8 @@ async def temporary_bundles(line: Line, found: Facts, bundles: Sequence[Temporar
     try:
         paths = []
         for each in bundles:
-            release = (found.status or Status()).of(each.bundle.sha256)
-            if release is not None and release.state != "failed":
+            release = each.release(found.status or Status())
+            if release is not None:
                 paths.append(str(home / "releases" / str(release.number) / f"bundle{BUNDLE}"))
                 continue
             for name, file in each.files.items():

@@ -49,7 +49,7 @@ def test_a_release_that_its_device_would_not_load_is_said_and_pushed_again(fleet
     assert "refused" in fleet.run(8, "status", "--only", "d0")
     found = fleet.asked(8, "confirm", fleet.bundles["1.0.0"], *only)
     assert [each["state"] for each in found.values()] == ["failed", CONFIRMED]
-    assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--confirm", "--again", *only) == [CONFIRMED] * 2
+    assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--confirm", *only) == [CONFIRMED] * 2
     assert fleet.states(0, "status", *only) == [CONFIRMED] * 2
     assert (fleet.status(0)["current"], fleet.status(1)["current"]) == (2, 1)
 

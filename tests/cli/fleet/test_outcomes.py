@@ -97,7 +97,9 @@ def test_a_folder_that_cannot_be_used_is_said_with_what_to_do(name: str, fleet: 
     path = fleet.path.parent / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.mkdir() if name.endswith("lock") else path.write_text("x")
-    with pytest.raises(ResourceError, match="beside hosts.yaml, and cannot be written .* copy hosts.yaml"):
+    with pytest.raises(
+        ResourceError, match="cannot be locked .* needed beside hosts.yaml: repair it, or copy hosts.yaml"
+    ):
         journal.opened(fleet, "push").__enter__()
 
 

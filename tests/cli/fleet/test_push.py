@@ -110,14 +110,19 @@ def test_an_edited_note_is_not_believed(fleet: Fleet) -> None:
 
 
 def test_who_cannot_be_reached_is_told_with_what_was_known(fleet: Fleet) -> None:
-    with Proxy(address(1), fleet.rig.port) as proxy:
-        fleet.rig.know((address(1), proxy.port))
-        fleet.rig.inventory(d1={"port": proxy.port})
-        fleet.run(0, "push", fleet.bundles["1.0.0"], "--confirm", "--only", "d0", "--only", "d1")
-    for _ in range(2):
-        found = fleet.asked(7, "push", fleet.bundles["1.0.0"], "--confirm", "--only", "d0", "--only", "d1")
-        assert [each["state"] for each in found.values()] == [CONFIRMED, "unreachable"]
-        assert found["d1"]["why"].endswith("; it had confirmed that as release 1 before")
+    only = ("--only", "d0", "--only", "d1")
+    fleet.run(0, "push", fleet.bundles["1.0.0"], "--confirm", "--only", "d0")
+    fleet.run(0, "push", fleet.bundles["1.0.0"], "--send-only", "--only", "d1")
+    fleet.rig.stop_devices()
+    try:
+        for _ in range(2):
+            found = fleet.asked(7, "push", fleet.bundles["1.0.0"], "--confirm", *only)
+            assert [each["state"] for each in found.values()] == ["unreachable"] * 2
+            assert found["d0"]["why"].endswith("; it had confirmed that as release 1 before")
+            assert found["d1"]["why"].endswith("; the bundle was sent there before")
+    finally:
+        fleet.rig.start_devices(range(4))
+    assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--confirm", *only) == [CONFIRMED] * 2
 
 
 def test_the_next_bundle_goes_over_the_one_before(fleet: Fleet) -> None:

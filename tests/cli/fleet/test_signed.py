@@ -43,22 +43,6 @@ def test_a_device_in_signed_mode_refuses_what_nobody_signed_and_gets_no_byte_of_
     assert len(fleet.status(0)["store"]) == 3
 
 
-def test_a_bundle_that_is_signed_again_reaches_devices_that_have_it(fleet: Fleet, signer: Desk) -> None:
-    fleet.run(0, "push", signer.bundle, "--trust", signer.trust, "--confirm", "--only", "d0")
-    signer.sign(counter=6)
-    assert fleet.states(0, "push", signer.bundle, "--confirm", "--only", "d0") == ["confirmed"]
-    status = fleet.status(0)
-    assert (status["current"], status["floor"]) == (2, {"tiny": {"epoch": 1, "counter": 6}})
-    assert fleet.states(0, "push", signer.bundle, "--confirm", "--again", "--only", "d0") == ["confirmed"]
-    assert fleet.status(0)["current"] == 2
-
-
-def test_another_name_in_the_statement_is_found_at_the_desk(fleet: Fleet, signer: Desk) -> None:
-    signer.forge(name="other")
-    done = fleet.rig.edgekit("fleet", "push", signer.bundle, "--to", fleet.hosts, "--trust", signer.trust)
-    assert done.returncode == 8 and "is called 'tiny' in its manifest, 'other' in its statement" in done.stderr
-
-
 @pytest.mark.parametrize("command", ["bench", "doctor"])
 def test_nor_is_it_timed_or_examined_there_but_a_signed_one_is(command: str, fleet: Fleet, signer: Desk) -> None:
     fleet.run(0, "push", signer.bundle, "--trust", signer.trust, "--confirm", "--only", "d0")
@@ -67,6 +51,22 @@ def test_nor_is_it_timed_or_examined_there_but_a_signed_one_is(command: str, fle
     assert found["d0"]["why"] == "is in signed mode, and nobody has signed this bundle; use `edgekit sign`"
     assert (fleet.rig.device(0) / ".calls").stat().st_size == calls + 1, "it was asked who it is, and no more"
     fleet.run(0, command, signer.bundle, "--only", "d0")
+
+
+def test_a_bundle_that_is_signed_again_reaches_devices_that_have_it(fleet: Fleet, signer: Desk) -> None:
+    fleet.run(0, "push", signer.bundle, "--trust", signer.trust, "--confirm", "--only", "d0")
+    signer.sign(counter=6)
+    assert fleet.states(0, "push", signer.bundle, "--confirm", "--only", "d0") == ["confirmed"]
+    status = fleet.status(0)
+    assert (status["current"], status["floor"]) == (2, {"tiny": {"epoch": 1, "counter": 6}})
+    assert fleet.states(0, "push", signer.bundle, "--confirm", "--only", "d0") == ["confirmed"]
+    assert fleet.status(0)["current"] == 2
+
+
+def test_another_name_in_the_statement_is_found_at_the_desk(fleet: Fleet, signer: Desk) -> None:
+    signer.forge(name="other")
+    done = fleet.rig.edgekit("fleet", "push", signer.bundle, "--to", fleet.hosts, "--trust", signer.trust)
+    assert done.returncode == 8 and "is called 'tiny' in its manifest, 'other' in its statement" in done.stderr
 
 
 def test_an_older_counter_than_the_confirmed_one_is_refused_there(fleet: Fleet, signer: Desk, tmp_path: Path) -> None:

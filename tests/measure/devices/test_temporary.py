@@ -118,14 +118,21 @@ def test_also_where_the_work_fails_or_is_interrupted_and_what_was_abandoned_goes
 
 
 def test_a_release_of_the_device_is_used_where_it_lies(desk: Rig, bundle: TemporaryBundle) -> None:
+    unsigned = TemporaryBundle(bundle.bundle)
+
     async def on(line: Line) -> None:
         edgerun, found = await desks.ready(line)
         await edgerun.receive(bundle.bundle.sha256, bundle.bundle.data)
         found = replace(found, status=await edgerun.install(bundle.bundle.sha256, None, (), ()))
-        async with temporary_bundles(line, found, [bundle]) as paths:
+        async with temporary_bundles(line, found, [unsigned]) as paths:
             assert paths == [str(desk.device(1) / ".edge" / "releases" / "1" / "bundle.edge.zip")]
             await edgerun.bench(paths[0], "--calls", "20", "--no-trial", within_s=60)
         assert Path(paths[0]).exists() and not lying(desk, 1)
+        refused = replace(found, status=replace(found.status, refused="damaged")) if found.status else found
+        async with temporary_bundles(line, refused, [unsigned]) as paths:
+            assert "/temporary/" in paths[0]
+        async with temporary_bundles(line, found, [bundle]) as paths:
+            assert "/temporary/" in paths[0], "the release has no statement beside it"
 
     desks.talk(desks.host(desk, 1), on)
 
