@@ -13,6 +13,8 @@ from edgekit.runner.releases import records, transitions
 from tests.faults.tree import UNSHARE
 from tests.runner.releases.device import Device, digest
 
+pytestmark = pytest.mark.processes
+
 SAY = "import os; print(os.environ['EDGERUN_RELEASE'], os.environ['EDGERUN_HOME'])"
 
 

@@ -12,6 +12,8 @@ from tests.runner.releases.test_refused import damage
 from tests.runner.releases.test_signed import at, confirm
 from tests.runner.trust.desk import LABEL, Desk
 
+pytestmark = pytest.mark.processes
+
 DEEP = "[" * 100_000
 TRIALS = [
     '{"release": 2, "tries": 1e999, "from": 1}',

@@ -13,6 +13,8 @@ from edgekit.runner.releases import records
 from tests.runner.releases import device
 from tests.runner.releases.device import ROOT, Device, digest
 
+pytestmark = pytest.mark.processes
+
 
 def test_the_current_release_and_the_one_before_always_stay(empty: Device, sound: dict[str, Path]) -> None:
     for version in ("1.0.0", "2.0.0", "3.0.0"):

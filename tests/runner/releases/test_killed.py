@@ -8,6 +8,8 @@ from tests.runner.releases import kills
 from tests.runner.releases.device import Device, digest
 from tests.runner.releases.kills import Kills
 
+pytestmark = pytest.mark.processes
+
 STATES = ("rename", "renameat", "renameat2", "symlink", "symlinkat", "mkdir", "mkdirat")
 
 

@@ -13,6 +13,8 @@ from tests.runner.releases.device import Device, digest
 from tests.runner.releases.test_signed import at, confirm
 from tests.runner.trust.desk import LABEL, Desk
 
+pytestmark = pytest.mark.processes
+
 
 @contextmanager
 def stopped(on: Device, *words: object) -> Iterator[Popen[str]]:

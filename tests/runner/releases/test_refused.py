@@ -10,6 +10,8 @@ from tests.runner.releases.device import Device, digest
 from tests.runner.releases.test_signed import CLOCK, DAY_S, at, at_another_time, confirm, loaded
 from tests.runner.trust.desk import LABEL, Desk
 
+pytestmark = pytest.mark.processes
+
 LATER = 100.0
 """Days."""
 

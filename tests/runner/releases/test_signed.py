@@ -20,6 +20,8 @@ from tests.runner.releases.kills import Kills
 from tests.runner.releases.test_killed import STATES
 from tests.runner.trust.desk import DAY_S, LABEL, YEAR_S, Desk
 
+pytestmark = pytest.mark.processes
+
 CLOCK = "import time; right = time.time; time.time = lambda: right() + {}\n"
 COMMAND = "import sys; from edgekit.runner.cli import main; sys.exit(main(sys.argv[1:]))"
 LOAD = "from edgekit.runner import load; print(load('current', trial=False).manifest.version)"
