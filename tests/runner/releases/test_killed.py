@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.runner.releases import kills
 from tests.runner.releases.device import Device, digest
 from tests.runner.releases.kills import Kills

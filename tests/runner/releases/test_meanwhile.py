@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from subprocess import Popen
 
+import pytest
+
 from tests.runner.releases.device import Device, digest
 from tests.runner.releases.test_signed import at, confirm
 from tests.runner.trust.desk import LABEL, Desk
