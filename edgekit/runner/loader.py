@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from edgekit.runner.bundle import check_architecture, read, read_bytes
+from edgekit.runner import admission
+from edgekit.runner.bundle import check_architecture, read_bytes
 from edgekit.runner.model import Model, open_model
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def load(
     ReleaseError
         No release is confirmed here.
     TrustError
-        A member of it was changed, or the release is not the one that was installed.
+        A member of it was changed, the release is not the one that was installed, or this device is in signed mode
+        and its policy does not trust the bundle.
     BackendError
         No interpreter for its target is installed, or none can run the model.
     """
@@ -60,7 +62,7 @@ def load(
         path = release.path
         bundle = read_bytes(release.read(), path)
     else:
-        bundle = read(path)
+        bundle = admission.read(path)
     check_architecture(bundle.manifest)
     if trial:
         from edgekit.runner import autotune

@@ -7,7 +7,6 @@ import json
 import secrets
 from collections.abc import Callable, Sequence
 from importlib import resources
-from pathlib import Path
 
 from edgekit.measure.devices import facts, sending
 from edgekit.measure.devices.connection import MOST_BYTES, Answer, Connection
@@ -168,14 +167,6 @@ async def status_there(line: Line, found: Facts) -> Status:
 def program(name: str) -> str:
     """The source of one that is sent along."""
     return resources.files("edgekit.measure.devices.remote").joinpath(f"{name}.py").read_text(encoding="utf-8")
-
-
-def bundle_path(found: Facts, sha256: str) -> str:
-    """Where a bundle lies on a device that has it in its store, or as a release."""
-    status = found.status or Status()
-    release = status.of(sha256)
-    place = Path(found.home)
-    return str(place / "releases" / str(release.number) / "bundle.edge.zip" if release else place / "store" / sha256)
 
 
 def _status(answer: Answer) -> Status:

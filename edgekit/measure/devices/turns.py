@@ -18,14 +18,15 @@ import numpy as np
 
 from edgekit.core.errors import EdgekitError
 from edgekit.measure.devices import shapes
-from edgekit.measure.devices.commands import Edgerun, bundle_path, hello
-from edgekit.measure.devices.connection import Answer, Connection, Network
-from edgekit.measure.devices.facts import Status
+from edgekit.measure.devices.commands import Edgerun, hello
+from edgekit.measure.devices.connection import Answer, Network
+from edgekit.measure.devices.facts import Facts
 from edgekit.measure.devices.failures import DeviceError
 from edgekit.measure.devices.inventory import Host
 from edgekit.measure.devices.line import Line
 from edgekit.measure.devices.shapes import NONSENSE
-from edgekit.measure.devices.supply import Runner, Supplies, supply
+from edgekit.measure.devices.supply import File, Runner, Supplies, supply
+from edgekit.measure.devices.temporary import TemporaryBundle, temporary_bundles
 from edgekit.runner.measure.intervals import LEAST_ROUNDS
 
 T = TypeVar("T")
@@ -91,7 +92,7 @@ def greet(hosts: Sequence[Host]) -> None:
 
     async def one(network: Network, host: Host) -> None:
         async with Line(network, host) as line:
-            await hello(line, runner.sha256)
+            _check_unsigned(await hello(line, runner.sha256))
 
     _of_each(hosts, one)
 
@@ -153,14 +154,17 @@ async def _one(
 ) -> Part:
     async with Line(network, host) as line:
         found = await hello(line, supplies.runner.sha256)
+        _check_unsigned(found)
         for target in sorted({each.target for each in bundles}):
             edgerun, found = await supply(line, found, supplies, target, sum(len(each.data) for each in bundles))
-        status = found.status or Status()
-        for each in bundles:
-            if each.sha256 not in status.store:
-                await edgerun.receive(each.sha256, each.data, status.incoming.get(each.sha256, 0))
-        paths = [bundle_path(found, each.sha256) for each in bundles]
-        return await _quiet(line, edgerun, paths, bundles, asked, say)
+        sent = [TemporaryBundle(File(each.data, each.sha256)) for each in bundles]
+        async with temporary_bundles(line, found, sent) as paths:
+            return await _quiet(line, edgerun, paths, bundles, asked, say)
+
+
+def _check_unsigned(found: Facts) -> None:
+    if found.status is not None and found.status.signed:
+        raise DeviceError("is in signed mode, so it times no variants; name devices without a policy", 8)
 
 
 async def _quiet(
@@ -172,14 +176,9 @@ async def _quiet(
     say: Callable[[str], object],
 ) -> Part:
     """The first part that nothing disturbed, else the last one, which says what did."""
-    command = edgerun.words("bench", *paths, *asked.options())
-
-    async def work(connection: Connection) -> Answer:
-        return await connection.run(command, within_s=LONGEST_S, most=MOST_BYTES)
-
     for pause_s in (*PAUSES_S, None):
-        answer = await line.retry(work)
-        part = _part(answer.check(), bundles, asked)
+        answer = await edgerun.bench(*paths, *asked.options(), within_s=LONGEST_S, most=MOST_BYTES)
+        part = _part(answer, bundles, asked)
         if not part.disturbed or pause_s is None:
             return part
         say(f"{line.host.name} was disturbed ({part.disturbed[0]}); measured again in {pause_s:g} s")

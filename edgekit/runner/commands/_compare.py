@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from edgekit.runner.admission import read
 from edgekit.runner.autotune import choices, compare
-from edgekit.runner.bundle import read
 from edgekit.runner.commands import _shared
 
 
