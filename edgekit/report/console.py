@@ -55,7 +55,10 @@ def show(result: Result, folder: Path, console: Console, *, drawn: bool = False)
         f"{conditions['threads']} thread; {conditions['protocol']}.[/dim]",
     )
     if conditions["disturbed"]:
-        console.print(f"[bold]Disturbed:[/bold] {'; '.join(conditions['disturbed'])}.", soft_wrap=True, highlight=False)
+        where = " on this machine" if "devices" in result else ""
+        console.print(
+            f"[bold]Disturbed{where}:[/bold] {'; '.join(conditions['disturbed'])}.", soft_wrap=True, highlight=False
+        )
     for line in conditions.get("stayed_open", []):  # a result of an earlier edgekit has none
         console.print(f"[bold]Stayed open:[/bold] {escape(line)}.", soft_wrap=True, highlight=False)
     done = [stage for stage in STAGES if stage in result["stages"]]
@@ -71,7 +74,7 @@ def _table(result: Result, console: Console) -> Table:
     plain = _laid_out(result, found, found.plain_figures)
     if not found.second:
         return plain
-    whole = _laid_out(result, found, found.figures)
+    whole = _laid_out(result, found, (*found.plain_figures, *found.second))
     needed = Measurement.get(console, console.options.update(max_width=ANY_WIDTH), whole).minimum
     return whole if needed + VERDICT_WIDTH <= console.width else plain
 
@@ -81,8 +84,8 @@ def _laid_out(result: Result, found: variants.Variants, figures: Sequence[Column
     table = Table(title=title, title_justify="left", title_style="bold", caption=found.caption, caption_justify="left")
     columns = (variants.NAME, *figures, variants.VERDICT)
     for column in columns:
-        # a second accuracy's name is longer than its figures
-        heading = column.heading.replace(" ", "\n") if column in found.second else column.heading
+        # a second accuracy's name is longer than its figures, and so is a device's
+        heading = column.heading.replace(" ", "\n") if column in found.second else column.heading.replace("ms ", "ms\n")
         justify: Literal["left", "right"] = "right" if column.numeric else "left"
         table.add_column(heading, justify=justify, no_wrap=column is not variants.VERDICT)
     for line in found.lines:

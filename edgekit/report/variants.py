@@ -43,6 +43,10 @@ class Line:
 NAME: Column[Line] = Column("variant", lambda line: line.name, numeric=False)
 VERDICT: Column[Line] = Column("verdict", lambda line: line.verdict, numeric=False, breaks=True)
 HERE: Column[Line] = Column("p50, ms", lambda line: milliseconds(line.p50_ms))
+TAILS: tuple[Column[Line], ...] = (
+    Column("p95, ms", lambda line: milliseconds(line.p95_ms)),
+    Column("p99, ms", lambda line: milliseconds(line.p99_ms)),
+)
 FIGURES: tuple[Column[Line], ...] = (
     Column("val.", lambda line: percent(line.accuracy_validation)),
     Column("test", lambda line: percent(line.accuracy_test)),
@@ -50,8 +54,7 @@ FIGURES: tuple[Column[Line], ...] = (
     Column("at most, pp", lambda line: points(line.bound_pp)),
     Column("bytes", lambda line: count(line.bytes)),
     HERE,
-    Column("p95, ms", lambda line: milliseconds(line.p95_ms)),
-    Column("p99, ms", lambda line: milliseconds(line.p99_ms)),
+    *TAILS,
     Column("speed-up", lambda line: speedup(*line.speedup) if line.speedup else "1×"),
 )
 
@@ -69,13 +72,18 @@ class Variants:
 
     @property
     def plain_figures(self) -> tuple[Column[Line], ...]:
-        """`FIGURES`, and where devices decided the p50 on the slowest before that of this machine."""
+        """For a terminal: `FIGURES`, and where devices decided no tails of this machine's latencies."""
+        return tuple(column for column in self._all_figures if self.devices is None or column not in TAILS)
+
+    @property
+    def _all_figures(self) -> tuple[Column[Line], ...]:
+        """Where devices decided the p50 on the slowest stands before that of this machine."""
         if self.devices is None:
             return FIGURES
-        there = f"p50 on {self.devices['slowest'] or self.devices['where']}, ms"
+        there = f"p50, ms on {self.devices['slowest'] or self.devices['where']}"
         latencies: tuple[Column[Line], ...] = (
             Column(there, lambda line: milliseconds(line.device_p50_ms)),
-            Column("p50 here, ms", HERE.text),
+            Column("p50, ms here", HERE.text),
         )
         at = FIGURES.index(HERE)
         return (*FIGURES[:at], *latencies, *FIGURES[at + 1 :])
@@ -89,7 +97,7 @@ class Variants:
     @property
     def figures(self) -> tuple[Column[Line], ...]:
         """All, with a second accuracy at the end: where a table is too wide, that is what one scrolls to."""
-        return (*self.plain_figures, *self.second)
+        return (*self._all_figures, *self.second)
 
     @property
     def caption(self) -> str:

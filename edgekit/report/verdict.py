@@ -78,8 +78,7 @@ def _p50(verdict: Met) -> str:
     there = verdict.get("device")
     if there is None:
         return here
-    on_device = f"{milliseconds(there['p50_ms'])} ms on {there['host']} ({there['where']})"
-    return f"{on_device}, {here} on this machine, and there"
+    return f"{milliseconds(there['p50_ms'])} ms on {there['host']} ({there['where']}); on this machine {here}"
 
 
 def _against(verdict: Mapping[str, Any], key: str, what: str) -> str:

@@ -192,7 +192,7 @@ def targets(result: Result) -> Grid:
         if nearest:
             lines.append(Line([f"{target}: no bundle", *_met(rows[nearest["name"]])], "out"))
     sure = f"{100 * budget['accuracy_confidence']:g} %"
-    latency = ("p50, ms",) if there is None else (f"p50 on {there['slowest'] or there['where']}, ms", "p50 here, ms")
+    latency = ("p50, ms",) if there is None else (f"p50, ms on {there['slowest'] or there['where']}", "p50, ms here")
     columns = ("target", "variant", "accuracy", f"drop at most, pp ({sure})", *latency, "bytes", "speed-up")
     what = "What ships, and how it met the budget" if result["winners"] else "What came nearest, target by target"
     where = "" if there is None else " on this machine"

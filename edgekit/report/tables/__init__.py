@@ -196,7 +196,7 @@ def decisions(artifact: Artifact) -> Table:
     confidence, margin = artifact.config["confidence"], artifact.config["tie_margin"]
     title = f"Slower: the whole {100 * confidence:g} % interval is above {1 + margin:g} times the fastest; else a tie"
     found = artifact.metrics.get("devices")
-    p50 = f"p50 on {found['slowest'] or found['where']}, ms" if found else "p50, ms"
+    p50 = f"p50, ms on {found['slowest'] or found['where']}" if found else "p50, ms"
     return Table(("decision", "variant", p50, "× the fastest", "interval", "bytes", ""), rows, title)
 
 

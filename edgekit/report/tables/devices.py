@@ -23,7 +23,7 @@ def devices(artifact: Artifact) -> Table:
 def columns(found: DeviceClass) -> tuple[str, ...]:
     """This machine first, then every device of the class, the slowest marked."""
     named = [f"{each['host']}{', decides' if each['host'] == found['slowest'] else ''}" for each in found["devices"]]
-    return ("variant", "this machine, p50 ms", *(f"{name}, p50 ms" for name in named), "× the fastest there")
+    return ("variant", "p50, ms here", *(f"p50, ms on {name}" for name in named), "× the fastest there")
 
 
 def rows(found: DeviceClass, here: Sequence[Mapping[str, object]]) -> list[tuple[str, ...]]:

@@ -25,13 +25,7 @@ STOP_S = 10.0
 
 
 def claim(home: Home, say: Callable[[str], object]) -> int:
-    """Be the only watch of a home, until this process ends. The descriptor that every program is to inherit.
-
-    Raises
-    ------
-    ResourceError
-        Another watch is at work, or what an earlier one has left cannot be ended.
-    """
+    """Be the only watch of a home until this process ends; the descriptor that programs inherit, or ResourceError."""
     path = home.root / ".watch"
     if not take(_opened(path)):
         raise ResourceError(f"{home.root}: another `edgerun watch` is at work here ({_named(path)}); stop that first")
@@ -45,15 +39,7 @@ def claim(home: Home, say: Callable[[str], object]) -> int:
 
 
 def start(words: Sequence[str], environment: Mapping[str, str], inherited: Collection[int]) -> subprocess.Popen[bytes]:
-    """A program in a session of its own.
-
-    Raises
-    ------
-    BackendError
-        There is no such program.
-    ResourceError
-        No process at all can be started now.
-    """
+    """A program in a session of its own; BackendError where it is to blame, ResourceError for want of processes."""
     try:
         return subprocess.Popen(words, env=environment, start_new_session=True, pass_fds=inherited)
     except OSError as error:

@@ -119,6 +119,12 @@ def before(home: Home, number: int) -> int | None:
     return newest_confirmed(home, without=number) if on_trial else None
 
 
+def was_first(home: Home, number: int) -> bool:
+    """Whether a confirmed release was the first, so that nothing ran here before."""
+    found = read(home.release(number) / CONFIRMED)
+    return bool(found) and found.get("from") is None
+
+
 def digest(home: Home, number: int) -> str:
     """Sha256 of a release's bundle, as it was installed."""
     return str(read(home.release(number) / INSTALL).get("sha256", ""))

@@ -124,8 +124,8 @@ def way_back(home: Home, now: int | None) -> int | None:
 def go_back(home: Home, why: str) -> int | None:
     """Take the current release back and note why; the one that is current then, None where it was the first."""
     now = _now(home)
-    if records.before(home, now) is None and records.trial(home) is None:
-        raise ReleaseError(f"release {now}: there is no confirmed one before it; install the bundle that you want")
+    if records.before(home, now) is None and records.trial(home) is None and not records.was_first(home, now):
+        raise ReleaseError(f"release {now}: the one before it was removed; install the bundle that you want")
     origin = way_back(home, now)
     fail(home, now, why)
     _turn(home, origin)

@@ -45,14 +45,9 @@ def find() -> str:
 
 
 def verify(signatures: Sequence[Signature], revoked: Sequence[str] = (), now_s: float | None = None) -> None:
-    """All of them, side by side, at the time `now_s`, by default now.
+    """All of them, side by side; TrustError for the first that does not hold at the time `now_s`, by default now.
 
-    Raises
-    ------
-    TrustError
-        The first that does not hold, or an ssh-keygen that is missing or too old.
-    ResourceError
-        It could not be asked.
+    TrustError also for an ssh-keygen that is missing or too old; ResourceError where it cannot be asked.
     """
     program, running = find(), []
     at_s = time.time() if now_s is None else now_s

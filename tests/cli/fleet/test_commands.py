@@ -125,10 +125,12 @@ def test_what_is_current_nowhere_cannot_be_taken_back(fleet: Fleet) -> None:
         assert said.endswith(f"{done}\n") and "release 1 (tiny 1.0.0) is current there" in said
 
 
-def test_the_first_release_of_all_has_none_to_go_back_to(fleet: Fleet) -> None:
+def test_the_first_release_of_all_can_be_taken_back_too(fleet: Fleet) -> None:
+    """As a newcomer tries it: there, and back."""
     fleet.run(0, "push", fleet.bundles["1.0.0"], "--confirm", "--only", "d0")
-    found = fleet.asked(4, "rollback", fleet.bundles["1.0.0"], "--only", "d0")
-    assert "there is no confirmed one before it" in found["d0"]["why"]
+    assert fleet.run(0, "rollback", fleet.bundles["1.0.0"], "--only", "d0") == "taken back 1/1\n"
+    assert fleet.states(0, "status", "--only", "d0") == ["no release"]
+    assert fleet.states(0, "push", fleet.bundles["1.0.0"], "--confirm", "--only", "d0") == [CONFIRMED]
 
 
 def test_confirm_keeps_what_is_on_trial_and_tells_of_the_rest(fleet: Fleet) -> None:

@@ -55,7 +55,8 @@ def test_nor_is_it_timed_or_examined_there_but_a_signed_one_is(
     newer = tmp_path / "newer.edge.zip"
     shutil.copy(fleet.bundles["2.0.0"], newer)
     signer.sign(path=newer, counter=6)
-    fleet.run(0, command, newer, "--only", "d0")
+    for each in (signer.bundle, newer):
+        fleet.run(0, command, each, "--only", "d0")
     assert len(fleet.status(0)["releases"]) == 1
 
 

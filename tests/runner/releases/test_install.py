@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,14 +39,18 @@ def test_the_next_one_can_be_taken_back_before_and_after_it_is_confirmed(empty: 
         assert empty.status()["back"] == 1
         assert f"release {number} failed: too hot" in empty.do("rollback", "--why", "too hot")
         assert (empty.status()["current"], empty.status()["state"]) == (1, "confirmed")
-    assert "no confirmed one before" in empty.refused(4, "rollback")
     assert empty.install(sound["2.0.0"]) == 4, "a release that failed is not used again"
 
 
-def test_a_first_release_that_is_taken_back_leaves_none(empty: Device, sound: dict[str, Path]) -> None:
-    empty.install(sound["1.0.0"])
+@pytest.mark.parametrize("bring", [Device.install, Device.confirmed])
+def test_a_first_release_that_is_taken_back_leaves_none(
+    empty: Device, sound: dict[str, Path], bring: Callable[[Device, Path], int]
+) -> None:
+    bring(empty, sound["1.0.0"])
     assert "no release" in empty.do("rollback")
     assert "no release is current" in empty.refused(4, "rollback")
+    assert empty.status()["current"] is None and empty.fault() == ""
+    assert empty.confirmed(sound["1.0.0"]) == 2
     assert "no release is current" in empty.refused(4, "confirm")
     assert "no release is current" in empty.refused(4, "boot")
     assert empty.confirmed(sound["1.0.0"]) == 2

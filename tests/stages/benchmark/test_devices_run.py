@@ -73,13 +73,13 @@ def test_every_decision_says_where_it_was_measured(finished: Finished) -> None:
 
 
 def test_terminal_report_and_notebook_tell_the_machines_apart(finished: Finished) -> None:
-    assert re.search(r"wins: p50 \S+ ms on d0 \(pi4\), \S+ ms on this machine", finished.printed)
-    assert "p50 on d0, ms" in finished.printed and "p50 here, ms" in finished.printed
+    assert re.search(r"wins: p50 \S+ ms on d0 \(pi4\); on this machine \S+ ms; against", finished.printed)
+    assert re.search(r"p50, ms . p50, ms .*\n.* on d0 . +here . speed-up", finished.printed)
     assert "Decided by the slowest device of class pi4, d0" in finished.printed
     page = (finished.folder / "report.html").read_text()
-    assert "p50 on d0, ms" in page and "p50 here, ms" in page and "latency, p50 of one call on d0 (pi4)" in page
+    assert "p50, ms on d0" in page and "p50, ms here" in page and "latency, p50 of one call on d0 (pi4)" in page
     cells = (finished.folder / "notebooks" / notebook_name("benchmark")).read_text()
-    assert "p50 on d0, ms" in cells and "d0, decides, p50 ms" in cells
+    assert "p50, ms on d0" in cells and "p50, ms on d0, decides" in cells
 
 
 def test_a_device_that_was_disturbed_is_measured_again(finished: Finished) -> None:
