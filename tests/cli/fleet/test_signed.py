@@ -44,13 +44,31 @@ def test_a_device_in_signed_mode_refuses_what_nobody_signed_and_gets_no_byte_of_
 
 
 @pytest.mark.parametrize("command", ["bench", "doctor"])
-def test_nor_is_it_timed_or_examined_there_but_a_signed_one_is(command: str, fleet: Fleet, signer: Desk) -> None:
+def test_nor_is_it_timed_or_examined_there_but_a_signed_one_is(
+    command: str, fleet: Fleet, signer: Desk, tmp_path: Path
+) -> None:
     fleet.run(0, "push", signer.bundle, "--trust", signer.trust, "--confirm", "--only", "d0")
     calls = (fleet.rig.device(0) / ".calls").stat().st_size
     found = fleet.asked(8, command, fleet.bundles["2.0.0"], "--only", "d0")
     assert found["d0"]["why"] == "is in signed mode, and nobody has signed this bundle; use `edgekit sign`"
     assert (fleet.rig.device(0) / ".calls").stat().st_size == calls + 1, "it was asked who it is, and no more"
-    fleet.run(0, command, signer.bundle, "--only", "d0")
+    newer = tmp_path / "newer.edge.zip"
+    shutil.copy(fleet.bundles["2.0.0"], newer)
+    signer.sign(path=newer, counter=6)
+    for each in (signer.bundle, newer):
+        fleet.run(0, command, each, "--only", "d0")
+    assert len(fleet.status(0)["releases"]) == 1
+
+
+def test_a_signature_of_another_bundle_is_refused_by_the_device_that_is_to_time_it(
+    fleet: Fleet, signer: Desk, tmp_path: Path
+) -> None:
+    fleet.run(0, "push", signer.bundle, "--trust", signer.trust, "--confirm", "--only", "d0")
+    newer = tmp_path / "newer.edge.zip"
+    shutil.copy(fleet.bundles["2.0.0"], newer)
+    signer.sign(path=newer, counter=6)
+    Path(f"{statement(str(newer))}.sig").write_bytes(signer.signature.read_bytes())
+    assert fleet.asked(8, "bench", newer, "--only", "d0")["d0"]["state"] == "failed"
 
 
 def test_a_bundle_that_is_signed_again_reaches_devices_that_have_it(fleet: Fleet, signer: Desk) -> None:
