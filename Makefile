@@ -164,6 +164,7 @@ bench: $(VENV)/.dev build/dvc/bin/dvc ## what the runner adds, its choice loses,
 	$(BIN)/python -m benchmarks.keras_parity
 	$(BIN)/python -m benchmarks.serving
 	$(BIN)/python -m benchmarks.fleet
+	$(BIN)/python -m benchmarks.trust
 	$(MAKE) aa
 
 aa: $(VENV)/.dev ## a file against itself, and against itself 1.5 and 3 % slower, a hundred times; some minutes

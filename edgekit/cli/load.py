@@ -90,7 +90,7 @@ def run(request: Request, as_json: bool, say: Callable[[str], object]) -> None:
 def _prove(request: Request, bundle: bundles.Bundle) -> None:
     """Check the golden vectors first, on the interpreter under load: the speed of wrong answers is worthless."""
     interpreter = installed(bundle.manifest.target)[0]
-    report = prove(request.bundle, request.threads, interpreter)
+    report = prove(request.bundle, bundle, request.threads, interpreter)
     if not report.ok:
         raise SelftestError(
             f"{request.bundle}: the golden vectors did not come out as recorded on {report.interpreter} "

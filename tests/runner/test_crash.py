@@ -41,7 +41,7 @@ def crashing(tmp_path: Path) -> Path:
 
 def test_the_same_model_is_sound_where_it_tells_the_truth(tmp_path: Path) -> None:
     path = write(tmp_path / "sound.edge.zip", broken.tflite())
-    assert prove(path).ok
+    assert prove(path, bundle.read(path)).ok
     assert main(["selftest", str(path)]) == 0
 
 

@@ -118,7 +118,7 @@ def _chosen(found: Facts, supplies: Supplies, target: str | None) -> list[Wheel]
         names = ", ".join(known.of(name) for name in known.for_target(target))
         raise DeviceError(
             f"its {found.implementation} {found.dotted} lacks {' and '.join(lacking)} (for {target}: {names}); install "
-            "there, or bring wheels with --wheels DIR",
+            "there, or bring wheels with `edgekit fleet push --wheels DIR`",
             NO_INTERPRETER,
         )
     return wheels.choose(supplies.house, found, target)

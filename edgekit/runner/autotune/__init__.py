@@ -45,14 +45,16 @@ def open_best(
 
 
 def prove(
-    path: str | os.PathLike[str], threads: int | None = None, interpreter: str | None = None, device: str = "CPU"
+    path: str | os.PathLike[str],
+    bundle: Bundle,
+    threads: int | None = None,
+    interpreter: str | None = None,
+    device: str = "CPU",
 ) -> SelftestReport:
     """All golden vectors in a child process, the way that `open_best` chose; before a first load, the usual one."""
-    from edgekit.runner import admission
     from edgekit.runner import bundle as bundles
     from edgekit.runner.backends import check_threads, installed
 
-    bundle = admission.read(path)
     bundles.check_architecture(bundle.manifest)
     check_threads(1 if threads is None else threads)
     choice = choices.get(choices.key(bundle.identity, (interpreter, threads, device)))

@@ -21,9 +21,16 @@ def run(options: argparse.Namespace) -> None:
     if options.no_trial:
         report = _shared.load(options).selftest()
     else:
+        from edgekit.runner import admission
         from edgekit.runner.autotune import prove
 
-        report = prove(options.bundle, options.threads, options.interpreter, options.device or "CPU")
+        report = prove(
+            options.bundle,
+            admission.read(options.bundle),
+            options.threads,
+            options.interpreter,
+            options.device or "CPU",
+        )
     if options.json:
         _shared.print_json(report.to_dict())
     else:

@@ -79,7 +79,7 @@ def read(path: Path) -> list[Subject]:
 
 def proven(subject: Subject) -> None:
     """SelftestError unless the golden vectors come out as recorded on this machine's interpreter."""
-    report = prove(subject.path, 1, installed(subject.manifest.target)[0])
+    report = prove(subject.path, subject.bundle, 1, installed(subject.manifest.target)[0])
     if not report.ok:
         raise SelftestError(
             f"{subject.path}: the golden vectors did not come out as recorded on {report.interpreter} "
