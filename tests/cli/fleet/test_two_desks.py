@@ -32,10 +32,12 @@ def test_whoever_is_told_that_it_was_confirmed_had_it_there(
         hosts[-1].write_text(fleet.hosts.read_text())
     pushes = [start(fleet, fleet.bundles[version], each) for version, each in zip(versions, hosts, strict=True)]
     said = [push.communicate(timeout=300) for push in pushes]
+    states = []
     for number in range(4):
         status = fleet.status(number)
         releases = {each["release"]: each for each in status["releases"]}
-        assert status["state"] == "confirmed" and releases[status["current"]]["state"] == "confirmed"
+        states.append(status["state"])
+        assert status["state"] == "none" or releases[status["current"]]["state"] == "confirmed"
         told = []
         for (out, err), push in zip(said, pushes, strict=True):
             assert "Traceback" not in err
@@ -47,6 +49,7 @@ def test_whoever_is_told_that_it_was_confirmed_had_it_there(
             else:
                 assert push.returncode != 0 or found["why"].startswith("not installed, for"), found
                 assert found["why"], "who did not win is told why"
-        assert "confirmed" in told, told
+        assert ("confirmed" in told) == (status["state"] == "confirmed"), told
         if versions[0] == versions[1]:
-            assert len(releases) == 1, "the same bundle is one release"
+            assert len(releases) <= 1, "the same bundle is one release"
+    assert "confirmed" in states, "each may stop the other, but only where one of them was first"

@@ -76,7 +76,9 @@ def test_the_launcher_starts_the_runner_with_what_was_brought(desk: Rig, house: 
 
 
 def test_without_wheels_what_lacks_is_named(desk: Rig) -> None:
-    with pytest.raises(DeviceError, match=r"lacks numpy and onnxruntime .*bring wheels with `edgekit fleet push --wheels DIR`") as caught:
+    with pytest.raises(
+        DeviceError, match=r"lacks numpy and onnxruntime .*bring wheels with `edgekit fleet push --wheels DIR`"
+    ) as caught:
         supplied(desk, 2, None)
     assert caught.value.exit_code == 5 and not (desk.device(2) / ".edge").exists()
 

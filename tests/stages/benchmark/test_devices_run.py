@@ -76,7 +76,7 @@ def test_terminal_report_and_notebook_tell_the_machines_apart(finished: Finished
     assert re.search(r"wins: p50 \S+ ms on d0 \(pi4\); on this machine \S+ ms; against", finished.printed)
     assert re.search(r"p50, ms . p50, ms .*\n.* on d0 . +here . speed-up", finished.printed)
     assert "Decided by the slowest device of class pi4, d0" in finished.printed
-    page = (finished.folder / "report.html").read_text()
+    page = (finished.folder / "report.html").read_text().replace("\xa0", " ")
     assert "p50, ms on d0" in page and "p50, ms here" in page and "latency, p50 of one call on d0 (pi4)" in page
     cells = (finished.folder / "notebooks" / notebook_name("benchmark")).read_text()
     assert "p50, ms on d0" in cells and "p50, ms on d0, decides" in cells
