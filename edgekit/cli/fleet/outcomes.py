@@ -67,9 +67,10 @@ def worst(outcomes: Iterable[Outcome]) -> int:
 
 
 def counts(outcomes: Sequence[Outcome] | Mapping[str, Outcome]) -> str:
-    """`sent 40/50 · on trial 3 · confirmed 1 · failed 0 · unreachable 2`."""
+    """`sent 40/50 · on trial 3 · confirmed 1 · failed 0 · unreachable 2`, before it those that are still at work."""
     every = list(outcomes.values()) if isinstance(outcomes, Mapping) else list(outcomes)
     states = [each.state for each in every]
     arrived = sum(state in ARRIVED for state in states)
     told = [f"{state} {states.count(state)}" for state in (ON_TRIAL, CONFIRMED, FAILED, UNREACHABLE)]
-    return " · ".join([f"sent {arrived}/{len(every)}", *told])
+    now = [f"{state} {states.count(state)}" for state in (WAITING, SENDING, INSTALLING) if state in states]
+    return " · ".join([*now, f"sent {arrived}/{len(every)}", *told])

@@ -28,7 +28,7 @@ def test_the_worst_exit_code_is_about_the_bundle_before_it_is_about_a_line() -> 
 def test_counts_are_one_line() -> None:
     states = ["confirmed", "confirmed", "on trial", "sent", "failed", "unreachable", "waiting"]
     found = outcomes.counts([Outcome(HOST, state) for state in states])
-    assert found == "sent 4/7 · on trial 1 · confirmed 2 · failed 1 · unreachable 1"
+    assert found == "waiting 1 · sent 4/7 · on trial 1 · confirmed 2 · failed 1 · unreachable 1"
 
 
 @pytest.mark.parametrize(
