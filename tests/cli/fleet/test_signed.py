@@ -110,3 +110,18 @@ def test_a_newer_policy_reaches_devices_that_have_the_bundle(fleet: Fleet, signe
     path = fleet.rig.device(0) / ".edge" / "trust" / "policy.json"
     assert json.loads(path.read_text())["version"] == 3 and fleet.status(0)["current"] == 1
     assert not list((fleet.rig.device(0) / ".edge").glob(".policy*"))
+
+
+def test_a_revocation_that_is_pushed_ends_what_a_stolen_key_signed(fleet: Fleet, signer: Desk, tmp_path: Path) -> None:
+    """Anna's key was stolen; Bert signs the next version, and the policy that revokes her comes along with it."""
+    only = ("--confirm", "--only", "d0")
+    fleet.run(0, "push", signer.bundle, "--trust", signer.trust, *only)
+    stolen = tmp_path / "stolen.edge.zip"
+    shutil.copy(fleet.bundles["2.0.0"], stolen)
+    signer.sign(path=stolen, counter=2**31)
+    signer.add("bert")
+    signer.revoke("anna")
+    signer.sign("bert", counter=6)
+    assert fleet.states(0, "push", signer.bundle, "--trust", signer.trust, *only) == ["confirmed"]
+    assert "is revoked; sign with a key of the policy" in fleet.asked(8, "push", stolen, *only)["d0"]["why"]
+    assert fleet.status(0)["current"] == 2

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -177,3 +180,30 @@ def test_a_bundle_of_ones_own_never_looks_at_releases(sound: dict[str, Path]) ->
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not [name for name in done.stdout.split() if "edgekit.runner.releases" in name]
+
+
+def test_a_link_that_is_raced_into_its_place_is_never_what_runs(here: Device, sound: dict[str, Path]) -> None:
+    """Somebody puts a link to another bundle there and the right file back, as fast as they can."""
+    path, other = Path(current.find().path), here.root / "other.edge.zip"
+    right, aside, ended = path.read_bytes(), path.with_name("aside"), threading.Event()
+    other.write_bytes(sound["2.0.0"].read_bytes())
+
+    def race() -> None:
+        while not ended.is_set():
+            for put in (lambda: aside.symlink_to(other), lambda: aside.write_bytes(right)):
+                put()
+                os.replace(aside, path)
+
+    racer = threading.Thread(target=race)
+    racer.start()
+    found = Counter[str]()
+    try:
+        while (found["1.0.0"] < 20 or found["refused"] < 20) and found.total() < 20_000:
+            try:
+                found[load("current", trial=False).manifest.version] += 1
+            except TrustError:
+                found["refused"] += 1
+    finally:
+        ended.set()
+        racer.join()
+    assert set(found) == {"1.0.0", "refused"} and min(found.values()) >= 20, found
