@@ -181,7 +181,7 @@ def test_the_first_load_measures_and_the_second_follows(
     for model in (first, second):
         np.testing.assert_allclose(model.predict(sample).output, several.answer(THREE, sample), atol=1e-4)
     assert len(list((tmp_path / "edgerun").glob("*.json"))) == 1
-    assert prove(packed[target]).ok
+    assert prove(packed[target], bundle.read(packed[target])).ok
 
 
 @pytest.mark.parametrize("target", ["onnx", "openvino"])

@@ -18,6 +18,7 @@ from edgekit.cli.fleet.outcomes import ARRIVED, CONFIRMED, SENDING, SENT, UNREAC
 from edgekit.core import lock
 from edgekit.core.hashing import write_json
 from edgekit.measure.devices.inventory import Host, Inventory
+from edgekit.runner.errors import bounded_recursion
 
 FOLDER = ".edgekit/fleet"
 FORMAT = 1
@@ -104,7 +105,8 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
     try:
         if path.stat().st_size > LARGEST_BYTES:
             return {}
-        found = json.loads(path.read_text(encoding="utf-8"))
+        with bounded_recursion():
+            found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
     hosts = found.get("hosts") if isinstance(found, dict) and found.get("format") == FORMAT else None

@@ -104,15 +104,15 @@ class Network:
         """HostKeyError where the device has no key of the kind that is known, and so ended the connection itself."""
         import asyncssh
 
-        offer = host_keys.Offer()
+        offer, key = host_keys.Offer(), None
         port = host.port or ()
-        with contextlib.suppress(asyncssh.Error, OSError, TimeoutError):
+        with contextlib.suppress(Exception):  # as above: whatever a stranger's bytes do to asyncssh
             async with asyncio.timeout(self._connect_s):
                 key = await asyncssh.get_server_host_key(host.host, port)
-            if key is not None and offer.is_known(known, host):
-                offer.offer(key)
-                if not offer.is_known(known, host, key):
-                    raise HostKeyError(host_keys.explain(host, offer, True, ""))
+        if key is not None and offer.is_known(known, host):
+            offer.offer(key)
+            if not offer.is_known(known, host, key):
+                raise HostKeyError(host_keys.explain(host, offer, True, ""))
 
 
 class Connection:

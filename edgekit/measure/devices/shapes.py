@@ -8,6 +8,7 @@ from typing import Any
 
 from edgekit.measure.devices import words
 from edgekit.measure.devices.failures import DeviceError
+from edgekit.runner.errors import bounded_recursion
 
 LARGEST = 2**53
 NONSENSE = 8
@@ -17,7 +18,8 @@ NONSENSE = 8
 def parse_object(line: str) -> dict[str, Any]:
     """The object in a line of JSON."""
     try:
-        found = json.loads(line)
+        with bounded_recursion():
+            found = json.loads(line)
     except (ValueError, RecursionError):
         raise DeviceError("answers with what is no JSON; look at that device", NONSENSE) from None
     if not isinstance(found, dict):

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from edgekit.runner.errors import bounded_recursion
 from edgekit.runner.files import write_atomically
 from edgekit.runner.releases.home import Home
 
@@ -56,7 +57,8 @@ def current(home: Home) -> int | None:
 def read(path: Path) -> dict[str, Any]:
     """A record; empty where there is none, or none that can be read."""
     try:
-        found = json.loads(path.read_bytes())
+        with bounded_recursion():
+            found = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

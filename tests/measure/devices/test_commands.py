@@ -123,6 +123,7 @@ def test_what_is_no_python_at_all_is_no_device(python: str, desk: Rig) -> None:
         (answer() + b'{"state": "none", "releases": [{"release": 1, "sha256": 5}]}', "does not say its sha256"),
     ],
 )
+@pytest.mark.usefixtures("no_recursion_limit")
 def test_an_answer_of_another_shape_is_refused_in_a_line(out: bytes, said: str) -> None:
     with pytest.raises(DeviceError, match=said) as caught:
         facts.parsed(out, TOKEN)
