@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from subprocess import Popen
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.runner.releases.device import Device, digest
 from tests.runner.releases.test_signed import at, confirm
 from tests.runner.trust.desk import LABEL, Desk
@@ -18,18 +18,28 @@ from tests.runner.trust.desk import LABEL, Desk
 pytestmark = pytest.mark.processes
 
 
+GATE = """
+import os, sys, time
+while sys.orig_argv[1:2] == ["-c"] and "releases.worker" in sys.orig_argv[2] and not os.path.exists({gate!r}):
+    time.sleep(0.05)
+"""
+"""Read by each Python as it starts: the process that proves waits there."""
+
+
 @contextmanager
 def stopped(on: Device, *words: object) -> Iterator[Popen[str]]:
     """An install that stands still while it proves, and goes on behind the block."""
-    process = on.start("install", *words)
+    folder = on.root.with_name("gate")
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(GATE.format(gate=str(folder / "open")))
+    process = on.start("install", *words, PYTHONPATH=f"{folder}{os.pathsep}{ROOT}")
     assert process.stdout
     while "proving it on this device" not in (line := process.stdout.readline()):
         assert line, process.wait()
-    os.kill(process.pid, signal.SIGSTOP)
     try:
         yield process
     finally:
-        os.kill(process.pid, signal.SIGCONT)
+        (folder / "open").touch()
         process.wait(120)
 
 

@@ -31,6 +31,7 @@ class Watch:
             stdout=self.said_file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # whoever runs these tests may ignore it
         )
 
     @property
