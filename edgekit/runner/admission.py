@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from edgekit.runner import place
 from edgekit.runner.bundle import Bundle, read_bytes
 from edgekit.runner.bundle import read as read_any
 from edgekit.runner.errors import TrustError
@@ -16,21 +17,21 @@ def read(path: str | os.PathLike[str]) -> Bundle:
     Statement and signatures lie beside it. One that was installed here may be older than the confirmed release, any
     other may not.
     """
-    from edgekit.runner.releases import current, records
-    from edgekit.runner.releases.home import locate
-
-    home = locate()
-    if not os.path.lexists(home.trust):
+    root = place.locate()
+    if not os.path.lexists(os.path.join(root, place.TRUST)):
         return read_any(path)
     from edgekit.runner import trust
+    from edgekit.runner.releases import current, records
+    from edgekit.runner.releases.home import Home
 
+    home = Home(root)
     home.exists()
-    place = Path(os.path.realpath(path))
-    floors = None if place.parent.parent == Path(os.path.realpath(home.releases)) else records.floors(home)
-    data = trust.contents(place)
+    file = Path(os.path.realpath(path))
+    floors = None if file.parent.parent == Path(os.path.realpath(home.releases)) else records.floors(home)
+    data = trust.contents(file)
     digest = trust.digests.hexdigest(data)
     try:
-        found = trust.check(place, home.trust, floors, current.clock_floor(home), sha256=digest)
+        found = trust.check(file, home.trust, floors, current.clock_floor(home), sha256=digest)
     except TrustError as error:
         raise TrustError(f"{error}; this device is in signed mode, by {home.trust}") from None
     bundle = read_bytes(data, os.fspath(path))

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from edgekit.runner import place
 from edgekit.runner.errors import ReleaseError, ResourceError, TrustError
 from edgekit.runner.files import make_folder, sync_folder
 
-VARIABLE = "EDGERUN_HOME"
-SYSTEM = "/var/lib/edge"
+VARIABLE = place.VARIABLE
 PATIENCE_S = 30.0
 POLL_S = 0.02
 OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -26,7 +26,7 @@ class Home:
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root)
         self.incoming, self.store, self.releases = (self.root / name for name in ("incoming", "store", "releases"))
-        self.current, self.trust = self.root / "current", self.root / "trust"
+        self.current, self.trust = self.root / "current", self.root / place.TRUST
         self.trial, self.floor = self.root / "trial.json", self.root / "floor.json"
 
     def release(self, number: int) -> Path:
@@ -72,10 +72,7 @@ class Home:
 
 def locate(given: str | None = None) -> Home:
     """The folder that was named, else $EDGERUN_HOME, else /var/lib/edge where it can be written, else ~/.edge."""
-    named = given or os.environ.get(VARIABLE)
-    if not named:
-        named = SYSTEM if os.access(SYSTEM, os.W_OK) else os.path.expanduser("~/.edge")
-    return Home(os.path.abspath(named))
+    return Home(place.locate(given))
 
 
 def create(home: Home) -> None:

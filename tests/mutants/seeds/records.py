@@ -90,8 +90,8 @@ DECIDING = (
     Seed(
         "recorded-decisions-not-followed",
         "stages/benchmark/decide.py",
-        'measured = recorded or {"winners"',
-        'measured = {"winners"',
+        "measured = recorded or _measured(found, devices, decisions)",
+        "measured = _measured(found, devices, decisions)",
         "a bundle cannot be rebuilt where today's clock says otherwise",
         ("tests/stages/benchmark/test_replayed.py",),
     ),
@@ -232,8 +232,8 @@ WALK = (
     Seed(
         "config-wins-over-the-cell",
         "workbook/stage.py",
-        '{**plan.section(stage), **overrides(stage, scalars, plan, injected(parameters.get("In")))}',
-        '{**overrides(stage, scalars, plan, injected(parameters.get("In"))), **plan.section(stage)}',
+        "{**plan.section(stage), **beside(plan.path, told)}",
+        "{**beside(plan.path, told), **plan.section(stage)}",
         "a parameter changed in the notebook has no effect",
         ("tests/workbook/test_stage.py",),
     ),

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from edgekit.runner import place
 from edgekit.runner.errors import TrustError
-from edgekit.runner.releases import current, home
+from edgekit.runner.releases import current
 from edgekit.runner.releases.home import Home, locate
 from tests.runner.releases.device import Device
 
@@ -19,7 +20,7 @@ def test_the_option_counts_before_the_variable_and_that_before_the_usual(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
-    monkeypatch.setattr(home, "SYSTEM", str(tmp_path / "system"))
+    monkeypatch.setattr(place, "SYSTEM", str(tmp_path / "system"))
     monkeypatch.delenv("EDGERUN_HOME", raising=False)
     assert locate().root == tmp_path / "user" / ".edge"
     (tmp_path / "system").mkdir()
