@@ -11,7 +11,6 @@ import contextlib
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -101,7 +100,6 @@ def time_everywhere(
     hosts: Sequence[Host],
     bundles: Sequence[Sent],
     asked: Asked,
-    wheels: Path | None = None,
     say: Callable[[str], object] = lambda line: None,
 ) -> dict[str, Part]:
     """What each host measured, by its name; many of them at once, as they are different machines.
@@ -111,7 +109,7 @@ def time_everywhere(
     Unreachable, Refused, HostKeyError, DeviceError
         One of them did not measure; the message begins with its name.
     """
-    supplies = Supplies(Runner.build(), wheels)
+    supplies = Supplies(Runner.build())
 
     def one(network: Network, host: Host) -> Awaitable[Part]:
         return _one(network, host, bundles, asked, supplies, say)
