@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,6 +92,14 @@ def test_a_device_that_was_disturbed_is_measured_again(finished: Finished) -> No
 def test_nothing_that_was_timed_stays_on_the_device(finished: Finished) -> None:
     store = finished.rig.device(0) / ".edge" / "store"
     assert not store.exists() or not list(store.iterdir())
+
+
+def test_what_is_measured_already_asks_for_no_inventory(finished: Finished) -> None:
+    shutil.rmtree(finished.folder / "bundles")
+    config = finished.folder.parents[1] / "mine" / "tiny.yaml"
+    assert not config.with_name("hosts.yaml").exists()
+    done = finished.rig.edgekit("run", config, "--out", finished.folder.parent, timeout_s=300)
+    assert done.returncode == 0 and "benchmark: reused" in done.stdout, done.stdout + done.stderr
 
 
 def test_it_is_reproduced_bit_for_bit_without_a_device(finished: Finished, tmp_path: Path) -> None:
