@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.runner import cli
+from edgekit.runner import cli, place
 from edgekit.runner.releases import alone, home, proof, watch
 from tests.deploy.conftest import DEPLOY
 from tests.deploy.test_unit import MOST_EXPOSED, analyze
@@ -44,7 +44,7 @@ def test_it_watches_the_folder_that_systemd_makes() -> None:
     assert words[1] == "/opt/edgekit/edgerun.pyz"
     module, options = cli.parse(words[2:])
     assert module.__name__.endswith(".watch") and options.program == []
-    assert options.home == home.SYSTEM == f"/var/lib/{SETTINGS['StateDirectory']}"
+    assert options.home == place.SYSTEM == f"/var/lib/{SETTINGS['StateDirectory']}"
     assert SETTINGS["StateDirectoryMode"] == "0700" and SETTINGS["User"]
 
 

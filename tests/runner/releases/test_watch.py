@@ -16,7 +16,7 @@ from tests.runner.releases import device
 from tests.runner.releases.device import ROOT, Device
 from tests.runner.releases.watching import PATIENCE_S, PROGRAM, Watch, alive, state
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.fleet
 
 SPOILT = {
     "answers wrongly here": "answers = run(self, *a, **k)\n    return [each + 9 for each in answers]",

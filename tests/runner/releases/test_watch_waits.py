@@ -20,7 +20,7 @@ from tests.runner.releases.test_signed import COMMAND, at, confirm
 from tests.runner.releases.watching import Watch, alive, state
 from tests.runner.trust.desk import LABEL, YEAR_S, Desk, set_up
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.fleet
 
 IMPATIENT = "from edgekit.runner.releases import home, watch; home.PATIENCE_S, watch.LONGEST_PAUSE_S = 0.3, 1.0\n"
 CLOCK = "import time; right = time.time; time.time = lambda: right() + float(open({!r}).read())\n"
