@@ -82,10 +82,10 @@ quick: $(VENV)/.dev ## some four thousand tests of every room, none of them slow
 test: lint ## ruff, mypy, and every test that has no target of its own, the reference notebooks under nbval among them
 	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m '$(APART)'
 
-processes: $(VENV)/.dev ## servers under faults and load, runs and releases killed and watched, the image's folder: real processes
+processes: $(VENV)/.dev ## servers under faults and load, runs and releases killed, the image's folder: real processes
 	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m processes tests
 
-fleet: $(VENV)/.dev build/oms/.made ## bundles pushed to devices behind a real sshd, which decide winners too; an OpenSSF signature
+fleet: $(VENV)/.dev build/oms/.made ## bundles pushed to devices behind a real sshd, which decide winners too; releases that are watched; an OpenSSF signature
 	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m fleet tests
 
 fuzz: $(VENV)/.dev ## broken requests to the server for EDGEKIT_FUZZ_S seconds, else ten minutes

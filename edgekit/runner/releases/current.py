@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any, NamedTuple
 
+from edgekit.runner import place
 from edgekit.runner.errors import ReleaseError, RunnerError, TrustError
 from edgekit.runner.releases import records
-from edgekit.runner.releases.home import VARIABLE, Home, locate
+from edgekit.runner.releases.home import Home, locate
 
 TRYING = "EDGERUN_RELEASE"
 """The release on trial that `boot` and `watch` have started a program with."""
@@ -38,7 +39,7 @@ class Release(NamedTuple):
 
     def environment(self) -> dict[str, str]:
         """That of a program to which `load("current")` gives this release, be it on trial."""
-        return {**os.environ, VARIABLE: self.root, TRYING: str(self.number)}
+        return {**os.environ, place.VARIABLE: self.root, TRYING: str(self.number)}
 
     def changed(self) -> bool:
         """Whether `load("current")` would give another release by now."""

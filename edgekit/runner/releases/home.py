@@ -14,7 +14,6 @@ from edgekit.runner import place
 from edgekit.runner.errors import ReleaseError, ResourceError, TrustError
 from edgekit.runner.files import make_folder, sync_folder
 
-VARIABLE = place.VARIABLE
 PATIENCE_S = 30.0
 POLL_S = 0.02
 OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH

@@ -17,7 +17,7 @@ from tests.runner import broken, test_crash
 from tests.runner.releases import device
 from tests.runner.releases.device import ROOT, Device, digest
 
-pytestmark = pytest.mark.fleet
+pytestmark = pytest.mark.processes
 
 
 def test_a_first_release_is_on_trial_until_it_is_confirmed(empty: Device, sound: dict[str, Path]) -> None:

@@ -15,7 +15,7 @@ from tests.runner.releases.device import Device, digest
 from tests.runner.releases.test_signed import at, confirm
 from tests.runner.trust.desk import LABEL, Desk
 
-pytestmark = pytest.mark.fleet
+pytestmark = pytest.mark.processes
 
 
 GATE = """

@@ -20,7 +20,7 @@ from tests.runner.releases.kills import Kills
 from tests.runner.releases.test_killed import STATES
 from tests.runner.trust.desk import DAY_S, LABEL, YEAR_S, Desk
 
-pytestmark = pytest.mark.fleet
+pytestmark = pytest.mark.processes
 
 CLOCK = "import time; right = time.time; time.time = lambda: right() + {}\n"
 COMMAND = "import sys; from edgekit.runner.cli import main; sys.exit(main(sys.argv[1:]))"

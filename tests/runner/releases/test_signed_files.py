@@ -14,7 +14,7 @@ from tests.runner.conftest import samples
 from tests.runner.releases.device import Device
 from tests.runner.trust.desk import Desk
 
-pytestmark = pytest.mark.fleet
+pytestmark = pytest.mark.processes
 
 LOAD = "import sys; from edgekit.runner import load; print(load(sys.argv[1], trial=False).manifest.version)"
 DOORS = (("selftest",), ("selftest", "--no-trial"), ("bench", "--calls", "20"), ("bench", "--compare"), ("predict",))
