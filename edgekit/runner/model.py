@@ -14,6 +14,7 @@ from edgekit.runner.backends import Backend, States, open_backend
 from edgekit.runner.bundle.manifest import Manifest
 from edgekit.runner.encode import encoder
 from edgekit.runner.errors import BackendError, InputError, RunnerError
+from edgekit.runner.monitor.observer import Observers
 from edgekit.runner.preprocess.transform import pipeline
 from edgekit.runner.promised import check_values
 
@@ -56,6 +57,7 @@ class Model:
         self.manifest: Manifest = manifest
         self.bundle, self.backend, self.threads, self.device = bundle, backend, threads, device
         self.release: Any = None  # that of `load("current")`, with `changed()`
+        self.observers = Observers()
         self._invoke, self._decode, self._tensors = backend.invoke, backend.decode, manifest.raw.tensors
         self._states: States | None = None
         self._members: Mapping[str, bytes] = bundle.members
@@ -163,14 +165,17 @@ class Model:
         BackendError
             The interpreter fails, or its outputs are not finite.
         """
-        started = perf_counter_ns()
-        sample: Any = raw if self._tensors is None else input_vector.vector(raw, self._tensors)
-        x = self.prepare(sample)
-        prepared = perf_counter_ns()
-        outputs = self.execute(x) if states is None else self.execute(x, states)
-        executed = perf_counter_ns()
-        times_ms = {"preprocess": (prepared - started) / 1e6, "execute": (executed - prepared) / 1e6}
-        return self.answer(sample, outputs, top_k, times_ms, size=size)
+        try:
+            started = perf_counter_ns()
+            sample: Any = raw if self._tensors is None else input_vector.vector(raw, self._tensors)
+            x = self.prepare(sample)
+            prepared = perf_counter_ns()
+            outputs = self.execute(x) if states is None else self.execute(x, states)
+            times_ms = {"preprocess": (prepared - started) / 1e6, "execute": (perf_counter_ns() - prepared) / 1e6}
+            return self.answer(sample, outputs, top_k, times_ms, size=size)
+        except RunnerError as error:
+            self.observers.refused(error)
+            raise
 
     def answer(
         self,
@@ -206,10 +211,11 @@ class Model:
         started = perf_counter_ns()
         postprocess.check_finite(outputs)
         also = () if self._steps is None else (_in_order(self._steps(raw) if sample is None else sample),)
-        answer: Prediction = self._answer(outputs, _at_least_one(top_k), timing_ms, *also)
+        answer: Prediction = self._answer(outputs, postprocess.at_least_one(top_k), timing_ms, *also)
         if size is not None and self._in_picture is not None:
             answer = self._in_picture(answer, self.manifest.raw, size)
         timing_ms["postprocess"] = (perf_counter_ns() - started) / 1e6
+        self.observers.answered(raw, outputs, answer)
         return answer
 
     def predict_file(self, path: str | os.PathLike[str], top_k: int = 5, strict: bool = False) -> Iterator[FileAnswer]:
@@ -292,9 +298,3 @@ class Model:
 def _in_order(x: np.ndarray) -> np.ndarray:
     """A sample after preprocess, a picture's channels in front, as every network has them."""
     return x.transpose(2, 0, 1) if x.ndim == 3 else x
-
-
-def _at_least_one(top_k: int) -> int:
-    if not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1:
-        raise InputError(f"top_k: got {top_k!r}; use a whole number from 1")
-    return top_k

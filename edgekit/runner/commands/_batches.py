@@ -89,6 +89,7 @@ def _prepared(model: Model, paths: Sequence[str], strict: bool) -> Iterator[Wait
                 try:
                     x = model.prepare(sample.raw)
                 except InputError as error:
+                    model.observers.refused(error)
                     raise _of(path, sample.span, error) from None
                 times_ms = (read - started) / 1e6, (perf_counter_ns() - read) / 1e6
                 yield Waiting(file, path, None, sample.raw, sample.span, x, *times_ms, sample.size)
@@ -114,6 +115,7 @@ def _answered(
                 yield each.path, FileAnswer(prediction, each.span), each.read_ms, None
                 continue
             except InputError as unanswered:
+                model.observers.refused(unanswered)
                 error = _of(each.path, each.span, unanswered)
         refused.add(each.file)
         yield each.path, None, 0.0, error

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 
-from edgekit.runner.errors import BackendError
+from edgekit.runner.errors import BackendError, InputError
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest
@@ -58,3 +58,10 @@ def check_finite(outputs: np.ndarray) -> None:
     """BackendError for NaN or infinity, which are never an answer."""
     if not math.isfinite(np.add.reduce(outputs, axis=None)) and not np.isfinite(outputs).all():
         raise BackendError("the model gave NaN or infinite scores; run selftest, and try another interpreter")
+
+
+def at_least_one(top_k: int) -> int:
+    """How many labels are wanted; InputError unless it is a whole number from 1."""
+    if not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1:
+        raise InputError(f"top_k: got {top_k!r}; use a whole number from 1")
+    return top_k

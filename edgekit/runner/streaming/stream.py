@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from edgekit.runner.backends import Backend, States
     from edgekit.runner.bundle.manifest import Manifest, RawSpec
     from edgekit.runner.inputs.windows import Span
+    from edgekit.runner.monitor.observer import Observers
     from edgekit.runner.postprocess import Prediction
 
     class Model(Protocol):
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
         manifest: Manifest
         backend: Backend
+        observers: Observers
 
         def check(self, raw: np.ndarray) -> None: ...
 
@@ -146,6 +148,7 @@ class Stream:
         self.frames = self._sliding.frames if self._sliding else None
         self.new_frames = self._sliding.frames - self._sliding.shared(self.hop) if self._sliding else None
         self._smooth = smoothing.maker(model.manifest)
+        self._told_dropped = 0
         self._answers = self._run()
 
     def __iter__(self) -> Stream:
@@ -174,11 +177,15 @@ class Stream:
     def _answer(self, window: Window) -> StreamAnswer:
         prediction, smoothed, error = None, None, None
         dropped = self.dropped
+        if dropped > self._told_dropped:
+            self._model.observers.dropped(dropped - self._told_dropped)
+            self._told_dropped = dropped
         try:
             prediction = self._predict(window)
             smoothed = self._smooth(prediction) if self._smooth else None
         except InputError as refused:
             error = str(refused)
+            self._model.observers.refused(refused)
             self._states = self._model.states()
         latency_ms = (perf_counter_ns() - window.arrived_ns) / 1e6
         return StreamAnswer(window.span, prediction, smoothed, latency_ms, dropped, error)
