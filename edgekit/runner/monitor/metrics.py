@@ -56,6 +56,7 @@ class Metrics:
         on_problem: Callable[[str], object] = _warn,
     ) -> None:
         self._lock = RLock()  # of those that show and close; no answer takes it
+        self._process = os.getpid()
         self._gone: dict[Labels, Counts] = {}
         self._live: dict[Counts, tuple[Labels, weakref.ref[Any], bool]] = {}
         self._bounded = exposition.Bounded()
@@ -106,6 +107,8 @@ class Metrics:
 
     def close(self) -> None:
         """Write the last figures, free the port; models go on, and are counted no more by what is shown."""
+        if os.getpid() != self._process:  # a child has no thread that writes, and its lock may stay taken
+            return
         with self._lock:
             shown, self._shown = self._shown, None
         if shown is not None:
