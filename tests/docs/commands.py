@@ -86,6 +86,7 @@ QUICK = {
     "edgekit trust revoke trust --below digits=1795646112 --root root",
     "edgekit trust renew trust --root root",
     f"edgerun predict {INFO} pictures/ --batch 8",
+    f"edgerun predict {INFO} sample.png --metrics model.prom",
     f"edgekit load {INFO} --scenario single_stream --seconds 2 --json",
     "edgekit bundle pretrainedResnet_quant.tflite "
     "--labels airplane,automobile,bird,cat,deer,dog,frog,horse,ship,truck --golden pictures/",
@@ -124,6 +125,7 @@ SEVERAL = "asks a server that runs; tests/serve/test_several_inputs.py runs the 
 INSTALLS = "installs from an index of released packages; tests/test_packaging.py builds the wheel and installs it"
 ENGINE = "needs a container engine; tests/deploy runs the builder's lines, hadolint, and compose's schema"
 FLEET = "needs devices; tests/cli/fleet runs it on some behind a real sshd"
+METRICS = "needs a microphone; tests/runner/monitor/test_predict_metrics.py runs it on a pipe"
 RELEASES = "changes the releases of this device; tests/runner/releases runs it"
 SERVICE = "changes the system; tests/deploy/test_unit.py has systemd check the unit"
 MAKES = "CI runs it as a whole"
@@ -228,6 +230,8 @@ ELSEWHERE = {
     f"{MICROPHONE}edgerun predict {SOUNDS} --stream S16_LE --hop 1600 --json": (
         "needs a microphone; tests/runner/streaming/test_predict_stream.py feeds a process bit by bit"
     ),
+    f"{MICROPHONE}edgerun predict {SOUNDS} --stream S16_LE --metrics /var/lib/node_exporter/model.prom": METRICS,
+    f"edgerun predict {SOUNDS} --stream S16_LE --metrics 127.0.0.1:9100": METRICS,
     f"{RECORDING}edgerun predict {SOUNDS} --stream s16le --when-slow wait": (
         "needs a bundle of sounds; tests/runner/streaming/test_predict_stream.py pipes ffmpeg in"
     ),

@@ -53,6 +53,7 @@ def test_every_answer_is_in_the_histograms_with_its_times(path: Path) -> None:
     assert all((count == len(SAMPLES)) == (bound >= largest) for bound, count in bounds.items())
 
 
+@pytest.mark.filterwarnings("ignore:invalid value")
 def test_a_refusal_is_the_inputs_fault_or_the_interpreters(path: Path) -> None:
     metrics = Metrics()
     model = opened(path, metrics)
