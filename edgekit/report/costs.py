@@ -153,3 +153,29 @@ def _money(cpu_s: Estimate | None, joules: Estimate | None, prices: Prices | Non
 
 def _exactly(value: float) -> Estimate:
     return {"value": value, "low": value, "high": value}
+
+
+def chain_to(last: Artifact) -> list[Artifact]:
+    """An artifact and all that it was made from, the origin first."""
+    chain = [last]
+    while parent := chain[0].parent:
+        chain.insert(0, chain[0].ancestor(parent["stage"]))
+    return chain
+
+
+def worth(cost: Cost) -> list[str]:
+    """Was it worth it, in sentences: what the walk has cost, then an answer for each variant and unit."""
+    currency = cost["prices"]["currency"] if cost["prices"] else ""
+    walk = cost["walk"]
+    spent = (
+        [f"{_three(walk['cpu_s'])} CPU-seconds"] if walk["cpu_s"] is not None else ["an unknown number of CPU-seconds"]
+    )
+    spent += [f"about {_three(walk['joules']['value'] / 1000)} kJ"] if walk["joules"] else []
+    spent += [f"{_three(walk['money']['value'])} {currency}"] if walk["money"] else []
+    said = [f"The run has cost {', '.join(spent)}{''.join(f'; {note}' for note in walk['notes'])}."]
+    if not cost["break_even"]:
+        return [*said, "Nothing ships, so no call pays for it."]
+    for row in cost["break_even"]:
+        unit = currency if row["unit"] == "money" else row["unit"]
+        said.append(f"{row['name']}, in {unit}: {row['text']}.")
+    return said

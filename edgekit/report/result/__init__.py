@@ -54,7 +54,7 @@ def build(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     metrics = benchmark.metrics
     notes = benchmark.ancestor("profile").metrics.get("data_notes", [])
     bundle = artifacts.load(stage_folder(folder, "bundle")) if metrics["verdict"]["met"] else None
-    chain = _chain(bundle or benchmark)
+    chain = costs.chain_to(bundle or benchmark)
     cost = costs.build(benchmark, chain, costs.prices_of((config.get("benchmark") or {}).get("cost")))
     return {
         "task": benchmark.config["task"],
@@ -80,14 +80,6 @@ def build(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         "stages": {found.stage: _stage(found) for found in chain},
         "bundles": bundle.metrics["bundles"] if bundle else {},
     }
-
-
-def _chain(last: Artifact) -> list[Artifact]:
-    """An artifact and all that it was made from, the origin first."""
-    chain = [last]
-    while parent := chain[0].parent:
-        chain.insert(0, chain[0].ancestor(parent["stage"]))
-    return chain
 
 
 def _stage(found: Artifact) -> dict[str, Any]:
