@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
+from edgekit.core.config import STAGES
 from edgekit.core.rows.cost import Cost, Estimate
-from edgekit.report import costs
+from edgekit.report import costs, plots, tables
 from edgekit.report.result.cost import Cost as Schema
+from edgekit.report.tables.costs import columns as costs_columns
+from edgekit.workbook import state
+from edgekit.workbook.plan import load_plan
+from edgekit.workbook.run import write_result
+from tests.conftest import TINY, FinishedRun
 
 EUROS = costs.prices_of({"per_cpu_hour": 0.36, "per_kwh": 0.36, "currency": "EUR"})
 
@@ -122,3 +130,61 @@ def test_money_without_energy_says_so() -> None:
 def test_a_config_without_prices_has_none_and_an_old_benchmark_no_cost() -> None:
     assert costs.prices_of(None) is None and costs.prices_of({"energy_s": 1.0}) is None
     assert costs.build(artifact("benchmark", cpu_seconds=1.0), [], None) is None
+
+
+def test_a_run_says_what_it_has_cost_and_what_each_call_saves(tiny_run: FinishedRun) -> None:
+    found = write_result(load_plan(TINY), tiny_run.folder)
+    cost, stages = found["cost"], found["stages"]
+    assert cost["walk"]["cpu_s"] == pytest.approx(sum(stage["cpu_seconds"] for stage in stages.values()))
+    assert all(stages[stage]["cpu_seconds"] > 0 for stage in STAGES)
+    assert [row["name"] for row in cost["calls"]] == [row["name"] for row in found["variants"]]
+    assert {row["name"] for row in cost["break_even"]} == set(found["winners"].values())
+    sealed = artifacts.load(tiny_run.folder / "benchmark")
+    assert {"evidence/cost.json", "evidence/cpu_ms.npz"} <= set(sealed.files)
+    assert "cost" not in sealed.config
+    until_then = tables.cost_of(sealed)
+    assert until_then is not None and until_then["walk"]["cpu_s"] == pytest.approx(
+        cost["walk"]["cpu_s"] - stages["bundle"]["cpu_seconds"]
+    )
+
+
+def test_a_price_changes_the_result_and_runs_no_stage_again(tiny_run: FinishedRun, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(tiny_run.folder, tmp_path / "tiny", ignore=shutil.ignore_patterns(".training")))
+    plain = write_result(load_plan(TINY), folder)
+    plan = load_plan(TINY, ["benchmark.cost.per_cpu_hour=0.36", "benchmark.cost.currency=EUR"])
+    states = list(state.examine(plan, folder, plain["data_digest"]))
+    assert [one.state for one in states] == ["done"] * len(STAGES)
+    priced = write_result(plan, folder)
+    assert priced["bundles"] == plain["bundles"] and priced["stages"] == plain["stages"]
+    assert plain["cost"]["prices"] is None and priced["cost"]["prices"] is not None
+    mine = priced["cost"]["calls"][1]
+    assert mine["money"]["value"] == pytest.approx(mine["cpu_s"]["value"] * 0.36 / 3600)
+    assert {row["unit"] for row in priced["cost"]["break_even"]} == {"CPU-seconds", "money"}
+
+
+def test_the_table_has_a_column_for_what_is_known_and_the_sentences_an_answer_for_each() -> None:
+    known, plain = built(about(0.003), EUROS, joules=True), built(about(0.003))
+    heads = [column.heading for column in costs_columns(known)]
+    assert heads == [
+        "variant",
+        "CPU, ms a call",
+        "saved, ms",
+        "energy, mJ a call",
+        "with idle, mJ",
+        "EUR a million calls",
+    ]
+    assert [column.heading for column in costs_columns(plain)] == heads[:3]
+    said = costs.worth(known)
+    assert said[0].startswith("The run has cost 300 CPU-seconds, about 3 kJ, 0.0303 EUR; its energy is estimated")
+    assert [line.partition(":")[0] for line in said[1:]] == ["mine, in CPU-seconds", "mine, in joules", "mine, in EUR"]
+    assert costs.worth(built(about(0.003), won=False))[-1] == "Nothing ships, so no call pays for it."
+
+
+def test_the_figure_is_drawn_where_there_is_an_answer() -> None:
+    for saved in (about(0.003), {"value": -0.002, "low": -0.003, "high": -0.001}):
+        figure = plots.break_even(built(saved))  # type: ignore[arg-type]
+        assert figure is not None
+        labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+        assert labels == ["baseline-eager", "mine, the run included"]
+    assert plots.break_even(built(about(0.003), won=False)) is None
+    assert plots.break_even(built(about(0.003), cpu_seconds=None)) is None
