@@ -5,13 +5,15 @@ from __future__ import annotations
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 from edgekit.core.rows.cost import CallCost, Cost
 from edgekit.report.costs import rounded
 from edgekit.report.plots.style import ACCENT, COLOUR, DARK, STYLE, done, plain_ticks
 
-BEYOND = 100.0
-"""The axis ends at so many times the number of calls that pays for the walk."""
+AROUND = 100.0
+"""The axis begins and ends at so many times fewer and more calls than pay for the walk."""
+TITLES = {"never": "Never worth it", "perhaps never": "Perhaps never worth it"}
 NEVER_CALLS = 1e7
 """Where there is no such number."""
 
@@ -23,8 +25,8 @@ def break_even(cost: Cost) -> Figure | None:
         return None
     row, baseline = rows[0], cost["calls"][0]
     winner = next(each for each in cost["calls"] if each["name"] == row["name"])
-    last = BEYOND * (row["calls"] or NEVER_CALLS)
-    calls = np.geomspace(1, max(last, BEYOND), 200)
+    middle = row["calls"] or NEVER_CALLS
+    calls = np.geomspace(max(middle / AROUND, 1), max(middle * AROUND, AROUND), 200)
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
         for one, walk, colour, style in ((baseline, 0.0, COLOUR["pytorch"], "--"), (winner, row["walk"], DARK, "-")):
@@ -34,9 +36,10 @@ def break_even(cost: Cost) -> Figure | None:
             axes.annotate(f"{rounded(row['calls'])} calls", (row["calls"], 0.03), xycoords=("data", "axes fraction"),
                           xytext=(4, 0), textcoords="offset points", fontsize=8.5, color=ACCENT)  # fmt: skip
         axes.set(xscale="log", yscale="log", xlabel="calls (log scale)", ylabel="CPU-seconds in all (log scale)")
-        axes.set_title(f"Worth it {row['text'].partition(':')[0].partition(' (')[0]}")
+        axes.set_title(TITLES.get(row["answer"], f"Worth it after {rounded(row['calls'])} calls"))
         axes.legend(loc="upper left", fontsize=8.5)
         plain_ticks(axes)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))  # of millions as well
     return done(figure)
 
 
