@@ -15,6 +15,7 @@ from docs.generate.tables import code, sentence, table
 from docs.generate.types import kind, span
 from edgekit.core.config import PATTERN_ADVICE, SHARED_FIELDS, STAGES, Budget, ModelConfig, NetworkConfig, TrainOptions
 from edgekit.data import SourceConfig, source_names, sources
+from edgekit.stages.benchmark.config import Cost
 from edgekit.stages.bundle.config import Smoothing, StreamOptions
 from edgekit.stages.distill.config import TeacherConfig
 from edgekit.training import losses
@@ -31,6 +32,7 @@ PARTS: dict[str, Model] = {
     "distill.teachers": TeacherConfig,
     "distill.teachers.training": TrainOptions,
     "benchmark.rivals": ModelFile,
+    "benchmark.cost": Cost,
     "bundle.smoothing": Smoothing,
     "bundle.stream": StreamOptions,
 }

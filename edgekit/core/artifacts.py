@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.core.cache_key import CacheInputs, gather
+from edgekit.core.elapsed import Start
 from edgekit.core.errors import DataError, StageError, TrustError
 from edgekit.core.hashing import digest, sha256_file, write_json
 from edgekit.runner.files import sync_folder
@@ -28,13 +28,16 @@ EVIDENCE = "evidence"
 EVIDENCE_FILES = ("environment.lock", "sbom.cdx.json")
 """Files that describe the machine, not the result."""
 
-_began: dict[Path, float] = {}
-"""When this process began to work in a folder, by the clock that nobody can set."""
+_began: dict[Path, Start] = {}
+"""When this process began to work in a folder."""
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A sealed folder. `metrics` are figures to show, `config` is the stage's as it ran, `took` when and how long."""
+    """A sealed folder. `metrics` are figures to show, `config` is the stage's as it ran.
+
+    `took`: when it was sealed, how long that took, and the processor's seconds.
+    """
 
     path: Path
     stage: str
@@ -164,7 +167,7 @@ def begin(out: Path) -> Path:
     if out.exists():
         shutil.rmtree(out)
     (out / EVIDENCE).mkdir(parents=True)
-    _began[out] = time.monotonic()
+    _began[out] = Start.now()
     return out
 
 
@@ -205,7 +208,7 @@ def seal(
         replayed=made_of.replayed,
         took={
             "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            "seconds": round(time.monotonic() - _began.pop(out, time.monotonic()), 3),
+            **_began.pop(out, Start.now()).so_far(),
         },
     )
     fields = {name: value for name, value in vars(artifact).items() if name != "path"}

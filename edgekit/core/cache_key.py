@@ -19,7 +19,7 @@ CONVERTING = ("distill", "prune", "quantize", "convert")
 OF_FILES = ("targets", "measure")
 """What makes those files and times them. `profile` and `benchmark` use it as well, but only to time and to predict:
 a latency is evidence and shapes no key."""
-APART = {"measure": ("devices",)}
+APART = {"measure": ("devices", "energy")}
 """Folders of a package that shape no stage: what they bring back is evidence."""
 SHIPPED = {"bundle": ("serve",)}
 """What a stage puts beside its results without importing it: edgerun.pyz carries the server."""

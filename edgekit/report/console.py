@@ -15,7 +15,7 @@ from edgekit.core import left_out
 from edgekit.core.config import STAGES
 from edgekit.core.rows.decisions import Candidate, is_choice
 from edgekit.core.rows.variants import WaterfallStep
-from edgekit.report import checks, rivals, variants, verdict
+from edgekit.report import checks, costs, rivals, variants, verdict
 from edgekit.report.columns import Column
 from edgekit.report.formatting import faster_with_ends
 from edgekit.report.result.types import Result
@@ -61,6 +61,9 @@ def show(result: Result, folder: Path, console: Console, *, drawn: bool = False)
         )
     for line in conditions.get("stayed_open", []):  # a result of an earlier edgekit has none
         console.print(f"[bold]Stayed open:[/bold] {escape(line)}.", soft_wrap=True, highlight=False)
+    if "cost" in result:
+        for line in costs.worth(result["cost"]):
+            console.print(escape(line), soft_wrap=True, highlight=False)
     done = [stage for stage in STAGES if stage in result["stages"]]
     took = " · ".join(f"{stage} {result['stages'][stage]['seconds']:.0f} s" for stage in done)
     console.print(f"\nStages     {took}", soft_wrap=True, highlight=False)

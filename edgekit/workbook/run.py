@@ -245,7 +245,7 @@ def write_result(plan: Plan, folder: Path) -> Result:
         "version": plan.run.version,
         "config": plan.values,
         "budget": plan.run.budget.model_dump(),
-        **results.build(folder),
+        **results.build(folder, plan.values),
     }
     result: Result = results.with_sources(made, folder)
     results.check(result)

@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_or
 import pytest
 from pydantic import BaseModel
 
-from edgekit.core.rows import by_class, conditions, decisions, devices, loads, streams, variants
+from edgekit.core.rows import by_class, conditions, cost, decisions, devices, loads, streams, variants
 from edgekit.report.result import types as whole
 from edgekit.report.result.schema import Result
 
-MODULES = (by_class, conditions, decisions, devices, loads, streams, variants, whole)
+MODULES = (by_class, conditions, cost, decisions, devices, loads, streams, variants, whole)
 
 
 def models(kind: type[BaseModel]) -> Iterator[type[BaseModel]]:

@@ -14,6 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from edgekit.core.artifacts import EVIDENCE, Artifact
+from edgekit.core.rows.cost import Cost
 from edgekit.core.rows.loads import Loads
 from edgekit.core.rows.profiled import PredictedSpeedup
 from edgekit.report import plots, tables
@@ -62,6 +63,8 @@ def build_pictures(
     found |= _by_class(benchmark)
     if result["loads"]["runs"]:
         found["loads"] = _loads(result["loads"])
+    if "cost" in result:
+        found |= _break_even(result["cost"])
     return found
 
 
@@ -142,6 +145,18 @@ def _loads(found: Loads) -> Picture:
     return picture(
         plots.loads(found), f"p99 against the rate of arrivals; highest rates held a second: {held}", caption
     )
+
+
+def _break_even(found: Cost) -> dict[str, Picture]:
+    figure = plots.break_even(found)
+    if figure is None:
+        return {}
+    row = found["break_even"][0]
+    caption = (
+        "The processor’s time of so many calls, with what the run has cost in front; where the lines cross, the run is "
+        "paid for. Bands are the intervals of a call."
+    )
+    return {"break_even": picture(figure, f"CPU-seconds by number of calls; {row['name']}: {row['text']}", caption)}
 
 
 def _by_class(benchmark: Artifact) -> dict[str, Picture]:

@@ -27,7 +27,18 @@ from edgekit.report.formatting import (
     times,
     with_ends,
 )
-from edgekit.report.html import by_class, charts, converted, devices, loads, machine, streams, time_breakdown, variants
+from edgekit.report.html import (
+    by_class,
+    charts,
+    converted,
+    costs,
+    devices,
+    loads,
+    machine,
+    streams,
+    time_breakdown,
+    variants,
+)
 from edgekit.report.html.notebooks import Link
 from edgekit.report.html.rows import Grid, Line, grid
 from edgekit.report.result import RESULT
@@ -50,6 +61,7 @@ def build_context(folder: Path, result: Result, links: list[Link]) -> dict[str, 
         "waterfall": waterfall(result),
         "tail": variants.percentiles(result, charts.shown_in_ecdf(benchmark)),
         "loads": loads.build_section(result, benchmark.config["confidence"]),
+        "cost": costs.build_section(result),
         "time_breakdown": time_breakdown.build_section(profile.metrics, result, predicted),
         "by_class": by_class.build_section(result, benchmark),
         "streams": streams.build_grid(result),

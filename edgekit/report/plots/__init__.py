@@ -7,6 +7,7 @@ a marker, a hatch or a label says the same.
 from edgekit.report.plots.by_class import confusion, lost
 from edgekit.report.plots.candidates import candidates
 from edgekit.report.plots.compression import learning_curves, pruning, sensitivity
+from edgekit.report.plots.costs import break_even
 from edgekit.report.plots.delivery import boundaries, bundle_members
 from edgekit.report.plots.diagnosis import latency_parts, operators, predicted, roofline, ways
 from edgekit.report.plots.distribution import ecdf
@@ -21,6 +22,7 @@ from edgekit.report.plots.verdict import pareto, waterfall
 __all__ = [
     "accuracy_by_cost",
     "boundaries",
+    "break_even",
     "bundle_members",
     "calibration",
     "candidates",

@@ -21,7 +21,7 @@ from edgekit.core.config import STAGES
 from edgekit.core.errors import StageError, TrustError
 from edgekit.core.hashing import digest, sha256_file
 from edgekit.core.run_folder import ORIGIN, stage_folder
-from edgekit.report import rejected
+from edgekit.report import costs, rejected
 from edgekit.report.result.types import Result
 
 RESULT = "result.json"
@@ -30,7 +30,7 @@ SCHEMA = f"edgekit/result/{FORMAT}"
 SOURCES = "sources"
 """The field with the digests."""
 CODE = (
-    *("core", "report/result", "report/rejected.py", "report/columns.py", "report/formatting.py"),
+    *("core", "report/result", "report/costs.py", "report/rejected.py", "report/columns.py", "report/formatting.py"),
     *("runner/files.py", "targets/graph.py", "targets/redundant_ops.py"),
 )
 """What of edgekit makes a result of sealed artifacts."""
@@ -44,15 +44,18 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA, **made}
 
 
-def build(folder: Path) -> dict[str, Any]:
+def build(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     """Everything in a result that the sealed artifacts of the run in `folder` tell.
 
-    Needs a finished benchmark, and the bundles where the budget was met; StageError or TrustError without.
+    `config`, as it was given, has the prices, which no artifact knows. Needs a finished benchmark, and the bundles
+    where the budget was met; StageError or TrustError without.
     """
     benchmark = artifacts.load(stage_folder(folder, "benchmark"))
     metrics = benchmark.metrics
     notes = benchmark.ancestor("profile").metrics.get("data_notes", [])
     bundle = artifacts.load(stage_folder(folder, "bundle")) if metrics["verdict"]["met"] else None
+    chain = costs.chain_to(bundle or benchmark)
+    cost = costs.build(benchmark, chain, costs.prices_of((config.get("benchmark") or {}).get("cost")))
     return {
         "task": benchmark.config["task"],
         "data_digest": benchmark.data_digest,
@@ -66,6 +69,7 @@ def build(folder: Path) -> dict[str, Any]:
         "waterfall": metrics["waterfall"],
         "rivals": metrics["rivals"],
         "loads": metrics["loads"],
+        **({"cost": cost} if cost else {}),
         "seen_validation": metrics["seen_validation"],
         "by_class": metrics["by_class"],
         **({"devices": metrics["devices"]} if "devices" in metrics else {}),
@@ -73,17 +77,9 @@ def build(folder: Path) -> dict[str, Any]:
         "rejected": rejected.steps(benchmark),
         "left_out": benchmark.ancestor("convert").metrics["left_out"],
         "conditions": metrics["conditions"],
-        "stages": {found.stage: _stage(found) for found in _chain(bundle or benchmark)},
+        "stages": {found.stage: _stage(found) for found in chain},
         "bundles": bundle.metrics["bundles"] if bundle else {},
     }
-
-
-def _chain(last: Artifact) -> list[Artifact]:
-    """An artifact and all that it was made from, the origin first."""
-    chain = [last]
-    while parent := chain[0].parent:
-        chain.insert(0, chain[0].ancestor(parent["stage"]))
-    return chain
 
 
 def _stage(found: Artifact) -> dict[str, Any]:
@@ -112,7 +108,7 @@ def is_current(result: Any, folder: Path) -> bool:
     try:
         if result["schema"] != SCHEMA or result[SOURCES]["digest"] != _digest(result, folder):
             return False
-        return bool(result[SOURCES]["code"] == _code() or build(folder).items() <= result.items())
+        return bool(result[SOURCES]["code"] == _code() or build(folder, result["config"]).items() <= result.items())
     except (StageError, TrustError, OSError, KeyError, TypeError, ValueError):  # of an artifact that is not there,
         return False  # or of something else than a result
 

@@ -18,6 +18,9 @@ class Stage(Strict):
     key: Sha256 = Field(description="of everything that its content depends on")
     finished: AwareDatetime = Field(description="when it was sealed, UTC")
     seconds: float = Field(ge=0, description="wall time of its work")
+    cpu_seconds: float | None = Field(
+        None, ge=0, description="processor time of its work, of all threads and child processes; absent: not recorded"
+    )
 
 
 class Bundle(Strict):

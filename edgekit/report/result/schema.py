@@ -10,6 +10,7 @@ from edgekit.core.config import STAGES, TRAINING, Strict, Target
 from edgekit.core.tasks import Task
 from edgekit.report.result.by_class import ByClass
 from edgekit.report.result.conditions import Conditions
+from edgekit.report.result.cost import Cost
 from edgekit.report.result.decisions import Choice, Limit, Zeros
 from edgekit.report.result.devices import DeviceClass, OnDeciding
 from edgekit.report.result.loads import Loads
@@ -233,6 +234,9 @@ class Result(Strict):
     waterfall: list[WaterfallStep] = Field(description="from the baseline to the winner; empty where there is none")
     rivals: list[Rival] = Field(description="files made by others that the config names, compared with the winner")
     loads: Loads = Field(description="the winners and the baseline under load")
+    cost: Cost | None = Field(
+        None, description="what a call costs, and when the run was worth it; absent from an edgekit that measured none"
+    )
     seen_validation: SeenValidation | None = Field(
         description="whether the baseline knows validation; null where it was trained here, or not tested"
     )
@@ -266,6 +270,7 @@ class Result(Strict):
             "left_out": not {row.name for row in self.left_out} & {row.name for row in self.variants}
             and {row.name for row in self.left_out} <= {row.what for row in self.rejected},
             "loads": {run.name for run in self.loads.runs} <= {row.name for row in self.variants},
+            "cost": self.cost is None or {row.name for row in self.cost.calls} == {row.name for row in self.variants},
             "by_class": set(self.by_class.variants) <= {row.name for row in self.variants},
             "unmet": not set(self.unmet) & set(self.winners),
             "decisions": {(f"winner of {target}", name) for target, name in won} <= recorded,

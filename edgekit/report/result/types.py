@@ -6,6 +6,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 from edgekit.core.rows.by_class import ByClass
 from edgekit.core.rows.conditions import Conditions
+from edgekit.core.rows.cost import Cost
 from edgekit.core.rows.decisions import Choice, Limit, Zeros
 from edgekit.core.rows.devices import DeviceClass
 from edgekit.core.rows.loads import Loads
@@ -33,6 +34,7 @@ class Stage(TypedDict):
     key: str
     finished: str
     seconds: float
+    cpu_seconds: NotRequired[float]
 
 
 class Bundle(TypedDict):
@@ -74,6 +76,7 @@ class Result(TypedDict):
     waterfall: list[WaterfallStep]
     rivals: list[Rival]
     loads: Loads
+    cost: NotRequired[Cost]
     seen_validation: SeenValidation | None
     by_class: ByClass
     devices: NotRequired[DeviceClass]

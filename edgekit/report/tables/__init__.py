@@ -24,6 +24,8 @@ from edgekit.report.tables.converted import ends as ends
 from edgekit.report.tables.converted import left_out as left_out
 from edgekit.report.tables.converted import missing as missing
 from edgekit.report.tables.converted import transposes as transposes
+from edgekit.report.tables.costs import cost as cost
+from edgekit.report.tables.costs import cost_of as cost_of
 from edgekit.report.tables.devices import devices as devices
 from edgekit.report.tables.distilled import candidate_points as candidate_points
 from edgekit.report.tables.distilled import candidates as candidates

@@ -15,7 +15,7 @@ import gc
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
-from time import perf_counter, perf_counter_ns
+from time import perf_counter, perf_counter_ns, process_time_ns
 from typing import Any
 
 import numpy as np
@@ -37,26 +37,32 @@ def interleaved(
     warmup_per_round: int,
     on_round: Callable[[int], object] | None = None,
     enough: Callable[[int], bool] | None = None,
+    cpu_ms: dict[str, np.ndarray] | None = None,
 ) -> dict[str, np.ndarray]:
     """Milliseconds of every single call, (rounds * calls_per_round,) each.
 
     `on_round` is called with the rounds done, from 1. `enough` is asked after each: true ends it, with fewer rounds.
+    `cpu_ms` is filled with the processor's time of one call by round, (rounds,) each: of all threads of this process,
+    which makes it more than the wall time where a call has several.
     """
     for what, value, least in (("rounds", rounds, 1), ("calls", calls_per_round, 1), ("warmup", warmup_per_round, 0)):
         if value < least:
             raise InputError(f"{what}: got {value}; use a whole number from {least}")
     order = list(calls)
     taken = {name: np.empty((rounds, calls_per_round), dtype=np.int64) for name in order}
+    spent = {name: np.empty(rounds, dtype=np.int64) for name in order}
     done = 0
     for number in range(rounds):
         start = number % len(order) if order else 0
         for name in order[start:] + order[:start]:
-            taken[name][number] = _timed(calls[name], calls_per_round, warmup_per_round)
+            taken[name][number], spent[name][number] = _timed(calls[name], calls_per_round, warmup_per_round)
         done = number + 1
         if on_round is not None:
             on_round(done)
         if enough is not None and enough(done):
             break
+    if cpu_ms is not None:
+        cpu_ms.update({name: nanoseconds[:done] / (1e6 * calls_per_round) for name, nanoseconds in spent.items()})
     return {name: nanoseconds[:done].ravel() / 1e6 for name, nanoseconds in taken.items()}
 
 
@@ -68,6 +74,7 @@ def growing(
     warmup_per_round: int,
     on_round: Callable[[int], object] | None = None,
     limit_s: float = math.inf,
+    cpu_ms: dict[str, np.ndarray] | None = None,
 ) -> Iterator[tuple[dict[str, np.ndarray], int]]:
     """As `interleaved`, of what `openers` open anew, in rotating order, every few rounds.
 
@@ -77,24 +84,30 @@ def growing(
 
     After `limit_s` seconds nothing is opened any more. Where the first `rounds` would take longer, every opening has
     fewer of them, and there are more openings while the time lasts. `LEAST_OPENINGS` of one round each there are in
-    any case.
+    any case. `cpu_ms` is filled as by `interleaved`, before each time that something is given.
     """
     first = openings_of(rounds)
     each_has, target, began = rounds // first, rounds, perf_counter()
     order = list(openers)
     taken: dict[str, list[np.ndarray]] = {name: [] for name in order}
+    spent: dict[str, list[np.ndarray]] = {name: [] for name in order}
     opened, late = 0, False
     while True:
         while opened * each_has < target and not (late and opened >= min(LEAST_OPENINGS, first)):
             share_s = (limit_s - (perf_counter() - began)) / (first - opened) if opened < first else math.inf
-            some, had = _opening(openers, opened, each_has, calls_per_round, warmup_per_round, share_s)
+            some, cpu, had = _opening(openers, opened, each_has, calls_per_round, warmup_per_round, share_s)
             each_has = next(count for count in range(had, 0, -1) if each_has % count == 0)  # so `rounds` still come out
             for name, values_ms in some.items():
                 taken[name].append(values_ms)
+                spent[name].append(cpu[name])
             opened += 1
             if on_round is not None:
                 on_round(opened)
             late = perf_counter() - began >= limit_s
+        if cpu_ms is not None:
+            cpu_ms.update(
+                {name: np.concatenate([each[:each_has] for each in values]) for name, values in spent.items()}
+            )
         calls = each_has * calls_per_round
         yield {name: np.concatenate([each[:calls] for each in values_ms]) for name, values_ms in taken.items()}, opened
         target = opened * each_has + rounds
@@ -109,8 +122,11 @@ def _opening(
     calls_per_round: int,
     warmup_per_round: int,
     share_s: float,
-) -> tuple[dict[str, np.ndarray], int]:
-    """Milliseconds of one opening of each, and its rounds: those for which `share_s` seconds are enough, or one."""
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], int]:
+    """Milliseconds of one opening of each, the processor's, and its rounds.
+
+    So many rounds as `share_s` seconds are enough for, or one.
+    """
     began, order = perf_counter(), list(openers)
     start = number % len(order) if order else 0
     calls: dict[str, Callable[[], object]] = {}  # those of the opening before have gone
@@ -126,7 +142,8 @@ def _opening(
         now = perf_counter()
         return now - began + (now - timed_from) / done > share_s
 
-    return interleaved(calls, rounds, calls_per_round, warmup_per_round, enough=enough), had
+    cpu_ms: dict[str, np.ndarray] = {}
+    return interleaved(calls, rounds, calls_per_round, warmup_per_round, enough=enough, cpu_ms=cpu_ms), cpu_ms, had
 
 
 def openings_of(rounds: int) -> int:
@@ -134,21 +151,24 @@ def openings_of(rounds: int) -> int:
     return next(count for count in range(min(LEAST_OPENINGS, rounds), rounds + 1) if rounds % count == 0)
 
 
-def _timed(call: Callable[[], object], count: int, warmup: int) -> list[int]:
+def _timed(call: Callable[[], object], count: int, warmup: int) -> tuple[list[int], int]:
+    """Nanoseconds of each call; and those of the processor for all of them, with reading the clock between."""
     for _ in range(warmup):
         call()
     nanoseconds = [0] * count
     collecting = gc.isenabled()
     gc.disable()
+    began = process_time_ns()
     try:
         for index in range(count):
             before = perf_counter_ns()
             call()
             nanoseconds[index] = perf_counter_ns() - before
+        spent = process_time_ns() - began
     finally:
         if collecting:
             gc.enable()
-    return nanoseconds
+    return nanoseconds, spent
 
 
 def summary(samples_ms: np.ndarray) -> dict[str, float]:

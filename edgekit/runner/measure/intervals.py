@@ -9,7 +9,7 @@ Tibshirani 1993, chapter 13), its ends further out where rounds are few (the exp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -51,7 +51,7 @@ def ratio(samples_ms: np.ndarray, to_ms: np.ndarray, rounds: int, confidence: fl
     Both as `bench.interleaved` gives them, (rounds * calls,), in one run.
     """
     logs = np.log(round_p50s(samples_ms, rounds)) - np.log(round_p50s(to_ms, rounds))
-    low, high = _ends(logs, confidence)
+    low, high = ends(logs, confidence)
     return Ratio(*(float(np.exp(value)) for value in (np.median(logs), low, high)))
 
 
@@ -69,7 +69,7 @@ def too_wide(low: float, high: float, margin: float) -> bool:
 def p50(samples_ms: np.ndarray, rounds: int, confidence: float) -> Median:
     """p50 of one variant, `samples_ms` (rounds * calls,)."""
     values_ms = round_p50s(samples_ms, rounds)
-    return Median(float(np.median(values_ms)), *_ends(values_ms, confidence))
+    return Median(float(np.median(values_ms)), *ends(values_ms, confidence))
 
 
 def standings(samples_ms: Mapping[str, np.ndarray], rounds: int) -> dict[str, float]:
@@ -92,19 +92,19 @@ def round_p50s(samples_ms: np.ndarray, rounds: int) -> np.ndarray:
     return np.maximum(p50s, 1e-9)  # a clock may stand still during a call, and a logarithm is taken
 
 
-def _ends(values: np.ndarray, confidence: float) -> tuple[float, float]:
-    """Ends of the interval of the median of `values` (rounds,)."""
+def ends(values: np.ndarray, confidence: float, of: Callable[..., np.ndarray] = np.median) -> tuple[float, float]:
+    """Ends of the interval of the median of `values` (rounds,), or of their mean: `of=np.mean`."""
     if not 0 < confidence < 1:
         raise InputError(f"confidence: got {confidence:g}; use a fraction between 0 and 1, such as 0.99")
     generator = np.random.default_rng(SEED)
     rounds = len(values)
     at_once = max(1, _AT_ONCE // rounds)
-    medians = [
-        np.median(values[generator.integers(0, rounds, (min(at_once, RESAMPLES - done), rounds))], axis=1)
+    found = [
+        of(values[generator.integers(0, rounds, (min(at_once, RESAMPLES - done), rounds))], axis=1)
         for done in range(0, RESAMPLES, at_once)
     ]
     share = tail(confidence, rounds)
-    low, high = np.quantile(np.concatenate(medians), (share, 1 - share))
+    low, high = np.quantile(np.concatenate(found), (share, 1 - share))
     return float(low), float(high)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import PurePath
+from typing import Literal
 
-from pydantic import Field, field_serializer, field_validator
+from pydantic import Field, field_serializer, field_validator, model_validator
 
-from edgekit.core.config import CLASS_NAME, TARGETS, Budget, StageConfig, Target
+from edgekit.core.config import CLASS_NAME, TARGETS, Budget, StageConfig, Strict, Target
 from edgekit.core.tasks import Task
 from edgekit.data.paths import PathText
 from edgekit.training.teachers import model_file
@@ -14,6 +15,34 @@ from edgekit.training.teachers.config import ModelFile
 from edgekit.training.teachers.model_file import check_task
 
 LIBRARIES = ("numpy", "torch", "matplotlib", *model_file.LIBRARIES)
+
+
+class Cost(Strict):
+    """What a call may be charged with. Prices and meters shape no result, so none of this is part of a key."""
+
+    per_cpu_hour: float | None = Field(None, ge=0, description="price of one hour of one core")
+    per_kwh: float | None = Field(None, ge=0, description="price of a kilowatt-hour")
+    currency: str = Field("", pattern=r"^.{0,12}$", description="what these prices are in, such as EUR")
+    meter: PathText | None = Field(
+        None, description="absolute path of a file that a power meter's program rewrites, a number in it; "
+        "without it: RAPL, where this user may read it"
+    )  # fmt: skip
+    meter_unit: Literal["watts", "joules"] | None = Field(
+        None, description="what that number is: watts now, or joules counted from any moment on"
+    )
+    energy_s: float = Field(
+        0.5, ge=0, le=600, description="seconds of calls between two readings of energy; 0: energy is not measured"
+    )
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Cost:
+        if (self.meter is None) != (self.meter_unit is None):
+            raise ValueError(f"meter is {self.meter!r} and meter_unit {self.meter_unit!r}; give both, or neither")
+        if self.meter is not None and self.meter[0] not in "/~$":
+            raise ValueError(f"meter: got {self.meter!r}; write an absolute path, such as /run/meter/watts")
+        if (self.per_cpu_hour, self.per_kwh) != (None, None) and not self.currency.strip():
+            raise ValueError("per_cpu_hour and per_kwh need a currency, such as currency: EUR")
+        return self
 
 
 class Config(StageConfig):
@@ -56,6 +85,12 @@ class Config(StageConfig):
     )
     hosts: PathText = Field("hosts.yaml", description="file that lists these devices, as for `edgekit fleet`")
     inference_threads: int = Field(1, ge=1, le=256, description="threads of every interpreter, and of PyTorch")
+
+    cost: Cost = Field(
+        default_factory=lambda: Cost.model_validate({}),
+        exclude=True,  # from the key and from what is sealed
+        description="prices, and what shows energy",
+    )
 
     task: Task = "classification"
 

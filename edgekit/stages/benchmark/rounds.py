@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from edgekit.core import progress
 from edgekit.core.progress_state import duration
 from edgekit.core.rows.variants import Facts
@@ -55,8 +57,9 @@ def measured(
             shown.at(opened, of=0 if opened > shown.shown.of else None)  # a short limit: nobody knows how many
 
         began, on_round = time.monotonic(), progress.both(watch.sample, on_opening)
-        for samples_ms, opened in growing(openers, *numbers, on_round=on_round, limit_s=limit_s):
-            timings = Timings(samples_ms, opened, config.confidence, config.tie_margin)
+        cpu_ms: dict[str, np.ndarray] = {}
+        for samples_ms, opened in growing(openers, *numbers, on_round=on_round, limit_s=limit_s, cpu_ms=cpu_ms):
+            timings = Timings(samples_ms, opened, config.confidence, config.tie_margin, dict(cpu_ms))
             decision = decide(rows, timings, config.budget, config.targets, recorded, deciding)
             still_open = open_now(decision, config.tie_margin, winners=deciding is None)
             if not still_open:

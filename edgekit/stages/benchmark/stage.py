@@ -29,6 +29,7 @@ from edgekit.runner.measure.bench import machine
 from edgekit.runner.preprocess.transform import apply, to_layout
 from edgekit.stages.benchmark import by_class, devices, examples
 from edgekit.stages.benchmark.config import LIBRARIES, Config
+from edgekit.stages.benchmark.cost import measure_costs, source_of
 from edgekit.stages.benchmark.decide import check_limits
 from edgekit.stages.benchmark.leakage import check_leakage
 from edgekit.stages.benchmark.loads import measure_loads
@@ -48,6 +49,7 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
     recorded = replay.read(source.path.parent, "benchmark")
     if config.where and recorded is None:
         deciding_hosts(config.hosts, config.where)  # a fault in there is better told before minutes of work
+    energy = source_of(config.cost)  # a fault in there as well
     rivals = open_rivals(config.rivals, data, config.inference_threads)
     evaluated = _evaluate_all(source, data, config)
     rows, openers, answers = evaluated.rows, evaluated.openers, evaluated.answers
@@ -59,6 +61,8 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
         deciding = on_devices.deciding if on_devices else None
         with conditions.Watch() as watch:
             decision, timings, stayed_open = measured(rows, openers, config, watch, recorded, deciding)
+        names = [row["name"] for row in rows]
+        costs = measure_costs(names, openers, timings, energy, config.cost.energy_s)
     finally:
         torch.set_num_threads(threads_before)
     won = decision.metrics["winner"]
@@ -74,7 +78,9 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
     evidence = {"latency": timings.latencies, "conditions": seen}
     artifacts.write_json(out / artifacts.EVIDENCE / "latency.json", evidence)
     artifacts.write_json(out / artifacts.EVIDENCE / "loads.json", loads)
+    artifacts.write_json(out / artifacts.EVIDENCE / "cost.json", costs)
     np.savez(out / artifacts.EVIDENCE / "samples_ms.npz", allow_pickle=False, **timings.samples_ms)
+    np.savez(out / artifacts.EVIDENCE / "cpu_ms.npz", allow_pickle=False, **timings.cpu_ms)
     if on_devices and on_devices.samples_ms:
         np.savez(out / artifacts.EVIDENCE / "devices_ms.npz", allow_pickle=False, **on_devices.samples_ms)
     by_class.write_evidence(out, data, answers, breakdown.places)
@@ -89,6 +95,7 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
             **decision.metrics,
             "rivals": compare_with(rivals, _row_of(won, rows), timings),
             "loads": loads,
+            "cost": costs,
             "seen_validation": evaluated.seen,
             "by_class": breakdown.by_class,
             "confusion": breakdown.confusion,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -20,13 +20,14 @@ class Timings:
 
     A round is here all that one opening of the files had, see `bench.growing`. An interval says how far the openings
     in this process agree. It cannot see what differs from process to process (which core, what frequency), so a winner
-    is decided from `tie_margin` on: 0.1 is 10 %.
+    is decided from `tie_margin` on: 0.1 is 10 %. `cpu_ms`: the processor's time of a call, (all rounds,) by name.
     """
 
     samples_ms: Mapping[str, np.ndarray]
     rounds: int
     confidence: float
     tie_margin: float
+    cpu_ms: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @cached_property
     def latencies(self) -> Latencies:

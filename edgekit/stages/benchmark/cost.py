@@ -1,0 +1,110 @@
+"""What a call costs, by variant: the processor's time in the rounds of timing, and energy where something shows it.
+
+The processor's time is that of all threads of this process, around the timed calls of each round. Costs add up, so
+what is told is a mean, and its interval is over the openings. A mean of calls is what a million of them cost; a median
+would leave out the slow ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from edgekit.core import progress
+from edgekit.core.config import truncated
+from edgekit.core.errors import ConfigError
+from edgekit.core.rows.cost import CallCost, CallCosts, Estimate
+from edgekit.data.paths import expand
+from edgekit.measure.energy import rapl
+from edgekit.measure.energy.meter import Meter
+from edgekit.measure.energy.spent import Source, Unreadable
+from edgekit.runner.measure import intervals
+from edgekit.stages.benchmark.config import Cost
+from edgekit.stages.benchmark.energy import ROUNDS, Drawn, measure
+from edgekit.stages.benchmark.timings import Timings
+
+Opener = Callable[[], Callable[[], object]]
+PROTOCOL = (
+    "mean of one call at batch 1, execute only, in the rounds of timing: processor time of all threads of the process"
+)
+OFF = "benchmark.cost.energy_s is 0, so it is not measured"
+
+
+def source_of(cost: Cost) -> Source | str:
+    """What shows energy, the config's meter or else RAPL; or in words why nothing does. ConfigError for a bad meter."""
+    if not cost.energy_s:
+        return OFF
+    try:
+        if cost.meter is None or cost.meter_unit is None:
+            return rapl.find()
+        meter = Meter(expand(cost.meter, "benchmark.cost.meter"), cost.meter_unit)
+        meter.read()
+        return meter
+    except Unreadable as error:
+        if cost.meter is not None:
+            raise ConfigError(
+                f"benchmark.cost.meter: {error}; got {truncated(cost.meter)}; name a file that a meter's program writes"
+            ) from None
+        return str(error)
+
+
+def measure_costs(
+    names: Sequence[str], openers: Mapping[str, Opener], timings: Timings, source: Source | str, energy_s: float
+) -> CallCosts:
+    """Of all `names`, the baseline first. An energy source that fails leaves energy unknown and says why."""
+    drawn, why = None, source if isinstance(source, str) else ""
+    if not isinstance(source, str):
+        try:
+            drawn = measure({name: openers[name] for name in names}, source, energy_s)
+        except Unreadable as error:
+            why = str(error)
+            progress.say(f"Energy of a call is unknown: {why}.")
+    return described(names, timings, drawn, why)
+
+
+def described(names: Sequence[str], timings: Timings, drawn: Drawn | None, why: str) -> CallCosts:
+    """The rows; `why`: energy is unknown."""
+    return {
+        "confidence": timings.confidence,
+        "protocol": PROTOCOL,
+        "calls": [_call(name, names[0], timings, drawn) for name in names],
+        "energy": None
+        if drawn is None
+        else {
+            "source": drawn.source,
+            "idle_watts": estimate(drawn.idle_watts, timings.confidence),
+            "rounds": ROUNDS,
+            "seconds": drawn.seconds,
+        },
+        "energy_unknown": why,
+    }
+
+
+def estimate(values: np.ndarray, confidence: float) -> Estimate:
+    """The mean of `values` (openings,) and its interval."""
+    low, high = intervals.ends(values, confidence, np.mean)
+    return {"value": float(np.mean(values)), "low": low, "high": high}
+
+
+def _call(name: str, baseline: str, timings: Timings, drawn: Drawn | None) -> CallCost:
+    def of(values: Mapping[str, np.ndarray], less: bool) -> Estimate:
+        """Of the variant, or of what it saves: opening by opening, for what slows a whole one cancels."""
+        return estimate(values[baseline] - values[name] if less else values[name], timings.confidence)
+
+    cpu_s = {each: _by_opening(timings, each) / 1000 for each in (baseline, name)}
+    saves = name != baseline
+    return {
+        "name": name,
+        "cpu_s": of(cpu_s, less=False),
+        "saved_cpu_s": of(cpu_s, less=True) if saves else None,
+        "joules": of(drawn.joules, less=False) if drawn else None,
+        "saved_joules": of(drawn.joules, less=True) if drawn and saves else None,
+        "joules_with_idle": float(np.mean(drawn.with_idle[name])) if drawn else None,
+    }
+
+
+def _by_opening(timings: Timings, name: str) -> Any:
+    """Milliseconds of the processor a call, (openings,): the mean of each opening's rounds."""
+    return np.mean(np.reshape(timings.cpu_ms[name], (timings.rounds, -1)), axis=1)

@@ -1,0 +1,190 @@
+"""Was it worth it: the number of calls that saves what the walk has cost, and honest words where there is none."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgekit.core import artifacts
+from edgekit.core.artifacts import Artifact
+from edgekit.core.config import STAGES
+from edgekit.core.rows.cost import Cost, Estimate
+from edgekit.report import costs, plots, tables
+from edgekit.report.result.cost import Cost as Schema
+from edgekit.report.tables.costs import columns as costs_columns
+from edgekit.workbook import state
+from edgekit.workbook.plan import load_plan
+from edgekit.workbook.run import write_result
+from tests.conftest import TINY, FinishedRun
+
+EUROS = costs.prices_of({"per_cpu_hour": 0.36, "per_kwh": 0.36, "currency": "EUR"})
+
+
+def about(value: float, share: float = 0.1) -> Estimate:
+    return {"value": value, "low": value * (1 - share), "high": value * (1 + share)}
+
+
+def artifact(stage: str, metrics: dict[str, Any] | None = None, **took: float) -> Artifact:
+    return Artifact(
+        path=Path(stage), stage=stage, key="", digest="", parent=None, config={}, metrics=metrics or {}, files={},
+        versions={}, data_digest="", code={}, builders={}, replayed=None, took={"seconds": 1.0, **took},
+    )  # fmt: skip
+
+
+def measured(saved_s: Estimate, joules: bool = False) -> dict[str, Any]:
+    def row(name: str, cpu_s: float, saved: Estimate | None) -> dict[str, Any]:
+        return {
+            "name": name,
+            "cpu_s": about(cpu_s),
+            "saved_cpu_s": saved,
+            "joules": about(cpu_s * 10) if joules else None,
+            "saved_joules": {end: 10 * value for end, value in saved.items()} if joules and saved else None,  # type: ignore[operator]
+            "joules_with_idle": cpu_s * 30 if joules else None,
+        }
+
+    return {
+        "confidence": 0.99,
+        "protocol": "as said",
+        "calls": [row("baseline-eager", 0.004, None), row("mine", 0.001, saved_s)],
+        "energy": {"source": "a meter", "idle_watts": about(20), "rounds": 10, "seconds": 0.5} if joules else None,
+        "energy_unknown": "" if joules else "nothing shows it",
+    }
+
+
+def built(saved_s: Estimate, prices: Any = None, joules: bool = False, won: bool = True, **took: Any) -> Cost:
+    winners = {"winner": "mine", "winners": {"onnx": "mine"}} if won else {"winner": None, "winners": {}}
+    benchmark = artifact("benchmark", {"cost": measured(saved_s, joules), **winners}, cpu_seconds=200.0)
+    chain = [artifact("profile", **{"cpu_seconds": 100.0, **took}), benchmark]
+    found = costs.build(benchmark, [one for one in chain if one], prices)
+    assert found is not None
+    Schema.model_validate(found)
+    return found
+
+
+def test_the_walk_is_paid_for_by_what_its_calls_save() -> None:
+    found = built(about(0.003))
+    (row,) = found["break_even"]
+    assert found["walk"]["cpu_s"] == 300
+    assert (row["unit"], row["answer"], row["calls"]) == ("CPU-seconds", "after", pytest.approx(100_000))
+    assert row["calls_low"] == pytest.approx(300 / 0.0033) and row["calls_high"] == pytest.approx(300 / 0.0027)
+    assert row["text"] == "after 100,000 calls (90,900 to 111,000), 1.16 days at one a second"
+
+
+def test_an_interval_that_holds_zero_promises_nothing() -> None:
+    (row,) = built({"value": 0.001, "low": -0.001, "high": 0.003})["break_even"]
+    assert row["answer"] == "perhaps never" and row["calls_high"] is None
+    assert row["calls_low"] == pytest.approx(100_000)
+    assert row["text"].startswith("perhaps never, at best after 100,000 calls")
+    (row,) = built({"value": -0.001, "low": -0.003, "high": 0.001})["break_even"]
+    assert row["answer"] == "perhaps never" and row["calls"] is None
+
+
+def test_nothing_saved_is_never_worth_it() -> None:
+    (row,) = built({"value": -0.002, "low": -0.003, "high": -0.001})["break_even"]
+    assert (row["answer"], row["calls"], row["calls_low"], row["calls_high"]) == ("never", None, None, None)
+    assert row["text"] == "never: a call takes no less than one of the baseline"
+
+
+def test_a_stage_that_recorded_nothing_leaves_the_answer_unknown() -> None:
+    found = built(about(0.003), EUROS, cpu_seconds=None)
+    assert found["walk"]["cpu_s"] is None and found["walk"]["unknown"] == ["profile"]
+    assert {row["answer"] for row in found["break_even"]} == {"unknown"}
+    assert "did not record it: profile" in found["walk"]["notes"][0]
+
+
+def test_nothing_that_ships_has_no_break_even() -> None:
+    assert built(about(0.003), won=False)["break_even"] == []
+
+
+def test_money_is_processor_time_and_energy_at_their_prices() -> None:
+    found = built(about(0.003), EUROS, joules=True)
+    baseline, mine = found["calls"]
+    assert baseline["money"]["value"] == pytest.approx(0.004 * 0.36 / 3600 + 0.04 * 0.36 / 3.6e6)
+    assert "saved_money" not in baseline
+    assert mine["saved_money"]["low"] == pytest.approx(0.0027 * 1e-4 + 0.027 * 1e-7)
+    assert {row["unit"]: row["answer"] for row in found["break_even"]} == {
+        "CPU-seconds": "after",
+        "joules": "after",
+        "money": "after",
+    }
+    assert found["walk"]["joules"] is not None
+    assert found["walk"]["joules"]["value"] == pytest.approx(3000)
+    assert found["walk"]["money"] is not None
+    assert found["walk"]["money"]["value"] == pytest.approx(300 * 1e-4 + 3000 * 1e-7)
+    assert any("estimated" in note for note in found["walk"]["notes"])
+
+
+def test_money_without_energy_says_so() -> None:
+    found = built(about(0.003), EUROS)
+    assert found["calls"][1]["money"]["value"] == pytest.approx(0.001 * 1e-4)
+    assert "money is without energy, which is unknown: nothing shows it" in found["walk"]["notes"]
+    only_energy = costs.prices_of({"per_kwh": 0.3, "currency": "EUR"})
+    found = built(about(0.003), only_energy)
+    assert "money" not in found["calls"][1]
+    assert {row["unit"]: row["answer"] for row in found["break_even"]}["money"] == "unknown"
+
+
+def test_a_config_without_prices_has_none_and_an_old_benchmark_no_cost() -> None:
+    assert costs.prices_of(None) is None and costs.prices_of({"energy_s": 1.0}) is None
+    assert costs.build(artifact("benchmark", cpu_seconds=1.0), [], None) is None
+
+
+def test_a_run_says_what_it_has_cost_and_what_each_call_saves(tiny_run: FinishedRun) -> None:
+    found = write_result(load_plan(TINY), tiny_run.folder)
+    cost, stages = found["cost"], found["stages"]
+    assert cost["walk"]["cpu_s"] == pytest.approx(sum(stage["cpu_seconds"] for stage in stages.values()))
+    assert all(stages[stage]["cpu_seconds"] > 0 for stage in STAGES)
+    assert [row["name"] for row in cost["calls"]] == [row["name"] for row in found["variants"]]
+    assert {row["name"] for row in cost["break_even"]} == set(found["winners"].values())
+    sealed = artifacts.load(tiny_run.folder / "benchmark")
+    assert {"evidence/cost.json", "evidence/cpu_ms.npz"} <= set(sealed.files)
+    assert "cost" not in sealed.config
+    until_then = tables.cost_of(sealed)
+    assert until_then is not None and until_then["walk"]["cpu_s"] == pytest.approx(
+        cost["walk"]["cpu_s"] - stages["bundle"]["cpu_seconds"]
+    )
+
+
+def test_a_price_changes_the_result_and_runs_no_stage_again(tiny_run: FinishedRun, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(tiny_run.folder, tmp_path / "tiny", ignore=shutil.ignore_patterns(".training")))
+    plain = write_result(load_plan(TINY), folder)
+    plan = load_plan(TINY, ["benchmark.cost.per_cpu_hour=0.36", "benchmark.cost.currency=EUR"])
+    states = list(state.examine(plan, folder, plain["data_digest"]))
+    assert [one.state for one in states] == ["done"] * len(STAGES)
+    priced = write_result(plan, folder)
+    assert priced["bundles"] == plain["bundles"] and priced["stages"] == plain["stages"]
+    assert plain["cost"]["prices"] is None and priced["cost"]["prices"] is not None
+    mine = priced["cost"]["calls"][1]
+    assert mine["money"]["value"] == pytest.approx(mine["cpu_s"]["value"] * 0.36 / 3600)
+    assert {row["unit"] for row in priced["cost"]["break_even"]} == {"CPU-seconds", "money"}
+
+
+def test_the_table_has_a_column_for_what_is_known_and_the_sentences_an_answer_for_each() -> None:
+    known, plain = built(about(0.003), EUROS, joules=True), built(about(0.003))
+    heads = [column.heading for column in costs_columns(known)]
+    assert heads == [
+        "variant",
+        "CPU, ms a call",
+        "saved, ms",
+        "energy, mJ a call",
+        "with idle, mJ",
+        "EUR a million calls",
+    ]
+    assert [column.heading for column in costs_columns(plain)] == heads[:3]
+    said = costs.worth(known)
+    assert said[0].startswith("The run has cost 300 CPU-seconds, about 3 kJ, 0.0303 EUR; its energy is estimated")
+    assert [line.partition(":")[0] for line in said[1:]] == ["mine, in CPU-seconds", "mine, in joules", "mine, in EUR"]
+    assert costs.worth(built(about(0.003), won=False))[-1] == "Nothing ships, so no call pays for it."
+
+
+def test_the_figure_is_drawn_where_there_is_an_answer() -> None:
+    for saved in (about(0.003), {"value": -0.002, "low": -0.003, "high": -0.001}):
+        figure = plots.break_even(built(saved))  # type: ignore[arg-type]
+        assert figure is not None
+        labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+        assert labels == ["baseline-eager", "mine, the run included"]
+    assert plots.break_even(built(about(0.003), won=False)) is None
+    assert plots.break_even(built(about(0.003), cpu_seconds=None)) is None
