@@ -31,11 +31,9 @@ def _windowed(objective: Objective, window: str) -> list[Rule]:
     slow, refused = f"model:edgekit_slow:rate{window}", f"model:edgekit_refused:rate{window}"
     return [
         _rule(answered, f"sum by ({BY}) (rate({REQUEST}_count[{window}]))"),
-        _rule(
-            requests, f"sum by ({BY}) (rate({REQUEST}_count[{window}])\n  or rate({REFUSED}{{{OURS}}}[{window}]))"
-        ),
+        _rule(refused, f"sum by ({BY}) (rate({REFUSED}{{{OURS}}}[{window}]))\nor 0 * {answered}"),
+        _rule(requests, f"{answered} + {refused}\nor {refused}"),
         _rule(slow, f'{answered}\n- sum by ({BY}) (rate({REQUEST}_bucket{{le="{objective.bound}"}}[{window}]))'),
-        _rule(refused, f"sum by ({BY}) (rate({REFUSED}{{{OURS}}}[{window}]))\nor 0 * {requests}"),
         _rule(f"model:edgekit_slow:share_rate{window}", f"{slow} / ({answered} > 0)"),
         _rule(f"model:edgekit_refused:share_rate{window}", f"{refused} / ({requests} > 0)"),
     ]
