@@ -60,7 +60,7 @@ BURNS: dict[str, tuple[Parts, tuple[str, ...]]] = {
     "two hours of fifty times that ended an hour ago": (((3 * DAY, 0.1), (2 * HOUR, 50), (HOUR, 0)), ("1d", "3d")),
     "five hours of eight times": (((3 * DAY, 0.1), (5 * HOUR, 8)), ("6h",)),
     "ten hours of twelve times": (((3 * DAY, 0.1), (10 * HOUR, 12)), ("6h", "1d", "3d")),
-    "ten hours of twelve times that ended three hours ago": (((3 * DAY, 0.1), (10 * HOUR, 12), (180, 0)), ("3d",)),
+    "ten hours of twelve times that ended 200 minutes ago": (((3 * DAY, 0.1), (10 * HOUR, 12), (200, 0)), ("3d",)),
     "ten hours of twelve times that ended seven hours ago": (((3 * DAY, 0.1), (10 * HOUR, 12), (420, 0)), ()),
     "two days of two times that ended twelve hours before": (((2 * DAY, 2), (DAY // 2, 0.1)), ()),
 }
