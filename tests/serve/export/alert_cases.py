@@ -14,6 +14,9 @@ WHO = 'job="edgekit", instance="one", model="bell", version="1.0.0"'
 LATENCY, AVAILABILITY = "EdgekitLatencyBudgetBurn", "EdgekitAvailabilityBudgetBurn"
 HOUR, DAY = 60, 1440
 LAST = ""
+"""Evaluated at the end alone."""
+TENTH = "10m"
+"""Every ten minutes, for histories of hours."""
 Parts = tuple[tuple[int, float], ...]
 
 
@@ -98,7 +101,7 @@ def budget_cases() -> list[Case]:
         Case("ten slow answers of a quiet hour", slow, HOUR, answers(((HOUR, 0.5),), 0.34), LAST),
         Case("a refusal of a quiet hour", (), HOUR, refusals(((HOUR, 0.1),), a_minute=0.2), LAST),
     ]
-    two = {name.replace("1.0.0", "2.0.0"): values for name, values in answers(((HOUR, 0.3),)).items()}
+    two = {name.replace("1.0.0", "2.0.0"): values for name, values in answers(((HOUR, 0.2),)).items()}
     found.append(Case("one version of two is slow", slow, HOUR, {**answers(((HOUR, 0.0),)), **two}, LAST))
     return found
 
@@ -150,6 +153,8 @@ def request_cases() -> list[Case]:
         ),
         Case("a twentieth is invalid", (), HOUR,
              {count: counter((HOUR, 95)), refused_as("invalid"): counter((HOUR, 5))}, LAST),
+        Case("a quarter is invalid", ("EdgekitInputsRejected",), HOUR,
+             {count: counter((HOUR, 30)), refused_as("invalid"): counter((HOUR, 10))}, LAST),
         Case("a few are invalid, of a few", (), HOUR,
              {count: counter((HOUR, 0.3)), refused_as("invalid"): counter((HOUR, 0.5))}, LAST),
         Case("a third is cancelled", (), HOUR,
@@ -181,17 +186,20 @@ def machine_cases() -> list[Case]:
         Case("80 °C", ("EdgekitTooHot",), HOUR, {heat: gauge((HOUR, 80))}),
         Case("79 °C", (), HOUR, {heat: gauge((HOUR, 79))}),
         Case("90 °C for two minutes", (), HOUR, {heat: gauge((58, 60), (2, 90))}),
-        Case("memory grows and grows", ("EdgekitMemoryGrowing",), 7 * HOUR, {memory: leak}, "10m"),
-        Case("memory stays", (), 7 * HOUR, {memory: gauge((7 * HOUR, 1e8))}, "10m"),
-        Case("a model was loaded", (), 7 * HOUR, {memory: gauge((5 * HOUR, 1e8), (2 * HOUR, 2e8))}, "10m"),
-        Case("a model was loaded, before", (), 7 * HOUR, {memory: gauge((2 * HOUR, 1e8), (5 * HOUR, 2e8))}, "10m"),
+        Case("memory grows and grows", ("EdgekitMemoryGrowing",), 7 * HOUR, {memory: leak}, TENTH),
+        Case("memory stays", (), 7 * HOUR, {memory: gauge((7 * HOUR, 1e8))}, TENTH),
+        Case("a model was loaded", (), 7 * HOUR, {memory: gauge((5 * HOUR, 1e8), (2 * HOUR, 2e8))}, TENTH),
+        Case("a model was loaded, before", (), 7 * HOUR, {memory: gauge((2 * HOUR, 1e8), (5 * HOUR, 2e8))}, TENTH),
         Case("memory goes up and down", (), 7 * HOUR,
-             {memory: gauge(*[(20, 1e8 * (1 + step % 2)) for step in range(21)])}, "10m"),
+             {memory: gauge(*[(20, 1e8 * (1 + step % 2)) for step in range(21)])}, TENTH),
         Case("memory grew, and grows no more", (), 9 * HOUR,
-             {memory: f"100000000+200000x{4 * HOUR} " + gauge((5 * HOUR, 1.5e8))}, "10m"),
+             {memory: f"100000000+200000x{4 * HOUR} " + gauge((5 * HOUR, 1.5e8))}, TENTH),
+        Case("memory has grown for long enough since ten minutes", (), 370,
+             {memory: f"100000000x119 100000000+1000000x250"}, TENTH),
         Case("down", ("EdgekitTargetDown",), HOUR, {UP: gauge((55, 1), (5, 0))}),
         Case("down for a minute", (), HOUR, {UP: gauge((59, 1), (1, 0))}),
-        Case("gone from the config", ("EdgekitTargetDown",), HOUR, {UP: "1x30 _x30"}),
+        Case("gone from the config", ("EdgekitNoTarget",), HOUR, {UP: "1x30 _x30"}),
+        Case("gone for three minutes", (), HOUR, {UP: "1x52 _x8"}),
         Case("a target of somebody else is down", (), HOUR, {'up{job="mail", instance="two"}': gauge((HOUR, 0))}),
         Case("a device is down", ("EdgekitTargetDown",), HOUR,
              {'up{job="edgekit-devices", instance="two"}': gauge((HOUR, 0))}),

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 UP = 'up{job="edgekit", instance="one"}'
-FIRING = 'count by (alertname, long) (ALERTS{alertstate="firing"})'
 PROMTOOL_S = 120
 
 
@@ -29,20 +28,32 @@ class Case:
     series: Mapping[str, str]
     every: str = "1m"
 
-    def group(self) -> dict[str, Any]:
-        """As promtool reads it."""
-        series = {UP: f"1x{self.minutes}", **self.series}
+    @property
+    def alone(self) -> bool:
+        """Whether it is about targets as such, so that no other case may have one."""
+        return any(name.startswith("up{") for name in self.series)
+
+    @property
+    def interval(self) -> str:
+        """Of the evaluation."""
+        return self.every or f"{self.minutes}m"
+
+    @property
+    def files(self) -> list[str]:
+        """The rules that it needs."""
+        return ["alerts.yml"] if self.every else ["recording.yml", "alerts.yml"]
+
+    def series_as(self, job: str) -> dict[str, str]:
+        """Its series under another job."""
+        return {name.replace('job="edgekit"', f'job="{job}"'): values for name, values in self.series.items()}
+
+    def question(self, job: str = "") -> dict[str, Any]:
+        """What promtool asks; the comment is what it repeats where the answer is another."""
+        chosen = f'{{alertstate="firing"{f", job={json.dumps(job)}" if job else ""}}}'
         return {
-            "name": self.name,
-            "interval": "1m",
-            "input_series": [{"series": name, "values": values} for name, values in series.items()],
-            "promql_expr_test": [
-                {
-                    "expr": f"{FIRING} # {self.name}",  # what promtool repeats where it fails
-                    "eval_time": f"{self.minutes}m",
-                    "exp_samples": [{"labels": _labels(each), "value": 1} for each in self.fires],
-                }
-            ],
+            "expr": f"count by (alertname, long) (ALERTS{chosen}) # {self.name}",
+            "eval_time": f"{self.minutes}m",
+            "exp_samples": [{"labels": _labels(each), "value": 1} for each in self.fires],
         }
 
 
@@ -61,23 +72,48 @@ def gauge(*parts: tuple[int, float]) -> str:
 
 
 def write(folder: Path, cases: Iterable[Case], rules: Path) -> list[Path]:
-    """Test files, one for each interval of evaluation; `rules` is the exported folder."""
-    by_interval: dict[str, list[Case]] = {}
+    """Test files, one for each interval of evaluation; `rules` is the exported folder.
+
+    Cases of one length share a group, each as a job of its own: rules are then evaluated once for all of them.
+    """
+    shared: dict[tuple[str, int, str], list[Case]] = {}
     for case in cases:
-        by_interval.setdefault(case.every or f"{case.minutes}m", []).append(case)
+        shared.setdefault((case.interval, case.minutes, case.name if case.alone else ""), []).append(case)
+    groups: dict[str, list[dict[str, Any]]] = {}
+    files = {}
+    for (interval, minutes, _), some in shared.items():
+        groups.setdefault(interval, []).append(together(some, minutes))
+        files[interval] = [str(rules / name) for name in some[0].files]
     found = []
-    for interval, some in by_interval.items():
-        files = [*([] if some[0].every else ["recording.yml"]), "alerts.yml"]
+    for interval, tests in groups.items():
         path = folder / f"every_{interval}.test.yml"
-        content = {
-            "rule_files": [str(rules / name) for name in files],
-            "evaluation_interval": interval,
-            "group_eval_order": ["edgekit-recording", "edgekit-alerts"],
-            "tests": [case.group() for case in some],
-        }
-        path.write_text(json.dumps(content))
+        path.write_text(json.dumps({**head(interval), "rule_files": files[interval], "tests": tests}))
         found.append(path)
     return found
+
+
+def head(interval: str) -> dict[str, Any]:
+    """What each file says of the evaluation."""
+    return {"evaluation_interval": interval, "group_eval_order": ["edgekit-recording", "edgekit-alerts"]}
+
+
+def together(cases: Sequence[Case], minutes: int) -> dict[str, Any]:
+    """One group of promtool's; nothing may fire that belongs to none of the cases."""
+    series: dict[str, str] = {UP: f"1x{minutes}"}
+    if cases[0].alone:
+        (case,) = cases
+        series, questions = {**series, **case.series}, [case.question()]
+    else:
+        jobs = {f"edgekit-{place}": case for place, case in enumerate(cases)}
+        for job, case in jobs.items():
+            series |= case.series_as(job)
+        nobody = {"expr": 'ALERTS{job!~"edgekit-.+"} # none of the cases', "eval_time": f"{minutes}m", "exp_samples": []}
+        questions = [*(case.question(job) for job, case in jobs.items()), nobody]
+    return {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": questions,
+    }
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:

@@ -209,7 +209,7 @@ def _machine() -> list[Alert]:
         Alert(
             "EdgekitTargetDown",
             PAGE,
-            f"up{{{JOBS}}} == 0\nor absent(up{{{JOBS}}})",
+            f"up{{{JOBS}}} == 0",
             "2m",
             "{{ $labels.instance }} cannot be scraped",
             "Prometheus gets no metrics from it, so no other alert can see it.",
@@ -217,6 +217,19 @@ def _machine() -> list[Alert]:
                 "The machine and the process: is it on, and does the service run?",
                 "The address: `--admin-port` is on loopback by default, and a token may be needed.",
                 "The error beside the target on Prometheus' page of targets.",
+            ),
+        ),
+        Alert(
+            "EdgekitNoTarget",
+            PAGE,
+            f"absent(up{{{JOBS}}})",
+            "5m",
+            "Prometheus has no target of edgekit",
+            "No job is called edgekit, or edgekit- and a name, or its list of targets is empty.",
+            (
+                "Prometheus' page of targets: was its config changed, or not read again?",
+                "The job's name: these rules look for edgekit, and for edgekit- and a name.",
+                "Service discovery, where it fills the list: does it find anything?",
             ),
         ),
     ]
