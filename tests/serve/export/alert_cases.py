@@ -59,7 +59,10 @@ BURNS: dict[str, tuple[Parts, tuple[str, ...]]] = {
     "half an hour of fifty times": (((3 * DAY, 0.1), (30, 50)), ("1h",)),
     "half an hour of fifty times that ended a quarter of an hour ago": (((3 * DAY, 0.1), (30, 50), (15, 0)), ()),
     "an hour of fifty times": (((3 * DAY, 0.1), (HOUR, 50)), ("1h", "6h")),
-    "two hours of fifty times that ended ten minutes ago": (((3 * DAY, 0.1), (2 * HOUR, 50), (10, 0)), ("6h", "1d", "3d")),
+    "two hours of fifty times that ended ten minutes ago": (
+        ((3 * DAY, 0.1), (2 * HOUR, 50), (10, 0)),
+        ("6h", "1d", "3d"),
+    ),
     "two hours of fifty times that ended an hour ago": (((3 * DAY, 0.1), (2 * HOUR, 50), (HOUR, 0)), ("1d", "3d")),
     "five hours of eight times": (((3 * DAY, 0.1), (5 * HOUR, 8)), ("6h",)),
     "ten hours of twelve times": (((3 * DAY, 0.1), (10 * HOUR, 12)), ("6h", "1d", "3d")),
@@ -170,7 +173,10 @@ def request_cases() -> list[Case]:
 def machine_cases() -> list[Case]:
     """Heat, clock, voltage, memory, and a machine that is gone."""
     here = 'job="edgekit", instance="one"'
-    heat, memory = f"edgekit_temperature_celsius{{{here}}}", f'edgekit_process_resident_bytes{{{here}, process="worker0"}}'
+    heat, memory = (
+        f"edgekit_temperature_celsius{{{here}}}",
+        f'edgekit_process_resident_bytes{{{here}, process="worker0"}}',
+    )
     found = []
     for metric, alert in (("throttled", "EdgekitThrottled"), ("under_voltage", "EdgekitUnderVoltage")):
         name = f"edgekit_{metric}{{{here}}}"
@@ -195,7 +201,7 @@ def machine_cases() -> list[Case]:
         Case("memory grew, and grows no more", (), 9 * HOUR,
              {memory: f"100000000+200000x{4 * HOUR} " + gauge((5 * HOUR, 1.5e8))}, TENTH),
         Case("memory has grown for long enough since ten minutes", (), 370,
-             {memory: f"100000000x119 100000000+1000000x250"}, TENTH),
+             {memory: "100000000x119 100000000+1000000x250"}, TENTH),
         Case("down", ("EdgekitTargetDown",), HOUR, {UP: gauge((55, 1), (5, 0))}),
         Case("down for a minute", (), HOUR, {UP: gauge((59, 1), (1, 0))}),
         Case("gone from the config", ("EdgekitNoTarget",), HOUR, {UP: "1x30 _x30"}),

@@ -107,7 +107,11 @@ def together(cases: Sequence[Case], minutes: int) -> dict[str, Any]:
         jobs = {f"edgekit-{place}": case for place, case in enumerate(cases)}
         for job, case in jobs.items():
             series |= case.series_as(job)
-        nobody = {"expr": 'ALERTS{job!~"edgekit-.+"} # none of the cases', "eval_time": f"{minutes}m", "exp_samples": []}
+        nobody = {
+            "expr": 'ALERTS{job!~"edgekit-.+"} # none of the cases',
+            "eval_time": f"{minutes}m",
+            "exp_samples": [],
+        }
         questions = [*(case.question(job) for job, case in jobs.items()), nobody]
     return {
         "interval": "1m",

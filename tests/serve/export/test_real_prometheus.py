@@ -13,13 +13,12 @@ import yaml
 
 from edgekit.serve.export._monitoring import objective
 from tests.conftest import ROOT
-from tests.serve.conftest import Start, folder, start
+from tests.serve.conftest import Start
 from tests.serve.export.conftest import watching
 from tests.serve.export.prometheus_server import Prometheus, running
 from tests.serve.export.test_grafana import concrete, panels
 from tests.serve.server import INFER, RAW, Server
 
-__all__ = ["folder", "start"]
 pytestmark = pytest.mark.processes
 
 NOT_YET: set[str] = {
@@ -68,7 +67,7 @@ ASKED = 20
 
 
 @pytest.fixture(scope="module")
-def server(start: Start, folder: Path) -> Server:  # noqa: F811
+def server(start: Start, folder: Path) -> Server:
     """One that has answered, refused what was invalid, and keeps answers."""
     return start(folder / "tiny-onnx-1.2.0.edge.zip", "--cache-mb", "4")
 
@@ -94,7 +93,9 @@ def prometheus(server: Server, exported: Path, tmp_path_factory: pytest.TempPath
             assert server.post(INFER, b"too short", RAW).status == 400
         found.wait("the requests", lambda: any(float(each["value"][1]) >= ASKED for each in found.query(counted)))
         found.wait("all rules", lambda: all(each["health"] == "ok" for each in found.rules()))
-        found.wait("a rate", lambda: any(float(each["value"][1]) > 0 for each in found.query("model:edgekit_answered:rate5m")))
+        found.wait(
+            "a rate", lambda: any(float(each["value"][1]) > 0 for each in found.query("model:edgekit_answered:rate5m"))
+        )
         yield found
 
 
@@ -143,9 +144,15 @@ def test_every_metric_that_is_read_is_given(prometheus: Prometheus, exported: Pa
 
 
 def test_recording_rules_give_numbers(prometheus: Prometheus, exported: Path) -> None:
-    empty = {rule["record"] for rule in every_rule(exported) if "record" in rule and not prometheus.query(rule["record"])}
+    empty = {
+        rule["record"] for rule in every_rule(exported) if "record" in rule and not prometheus.query(rule["record"])
+    }
     excused = {rule["record"] for rule in every_rule(exported) if "record" in rule and not_yet(rule["expr"])}
-    excused |= {rule["record"] for rule in every_rule(exported) if "record" in rule and set(RECORDED.findall(rule["expr"])) & excused}
+    excused |= {
+        rule["record"]
+        for rule in every_rule(exported)
+        if "record" in rule and set(RECORDED.findall(rule["expr"])) & excused
+    }
     assert empty <= excused
     if not NOT_YET:
         for share in prometheus.query("model:edgekit_slow:share_rate5m"):
@@ -163,7 +170,9 @@ def not_yet(expression: str) -> bool:
 def test_no_alert_fires_at_a_server_that_is_well(prometheus: Prometheus) -> None:
     rules = prometheus.rules()
     assert all(rule["health"] == "ok" for rule in rules)
-    assert {rule["name"]: rule["state"] for rule in rules if rule["type"] == "alerting" and rule["state"] != "inactive"} == {}
+    assert {
+        rule["name"]: rule["state"] for rule in rules if rule["type"] == "alerting" and rule["state"] != "inactive"
+    } == {}
 
 
 def test_every_panel_is_evaluated_without_an_error(prometheus: Prometheus, exported: Path) -> None:
@@ -190,7 +199,9 @@ def not_yet_recorded(exported: Path, expression: str) -> bool:
 
 
 def test_a_target_that_is_gone_is_noticed(
-    start: Start, folder: Path, tmp_path: Path  # noqa: F811
+    start: Start,
+    folder: Path,
+    tmp_path: Path,
 ) -> None:
     """The alert of a server that was stopped, by a Prometheus whose patience is short."""
     mine = start(folder / "tiny-onnx-1.2.0.edge.zip")
@@ -210,6 +221,4 @@ def test_a_target_that_is_gone_is_noticed(
 def down(prometheus: Prometheus) -> list[dict[str, Any]]:
     """Alerts of targets that are down, and have been for long enough."""
     every = prometheus.get("alerts")["alerts"]
-    return [
-        each for each in every if each["labels"]["alertname"] == "EdgekitTargetDown" and each["state"] == "firing"
-    ]
+    return [each for each in every if each["labels"]["alertname"] == "EdgekitTargetDown" and each["state"] == "firing"]

@@ -17,7 +17,7 @@ INVALID = 'reason=~"invalid|too_large|unsupported"'
 INVALID_SHARE = DROPPED_SHARE = 0.1
 FEWEST = 20
 GROWTH = 1.05
-"""Memory that has grown so much in three hours, and again in the next three, grows; a model that was loaded does not."""
+"""Memory that has grown so much in three hours, and in the next three, grows; a model that was loaded does not."""
 WHICH = "{{ $labels.model }} {{ $labels.version }} on {{ $labels.instance }}"
 
 
@@ -102,7 +102,7 @@ def _canary() -> list[Alert]:
 
 
 def _requests() -> list[Alert]:
-    requests, now = f"sum by (job, model) (model:edgekit_requests:rate{{}})", "30m"
+    requests = "sum by (job, model) (model:edgekit_requests:rate{})"
     invalid = f"sum by ({BY}) (rate({REFUSED}{{{INVALID}}}[30m]))"
     every = f"sum by ({BY}) (rate({REQUEST}_count[30m]) or rate({REFUSED}[30m]))"
     dropped = "rate(edgekit_dropped_total[15m])"
@@ -111,7 +111,7 @@ def _requests() -> list[Alert]:
         Alert(
             "EdgekitNoTraffic",
             TICKET,
-            f"{requests.format(now)} == 0\nand {requests.format('1d')} > 0",
+            f"{requests.format('30m')} == 0\nand {requests.format('1d')} > 0",
             "",
             "{{ $labels.model }} gets no requests",
             "No request came for half an hour, and some came within the last day.",

@@ -28,7 +28,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Panel:
-    """`unit` is one of Grafana's ids; `limit` is drawn as a line; `states` are (value, text, color) of a state panel."""
+    """`unit` is one of Grafana's ids; `limit` is a line; `states` are (value, text, color) of a state panel."""
 
     title: str
     description: str

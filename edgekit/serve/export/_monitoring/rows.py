@@ -58,7 +58,8 @@ def _traffic() -> Row:
     return Row(
         "Traffic",
         (
-            _lines("Answers", "Requests that were answered.", "reqps", _rate(f"{REQUEST}_count", "model, version"), WHO),
+            _lines("Answers", "Requests that were answered.", "reqps",
+                   _rate(f"{REQUEST}_count", "model, version"), WHO),
             _lines("Samples", "Samples that were answered; a request may hold several.", "ops",
                    _rate("nv_inference_count", "model, version"), WHO),
             _lines("Waiting", "Samples in the queue.", "short",
@@ -68,7 +69,9 @@ def _traffic() -> Row:
 
 
 def _latency(objective: Objective) -> Row:
-    whole = tuple(Query(_quantile(REQUEST, share, "model, version"), f"{WHO} {name}") for name, share in QUANTILES.items())
+    whole = tuple(
+        Query(_quantile(REQUEST, share, "model, version"), f"{WHO} {name}") for name, share in QUANTILES.items()
+    )
     bound_s = float(objective.bound)
     parts = [
         _lines(f"{name} by part", "Queue, preprocess, execute, postprocess.", "s",
@@ -89,31 +92,36 @@ def _latency(objective: Objective) -> Row:
 
 
 def _refusals(objective: Objective) -> Row:
-    burn = "model:edgekit_{}:share_rate{}{{" + LEVEL + "}} / {:g}"
     budgets = (("Latency", "slow", LATENCY_BUDGET), ("Availability", "refused", objective.availability_budget))
     return Row(
         "Refusals and budgets",
         (
-            _lines("Refusals by reason", "Busy, late and failed are the server's; the others are the client's.", "reqps",
+            _lines("Refusals by reason", "Busy, late, failed are the server's; the others are the client's.", "reqps",
                    _rate(REFUSED, "model, version, reason"), f"{WHO} {{{{reason}}}}"),
-            *(
-                Panel(f"{title}: use of the budget", "1 uses the whole budget in its period. Recording rules are needed.",
-                      "short", tuple(Query(burn.format(what, each, budget), f"{WHO} {each}") for each in ("1h", "6h", "3d")),
-                      limit=1.0)
-                for title, what, budget in budgets
-            ),
+            *(_burn(*each) for each in budgets),
         ),
     )  # fmt: skip
 
 
+def _burn(title: str, what: str, budget: float) -> Panel:
+    share = f"model:edgekit_{what}:share_rate{{}}{{{{{LEVEL}}}}} / {budget:g}"
+    queries = tuple(Query(share.format(window), f"{WHO} {window}") for window in ("1h", "6h", "3d"))
+    about = "1 uses the whole budget in its period. Recording rules are needed."
+    return Panel(f"{title}: use of the budget", about, "short", queries, limit=1.0)
+
+
 def _batches() -> Row:
-    mean = f"{_rate('edgekit_batch_size_sum', 'model, version')}\n/ {_rate('edgekit_batch_size_count', 'model, version')}"
+    mean = (
+        f"{_rate('edgekit_batch_size_sum', 'model, version')}\n/ {_rate('edgekit_batch_size_count', 'model, version')}"
+    )
     return Row(
         "Batches",
         (
             _lines("Mean batch", "Samples in a call of the interpreter.", "short", mean, WHO),
             _heatmap("Batches, all of them", "How many calls had how many samples.", "short", "edgekit_batch_size"),
-            _lines("Calls", "Calls of the interpreter.", "ops", _rate("nv_inference_exec_count", "model, version"), WHO),
+            _lines(
+                "Calls", "Calls of the interpreter.", "ops", _rate("nv_inference_exec_count", "model, version"), WHO
+            ),
         ),
     )
 
@@ -123,8 +131,8 @@ def _cache() -> Row:
     return Row(
         "Cache",
         (
-            _lines("Hits", "Share of the requests that the cache answered.", "percentunit", f"{hits}\n/ ({hits} + {misses})",
-                   WHO, most=1),
+            _lines("Hits", "Share of the requests that the cache answered.", "percentunit",
+                   f"{hits}\n/ ({hits} + {misses})", WHO, most=1),
             _lines("Size", "Bytes of the answers that are kept.", "bytes",
                    f"sum by (instance) (edgekit_cache_bytes{{{MACHINE}}})", WHERE),
             _lines("Entries", "Answers that are kept.", "short",
@@ -150,7 +158,8 @@ def _machine() -> Row:
                    f"max by (instance) (edgekit_temperature_celsius{{{MACHINE}}})", WHERE, limit=HOT_C),
             _lines("Clock", "Mean over the cores in use.", "hertz",
                    f"min by (instance) (edgekit_clock_hertz{{{MACHINE}}})", WHERE),
-            Panel("Throttled", "Below its clock, or its supply below its limit.", "short", flags, STATES, states=states),
+            Panel("Throttled", "Below its clock, or its supply below its limit.", "short", flags, STATES,
+                  states=states),
             _lines("Windows dropped", "Windows of streams that nobody answered.", "ops",
                    _rate("edgekit_dropped_total", "instance, model, version"), f"{WHO} {WHERE}"),
         ),
@@ -161,7 +170,8 @@ def _right() -> Row:
     states = ((-1, "too early", GREY), (0, "sound", GREEN), (1, "doubtful", YELLOW), (2, "wrong", RED))
     health = Query(f"max by (instance, model, version) (edgekit_health{{{MODEL}}})", f"{WHO} {WHERE}")
     alarms = Query(
-        f"max by (instance, model, version, statistic) (edgekit_drift_alarm{{{MODEL}}})", f"{WHO} {{{{statistic}}}} {WHERE}"
+        f"max by (instance, model, version, statistic) (edgekit_drift_alarm{{{MODEL}}})",
+        f"{WHO} {{{{statistic}}}} {WHERE}",
     )
     success = f"max by (instance, model, version) (edgekit_canary_last_success_timestamp_seconds{{{MODEL}}})"
     return Row(
