@@ -1,4 +1,4 @@
-"""`edgekit export`: bundles for other servers."""
+"""`edgekit export`: bundles for other servers, and files for Prometheus and Grafana that watch ours."""
 
 from __future__ import annotations
 
@@ -8,14 +8,23 @@ from typing import Annotated
 import typer
 
 from edgekit.cli.exit_codes import errors_as_exit_codes
+from edgekit.core.errors import ConfigError
 
 
 def export(
-    server: Annotated[str, typer.Argument(metavar="SERVER", help="triton, ovms, kserve or tensorrt.")],
-    bundle: Annotated[
-        Path, typer.Argument(metavar="BUNDLE", help="A NAME-TARGET-VERSION.edge.zip, or a folder of them.")
+    server: Annotated[
+        str, typer.Argument(metavar="SERVER", help="triton, ovms, kserve, tensorrt; or prometheus, grafana.")
     ],
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder to make; an earlier export is replaced.")],
+    bundle: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="BUNDLE|OUT",
+            help="A NAME-TARGET-VERSION.edge.zip, or a folder of them; for prometheus and grafana the folder to make.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Folder to make; an earlier export is replaced.")
+    ] = None,
     backend: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="triton, kserve: native, or python for the bundle's own preprocess."),
@@ -26,19 +35,53 @@ def export(
     image: Annotated[
         str | None, typer.Option(metavar="NAME", help="kserve: the image that runs edgekit's own server.")
     ] = None,
+    slo_p99: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="prometheus, grafana: 99 % of the answers come within it [100ms]."),
+    ] = None,
+    availability: Annotated[
+        str | None,
+        typer.Option(metavar="PERCENT", help="prometheus, grafana: so many requests are answered [99.9]."),
+    ] = None,
+    scrape: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST:PORT", help="prometheus: a server's second port. Repeat for more [localhost:8002]."),
+    ] = None,
+    docs: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="prometheus: where your copy of the page on alerts is, for their links."),
+    ] = None,
 ) -> None:
-    """Prepare bundles for another server: a model repository, manifests, or files for a compiler.
+    """Prepare bundles for another server, or rules and a dashboard for those who watch `edgekit serve`.
 
     Exit codes: 2 an option, or the folder is taken; 4 no bundle; 5 the server would answer wrongly or cannot take it.
     """
     with errors_as_exit_codes():
         from edgekit.core.config import suggest
-        from edgekit.core.errors import ConfigError
         from edgekit.serve import export as servers
 
         if server not in servers.names():
             raise ConfigError(f"{server}: no such server, {suggest(server, servers.names())}")
-        request = servers.Request(backend, storage_uri, image)
-        for line in servers.export(server, bundle, out, request):
+        bundle, folder = _paths(server, bundle, out, servers.takes_bundles(server))
+        asked = servers.Request(
+            backend, storage_uri, image, slo_p99, availability, tuple(scrape) if scrape else None, docs
+        )
+        for line in servers.export(server, bundle, folder, asked):
             print(line)
-        print(f"wrote {out}")
+        print(f"wrote {folder}")
+
+
+def _paths(server: str, given: Path | None, out: Path | None, takes_bundles: bool) -> tuple[Path | None, Path]:
+    """The bundles, if the server takes any, and the folder to make."""
+    if takes_bundles:
+        if given is None:
+            raise ConfigError(f"BUNDLE: is missing; {server} takes a bundle, or a folder of bundles")
+        if out is None:
+            raise ConfigError(f"--out: is missing; name the folder to make, for example --out for-{server}")
+        return given, out
+    if given is not None and out is not None:
+        raise ConfigError(f"{given}: {server} takes no bundle; name the folder alone: edgekit export {server} {out}")
+    folder = given or out
+    if folder is None:
+        raise ConfigError(f"OUT: is missing; name the folder to make, for example edgekit export {server} monitoring")
+    return None, folder

@@ -96,6 +96,8 @@ QUICK = {
     "edgekit export kserve artifacts/digits/bundles --out for-kserve --storage-uri s3://bucket/digits "
     "--image registry.example/edgekit:1.0.0",
     "edgekit export tensorrt artifacts/digits/bundles/digits-onnx-1.0.0.edge.zip --out for-tensorrt",
+    "edgekit export prometheus for-prometheus --slo-p99 50ms --availability 99.9 --scrape localhost:8002",
+    "edgekit export grafana for-grafana --slo-p99 50ms",
     "python classifier.py",
     "edgekit bundle classifier.onnx --golden text-0.npz --golden text-1.npz --labels good,bad "
     "--input-range input_ids=0,999 --input-range attention_mask=0,1",
@@ -206,7 +208,7 @@ ELSEWHERE = {
     ".venv/bin/pytest tests/runner/test_model.py -k golden": COLLECTED,
     ".venv/bin/pytest -m long tests/walks/test_sounds.py": COLLECTED,
     "apt-get install ffmpeg qemu-user chromium strace nginx systemd redis-server slowhttptest openssh-client "
-    "openssh-server": ("installs; tests/test_suites.py compares it with .ci/run"),
+    "openssh-server prometheus": ("installs; tests/test_suites.py compares it with .ci/run"),
     "apt-get install libb64-0d": "installs; tests/serve/test_perf_analyzer.py fails without it",
     "python -m docs.generate": "writes the pages; tests/docs/test_reference.py compares every part with them",
     "python -m edgekit.report.result > docs/result.schema.json": "tests/report/test_result.py runs it, and compares",

@@ -1,7 +1,8 @@
-"""Bundles for other servers, one file each; the file's name is the key of `edgekit export`. Each of them offers
+"""Bundles for other servers, and files for those who watch ours; a file's name is the key of `edgekit export`.
 
     HELP                                 one line, without a full stop
     OPTIONS                              which fields of `Request` it takes
+    TAKES_BUNDLES = False                only where it takes none
     export(subjects, request) -> Export  all files, and lines for the console; an error where it cannot take a bundle
 
 A new server is a new file here; files that begin with `_` are shared parts.
@@ -19,7 +20,7 @@ from edgekit.core.errors import ConfigError
 from edgekit.serve.export import _folder
 from edgekit.serve.export._subjects import Export, Request, Subject, proven, read
 
-__all__ = ["Export", "Request", "Subject", "export", "names"]
+__all__ = ["Export", "Request", "Subject", "export", "names", "takes_bundles"]
 
 
 def names() -> list[str]:
@@ -32,7 +33,12 @@ def module(name: str) -> Any:
     return importlib.import_module(f"{__name__}.{name}")
 
 
-def export(server: str, path: Path, out: Path, request: Request) -> list[str]:
+def takes_bundles(name: str) -> bool:
+    """Whether a server is told of bundles; Prometheus and Grafana are not."""
+    return bool(getattr(module(name), "TAKES_BUNDLES", True))
+
+
+def export(server: str, path: Path | None, out: Path, request: Request) -> list[str]:
     """Write a folder for `server`, whole or not at all, and return what there is to say about it.
 
     Parameters
@@ -40,7 +46,7 @@ def export(server: str, path: Path, out: Path, request: Request) -> list[str]:
     server
         One of `names()`.
     path
-        A bundle, or a folder of bundles.
+        A bundle, or a folder of bundles; None for a server that takes none.
     out
         The folder to make; an earlier export that nobody has changed is replaced.
     request
@@ -58,7 +64,7 @@ def export(server: str, path: Path, out: Path, request: Request) -> list[str]:
     target = module(server)
     _check(server, target.OPTIONS, request)
     _folder.check(out)
-    subjects = read(path)
+    subjects = [] if path is None else read(path)
     for subject in subjects:
         proven(subject)
     made: Export = target.export(subjects, request)
@@ -70,4 +76,5 @@ def _check(server: str, taken: Sequence[str], request: Request) -> None:
     for field, value in request._asdict().items():
         if value is not None and field not in taken:
             owners = [name for name in names() if field in module(name).OPTIONS]
-            raise ConfigError(f"--{field.replace('_', '-')} {value}: belongs to {', '.join(owners)}, got {server}")
+            given = value if isinstance(value, str) else " ".join(value)
+            raise ConfigError(f"--{field.replace('_', '-')} {given}: belongs to {', '.join(owners)}, got {server}")

@@ -25,6 +25,10 @@ class Request(NamedTuple):
     backend: str | None = None
     storage_uri: str | None = None
     image: str | None = None
+    slo_p99: str | None = None
+    availability: str | None = None
+    scrape: tuple[str, ...] | None = None
+    docs: str | None = None
 
 
 class Subject(NamedTuple):

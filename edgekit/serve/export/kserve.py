@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from edgekit.core.errors import ConfigError
-from edgekit.serve.export import triton
+from edgekit.serve.export import _yaml, triton
 from edgekit.serve.export._subjects import Export, Request, Subject
 
 HELP = "KServe and Kubernetes: manifests, and the model repository that they point at"
@@ -35,8 +34,8 @@ def export(subjects: Sequence[Subject], request: Request) -> Export:
     return Export(
         {
             **{f"{REPOSITORY}/{path}": data for path, data in files.items()},
-            "kserve.yaml": _yaml(inference_service(name, uri)),
-            "kubernetes.yaml": b"---\n".join([_yaml(deployment(name, image)), _yaml(service(name))]),
+            "kserve.yaml": _yaml.text(inference_service(name, uri)),
+            "kubernetes.yaml": b"---\n".join([_yaml.text(deployment(name, image)), _yaml.text(service(name))]),
             "README.md": _about(subjects, request.backend, uri, image),
         },
         [*lines, f"put {REPOSITORY}/ where {uri} points; {image} must hold the bundles in {BUNDLES}", UNTRIED],
@@ -134,29 +133,6 @@ def _given(option: str, value: str | None, form: re.Pattern[str], example: str) 
     if not form.fullmatch(value):
         raise ConfigError(f"{option}: got {value!r}; write for example {example}")
     return value
-
-
-def _yaml(value: Mapping[str, Any]) -> bytes:
-    return ("\n".join(_lines(value, "")) + "\n").encode()
-
-
-def _lines(value: Any, indent: str) -> list[str]:
-    """YAML in blocks; what is neither a mapping nor a list is spelled as JSON, which YAML reads as it is meant."""
-    lines = []
-    items = (
-        [(f"{json.dumps(key) if '/' in key else key}:", each) for key, each in value.items()]
-        if isinstance(value, dict)
-        else [("-", each) for each in value]
-    )
-    for head, each in items:
-        if not isinstance(each, (dict, list)):
-            lines.append(f"{indent}{head} {json.dumps(each)}")
-        elif head == "-":
-            first, *rest = _lines(each, f"{indent}  ")
-            lines += [f"{indent}- {first.strip()}", *rest]
-        else:
-            lines += [f"{indent}{head}", *_lines(each, f"{indent}  ")]
-    return lines
 
 
 def _about(subjects: Sequence[Subject], backend: str | None, uri: str, image: str) -> bytes:

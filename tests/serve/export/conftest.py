@@ -26,6 +26,11 @@ def export() -> Export:
     return run
 
 
+def watching(server: str, out: Path, *options: str) -> Result:
+    """`edgekit export prometheus OUT …`, or grafana: what takes no bundle."""
+    return CliRunner().invoke(app, ["export", server, str(out), *options])
+
+
 def written(folder: Path) -> list[str]:
     """Every file below a folder, sorted."""
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())

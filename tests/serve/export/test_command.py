@@ -6,11 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from edgekit.cli.app import app
 from edgekit.runner import bundle
 from edgekit.serve import export as servers
 from tests.runner.conftest import WriteBundle, manifest_for, members_for, reference, samples
-from tests.serve.export.conftest import Export, written
+from tests.serve.export.conftest import Export, watching, written
 
 
 def nothing_beside(out: Path, *expected: str) -> None:
@@ -19,7 +21,7 @@ def nothing_beside(out: Path, *expected: str) -> None:
 
 
 def test_every_server_has_a_file_that_keeps_the_contract() -> None:
-    assert servers.names() == ["kserve", "ovms", "tensorrt", "triton"]
+    assert servers.names() == ["grafana", "kserve", "ovms", "prometheus", "tensorrt", "triton"]
     for name in servers.names():
         found = servers.module(name)
         assert found.HELP and not found.HELP.endswith(".")
@@ -48,6 +50,28 @@ def test_an_option_of_another_server_is_refused(
     done = export("triton", bundles["onnx"], tmp_path / "out", option, "x")
     assert done.exit_code == 2
     assert f"{option} x: belongs to kserve, got triton" in done.stderr
+
+
+@pytest.mark.parametrize("server", ["prometheus", "grafana"])
+def test_who_watches_takes_no_bundle_and_the_folder_by_either_way(
+    server: str, bundles: dict[str, Path], tmp_path: Path, export: Export
+) -> None:
+    assert not servers.takes_bundles(server)
+    done = export(server, bundles["onnx"], tmp_path / "out")
+    assert done.exit_code == 2 and f"{server} takes no bundle" in done.stderr and not (tmp_path / "out").exists()
+    assert watching(server, tmp_path / "one").exit_code == 0
+    assert CliRunner().invoke(app, ["export", server, "--out", str(tmp_path / "two")]).exit_code == 0
+    assert written(tmp_path / "one") == written(tmp_path / "two")
+    done = CliRunner().invoke(app, ["export", server])
+    assert done.exit_code == 2 and "OUT: is missing" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [(["triton"], "BUNDLE: is missing"), (["triton", "a.edge.zip"], "--out: is missing")]
+)
+def test_a_server_that_takes_bundles_needs_one_and_a_folder(words: list[str], said: str) -> None:
+    done = CliRunner().invoke(app, ["export", *words])
+    assert done.exit_code == 2 and said in done.stderr
 
 
 def test_a_folder_that_holds_something_else_stays_as_it_is(

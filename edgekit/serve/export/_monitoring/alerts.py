@@ -1,0 +1,235 @@
+"""Alerts that no budget decides: a wrong model, a machine that suffers, a silence.
+
+Thresholds are constants here, and stand in the rules as numbers for whoever wants others.
+"""
+
+from __future__ import annotations
+
+from edgekit.runner.device.health import HOT_C
+from edgekit.serve.export._monitoring.alert import PAGE, TICKET, Alert
+from edgekit.serve.export._monitoring.recording import BY, REFUSED, REQUEST
+
+JOBS = 'job=~"edgekit.*"'
+"""Whatever the scrape config calls so: servers, and devices behind node-exporter."""
+STALE_S = 900
+"""Without a canary that came out right: 15 times its usual 60 s."""
+INVALID = 'reason=~"invalid|too_large|unsupported"'
+INVALID_SHARE = DROPPED_SHARE = 0.1
+FEWEST = 20
+GROWTH = 1.05
+"""Memory that has grown so much in three hours, and in the next three, grows; a model that was loaded does not."""
+WHICH = "{{ $labels.model }} {{ $labels.version }} on {{ $labels.instance }}"
+
+
+def alerts() -> list[Alert]:
+    """All of them; severities are those of `alert`."""
+    return [*_right(), *_canary(), *_requests(), *_machine()]
+
+
+def _right() -> list[Alert]:
+    return [
+        Alert(
+            "EdgekitModelWrong",
+            PAGE,
+            "edgekit_health == 2",
+            "2m",
+            f"{WHICH} is wrong",
+            "The watch over the model says that its answers cannot be relied on.",
+            (
+                "Its verdict in words: the field report, or standard error of `edgerun predict --watch`.",
+                "The canary: a failure there is the interpreter or the machine, not the inputs.",
+                "The drift panels: which statistic left validation first, and when?",
+            ),
+        ),
+        Alert(
+            "EdgekitModelDoubtful",
+            TICKET,
+            "edgekit_health == 1",
+            "30m",
+            f"{WHICH} is doubtful",
+            "For half an hour something has differed from validation.",
+            (
+                "Its verdict in words: what differs, and by how much.",
+                "The most doubtful inputs, where they are kept: look at a dozen of them.",
+                "What changed then: a camera, a microphone, a place, a library, a client?",
+            ),
+        ),
+        Alert(
+            "EdgekitDrift",
+            TICKET,
+            "edgekit_drift_alarm == 1",
+            "10m",
+            f"{WHICH}: {{{{ $labels.statistic }}}} has drifted",
+            "{{ $labels.statistic }} differs from validation, after the correction for looking often.",
+            (
+                "The statistic here and in validation: the field report has both.",
+                "Other statistics at that time: one alone points at a sensor, all at the scene.",
+                "Confidence and class shares: do the answers change too, or only the inputs?",
+            ),
+        ),
+    ]
+
+
+def _canary() -> list[Alert]:
+    return [
+        Alert(
+            "EdgekitCanaryFailed",
+            PAGE,
+            "increase(edgekit_canary_failures_total[15m]) > 0",
+            "",
+            f"{WHICH} does not give its recorded answers",
+            "The golden vectors did not come out as recorded, on the very interpreter that answers requests.",
+            (
+                "`edgerun selftest` on that machine: does it fail in a fresh process too?",
+                "What was updated: the interpreter, its libraries, the kernel, the bundle?",
+                "The machine's memory and heat: a fault that comes and goes is the hardware.",
+            ),
+        ),
+        Alert(
+            "EdgekitCanaryStale",
+            TICKET,
+            f"time() - edgekit_canary_last_success_timestamp_seconds > {STALE_S}",
+            "5m",
+            f"{WHICH}: no canary came out right lately",
+            "The golden vectors last came out as recorded {{ $value | humanizeDuration }} ago.",
+            (
+                "Canary runs and failures: does it fail, or does it not run?",
+                "Traffic: a canary runs between two answers, so a model without requests runs none.",
+                "The clock of that machine: it may be behind the clock of Prometheus.",
+            ),
+        ),
+    ]
+
+
+def _requests() -> list[Alert]:
+    requests = "sum by (job, model) (model:edgekit_requests:rate{})"
+    invalid = f"sum by ({BY}) (rate({REFUSED}{{{INVALID}}}[30m]))"
+    every = f"sum by ({BY}) (rate({REQUEST}_count[30m]) or rate({REFUSED}[30m]))"
+    dropped = "rate(edgekit_dropped_total[15m])"
+    answered = f"rate({REQUEST}_count[15m])"
+    return [
+        Alert(
+            "EdgekitNoTraffic",
+            TICKET,
+            f"{requests.format('30m')} == 0\nand {requests.format('1d')} > 0",
+            "",
+            "{{ $labels.model }} gets no requests",
+            "No request came for half an hour, and some came within the last day.",
+            (
+                "The client or the sensor: does it run, and does it reach this machine?",
+                "Addresses and certificates: did a name, a proxy, a token or a date change?",
+                "The panel of the last week: is it quiet at this hour on other days too?",
+            ),
+        ),
+        Alert(
+            "EdgekitInputsRejected",
+            TICKET,
+            f"{invalid} > {INVALID_SHARE:g} * {every}\nand {invalid} * 1800 >= {FEWEST}",
+            "",
+            "{{ $labels.model }} {{ $labels.version }} gets inputs that it cannot take",
+            "More than a tenth of the requests of the last half hour were invalid, too large or of an unknown kind.",
+            (
+                "Refusals by reason, and the text of one of them: it names what was wrong.",
+                "The clients: was one of them updated, or does a new one send?",
+                "The bundle: does a new version take another size, rate or set of columns?",
+            ),
+        ),
+        Alert(
+            "EdgekitStreamTooSlow",
+            TICKET,
+            f"{dropped} > {DROPPED_SHARE:g} * (\n  {dropped} + on (job, instance, model, version) {answered}\n)",
+            "10m",
+            f"{WHICH} does not keep up with its stream",
+            "More than a tenth of the windows of the stream were dropped unanswered.",
+            (
+                "Execute and preprocess: have they grown since the stream was set up?",
+                "The machine: throttled, hot, or shared with another process?",
+                "The hop of the stream: fewer windows a second may be enough.",
+            ),
+        ),
+    ]
+
+
+def _machine() -> list[Alert]:
+    resident = "min_over_time(edgekit_process_resident_bytes[30m]{})"
+    now, before, first = (resident.format(offset) for offset in ("", " offset 3h", " offset 6h"))
+    return [
+        Alert(
+            "EdgekitThrottled",
+            TICKET,
+            "max_over_time(edgekit_throttled[10m]) == 1",
+            "5m",
+            "{{ $labels.instance }} is throttled",
+            "The processor runs below its clock, so every latency is longer than it was measured.",
+            (
+                "Temperature: cooling, sun, dust, a fan that stands still?",
+                "Supply: EdgekitUnderVoltage at the same time means the power supply or its cable.",
+                "Load: what else runs there, and since when?",
+            ),
+        ),
+        Alert(
+            "EdgekitUnderVoltage",
+            TICKET,
+            "max_over_time(edgekit_under_voltage[10m]) == 1",
+            "5m",
+            "{{ $labels.instance }} gets too little voltage",
+            "The board's supply falls below its limit; it throttles, and may lose its disk.",
+            (
+                "The power supply: is it the one that belongs to the board?",
+                "The cable and the plug: short, thick, not worn?",
+                "What hangs on its USB ports: measure without it.",
+            ),
+        ),
+        Alert(
+            "EdgekitTooHot",
+            TICKET,
+            f"edgekit_temperature_celsius >= {HOT_C:g}",
+            "5m",
+            "{{ $labels.instance }} has {{ $value }} °C",
+            f"From {HOT_C:g} °C on, boards lower their clock.",
+            (
+                "Cooling: fan, heat sink, dust, a closed box, the sun?",
+                "Load: has the number of requests grown, or does another process run?",
+                "Latency of execute: has it grown already?",
+            ),
+        ),
+        Alert(
+            "EdgekitMemoryGrowing",
+            TICKET,
+            f"{now} > {GROWTH:g} * {before}\nand {before} > {GROWTH:g} * {first}",
+            "30m",
+            "{{ $labels.process }} on {{ $labels.instance }} grows",
+            "Its resident memory, now {{ $value | humanize1024 }}B, grew by 5 % twice in six hours.",
+            (
+                "The cache's bytes and entries: has it reached its limit yet?",
+                "The time when it began: a new version, a new client, larger inputs?",
+                "The limit of the process, and the time left until it is reached.",
+            ),
+        ),
+        Alert(
+            "EdgekitTargetDown",
+            PAGE,
+            f"up{{{JOBS}}} == 0",
+            "2m",
+            "{{ $labels.instance }} cannot be scraped",
+            "Prometheus gets no metrics from it, so no other alert can see it.",
+            (
+                "The machine and the process: is it on, and does the service run?",
+                "The address: `--admin-port` is on loopback by default, and a token may be needed.",
+                "The error beside the target on Prometheus' page of targets.",
+            ),
+        ),
+        Alert(
+            "EdgekitNoTarget",
+            PAGE,
+            f"absent(up{{{JOBS}}})",
+            "5m",
+            "Prometheus has no target of edgekit",
+            "No job is called edgekit, or edgekit- and a name, or its list of targets is empty.",
+            (
+                "Prometheus' page of targets: was its config changed, or not read again?",
+                "The job's name: these rules look for edgekit, and for edgekit- and a name.",
+                "Service discovery, where it fills the list: does it find anything?",
+            ),
+        ),
+    ]
