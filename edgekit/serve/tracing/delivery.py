@@ -83,7 +83,7 @@ class Counting(SpanExporter):
 
     def __init__(self, exporter: SpanExporter, session: Bounded, url: str) -> None:
         self._exporter, self._session, self._url = exporter, session, url
-        self.taken = self.lost = 0
+        self.taken = self.delivered = self.lost = 0
         self.ends_s = float("inf")
         self._fails = False
         self._says_s = -SAY_AGAIN_S
@@ -95,17 +95,19 @@ class Counting(SpanExporter):
             done = monotonic() < self.ends_s and self._exporter.export(spans) is SpanExportResult.SUCCESS
         except Exception as error:
             done, self._session.reason = False, type(error).__name__
-        if done and self._fails:
-            self._fails = False
-            log(f"traces: {self._url} takes spans again; {self.lost} were lost since the start")
         if not done:
             self.lose(len(spans), self._session.reason)
-        return SpanExportResult.SUCCESS if done else SpanExportResult.FAILURE
+            return SpanExportResult.FAILURE
+        self.delivered += len(spans)
+        if self._fails:
+            self._fails = False
+            log(f"traces: {self._url} takes spans again; {self.lost} were lost since the start")
+        return SpanExportResult.SUCCESS
 
     def lose(self, count: int, reason: str) -> None:
         """Spans that nobody gets."""
         self.lost += count
-        if monotonic() - self._says_s >= SAY_AGAIN_S:
+        if monotonic() - self._says_s >= SAY_AGAIN_S and monotonic() < self.ends_s:
             self._fails, self._says_s = True, monotonic()
             log(f"traces: {self._url}: {reason}; spans are lost until it takes them again, answers do not wait")
 
@@ -127,10 +129,11 @@ class Delivery:
         self._processor = BatchSpanProcessor(
             self._exporter, max_queue_size=QUEUE, schedule_delay_millis=EVERY_S * 1e3, max_export_batch_size=BATCH
         )
-        self._put = 0
+        self._offered = self._put = 0
 
     def put(self, spans: list[ReadableSpan]) -> None:
         """A request's spans: all of them, or none where there is no room."""
+        self._offered += len(spans)
         if self._put - self._exporter.taken + len(spans) > QUEUE:
             self._exporter.lose(len(spans), f"{QUEUE} spans wait for it")
             return
@@ -145,6 +148,6 @@ class Delivery:
         thread.start()
         while thread.is_alive() and monotonic() < self._exporter.ends_s:
             await asyncio.sleep(0.01)
-        lost = self._exporter.lost + self._put - self._exporter.taken
+        lost = self._offered - self._exporter.delivered
         if lost:
             log(f"traces: {lost} spans were lost")
