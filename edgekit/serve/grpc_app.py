@@ -186,7 +186,7 @@ def _soonest_ms(remaining_s: float | None, timeout_ms: float) -> float:
     return min(remaining_ms, timeout_ms) if timeout_ms else remaining_ms
 
 
-async def listen(app: App) -> grpc.aio.Server:
+async def listen(app: App, kind: type[Calls] = Calls) -> grpc.aio.Server:
     """Accept calls from now on; the kernel shares connections out among the workers on this port."""
     settings = app.settings
     server = grpc.aio.server(
@@ -199,7 +199,7 @@ async def listen(app: App) -> grpc.aio.Server:
         ],
         maximum_concurrent_rpcs=settings.most_connections,
     )
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, Calls(app).methods()),))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, kind(app).methods()),))
     _bind(server, settings)
     await server.start()
     return server

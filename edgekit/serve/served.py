@@ -31,6 +31,8 @@ OUTPUT, ANSWER = "output", "answer"
 class Served:
     """A proven bundle, opened in this process. `name` is its own among those served, `row` are its counters."""
 
+    batcher_kind: type[Batcher] = Batcher
+
     def __init__(self, name: str, proven: Proven, settings: Settings, row: memoryview) -> None:
         bundle = bundles.read(proven.path)
         if bundle.identity != proven.identity:
@@ -41,7 +43,8 @@ class Served:
         self.curve = proven.curve if settings.batch else type(proven.curve)({1: proven.ms[1]})
         self._batches = open_batches(self.model, self.curve.sizes)
         self._pool = None if self.curve.is_inline else ThreadPoolExecutor(1, "model")
-        self.batcher = Batcher(self._execute, self.curve, settings.queue, self._pool, settings.queue_delay_ms / 1e3)
+        delay_s = settings.queue_delay_ms / 1e3
+        self.batcher = self.batcher_kind(self._execute, self.curve, settings.queue, self._pool, delay_s)
         self.input = several.taken(self.manifest.raw)
         self._values = {OUTPUT: self.manifest.output_shape}
         if len(self.manifest.outputs) > 1:

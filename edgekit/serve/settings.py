@@ -11,6 +11,7 @@ class Settings:
     """Of one server. Port -1 of admin or gRPC opens none; `deadline_ms` 0 sets none; `uds` replaces host and port.
 
     `cache_bytes` are of each worker, 0 caches nothing; `cache_redis` is a URL, with a password where one is needed.
+    `trace_to` is a collector's URL, empty where nothing is traced; `trace_share` of requests without a parent are.
     """
 
     bundles: tuple[str, ...]
@@ -40,6 +41,8 @@ class Settings:
     cache_bytes: int = 0
     cache_ttl_s: float = 60.0
     cache_redis: str = ""
+    trace_to: str = ""
+    trace_share: float = 0.01
 
     def to_json(self) -> str:
         """For another process."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import json
-import os
 import resource
 import signal
 import socket
@@ -23,9 +22,8 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from edgekit.runner.native_stderr import quiet_native
-from edgekit.serve.admission import Admission
-from edgekit.serve.app import App
 from edgekit.serve.counters import FIELDS, Memory
+from edgekit.serve.kinds import kinds
 from edgekit.serve.limits import Limits
 from edgekit.serve.log import log
 from edgekit.serve.protocol import GuardedProtocol
@@ -47,7 +45,8 @@ class Worker:
 
     def __init__(self, settings: Settings, number: int, listening: socket.socket, memory: Memory) -> None:
         self.settings, self.number, self.listening, self.memory = settings, number, listening, memory
-        self.app = App(settings, memory, read_tokens(settings.token_file))
+        self.kinds = kinds(settings)
+        self.app = self.kinds.app(settings, memory, read_tokens(settings.token_file))
         self.state = ServerState()
         self.server: asyncio.AbstractServer | None = None
         self.grpc: Any = None
@@ -64,7 +63,7 @@ class Worker:
             ssl_keyfile=settings.key or None,
         )  # fmt: skip
         config.load()
-        GuardedProtocol.turn, GuardedProtocol.admission = self.app.turn, Admission(self.app)
+        GuardedProtocol.turn, GuardedProtocol.admission = self.app.turn, self.kinds.admission(self.app)
         GuardedProtocol.limits = Limits(settings.receive_s, settings.most_header_bytes, settings.most_connections)
         self.server = await asyncio.get_running_loop().create_server(
             lambda: GuardedProtocol(config=config, server_state=self.state, app_state={}),
@@ -73,10 +72,7 @@ class Worker:
             ssl_handshake_timeout=settings.receive_s if config.ssl else None,
         )
         if settings.grpc_port >= 0:
-            os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it would log what clients send, as they send it
-            from edgekit.serve import grpc_app  # its packages are an extra of their own
-
-            self.grpc = await grpc_app.listen(self.app)
+            self.grpc = await self.kinds.listen_grpc(self.app)
         self.app.is_ready = True
         self._clock = asyncio.create_task(self._keep_time())
 
@@ -97,7 +93,7 @@ class Worker:
             if served is None or served.name != entry.names[0]:
                 row = self.memory.row(self.number, entry.slot)
                 row[FIELDS["pending"]] = 0  # of a worker that was killed
-                served = await asyncio.to_thread(_open, entry, self.settings, row)
+                served = await asyncio.to_thread(_open, self.kinds.served, entry, self.settings, row)
                 if self.remembered is not None:
                     await served.put_cache(self.remembered)
                     if self.number == 0 and served.cache is not None:
@@ -131,6 +127,7 @@ class Worker:
             waited += IDLE_CHECK_S
         if grpc is not None:
             await grpc
+        await self.kinds.stop(self.app)
 
 
 def _remembered(settings: Settings, number: int) -> Remembered:
@@ -158,9 +155,9 @@ def _let_nobody_in(listening: socket.socket) -> None:
         listening.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", 4, ctypes.addressof(program)))
 
 
-def _open(entry: Entry, settings: Settings, row: memoryview) -> Served:
+def _open(kind: type[Served], entry: Entry, settings: Settings, row: memoryview) -> Served:
     with quiet_native():  # LiteRT reports to every user that it made a delegate
-        return Served(entry.names[0], entry.proven, settings, row)
+        return kind(entry.names[0], entry.proven, settings, row)
 
 
 async def _close(served: Served) -> None:

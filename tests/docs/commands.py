@@ -124,6 +124,7 @@ LONG = {
 SERVES = "serves until it is stopped; tests/serve/test_documented.py runs the page's lines in their order"
 SEVERAL_WALK = "a walk of minutes on arrays that the page makes; tests/tasks walks from such a file to bundles"
 SEVERAL = "asks a server that runs; tests/serve/test_several_inputs.py runs the page's lines"
+TRACES = "needs a collector; tests/serve/tracing/test_example.py runs the page's script with one"
 INSTALLS = "installs from an index of released packages; tests/test_packaging.py builds the wheel and installs it"
 ENGINE = "needs a container engine; tests/deploy runs the builder's lines, hadolint, and compose's schema"
 FLEET = "needs devices; tests/cli/fleet runs it on some behind a real sshd"
@@ -158,6 +159,10 @@ ELSEWHERE = {
     "python ask.py": SERVES,
     "curl -T sample.npz localhost:8000/predict": SEVERAL,
     "python ask_several.py": SEVERAL,
+    "edgekit serve artifacts/digits/bundles/ --trace-to http://127.0.0.1:4318 --trace-share 0.01": TRACES,
+    "docker run --publish 127.0.0.1:16686:16686 --publish 127.0.0.1:4318:4318 jaegertracing/jaeger:2.8.0": ENGINE,
+    "pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http": INSTALLS,
+    "python ask_traced.py": TRACES,
     "perf_analyzer -m digits -u localhost:8000": "lies in build/triton; tests/serve/test_perf_analyzer.py runs it",
     ASK: SERVES,
     "make run": "installs the workbook; the walk itself is run by tests/conftest.py",

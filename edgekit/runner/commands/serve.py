@@ -13,7 +13,12 @@ from edgekit.runner.errors import BackendError, InputError
 HELP = "serve bundles over HTTP, by the Open Inference Protocol v2"
 PACKAGES: tuple[str, ...] = ("uvicorn", "httptools", "uvloop", "orjson", "prometheus_client")
 GRPC_PACKAGES = ("grpc", "google.protobuf")
-PIP_NAMES = {"grpc": "grpcio", "google.protobuf": "protobuf"}
+TRACE_PACKAGES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+PIP_NAMES = {
+    "grpc": "grpcio",
+    "google.protobuf": "protobuf",
+    **{package: package.replace(".", "-") for package in TRACE_PACKAGES},
+}
 """Where the package is not called like the module."""
 MOST_WORKERS = 256
 
@@ -77,6 +82,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--cache-redis", metavar="URL", type=_redis,
         help="redis://HOST:PORT behind the cache, where executing takes longer than asking it; needs --cache-mb",
     )  # fmt: skip
+    traces = parser.add_argument_group("traces")
+    traces.add_argument(
+        "--trace-to", metavar="URL", type=_collector,
+        help="http://HOST:4318 of a collector of OpenTelemetry, which gets spans over OTLP/HTTP (default: none)",
+    )  # fmt: skip
+    traces.add_argument(
+        "--trace-share", metavar="SHARE", type=_share, default=0.01,
+        help="of the requests whose client does not decide, from 0 to 1 (default: 0.01)",
+    )  # fmt: skip
     access = parser.add_argument_group("access")
     access.add_argument("--token-file", metavar="FILE", default="", help="tokens that clients must send, one a line")
     access.add_argument("--certificate", metavar="PEM", default="", help="for TLS, with --key")
@@ -104,6 +118,8 @@ def _needed(options: argparse.Namespace) -> tuple[str, ...]:
         found += ("cachetools",)
     if options.cache_redis:
         found += ("redis",)
+    if options.trace_to:
+        found += TRACE_PACKAGES
     return found if options.grpc_port < 0 else found + GRPC_PACKAGES
 
 
@@ -166,6 +182,8 @@ def _settings(options: argparse.Namespace) -> dict[str, object]:
         "cache_bytes": options.cache_mb << 20,
         "cache_ttl_s": options.cache_ttl_s,
         "cache_redis": options.cache_redis or "",
+        "trace_to": options.trace_to or "",
+        "trace_share": options.trace_share,
     }
 
 
@@ -219,6 +237,26 @@ def _redis(text: str) -> str:
     if not sound:  # what was given may hold a password, and is not repeated
         raise argparse.ArgumentTypeError("use redis://HOST:PORT, rediss://… for TLS, or unix:///PATH, without a query")
     return text
+
+
+def _collector(text: str) -> str:
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(text)
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        sound = False
+    if not sound or "@" in text or parts.query or parts.fragment:  # it may hold a password, and is not repeated
+        raise argparse.ArgumentTypeError(
+            "use http://HOST:PORT or https://…, with the path where it is not /v1/traces; "
+            "what the collector asks for goes into OTEL_EXPORTER_OTLP_HEADERS"
+        )
+    return text
+
+
+def _share(text: str) -> float:
+    return _number(text, 1)
 
 
 def _number(text: str, most: float) -> float:
