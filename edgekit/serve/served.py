@@ -16,7 +16,7 @@ from edgekit.runner.errors import BackendError, InputError, TrustError
 from edgekit.runner.model import open_model
 from edgekit.serve import counters, several, wire
 from edgekit.serve.batcher import Answer, Batcher
-from edgekit.serve.counters import FIELDS
+from edgekit.serve.counters import FIELDS, PARTS, Memory
 from edgekit.serve.proven import Proven, open_batches
 from edgekit.serve.refusal import Refusal
 from edgekit.serve.settings import Settings
@@ -69,7 +69,7 @@ class Served:
             )
         except InputError as error:
             raise Refusal(400, str(error)) from None
-        counters.timed(self.row, "compute_input", perf_counter_ns() - started)
+        counters.took(self.row, "compute_input", perf_counter_ns() - started)
         return x
 
     def _execute(self, x: np.ndarray) -> np.ndarray:
@@ -87,13 +87,12 @@ class Served:
         """Count an answer that is on its way."""
         row, count = self.row, len(answer.outputs)
         took_ns = perf_counter_ns() - arrived_ns
-        counters.timed(row, "success", took_ns)
+        counters.took(row, "success", took_ns)
         if answer.batch:  # 0 where the answer was remembered, and the model not asked
-            counters.timed(row, "queue", answer.queue_ns)
-            counters.timed(row, "compute_infer", answer.execute_ns)
+            counters.took(row, "queue", answer.queue_ns)
+            counters.took(row, "compute_infer", answer.execute_ns)
             row[FIELDS["inference_count"]] += count
             row[FIELDS["last_inference_ms"]] = int(time() * 1e3)
-        counters.request_ms(row, took_ns / 1e6)
 
     def tensors(
         self, outputs: np.ndarray, samples: np.ndarray, wanted: tuple[wire.Wanted, ...] | None, binary: bool
@@ -106,7 +105,7 @@ class Served:
             raise Refusal(500, str(error)) from None
         asked = wanted if wanted is not None else tuple(wire.Wanted(name, binary, 0) for name in self.outputs)
         made = [(self._tensor(each, outputs, samples), each.binary) for each in asked]
-        counters.timed(self.row, "compute_output", perf_counter_ns() - started)
+        counters.took(self.row, "compute_output", perf_counter_ns() - started)
         return made
 
     def _tensor(self, wanted: wire.Wanted, outputs: np.ndarray, samples: np.ndarray) -> wire.Tensor:
@@ -201,8 +200,9 @@ class Served:
             **({"response_cache": {"enable": True}} if self.cache is not None else {}),
         }
 
-    def facts(self, sums: dict[str, int]) -> dict[str, Any]:
+    def facts(self, memory: Memory, slot: int) -> dict[str, Any]:
         """For the page."""
+        sums = memory.sums(slot)
         return {
             "name": self.name,
             "version": self.proven.version,
@@ -220,5 +220,6 @@ class Served:
             "failures": sums["fail_count"],
             "refused": sums["refused_busy"] + sums["refused_late"],
             "pending": sums["pending"],
-            **{f"p{share}_ms": counters.percentile_ms(sums, share / 100) for share in (50, 95, 99)},
+            **memory.percentiles_ms(slot, "success"),
+            "parts": {part: memory.percentiles_ms(slot, kind) for part, kind in PARTS.items()},
         }

@@ -108,6 +108,11 @@ class Supervisor:
         host = self.settings.host
         return f"{f'[{host}]' if ':' in host else host}:{self.settings.grpc_port}"
 
+    def processes(self) -> dict[str, int]:
+        """Process ids of this one and of the workers that run, by the names that metrics give them."""
+        workers = {f"worker{number}": worker.process.pid for number, worker in sorted(self._workers.items())}
+        return {"supervisor": os.getpid(), **workers}
+
     async def prove(self, paths: list[str]) -> list[Proven]:
         """One after the other, for they are measured."""
         settings = self.settings

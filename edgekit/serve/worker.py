@@ -47,7 +47,7 @@ class Worker:
 
     def __init__(self, settings: Settings, number: int, listening: socket.socket, memory: Memory) -> None:
         self.settings, self.number, self.listening, self.memory = settings, number, listening, memory
-        self.app = App(settings, memory, read_tokens(settings.token_file))
+        self.app = App(settings, memory, read_tokens(settings.token_file), number)
         self.state = ServerState()
         self.server: asyncio.AbstractServer | None = None
         self.grpc: Any = None
@@ -81,9 +81,14 @@ class Worker:
         self._clock = asyncio.create_task(self._keep_time())
 
     async def _keep_time(self) -> None:
-        """The header `Date`, which RFC 9110 asks of whoever has a clock."""
+        """The header `Date`, which RFC 9110 asks of whoever has a clock; and what the cache holds, for metrics."""
+        row = self.app.row
+        row[FIELDS["cache_bytes"]] = row[FIELDS["cache_entries"]] = 0  # of a worker that was killed
         while True:
             self.state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
+            if self.remembered is not None:
+                store = self.remembered.store
+                row[FIELDS["cache_bytes"]], row[FIELDS["cache_entries"]] = store.size_bytes, store.entries
             await asyncio.sleep(1)
 
     async def serve(self, entries: list[Entry]) -> None:
