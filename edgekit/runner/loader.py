@@ -11,6 +11,7 @@ from edgekit.runner.model import Model, open_model
 
 if TYPE_CHECKING:
     from edgekit.runner.autotune.launch import OnProgress
+    from edgekit.runner.monitor.metrics import Metrics
 
 
 def load(
@@ -20,6 +21,7 @@ def load(
     device: str | None = None,
     trial: bool = True,
     on_progress: OnProgress | None = None,
+    metrics: str | os.PathLike[str] | Metrics | None = None,
 ) -> Model:
     """Verify a bundle and open its model.
 
@@ -41,6 +43,10 @@ def load(
         False measures nothing: the usual interpreter and one thread, in this process.
     on_progress
         Called with a line for each step of the measurement, and whether it matters afterwards.
+    metrics
+        Where Prometheus finds latencies by part, refusals, the process and the machine: a file that ends in `.prom`,
+        `"127.0.0.1:9100"`, or `Metrics` that several models share. None: nothing is counted.
+        `model.observers.close()` writes the last figures; the end of the interpreter does so too.
 
     Raises
     ------
@@ -53,7 +59,33 @@ def load(
         and its policy does not trust the bundle.
     BackendError
         No interpreter for its target is installed, or none can run the model.
+    InputError
+        `metrics` names no such place, or its port is taken.
     """
+    if metrics is None:
+        return _load(path, threads, interpreter, device, trial, on_progress)
+    from edgekit.runner.monitor.metrics import Metrics
+
+    shared = isinstance(metrics, Metrics)
+    told = metrics if isinstance(metrics, Metrics) else Metrics(metrics)  # first: what is wrong with it is soon said
+    try:
+        model = _load(path, threads, interpreter, device, trial, on_progress)
+    except BaseException:
+        if not shared:
+            told.close()
+        raise
+    told.add(model, is_last=not shared)
+    return model
+
+
+def _load(
+    path: str | os.PathLike[str],
+    threads: int | None,
+    interpreter: str | None,
+    device: str | None,
+    trial: bool,
+    on_progress: OnProgress | None,
+) -> Model:
     release = None
     if path == "current":
         from edgekit.runner.releases import current

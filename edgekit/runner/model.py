@@ -240,7 +240,7 @@ class Model:
         from edgekit.runner import inputs
 
         states = self.states()
-        for sample in inputs.samples(os.fspath(path), self.manifest.raw, strict, self._members):
+        for sample in self.observers.reading(inputs.samples, os.fspath(path), self.manifest.raw, strict, self._members):
             try:
                 prediction = self.predict(sample.raw, top_k, sample.size, states)
             except InputError as error:
