@@ -48,7 +48,9 @@ class Canary:
         for _ in range(self.vectors):
             found = self.one()
             delta = max(worst.max_abs_delta, found.max_abs_delta)
-            worst = CanaryResult(worst.ok and found.ok, worst.vectors + 1, delta, self.atol, worst.reason or found.reason)
+            worst = CanaryResult(
+                worst.ok and found.ok, worst.vectors + 1, delta, self.atol, worst.reason or found.reason
+            )
         self.last = worst
         return worst
 

@@ -128,7 +128,9 @@ class Comparison:
             found: np.ndarray = weights @ of * inside + (first + last) / (n + 1)
             return found
 
-        return np.stack([mean(*each) for each in ((ranks, low, high), tuple(np.abs(2 * x - 1) for x in (ranks, low, high)))])
+        return np.stack(
+            [mean(*each) for each in ((ranks, low, high), tuple(np.abs(2 * x - 1) for x in (ranks, low, high)))]
+        )
 
 
 MOST_CLASSES = 32

@@ -14,7 +14,7 @@ from edgekit.runner.errors import InputError
 from edgekit.runner.monitor import inputs, outputs, sketch
 from edgekit.runner.monitor.adwin import Adwin
 from edgekit.runner.monitor.canary import Canary, CanaryResult
-from edgekit.runner.monitor.comparison import Comparison
+from edgekit.runner.monitor.comparison import Comparison, Latest
 from edgekit.runner.monitor.page_hinkley import PageHinkley
 from edgekit.runner.monitor.reference import MEMBER, Reference, parse, read
 from edgekit.runner.monitor.verdict import Verdict
@@ -28,6 +28,8 @@ CHUNK_BYTES = 2**18
 """Of samples that wait to be looked at together; looking at many at once costs less."""
 RECENT = 256
 """Samples whose refusals are counted for the verdict."""
+MIXED = 4.0
+"""Samples that may be worth one, where ADWIN and Page and Hinkley's test are still believed."""
 DELTA, THRESHOLD = 1e-7, 100.0
 """Of ADWIN and of Page and Hinkley's test: at most one false alarm in 100,000 sound, independent samples."""
 
@@ -91,9 +93,7 @@ class Monitor:
         self._lock = threading.RLock()
 
     @classmethod
-    def of(
-        cls, model: Model, every_s: float = 0.0, canary_s: float = 60.0, false_alarms_per: int = 100_000
-    ) -> Monitor:
+    def of(cls, model: Model, every_s: float = 0.0, canary_s: float = 60.0, false_alarms_per: int = 100_000) -> Monitor:
         """One for an opened bundle, whose canary runs on its interpreter; InputError where it has no reference."""
         member = model.manifest.reference
         if member is None:
@@ -116,10 +116,16 @@ class Monitor:
         with self._lock:
             self._recent.append(False)
             if self.every_s and not self._is_due():
+                self._run_canary()
                 return
-            self._waiting.append((np.array(self._thin(raw)), np.array(outputs), prediction))
-            if len(self._waiting) >= self._chunk:
+            if prediction is None:
                 self._look()
+                self._take(self._thin(raw)[None], raw[None], outputs[None], ())
+            else:
+                self._waiting.append((np.array(self._thin(raw)), np.array(outputs), prediction))
+                if len(self._waiting) >= self._chunk:
+                    self._look()
+            self._run_canary()
 
     def observe(self, raws: np.ndarray, outputs: np.ndarray) -> None:
         """Samples (n, *raw) with their outputs (n, …), oldest first; for speed, or where no model is at hand.
@@ -174,10 +180,14 @@ class Monitor:
                 raise InputError("canary: no model is attached; use Monitor.of(model), or attach(model)")
             return self._canary.all()
 
-    def sketch(self) -> dict[str, Any]:
-        """What was seen so far, for JSON: a few kB, to be merged with others, and what `Verdict.of` takes."""
+    def sketch(self, look: bool = True) -> dict[str, Any]:
+        """What was seen so far, for JSON: a few kB, to be merged with others, and what `Verdict.of` takes.
+
+        `look=False` leaves out the few samples that wait to be looked at, which takes less time.
+        """
         with self._lock:
-            self._look()
+            if look:
+                self._look()
             return self._sketch()
 
     @staticmethod
@@ -195,6 +205,15 @@ class Monitor:
 
         return families(self)
 
+    def _run_canary(self) -> None:
+        """One golden vector, where its time has come: the answer is made, and its outputs are copies."""
+        if self._canary is None or not self.canary_s:
+            return
+        now_s = time.monotonic()
+        if now_s >= self._canary_due_s:
+            self._canary_due_s = now_s + self.canary_s / self._canary.vectors
+            self._canary.one()
+
     def _is_due(self) -> bool:
         now_s = time.monotonic()
         if now_s < self._due_s:
@@ -208,7 +227,7 @@ class Monitor:
             return
         raws, given, answers = zip(*waiting)
         thin = np.stack(raws)
-        self._take(thin, thin, np.stack(given), () if any(each is None for each in answers) else answers)
+        self._take(thin, thin, np.stack(given), answers)
 
     def _take(self, thin: np.ndarray, raws: np.ndarray, given: np.ndarray, answers: Sequence[Any]) -> None:
         found = self._of_output(raws, given, answers)
@@ -259,8 +278,16 @@ class Monitor:
                 shares = most.classes[place], known.shares[place], most.class_evidence[place]
                 made["classes_latest"][label] = [_short(each) for each in shares]
         made["recent"] = {"refused": sum(self._recent), "of": len(self._recent), "why": self._why}
-        made["confidence"], made["canary"] = self._change, self._canary_state()
+        change = self._change
+        if change is not None:  # neighbours that are alike deceive both tests
+            made["confidence"] = {**change, "alarm": change["since"] < change["before"] and self._is_mixed(latest)}
+        made["canary"] = self._canary_state()
         return made
+
+    def _is_mixed(self, latest: list[Latest]) -> bool:
+        """Whether the confidences of neighbours are as good as independent, in the largest window there is."""
+        place = self._confidence
+        return bool(latest) and place is not None and latest[-1].worth[place] * MIXED > latest[-1].n
 
     def _canary_state(self) -> dict[str, Any] | None:
         canary = self._canary

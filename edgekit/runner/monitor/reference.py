@@ -113,7 +113,9 @@ def parse(values: Any, manifest: Manifest) -> Reference:
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise BundleError(f"{MEMBER}: no reference of this model ({type(error).__name__}: {error})") from None
     if not (fits and sorted_ and counted and (counts is not None) == bool(outputs.classes(manifest))):
-        raise BundleError(f"{MEMBER}: got no reference of format {FORMAT} with ascending quantiles; make the bundle again")
+        raise BundleError(
+            f"{MEMBER}: got no reference of format {FORMAT} with ascending quantiles; make the bundle again"
+        )
     return Reference(samples, wanted, quantiles, counts, unknown if isinstance(unknown, int) else None)
 
 

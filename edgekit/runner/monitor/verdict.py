@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from edgekit.runner.monitor.comparison import ALARM
 from edgekit.runner.monitor.windows import FIRST
-from edgekit.runner.monitor.words import of_class, of_confidence, of_refused, of_statistic
+from edgekit.runner.monitor.words import of_class, of_statistic
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest
     from edgekit.runner.monitor.reference import Reference
 
+REFUSED = 0.05, 8
+"""Share, and number, of the last samples from which on refusals are an alarm."""
 LEVELS = ("early", "sound", "doubtful", "wrong")
 
 
@@ -66,12 +68,14 @@ class Verdict:
         known = reference if isinstance(reference, Reference) else parse(reference, manifest)
         check(sketch, known)
         findings = [*_statistics(known, sketch), *_classes(known, sketch)]
-        findings += [each for each in (of_confidence(sketch), of_refused(sketch)) if each is not None]
+        findings += [each for each in (_confidence(sketch), _refused(sketch)) if each is not None]
         findings.sort(key=lambda each: (-each.alarm, -each.evidence))
         samples, canary = int(sketch["samples"]), sketch.get("canary")
         alarms = [each for each in findings if each.alarm]
         if canary is not None and not canary["ok"]:
-            return cls("wrong", f"golden vectors are not answered as recorded: {canary['reason']}", samples, findings, canary)
+            return cls(
+                "wrong", f"golden vectors are not answered as recorded: {canary['reason']}", samples, findings, canary
+            )
         if alarms:
             more = f"; and {len(alarms) - 1} more findings" if len(alarms) > 1 else ""
             return cls("doubtful", alarms[0].text + more, samples, findings, canary)
@@ -104,3 +108,23 @@ def _classes(reference: Reference, sketch: Mapping[str, Any]) -> list[Finding]:
     return found
 
 
+def _confidence(sketch: Mapping[str, Any]) -> Finding | None:
+    """What ADWIN or Page and Hinkley's test found, which know nothing of validation."""
+    change = sketch.get("confidence")
+    if change is None:
+        return None
+    text = (
+        f"confidence moved from {change['before']:.3g} to {change['since']:.3g} about sample {change['at']:,} "
+        f"({change['by']})"
+    )
+    return Finding("confidence_change", ALARM * change["alarm"], change["alarm"], change["since"], None, text)
+
+
+def _refused(sketch: Mapping[str, Any]) -> Finding | None:
+    recent = sketch["recent"]
+    if not recent["refused"]:
+        return None
+    share = recent["refused"] / recent["of"]
+    alarm = share > REFUSED[0] and recent["refused"] >= REFUSED[1]
+    text = f"{share:.0%} of the last {recent['of']} inputs got no answer, the last of them because of {recent['why']}"
+    return Finding("refused", ALARM * alarm, alarm, share, None, text)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 INPUTS = {
     "brightness": ("darker", "brighter"),
     "contrast": ("flatter", "richer in contrast"),
@@ -55,7 +52,3 @@ def of_class(label: str, here: float, there: float) -> str:
     """A class whose share changed."""
     how = "more" if here > there else "less"
     return f"{label} is answered {how} often than in validation: {here:.1%} here, {there:.1%} there"
-
-
-def of_confidence(sketch: Mapping[str, Any]) -> Finding | None:
-    """What ADWIN or Page and Hinkley's test found; no alarm by itself."""
