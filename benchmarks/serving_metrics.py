@@ -21,6 +21,7 @@ from pathlib import Path
 from benchmarks.serving import figures
 from benchmarks.serving.machine import ROOT, Server, cores, environment, python, ran_s
 from tests.serve.cached import tiny
+from tests.serve.watched import with_reference
 
 TARGET = figures.Target("processor time of an answer, now / before", 1.05, at_least=False)
 PATH, RAW = "/v2/models/tiny/infer", {"Inference-Header-Content-Length": "0"}
@@ -61,7 +62,7 @@ def main() -> int:
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     with tempfile.TemporaryDirectory(prefix="edgekit-metrics-") as name:
         folder = Path(name)
-        bundle = tiny(folder)
+        bundle = tiny(folder) if options.before else with_reference(tiny(folder))
         before = archived(options.before, folder) if options.before else ROOT
         with serve("before", before, bundle) as old, serve("now", ROOT, bundle, *shlex.split(options.options)) as new:
             os.sched_setaffinity(0, {cores()[1]})  # the servers have the other core

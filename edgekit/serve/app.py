@@ -45,6 +45,7 @@ class App:
         self.models: dict[str, Served] = {}
         self.versions: dict[tuple[str, str], Served] = {}
         self.slots: dict[str, int] = {}
+        self.verdicts: dict[str, dict[str, Any]] = {}
         self.is_ready = False
         self.is_draining = False
         self.turn = Turn()
@@ -152,15 +153,19 @@ class App:
         x, queue = (served.prepare(samples), served.batcher) if cache is None else (samples, cache)
         try:
             made = queue.submit(x, deadline_s)
-            if isinstance(made, Answer):
-                return made
-            served.row[FIELDS["pending"]] = served.batcher.pending
-            try:
-                return await or_gone(made, receive)
-            finally:
+            if not isinstance(made, Answer):
                 served.row[FIELDS["pending"]] = served.batcher.pending
+                try:
+                    made = await or_gone(made, receive)
+                finally:
+                    served.row[FIELDS["pending"]] = served.batcher.pending
         except BackendError as error:
+            if served.watcher is not None:
+                served.watcher.refused(error)
             raise Refusal(500, str(error)) from None
+        if served.watcher is not None:
+            served.watcher.answered(samples, made.outputs)
+        return made
 
     async def _predict(
         self, scope: dict[str, Any], headers: Headers, receive: Receive, arrived_ns: int
@@ -271,8 +276,12 @@ class App:
             "version": __version__,
             "ready": self.is_ready and not self.is_draining,
             "workers": self.settings.workers,
-            "models": [served.facts(self.memory, self.slots[served.proven.identity]) for served in self.distinct()],
+            "models": [self._facts(served) for served in self.distinct()],
         }
+
+    def _facts(self, served: Served) -> dict[str, Any]:
+        identity = served.proven.identity
+        return {**served.facts(self.memory, self.slots[identity]), "watch": self.verdicts.get(identity)}
 
 
 def _need(wanted: str, method: str, other: str = "") -> None:

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from edgekit.runner.device import health
+from edgekit.runner.monitor.exposition import text as watched
 from edgekit.runner.monitor.histogram import buckets
 from edgekit.serve import processes
 from edgekit.serve.counters import FIELDS, NO_MODEL, PARTS
@@ -161,4 +162,5 @@ def exposition(supervisor: Supervisor) -> bytes:
     """All metrics as text."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Collector(supervisor))
-    return re.sub(rb"\b(nv_\w+)_total\b", rb"\1", generate_latest(registry))  # Triton's names have no such ending
+    text = re.sub(rb"\b(nv_\w+)_total\b", rb"\1", generate_latest(registry))  # Triton's names have no such ending
+    return text if supervisor.verdicts is None else text + watched(supervisor.verdicts.families())

@@ -17,7 +17,7 @@ PAGE = """<!doctype html>
   #drop { border: 2px dashed #555; border-radius: .5rem; padding: 2rem; text-align: center; cursor: pointer }
   #drop.over { background: #e8eef7; border-style: solid }
   pre { background: #f4f4f4; padding: 1rem; overflow-x: auto }
-  .bad { border-left: .3rem solid #a00 }
+  .bad { border-left: .3rem solid #a00 } div.bad { padding-left: .4rem }
   label { display: inline-block; margin: 0 1rem .5rem 0 } form { margin: 1rem 0 .5rem }
   td:first-child { min-width: 12rem } #token { width: 15rem }
   .scroll { overflow-x: auto } textarea { width: 100%; box-sizing: border-box; font: inherit }
@@ -86,6 +86,8 @@ async function refresh() {
       name.append(text("div", model.batching, "note"));
       if (model.cache) name.append(text("div",
         `${model.cache}: ${model.cache_hits} hits, ${model.cache_misses} misses`, "note"));
+      if (model.watch) name.append(text("div", `${model.watch.level}: ${model.watch.reason}`,
+        ["doubtful", "wrong"].includes(model.watch.level) ? "bad" : "note"));
       row.append(name, text("td", model.input), text("td", model.interpreter),
         text("td", model.requests, "number"), text("td", model.refused, "number"),
         ...[model.p50_ms, model.p95_ms, model.p99_ms].map(each => text("td", number(each), "number")));

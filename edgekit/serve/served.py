@@ -12,8 +12,8 @@ import orjson
 
 from edgekit.runner import bundle as bundles
 from edgekit.runner import joined, postprocess
-from edgekit.runner.errors import BackendError, InputError, TrustError
-from edgekit.runner.model import open_model
+from edgekit.runner.errors import BackendError, InputError, RunnerError, TrustError
+from edgekit.runner.model import Model, open_model
 from edgekit.serve import counters, several, wire
 from edgekit.serve.batcher import Answer, Batcher
 from edgekit.serve.counters import FIELDS, PARTS, Memory
@@ -23,6 +23,7 @@ from edgekit.serve.settings import Settings
 
 if TYPE_CHECKING:
     from edgekit.serve.cache import Cached, Remembered
+    from edgekit.serve.watch.watcher import Watcher
 
 OUTPUT, ANSWER = "output", "answer"
 """Outputs of every model: the network's own values, and what the bundle's task makes of them, as JSON."""
@@ -49,6 +50,7 @@ class Served:
         self.outputs = (*self._values, ANSWER)
         self.binary_values = tuple(wire.Wanted(name, True, 0) for name in self._values)
         self.cache: Cached | None = None
+        self.watcher: Watcher | None = _watcher(name, self.model, self._pool, settings) if settings.watch else None
 
     async def put_cache(self, remembered: Remembered) -> None:
         """Put a cache before the queue."""
@@ -68,6 +70,8 @@ class Served:
                 else np.concatenate([self.model.prepare(raw) for raw in samples])
             )
         except InputError as error:
+            if self.watcher is not None:
+                self.watcher.refused(error)
             raise Refusal(400, str(error)) from None
         counters.took(self.row, "compute_input", perf_counter_ns() - started)
         return x
@@ -223,3 +227,13 @@ class Served:
             **memory.percentiles_ms(slot, "success"),
             "parts": {part: memory.percentiles_ms(slot, kind) for part, kind in PARTS.items()},
         }
+
+
+def _watcher(name: str, model: Model, pool: ThreadPoolExecutor | None, settings: Settings) -> Watcher | None:
+    """None where the bundle has no reference, or a broken one; the supervisor says so."""
+    from edgekit.serve.watch.watcher import Watcher
+
+    try:
+        return Watcher(name, model, pool, settings.watch_per_s, settings.canary_s)
+    except RunnerError:
+        return None

@@ -40,6 +40,9 @@ class Settings:
     cache_bytes: int = 0
     cache_ttl_s: float = 60.0
     cache_redis: str = ""
+    watch: bool = False
+    watch_per_s: float = 20.0
+    canary_s: float = 60.0
 
     def to_json(self) -> str:
         """For another process."""

@@ -18,6 +18,7 @@ from contextlib import suppress
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import uvloop
 from uvicorn.config import Config
 from uvicorn.server import ServerState
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from edgekit.serve.cache import Remembered
 
 IDLE_CHECK_S = 0.05
+MOST_UNREAD_BYTES = 1 << 20
+"""What a supervisor that is busy has not read yet; sketches that come meanwhile are left out."""
 SO_ATTACH_FILTER = 26
 """Of Linux' <asm-generic/socket.h>; Python has no name for it."""
 
@@ -182,21 +185,42 @@ async def run(worker: Worker, control: socket.socket) -> None:
     def say(**facts: Any) -> None:
         writer.write(json.dumps(facts).encode() + b"\n")
 
-    listening = False
+    listening, watching = False, None
     while line := await reader.readline():
         order = json.loads(line)
         if order["do"] == "drain":
             break
+        if order["do"] == "tell":
+            worker.app.verdicts = order["verdicts"]
+            continue
         try:
             await worker.serve([Entry.from_dict(each) for each in order["entries"]])
             if not listening:
                 await worker.listen()
                 listening = True
+                if worker.settings.watch:
+                    watching = asyncio.create_task(_watch(worker, writer))
         except Exception as error:  # told to the supervisor, which knows what to do
             say(number=order["number"], error=str(error) or type(error).__name__)
         else:
             say(number=order["number"])
+    if watching is not None:
+        watching.cancel()
     await worker.drain()
+
+
+async def _watch(worker: Worker, writer: asyncio.StreamWriter) -> None:
+    """Look at samples between answers, and tell the supervisor."""
+    from edgekit.serve.watch.watcher import watch
+
+    def send(sketches: dict[str, Any]) -> None:
+        if writer.transport.get_write_buffer_size() < MOST_UNREAD_BYTES:
+            writer.write(orjson.dumps({"sketches": sketches}) + b"\n")
+
+    await watch(
+        lambda: [(each.proven.identity, each.watcher) for each in worker.app.distinct() if each.watcher is not None],
+        send,
+    )
 
 
 def main(arguments: list[str]) -> None:

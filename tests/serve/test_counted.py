@@ -63,7 +63,7 @@ def test_a_full_queue_is_busy_and_a_deadline_is_late() -> None:
         batcher = Batcher(lambda x: x, Curve({1: 100.0, 2: 101.0}), limit=2)
         x = np.zeros((2, 1), np.float32)
         waits = batcher.submit(x, FOR_EVER)
-        found = []
+        found: list[str] = []
         for deadline_s in (FOR_EVER, time.monotonic() + 0.001):
             try:
                 batcher.submit(x[: 2 if deadline_s == FOR_EVER else 0], deadline_s)

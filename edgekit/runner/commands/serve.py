@@ -77,6 +77,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--cache-redis", metavar="URL", type=_redis,
         help="redis://HOST:PORT behind the cache, where executing takes longer than asking it; needs --cache-mb",
     )  # fmt: skip
+    watch = parser.add_argument_group("is it still right?")
+    watch.add_argument(
+        "--watch", action="store_true",
+        help="hold samples and answers against the bundle's validation, and ask its golden vectors again",
+    )  # fmt: skip
+    watch.add_argument(
+        "--watch-per-s", metavar="N", type=_shared.positive, default=20,
+        help="samples of each model that a worker looks at in a second, at most (default: 20)",
+    )  # fmt: skip
+    watch.add_argument(
+        "--canary-s", metavar="S", type=_seconds, default=60.0,
+        help="all golden vectors are asked again in so long; 0 asks none (default: 60)",
+    )  # fmt: skip
     access = parser.add_argument_group("access")
     access.add_argument("--token-file", metavar="FILE", default="", help="tokens that clients must send, one a line")
     access.add_argument("--certificate", metavar="PEM", default="", help="for TLS, with --key")
@@ -166,6 +179,9 @@ def _settings(options: argparse.Namespace) -> dict[str, object]:
         "cache_bytes": options.cache_mb << 20,
         "cache_ttl_s": options.cache_ttl_s,
         "cache_redis": options.cache_redis or "",
+        "watch": options.watch,
+        "watch_per_s": float(options.watch_per_s),
+        "canary_s": options.canary_s,
     }
 
 

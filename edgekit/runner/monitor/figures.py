@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from edgekit.runner.monitor.exposition import Family
 from edgekit.runner.monitor.verdict import Verdict
@@ -14,11 +15,15 @@ if TYPE_CHECKING:
 def families(monitor: Monitor) -> list[Family]:
     """Health, evidence and alarms by statistic, and the canary's counts; see `docs/how-to/metrics.md`."""
     sketch = monitor.sketch(look=False)
-    verdict = Verdict.of(monitor.manifest, monitor.reference, sketch)
-    drift = [({"statistic": each.statistic}, each) for each in verdict.findings]
+    return of(Verdict.of(monitor.manifest, monitor.reference, sketch), sketch, {})
+
+
+def of(verdict: Verdict, sketch: Mapping[str, Any], more: dict[str, str]) -> list[Family]:
+    """The same of a sketch and its verdict, with these labels."""
+    drift = [({**more, "statistic": each.statistic}, each) for each in verdict.findings]
     found = [
         Family(
-            "edgekit_health", "gauge", "0 sound, 1 doubtful, 2 wrong, -1 too early to say", [("", {}, verdict.health)]
+            "edgekit_health", "gauge", "0 sound, 1 doubtful, 2 wrong, -1 too early to say", [("", more, verdict.health)]
         ),
         Family(
             "edgekit_drift",
@@ -32,7 +37,7 @@ def families(monitor: Monitor) -> list[Family]:
             "1 where the evidence is an alarm",
             [("", labels, int(each.alarm)) for labels, each in drift],
         ),
-        Family("edgekit_watched_samples_total", "counter", "Samples looked at", [("", {}, verdict.samples)]),
+        Family("edgekit_watched_samples_total", "counter", "Samples looked at", [("", more, verdict.samples)]),
     ]
     if sketch["canary"] is None:
         return found
@@ -43,5 +48,5 @@ def families(monitor: Monitor) -> list[Family]:
         ("last_success_timestamp_seconds", "last_success_s", "gauge", "When a golden vector was answered right"),
     ):
         if canary[key] is not None:
-            found.append(Family(f"edgekit_canary_{name}", kind, text, [("", {}, canary[key])]))
+            found.append(Family(f"edgekit_canary_{name}", kind, text, [("", more, canary[key])]))
     return found

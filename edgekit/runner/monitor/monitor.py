@@ -180,6 +180,11 @@ class Monitor:
                 raise InputError("canary: no model is attached; use Monitor.of(model), or attach(model)")
             return self._canary.all()
 
+    def canary_one(self) -> None:
+        """Answer the next golden vector alone, where a model is attached; between two answers, as `canary`."""
+        if self._canary is not None:
+            self._canary.one()
+
     def sketch(self, look: bool = True) -> dict[str, Any]:
         """What was seen so far, for JSON: a few kB, to be merged with others, and what `Verdict.of` takes.
 
