@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from edgekit.serve.counted import refused, refused_early
 from edgekit.serve.headers import HEADER_LENGTH, check_token, deadline_ms
 from edgekit.serve.refusal import LATE, Refusal, busy
 
@@ -37,6 +38,10 @@ class Admission:
         """Whether the server stops, so that an answer is its connection's last."""
         return self._app.is_draining
 
+    def refused(self, status: int, reason: str) -> None:
+        """Count what a connection refuses by itself, before the app sees a request."""
+        refused_early(self._app.row, Refusal(status, reason))
+
     def is_late(self, url: bytes, headers: list[tuple[bytes, bytes]]) -> bool:
         """Whether a POST to `url` is to be refused at once; it is then counted as refused."""
         if self.is_ending or not (url.startswith(b"/v2/models/") and url.endswith(b"/infer")):
@@ -53,5 +58,5 @@ class Admission:
             served = app.served_at(url.decode("ascii"))
         except (Refusal, ValueError):
             return False
-        app.count(served, busy(LATE, 0), perf_counter_ns())
+        refused(served.row, busy(LATE, 0), perf_counter_ns())
         return True

@@ -15,10 +15,10 @@ from edgekit import __version__
 from edgekit.runner.errors import BackendError
 from edgekit.serve import counters, files, wire
 from edgekit.serve.batcher import Answer
-from edgekit.serve.counters import FIELDS, Memory
+from edgekit.serve.counted import Counted, internal, refused_early
+from edgekit.serve.counters import FIELDS, NO_MODEL, Memory
 from edgekit.serve.gone import Gone, or_gone
 from edgekit.serve.headers import HEADER_LENGTH, Headers, check_body, check_token, deadline_ms, header_bytes
-from edgekit.serve.log import log
 from edgekit.serve.page import PAGE
 from edgekit.serve.refusal import LATE, Refusal, busy
 from edgekit.serve.served import Served
@@ -39,11 +39,13 @@ OPEN_PATHS = frozenset(("/", "/v2/health/live", "/v2/health/ready"))
 class App:
     """One worker's application. `models` is replaced as a whole, by name and by (name, version)."""
 
-    def __init__(self, settings: Settings, memory: Memory, tokens: tuple[bytes, ...] = ()) -> None:
+    def __init__(self, settings: Settings, memory: Memory, tokens: tuple[bytes, ...] = (), number: int = 0) -> None:
         self.settings, self.memory, self.tokens = settings, memory, tokens
+        self.row = memory.row(number, NO_MODEL)
         self.models: dict[str, Served] = {}
         self.versions: dict[tuple[str, str], Served] = {}
         self.slots: dict[str, int] = {}
+        self.verdicts: dict[str, dict[str, Any]] = {}
         self.is_ready = False
         self.is_draining = False
         self.turn = Turn()
@@ -52,7 +54,11 @@ class App:
         """Answer one request; whatever goes wrong is JSON."""
         try:
             status, headers, body = await self._answer(scope, receive)
-        except Refusal as refusal:
+        except Gone:
+            return
+        except Exception as error:
+            refusal = error if isinstance(error, Refusal) else internal(error)
+            refused_early(self.row, refusal)
             status, body = refusal.status, orjson.dumps({"error": refusal.reason})
             headers = [JSON]
             if refusal.retry_after_s is not None:
@@ -61,11 +67,6 @@ class App:
                 headers.append((b"allow", refusal.allow.encode()))
             if status == 401:
                 headers.append((b"www-authenticate", b"Bearer"))
-        except Gone:
-            return
-        except Exception as error:
-            log(f"internal error: {type(error).__name__}")
-            status, headers, body = 500, [JSON], b'{"error":"internal error"}'
         headers.append((b"content-length", b"%d" % len(body)))
         if self.is_draining:
             headers.append((b"connection", b"close"))
@@ -115,7 +116,7 @@ class App:
     async def _infer(
         self, served: Served, headers: Headers, scope: dict[str, Any], receive: Receive, arrived_ns: int
     ) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
-        try:
+        with Counted(served.row, arrived_ns):
             granted_ms = deadline_ms(headers)
             if granted_ms and self.turn.is_late(granted_ms / 1e3):
                 raise busy(LATE, served.batcher.wait_s())
@@ -130,13 +131,10 @@ class App:
             if wanted is None and length == 0:
                 wanted = served.binary_values
             tensors = served.tensors(answer.outputs, request.samples, wanted, request.binary)
-        except Refusal as refusal:
-            self.count(served, refusal, arrived_ns)
-            raise
-        head: dict[str, Any] = {"model_name": served.name, "model_version": served.proven.version}
-        if request.id:
-            head["id"] = request.id
-        encoded, length = wire.encode(head, tensors)
+            head: dict[str, Any] = {"model_name": served.name, "model_version": served.proven.version}
+            if request.id:
+                head["id"] = request.id
+            encoded, length = wire.encode(head, tensors)
         served.finished(answer, arrived_ns)
         if length is None:
             return 200, [JSON], encoded
@@ -155,25 +153,19 @@ class App:
         x, queue = (served.prepare(samples), served.batcher) if cache is None else (samples, cache)
         try:
             made = queue.submit(x, deadline_s)
-            if isinstance(made, Answer):
-                return made
-            served.row[FIELDS["pending"]] = served.batcher.pending
-            try:
-                return await or_gone(made, receive)
-            finally:
+            if not isinstance(made, Answer):
                 served.row[FIELDS["pending"]] = served.batcher.pending
+                try:
+                    made = await or_gone(made, receive)
+                finally:
+                    served.row[FIELDS["pending"]] = served.batcher.pending
         except BackendError as error:
+            if served.watcher is not None:
+                served.watcher.refused(error)
             raise Refusal(500, str(error)) from None
-        except (Gone, asyncio.CancelledError):
-            served.row[FIELDS["cancelled"]] += 1
-            raise
-
-    def count(self, served: Served, refusal: Refusal, arrived_ns: int) -> None:
-        """A request that was refused."""
-        counters.timed(served.row, "fail", perf_counter_ns() - arrived_ns)
-        if refusal.status == 503:
-            kind = "refused_busy" if refusal.reason.startswith("the queue") else "refused_late"
-            served.row[FIELDS[kind]] += 1
+        if served.watcher is not None:
+            served.watcher.answered(samples, made.outputs)
+        return made
 
     async def _predict(
         self, scope: dict[str, Any], headers: Headers, receive: Receive, arrived_ns: int
@@ -181,15 +173,15 @@ class App:
         """A file as it is, decoded by the bundle's own input path."""
         query = parse_qs(scope["query_string"].decode("latin-1"))
         served = self._chosen(query.get("model", [""])[-1])
-        top = query.get("top", ["5"])[-1]
-        if not top.isdecimal() or not 0 < int(top[:9]) <= 1000:
-            raise Refusal(400, f"top: got {top}; use a whole number from 1 to 1000")
-        if headers.get(b"content-type", b"").lower().startswith(b"multipart/"):
-            raise Refusal(415, "body: got a form; send the file itself, as curl -T FILE does")
-        body = await self._body(headers, receive)
-        try:
+        with Counted(served.row, arrived_ns):
+            top = query.get("top", ["5"])[-1]
+            if not top.isdecimal() or not 0 < int(top[:9]) <= 1000:
+                raise Refusal(400, f"top: got {top}; use a whole number from 1 to 1000")
+            if headers.get(b"content-type", b"").lower().startswith(b"multipart/"):
+                raise Refusal(415, "body: got a form; send the file itself, as curl -T FILE does")
+            body = await self._body(headers, receive)
             found = await asyncio.to_thread(files.samples, body, served.manifest, served.members)
-            answers, made = [], []
+            answers, made, post_ns = [], [], 0
             granted_ms = deadline_ms(headers) or self.settings.deadline_ms
             for sample in found:
                 raw = sample.raw[None]
@@ -197,12 +189,12 @@ class App:
                 if granted_ms and left_ms <= 0:  # decoding has taken all of it
                     raise busy(LATE, served.batcher.wait_s())
                 answer = await self.run(served, raw, left_ms if granted_ms else 0.0, receive, monotonic())
+                ran_ns = perf_counter_ns()
                 [facts] = served.answers(answer.outputs, raw, int(top), sample.size)
+                post_ns += perf_counter_ns() - ran_ns
                 answers.append({**(sample.span.facts() if sample.span else {}), **facts})
                 made.append(answer)
-        except Refusal as refusal:
-            self.count(served, refusal, arrived_ns)
-            raise
+            counters.took(served.row, "compute_output", post_ns)
         served.finished(Answer.together(made), arrived_ns)
         facts = {"model": served.name, "version": served.proven.version, "answers": answers}
         return 200, [JSON], orjson.dumps(facts, option=orjson.OPT_APPEND_NEWLINE)
@@ -284,8 +276,12 @@ class App:
             "version": __version__,
             "ready": self.is_ready and not self.is_draining,
             "workers": self.settings.workers,
-            "models": [served.facts(self._sums(served)) for served in self.distinct()],
+            "models": [self._facts(served) for served in self.distinct()],
         }
+
+    def _facts(self, served: Served) -> dict[str, Any]:
+        identity = served.proven.identity
+        return {**served.facts(self.memory, self.slots[identity]), "watch": self.verdicts.get(identity)}
 
 
 def _need(wanted: str, method: str, other: str = "") -> None:

@@ -48,6 +48,11 @@ class Store:
         """What is held, by the same count as the bound."""
         return int(self._kept.currsize)
 
+    @property
+    def entries(self) -> int:
+        """Answers that are held."""
+        return len(self._kept)
+
     def get(self, key: str) -> np.ndarray | None:
         """Outputs that may not be written to; None where there are none, or no longer."""
         kept = self._kept.get(key)

@@ -7,48 +7,46 @@ from __future__ import annotations
 
 import mmap
 import os
-from bisect import bisect_left
 from collections.abc import Iterable
-from itertools import accumulate
 from typing import Any
 
+from edgekit.runner.monitor.histogram import BOUNDS_MS, percentile_ms, place
 from edgekit.serve.curve import SIZES
+from edgekit.serve.refusal import REASONS
 
 MOST_MODELS = 64
+NO_MODEL = MOST_MODELS
+"""The slot of what belongs to no model: requests that were refused before one was known, and the cache."""
 TIMED = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss")
 """Each a count and nanoseconds, as in the protocol's statistics extension."""
-PLAIN = (
-    "inference_count",
-    "execution_count",
-    "last_inference_ms",
-    "refused_busy",
-    "refused_late",
-    "cancelled",
-    "pending",
-)
-BOUNDS_MS = tuple(0.01 * 1.15**step for step in range(96))
-"""Upper bounds of the histogram of whole requests: 10 µs to 6.7 s, each 15 % above the one before."""
+PLAIN = ("inference_count", "execution_count", "last_inference_ms", "pending", "cache_bytes", "cache_entries")
+PARTS = {"queue": "queue", "preprocess": "compute_input", "execute": "compute_infer", "postprocess": "compute_output"}
+"""The parts of a request, and what Triton calls them; each has a histogram, as whole requests (`success`) have."""
+SHARES = (50, 95, 99)
+"""Percentiles that are shown."""
 
 FIELDS = {
-    name: place
-    for place, name in enumerate(
+    name: at
+    for at, name in enumerate(
         (
             *(f"{kind}_{part}" for kind in TIMED for part in ("count", "ns")),
             *PLAIN,
+            *(f"refused_{reason}" for reason in REASONS),
             *(f"batch_{size}_{part}" for size in SIZES for part in ("count", "ns")),
-            *(f"below_{bound}" for bound in range(len(BOUNDS_MS) + 1)),
         )
     )
 }
-WIDTH = len(FIELDS)
-FIRST_BOUND = FIELDS["below_0"]
+COUNTS = len(BOUNDS_MS) + 1
+FIRST = {kind: len(FIELDS) + number * COUNTS for number, kind in enumerate(("success", *PARTS.values()))}
+"""Where each histogram begins, behind all fields."""
+WIDTH = len(FIELDS) + len(FIRST) * COUNTS
 
 
 class Memory:
-    """The shared counters, (workers, MOST_MODELS, WIDTH) int64, on a file descriptor that processes inherit."""
+    """The shared counters, (workers, MOST_MODELS + 1, WIDTH) int64, on a file descriptor that processes inherit."""
 
     def __init__(self, workers: int, descriptor: int | None = None) -> None:
-        size = workers * MOST_MODELS * WIDTH * 8
+        size = workers * (MOST_MODELS + 1) * WIDTH * 8
         if descriptor is None:
             descriptor = os.memfd_create("edgekit-serve", 0)
             os.ftruncate(descriptor, size)
@@ -56,45 +54,49 @@ class Memory:
         self._values = memoryview(mmap.mmap(descriptor, size)).cast("q")
 
     def row(self, worker: int, slot: int) -> memoryview:
-        """The counters that one worker writes for one model."""
-        first = (worker * MOST_MODELS + slot) * WIDTH
+        """The counters that one worker writes for one model, or for none."""
+        first = (worker * (MOST_MODELS + 1) + slot) * WIDTH
         return self._values[first : first + WIDTH]
 
     def clear(self, slot: int) -> None:
         """All counters of a slot that another model gets."""
         for worker in range(self.workers):
             row = self.row(worker, slot)
-            for place in range(WIDTH):
-                row[place] = 0
+            for at in range(WIDTH):
+                row[at] = 0
 
     def sums(self, slot: int) -> dict[str, int]:
         """A model's counters, of all workers together; the last inference is the latest."""
-        rows = [self.row(worker, slot).tolist() for worker in range(self.workers)]
-        found = {name: sum(row[place] for row in rows) for name, place in FIELDS.items()}
+        rows = [self.row(worker, slot)[: len(FIELDS)].tolist() for worker in range(self.workers)]
+        found = dict(zip(FIELDS, map(sum, zip(*rows))))
         found["last_inference_ms"] = max(row[FIELDS["last_inference_ms"]] for row in rows)
         return found
+
+    def histogram(self, slot: int, kind: str) -> list[int]:
+        """A model's histogram of `FIRST`, of all workers together."""
+        first = FIRST[kind]
+        rows = [self.row(worker, slot)[first : first + COUNTS].tolist() for worker in range(self.workers)]
+        return list(map(sum, zip(*rows)))
+
+    def percentiles_ms(self, slot: int, kind: str) -> dict[str, float | None]:
+        """The shown percentiles of a histogram, each its bucket's upper bound; None where nothing was counted."""
+        counts = self.histogram(slot, kind)
+        return {f"p{share}_ms": percentile_ms(counts, share / 100) for share in SHARES}
 
 
 def timed(row: memoryview, kind: str, ns: int, count: int = 1) -> None:
     """Add to a count and its nanoseconds."""
-    place = FIELDS[f"{kind}_count"]
-    row[place] += count
-    row[place + 1] += ns
+    at = FIELDS[f"{kind}_count"]
+    row[at] += count
+    row[at + 1] += ns
 
 
-def request_ms(row: memoryview, ms: float) -> None:
-    """Add a whole request to the histogram."""
-    row[FIRST_BOUND + bisect_left(BOUNDS_MS, ms)] += 1
-
-
-def percentile_ms(sums: dict[str, int], share: float) -> float | None:
-    """A percentile of whole requests, the upper bound of its bucket; None where there was none."""
-    counts = [sums[f"below_{bound}"] for bound in range(len(BOUNDS_MS) + 1)]
-    total = sum(counts)
-    if not total:
-        return None
-    place = next(place for place, seen in enumerate(accumulate(counts)) if seen >= share * total)
-    return BOUNDS_MS[min(place, len(BOUNDS_MS) - 1)]
+def took(row: memoryview, kind: str, ns: int) -> None:
+    """Add one to a count, its nanoseconds, and its histogram."""
+    at = FIELDS[f"{kind}_count"]
+    row[at] += 1
+    row[at + 1] += ns
+    row[FIRST[kind] + place(ns / 1e6)] += 1
 
 
 def model_stats(name: str, version: str, sums: dict[str, int], sizes: Iterable[int]) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from edgekit import __version__
 from edgekit.runner.errors import InputError
 from edgekit.serve import grpc_wire
 from edgekit.serve.app import EXTENSIONS, App
+from edgekit.serve.counted import Counted, internal, refused_early
 from edgekit.serve.headers import Headers, check_token, deadline_ms
-from edgekit.serve.log import log
 from edgekit.serve.protocol_buffers import SERVICE, message
 from edgekit.serve.refusal import Refusal
 from edgekit.serve.served import Served
@@ -54,13 +54,11 @@ class Calls:
                     check_token(self.app.tokens, headers)
                 response = await answer(_parsed(request_class, body), context, headers)
                 return response.SerializeToString()
-            except Refusal as refusal:
-                code, reason, retry_after_s = CODES.get(refusal.status), refusal.reason, refusal.retry_after_s
             except Exception as error:
-                log(f"internal error: {type(error).__name__}")
-                code, reason, retry_after_s = None, "internal error", None
-            trailing = () if retry_after_s is None else (("retry-after", str(retry_after_s)),)
-            await context.abort(code or grpc.StatusCode.INTERNAL, reason, trailing)
+                refusal = error if isinstance(error, Refusal) else internal(error)
+            refused_early(self.app.row, refusal)
+            trailing = () if refusal.retry_after_s is None else (("retry-after", str(refusal.retry_after_s)),)
+            await context.abort(CODES.get(refusal.status, grpc.StatusCode.INTERNAL), refusal.reason, trailing)
             raise AssertionError  # abort raises
 
         return grpc.unary_unary_rpc_method_handler(call)
@@ -138,15 +136,12 @@ class Calls:
         """One request through the model's queue; gRPC's own deadline bounds it, a call that is cancelled leaves it."""
         arrived_ns = perf_counter_ns()
         app, served = self.app, self._model(request.model_name, request.model_version)
-        try:
+        with Counted(served.row, arrived_ns):
             asked = grpc_wire.parse(request, served.input, served.outputs)
             timeout_ms = _soonest_ms(context.time_remaining(), deadline_ms(headers) or asked.timeout_ms)
             answer = await app.run(served, asked.samples, timeout_ms, None, monotonic())
             tensors = served.tensors(answer.outputs, asked.samples, asked.outputs, True)
-        except Refusal as refusal:
-            app.count(served, refusal, arrived_ns)
-            raise
-        response = grpc_wire.response(served.name, served.proven.version, asked.id, tensors)
+            response = grpc_wire.response(served.name, served.proven.version, asked.id, tensors)
         served.finished(answer, arrived_ns)
         return response
 
@@ -156,6 +151,17 @@ class Calls:
 
     def _model(self, name: str, version: str) -> Served:
         return self.app.model(name, version or None)
+
+
+class Unknown(grpc.GenericRpcHandler):
+    """Is asked where no method has the name of a call: gRPC answers UNIMPLEMENTED, and it is counted here."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> None:
+        """See gRPC."""
+        refused_early(self._app.row, Refusal(404, "method"))
 
 
 def _headers(context: grpc.aio.ServicerContext) -> Headers:
@@ -199,7 +205,8 @@ async def listen(app: App, kind: type[Calls] = Calls) -> grpc.aio.Server:
         ],
         maximum_concurrent_rpcs=settings.most_connections,
     )
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, kind(app).methods()),))
+    calls = grpc.method_handlers_generic_handler(SERVICE, kind(app).methods())
+    server.add_generic_rpc_handlers((calls, Unknown(app)))
     _bind(server, settings)
     await server.start()
     return server

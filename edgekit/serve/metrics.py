@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
-from edgekit.serve.counters import BOUNDS_MS
+from edgekit.runner.device import health
+from edgekit.runner.monitor.exposition import text as watched
+from edgekit.runner.monitor.histogram import buckets
+from edgekit.serve import processes
+from edgekit.serve.counters import FIELDS, NO_MODEL, PARTS
+from edgekit.serve.curve import SIZES
+from edgekit.serve.refusal import REASONS
 
 if TYPE_CHECKING:
     from edgekit.serve.supervisor import Supervisor
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+LABELS = ("model", "version")
 COUNTS = {
     "nv_inference_request_success": ("success_count", 1, "Requests answered"),
     "nv_inference_count": ("inference_count", 1, "Samples answered"),
@@ -29,7 +36,9 @@ COUNTS = {
     "nv_cache_hit_duration_per_model": ("cache_hit_ns", 1000, "Microseconds until the cache gave its answers"),
     "nv_cache_miss_duration_per_model": ("cache_miss_ns", 1000, "Microseconds of looking up in vain, and of keeping"),
 }
-FAILURES = {"busy": ("refused_busy",), "late": ("refused_late",), "cancelled": ("cancelled",)}
+NAMED = ("busy", "late", "cancelled")
+"""Reasons that Triton's counter of failures names here; all others are `other` there."""
+CACHE = {"edgekit_cache_bytes": "Bytes that the cache holds", "edgekit_cache_entries": "Answers that the cache holds"}
 
 
 class Collector:
@@ -37,52 +46,121 @@ class Collector:
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
+        self._memory = supervisor.memory
 
     def collect(self) -> Iterator[Any]:
         """One family after the other."""
-        supervisor = self._supervisor
-        rows = [
-            ([entry.names[0], entry.proven.version], supervisor.memory.sums(entry.slot)) for entry in supervisor.entries
-        ]
-        labels = ["model", "version"]
-        for name, (field, divisor, text) in COUNTS.items():
-            counter = CounterMetricFamily(name, text, labels=labels)
-            for values, sums in rows:
-                counter.add_metric(values, sums[field] // divisor)
-            yield counter
-        failed = CounterMetricFamily(
-            "nv_inference_request_failure", "Requests refused or failed", labels=[*labels, "reason"]
-        )
-        for values, sums in rows:
-            known = {reason: sum(sums[field] for field in fields) for reason, fields in FAILURES.items()}
-            refused = known["busy"] + known["late"]
-            for reason, count in {**known, "other": max(0, sums["fail_count"] - refused)}.items():
-                failed.add_metric([*values, reason], count)
-        yield failed
-        pending = GaugeMetricFamily("nv_inference_pending_request_count", "Samples that wait", labels=labels)
-        for values, sums in rows:
-            pending.add_metric(values, sums["pending"])
-        yield pending
-        yield self._histogram(rows, labels)
+        slots = {(entry.names[0], entry.proven.version): entry.slot for entry in self._supervisor.entries}
+        sums = {names: self._memory.sums(slot) for names, slot in slots.items()}
+        yield from _triton(sums)
+        yield self._whole(slots, sums)
+        yield self._parts(slots, sums)
+        yield _batches(sums)
+        yield _refused({**sums, ("", ""): self._memory.sums(NO_MODEL)})
+        yield from self._cache()
+        yield from _processes(self._supervisor.processes())
+        yield from machine()
 
-    @staticmethod
-    def _histogram(rows: list[tuple[list[str], dict[str, int]]], labels: list[str]) -> Any:
-        family = HistogramMetricFamily(
-            "edgekit_request_duration_seconds", "Whole requests, for p99 alerts", labels=labels
-        )
-        for values, sums in rows:
-            buckets, total = [], 0
-            for place, bound_ms in enumerate(BOUNDS_MS):
-                total += sums[f"below_{place}"]
-                if place % 8 == 0:
-                    buckets.append((f"{bound_ms / 1e3:.6g}", float(total)))
-            total += sums[f"below_{len(BOUNDS_MS)}"]
-            family.add_metric(values, [*buckets, ("+Inf", float(total))], sums["success_ns"] / 1e9)
+    def _whole(self, slots: dict[tuple[str, str], int], sums: dict[tuple[str, str], dict[str, int]]) -> Any:
+        name, text = "edgekit_request_duration_seconds", "Whole requests that were answered"
+        family = HistogramMetricFamily(name, text, labels=LABELS)
+        for names, slot in slots.items():
+            _add(family, names, self._memory.histogram(slot, "success"), sums[names]["success_ns"])
         return family
+
+    def _parts(self, slots: dict[tuple[str, str], int], sums: dict[tuple[str, str], dict[str, int]]) -> Any:
+        name, text = "edgekit_part_duration_seconds", "Requests by their parts: where the time goes"
+        family = HistogramMetricFamily(name, text, labels=(*LABELS, "part"))
+        for names, slot in slots.items():
+            for part, kind in PARTS.items():
+                _add(family, (*names, part), self._memory.histogram(slot, kind), sums[names][f"{kind}_ns"])
+        return family
+
+    def _cache(self) -> Iterator[Any]:
+        if not self._supervisor.settings.cache_bytes:
+            return
+        for name, text in CACHE.items():
+            family = GaugeMetricFamily(name, text, labels=("process",))
+            for worker in range(self._memory.workers):
+                field = FIELDS[name.removeprefix("edgekit_")]
+                family.add_metric((f"worker{worker}",), self._memory.row(worker, NO_MODEL)[field])
+            yield family
+
+
+def _triton(sums: dict[tuple[str, str], dict[str, int]]) -> Iterator[Any]:
+    for name, (field, divisor, text) in COUNTS.items():
+        counter = CounterMetricFamily(name, text, labels=LABELS)
+        for names, found in sums.items():
+            counter.add_metric(names, found[field] // divisor)
+        yield counter
+    failed = CounterMetricFamily(
+        "nv_inference_request_failure", "Requests refused or failed", labels=(*LABELS, "reason")
+    )
+    pending = GaugeMetricFamily("nv_inference_pending_request_count", "Samples that wait", labels=LABELS)
+    for names, found in sums.items():
+        known = {reason: found[f"refused_{reason}"] for reason in NAMED}
+        other = found["fail_count"] - known["busy"] - known["late"]
+        for reason, count in {**known, "other": max(0, other)}.items():
+            failed.add_metric((*names, reason), count)
+        pending.add_metric(names, found["pending"])
+    yield failed
+    yield pending
+
+
+def _add(family: Any, labels: Sequence[str], counts: Iterable[int], ns: int) -> None:
+    family.add_metric(labels, [(bound, float(count)) for bound, count in buckets(counts)], ns / 1e9)
+
+
+def _batches(sums: dict[tuple[str, str], dict[str, int]]) -> Any:
+    family = HistogramMetricFamily("edgekit_batch_size", "Samples in one call of the interpreter", labels=LABELS)
+    for names, found in sums.items():
+        seen, total, shown = 0, 0, []
+        for size in SIZES:
+            seen += found[f"batch_{size}_count"]
+            total += size * found[f"batch_{size}_count"]
+            shown.append((str(size), float(seen)))
+        family.add_metric(names, [*shown, ("+Inf", float(seen))], float(total))
+    return family
+
+
+def _refused(sums: dict[tuple[str, str], dict[str, int]]) -> Any:
+    text = "Requests that got no answer; the model is empty where it was refused before one was known"
+    family = CounterMetricFamily("edgekit_refused", text, labels=(*LABELS, "reason"))
+    for names, found in sums.items():
+        for reason in REASONS:
+            family.add_metric((*names, reason), found[f"refused_{reason}"])
+    return family
+
+
+def _processes(pids: dict[str, int]) -> Iterator[Any]:
+    cpu = CounterMetricFamily("edgekit_process_cpu_seconds", "CPU of a process, user and system", labels=("process",))
+    resident = GaugeMetricFamily("edgekit_process_resident_bytes", "Resident memory of a process", labels=("process",))
+    for name, pid in pids.items():
+        used = processes.read(pid)
+        if used is not None:
+            cpu.add_metric((name,), used.cpu_s)
+            resident.add_metric((name,), used.resident_bytes)
+    yield cpu
+    yield resident
+
+
+def machine() -> Iterator[Any]:
+    """Temperature, clock and throttling, where the kernel shows them."""
+    now = health.read()
+    hertz = None if now.frequency_mhz is None else now.frequency_mhz * 1e6
+    for name, value, text in (
+        ("edgekit_temperature_celsius", now.temperature_c, "The processor's hottest zone"),
+        ("edgekit_clock_hertz", hertz, "The processor's clock, the mean over the cores this server may use"),
+        ("edgekit_throttled", now.throttled, "Whether the machine is throttled right now"),
+        ("edgekit_under_voltage", now.under_voltage, "Whether its voltage is too low right now"),
+    ):
+        if value is not None:
+            yield GaugeMetricFamily(name, text, value=float(value))
 
 
 def exposition(supervisor: Supervisor) -> bytes:
     """All metrics as text."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Collector(supervisor))
-    return re.sub(rb"\b(nv_\w+)_total\b", rb"\1", generate_latest(registry))  # Triton's names have no such ending
+    text = re.sub(rb"\b(nv_\w+)_total\b", rb"\1", generate_latest(registry))  # Triton's names have no such ending
+    return text if supervisor.verdicts is None else text + watched(supervisor.verdicts.families())

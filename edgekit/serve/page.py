@@ -17,7 +17,7 @@ PAGE = """<!doctype html>
   #drop { border: 2px dashed #555; border-radius: .5rem; padding: 2rem; text-align: center; cursor: pointer }
   #drop.over { background: #e8eef7; border-style: solid }
   pre { background: #f4f4f4; padding: 1rem; overflow-x: auto }
-  .bad { border-left: .3rem solid #a00 }
+  .bad { border-left: .3rem solid #a00 } div.bad { padding-left: .4rem }
   label { display: inline-block; margin: 0 1rem .5rem 0 } form { margin: 1rem 0 .5rem }
   td:first-child { min-width: 12rem } #token { width: 15rem }
   .scroll { overflow-x: auto } textarea { width: 100%; box-sizing: border-box; font: inherit }
@@ -35,6 +35,17 @@ PAGE = """<!doctype html>
 </table>
 </div>
 <p class="note">Milliseconds from a request's arrival to its answer, since the server started, in steps of 15 %.</p>
+<h2>Where the time goes</h2>
+<div class="scroll">
+<table>
+  <thead><tr>
+    <th>model</th><th class="number">queue</th><th class="number">preprocess</th>
+    <th class="number">execute</th><th class="number">postprocess</th>
+  </tr></thead>
+  <tbody id="parts"></tbody>
+</table>
+</div>
+<p class="note">p50 / p95 / p99 in milliseconds. What is left of a request is reading it and writing its answer.</p>
 <h2>Try it</h2>
 <form id="with">
   <label>model <select id="model"></select></label>
@@ -59,7 +70,8 @@ const text = (tag, value, kind) => {
   return made;
 };
 const headers = () => $("token").value ? {Authorization: "Bearer " + $("token").value} : {};
-const number = value => value === null ? "–" : value < 10 ? value.toFixed(2) : value.toFixed(0);
+const digits = value => value < 0.1 ? 3 : value < 10 ? 2 : 0;
+const number = value => value === null ? "–" : value.toFixed(digits(value));
 
 async function refresh() {
   try {
@@ -74,9 +86,18 @@ async function refresh() {
       name.append(text("div", model.batching, "note"));
       if (model.cache) name.append(text("div",
         `${model.cache}: ${model.cache_hits} hits, ${model.cache_misses} misses`, "note"));
+      if (model.watch) name.append(text("div", `${model.watch.level}: ${model.watch.reason}`,
+        ["doubtful", "wrong"].includes(model.watch.level) ? "bad" : "note"));
       row.append(name, text("td", model.input), text("td", model.interpreter),
         text("td", model.requests, "number"), text("td", model.refused, "number"),
         ...[model.p50_ms, model.p95_ms, model.p99_ms].map(each => text("td", number(each), "number")));
+      return row;
+    }));
+    $("parts").replaceChildren(...facts.models.map(model => {
+      const row = document.createElement("tr");
+      row.append(text("td", `${model.name} ${model.version}`), ...["queue", "preprocess", "execute", "postprocess"].map(
+        part => model.parts[part]).map(each => text("td",
+        [each.p50_ms, each.p95_ms, each.p99_ms].map(number).join(" / "), "number")));
       return row;
     }));
     const names = facts.models.map(model => model.name);

@@ -20,9 +20,7 @@ from edgekit.serve.closing import Closing
 from edgekit.serve.limits import Limits
 from edgekit.serve.turn import Turn
 
-logging.getLogger("uvicorn.error").setLevel(
-    logging.CRITICAL
-)  # a line for each bad request would let anybody fill a disk
+logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # a line for each bad request could fill a disk
 REFUSED_S = 1.0
 """How long a connection too many is read after its refusal; it does not count among those that are open."""
 
@@ -279,7 +277,10 @@ class GuardedProtocol(HttpToolsProtocol):
         body = orjson.dumps({"error": reason})
         length = b"content-length: %d\r\n" % len(body)
         head = (STATUS_LINE[status], b"content-type: application/json\r\n", length, more, b"connection: close\r\n\r\n")
-        if self.cycle is not None and not self.cycle.response_complete:
+        is_waiting = self.cycle is not None and not self.cycle.response_complete
+        if self.admission and not self._refusing and not (is_waiting and self.cycle.more_body):  # which count elsewhere
+            self.admission.refused(status, reason)
+        if is_waiting:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         self.transport.write(b"".join((*head, body)))

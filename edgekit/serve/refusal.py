@@ -4,6 +4,14 @@ from __future__ import annotations
 
 LONGEST_REASON = 500
 LATE = "it would be answered after its deadline"
+REASONS = (
+    "busy", "late", "cancelled", "invalid", "too_large", "unsupported", "unauthorized", "not_found", "failed",
+)  # fmt: skip
+"""What a request without an answer is counted under."""
+_OF_STATUS = {
+    401: "unauthorized", 403: "unsupported", 404: "not_found", 413: "too_large", 415: "unsupported", 431: "too_large",
+    500: "failed",
+}  # fmt: skip
 
 
 class Refusal(Exception):
@@ -15,6 +23,14 @@ class Refusal(Exception):
         self.reason = printable(reason)
         self.retry_after_s = retry_after_s
         self.allow = allow
+        self.is_counted = False
+
+    @property
+    def kind(self) -> str:
+        """Which of `REASONS` it is counted under."""
+        if self.status == 503:
+            return "late" if "deadline" in self.reason else "busy"
+        return _OF_STATUS.get(self.status, "invalid")
 
 
 def printable(text: str) -> str:

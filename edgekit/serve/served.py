@@ -12,17 +12,18 @@ import orjson
 
 from edgekit.runner import bundle as bundles
 from edgekit.runner import joined, postprocess
-from edgekit.runner.errors import BackendError, InputError, TrustError
-from edgekit.runner.model import open_model
+from edgekit.runner.errors import BackendError, InputError, RunnerError, TrustError
+from edgekit.runner.model import Model, open_model
 from edgekit.serve import counters, several, wire
 from edgekit.serve.batcher import Answer, Batcher
-from edgekit.serve.counters import FIELDS
+from edgekit.serve.counters import FIELDS, PARTS, Memory
 from edgekit.serve.proven import Proven, open_batches
 from edgekit.serve.refusal import Refusal
 from edgekit.serve.settings import Settings
 
 if TYPE_CHECKING:
     from edgekit.serve.cache import Cached, Remembered
+    from edgekit.serve.watch.watcher import Watcher
 
 OUTPUT, ANSWER = "output", "answer"
 """Outputs of every model: the network's own values, and what the bundle's task makes of them, as JSON."""
@@ -52,6 +53,7 @@ class Served:
         self.outputs = (*self._values, ANSWER)
         self.binary_values = tuple(wire.Wanted(name, True, 0) for name in self._values)
         self.cache: Cached | None = None
+        self.watcher: Watcher | None = _watcher(name, self.model, self._pool, settings) if settings.watch else None
 
     async def put_cache(self, remembered: Remembered) -> None:
         """Put a cache before the queue."""
@@ -71,8 +73,10 @@ class Served:
                 else np.concatenate([self.model.prepare(raw) for raw in samples])
             )
         except InputError as error:
+            if self.watcher is not None:
+                self.watcher.refused(error)
             raise Refusal(400, str(error)) from None
-        counters.timed(self.row, "compute_input", perf_counter_ns() - started)
+        counters.took(self.row, "compute_input", perf_counter_ns() - started)
         return x
 
     def _execute(self, x: np.ndarray) -> np.ndarray:
@@ -90,13 +94,12 @@ class Served:
         """Count an answer that is on its way."""
         row, count = self.row, len(answer.outputs)
         took_ns = perf_counter_ns() - arrived_ns
-        counters.timed(row, "success", took_ns)
+        counters.took(row, "success", took_ns)
         if answer.batch:  # 0 where the answer was remembered, and the model not asked
-            counters.timed(row, "queue", answer.queue_ns)
-            counters.timed(row, "compute_infer", answer.execute_ns)
+            counters.took(row, "queue", answer.queue_ns)
+            counters.took(row, "compute_infer", answer.execute_ns)
             row[FIELDS["inference_count"]] += count
             row[FIELDS["last_inference_ms"]] = int(time() * 1e3)
-        counters.request_ms(row, took_ns / 1e6)
 
     def tensors(
         self, outputs: np.ndarray, samples: np.ndarray, wanted: tuple[wire.Wanted, ...] | None, binary: bool
@@ -109,7 +112,7 @@ class Served:
             raise Refusal(500, str(error)) from None
         asked = wanted if wanted is not None else tuple(wire.Wanted(name, binary, 0) for name in self.outputs)
         made = [(self._tensor(each, outputs, samples), each.binary) for each in asked]
-        counters.timed(self.row, "compute_output", perf_counter_ns() - started)
+        counters.took(self.row, "compute_output", perf_counter_ns() - started)
         return made
 
     def _tensor(self, wanted: wire.Wanted, outputs: np.ndarray, samples: np.ndarray) -> wire.Tensor:
@@ -204,8 +207,9 @@ class Served:
             **({"response_cache": {"enable": True}} if self.cache is not None else {}),
         }
 
-    def facts(self, sums: dict[str, int]) -> dict[str, Any]:
+    def facts(self, memory: Memory, slot: int) -> dict[str, Any]:
         """For the page."""
+        sums = memory.sums(slot)
         return {
             "name": self.name,
             "version": self.proven.version,
@@ -223,5 +227,16 @@ class Served:
             "failures": sums["fail_count"],
             "refused": sums["refused_busy"] + sums["refused_late"],
             "pending": sums["pending"],
-            **{f"p{share}_ms": counters.percentile_ms(sums, share / 100) for share in (50, 95, 99)},
+            **memory.percentiles_ms(slot, "success"),
+            "parts": {part: memory.percentiles_ms(slot, kind) for part, kind in PARTS.items()},
         }
+
+
+def _watcher(name: str, model: Model, pool: ThreadPoolExecutor | None, settings: Settings) -> Watcher | None:
+    """None where the bundle has no reference, or a broken one; the supervisor says so."""
+    from edgekit.serve.watch.watcher import Watcher
+
+    try:
+        return Watcher(name, model, pool, settings.watch_per_s, settings.canary_s)
+    except RunnerError:
+        return None

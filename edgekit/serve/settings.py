@@ -43,6 +43,9 @@ class Settings:
     cache_redis: str = ""
     trace_to: str = ""
     trace_share: float = 0.01
+    watch: bool = False
+    watch_per_s: float = 20.0
+    canary_s: float = 60.0
 
     def to_json(self) -> str:
         """For another process."""

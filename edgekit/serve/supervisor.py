@@ -8,9 +8,11 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgekit.runner.errors import BackendError, InputError, RunnerError
 from edgekit.serve import repository, shared_port
@@ -20,6 +22,11 @@ from edgekit.serve.proven import Proven
 from edgekit.serve.repository import Entry
 from edgekit.serve.settings import Settings
 
+if TYPE_CHECKING:
+    from edgekit.serve.watch.verdicts import Verdicts
+
+Saw = Callable[["dict[str, Any]"], None]
+JUDGE_S = 1.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 30.0
 """Before a worker that died is started again: doubled each time, from the first again once one has lived."""
 LIVED_S = 60.0
@@ -30,8 +37,8 @@ BACKLOG = 2048
 class WorkerProcess:
     """A worker, seen from here."""
 
-    def __init__(self, process: asyncio.subprocess.Process, control: socket.socket) -> None:
-        self.process, self.control = process, control
+    def __init__(self, process: asyncio.subprocess.Process, control: socket.socket, saw: Saw) -> None:
+        self.process, self.control, self._saw = process, control, saw
         self.started_s = monotonic()
         self._answers: dict[int, asyncio.Future[None]] = {}
         self._last = 0
@@ -47,6 +54,9 @@ class WorkerProcess:
         try:
             while line := await reader.readline():
                 said = json.loads(line)
+                if "sketches" in said:
+                    self._saw(said["sketches"])
+                    continue
                 answer = self._answers.pop(said["number"], None)
                 if answer is None or answer.done():
                     continue
@@ -67,6 +77,10 @@ class WorkerProcess:
         answer = self._answers[self._last] = asyncio.get_running_loop().create_future()
         self._say(do="serve", number=self._last, entries=[entry.to_dict() for entry in entries])
         await asyncio.wait_for(answer, LONGEST_OPENING_S)
+
+    def tell(self, verdicts: dict[str, Any]) -> None:
+        """Whether its models are still right."""
+        self._say(do="tell", verdicts=verdicts)
 
     def drain(self) -> None:
         """Finish what is there, then end."""
@@ -92,6 +106,7 @@ class Supervisor:
         self.stopping = asyncio.Event()
         self._workers: dict[int, WorkerProcess] = {}
         self._tasks: list[asyncio.Task[None]] = []
+        self.verdicts: Verdicts | None = None
 
     @property
     def address(self) -> str:
@@ -108,6 +123,11 @@ class Supervisor:
         host = self.settings.host
         return f"{f'[{host}]' if ':' in host else host}:{self.settings.grpc_port}"
 
+    def processes(self) -> dict[str, int]:
+        """Process ids of this one and of the workers that run, by the names that metrics give them."""
+        workers = {f"worker{number}": worker.process.pid for number, worker in sorted(self._workers.items())}
+        return {"supervisor": os.getpid(), **workers}
+
     async def prove(self, paths: list[str]) -> list[Proven]:
         """One after the other, for they are measured."""
         settings = self.settings
@@ -123,6 +143,12 @@ class Supervisor:
         """Prove all bundles, start all workers; RunnerError where one of them cannot be."""
         proofs = await self.prove(repository.find(self.settings.bundles))
         self.entries = repository.assign(proofs, self.slots)
+        if self.settings.watch:
+            from edgekit.serve.watch.verdicts import Verdicts
+
+            self.verdicts = Verdicts()
+            self.verdicts.watch(self.entries)
+            self._tasks.append(asyncio.create_task(self._judge(self.verdicts)))
         try:
             self.listening.listen(BACKLOG)  # not before: whoever connects must not wait for the proofs
         except OSError as error:
@@ -145,6 +171,21 @@ class Supervisor:
             raise
         kept = {entry.proven.identity for entry in entries}
         self.entries, self.slots = entries, {each: slot for each, slot in slots.items() if each in kept}
+        if self.verdicts is not None:
+            self.verdicts.watch(entries)
+
+    async def _judge(self, verdicts: Verdicts) -> None:
+        """Hold what the workers saw against validation, and tell all of them."""
+        while True:
+            await asyncio.sleep(JUDGE_S)
+            found = verdicts.judge()
+            for worker in list(self._workers.values()):
+                with suppress(BackendError):  # it has ended
+                    worker.tell(found)
+
+    def _saw(self, number: int, sketches: dict[str, Any]) -> None:
+        if self.verdicts is not None:
+            self.verdicts.said(number, sketches)
 
     async def _start_worker(self, number: int) -> None:
         ours, theirs = socket.socketpair()
@@ -156,7 +197,7 @@ class Supervisor:
         )  # fmt: skip  # a session of its own: Ctrl-C in a terminal is for the supervisor alone
         theirs.close()
         ours.setblocking(False)
-        worker = WorkerProcess(process, ours)
+        worker = WorkerProcess(process, ours, partial(self._saw, number))
         await worker.open()
         try:
             await worker.serve(self.entries)

@@ -17,6 +17,7 @@ from contextlib import suppress
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import uvloop
 from uvicorn.config import Config
 from uvicorn.server import ServerState
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from edgekit.serve.cache import Remembered
 
 IDLE_CHECK_S = 0.05
+MOST_UNREAD_BYTES = 1 << 20
+"""What a supervisor that is busy has not read yet; sketches that come meanwhile are left out."""
 SO_ATTACH_FILTER = 26
 """Of Linux' <asm-generic/socket.h>; Python has no name for it."""
 
@@ -46,7 +49,7 @@ class Worker:
     def __init__(self, settings: Settings, number: int, listening: socket.socket, memory: Memory) -> None:
         self.settings, self.number, self.listening, self.memory = settings, number, listening, memory
         self.kinds = kinds(settings)
-        self.app = self.kinds.app(settings, memory, read_tokens(settings.token_file))
+        self.app = self.kinds.app(settings, memory, read_tokens(settings.token_file), number)
         self.state = ServerState()
         self.server: asyncio.AbstractServer | None = None
         self.grpc: Any = None
@@ -77,9 +80,14 @@ class Worker:
         self._clock = asyncio.create_task(self._keep_time())
 
     async def _keep_time(self) -> None:
-        """The header `Date`, which RFC 9110 asks of whoever has a clock."""
+        """The header `Date`, which RFC 9110 asks of whoever has a clock; and what the cache holds, for metrics."""
+        row = self.app.row
+        row[FIELDS["cache_bytes"]] = row[FIELDS["cache_entries"]] = 0  # of a worker that was killed
         while True:
             self.state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
+            if self.remembered is not None:
+                store = self.remembered.store
+                row[FIELDS["cache_bytes"]], row[FIELDS["cache_entries"]] = store.size_bytes, store.entries
             await asyncio.sleep(1)
 
     async def serve(self, entries: list[Entry]) -> None:
@@ -174,21 +182,42 @@ async def run(worker: Worker, control: socket.socket) -> None:
     def say(**facts: Any) -> None:
         writer.write(json.dumps(facts).encode() + b"\n")
 
-    listening = False
+    listening, watching = False, None
     while line := await reader.readline():
         order = json.loads(line)
         if order["do"] == "drain":
             break
+        if order["do"] == "tell":
+            worker.app.verdicts = order["verdicts"]
+            continue
         try:
             await worker.serve([Entry.from_dict(each) for each in order["entries"]])
             if not listening:
                 await worker.listen()
                 listening = True
+                if worker.settings.watch:
+                    watching = asyncio.create_task(_watch(worker, writer))
         except Exception as error:  # told to the supervisor, which knows what to do
             say(number=order["number"], error=str(error) or type(error).__name__)
         else:
             say(number=order["number"])
+    if watching is not None:
+        watching.cancel()
     await worker.drain()
+
+
+async def _watch(worker: Worker, writer: asyncio.StreamWriter) -> None:
+    """Look at samples between answers, and tell the supervisor."""
+    from edgekit.serve.watch.watcher import watch
+
+    def send(sketches: dict[str, Any]) -> None:
+        if writer.transport.get_write_buffer_size() < MOST_UNREAD_BYTES:
+            writer.write(orjson.dumps({"sketches": sketches}) + b"\n")
+
+    await watch(
+        lambda: [(each.proven.identity, each.watcher) for each in worker.app.distinct() if each.watcher is not None],
+        send,
+    )
 
 
 def main(arguments: list[str]) -> None:

@@ -86,6 +86,17 @@ def test_a_chosen_file_shows_its_answer(browser: Browser, server: Server, tmp_pa
     until(browser, "document.querySelector('#models td:nth-child(4)').textContent > 0")
 
 
+def test_it_shows_where_the_time_goes(browser: Browser, server: Server) -> None:
+    model = sorted(KEYS.values())[0]
+    assert server.ask("PUT", f"/predict?model={model}", picture()).status == 200
+    open_page(browser, server)
+    cells = "[...document.querySelectorAll('#parts tr')].map(row => [...row.cells].map(cell => cell.textContent))"
+    rows = {name: parts for name, *parts in browser.ask(cells)}
+    assert set(rows) == {f"{name} 1.2.0" for name in KEYS.values()}
+    assert all(len(parts) == 4 for parts in rows.values())
+    assert all(float(each) > 0 for part in rows[f"{model} 1.2.0"][1:] for each in part.split(" / "))
+
+
 def drop(browser: Browser, content: bytes) -> None:
     browser.ask(
         f"""(() => {{

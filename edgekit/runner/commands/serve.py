@@ -91,6 +91,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--trace-share", metavar="SHARE", type=_share, default=0.01,
         help="of the requests whose client does not decide, from 0 to 1 (default: 0.01)",
     )  # fmt: skip
+    watch = parser.add_argument_group("is it still right?")
+    watch.add_argument(
+        "--watch", action="store_true",
+        help="hold samples and answers against the bundle's validation, and ask its golden vectors again",
+    )  # fmt: skip
+    watch.add_argument(
+        "--watch-per-s", metavar="N", type=_shared.positive, default=20,
+        help="samples of each model that a worker looks at in a second, at most (default: 20)",
+    )  # fmt: skip
+    watch.add_argument(
+        "--canary-s", metavar="S", type=_seconds, default=60.0,
+        help="all golden vectors are asked again in so long; 0 asks none (default: 60)",
+    )  # fmt: skip
     access = parser.add_argument_group("access")
     access.add_argument("--token-file", metavar="FILE", default="", help="tokens that clients must send, one a line")
     access.add_argument("--certificate", metavar="PEM", default="", help="for TLS, with --key")
@@ -184,6 +197,9 @@ def _settings(options: argparse.Namespace) -> dict[str, object]:
         "cache_redis": options.cache_redis or "",
         "trace_to": options.trace_to or "",
         "trace_share": options.trace_share,
+        "watch": options.watch,
+        "watch_per_s": float(options.watch_per_s),
+        "canary_s": options.canary_s,
     }
 
 

@@ -21,8 +21,8 @@ from edgekit.serve.tracing.tracer import Tracer
 class TracedApp(App):
     """See App."""
 
-    def __init__(self, settings: Settings, memory: Memory, tokens: tuple[bytes, ...] = ()) -> None:
-        super().__init__(settings, memory, tokens)
+    def __init__(self, settings: Settings, memory: Memory, tokens: tuple[bytes, ...] = (), number: int = 0) -> None:
+        super().__init__(settings, memory, tokens, number)
         self.tracer = Tracer(settings)
 
     def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> Coroutine[Any, Any, None]:

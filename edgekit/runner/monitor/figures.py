@@ -1,0 +1,52 @@
+"""The monitor's figures for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from edgekit.runner.monitor.exposition import Family
+from edgekit.runner.monitor.verdict import Verdict
+
+if TYPE_CHECKING:
+    from edgekit.runner.monitor.monitor import Monitor
+
+
+def families(monitor: Monitor) -> list[Family]:
+    """Health, evidence and alarms by statistic, and the canary's counts; see `docs/how-to/metrics.md`."""
+    sketch = monitor.sketch(look=False)
+    return of(Verdict.of(monitor.manifest, monitor.reference, sketch), sketch, {})
+
+
+def of(verdict: Verdict, sketch: Mapping[str, Any], more: dict[str, str]) -> list[Family]:
+    """The same of a sketch and its verdict, with these labels."""
+    drift = [({**more, "statistic": each.statistic}, each) for each in verdict.findings]
+    found = [
+        Family(
+            "edgekit_health", "gauge", "0 sound, 1 doubtful, 2 wrong, -1 too early to say", [("", more, verdict.health)]
+        ),
+        Family(
+            "edgekit_drift",
+            "gauge",
+            "Evidence that a statistic left validation: -log10 of the corrected p-value",
+            [("", labels, each.evidence) for labels, each in drift],
+        ),
+        Family(
+            "edgekit_drift_alarm",
+            "gauge",
+            "1 where the evidence is an alarm",
+            [("", labels, int(each.alarm)) for labels, each in drift],
+        ),
+        Family("edgekit_watched_samples_total", "counter", "Samples looked at", [("", more, verdict.samples)]),
+    ]
+    if sketch["canary"] is None:
+        return found
+    canary = sketch["canary"]
+    for name, key, kind, text in (
+        ("runs_total", "runs", "counter", "Golden vectors answered while in use"),
+        ("failures_total", "failures", "counter", "Golden vectors that were not answered as recorded"),
+        ("last_success_timestamp_seconds", "last_success_s", "gauge", "When a golden vector was answered right"),
+    ):
+        if canary[key] is not None:
+            found.append(Family(f"edgekit_canary_{name}", kind, text, [("", more, canary[key])]))
+    return found

@@ -1,0 +1,56 @@
+"""A request that ends without an answer is counted once, under its model and a reason, whichever door it came by."""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter_ns
+
+from edgekit.serve import counters
+from edgekit.serve.counters import FIELDS
+from edgekit.serve.gone import Gone
+from edgekit.serve.log import log
+from edgekit.serve.refusal import Refusal
+
+
+class Counted:
+    """Around a request to one model: `with Counted(row, arrived_ns)`. What is no refusal becomes one, with 500."""
+
+    __slots__ = ("_arrived_ns", "_row")
+
+    def __init__(self, row: memoryview, arrived_ns: int) -> None:
+        self._row, self._arrived_ns = row, arrived_ns
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is None:
+            return
+        if isinstance(error, (Gone, asyncio.CancelledError)):
+            self._row[FIELDS["refused_cancelled"]] += 1
+        elif isinstance(error, Refusal):
+            refused(self._row, error, self._arrived_ns)
+        elif isinstance(error, Exception):
+            failure = internal(error)
+            refused(self._row, failure, self._arrived_ns)
+            raise failure from None
+
+
+def refused(row: memoryview, refusal: Refusal, arrived_ns: int) -> None:
+    """Count a refusal under a model."""
+    refusal.is_counted = True
+    counters.timed(row, "fail", perf_counter_ns() - arrived_ns)
+    row[FIELDS[f"refused_{refusal.kind}"]] += 1
+
+
+def refused_early(row: memoryview, refusal: Refusal) -> None:
+    """Count one that was refused before its model was known; nothing where it was counted under a model."""
+    if not refusal.is_counted:
+        refusal.is_counted = True
+        row[FIELDS[f"refused_{refusal.kind}"]] += 1
+
+
+def internal(error: Exception) -> Refusal:
+    """500 for what nobody expected; the log says no more than its kind, for a message may hold what a client sent."""
+    log(f"internal error: {type(error).__name__}")
+    return Refusal(500, "internal error")

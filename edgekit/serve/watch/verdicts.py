@@ -1,0 +1,93 @@
+"""What all workers saw of each model, merged and judged, in the supervisor. A verdict stops nothing; it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from time import monotonic
+from typing import Any
+
+from edgekit.runner import bundle as bundles
+from edgekit.runner.errors import InputError, RunnerError
+from edgekit.runner.monitor import figures
+from edgekit.runner.monitor.exposition import Family
+from edgekit.runner.monitor.monitor import Monitor
+from edgekit.runner.monitor.reference import read
+from edgekit.runner.monitor.verdict import Verdict
+from edgekit.serve.log import log
+from edgekit.serve.repository import Entry
+
+SAID_AGAIN_S = 600.0
+"""A verdict that comes and goes is said once in so long."""
+SHOWN_FINDINGS = 8
+
+
+class _Model:
+    """One bundle: what it is held against, what each worker saw, and what follows."""
+
+    def __init__(self, entry: Entry) -> None:
+        bundle = bundles.read(entry.proven.path)
+        self.name, self.version, self.manifest = entry.names[0], entry.proven.version, bundle.manifest
+        if bundle.manifest.reference is None or bundle.identity != entry.proven.identity:
+            raise InputError("its bundle has no reference.json; make it again")
+        self.reference = read(bundle.members[bundle.manifest.reference], bundle.manifest)
+        self.sketches: dict[int, dict[str, Any]] = {}
+        self.merged: dict[str, Any] = {}
+        self.verdict: Verdict | None = None
+        self._level = "sound"
+        self._said_s: dict[str, float] = {}
+
+    def judge(self) -> dict[str, Any] | None:
+        """For the workers; None where nobody has seen anything yet."""
+        if not self.sketches:
+            return None
+        self.merged = Monitor.merge(list(self.sketches.values()))
+        self.verdict = verdict = Verdict.of(self.manifest, self.reference, self.merged)
+        self._say(verdict)
+        facts = verdict.to_dict()
+        return {**facts, "findings": facts["findings"][:SHOWN_FINDINGS]}
+
+    def _say(self, verdict: Verdict) -> None:
+        level = "sound" if verdict.level == "early" else verdict.level
+        if level == self._level:
+            return
+        self._level = level
+        if monotonic() - self._said_s.get(level, -SAID_AGAIN_S) >= SAID_AGAIN_S:
+            self._said_s[level] = monotonic()
+            log(f"{self.name} {self.version} is {level}: {verdict.reason}")
+
+
+class Verdicts:
+    """Of all models that have a reference, by the identity of their bundles."""
+
+    def __init__(self) -> None:
+        self._models: dict[str, _Model] = {}
+
+    def watch(self, entries: Iterable[Entry]) -> None:
+        """From now on exactly these; what is known of one that stays is kept."""
+        found = {}
+        for entry in entries:
+            identity = entry.proven.identity
+            try:
+                found[identity] = self._models.get(identity) or _Model(entry)
+            except RunnerError as error:
+                log(f"{entry.names[0]} {entry.proven.version}: is not watched: {error}")
+        self._models = found
+
+    def said(self, worker: int, sketches: dict[str, dict[str, Any]]) -> None:
+        """What a worker saw since it began, which replaces what it said before."""
+        for identity, sketch in sketches.items():
+            if identity in self._models:
+                self._models[identity].sketches[worker] = sketch
+
+    def judge(self) -> dict[str, dict[str, Any]]:
+        """Verdicts as JSON, by identity."""
+        return {identity: facts for identity, each in self._models.items() if (facts := each.judge()) is not None}
+
+    def families(self) -> list[Family]:
+        """For metrics, as of the last `judge`."""
+        return [
+            family
+            for each in self._models.values()
+            if each.verdict is not None
+            for family in figures.of(each.verdict, each.merged, {"model": each.name, "version": each.version})
+        ]

@@ -1,0 +1,87 @@
+"""A request that ends without an answer is counted once, whatever ended it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import numpy as np
+import pytest
+
+from edgekit.serve.batcher import Batcher
+from edgekit.serve.counted import Counted, refused_early
+from edgekit.serve.counters import FIELDS, NO_MODEL, Memory
+from edgekit.serve.curve import Curve
+from edgekit.serve.gone import Gone
+from edgekit.serve.refusal import REASONS, Refusal
+
+FOR_EVER = float("inf")
+
+
+def ended(error: BaseException) -> dict[str, int]:
+    """What a request to a model counts that meets this, and is told to the door as well."""
+    memory = Memory(1)
+    try:
+        with Counted(memory.row(0, 3), time.perf_counter_ns()):
+            raise error
+    except Refusal as refusal:
+        refused_early(memory.row(0, NO_MODEL), refusal)
+    except (Gone, asyncio.CancelledError):
+        pass
+    sums = [memory.sums(slot) for slot in (3, NO_MODEL)]
+    return {reason: count for reason in REASONS if (count := sum(each[f"refused_{reason}"] for each in sums))}
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (Refusal(400, "body: too short"), "invalid"),
+        (Refusal(413, "body: too long"), "too_large"),
+        (Refusal(415, "body: a form"), "unsupported"),
+        (Refusal(500, "the outputs are not finite"), "failed"),
+        (ValueError("nobody expected it"), "failed"),
+        (Gone(), "cancelled"),
+        (asyncio.CancelledError(), "cancelled"),
+    ],
+)
+def test_each_end_has_one_reason(error: BaseException, reason: str) -> None:
+    assert ended(error) == {reason: 1}
+
+
+def test_what_nobody_expected_is_told_to_the_client_as_500_alone(capfd: pytest.CaptureFixture[str]) -> None:
+    row = Memory(1).row(0, 0)
+    with pytest.raises(Refusal, match="^internal error$") as caught, Counted(row, time.perf_counter_ns()):
+        raise ValueError("a secret of the client")
+    assert caught.value.status == 500
+    assert row[FIELDS["fail_count"]] == 1
+    assert "ValueError" in (said := capfd.readouterr().err)
+    assert "secret" not in said
+
+
+def test_a_full_queue_is_busy_and_a_deadline_is_late() -> None:
+    async def refusals() -> list[str]:
+        batcher = Batcher(lambda x: x, Curve({1: 100.0, 2: 101.0}), limit=2)
+        x = np.zeros((2, 1), np.float32)
+        waits = batcher.submit(x, FOR_EVER)
+        found: list[str] = []
+        for deadline_s in (FOR_EVER, time.monotonic() + 0.001):
+            try:
+                batcher.submit(x[: 2 if deadline_s == FOR_EVER else 0], deadline_s)
+            except Refusal as refusal:
+                found += ended(refusal)
+        assert isinstance(waits, asyncio.Future)
+        await waits
+        return found
+
+    assert asyncio.run(refusals()) == ["busy", "late"]
+
+
+def test_a_model_that_takes_a_slot_begins_at_zero_in_every_worker() -> None:
+    memory = Memory(2)
+    for worker in (0, 1):
+        with pytest.raises(Refusal), Counted(memory.row(worker, 5), 0):
+            raise Refusal(400, "x")
+    assert memory.sums(5)["refused_invalid"] == 2
+    memory.clear(5)
+    assert set(memory.sums(5).values()) == {0}
+    assert memory.percentiles_ms(5, "success") == {"p50_ms": None, "p95_ms": None, "p99_ms": None}
