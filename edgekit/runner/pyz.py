@@ -22,7 +22,7 @@ SERVER = PACKAGE.parent / "serve"
 def build(path: str | os.PathLike[str]) -> str:
     """Write the archive, executable, and return its sha256."""
     root = PACKAGE.parent.parent
-    sources = [PACKAGE.parent / "__init__.py", *PACKAGE.rglob("*.py"), *SERVER.glob("*.py")]
+    sources = [PACKAGE.parent / "__init__.py", *PACKAGE.rglob("*.py"), *SERVER.glob("*.py"), *SERVER.glob("watch/*.py")]
     sources += [SERVER / "protocol_buffers" / name for name in ("__init__.py", "descriptors.py")]
     files = {source.relative_to(root).as_posix(): source.read_bytes() for source in sources}
     digest = hashlib.sha256(b"".join(name.encode() + files[name] for name in sorted(files))).hexdigest()
