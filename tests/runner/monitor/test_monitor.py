@@ -98,7 +98,9 @@ def test_one_by_one_is_as_all_at_once() -> None:
     for raw, output in zip(samples, outputs):
         one.answered(raw, output, None)
     all_.observe(samples, outputs)
-    assert one.sketch()["statistics"] == pytest.approx(all_.sketch()["statistics"]) or one.sketch() == all_.sketch()
+    for name, seen in all_.sketch()["statistics"].items():
+        also = one.sketch()["statistics"][name]
+        assert also["bins"] == seen["bins"] and also["sum"] == pytest.approx(seen["sum"], rel=1e-3)
 
 
 def test_samples_are_left_out_that_come_too_soon() -> None:

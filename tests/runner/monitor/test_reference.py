@@ -24,7 +24,7 @@ def test_it_is_read_as_it_was_written_and_is_small(name: str) -> None:
     made, found = manifest(name), recorded(name)
     data = reference.encoded(found)
     read = reference.read(data, made)
-    assert len(data) < 1100 * max(1, len(read.names)) + 500
+    assert len(data) < 1300 * max(1, len(read.names)) + 500
     assert read.names == reference.names(made) == list(found["statistics"])
     assert read.samples == 300
     if read.classes is not None:
@@ -35,7 +35,7 @@ def test_ranks_of_the_reference_itself_are_even() -> None:
     made = manifest("vector")
     samples, outputs = stream(made, 300, 0)
     read = reference.parse(reference.record(made, samples, outputs), made)
-    ranks = read.ranks(samples.astype(np.float64))
+    ranks = read.ranks(np.concatenate([samples, np.zeros((300, 4))], axis=1, dtype=np.float64))[:, :5]
     wanted = (samples.argsort(axis=0).argsort(axis=0) + 1) / 301
     assert np.abs(ranks - wanted).max() < 0.02
 
