@@ -86,6 +86,7 @@ QUICK = {
     "edgekit trust revoke trust --below digits=1795646112 --root root",
     "edgekit trust renew trust --root root",
     f"edgerun predict {INFO} pictures/ --batch 8",
+    f"edgerun predict {INFO} pictures/ --watch",
     f"edgekit load {INFO} --scenario single_stream --seconds 2 --json",
     "edgekit bundle pretrainedResnet_quant.tflite "
     "--labels airplane,automobile,bird,cat,deer,dog,frog,horse,ship,truck --golden pictures/",
